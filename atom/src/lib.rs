@@ -54,8 +54,8 @@ pub use tma::{
 ///
 /// # Errors
 ///
-/// Fails for a name that no operation has, with the nearest names; for an N that the instruction does not have; and for
-/// template arguments that it does not have.
+/// Returns an error for a name that no operation has, with the nearest names; for an N that the instruction does not
+/// have; and for template arguments that it does not have.
 pub fn mma(name: &str) -> Result<MmaAtom, Error> {
     name.parse()
 }
@@ -75,8 +75,8 @@ pub fn mma(name: &str) -> Result<MmaAtom, Error> {
 ///
 /// # Errors
 ///
-/// Fails for a name that no operation has, with the nearest names; for a TMA operation without a rank; and for a type
-/// that is too wide or too narrow.
+/// Returns an error for a name that no operation has, with the nearest names; for a TMA operation without a rank; and
+/// for a type that is too wide or too narrow.
 pub fn copy(name: &str) -> Result<CopyAtom, Error> {
     name.parse()
 }

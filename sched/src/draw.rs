@@ -15,7 +15,8 @@ impl Raster {
     /// coloured by the wave of `workers` places that they fall in (the colours repeat after 8).
     ///
     /// # Errors
-    /// Fails for no workers, and for more tiles than a picture holds.
+    ///
+    /// Returns an error if there are no workers, or for more tiles than a picture holds.
     ///
     /// ```
     /// use colex_sched::{GemmCoord, Raster, ThreadblockSwizzle};
@@ -118,7 +119,8 @@ impl StreamK {
     /// k-tiles.
     ///
     /// # Errors
-    /// Fails for more tiles than a picture holds.
+    ///
+    /// Returns an error for more tiles than a picture holds.
     pub fn picture(&self) -> Result<Picture, Error> {
         drawable("tiles", self.tiles().product()?)?;
         drawable("blocks", self.grid()?.x)?;
@@ -146,7 +148,8 @@ impl StreamKSm90 {
     /// Returns a picture: in each tile the units that compute it, in the order of their k-tiles.
     ///
     /// # Errors
-    /// Fails for more tiles than a picture holds.
+    ///
+    /// Returns an error for more tiles than a picture holds.
     pub fn picture(&self) -> Result<Picture, Error> {
         drawable("tiles", self.raster().slots())?;
         drawable("units", self.units())?;
@@ -178,7 +181,8 @@ impl Grouped {
     /// `workers` places.
     ///
     /// # Errors
-    /// Fails for no workers, and where every group is empty or a picture holds too few tiles.
+    ///
+    /// Returns an error if there are no workers, or if every group is empty or a picture holds too few tiles.
     pub fn picture(&self, workers: i64) -> Result<Picture, Error> {
         at_least("the number of workers", workers, 1)?;
         drawable("places", self.slots())?;
@@ -216,7 +220,8 @@ impl Pipeline {
     /// begin together are one.
     ///
     /// # Errors
-    /// Fails with the fault the walk meets, or for a walk too long to draw.
+    ///
+    /// Returns an error for a walk that meets a fault, which it names, or for a walk that is too long to draw.
     pub fn picture(&self, durations: &Durations) -> Result<Picture, Error> {
         let wrong = |sentence: String| ErrorKind::Invalid { sentence };
         let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;

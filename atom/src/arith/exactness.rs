@@ -67,7 +67,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails if a tile is not of the atom's size.
+    /// Returns an error if a tile is not of the atom's size.
     pub fn magnitudes(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<Vec<f64>, Error> {
         self.check_tiles(a, b, c)?;
         let (a, b) = self.rows(a, b, |x| x.real().abs(), |x| x.real().abs());

@@ -39,8 +39,8 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails for an atom that is a layout only, and for operands in the wrong place or of the wrong size,
-    /// and for metadata that selects no element.
+    /// Returns an error for an atom that is a layout only, for operands in the wrong place or of the wrong size, or for
+    /// metadata that selects no element.
     pub fn execute(
         &self,
         a: Operand<'_>,
@@ -56,7 +56,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`execute`](Self::execute).
+    /// Returns the errors of [`execute`](Self::execute).
     pub fn execute_on_hopper(
         &self,
         a: Operand<'_>,
@@ -91,7 +91,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails if there is not one fragment per thread, of the operand's type and size.
+    /// Returns an error if there is not one fragment per thread, of the operand's type and size.
     pub fn gather(&self, operand: char, fragments: &[Fragment]) -> Result<Vec<Value>, Error> {
         let (layout, ty) = self.operand(operand);
         let packing = if operand == 'A' {
@@ -131,7 +131,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails if the tile is not of the operand's size.
+    /// Returns an error if the tile is not of the operand's size.
     pub fn scatter_operand(&self, operand: char, tile: &[Value]) -> Result<Vec<Fragment>, Error> {
         let packing = if operand == 'A' {
             self.rule().packing()

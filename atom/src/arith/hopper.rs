@@ -67,7 +67,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`multiply`](Self::multiply).
+    /// Returns the errors of [`multiply`](Self::multiply).
     pub fn multiply_on_hopper(
         &self,
         a: &[Value],
@@ -88,7 +88,8 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`multiply`](Self::multiply), and for operands of the wrong size too for an operation that sums no floats.
+    /// Returns the errors of [`multiply`](Self::multiply), and an error for operands of the wrong size, also of an
+    /// operation that sums no floats.
     pub fn multiply_reals_on_hopper(
         &self,
         a: &[f64],

@@ -33,7 +33,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails for an atom that is a layout only, and if a tile is not of the atom's size.
+    /// Returns an error for an atom that is a layout only, or if a tile is not of the atom's size.
     pub fn multiply(&self, a: &[Value], b: &[Value], c: &[Value]) -> Result<Vec<Value>, Error> {
         self.check_tiles(a, b, c)?;
         Ok(match (self.rule(), self.traits().ty_c.class()) {

@@ -17,8 +17,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails for tiles of the wrong size or a dense operation, for metadata that
-    /// names no positions.
+    /// Returns an error for tiles of the wrong size, for a dense operation, or for metadata that names no positions.
     pub fn unpack(&self, stored: &[Value], metadata: &[u32]) -> Result<Vec<Value>, Error> {
         let rows = self.metadata_rows(metadata)?;
         let [m, _, k] = self.mnk().map(|extent| extent as usize);
@@ -51,8 +50,8 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails if a group has more elements than can be kept, and for a tile of the wrong
-    /// size or a dense operation.
+    /// Returns an error if a group has more elements than can be kept, or for a tile of the wrong size or a dense
+    /// operation.
     pub fn pack(&self, a: &[Value]) -> Result<(Vec<Value>, Vec<u32>), Error> {
         let layout = self.metadata_layout()?;
         let [m, _, k] = self.mnk().map(|extent| extent as usize);

@@ -66,7 +66,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Fails for a layout-only row.
+    /// Returns an error for a layout-only row.
     pub fn op(&self) -> Result<&CopyOp, Error> {
         self.op
             .as_ref()
@@ -114,8 +114,8 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Fails if what a thread gives or gets is not a number of whole values, if the bits of a value are
-    /// not next to each other, or if they lie in several threads.
+    /// Returns an error if what a thread gives or gets is not a number of whole values, if the bits of a value are not
+    /// next to each other, or if they lie in several threads.
     pub fn val_layouts(&self, bits: i64) -> Result<ValLayouts, Error> {
         let src = self.recast(&self.traits.src, bits)?;
         let dst = self.recast(&self.traits.dst, bits)?;
@@ -275,7 +275,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Fails if the operation does not go there.
+    /// Returns an error if the operation does not go there.
     pub fn between(&self, from: Space, to: Space) -> Result<Self, Error> {
         if [from, to] == self.spaces {
             return Ok(self.clone());
@@ -315,7 +315,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Fails for a width that it does not have.
+    /// Returns an error for a width that it does not have.
     pub fn with_bits(&self, bits: i64) -> Result<Self, Error> {
         let legal = match self.member.row.sizes {
             Sizes::Multiple(step)

@@ -34,7 +34,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Fails for a layout-only row, and for a width that does not fit.
+    /// Returns an error for a layout-only row, or for a width that does not fit.
     pub fn routes(&self, bits: i64) -> Result<Vec<Option<Vec<Route>>>, Error> {
         self.op()?;
         let layouts = self.val_layouts(bits)?;
@@ -76,7 +76,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Those of [`routes`](Self::routes), for the wrong number of threads or values.
+    /// Returns the errors of [`routes`](Self::routes), and an error for the wrong number of threads or values.
     pub fn execute<T: Clone>(
         &self,
         bits: i64,
@@ -113,8 +113,8 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Fails for an atom that is a layout only, and for more than it writes, or for an operation that does
-    /// not fill, and if `src` is not what the instruction moves.
+    /// Returns an error for an atom that is a layout only, for an operation that does not fill, if more is read than
+    /// the instruction writes, or if `src` is not what the instruction moves.
     pub fn zero_filled(&self, src: &[u8], source_bytes: usize) -> Result<Vec<u8>, Error> {
         self.op()?;
         let bytes = self.bits_per_thread() / 8;

@@ -56,7 +56,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// Fails for an atom that is a layout only, and if the number of names is not the operation's.
+    /// Returns an error for an atom that is a layout only, or if the number of names is not the operation's.
     pub fn instruction(&self, operands: &CopyOperands<'_>) -> Result<String, Error> {
         let op = self.op()?;
         self.check_counts(op, operands)?;

@@ -25,8 +25,8 @@ impl GmmaDescriptor {
     ///
     /// # Errors
     ///
-    /// Fails with what would have to be otherwise, for elements that do not divide 128 bits, and for an offset that
-    /// does not fit its field.
+    /// Returns an error for a layout that `wgmma` does not read, with what would have to be otherwise, for elements
+    /// that do not divide 128 bits, or for an offset that does not fit its field.
     #[doc(alias = "make_gmma_desc")]
     pub fn of(tile: impl IntoComposedLayout, bits: u32, major: Major) -> Result<Self, Error> {
         let tile = &tile.into_composed_layout()?;
@@ -207,7 +207,8 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails as [`GmmaDescriptor::of`] does, for another shape, and for an operand in registers.
+    /// Returns the errors of [`GmmaDescriptor::of`], and an error for another shape, and an error for an operand in
+    /// registers.
     pub fn descriptor(
         &self,
         operand: char,

@@ -52,7 +52,7 @@ impl GmmaDescriptor {
     ///
     /// # Errors
     ///
-    /// Fails for an offset that does not fit its field.
+    /// Returns an error for an offset that does not fit its field.
     pub fn encode(&self) -> Result<u64, Error> {
         if self.base_offset > 7 {
             return Err(GmmaError::BaseOffset {
@@ -116,7 +116,7 @@ impl GmmaDescriptor {
     ///
     /// # Errors
     ///
-    /// Fails for elements that do not divide 128 bits, and for extents that are not multiples of the pattern.
+    /// Returns an error for elements that do not divide 128 bits, or for extents that are not multiples of the pattern.
     pub fn tile(&self, major: Major, mn: i64, k: i64, bits: u32) -> Result<ComposedLayout, Error> {
         if bits == 0 || 128 % bits != 0 {
             return Err(GmmaError::Element { bits }.into());

@@ -79,7 +79,7 @@ impl SmemSwizzle {
 ///
 /// # Errors
 ///
-/// Fails if elements do not divide 128 bits.
+/// Returns an error if elements do not divide 128 bits.
 #[doc(alias = "Layout_K_SW128_Atom")]
 #[doc(alias = "Layout_MN_SW128_Atom")]
 pub fn gmma_smem_atom(

@@ -22,7 +22,7 @@ impl Banks {
     ///
     /// # Errors
     ///
-    /// Fails when one of the two is not a power of two, or both together pass 2^31.
+    /// Returns an error if one of the two is not a power of two, or both together pass 2^31.
     pub fn new(count: i64, word: i64) -> Result<Self, Error> {
         let is_power = |n: i64| n > 0 && n & (n - 1) == 0;
         let is_right = is_power(count) && is_power(word);
@@ -99,7 +99,8 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// Fails as [`Access::from_bytes`] does, for offsets beyond 64 bits, and for strides that are not integers.
+    /// Returns the errors of [`Access::from_bytes`], and an error for offsets beyond 64 bits or strides that are not
+    /// integers.
     pub fn new(
         name: &str,
         lanes: impl IntoLayout,
@@ -119,8 +120,8 @@ impl Access {
     ///
     /// # Errors
     ///
-    /// Fails when `width` is not a power of two up to 16, or a lane's offset is negative or not a
-    /// multiple of it: the hardware refuses such accesses. Fails for more than [`MAX_LANES`] lanes.
+    /// Returns an error if `width` is not a power of two up to 16, or a lane's offset is negative or not a multiple of
+    /// it: the hardware refuses such accesses. Returns an error for more than [`MAX_LANES`] lanes.
     pub fn from_bytes(name: &str, offsets: Vec<i64>, width: i64) -> Result<Self, Error> {
         check_lanes(name, i64::try_from(offsets.len()).unwrap_or(i64::MAX))?;
         let refuse = |why| ErrorKind::Access {

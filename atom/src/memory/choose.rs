@@ -22,7 +22,7 @@ impl Choice {
     ///
     /// # Errors
     ///
-    /// Fails when `bytes` is not a power of two.
+    /// Returns an error if `bytes` is not a power of two.
     pub fn in_elements(&self, bytes: i64) -> Result<Swizzle, colex_layout::Error> {
         self.swizzle.upcast(bytes)
     }
@@ -36,7 +36,7 @@ impl Choice {
 ///
 /// # Errors
 ///
-/// Fails where there is none, with [the best there is](Error::no_swizzle), and for no access.
+/// Returns an error if there is none, with [the best there is](Error::no_swizzle), and an error if there is no access.
 ///
 /// # Example
 ///
@@ -61,7 +61,7 @@ pub fn choose_swizzle(accesses: &[Access]) -> Result<Choice, Error> {
 ///
 /// # Errors
 ///
-/// As [`choose_swizzle`].
+/// Returns the errors of [`choose_swizzle`].
 pub fn choose_swizzle_for(accesses: &[Access], banks: Banks) -> Result<Choice, Error> {
     let Some(widest) = accesses.iter().map(Access::width).max() else {
         return Err(ErrorKind::NoAccess.into());

@@ -65,7 +65,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails for a layout-only row.
+    /// Returns an error for a layout-only row.
     pub fn op(&self) -> Result<&MmaOp, Error> {
         self.op
             .as_ref()
@@ -142,7 +142,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails if the instruction does not have them.
+    /// Returns an error if the instruction does not have them.
     pub fn with_options(mut self, options: GmmaOptions) -> Result<Self, Error> {
         options.check(&self.member)?;
         self.options = options;

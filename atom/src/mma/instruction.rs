@@ -45,7 +45,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails for an atom that is a layout only, and if the number of registers is not the operation's.
+    /// Returns an error for an atom that is a layout only, or if the number of registers is not the operation's.
     pub fn instruction(&self, operands: &MmaOperands<'_>) -> Result<String, Error> {
         let op = self.op()?;
         self.check_counts(op, operands)?;

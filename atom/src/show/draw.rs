@@ -11,7 +11,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// Fails for an operation whose layouts do not stay within its shape.
+    /// Returns an error for an operation whose layouts do not stay within its shape.
     ///
     /// # Example
     ///
@@ -41,7 +41,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`MmaAtom::maps`].
+    /// Returns the errors of [`MmaAtom::maps`].
     ///
     /// # Example
     ///
@@ -71,7 +71,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`MmaAtom::maps`].
+    /// Returns the errors of [`MmaAtom::maps`].
     ///
     /// # Example
     ///
@@ -93,7 +93,7 @@ impl MmaAtom {
     ///
     /// # Errors
     ///
-    /// As [`MmaAtom::maps`].
+    /// Returns the errors of [`MmaAtom::maps`].
     pub fn latex(&self) -> Result<String, Error> {
         let [c, a, b] = self.maps()?;
         Ok(print_latex_mma(&c, &a, &b)?)

@@ -46,7 +46,7 @@ impl CopyAtom {
     ///
     /// # Errors
     ///
-    /// As [`CopyAtom::val_layouts`].
+    /// Returns the errors of [`CopyAtom::val_layouts`].
     ///
     /// Source: `print` in `cute/atom/copy_atom.hpp`.
     pub fn print(&self, bits: i64) -> Result<String, Error> {

@@ -148,7 +148,7 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Fails if 16 does not divide the address, or 32 where channels are interleaved in slices of 32 bytes.
+    /// Returns an error if 16 does not divide the address, or 32 where channels are interleaved in slices of 32 bytes.
     pub fn check_address(&self, address: u64) -> Result<(), Error> {
         let align = self.interleave.bytes().max(16);
         if address.is_multiple_of(align as u64) {

@@ -27,7 +27,7 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Fails if it is of the other mode.
+    /// Returns an error if it is of the other mode.
     pub fn check_mode(&self, im2col: bool) -> Result<(), Error> {
         if self.im2col.is_some() == im2col {
             return Ok(());
@@ -42,8 +42,8 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Those of [`check`](Self::check), and if there are not as many as dimensions, and if the innermost is
-    /// not a multiple of 16 bytes, and if the map is one for `im2col`.
+    /// Returns the errors of [`check`](Self::check), and an error if there are not as many as dimensions, if the
+    /// innermost is not a multiple of 16 bytes, and an error if the map is one for `im2col`.
     pub fn loaded(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, Error> {
         self.check_mode(false)?;
         self.check_coordinates(coordinates)?;
@@ -55,8 +55,8 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Those of [`loaded`](Self::loaded), and if the map is tiled, and for a column
-    /// that begins outside of the pixel box, and for wrong offsets.
+    /// Returns the errors of [`loaded`](Self::loaded), and an error if the map is tiled, for a column that begins
+    /// outside of the pixel box, and an error for wrong offsets.
     pub fn loaded_at(
         &self,
         coordinates: &[i64],
@@ -77,7 +77,7 @@ impl TensorMap {
     ///
     /// # Errors
     ///
-    /// Those of [`loaded`](Self::loaded), and if a coordinate is negative, and for a
+    /// Returns the errors of [`loaded`](Self::loaded), and an error if a coordinate is negative, and an error for a
     /// column that begins outside of the pixel box.
     pub fn stored(&self, coordinates: &[i64]) -> Result<Vec<BoxElement>, Error> {
         self.check_coordinates(coordinates)?;

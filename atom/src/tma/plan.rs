@@ -68,7 +68,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// Fails if TMA cannot express the request; the [`Error`] names the restriction.
+    /// Returns an error if TMA cannot express the request; the [`Error`] names the restriction.
     pub fn new(request: &TmaTile<'_>) -> Result<Self, Error> {
         let (swizzle, shared) = plain(request.shared, request.element)?;
         let (global, tile) = of_rank_one(request.global, request.tile)?;
@@ -153,7 +153,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// Fails if the coordinate is not one of the tensor's.
+    /// Returns an error if the coordinate is not one of the tensor's.
     pub fn coordinates(&self, coord: impl IntoIntTuple) -> Result<Vec<i64>, Error> {
         let coord = &coord.into_int_tuple()?;
         let coord = coord.wrap();
@@ -207,7 +207,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// Fails if a box is larger than a barrier can count.
+    /// Returns an error if a box is larger than a barrier can count.
     pub fn load(&self) -> Result<CopyAtom, Error> {
         self.copy(if self.blocks > 1 {
             "LOAD_MULTICAST"
@@ -220,7 +220,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// Those of [`load`](Self::load).
+    /// Returns the errors of [`load`](Self::load).
     pub fn store(&self) -> Result<CopyAtom, Error> {
         self.copy("STORE")
     }
@@ -229,7 +229,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// Those of [`load`](Self::load).
+    /// Returns the errors of [`load`](Self::load).
     pub fn reduce(&self, reduction: Reduction) -> Result<CopyAtom, Error> {
         self.copy(&format!(
             "REDUCE_{}",
@@ -247,7 +247,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// Fails if a coordinate overflows.
+    /// Returns an error if a coordinate overflows.
     pub fn instructions(&self) -> Result<Vec<TmaInstruction>, Error> {
         (0..self.order.size() / self.box_elements)
             .map(|i| self.instruction(i * self.box_elements))
@@ -259,7 +259,7 @@ impl TmaPlan {
     ///
     /// # Errors
     ///
-    /// Fails if there is no such block, and where the layout algebra has no result.
+    /// Returns an error if there is no such block, or if the layout algebra has no result.
     pub fn slice(&self, block: i64) -> Result<Vec<TmaInstruction>, Error> {
         if !(0..self.blocks).contains(&block) {
             return Err(TmaError::Multicast {

@@ -53,7 +53,7 @@ impl TmaSwizzle {
     ///
     /// # Errors
     ///
-    /// Fails if there is none.
+    /// Returns an error if there is none.
     pub fn of(swizzle: Swizzle, element_bits: i64) -> Result<Self, Error> {
         if swizzle.is_identity() {
             return Ok(TmaSwizzle::None);

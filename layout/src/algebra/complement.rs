@@ -32,8 +32,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when strides are negative or modes overlap or interleave, for strides of another kind,
-    /// and where a number does not fit 64 bits.
+    /// Returns an error if strides are negative or modes overlap or interleave, for strides of another kind, or if a
+    /// number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -55,7 +55,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::complement`].
+    /// Returns the errors of [`Layout::complement`].
     pub fn complement_in_cosize(&self) -> Result<Self, Error> {
         let reach = self.filtered().cosize_int()?;
         self.complement_in(&IntTuple::leaf(reach), &mut |_| ())

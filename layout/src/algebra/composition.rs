@@ -51,11 +51,11 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when coordinates carry between modes, so that no such layout exists (where CuTe gives a wrong layout, or
-    /// none), or when the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes that clash, which
-    /// the sentence says; [`Layout::explain_composition`] shows the steps. Fails where a number does not fit 64 bits,
-    /// for strides of another kind. Fails when a tiler has more modes than `self`, and when no swizzle on the left does
-    /// the same, and for a composed layout with an offset or with negative offsets.
+    /// Returns an error if coordinates carry between modes, so that no such layout exists (where CuTe gives a wrong
+    /// layout, or none), or if the search for one gave up at [`crate::SEARCH_BOUND`] coordinates of the modes that
+    /// clash, which the sentence says; [`Layout::explain_composition`] shows the steps. Returns an error if a number
+    /// does not fit in 64 bits, for strides of another kind. Returns an error if a tiler has more modes than `self`, if
+    /// no swizzle on the left does the same, or for a composed layout with an offset or with negative offsets.
     ///
     /// # Example
     ///
@@ -164,7 +164,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::composition`], where CuTe refuses too.
+    /// Returns the errors of [`Layout::composition`] where CuTe refuses too.
     ///
     /// # Example
     ///

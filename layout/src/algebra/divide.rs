@@ -21,8 +21,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`] of the tiler and of [`Layout::composition`], and when the tiler has
-    /// more modes than `self`.
+    /// Returns the errors of [`Layout::complement`] of the tiler and of [`Layout::composition`], and an error if the
+    /// tiler has more modes than `self`.
     ///
     /// # Example
     ///
@@ -95,7 +95,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_divide`], and when a part of the tiler is `_`.
+    /// Returns the errors of [`Layout::logical_divide`], and an error if a part of the tiler is `_`.
     ///
     /// # Example
     ///
@@ -118,7 +118,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::zipped_divide`].
+    /// Returns the errors of [`Layout::zipped_divide`].
     pub fn tiled_divide(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
         tiler.with_tiler(|tiler| self.tiled_divide_by(tiler))
     }
@@ -131,7 +131,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::zipped_divide`].
+    /// Returns the errors of [`Layout::zipped_divide`].
     pub fn flat_divide(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
         tiler.with_tiler(|tiler| self.flat_divide_by(tiler))
     }
@@ -144,7 +144,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_divide`], and when the result is larger than `self`.
+    /// Returns the errors of [`Layout::logical_divide`], and an error if the result is larger than `self`.
     ///
     /// # Example
     ///
@@ -189,7 +189,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::logical_divide`].
+    /// Returns the errors of [`Layout::logical_divide`].
     #[doc(alias = "is_exact")]
     pub fn is_divided_by(&self, tiler: impl IntoTiler) -> Result<bool, Error> {
         tiler.with_tiler(|tiler| {
@@ -210,7 +210,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when a mode at a leaf of the tiler does not have rank 2.
+    /// Returns an error if a mode at a leaf of the tiler does not have rank 2.
     pub fn tile_unzip(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
         tiler.with_tiler(|tiler| self.tile_unzip_by(tiler))
     }
@@ -317,7 +317,7 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`], and when the tiler has more modes.
+    /// Returns the errors of [`Layout::complement`], and an error if the tiler has more modes.
     ///
     /// # Example
     ///
@@ -362,7 +362,7 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`] for layouts in the tiler.
+    /// Returns the errors of [`Layout::complement`] for layouts in the tiler.
     pub fn evenly_divides(&self, tiler: impl IntoTiler) -> Result<bool, Error> {
         tiler.with_tiler(|tiler| self.evenly_divides_by(tiler))
     }

@@ -21,7 +21,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when an extent or `n` is below 1, and where a number does not fit 64 bits.
+    /// Returns an error if an extent or `n` is below 1, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -60,7 +60,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the sizes differ or a mode of one straddles a mode of the other.
+    /// Returns an error if the sizes differ or a mode of one straddles a mode of the other.
     ///
     /// # Example
     ///
@@ -122,7 +122,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails as [`Layout::greatest_common_domain`] does, and for coordinate and XOR strides.
+    /// Returns the errors of [`Layout::greatest_common_domain`], and an error for coordinate and XOR strides.
     ///
     /// # Example
     ///

@@ -24,8 +24,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails with the first values that contradict each other, for no values,
-    /// and for more than [`INFER_BOUND`].
+    /// Returns an error for no values, for more than [`INFER_BOUND`] values, or for values that no layout has; the last
+    /// names the first values that contradict each other.
     ///
     /// # Example
     ///
@@ -59,7 +59,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::infer`].
+    /// Returns the errors of [`Layout::infer`].
     ///
     /// # Example
     ///
@@ -80,7 +80,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails as [`Layout::infer`] does, and when the size of `shape` does not fit 64 bits.
+    /// Returns the errors of [`Layout::infer`], and an error if the size of `shape` does not fit in 64 bits.
     ///
     /// # Example
     ///

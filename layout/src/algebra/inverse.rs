@@ -20,7 +20,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
+    /// Returns an error for coordinate and XOR strides, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -67,8 +67,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when a stride does not divide the next one, is negative, or when offsets carry into a
-    /// digit that the inverse cannot tell, and for strides of another kind, where a number does not fit 64 bits.
+    /// Returns an error if a stride does not divide the next one, is negative, if offsets carry into a digit that the
+    /// inverse cannot tell, or for strides of another kind, if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -168,7 +168,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// Returns an error if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -198,7 +198,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::max_common_vector`].
+    /// Returns the errors of [`Layout::max_common_vector`].
     ///
     /// # Example
     ///
@@ -232,9 +232,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate strides, and for XOR strides of `other`, and where a number does not fit 64 bits,
-    /// and when the run cannot be told from [`RUN_BOUND`] of its elements, which takes XOR strides that
-    /// set the same bits or strides of `self` whose carries cancel one another.
+    /// Returns an error for coordinate strides, for XOR strides of `other`, if a number does not fit in 64 bits, or if
+    /// the run cannot be told from [`RUN_BOUND`] of its elements, which takes XOR strides that set the same bits or
+    /// strides of `self` whose carries cancel one another.
     ///
     /// # Example
     ///

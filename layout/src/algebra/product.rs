@@ -20,8 +20,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`] of the block and of [`Layout::composition`], and when the tiler has
-    /// more modes than `self`, and where a number does not fit 64 bits.
+    /// Returns the errors of [`Layout::complement`] of the block and of [`Layout::composition`], and an error if the
+    /// tiler has more modes than `self`, and an error if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -72,7 +72,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_product`], and when a part of the tiler is `_`.
+    /// Returns the errors of [`Layout::logical_product`], and an error if a part of the tiler is `_`.
     ///
     /// # Example
     ///
@@ -95,7 +95,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::zipped_product`].
+    /// Returns the errors of [`Layout::zipped_product`].
     pub fn tiled_product(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
         tiler.with_tiler(|tiler| self.tiled_product_by(tiler))
     }
@@ -108,7 +108,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::zipped_product`].
+    /// Returns the errors of [`Layout::zipped_product`].
     pub fn flat_product(&self, tiler: impl IntoTiler) -> Result<Self, Error> {
         tiler.with_tiler(|tiler| self.flat_product_by(tiler))
     }
@@ -121,7 +121,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_product`].
+    /// Returns the errors of [`Layout::logical_product`].
     ///
     /// # Example
     ///
@@ -146,7 +146,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::logical_product`].
+    /// Returns the errors of [`Layout::logical_product`].
     pub fn raked_product(&self, tiler: impl IntoLayout) -> Result<Self, Error> {
         tiler.with_layout(|tiler| {
             let [block, copies] = self.ranked_product(tiler)?;
@@ -185,7 +185,7 @@ impl Layout {
     /// # Errors
     ///
     /// Returns an error if the block has more modes than `shape` or does not divide it, if `order` nests where `shape`
-    /// does not, and where [`Layout::logical_product`] does.
+    /// does not, or if [`Layout::logical_product`] returns one.
     ///
     /// # Example
     ///

@@ -26,10 +26,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when a stride neither divides `n` nor is divided by it, when a stride that `n` does not
-    /// divide is negative, when the modes within one unit together reach into the next, and for XOR strides and a
-    /// factor that is not a power of two, and for coordinate strides, and for a factor
-    /// below 1.
+    /// Returns an error if a stride neither divides `n` nor is divided by it, if a stride that `n` does not divide is
+    /// negative, if the modes within one unit together reach into the next, for XOR strides and a factor that is not a
+    /// power of two, for coordinate strides, or for a factor below 1.
     ///
     /// # Example
     ///
@@ -61,7 +60,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::upcast`], and when a unit is used in part only.
+    /// Returns the errors of [`Layout::upcast`], and an error if a unit is used in part only.
     ///
     /// # Example
     ///
@@ -355,8 +354,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when no mode has stride 1, so that the parts of one element have no place, and where a number does not fit
-    /// 64 bits, for strides of another kind, and for XOR strides and a factor that is not a power of two, and for a
+    /// Returns an error if no mode has stride 1, so that the parts of one element have no place, if a number does not
+    /// fit in 64 bits, for strides of another kind, for XOR strides and a factor that is not a power of two, or for a
     /// factor below 1.
     ///
     /// # Example
@@ -413,9 +412,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::upcast`] and [`Layout::downcast`]. Where neither size divides the other, each unit of their
-    /// least common multiple is cut into its parts, so when some part is not touched; units of more
-    /// than 4096 elements must be whole.
+    /// Returns the errors of [`Layout::upcast`] and [`Layout::downcast`]. Where neither size divides the other, each
+    /// unit of their least common multiple is cut into its parts, and it also returns an error if some part is not
+    /// touched; units of more than 4096 elements must be whole.
     ///
     /// # Example
     ///
@@ -439,7 +438,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::recast`], and when an element of `new_bits` is used in part only.
+    /// Returns the errors of [`Layout::recast`], and an error if an element of `new_bits` is used in part only.
     ///
     /// # Example
     ///
@@ -493,7 +492,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
+    /// Returns an error for coordinate and XOR strides, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///

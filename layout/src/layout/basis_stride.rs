@@ -22,8 +22,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1, and when the shape nests deeper than six levels or has more than
-    /// 256 modes in one.
+    /// Returns an error for an extent below 1, or if the shape nests deeper than six levels or has more than 256 modes
+    /// in one.
     ///
     /// # Example
     ///
@@ -58,7 +58,7 @@ impl Layout {
     /// # Errors
     ///
     /// Returns an error if the coordinate does not fit the shape, if one stride names a mode and another stride a mode
-    /// inside it, and if a number does not fit in 64 bits.
+    /// inside it, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -92,7 +92,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for XOR strides, for strides of different kinds, and where a number does not fit 64 bits.
+    /// Returns an error for XOR strides, for strides of different kinds, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -123,7 +123,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::coord_at`].
+    /// Returns the errors of [`Layout::coord_at`].
     pub fn coprofile(&self) -> Result<IntTuple, Error> {
         Ok(self.coord_at(0)?.repeat_like(0))
     }
@@ -145,8 +145,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has no coordinate values or names a mode that `strides` does not have,
-    /// and where a number does not fit 64 bits.
+    /// Returns an error if `self` has no coordinate values or names a mode that `strides` does not have, or if a number
+    /// does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -309,7 +309,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when the tuple nests deeper than six levels or has more than 256 modes in one.
+    /// Returns an error if the tuple nests deeper than six levels or has more than 256 modes in one.
     #[doc(alias = "make_basis_like")]
     pub fn basis_like(&self) -> Result<Tuple<Stride>, Error> {
         let mut strides: SmallVec<[Stride; 12]> = SmallVec::new();

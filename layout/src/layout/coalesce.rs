@@ -63,7 +63,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::coalesce`].
+    /// Returns the errors of [`Layout::coalesce`].
     ///
     /// # Example
     ///

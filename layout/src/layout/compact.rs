@@ -14,7 +14,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1, and where a number does not fit 64 bits.
+    /// Returns an error for an extent below 1, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -46,7 +46,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1, and where a number does not fit 64 bits.
+    /// Returns an error for an extent below 1, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -78,7 +78,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `order` nests where `shape` does not, for an extent below 1, and where a number does not fit 64 bits.
+    /// Returns an error if `order` nests where `shape` does not, for an extent below 1, or if a number does not fit in
+    /// 64 bits.
     ///
     /// # Example
     ///
@@ -112,7 +113,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
+    /// Returns an error for coordinate and XOR strides, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -137,7 +138,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
+    /// Returns an error for coordinate and XOR strides, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -200,7 +201,7 @@ pub trait ModeOrder: Sized {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::ordered`].
+    /// Returns the errors of [`Layout::ordered`].
     fn compact(self, shape: IntTuple) -> Result<Layout, Error>;
 }
 
@@ -280,7 +281,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a mode beyond the rank, and where a number does not fit 64 bits.
+    /// Returns an error for a mode beyond the rank, or if a number does not fit in 64 bits.
     pub fn size_at(&self, path: &[usize]) -> Result<Int, Error> {
         product(self.get(path)?.view())
     }

@@ -14,7 +14,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when an integer meets a tuple.
+    /// Returns an error if an integer meets a tuple.
     ///
     /// # Example
     ///
@@ -46,7 +46,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when an integer meets a tuple.
+    /// Returns an error if an integer meets a tuple.
     #[doc(alias = "colex_less")]
     #[doc(alias = "colex_leq")]
     #[doc(alias = "colex_gtr")]
@@ -68,7 +68,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when an integer meets a tuple.
+    /// Returns an error if an integer meets a tuple.
     #[doc(alias = "elem_gtr")]
     #[doc(alias = "elem_leq")]
     #[doc(alias = "elem_geq")]

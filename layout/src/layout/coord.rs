@@ -47,7 +47,7 @@ pub trait IntoPoint: Sized {
     ///
     /// # Errors
     ///
-    /// Those of [`IntoIntTuple::into_int_tuple`].
+    /// Returns the errors of [`IntoIntTuple::into_int_tuple`].
     #[doc(hidden)]
     fn into_point(self) -> Result<(IntTuple, Bounds), Error>;
 
@@ -90,7 +90,7 @@ impl Layout {
     /// # Errors
     ///
     /// Returns an error if the coordinate does not nest as the shape does or lies outside of it, if the strides are
-    /// coordinates ([`Layout::coord_at`] takes those), and if a number does not fit in 64 bits. XOR strides have no
+    /// coordinates ([`Layout::coord_at`] takes those), or if a number does not fit in 64 bits. XOR strides have no
     /// value at an [`Unbounded`] index below 0.
     ///
     /// # Example
@@ -198,8 +198,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for more than [`TABLE_BOUND`] offsets, or where memory does not hold them; those of
-    /// [`Layout::at`].
+    /// Returns an error for more than [`TABLE_BOUND`] offsets, or if memory does not hold them. It also returns the
+    /// errors of [`Layout::at`].
     ///
     /// # Example
     ///
@@ -257,7 +257,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the coordinate does not nest as the shape does or lies outside of it, and if a number does
+    /// Returns an error if the coordinate does not nest as the shape does or lies outside of it, or if a number does
     /// not fit in 64 bits.
     ///
     /// # Example
@@ -286,7 +286,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, and where a number does not fit 64 bits.
+    /// Returns an error for a coordinate outside of the shape, or if a number does not fit in 64 bits.
     pub fn flat_coord(&self, index: i64) -> Result<Self, Error> {
         if self.rank() == 1 {
             return Self::leaf(self.product()?).coord(index);
@@ -298,7 +298,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// As [`Tuple::coord`].
+    /// Returns the errors of [`Tuple::coord`].
     ///
     /// # Example
     ///
@@ -334,7 +334,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the ranks of the coordinate and the two shapes differ, and where [`Tuple::coord`] does.
+    /// Returns an error if the ranks of the coordinate and the two shapes differ, or if [`Tuple::coord`] returns one.
     #[doc(alias = "crd2crd")]
     pub fn coord_in(&self, coord: impl IntoPoint, target: &Self) -> Result<Self, Error> {
         let (coord, bounds) = coord.into_point()?;

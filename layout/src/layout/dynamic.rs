@@ -34,7 +34,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when there are more or fewer values than dynamic leaves.
+    /// Returns an error if there are more or fewer values than dynamic leaves.
     ///
     /// # Example
     ///
@@ -66,7 +66,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// Returns an error if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -126,8 +126,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when there are more or fewer values than dynamic leaves, for an extent below 1,
-    /// and where a number does not fit 64 bits.
+    /// Returns an error if there are more or fewer values than dynamic leaves, for an extent below 1, or if a number
+    /// does not fit in 64 bits.
     pub fn with_dynamic_values(&self, values: &[i64]) -> Result<Self, Error> {
         let (shape, stride) = (self.shape(), self.stride_numbers());
         let of_shape = shape.dynamic_values().len();

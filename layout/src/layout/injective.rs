@@ -32,7 +32,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the bound is reached.
+    /// Returns an error if the bound is reached.
     ///
     /// # Example
     ///

@@ -40,15 +40,15 @@ pub trait IntoLayout: Sized {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::new`], for a text that is no layout, and those of
-    /// [`ComposedLayout::to_layout`](crate::ComposedLayout::to_layout).
+    /// Returns the errors of [`Layout::new`] and of [`ComposedLayout::to_layout`](crate::ComposedLayout::to_layout),
+    /// and an error for a text that is no layout.
     fn into_layout(self) -> Result<Layout, Error>;
 
     /// Calls `f` with the layout, which is not copied where `self` refers to one.
     ///
     /// # Errors
     ///
-    /// Those of [`IntoLayout::into_layout`], and those of `f`.
+    /// Returns the errors of [`IntoLayout::into_layout`], and those of `f`.
     #[doc(hidden)]
     #[inline]
     fn with_layout<R>(self, f: impl FnOnce(&Layout) -> Result<R, Error>) -> Result<R, Error> {
@@ -95,14 +95,14 @@ pub trait IntoTiler: Sized {
     ///
     /// # Errors
     ///
-    /// Fails for a text that is no tiler, and for an integer beyond 64 bits.
+    /// Returns an error for a text that is no tiler, or for an integer beyond 64 bits.
     fn into_tiler(self) -> Result<Tiler, Error>;
 
     /// Calls `f` with the tiler, which is not copied where `self` refers to one.
     ///
     /// # Errors
     ///
-    /// Those of [`IntoTiler::into_tiler`], and those of `f`.
+    /// Returns the errors of [`IntoTiler::into_tiler`], and those of `f`.
     #[doc(hidden)]
     #[inline]
     fn with_tiler<R>(self, f: impl FnOnce(TilerRef<'_>) -> Result<R, Error>) -> Result<R, Error> {

@@ -41,7 +41,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate strides, and when an offset does not fit 64 bits.
+    /// Returns an error for coordinate strides, or if an offset does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -218,7 +218,7 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// Fails when an extent is below 1.
+    /// Returns an error if an extent is below 1.
     ///
     /// # Example
     ///
@@ -238,7 +238,7 @@ impl IntTuple {
     ///
     /// # Errors
     ///
-    /// Fails when an extent is below 1, and when `order` is not a permutation of the leaves.
+    /// Returns an error if an extent is below 1, or if `order` is not a permutation of the leaves.
     pub fn coords_in_order(&self, order: &[usize]) -> Result<Coords, Error> {
         let mut seen: SmallVec<[usize; 12]> = SmallVec::from_slice(order);
         seen.sort_unstable();

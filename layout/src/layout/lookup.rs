@@ -16,8 +16,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails if no coordinate has this offset, if the search exceeds 2^18 tries (only with many modes with strides of
-    /// similar magnitude), if the strides are of an unsupported kind, and if a number does not fit in 64 bits.
+    /// Returns an error if no coordinate has this offset, if the search exceeds 2^18 tries (only with many modes with
+    /// strides of similar magnitude), if the strides are of an unsupported kind, or if a number does not fit in 64
+    /// bits.
     ///
     /// # Example
     ///
@@ -61,7 +62,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::coord_of`].
+    /// Returns the errors of [`Layout::coord_of`].
     #[doc(alias = "get_flat_coord")]
     pub fn flat_coord_of(&self, offset: i64) -> Result<IntTuple, Error> {
         let index = self.index_of(offset)?;
@@ -72,7 +73,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::coord_of`].
+    /// Returns the errors of [`Layout::coord_of`].
     #[doc(alias = "get_1d_coord")]
     pub fn index_of(&self, offset: i64) -> Result<i64, Error> {
         let coord = self.coord_of(offset)?;
@@ -106,8 +107,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails if `self` and `stride` are not congruent, and for a stride of 0 at an extent
-    /// above 1.
+    /// Returns an error if `self` and `stride` are not congruent, or for a stride of 0 at an extent above 1.
     pub fn coord_by_stride(&self, index: i64, stride: &Self) -> Result<Self, Error> {
         if !self.is_congruent(stride) {
             return Err(crate::tuple::int_tuple::rank_error(

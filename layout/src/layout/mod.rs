@@ -88,9 +88,9 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails where shape and stride nest differently, for an extent below 1, for strides of different kinds, when the
-    /// size does not fit 64 bits, beyond 64 nested parentheses, for an integer that does not fit 64 bits, and for a
-    /// text that is no tuple.
+    /// Returns an error if shape and stride nest differently, for an extent below 1, for strides of different kinds, if
+    /// the size does not fit in 64 bits, beyond 64 nested parentheses, for an integer that does not fit in 64 bits, or
+    /// for a text that is no tuple.
     ///
     /// # Example
     ///
@@ -138,7 +138,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1.
+    /// Returns an error for an extent below 1.
     pub fn leaf(extent: impl Into<Int>, stride: impl Into<Stride>) -> Result<Self, Error> {
         Self::of_tuples(IntTuple::leaf(extent.into()), Tuple::leaf(stride.into()))
     }
@@ -147,8 +147,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for strides of different kinds, when the size does not fit 64 bits, and beyond 64
-    /// nested parentheses.
+    /// Returns an error for strides of different kinds, if the size does not fit in 64 bits, and beyond 64 nested
+    /// parentheses.
     ///
     /// # Example
     ///
@@ -270,7 +270,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for coordinate and XOR strides, and where a number does not fit 64 bits.
+    /// Returns an error for coordinate and XOR strides, or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///

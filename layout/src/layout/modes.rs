@@ -13,7 +13,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when an index is beyond the rank at its level.
+    /// Returns an error if an index is beyond the rank at its level.
     ///
     /// # Example
     ///
@@ -32,7 +32,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when an index is beyond the rank, and when repeated modes make it too large.
+    /// Returns an error if an index is beyond the rank, or if repeated modes make it too large.
     pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
         self.0.select(indices).and_then(Self::checked)
     }
@@ -41,7 +41,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the range is empty or ends beyond the rank.
+    /// Returns an error if the range is empty or ends beyond the rank.
     pub fn take(&self, range: Range<usize>) -> Result<Self, Error> {
         self.0.take(range).map(Self)
     }
@@ -50,7 +50,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the range is empty or ends beyond the rank.
+    /// Returns an error if the range is empty or ends beyond the rank.
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
         self.0.group(range).map(Self)
     }
@@ -65,7 +65,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the numbers of leaves differ, or when `self` is not flat.
+    /// Returns an error if the numbers of leaves differ, or if `self` is not flat.
     pub fn unflatten<U: Leaf>(&self, profile: &Tuple<U>) -> Result<Self, Error> {
         self.0.unflatten(profile).map(Self)
     }
@@ -78,7 +78,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `shape` straddles modes of `self`.
+    /// Returns an error if `shape` straddles modes of `self`.
     ///
     /// # Example
     ///
@@ -112,7 +112,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for strides of different kinds, and where a number does not fit 64 bits.
+    /// Returns an error for strides of different kinds, or if a number does not fit in 64 bits.
     pub fn append(&self, mode: impl IntoLayout) -> Result<Self, Error> {
         mode.with_layout(|mode| Self::checked(self.0.append(&mode.0)))
     }
@@ -121,7 +121,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for strides of different kinds, and where a number does not fit 64 bits.
+    /// Returns an error for strides of different kinds, or if a number does not fit in 64 bits.
     pub fn prepend(&self, mode: impl IntoLayout) -> Result<Self, Error> {
         mode.with_layout(|mode| Self::checked(self.0.prepend(&mode.0)))
     }
@@ -130,8 +130,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not
-    /// fit 64 bits.
+    /// Returns an error if `self` has more than `rank` modes, for strides of different kinds, or if a number does not
+    /// fit in 64 bits.
     pub fn append_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0.append_to_rank(rank, &mode.0).and_then(Self::checked)
@@ -141,8 +141,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes, and for strides of different kinds, and where a number does not
-    /// fit 64 bits.
+    /// Returns an error if `self` has more than `rank` modes, for strides of different kinds, or if a number does not
+    /// fit in 64 bits.
     pub fn prepend_to_rank(&self, rank: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0
@@ -154,7 +154,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `i` is beyond the rank, and for strides of different kinds, and where a number does not fit 64 bits.
+    /// Returns an error if `i` is beyond the rank, for strides of different kinds, or if a number does not fit in 64
+    /// bits.
     pub fn replace(&self, i: usize, mode: impl IntoLayout) -> Result<Self, Error> {
         let mode = mode.into_layout()?;
         self.0.replace(i, &mode.0).and_then(Self::checked)
@@ -170,7 +171,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the modes differ in rank, or some are tuples and some single modes.
+    /// Returns an error if the modes differ in rank, or some are tuples and some single modes.
     pub fn zip(&self) -> Result<Self, Error> {
         self.0.zip().map(Self)
     }
@@ -179,7 +180,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the ranks differ, and for strides of different kinds, and where a number does not fit 64 bits.
+    /// Returns an error if the ranks differ, for strides of different kinds, or if a number does not fit in 64 bits.
     pub fn zip_with(&self, other: impl IntoLayout) -> Result<Self, Error> {
         let other = other.into_layout()?;
         self.0.zip_with(&other.0).and_then(Self::checked)

@@ -103,7 +103,7 @@ pub trait IntoCoord: IntoTuple<Slot> {
     ///
     /// # Errors
     ///
-    /// Those of [`IntoTuple::into_tuple`].
+    /// Returns the errors of [`IntoTuple::into_tuple`].
     fn into_coord(self) -> Result<Coord, Error> {
         self.into_tuple()
     }
@@ -157,7 +157,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `coord` nests where the layout does not.
+    /// Returns an error if `coord` nests where the layout does not.
     ///
     /// # Example
     ///
@@ -175,7 +175,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when `coord` nests where the layout does not.
+    /// Returns an error if `coord` nests where the layout does not.
     pub fn dice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         self.keep("dice", &coord.into_coord()?, Keep::At)
     }
@@ -189,8 +189,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, for a coordinate outside of the shape, for strides of another kind,
-    /// if a number does not fit in 64 bits, and for XOR strides if no layout satisfies the equation above.
+    /// Returns an error for operands whose ranks do not fit, for a coordinate outside of the shape, for strides of
+    /// another kind, if a number does not fit in 64 bits, or for XOR strides if no layout satisfies the equation above.
     ///
     /// # Example
     ///
@@ -226,8 +226,8 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::at`], and for XOR strides when a digit of `coord` shares bits with
-    /// those of its mode, or its offset with those of the layout: then offsets do not add.
+    /// Returns the errors of [`Layout::at`], and an error for XOR strides if a digit of `coord` shares bits with those
+    /// of its mode, or its offset with those of the layout: then offsets do not add.
     ///
     /// # Example
     ///

@@ -32,7 +32,7 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// Fails when a column is negative: bit 63 is the sign.
+    /// Returns an error if a column is negative: bit 63 is the sign.
     pub fn new(columns: Vec<i64>) -> Result<Self, Error> {
         match columns.iter().find(|c| **c < 0) {
             Some(c) => Err(ErrorKind::Operand {
@@ -86,7 +86,7 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// Fails when `inner` reaches more bits than `self` has columns.
+    /// Returns an error if `inner` reaches more bits than `self` has columns.
     pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
         if inner.height() > self.columns.len() {
             return Err(ErrorKind::Operand {
@@ -186,7 +186,7 @@ impl BinaryMatrix {
     ///
     /// # Errors
     ///
-    /// Fails when it is not square or not of full rank.
+    /// Returns an error if it is not square or not of full rank.
     pub fn inverse(&self) -> Result<Self, Error> {
         if self.rank() == self.columns.len() && self.height() == self.columns.len() {
             return Ok(self.right_inverse());

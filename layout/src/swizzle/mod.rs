@@ -77,7 +77,8 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// Fails when a number is negative that may not be, when `|shift| < bits`, or beyond bit 62.
+    /// Returns an error if the number of bits or the base is negative, if `|shift| < bits`, or if a bit lies beyond bit
+    /// 62.
     pub fn new(bits: i64, base: i64, shift: i64) -> Result<Self, Error> {
         let refuse = |why| {
             ErrorKind::Swizzle {
@@ -113,7 +114,8 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// Fails when the masks are not two runs of equally many bits; those of [`Swizzle::new`].
+    /// Returns an error if the masks are not two runs of equally many bits. It also returns the errors of
+    /// [`Swizzle::new`].
     ///
     /// # Example
     ///
@@ -209,7 +211,8 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// Fails when no single swizzle equals both in a row; those of [`IntoLayout`](crate::IntoLayout).
+    /// Returns an error if no single swizzle equals both in a row. It also returns the errors of
+    /// [`IntoLayout`](crate::IntoLayout).
     ///
     /// # Example
     ///
@@ -251,7 +254,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// Fails when `n` is not a power of two.
+    /// Returns an error if `n` is not a power of two.
     pub fn upcast(self, n: i64) -> Result<Self, Error> {
         let base = self.base() - log2_factor("upcast", self, n)?;
         if base >= 0 {
@@ -265,7 +268,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// Fails when `n` is not a power of two, beyond bit 62.
+    /// Returns an error if `n` is not a power of two, or if a bit would lie beyond bit 62.
     pub fn downcast(self, n: i64) -> Result<Self, Error> {
         Self::new(
             self.bits(),
@@ -278,7 +281,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// Fails when the ratio is not a power of two.
+    /// Returns an error if the ratio is not a power of two.
     ///
     /// # Example
     ///
@@ -314,7 +317,7 @@ impl Swizzle {
     ///
     /// # Errors
     ///
-    /// Fails when the size does not fit 64 bits.
+    /// Returns an error if the size does not fit in 64 bits.
     ///
     /// # Example
     ///

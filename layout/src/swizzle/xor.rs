@@ -40,7 +40,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails with two coordinates whose offsets share a bit, or a negative stride.
+    /// Returns an error if the offsets of two coordinates share a bit, or if a stride is negative; it names them.
     pub(crate) fn linear_mask(&self) -> Result<i64, Error> {
         let mut mask = 0;
         for leaf in self.leaves() {
@@ -71,7 +71,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when two coordinates set the same bit, so that sums carry, and for strides of another kind.
+    /// Returns an error if two coordinates set the same bit, so that sums carry, or for strides of another kind.
     ///
     /// # Example
     ///
@@ -101,7 +101,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when an extent is not a power of two, or sums of strides carry.
+    /// Returns an error if an extent is not a power of two, or sums of strides carry.
     ///
     /// # Example
     ///
@@ -132,7 +132,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when the matrix has more columns than an index has bits.
+    /// Returns an error if the matrix has more columns than an index has bits.
     ///
     /// # Example
     ///
@@ -162,7 +162,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails when no `Swizzle o Layout` equals it.
+    /// Returns an error if no `Swizzle o Layout` equals it.
     ///
     /// # Example
     ///
@@ -269,7 +269,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when the inner layout, or its sum with the offset, carries; or when the outer function is not
+    /// Returns an error if the inner layout, or its sum with the offset, carries; or when the outer function is not
     /// linear over F2.
     ///
     /// # Example
@@ -346,7 +346,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// Fails, as an error of `operation`, when two coordinates set the same bit, or an extent does not split.
+    /// Returns an error of `operation` if two coordinates set the same bit, or an extent does not split.
     pub(crate) fn added_to(&self, operation: &'static str, start: i64) -> Result<Self, Error> {
         if start & self.xor_mask()? == 0 {
             return Ok(self.clone());

@@ -59,7 +59,7 @@ impl<T> TupleBuilder<T> {
     ///
     /// # Errors
     ///
-    /// Those of `modes`.
+    /// Returns the errors of `modes`.
     #[inline]
     pub fn nested(
         &mut self,

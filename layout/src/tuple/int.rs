@@ -67,7 +67,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// Fails when it does not fit 64 bits.
+    /// Returns an error if it does not fit in 64 bits.
     #[inline]
     pub fn times(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, mul(self.value(), other.value())?))
@@ -77,7 +77,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// Fails when it does not fit 64 bits.
+    /// Returns an error if it does not fit in 64 bits.
     #[inline]
     pub fn plus(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, add(self.value(), other.value())?))
@@ -87,7 +87,7 @@ impl Int {
     ///
     /// # Errors
     ///
-    /// Fails for a division by 0 and where a number does not fit 64 bits.
+    /// Returns an error for a division by 0 and if a number does not fit in 64 bits.
     #[inline]
     pub fn ceil_div(self, other: Self) -> Result<Self, Error> {
         Ok(self.taint(other, ceil_div(self.value(), other.value())?))

@@ -42,7 +42,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// Returns an error if a number does not fit in 64 bits.
     #[doc(alias = "size")]
     pub fn product(&self) -> Result<Int, Error> {
         product(self.view())
@@ -52,7 +52,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// Returns an error if a number does not fit in 64 bits.
     pub fn product_each(&self) -> Result<Self, Error> {
         let products = self
             .view()
@@ -66,7 +66,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when `guide` nests where `self` does not, and where a number does not fit 64 bits.
+    /// Returns an error if `guide` nests where `self` does not, or if a number does not fit in 64 bits.
     pub fn product_like<U: Leaf>(&self, guide: &Tuple<U>) -> Result<Self, Error> {
         let mismatch = || {
             rank_error(
@@ -89,7 +89,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits.
+    /// Returns an error if a number does not fit in 64 bits.
     pub fn sum(&self) -> Result<Int, Error> {
         let mut leaves = self.leaves().iter();
         leaves.try_fold(Int::Static(0), |sum, n| sum.plus(*n))
@@ -117,7 +117,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when the operands nest differently, and where a number does not fit 64 bits.
+    /// Returns an error if the operands nest differently, or if a number does not fit in 64 bits.
     pub fn inner_product(&self, other: impl IntoIntTuple) -> Result<Int, Error> {
         let other = &other.into_int_tuple()?;
         if !self.is_congruent(other) {
@@ -144,7 +144,8 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
+    /// Returns an error for operands whose ranks do not fit, for a division by 0, or if a number does not fit in 64
+    /// bits.
     ///
     /// # Example
     ///
@@ -177,7 +178,8 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, for a division by 0, and where a number does not fit 64 bits.
+    /// Returns an error for operands whose ranks do not fit, for a division by 0, or if a number does not fit in 64
+    /// bits.
     pub fn round_up(&self, divisor: impl IntoIntTuple) -> Result<Self, Error> {
         let divisor = &divisor.into_int_tuple()?;
         if !is_alike(self.view(), divisor.view()) {
@@ -197,8 +199,8 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails where neither number divides the other, for operands whose ranks do not fit, for a division by 0, and
-    /// where a number does not fit 64 bits.
+    /// Returns an error if neither number divides the other, for operands whose ranks do not fit, for a division by 0,
+    /// or if a number does not fit in 64 bits.
     ///
     /// # Example
     ///
@@ -231,7 +233,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails for operands whose ranks do not fit, and where a number does not fit 64 bits.
+    /// Returns an error for operands whose ranks do not fit, or if a number does not fit in 64 bits.
     pub fn elem_scale(&self, factors: impl IntoIntTuple) -> Result<Self, Error> {
         let factors = &factors.into_int_tuple()?;
         let factors = factors.product_like(self)?;
@@ -249,7 +251,7 @@ impl Tuple<Int> {
     ///
     /// # Errors
     ///
-    /// Fails when `guide` nests where `self` does not.
+    /// Returns an error if `guide` nests where `self` does not.
     pub fn filter_zeros(&self, guide: &Self) -> Result<Self, Error> {
         let mut b = TupleBuilder::new();
         let mismatch = || {

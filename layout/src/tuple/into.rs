@@ -48,14 +48,15 @@ pub trait IntoTuple<T>: Sized {
     ///
     /// # Errors
     ///
-    /// Fails for an integer that does not fit in 64 bits, and for a string that does not parse as such a tuple.
+    /// Returns an error for an integer that does not fit in 64 bits, or for a string that does not parse as such a
+    /// tuple.
     fn append_to(self, out: &mut TupleBuilder<T>) -> Result<(), Error>;
 
     /// Returns the tuple.
     ///
     /// # Errors
     ///
-    /// Fails for an integer beyond 64 bits, and for a text that is not such a tuple.
+    /// Returns an error for an integer beyond 64 bits, or for a text that is not such a tuple.
     fn into_tuple(self) -> Result<Tuple<T>, Error>
     where
         T: Copy,
@@ -91,7 +92,7 @@ pub trait IntoIntTuple: IntoTuple<Int> {
     ///
     /// # Errors
     ///
-    /// Those of [`IntoTuple::into_tuple`].
+    /// Returns the errors of [`IntoTuple::into_tuple`].
     fn into_int_tuple(self) -> Result<IntTuple, Error> {
         self.into_tuple()
     }
@@ -117,7 +118,7 @@ pub trait IntoStride: IntoTuple<Stride> {
     ///
     /// # Errors
     ///
-    /// Those of [`IntoTuple::into_tuple`].
+    /// Returns the errors of [`IntoTuple::into_tuple`].
     fn into_stride(self) -> Result<Tuple<Stride>, Error> {
         self.into_tuple()
     }

@@ -46,7 +46,7 @@ impl Basis {
     ///
     /// # Errors
     ///
-    /// Fails when the path is empty, deeper than [`MAX_BASIS_DEPTH`], or names a mode beyond 255.
+    /// Returns an error if the path is empty, deeper than [`MAX_BASIS_DEPTH`], or names a mode beyond 255.
     ///
     /// # Example
     ///
@@ -174,7 +174,8 @@ impl Stride {
     ///
     /// # Errors
     ///
-    /// Fails where a number does not fit 64 bits, and for an XOR stride and a factor that is not a power of two.
+    /// Returns an error if a number does not fit in 64 bits, or for an XOR stride and a factor that is not a power of
+    /// two.
     #[inline]
     pub fn times(self, factor: Int) -> Result<Self, Error> {
         let c = self.coefficient();

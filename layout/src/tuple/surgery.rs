@@ -31,7 +31,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when an index is beyond the rank at its level.
+    /// Returns an error if an index is beyond the rank at its level.
     pub fn get(&self, path: &[usize]) -> Result<Self, Error> {
         let mut view = self.view();
         for &i in path {
@@ -44,7 +44,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when an index is beyond the rank.
+    /// Returns an error if an index is beyond the rank.
     pub fn select(&self, indices: &[usize]) -> Result<Self, Error> {
         let modes: SmallVec<[_; 12]> = self.view().modes().collect();
         if let Some(&mode) = indices.iter().find(|i| **i >= modes.len()) {
@@ -57,7 +57,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the range is empty or ends beyond the rank.
+    /// Returns an error if the range is empty or ends beyond the rank.
     pub fn take(&self, range: Range<usize>) -> Result<Self, Error> {
         self.check_range("take", &range)?;
         Ok(Self::from_views(
@@ -69,7 +69,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the range is empty or ends beyond the rank.
+    /// Returns an error if the range is empty or ends beyond the rank.
     pub fn group(&self, range: Range<usize>) -> Result<Self, Error> {
         self.check_range("group", &range)?;
         let mut b = TupleBuilder::new();
@@ -115,7 +115,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the numbers of leaves differ, or when `self` is not flat.
+    /// Returns an error if the numbers of leaves differ, or if `self` is not flat.
     pub fn unflatten<U: Leaf>(&self, profile: &Tuple<U>) -> Result<Self, Error> {
         if self.depth() > 1 || self.leaves().len() != profile.leaves().len() {
             return Err(ErrorKind::Rank {
@@ -145,7 +145,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes.
+    /// Returns an error if `self` has more than `rank` modes.
     pub fn append_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
         let missing = self.missing("append", rank)?;
         if missing == 0 {
@@ -162,7 +162,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `self` has more than `rank` modes.
+    /// Returns an error if `self` has more than `rank` modes.
     pub fn prepend_to_rank(&self, rank: usize, mode: &Self) -> Result<Self, Error> {
         let missing = self.missing("prepend", rank)?;
         if missing == 0 {
@@ -192,7 +192,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `i` is beyond the rank.
+    /// Returns an error if `i` is beyond the rank.
     pub fn replace(&self, i: usize, mode: &Self) -> Result<Self, Error> {
         self.expect_view(i)?;
         if self.is_leaf() {
@@ -210,7 +210,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `i` is beyond the rank.
+    /// Returns an error if `i` is beyond the rank.
     pub fn remove(&self, i: usize) -> Result<Self, Error> {
         self.expect_view(i)?;
         Ok(Self::from_views(
@@ -226,7 +226,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when `i` is beyond the rank by more than one.
+    /// Returns an error if `i` is beyond the rank by more than one.
     pub fn insert(&self, i: usize, mode: &Self) -> Result<Self, Error> {
         if i > self.rank() {
             return Err(self.no_mode(i));
@@ -265,7 +265,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the modes differ in rank, or some are tuples and some single values.
+    /// Returns an error if the modes differ in rank, or some are tuples and some single values.
     pub fn zip(&self) -> Result<Self, Error> {
         self.zipped().ok_or_else(|| {
             ErrorKind::Rank {
@@ -315,7 +315,7 @@ impl<T: Leaf> Tuple<T> {
     ///
     /// # Errors
     ///
-    /// Fails when the ranks differ, or one is a single value and the other a tuple.
+    /// Returns an error if the ranks differ, or one is a single value and the other a tuple.
     pub fn zip_with(&self, other: &Self) -> Result<Self, Error> {
         self.zip_as(other, "zip_with", [self, other])
     }

@@ -63,7 +63,8 @@ impl TiledGemm {
     /// Returns the output tiles along m and n, and the batches.
     ///
     /// # Errors
-    /// Fails for an extent below 1.
+    ///
+    /// Returns an error for an extent below 1.
     pub fn tiles(&self) -> Result<GemmCoord, Error> {
         at_least("the number of batches", self.batches, 1)?;
         tiled_mn(self.problem, self.tile, self.batches)
@@ -72,7 +73,8 @@ impl TiledGemm {
     /// Returns the slices the cost model counts.
     ///
     /// # Errors
-    /// Fails for an extent below 1, and where a count does not fit 64 bits.
+    ///
+    /// Returns an error for an extent below 1, or if a count does not fit in 64 bits.
     pub fn bytes(&self) -> Result<TileBytes, Error> {
         let bytes = TileBytes::new(self.tile, self.element, k_tiles(self.problem, self.tile)?)?;
         at_least("extent m of the cluster", self.cluster[0], 1)?;
@@ -119,8 +121,9 @@ impl Choice {
 /// distinct bytes a wave, then fewest idle places; the simpler order wins a tie.
 ///
 /// # Errors
-/// Fails for an extent, cluster or device count below 1; for a cluster that the device cannot hold, and where a count
-/// does not fit 64 bits.
+///
+/// Returns an error for an extent, cluster or device count below 1, for a cluster that the device cannot hold, or if a
+/// count does not fit in 64 bits.
 ///
 /// ```
 /// use colex_sched::{DeviceModel, GemmCoord, TiledGemm, choose};
@@ -137,7 +140,8 @@ pub fn choose(gemm: &TiledGemm, device: &DeviceModel) -> Result<Choice, Error> {
 /// Returns the same as [`choose`], among the orders given.
 ///
 /// # Errors
-/// Fails as [`choose`] does, and for no orders.
+///
+/// Returns the errors of [`choose`], and an error if there are no orders.
 pub fn choose_among(
     orders: &[Order],
     gemm: &TiledGemm,

@@ -33,7 +33,8 @@ impl TileBytes {
     /// Returns the slices of a tile of `tile` elements of `element` bytes.
     ///
     /// # Errors
-    /// Fails for an extent below 1, and where a count does not fit 64 bits.
+    ///
+    /// Returns an error for an extent below 1, or if a count does not fit in 64 bits.
     pub fn new(tile: crate::GemmCoord, element: i64, k_tiles: i64) -> Result<TileBytes, Error> {
         tile.positive([
             "extent m of the tile",
@@ -92,7 +93,8 @@ impl WaveCost {
 /// Returns the distinct operands of each wave of `workers` places.
 ///
 /// # Errors
-/// Fails for no workers, and where a count does not fit 64 bits.
+///
+/// Returns an error if there are no workers, or if a count does not fit in 64 bits.
 ///
 /// ```
 /// use colex_sched::{GemmCoord, Raster, ThreadblockSwizzle, TileBytes, wave_costs};
@@ -178,8 +180,9 @@ impl Traffic {
 /// then of B. One wave ends before the next begins. Outputs do not pass through the model.
 ///
 /// # Errors
-/// Fails for no workers or a negative cache, and where a count does not fit 64 bits, and for more than 2^22
-/// touches of slices, two for each place and k-tile.
+///
+/// Returns an error if there are no workers or a negative cache, if a count does not fit in 64 bits, or for more than
+/// 2^22 touches of slices, two for each place and k-tile.
 pub fn l2_traffic(
     raster: &Raster,
     workers: i64,
@@ -202,7 +205,8 @@ pub fn l2_traffic(
 /// interleaving coarser.
 ///
 /// # Errors
-/// As [`l2_traffic`].
+///
+/// Returns the errors of [`l2_traffic`].
 pub fn l2_traffic_coarse(
     raster: &Raster,
     workers: i64,
@@ -292,7 +296,8 @@ impl<'a> Simulation<'a> {
 ///   keeps nothing between waves: the sum of [`WaveCost::bytes`].
 ///
 /// # Errors
-/// As [`wave_costs`].
+///
+/// Returns the errors of [`wave_costs`].
 pub fn fetched_closed_form(
     raster: &Raster,
     workers: i64,
@@ -320,7 +325,8 @@ pub fn fetched_closed_form(
 /// The bytes, `minor * b + major * a` for strips of columns, are least near the square: the reason for a swizzle.
 ///
 /// # Errors
-/// Fails for a width or worker count below 1.
+///
+/// Returns an error for a width or worker count below 1.
 pub fn strip_footprint(width: i64, workers: i64) -> Result<[i64; 2], Error> {
     at_least("the width of the raster", width, 1)?;
     at_least("the number of workers", workers, 1)?;
@@ -345,7 +351,8 @@ impl Quantization {
     /// Returns the quantization of `tiles` tiles without idle places: the busiest worker has `ceil(tiles / workers)`.
     ///
     /// # Errors
-    /// Fails for no tiles or workers.
+    ///
+    /// Returns an error if there are no tiles or no workers.
     ///
     /// ```
     /// use colex_sched::Quantization;
@@ -366,7 +373,8 @@ impl Quantization {
     /// Returns the quantization of a raster, with its idle places.
     ///
     /// # Errors
-    /// Fails for no workers.
+    ///
+    /// Returns an error if there are no workers.
     pub fn of_raster(raster: &Raster, workers: i64) -> Result<Quantization, Error> {
         at_least("the number of workers", workers, 1)?;
         let mut each = vec![0i64; workers.min(raster.slots().len() as i64) as usize];

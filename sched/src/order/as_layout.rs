@@ -11,8 +11,9 @@ impl ThreadblockSwizzle {
     /// then k).
     ///
     /// # Errors
-    /// Fails where the strip does not divide the columns, so that the grid has blocks without a tile;
-    /// otherwise as [`ThreadblockSwizzle::grid_shape`].
+    ///
+    /// Returns an error if the strip does not divide the columns, so that the grid has blocks without a tile. It also
+    /// returns the errors of [`ThreadblockSwizzle::grid_shape`].
     ///
     /// ```
     /// use colex_sched::{GemmCoord, ThreadblockSwizzle};
@@ -50,7 +51,8 @@ impl Persistent {
     /// batches.
     ///
     /// # Errors
-    /// Fails where the order has places without a tile.
+    ///
+    /// Returns an error if the order has places without a tile.
     ///
     /// ```
     /// use colex_sched::{GemmCoord, Persistent, RasterChoice};

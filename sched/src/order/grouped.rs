@@ -42,8 +42,9 @@ impl Grouped {
     /// tiles.
     ///
     /// # Errors
-    /// Fails for no groups, a negative extent, or a tile, cluster or swizzle below 1, and where a count does not fit 64
-    /// bits.
+    ///
+    /// Returns an error if there are no groups, a negative extent, or a tile, cluster or swizzle below 1, or if a count
+    /// does not fit in 64 bits.
     pub fn new(
         problems: &[[i64; 2]],
         tile: [i64; 2],
@@ -127,7 +128,8 @@ impl Grouped {
     /// Returns the place of a tile: the inverse of [`Grouped::tile`].
     ///
     /// # Errors
-    /// Fails for a tile of no group.
+    ///
+    /// Returns an error if no group has the tile.
     pub fn slot_of(&self, tile: GroupTile) -> Result<i64, Error> {
         let coord = [tile.m, tile.n, tile.group];
         let Some(group) = self.group(tile.group) else {
@@ -154,7 +156,8 @@ impl Grouped {
     /// Returns the grid to launch: as many blocks as fit on the device, at most one a place.
     ///
     /// # Errors
-    /// Fails as [`Persistent::grid_shape`] does, and where every group is empty.
+    ///
+    /// Returns the errors of [`Persistent::grid_shape`], and an error if every group is empty.
     pub fn grid_shape(&self, sms: i64, max_active_clusters: Option<i64>) -> Result<Dim3, Error> {
         let Some(widest) = self
             .groups

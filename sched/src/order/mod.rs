@@ -88,7 +88,8 @@ impl Order {
     /// With clusters, the order is that of the clusters, and the blocks of one cluster are consecutive, m first.
     ///
     /// # Errors
-    /// Fails for an extent below 1, for a threadblock swizzle with clusters that do not divide, and for any
+    ///
+    /// Returns an error for an extent below 1, for a threadblock swizzle with clusters that do not divide, or for any
     /// cluster of more than one block on a threadblock swizzle.
     pub fn raster(&self, tiles: GemmCoord, cluster: [i64; 2]) -> Result<Raster, Error> {
         check_tiles(tiles, cluster)?;

@@ -97,7 +97,8 @@ impl Persistent {
     /// least 6, 3, 2, 1 blocks. A problem that clusters do not divide is padded; [`Persistent::new_exact`] refuses it.
     ///
     /// # Errors
-    /// Fails for an extent, cluster extent or swizzle below 1, and where a count does not fit 64 bits.
+    ///
+    /// Returns an error for an extent, cluster extent or swizzle below 1, or if a count does not fit in 64 bits.
     pub fn new(
         tiles: GemmCoord,
         cluster: [i64; 2],
@@ -117,8 +118,8 @@ impl Persistent {
     /// Returns the same as [`Persistent::new`], but refuses a problem that needs padding.
     ///
     /// # Errors
-    /// Fails as [`Persistent::new`] does, and for clusters that do not divide the grid,
-    /// and for strips that do not.
+    ///
+    /// Returns the errors of [`Persistent::new`], and an error for clusters or strips that do not divide the grid.
     pub fn new_exact(
         tiles: GemmCoord,
         cluster: [i64; 2],
@@ -250,7 +251,8 @@ impl Persistent {
     /// Returns the place of a tile (padding included): the inverse of [`Persistent::tile_padded`].
     ///
     /// # Errors
-    /// Fails for a tile beyond the padded grid.
+    ///
+    /// Returns an error for a tile beyond the padded grid.
     #[doc(alias = "get_linear_idx_from_m_and_n")]
     pub fn slot_of(&self, tile: Tile) -> Result<i64, Error> {
         let extent = [self.blocks[0], self.blocks[1], self.tiles.k];
@@ -283,8 +285,8 @@ impl Persistent {
     /// Where CUTLASS's estimate is not a whole number of clusters, and would not launch, it is rounded down.
     ///
     /// # Errors
-    /// Fails for no multiprocessors, and where no cluster fits,
-    /// and for a grid that no device launches.
+    ///
+    /// Returns an error if there are no multiprocessors, if no cluster fits, or for a grid that no device launches.
     #[doc(alias = "get_grid_shape")]
     pub fn grid_shape(&self, sms: i64, max_active_clusters: Option<i64>) -> Result<Dim3, Error> {
         let blocks = self
@@ -303,7 +305,8 @@ impl Persistent {
     /// Returns the grid CUTLASS computes, which is not a whole number of clusters on fewer than 18 multiprocessors.
     ///
     /// # Errors
-    /// As [`Persistent::grid_shape`].
+    ///
+    /// Returns the errors of [`Persistent::grid_shape`].
     pub fn grid_shape_unchecked(
         &self,
         sms: i64,
@@ -359,7 +362,8 @@ impl Persistent {
     /// Returns the first place of `block` of `grid`; its next ones follow at steps of the whole grid.
     ///
     /// # Errors
-    /// Fails for a block that is not in the grid, and where a count does not fit 64 bits.
+    ///
+    /// Returns an error for a block that is not in the grid, or if a count does not fit in 64 bits.
     pub fn first_slot(&self, grid: Dim3, block: Dim3) -> Result<i64, Error> {
         grid.count()?;
         if !grid.contains(block) {
@@ -403,7 +407,8 @@ pub(crate) fn check_tiles(tiles: GemmCoord, cluster: [i64; 2]) -> Result<(), Err
 /// Returns the clusters along m and n of a grid of blocks, for kernels that launch one block per tile.
 ///
 /// # Errors
-/// Fails where the cluster does not divide the grid, and for an extent below 1.
+///
+/// Returns an error if the cluster does not divide the grid, or for an extent below 1.
 ///
 /// ```
 /// use colex_sched::{GemmCoord, clusters_exact};

@@ -33,8 +33,9 @@ impl Raster {
     /// Returns a raster from its table.
     ///
     /// # Errors
-    /// Fails for an empty extent, for a tile beyond it,
-    /// and for a tile that is computed twice or never, which the error names.
+    ///
+    /// Returns an error for an empty extent, for a tile beyond it, or for a tile that is computed twice or never, which
+    /// the error names.
     pub fn new(
         name: impl Into<String>,
         extent: GemmCoord,
@@ -88,7 +89,8 @@ impl Raster {
     /// Returns the launch order of a threadblock swizzle, x fastest; the third extent of `tiled` becomes the batch.
     ///
     /// # Errors
-    /// Fails as [`ThreadblockSwizzle::grid_shape`] does, and beyond 2^20 places.
+    ///
+    /// Returns the errors of [`ThreadblockSwizzle::grid_shape`], and an error for more than 2^20 places.
     pub fn of_swizzle(swizzle: ThreadblockSwizzle, tiled: GemmCoord) -> Result<Raster, Error> {
         let grid = swizzle.grid_shape(tiled)?;
         let log_tile = swizzle.log_tile(tiled)?;
@@ -106,7 +108,8 @@ impl Raster {
     /// Returns the linear order of a persistent scheduler.
     ///
     /// # Errors
-    /// Fails beyond 2^20 places.
+    ///
+    /// Returns an error for more than 2^20 places.
     pub fn of_persistent(schedule: &Persistent) -> Result<Raster, Error> {
         Raster::from_fn(
             schedule.to_string(),
@@ -119,7 +122,8 @@ impl Raster {
     /// Strips `width` tiles wide that run along `order`, the last one narrower: no place without a tile.
     ///
     /// # Errors
-    /// Fails for an extent or width below 1, and beyond 2^20 places.
+    ///
+    /// Returns an error for an extent or width below 1, or for more than 2^20 places.
     pub fn grouped(m: i64, n: i64, width: i64, order: RasterOrder) -> Result<Raster, Error> {
         let extent = plane(m, n)?;
         at_least("the width of the raster", width, 1)?;
@@ -141,7 +145,8 @@ impl Raster {
     /// Places off the tiles are left out, so the order is a table of tiles (`compact` already).
     ///
     /// # Errors
-    /// Fails for an extent below 1, and beyond 2^20 places.
+    ///
+    /// Returns an error for an extent below 1, or for more than 2^20 places.
     pub fn hilbert(m: i64, n: i64) -> Result<Raster, Error> {
         Raster::curve("Hilbert", m, n, formula::hilbert)
     }
@@ -149,7 +154,8 @@ impl Raster {
     /// Returns the Z-order (Morton) curve, over the same squares.
     ///
     /// # Errors
-    /// Fails for an extent below 1, and beyond 2^20 places.
+    ///
+    /// Returns an error for an extent below 1, or for more than 2^20 places.
     pub fn morton(m: i64, n: i64) -> Result<Raster, Error> {
         Raster::curve("Morton", m, n, formula::morton)
     }
@@ -202,7 +208,8 @@ impl Raster {
     /// Returns the place of a tile: the inverse of [`Raster::tile`].
     ///
     /// # Errors
-    /// Fails for a tile that is not in the problem.
+    ///
+    /// Returns an error for a tile that is not in the problem.
     pub fn slot_of(&self, tile: Tile) -> Result<i64, Error> {
         index(self.extent, tile).map(|at| self.place[at])
     }
@@ -227,7 +234,8 @@ impl Raster {
     /// Returns the places of each wave: `workers` consecutive ones, the last wave maybe fewer.
     ///
     /// # Errors
-    /// Fails for no workers.
+    ///
+    /// Returns an error if there are no workers.
     pub fn waves(&self, workers: i64) -> Result<impl Iterator<Item = &[Option<Tile>]>, Error> {
         let workers = at_least("the number of workers", workers, 1)?;
         Ok(self

@@ -91,8 +91,9 @@ impl ThreadblockSwizzle {
     /// Returns a GEMM in tiles; the third extent is `splits` (for [`ThreadblockSwizzle::Batched`], the batches).
     ///
     /// # Errors
-    /// Fails as [`tiled_shape`] does, and for the convolution swizzles,
-    /// and for more batches than the grid's z takes, where CUTLASS wraps round to few or none.
+    ///
+    /// Returns the errors of [`tiled_shape`], and an error for the convolution swizzles, or for more batches than the
+    /// grid's z takes, where CUTLASS wraps round to few or none.
     #[doc(alias = "get_tiled_shape")]
     pub fn tiled_shape(
         &self,
@@ -120,7 +121,8 @@ impl ThreadblockSwizzle {
     /// Returns a convolution in tiles.
     ///
     /// # Errors
-    /// Fails as [`tiled_shape`] and [`Conv::implicit_gemm`] do, and where the swizzle has no such form.
+    ///
+    /// Returns the errors of [`tiled_shape`] and [`Conv::implicit_gemm`], and an error if the swizzle has no such form.
     pub fn conv_tiled_shape(
         &self,
         operator: ConvOperator,
@@ -166,7 +168,8 @@ impl ThreadblockSwizzle {
     /// Returns the grid to launch (S74).
     ///
     /// # Errors
-    /// Fails for an empty tiled shape or width, and for a grid no device launches.
+    ///
+    /// Returns an error for an empty tiled shape or width, or for a grid no device launches.
     #[doc(alias = "get_grid_shape")]
     pub fn grid_shape(&self, tiled: GemmCoord) -> Result<Dim3, Error> {
         if self.is_horizontal() {
@@ -191,7 +194,8 @@ impl ThreadblockSwizzle {
     /// CUTLASS halves the width when the last strip would be mostly empty: 8 from 6 columns, 4 from 3, 2 from 2.
     ///
     /// # Errors
-    /// Fails for an empty tiled shape or a width below 1.
+    ///
+    /// Returns an error for an empty tiled shape or a width below 1.
     ///
     /// ```
     /// use colex_sched::{GemmCoord, ThreadblockSwizzle};
@@ -226,7 +230,9 @@ impl ThreadblockSwizzle {
     /// (S76).
     ///
     /// # Errors
-    /// Fails for a block that is not in the grid; otherwise as [`ThreadblockSwizzle::grid_shape`].
+    ///
+    /// Returns an error for a block that is not in the grid. It also returns the errors of
+    /// [`ThreadblockSwizzle::grid_shape`].
     #[doc(alias = "get_tile_offset")]
     pub fn tile_offset(&self, tiled: GemmCoord, block: Dim3) -> Result<Option<GemmCoord>, Error> {
         let grid = self.grid_shape(tiled)?;
@@ -247,7 +253,8 @@ impl ThreadblockSwizzle {
     /// its check.
     ///
     /// # Errors
-    /// Fails for a block below 0, and for a `log_tile` above 62, and where a count does not fit 64 bits.
+    ///
+    /// Returns an error for a block below 0, for a `log_tile` above 62, or if a count does not fit in 64 bits.
     pub fn tile_offset_unbounded(&self, log_tile: u32, block: Dim3) -> Result<GemmCoord, Error> {
         within(
             "the base-2 logarithm of the width",
@@ -276,7 +283,9 @@ impl ThreadblockSwizzle {
     /// Returns the block that computes `tile`: the inverse of [`ThreadblockSwizzle::tile_offset`].
     ///
     /// # Errors
-    /// Fails for a tile that is not in the problem; otherwise as [`ThreadblockSwizzle::grid_shape`].
+    ///
+    /// Returns an error for a tile that is not in the problem. It also returns the errors of
+    /// [`ThreadblockSwizzle::grid_shape`].
     pub fn block_of(&self, tiled: GemmCoord, tile: GemmCoord) -> Result<Dim3, Error> {
         let (grid, log_tile) = (self.grid_shape(tiled)?, self.log_tile(tiled)?);
         if !tiled.contains(tile) {
@@ -365,7 +374,8 @@ fn log_by_division(width: i64, n: i64) -> u32 {
 /// ```
 ///
 /// # Errors
-/// Fails for a width below 1 or a block below 0, and where a count does not fit 64 bits.
+///
+/// Returns an error for a width below 1 or a block below 0, or if a count does not fit in 64 bits.
 pub fn tile_offset_disagreeing_with_grid(
     width: i64,
     tiled: GemmCoord,

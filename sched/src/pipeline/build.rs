@@ -92,10 +92,11 @@ impl WarpSpecialized {
     /// Refuses numbers of which no pipeline is built.
     ///
     /// # Errors
-    /// Fails for no stages, tiles, k-tiles, consumers or blocks, and for a ring that cannot hold the
-    /// multiplies in flight: `in_flight + 1` stages at least. Fails for more than 256 stages, 4095 tiles
-    /// or k-tiles, 32 consumers or 16 blocks in a cluster, and for more than 4095 k-tiles together or
-    /// more than 16384 steps, a load counted once for each slot it fills.
+    ///
+    /// Returns an error for no stages, tiles, k-tiles, consumers or blocks, or for a ring that cannot hold the
+    /// multiplies in flight: `in_flight + 1` stages at least. Returns an error for more than 256 stages, 4095 tiles or
+    /// k-tiles, 32 consumers or 16 blocks in a cluster, for more than 4095 k-tiles together, or for more than 16384
+    /// steps, a load counted once for each slot it fills.
     pub fn check(&self) -> Result<(), Error> {
         for (what, value, most) in [
             ("the number of stages", self.stages, MAX_STAGES),
@@ -130,7 +131,8 @@ impl WarpSpecialized {
     /// Returns the pipeline.
     ///
     /// # Errors
-    /// As [`WarpSpecialized::check`].
+    ///
+    /// Returns the errors of [`WarpSpecialized::check`].
     pub fn build(&self) -> Result<Pipeline, Error> {
         self.check()?;
         let actors = (0..self.blocks()).flat_map(|b| {

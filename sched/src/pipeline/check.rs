@@ -54,6 +54,7 @@ const MOST_MADE: [usize; 2] = [1 << 29, 1 << 27];
 /// [`Report`] are those it needed. [`check_exhaustively`] gives the same verdict and walks them all.
 ///
 /// # Errors
+///
 /// A [`Fault`]: the one that the fewest steps lead to, if it is among the first 50,000 states of the full walk, and
 /// otherwise the first that the short walk meets. [`Fault::TooManyStates`] beyond 50,000 states.
 pub fn check(pipeline: &Pipeline) -> Result<Report, Fault> {
@@ -63,7 +64,8 @@ pub fn check(pipeline: &Pipeline) -> Result<Report, Fault> {
 /// Returns the same as [`check`], giving up after `limit` states.
 ///
 /// # Errors
-/// As [`check`], with [`Fault::TooManyStates`] beyond `limit` states.
+///
+/// Returns the errors of [`check`]; the fault is [`Fault::TooManyStates`] beyond `limit` states.
 pub fn check_within(pipeline: &Pipeline, limit: usize) -> Result<Report, Fault> {
     let plan = Plan::new(pipeline)?;
     let [short, nearby] = MOST_MADE;
@@ -80,6 +82,7 @@ pub fn check_within(pipeline: &Pipeline, limit: usize) -> Result<Report, Fault> 
 /// Returns the same as [`check_within`], through every interleaving: nothing is left out.
 ///
 /// # Errors
+///
 /// The [`Fault`] that the fewest steps lead to, or [`Fault::TooManyStates`].
 pub fn check_exhaustively(pipeline: &Pipeline, limit: usize) -> Result<Report, Fault> {
     walk(&Plan::new(pipeline)?, limit, usize::MAX, None)

@@ -26,8 +26,9 @@ impl Multistage {
     /// Returns the pipeline.
     ///
     /// # Errors
-    /// Fails for fewer than 2 stages, or no k-tiles or warps, and for more than 256
-    /// stages, 4095 k-tiles or 32 warps, and for more than 16384 steps.
+    ///
+    /// Returns an error for fewer than 2 stages, or no k-tiles or warps, for more than 256 stages, 4095 k-tiles or 32
+    /// warps, or for more than 16384 steps.
     pub fn build(&self) -> Result<Pipeline, Error> {
         within("the number of stages", self.stages, 2, MAX_STAGES)?;
         within("the number of k-tiles", self.k_tiles, 1, MAX_ITEMS)?;

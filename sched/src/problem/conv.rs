@@ -140,7 +140,8 @@ impl Conv {
     /// Returns output positions along depth, height and width (Z, P, Q).
     ///
     /// # Errors
-    /// Fails for an extent below its least value, and where the filter does not fit.
+    ///
+    /// Returns an error for an extent below its least value, or if the filter does not fit.
     pub fn output(&self) -> Result<[i64; 3], Error> {
         let [d, h, w] = &self.axes;
         Ok([d.output('D')?, h.output('H')?, w.output('W')?])
@@ -158,8 +159,9 @@ impl Conv {
     /// because it has no grouped gradients.
     ///
     /// # Errors
-    /// Fails for an extent below 1, as [`Conv::output`], and for groups that do not divide
-    /// the channels, and where a count does not fit 64 bits.
+    ///
+    /// Returns an error for an extent below 1, for the reasons of [`Conv::output`], for groups that do not divide the
+    /// channels, or if a count does not fit in 64 bits.
     ///
     /// ```
     /// use colex_sched::{ConvAxis, ConvOperator, GemmCoord, conv2d};
@@ -193,7 +195,9 @@ impl Conv {
     /// Source: `implicit_gemm_k_iterations` (analytic and optimized iterators).
     ///
     /// # Errors
-    /// Fails as [`Conv::implicit_gemm`] does, and for more splits than channels (outputs, for wgrad) to split.
+    ///
+    /// Returns the errors of [`Conv::implicit_gemm`], and an error for more splits than channels (outputs, for wgrad)
+    /// to split.
     #[doc(alias = "implicit_gemm_k_iterations")]
     pub fn k_iterations(
         &self,
@@ -228,7 +232,8 @@ impl Conv {
     /// Source: `conv/threadblock/threadblock_swizzle.h`, `get_strided_dgrad_tile_m`.
     ///
     /// # Errors
-    /// Fails as [`Conv::implicit_gemm`] does, and for three spatial axes.
+    ///
+    /// Returns the errors of [`Conv::implicit_gemm`], and an error for three spatial axes.
     pub fn strided_dgrad_tiles_m(&self, tile_m: i64) -> Result<i64, Error> {
         self.implicit_gemm(ConvOperator::Dgrad)?;
         at_least("extent m of the tile", tile_m, 1)?;
@@ -256,7 +261,8 @@ impl Conv {
     /// Source: `conv2d_problem_size.h`, `depthwise_gemm_k_iterations` (which, like this, takes the batch whole).
     ///
     /// # Errors
-    /// Fails as [`Conv::output`] does, and for an output block or split count below 1.
+    ///
+    /// Returns the errors of [`Conv::output`], and an error for an output block or split count below 1.
     pub fn depthwise_iterations(&self, op: i64, oq: i64, splits: i64) -> Result<i64, Error> {
         let [_, p, q] = self.output()?;
         at_least("the number of images", self.batch, 1)?;

@@ -33,7 +33,8 @@ impl GemmCoord {
     /// Returns `m * n * k`: for a tiled shape, the blocks that do useful work.
     ///
     /// # Errors
-    /// Fails beyond 64 bits.
+    ///
+    /// Returns an error if the result does not fit in 64 bits.
     pub fn product(&self) -> Result<i64, Error> {
         product("the number of tiles", &[self.m, self.n, self.k])
     }
@@ -108,7 +109,8 @@ impl Dim3 {
     /// Returns how many blocks the grid has.
     ///
     /// # Errors
-    /// Fails beyond 64 bits.
+    ///
+    /// Returns an error if the result does not fit in 64 bits.
     pub fn count(&self) -> Result<i64, Error> {
         product("the number of blocks", &[self.x, self.y, self.z])
     }
@@ -152,7 +154,8 @@ impl Dim3 {
     /// Returns the grid itself if a device can launch it.
     ///
     /// # Errors
-    /// Fails for an extent below 1, and for one that is too long along its axis, which the error names.
+    ///
+    /// Returns an error for an extent below 1, or for one that is too long along its axis, which the error names.
     pub fn launchable(self) -> Result<Self, Error> {
         let limit = Dim3::LIMIT;
         for (axis, what, blocks, limit) in [

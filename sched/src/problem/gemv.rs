@@ -6,7 +6,8 @@ use crate::problem::coord::{BatchedGemmCoord, Dim3};
 /// Returns a batched GEMV in tiles: m is always 1. Source: `GemvBatchedStridedThreadblockDefaultSwizzle`.
 ///
 /// # Errors
-/// Fails for an extent below 1.
+///
+/// Returns an error for an extent below 1.
 ///
 /// ```
 /// use colex_sched::{BatchedGemmCoord, Dim3, gemv};
@@ -54,7 +55,8 @@ pub fn tiled_shape(
 /// Returns the grid: n, batch, k.
 ///
 /// # Errors
-/// Fails for an extent below 1, and for a grid no device launches.
+///
+/// Returns an error for an extent below 1, or for a grid no device launches.
 pub fn grid_shape(tiled: BatchedGemmCoord) -> Result<Dim3, Error> {
     Dim3::new(tiled.n, tiled.batch, tiled.k).launchable()
 }
@@ -77,7 +79,8 @@ pub fn block_of(tiled: BatchedGemmCoord, tile: BatchedGemmCoord) -> Option<Dim3>
 /// Returns the batch of one row of threads: `batches of a tile` rows share a block.
 ///
 /// # Errors
-/// Fails for a block, rows or a thread below 0, and where a count does not fit 64 bits.
+///
+/// Returns an error for a block, rows or a thread below 0, or if a count does not fit in 64 bits.
 pub fn batch_index(block: Dim3, block_rows: i64, thread_y: i64) -> Result<i64, Error> {
     at_least("y of the block", block.y, 0)?;
     at_least("the rows of threads of a block", block_rows, 0)?;

@@ -19,8 +19,8 @@ const TILE: [&str; 3] = [
 /// Source: `threadblock_swizzle.h`, `get_tiled_shape`.
 ///
 /// # Errors
-/// Fails for an extent, tile extent or split count below 1,
-/// and for more splits than k-tiles.
+///
+/// Returns an error for an extent, tile extent or split count below 1, or for more splits than k-tiles.
 ///
 /// ```
 /// use colex_sched::{GemmCoord, tiled_shape};
@@ -41,7 +41,8 @@ pub fn tiled_shape(problem: GemmCoord, tile: GemmCoord, splits: i64) -> Result<G
 /// Returns the number of k-tiles of one output tile: `ceil(K / tile k)`.
 ///
 /// # Errors
-/// Fails for an extent or tile extent below 1.
+///
+/// Returns an error for an extent or tile extent below 1.
 pub fn k_tiles(problem: GemmCoord, tile: GemmCoord) -> Result<i64, Error> {
     let (problem, tile) = (problem.positive(PROBLEM)?, tile.positive(TILE)?);
     Ok(ceil_div(problem.k, tile.k))
@@ -66,8 +67,8 @@ pub(crate) fn tiled_mn(
 /// one k-tile more.
 ///
 /// # Errors
-/// Fails for more splits than k-tiles, for a negative split,
-/// and for a split that does not exist.
+///
+/// Returns an error for more splits than k-tiles, for a negative split, or for a split that does not exist.
 ///
 /// ```
 /// use colex_sched::split_k_range;

@@ -48,8 +48,9 @@ const MOST_SPLITS: i64 = 32;
 /// align with tiles (`threadblock_swizzle_streamk.h`, `get_sk_blocks`).
 ///
 /// # Errors
-/// Fails for an extent, k-tile count or device below 1, and for more than 65536
-/// multiprocessors, and for more than 2^40 iterations; otherwise as [`StreamKSm90::new`].
+///
+/// Returns an error for an extent, k-tile count or device below 1, for more than 65536 multiprocessors, or for more
+/// than 2^40 iterations. It also returns the errors of [`StreamKSm90::new`].
 ///
 /// ```
 /// use colex_sched::{Decomposition, GemmCoord, choose_split};

@@ -94,8 +94,9 @@ impl StreamK {
     /// split-K.
     ///
     /// # Errors
-    /// Fails as [`tiled_shape`] does, and for a device count below 1, and for more than 2^16 of one,
-    /// more than 2^20 resident blocks, or more than 2^40 iterations, and for a grid that no device launches.
+    ///
+    /// Returns the errors of [`tiled_shape`], and an error for a device count below 1 or above 2^16, for more than 2^20
+    /// resident blocks, for more than 2^40 iterations, or for a grid that no device launches.
     pub fn new(
         problem: GemmCoord,
         tile: GemmCoord,
@@ -129,7 +130,8 @@ impl StreamK {
     /// Returns a batched GEMM, which this scheduler always runs data-parallel: the batches are the grid's z.
     ///
     /// # Errors
-    /// As [`StreamK::new`].
+    ///
+    /// Returns the errors of [`StreamK::new`].
     pub fn batched(
         problem: GemmCoord,
         tile: GemmCoord,
@@ -305,6 +307,7 @@ impl StreamK {
     /// Returns the grid to launch.
     ///
     /// # Errors
+    ///
     /// Does not fail for a value that exists: the check ran when it was made.
     pub fn grid(&self) -> Result<Dim3, Error> {
         let active = self.active_blocks();

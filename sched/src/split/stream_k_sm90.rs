@@ -88,9 +88,9 @@ impl StreamKSm90 {
     /// Returns a schedule of `tiles` (m, n, batches) of `k_tiles` k-tiles each.
     ///
     /// # Errors
-    /// Fails as [`Persistent::new`] and [`Persistent::grid_shape`] do, and for more than 65536 multiprocessors,
-    /// and for more splits than k-tiles,
-    /// and for splits together with a decomposition that cannot use them.
+    ///
+    /// Returns the errors of [`Persistent::new`] and [`Persistent::grid_shape`], and an error for more than 65536
+    /// multiprocessors, for more splits than k-tiles, or for splits together with a decomposition that cannot use them.
     pub fn new(tiles: GemmCoord, k_tiles: i64, args: StreamKSm90Args) -> Result<Self, Error> {
         let base = Persistent::new(tiles, args.cluster, args.max_swizzle, args.raster)?;
         at_least("the number of k-tiles", k_tiles, 1)?;

@@ -82,9 +82,8 @@ impl Vectorization {
     ///
     /// # Errors
     ///
-    /// Fails when the two differ in their size, a width is not a power of two, or one is swizzled and has
-    /// more than 2^22 elements, of which each is looked at,
-    /// and for strides that are coordinates.
+    /// Returns an error if the two differ in their size, a width is not a power of two, or one is swizzled and has more
+    /// than 2^22 elements, of which each is looked at, or for strides that are coordinates.
     pub fn new(
         src: impl IntoLayout,
         dst: impl IntoLayout,

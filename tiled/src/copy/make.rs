@@ -25,7 +25,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Those of [`TiledCopy::from_tv`] and [`TiledMma::tv`].
+    /// Returns the errors of [`TiledCopy::from_tv`] and [`TiledMma::tv`].
     #[doc(alias = "make_tiled_copy_A")]
     #[doc(alias = "make_tiled_copy_B")]
     #[doc(alias = "make_tiled_copy_C")]
@@ -53,7 +53,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the atom takes more values than a thread has; those of [`TiledCopy::from_tv`].
+    /// Returns an error if the atom takes more values than a thread has. It also returns the errors of
+    /// [`TiledCopy::from_tv`].
     #[doc(alias = "make_tiled_copy_C_atom")]
     pub fn for_accumulator_atom(atom: CopyAtom, bits: i64, mma: &TiledMma) -> Result<Self, Error> {
         let tv = mma.tv(Operand::C)?;
@@ -88,7 +89,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Those of [`TiledCopy::from_tv`] and [`TiledCopy::tv_of`].
+    /// Returns the errors of [`TiledCopy::from_tv`] and [`TiledCopy::tv_of`].
     #[doc(alias = "make_tiled_copy_S")]
     #[doc(alias = "make_tiled_copy_D")]
     pub fn for_side(
@@ -115,8 +116,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when `tv` names an offset that `data` does not have (CuTe looks at the values of the first
-    /// thread only), or names more than 2^26; those of [`TiledCopy::from_tv`].
+    /// Returns an error if `tv` names an offset that `data` does not have (CuTe looks at the values of the first thread
+    /// only), or names more than 2^26. It also returns the errors of [`TiledCopy::from_tv`].
     #[doc(alias = "make_cotiled_copy")]
     pub fn cotiled(
         atom: CopyAtom,

@@ -71,9 +71,9 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when `threads` or `values` leave numbers out or repeat them (CuTe goes on, and gives threads
-    /// elements that the layouts do not give them), and when the atom takes more threads or values,
-    /// and when the product does not exist, and when the atom cannot move values of that width.
+    /// Returns an error if `threads` or `values` leave numbers out or repeat them (CuTe goes on, and gives threads
+    /// elements that the layouts do not give them), if the atom takes more threads or values, if the product does not
+    /// exist, or if the atom cannot move values of that width.
     #[doc(alias = "make_tiled_copy")]
     pub fn new(
         atom: CopyAtom,
@@ -108,9 +108,9 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the atom takes more threads or values, for a width it cannot move,
-    /// and for a `tv` that is not of threads and values, or names an index that the tile does not
-    /// have, and for an atom whose threads do not follow each other (CuTe checks none of these).
+    /// Returns an error if the atom takes more threads or values, for a width it cannot move, for a `tv` that is not of
+    /// threads and values, or names an index that the tile does not have, or for an atom whose threads do not follow
+    /// each other (CuTe checks none of these).
     #[doc(alias = "make_tiled_copy_impl")]
     pub fn from_tv(
         atom: CopyAtom,
@@ -266,7 +266,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the atom's threads or values cannot be cut from the thread-value layout.
+    /// Returns an error if the atom's threads or values cannot be cut from the thread-value layout.
     #[doc(alias = "get_layoutS_TV")]
     #[doc(alias = "get_layoutD_TV")]
     pub fn tv_of(&self, side: Side) -> Result<Layout, Error> {
@@ -287,7 +287,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the tiler has `_`, whose extent only a tensor knows.
+    /// Returns an error if the tiler has `_`, whose extent only a tensor knows.
     pub fn tile_shape(&self) -> Result<IntTuple, Error> {
         shape_of(&self.tiler).ok_or_else(|| {
             Error::assumption(
@@ -318,7 +318,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the tensor has fewer modes than the tiler, and where the layout algebra has no result.
+    /// Returns an error if the tensor has fewer modes than the tiler, or if the layout algebra has no result.
     #[doc(alias = "tidfrg_S")]
     #[doc(alias = "tidfrg_D")]
     pub fn partitions<T: Partitionable>(&self, tensor: &T, side: Side) -> Result<T, Error> {
@@ -357,7 +357,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails beyond the number of threads.
+    /// Returns an error if `thread` is not below the number of threads.
     #[doc(alias = "get_slice")]
     #[doc(alias = "get_thread_slice")]
     pub fn slice(&self, thread: i64) -> Result<ThrCopy<'_>, Error> {

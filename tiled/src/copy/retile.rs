@@ -23,8 +23,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails for a fragment of fewer modes than the values and the tiler's modes, and when its values do not divide
-    /// those of a thread, or the tile not what the fragment is of (CuTe names other registers then), and where the
+    /// Returns an error for a fragment of fewer modes than the values and the tiler's modes, if its values do not
+    /// divide those of a thread, or the tile not what the fragment is of (CuTe names other registers then), or if the
     /// layout algebra has no result.
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]

@@ -57,7 +57,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::partitions`].
+    /// Returns the errors of [`TiledCopy::partitions`].
     ///
     /// Source: `tile2thrfrg` in `cute/atom/copy_atom.hpp`.
     #[doc(alias = "tile2thrfrg")]

@@ -28,7 +28,7 @@ impl ThrCopy<'_> {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::partitions`].
+    /// Returns the errors of [`TiledCopy::partitions`].
     #[doc(alias = "partition_S")]
     pub fn partition_src(&self, tensor: impl IntoLayout) -> Result<Partition, Error> {
         let tensor = &tensor.into_layout()?;
@@ -40,7 +40,7 @@ impl ThrCopy<'_> {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::partitions`].
+    /// Returns the errors of [`TiledCopy::partitions`].
     #[doc(alias = "partition_D")]
     pub fn partition_dst(&self, tensor: impl IntoLayout) -> Result<Partition, Error> {
         let tensor = &tensor.into_layout()?;
@@ -52,7 +52,7 @@ impl ThrCopy<'_> {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::retile`].
+    /// Returns the errors of [`TiledCopy::retile`].
     #[doc(alias = "retile_S")]
     #[doc(alias = "retile_D")]
     pub fn retile(&self, fragment: impl IntoLayout) -> Result<Layout, Error> {

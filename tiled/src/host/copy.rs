@@ -57,7 +57,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledCopy::copy_if`] does, and where the tile does not divide the tensors.
+    /// Returns the errors of [`TiledCopy::copy_if`], and an error if the tile does not divide the tensors.
     pub fn copy<T, S, D>(&self, src: &Tensor<S>, dst: &mut Tensor<D>) -> Result<(), Error>
     where
         T: Clone,
@@ -91,12 +91,11 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the tensors differ in their extents, when `dst` has one element at several
-    /// coordinates, when an element does not hold a value, when an instruction has values that `predicate`
-    /// keeps and others that it drops, or reaches a memory at several places, when no thread writes an element that
-    /// `predicate` keeps, and for an atom that reduces ([`TiledCopy::copy_reducing`]) or only prefetches,
-    /// and when it keeps a coordinate outside of the tensors,
-    /// and for an atom that is a layout only, and where the layout algebra has no result. Nothing is written then.
+    /// Returns an error if the tensors differ in their extents, if `dst` has one element at several coordinates, if an
+    /// element does not hold a value, if an instruction has values that `predicate` keeps and others that it drops, or
+    /// reaches a memory at several places, if no thread writes an element that `predicate` keeps, for an atom that
+    /// reduces ([`TiledCopy::copy_reducing`]) or only prefetches, if it keeps a coordinate outside of the tensors, for
+    /// an atom that is a layout only, or if the layout algebra has no result. Nothing is written then.
     pub fn copy_if<T, S, D>(
         &self,
         src: &Tensor<S>,
@@ -151,8 +150,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledCopy::copy`] does, and for an atom that does not reduce, and where an element would be
-    /// combined with twice.
+    /// Returns the errors of [`TiledCopy::copy`], and an error for an atom that does not reduce, or if an element would
+    /// be combined with twice.
     pub fn copy_reducing<T, S, D>(
         &self,
         src: &Tensor<S>,

@@ -31,10 +31,9 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails for an atom that fills nothing, for a `dst` that is smaller than `src` along a mode or has
-    /// one element at several coordinates, for elements and vectors as in [`TiledCopy::copy_if`], and for an instruction
-    /// that would read again after the first zero,
-    /// and where the tile does not divide `dst`, and for an atom that is a layout only.
+    /// Returns an error for an atom that fills nothing, for a `dst` that is smaller than `src` along a mode or has one
+    /// element at several coordinates, for elements and vectors as in [`TiledCopy::copy_if`], for an instruction that
+    /// would read again after the first zero, if the tile does not divide `dst`, or for an atom that is a layout only.
     /// Nothing is written then.
     ///
     /// Source: PTX ISA 9.7.9 (`cp.async`, `src-size`).

@@ -99,11 +99,11 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails when either has more than three modes, for an extent that the atoms do not divide, for an
-    /// order that has an element twice or more than 2^20 elements, for atoms that share threads, for threads below 0 or
-    /// from 2^20 on, and for threads whose strides do not nest (each a multiple of the one below times its extent): a
-    /// thread divides its index by them to find its place, here and in a kernel (CuTe goes on and gives it another
-    /// thread's place), and where the layout algebra has no result.
+    /// Returns an error if either has more than three modes, for an extent that the atoms do not divide, for an order
+    /// that has an element twice or more than 2^20 elements, for atoms that share threads, for threads below 0 or from
+    /// 2^20 on, for threads whose strides do not nest (each a multiple of the one below times its extent): a thread
+    /// divides its index by them to find its place, here and in a kernel (CuTe goes on and gives it another thread's
+    /// place), or if the layout algebra has no result.
     #[doc(alias = "make_tiled_mma")]
     pub fn new(
         atom: MmaAtom,
@@ -323,7 +323,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails below rank 2, and where the layout algebra has no result.
+    /// Returns an error if the tensor has a rank below 2, or if the layout algebra has no result.
     #[doc(alias = "thrfrg_A")]
     #[doc(alias = "thrfrg_B")]
     #[doc(alias = "thrfrg_C")]
@@ -351,8 +351,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails when the order of a mode is not a permutation, so that indices lie beyond the tile (CuTe
-    /// gives them), and where the layout algebra has no result.
+    /// Returns an error if the order of a mode is not a permutation, so that indices lie beyond the tile (CuTe gives
+    /// them), or if the layout algebra has no result.
     #[doc(alias = "get_layoutA_TV")]
     #[doc(alias = "get_layoutB_TV")]
     #[doc(alias = "get_layoutC_TV")]
@@ -401,7 +401,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails beyond the last warp that has a thread of the MMA.
+    /// Returns an error beyond the last warp that has a thread of the MMA.
     #[doc(alias = "get_slice")]
     #[doc(alias = "get_thread_slice")]
     pub fn slice(&self, thread: i64) -> Result<ThrMma<'_>, Error> {

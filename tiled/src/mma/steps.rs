@@ -38,7 +38,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::fragments`].
+    /// Returns the errors of [`TiledMma::fragments`].
     ///
     /// Source: `thrfrg_C` in `cute/atom/mma_atom.hpp`.
     pub fn fragment_steps(

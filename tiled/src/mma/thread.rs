@@ -39,7 +39,7 @@ impl ThrMma<'_> {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::fragments`].
+    /// Returns the errors of [`TiledMma::fragments`].
     #[doc(alias = "partition_A")]
     #[doc(alias = "partition_B")]
     #[doc(alias = "partition_C")]
@@ -62,7 +62,7 @@ impl ThrMma<'_> {
     ///
     /// # Errors
     ///
-    /// As [`ThrMma::partition`].
+    /// Returns the errors of [`ThrMma::partition`].
     #[doc(alias = "partition_fragment_A")]
     #[doc(alias = "partition_fragment_B")]
     #[doc(alias = "partition_fragment_C")]
@@ -104,7 +104,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::fragments`].
+    /// Returns the errors of [`TiledMma::fragments`].
     #[doc(alias = "partition_shape_A")]
     #[doc(alias = "partition_shape_B")]
     #[doc(alias = "partition_shape_C")]
@@ -132,7 +132,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::fragments`].
+    /// Returns the errors of [`TiledMma::fragments`].
     #[doc(alias = "partition_fragment_C")]
     pub fn accumulator(&self, shape: impl IntoIntTuple) -> Result<Layout, Error> {
         Ok(Layout::column_major(

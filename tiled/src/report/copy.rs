@@ -62,8 +62,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the tensors differ in their extents, or have more than 2^26 elements, of which each is
-    /// looked at, and where the layout algebra has no result or the atom refuses.
+    /// Returns an error if the tensors differ in their extents, or have more than 2^26 elements, of which each is
+    /// looked at, or if the layout algebra has no result or the atom refuses.
     pub fn report(&self, src: impl IntoLayout, dst: impl IntoLayout) -> Result<CopyReport, Error> {
         let src = &src.into_layout()?;
         let dst = &dst.into_layout()?;

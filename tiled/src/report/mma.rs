@@ -106,9 +106,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails when the extents do not agree, an operand is where the atom does not take it from, or has more
-    /// than 2^26 elements, of which each is looked at,
-    /// and where the layout algebra has no result.
+    /// Returns an error if the extents do not agree, an operand is where the atom does not take it from, or has more
+    /// than 2^26 elements, of which each is looked at, or if the layout algebra has no result.
     pub fn report(
         &self,
         (a, in_a): (impl IntoLayout, Space),

@@ -20,7 +20,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledCopy::tv_of`] and [`TiledCopy::tile_shape`] do, and for a tile too large to draw.
+    /// Returns the errors of [`TiledCopy::tv_of`] and [`TiledCopy::tile_shape`], and an error for a tile too large to
+    /// draw.
     ///
     /// # Example
     ///
@@ -47,8 +48,8 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails when the tiler does not have two modes with extents, for extents below 1, and for those too
-    /// large to draw; as [`TiledCopy::partitions`].
+    /// Returns an error if the tiler does not have two modes with extents, for extents below 1, or for those too large
+    /// to draw. It also returns the errors of [`TiledCopy::partitions`].
     ///
     /// # Example
     ///
@@ -80,7 +81,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::maps`].
+    /// Returns the errors of [`TiledCopy::maps`].
     ///
     /// # Example
     ///
@@ -110,7 +111,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// Fails beyond the number of threads, and as [`TiledCopy::maps`] does.
+    /// Returns the errors of [`TiledCopy::maps`], and an error if `thread` is not below the number of threads.
     pub fn picture_of(&self, thread: i64) -> Result<Picture, Error> {
         self.slice(thread)?;
         let [source, destination] = self.short_maps()?;
@@ -140,7 +141,7 @@ impl TiledCopy {
     ///
     /// # Errors
     ///
-    /// As [`TiledCopy::maps`].
+    /// Returns the errors of [`TiledCopy::maps`].
     #[doc(alias = "print_latex")]
     pub fn latex(&self) -> Result<String, Error> {
         let [source, destination] = self.maps()?;
@@ -154,7 +155,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledMma::tv`] does, and for a tile too large to draw.
+    /// Returns the errors of [`TiledMma::tv`], and an error for a tile too large to draw.
     ///
     /// # Example
     ///
@@ -177,7 +178,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledMma::fragments`] does, and for extents below 1, or too large to draw.
+    /// Returns the errors of [`TiledMma::fragments`], and an error for extents below 1, or too large to draw.
     ///
     /// # Example
     ///
@@ -220,7 +221,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::maps`].
+    /// Returns the errors of [`TiledMma::maps`].
     pub fn picture(&self) -> Result<Picture, Error> {
         let [c, a, b] = self.short_maps()?;
         Ok(ThreadValues::mma(&c, &a, &b)?)
@@ -230,7 +231,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledMma::slice`] and [`TiledMma::maps`] do.
+    /// Returns the errors of [`TiledMma::slice`] and [`TiledMma::maps`].
     ///
     /// # Example
     ///
@@ -273,7 +274,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::maps`].
+    /// Returns the errors of [`TiledMma::maps`].
     #[doc(alias = "print_latex")]
     pub fn latex(&self) -> Result<String, Error> {
         let [c, a, b] = self.maps()?;
@@ -293,7 +294,7 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// As [`TiledMma::maps`].
+    /// Returns the errors of [`TiledMma::maps`].
     pub fn print_svg(&self) -> Result<String, Error> {
         let [c, a, b] = self.maps()?;
         let tile = IntTuple::flat(self.tile_shape().map(fixed)).to_string();

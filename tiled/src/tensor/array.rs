@@ -22,8 +22,8 @@ impl<'a, T> Tensor<&'a [T]> {
     ///
     /// # Errors
     ///
-    /// Fails for a view that is not one stretch of memory: take the whole array, and slice the tensor.
-    /// Fails for an axis without elements.
+    /// Returns an error for a view that is not one stretch of memory: take the whole array, and slice the tensor.
+    /// Returns an error for an axis without elements.
     pub fn from_view<N: Dimension>(view: ArrayView<'a, T, N>) -> Result<Self, Error> {
         let (start, layout) = layout_of(view.shape(), view.strides())?;
         let data = view
@@ -38,7 +38,7 @@ impl<'a, T> Tensor<&'a mut [T]> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::from_view`].
+    /// Returns the errors of [`Tensor::from_view`].
     pub fn from_view_mut<N: Dimension>(view: ArrayViewMut<'a, T, N>) -> Result<Self, Error> {
         let (start, layout) = layout_of(view.shape(), view.strides())?;
         let data = view
@@ -53,7 +53,7 @@ impl<T> Tensor<Vec<T>> {
     ///
     /// # Errors
     ///
-    /// Fails for an axis without elements.
+    /// Returns an error for an axis without elements.
     pub fn from_array<N: Dimension>(array: Array<T, N>) -> Result<Self, Error> {
         let (_, layout) = layout_of(array.shape(), array.strides())?;
         let (data, first) = array.into_raw_vec_and_offset();
@@ -74,7 +74,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::elements`].
+    /// Returns the errors of [`Tensor::elements`].
     pub fn to_array(&self) -> Result<ArrayD<T>, Error>
     where
         T: Clone,
@@ -89,7 +89,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails for a mode that does not have one positive stride: [`Tensor::to_array`] copies.
+    /// Returns an error for a mode that does not have one positive stride: [`Tensor::to_array`] copies.
     pub fn array_view(&self) -> Result<ArrayViewD<'_, T>, Error> {
         let mut strides = Vec::new();
         for mode in self.layout().modes() {

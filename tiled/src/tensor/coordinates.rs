@@ -36,7 +36,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// Fails for an extent below 1.
+    /// Returns an error for an extent below 1.
     #[doc(alias = "make_identity_tensor")]
     pub fn identity(shape: impl IntoIntTuple) -> Result<Self, Error> {
         Self::coordinates(Layout::identity(shape)?)
@@ -46,7 +46,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// Fails for strides that name both a mode and a mode inside it.
+    /// Returns an error for strides that name both a mode and a mode inside it.
     #[doc(alias = "make_coord_tensor")]
     pub fn coordinates(layout: impl IntoLayout) -> Result<Self, Error> {
         let layout = layout.into_layout()?;
@@ -58,7 +58,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape.
+    /// Returns an error for a coordinate outside of the shape.
     pub fn get(&self, coord: impl IntoIntTuple) -> Result<IntTuple, Error> {
         beyond(self.start(), self.layout(), self.layout().coord_at(coord)?)
     }
@@ -73,7 +73,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// Fails for more than 2^26 of them, and where a number does not fit 64 bits.
+    /// Returns an error for more than 2^26 of them, or if a number does not fit in 64 bits.
     pub fn elements(&self) -> Result<Vec<IntTuple>, Error> {
         check_walk("elements", self.layout())?;
         let value = |index| beyond(self.start(), self.layout(), self.layout().coord_at(index)?);
@@ -84,7 +84,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::elements`].
+    /// Returns the errors of [`Tensor::elements`].
     #[doc(alias = "elem_less")]
     pub fn within(&self, shape: impl IntoIntTuple) -> Result<Tensor<Vec<bool>>, Error> {
         let shape = &shape.into_int_tuple()?;
@@ -99,7 +99,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::slice`].
+    /// Returns the errors of [`Tensor::slice`].
     pub fn slice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         let coord = coord.into_coord()?;
         self.at_value(
@@ -113,7 +113,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// Fails where the layout algebra has no result.
+    /// Returns an error if the layout algebra has no result.
     #[doc(alias = "inner_partition")]
     pub fn local_tile(
         &self,
@@ -129,7 +129,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_tile_of`].
+    /// Returns the errors of [`Tensor::local_tile_of`].
     pub fn local_tile_of(
         &self,
         tiler: impl IntoTiler,
@@ -146,7 +146,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// Fails where the layout algebra has no result.
+    /// Returns an error if the layout algebra has no result.
     pub fn outer_partition(
         &self,
         tiler: impl IntoTiler,
@@ -161,7 +161,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// Fails where the layout algebra has no result.
+    /// Returns an error if the layout algebra has no result.
     pub fn local_partition(&self, threads: impl IntoLayout, index: i64) -> Result<Self, Error> {
         let threads = &threads.into_layout()?;
         let (tiler, place) = thread_place(threads, index)?;
@@ -172,7 +172,7 @@ impl Tensor<Coordinates> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_partition_of`].
+    /// Returns the errors of [`Tensor::local_partition_of`].
     pub fn local_partition_of(
         &self,
         threads: impl IntoLayout,

@@ -21,7 +21,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::elements`].
+    /// Returns the errors of [`Tensor::elements`].
     ///
     /// Source: `reduce` in `cute/algorithm/tensor_reduce.hpp`.
     pub fn reduce<S>(&self, init: S, combine: impl FnMut(S, &T) -> S) -> Result<S, Error> {
@@ -32,7 +32,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::elements`].
+    /// Returns the errors of [`Tensor::elements`].
     pub fn for_each(&self, f: impl FnMut(&T)) -> Result<(), Error> {
         self.elements()?.into_iter().for_each(f);
         Ok(())
@@ -52,7 +52,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::elements`].
+    /// Returns the errors of [`Tensor::elements`].
     pub fn fill(&mut self, value: T) -> Result<(), Error>
     where
         T: Clone,
@@ -80,7 +80,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails when the two have not as many elements, or `self` has one element at two coordinates.
+    /// Returns an error if the two differ in their number of elements, or `self` has one element at two coordinates.
     pub fn axpby<S: Deref<Target = [T]>>(
         &mut self,
         alpha: T,
@@ -97,7 +97,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::fill`].
+    /// Returns the errors of [`Tensor::fill`].
     pub fn clear(&mut self) -> Result<(), Error>
     where
         T: Clone + Default,
@@ -117,7 +117,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails when one element is at two coordinates: `f` would be applied twice.
+    /// Returns an error if one element is at two coordinates: `f` would be applied twice.
     ///
     /// Source: `transform` in `cute/algorithm/tensor_algorithms.hpp`.
     pub fn transform(&mut self, mut f: impl FnMut(&T) -> T) -> Result<(), Error> {
@@ -142,7 +142,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails when the two have not as many elements, or `self` has one element at two coordinates.
+    /// Returns an error if the two differ in their number of elements, or `self` has one element at two coordinates.
     #[doc(alias = "transform")]
     pub fn transform_from<U, S: Deref<Target = [U]>>(
         &mut self,
@@ -161,7 +161,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::transform_from`].
+    /// Returns the errors of [`Tensor::transform_from`].
     #[doc(alias = "transform")]
     pub fn transform_from_both<U, V, S, R>(
         &mut self,
@@ -187,7 +187,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::transform_from`].
+    /// Returns the errors of [`Tensor::transform_from`].
     #[doc(alias = "copy")]
     pub fn copy_from<S: Deref<Target = [T]>>(&mut self, x: &Tensor<S>) -> Result<(), Error>
     where
@@ -210,7 +210,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::transform_from`].
+    /// Returns the errors of [`Tensor::transform_from`].
     #[doc(alias = "copy_if")]
     pub fn copy_from_if<S: Deref<Target = [T]>>(
         &mut self,
@@ -227,7 +227,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::axpby`].
+    /// Returns the errors of [`Tensor::axpby`].
     #[doc(alias = "axpby")]
     pub fn axpby_if<S: Deref<Target = [T]>>(
         &mut self,

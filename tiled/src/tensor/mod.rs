@@ -56,8 +56,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails when an offset is negative or beyond the data, or for more than 2^26 elements under XOR
-    /// strides, of which each is looked at, and for a layout whose values are coordinates.
+    /// Returns an error if an offset is negative or beyond the data, for more than 2^26 elements under XOR strides, of
+    /// which each is looked at, or for a layout whose values are coordinates.
     pub fn new(data: D, layout: impl IntoLayout) -> Result<Self, Error> {
         let layout = layout.into_layout()?;
         let tensor = Self {
@@ -72,7 +72,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape.
+    /// Returns an error for a coordinate outside of the shape.
     pub fn get(&self, coord: impl IntoIntTuple) -> Result<&T, Error> {
         Ok(&self.data[self.place(self.layout.at(coord)?)])
     }
@@ -81,7 +81,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails for more than 2^26 of them, which a layout with a stride of 0 has over little data.
+    /// Returns an error for more than 2^26 of them, which a layout with a stride of 0 has over little data.
     pub fn elements(&self) -> Result<Vec<&T>, Error> {
         check_walk("elements", &self.layout)?;
         let table = self.layout.table()?;
@@ -130,7 +130,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails where `f` does, and for a layout that reaches outside of the data.
+    /// Returns an error if `f` does, or for a layout that reaches outside of the data.
     pub fn map_layout(
         &self,
         f: impl FnOnce(&Layout) -> Result<Layout, colex_layout::Error>,
@@ -152,7 +152,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails where the layout algebra has no result.
+    /// Returns an error if the layout algebra has no result.
     #[doc(alias = "make_fragment_like")]
     pub fn fragment_like<U: Clone + Default>(&self) -> Result<Tensor<Vec<U>>, Error> {
         let layout = fragment_like(&self.layout)?;
@@ -246,7 +246,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::get`].
+    /// Returns the errors of [`Tensor::get`].
     pub fn set(&mut self, coord: impl IntoIntTuple, value: T) -> Result<(), Error> {
         let place = self.place(self.layout.at(coord)?);
         self.data[place] = value;

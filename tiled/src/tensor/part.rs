@@ -94,7 +94,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate that does not fit the layout.
+    /// Returns an error for a coordinate that does not fit the layout.
     pub fn slice(&self, coord: impl IntoCoord) -> Result<Tensor<&[T]>, Error> {
         let (start, layout) = self.sliced(coord)?;
         Ok(self.reshaped(start, layout))
@@ -111,9 +111,9 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails when the tiler does not divide the tensor: the last tiles would reach outside of it. Fails for
-    /// a coordinate of another number of modes than the tiles have (CuTe takes one number for all of them as their
-    /// index), and where the layout algebra has no result.
+    /// Returns an error if the tiler does not divide the tensor: the last tiles would reach outside of it. Returns an
+    /// error for a coordinate of another number of modes than the tiles have (CuTe takes one number for all of them as
+    /// their index), or if the layout algebra has no result.
     #[doc(alias = "inner_partition")]
     pub fn local_tile(
         &self,
@@ -138,7 +138,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails as [`Tensor::local_tile`] does, and for modes that are not there.
+    /// Returns the errors of [`Tensor::local_tile`], and an error for modes that are not there.
     pub fn local_tile_of(
         &self,
         tiler: impl IntoTiler,
@@ -164,7 +164,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_tile`].
+    /// Returns the errors of [`Tensor::local_tile`].
     pub fn outer_partition(
         &self,
         tiler: impl IntoTiler,
@@ -180,7 +180,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_tile`]; or when `threads` has no such index.
+    /// Returns the errors of [`Tensor::local_tile`], and an error if `threads` has no such index.
     pub fn local_partition(
         &self,
         threads: impl IntoLayout,
@@ -196,7 +196,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails as [`Tensor::local_partition`] does, and for modes that are not there.
+    /// Returns the errors of [`Tensor::local_partition`], and an error for modes that are not there.
     pub fn local_partition_of(
         &self,
         threads: impl IntoLayout,
@@ -222,7 +222,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails for a partition of coordinates, and for one that reaches outside of the data.
+    /// Returns an error for a partition of coordinates, or for one that reaches outside of the data.
     pub fn partition(&self, partition: &Partition) -> Result<Tensor<&[T]>, Error> {
         let start = offset_of(partition)?;
         let part = self.reshaped(0, partition.layout.clone());
@@ -280,7 +280,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::slice`].
+    /// Returns the errors of [`Tensor::slice`].
     pub fn slice_mut(&mut self, coord: impl IntoCoord) -> Result<Tensor<&mut [T]>, Error> {
         let (start, layout) = self.sliced(coord)?;
         Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
@@ -299,7 +299,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_tile`].
+    /// Returns the errors of [`Tensor::local_tile`].
     pub fn local_tile_mut(
         &mut self,
         tiler: impl IntoTiler,
@@ -315,7 +315,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_tile_of`].
+    /// Returns the errors of [`Tensor::local_tile_of`].
     pub fn local_tile_of_mut(
         &mut self,
         tiler: impl IntoTiler,
@@ -332,7 +332,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::outer_partition`].
+    /// Returns the errors of [`Tensor::outer_partition`].
     pub fn outer_partition_mut(
         &mut self,
         tiler: impl IntoTiler,
@@ -348,7 +348,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_partition`].
+    /// Returns the errors of [`Tensor::local_partition`].
     pub fn local_partition_mut(
         &mut self,
         threads: impl IntoLayout,
@@ -364,7 +364,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::local_partition_of`].
+    /// Returns the errors of [`Tensor::local_partition_of`].
     pub fn local_partition_of_mut(
         &mut self,
         threads: impl IntoLayout,
@@ -382,7 +382,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::partition`].
+    /// Returns the errors of [`Tensor::partition`].
     pub fn partition_mut(&mut self, partition: &Partition) -> Result<Tensor<&mut [T]>, Error> {
         let start = self.beyond_start(offset_of(partition)?);
         let data = &mut self.data_mut()[..];

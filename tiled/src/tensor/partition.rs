@@ -24,7 +24,7 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// Fails for a coordinate outside of the shape, and where a number does not fit 64 bits.
+    /// Returns an error for a coordinate outside of the shape, or if a number does not fit in 64 bits.
     pub fn at(&self, index: i64) -> Result<IntTuple, Error> {
         beyond(&self.start, &self.layout, self.layout.coord_at(index)?)
     }
@@ -33,7 +33,7 @@ impl Partition {
     ///
     /// # Errors
     ///
-    /// Fails as [`Partition::at`] does, and for more than 2^26 of them.
+    /// Returns the errors of [`Partition::at`], and an error for more than 2^26 of them.
     pub fn values(&self) -> Result<Vec<IntTuple>, Error> {
         check_walk("values", &self.layout)?;
         (0..self.layout.size()).map(|i| self.at(i)).collect()

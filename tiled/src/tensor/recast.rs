@@ -23,8 +23,8 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails when a stride or the contiguous mode is not a multiple of `N`, and when the
-    /// tensor starts between two such elements, or its last one reaches beyond the data.
+    /// Returns an error if a stride or the contiguous mode is not a multiple of `N`, or if the tensor starts between
+    /// two such elements, or its last one reaches beyond the data.
     #[doc(alias = "recast")]
     pub fn recast_wider<const N: usize>(&self) -> Result<Tensor<&[[T; N]]>, Error> {
         let (start, layout) = self.wider::<N>()?;
@@ -67,7 +67,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// As [`Tensor::recast_wider`].
+    /// Returns the errors of [`Tensor::recast_wider`].
     #[doc(alias = "recast")]
     pub fn recast_wider_mut<const N: usize>(&mut self) -> Result<Tensor<&mut [[T; N]]>, Error> {
         let (start, layout) = self.wider::<N>()?;
@@ -81,7 +81,7 @@ impl<T, const N: usize, D: Deref<Target = [[T; N]]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Fails when no mode is contiguous.
+    /// Returns an error if no mode is contiguous.
     #[doc(alias = "recast")]
     pub fn recast_narrower(&self) -> Result<Tensor<&[T]>, Error> {
         let n = N as i64;

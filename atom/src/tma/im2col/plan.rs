@@ -209,7 +209,7 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// Fails for a negative number and for a tap that the filter does not have.
+    /// Returns an error for a negative number and for a tap that the filter does not have.
     pub fn start(&self, pixel: i64, channel: i64, taps: &[i64]) -> Result<Im2colStart, Error> {
         spatial("taps", self.taps.len(), taps.len())?;
         for (what, number, of) in [("pixel", pixel, i64::MAX), ("channel", channel, i64::MAX)] {
@@ -236,7 +236,7 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// Fails if a coordinate overflows.
+    /// Returns an error if a coordinate overflows.
     pub fn instructions(&self) -> Result<Vec<Im2colInstruction>, Error> {
         self.slice(0)
     }
@@ -246,7 +246,7 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// Fails if there is no such block, and where the layout algebra has no result.
+    /// Returns an error if there is no such block, or if the layout algebra has no result.
     pub fn slice(&self, block: i64) -> Result<Vec<Im2colInstruction>, Error> {
         if !(0..self.blocks).contains(&block) {
             return Err(TmaError::Multicast {
@@ -274,7 +274,7 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// Fails if a column is larger than a barrier can count.
+    /// Returns an error if a column is larger than a barrier can count.
     pub fn load(&self) -> Result<CopyAtom, Error> {
         self.copy(match self.blocks {
             1 => "LOAD_IM2COL",
@@ -286,7 +286,7 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// Those of [`load`](Self::load).
+    /// Returns the errors of [`load`](Self::load).
     pub fn store(&self) -> Result<CopyAtom, Error> {
         self.copy("STORE_IM2COL")
     }
@@ -295,7 +295,7 @@ impl Im2colPlan {
     ///
     /// # Errors
     ///
-    /// Those of [`load`](Self::load).
+    /// Returns the errors of [`load`](Self::load).
     pub fn reduce(&self, reduction: Reduction) -> Result<CopyAtom, Error> {
         let word = reduction.ptx(Scalar::Mapped).to_uppercase();
         self.copy(&format!("REDUCE_{word}_IM2COL"))

@@ -17,7 +17,7 @@ use colex_layout::{Int, IntoLayout, Layout};
 ///
 /// # Errors
 ///
-/// As [`Table::of`].
+/// Returns the errors of [`Table::of`].
 ///
 /// # Example
 ///
@@ -85,7 +85,7 @@ impl ThreadValues {
 ///
 /// # Errors
 ///
-/// Fails when the two are not maps over one tile.
+/// Returns an error if the two are not maps over one tile.
 pub fn print_latex_copy(
     source: &ThreadValues,
     destination: &ThreadValues,
@@ -113,7 +113,7 @@ pub fn print_latex_copy(
 ///
 /// # Errors
 ///
-/// Fails when the tiles do not fit together.
+/// Returns an error if the tiles do not fit together.
 pub fn print_latex_mma(
     c: &ThreadValues,
     a: &ThreadValues,

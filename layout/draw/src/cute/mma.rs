@@ -15,7 +15,7 @@ use crate::thread::fit::check_operands;
 ///
 /// # Errors
 ///
-/// Fails when the tiles do not fit together.
+/// Returns an error if the tiles do not fit together.
 ///
 /// Source: `cute/util/print_svg.hpp`.
 #[doc(alias = "print_svg")]

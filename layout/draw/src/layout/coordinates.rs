@@ -13,7 +13,8 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// Fails with more than [`MAX_CELLS`](crate::MAX_CELLS) cells; those of [`Layout::coord_at`].
+    /// Returns an error if there are more than [`MAX_CELLS`](crate::MAX_CELLS) cells. It also returns the errors of
+    /// [`Layout::coord_at`].
     ///
     /// # Example
     ///

@@ -37,7 +37,7 @@ impl Tiling {
     ///
     /// # Errors
     ///
-    /// Those of [`Table::of`] and of [`Layout::zipped_divide`], and when a nested part of the tiler
+    /// Returns the errors of [`Table::of`] and of [`Layout::zipped_divide`], and an error if a nested part of the tiler
     /// leaves a remainder: tiles that stick out of a nested mode have no place in the drawing.
     pub fn of(layout: impl IntoLayout, tiler: impl IntoTiler) -> Result<Self, Error> {
         let (layout, tiler) = (&layout.into_layout()?, &tiler.into_tiler()?);

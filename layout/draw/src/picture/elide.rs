@@ -14,7 +14,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// Fails when `rows` is empty or not within the grid, or when the grid has a path, which would be broken.
+    /// Returns an error if `rows` is empty or not within the grid, or if the grid has a path, which would be broken.
     ///
     /// # Example
     ///
@@ -37,7 +37,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// Fails when `columns` is empty or not within the grid, or when the grid has a path, which would be broken.
+    /// Returns an error if `columns` is empty or not within the grid, or if the grid has a path, which would be broken.
     ///
     /// # Example
     ///
@@ -131,7 +131,7 @@ impl Picture {
     ///
     /// # Errors
     ///
-    /// Fails when no grid has the axis, and as [`Grid::without_rows`] does.
+    /// Returns an error if no grid has the axis, and the errors of [`Grid::without_rows`].
     ///
     /// # Example
     ///

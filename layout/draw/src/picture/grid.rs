@@ -127,7 +127,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// Fails with fewer than 1 or more than [`MAX_CELLS`](crate::MAX_CELLS) cells.
+    /// Returns an error for fewer than 1 or more than [`MAX_CELLS`](crate::MAX_CELLS) cells.
     pub fn from_fn(rows: i64, cols: i64, cell: impl Fn(i64, i64) -> Cell) -> Result<Self, Error> {
         check_cells(
             &alloc::format!("a grid of {rows} by {cols}"),
@@ -222,7 +222,7 @@ impl Grid {
     ///
     /// # Errors
     ///
-    /// Fails when a place is outside the grid.
+    /// Returns an error if a place is outside the grid.
     ///
     /// # Example
     ///

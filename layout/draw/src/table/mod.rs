@@ -105,7 +105,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Fails with fewer than 1 or more than [`MAX_CELLS`] cells.
+    /// Returns an error for fewer than 1 or more than [`MAX_CELLS`] cells.
     pub fn from_fn(
         heading: impl Into<String>,
         rows: i64,

@@ -16,8 +16,8 @@ use colex_layout::IntoLayout;
 ///
 /// # Errors
 ///
-/// Fails for other ranks and for more than [`MAX_CELLS`](crate::MAX_CELLS) values; those of
-/// [`Layout::at`].
+/// Returns an error for other ranks and for more than [`MAX_CELLS`](crate::MAX_CELLS) values. It also returns the
+/// errors of [`Layout::at`].
 ///
 /// # Example
 ///

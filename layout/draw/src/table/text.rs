@@ -14,7 +14,7 @@ use colex_layout::IntoComposedLayout;
 ///
 /// # Errors
 ///
-/// As [`Table::of`].
+/// Returns the errors of [`Table::of`].
 ///
 /// # Example
 ///

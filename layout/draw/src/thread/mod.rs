@@ -55,8 +55,8 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// Fails when the rank is not 2, when the tile or the layout is too large to draw, when a pair falls
-    /// outside the tile, or for XOR strides and coordinates of more than two modes.
+    /// Returns an error if the rank is not 2, if the tile or the layout is too large to draw, if a pair falls outside
+    /// the tile, or for XOR strides and coordinates of more than two modes.
     ///
     /// # Example
     ///
@@ -93,8 +93,8 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// Fails when there are no threads or values, when the tile is too large to draw, or when a pair falls
-    /// outside the tile.
+    /// Returns an error if there are no threads or values, if the tile is too large to draw, or if a pair falls outside
+    /// the tile.
     pub fn from_fn(
         heading: impl Into<String>,
         [rows, cols]: [i64; 2],

@@ -20,7 +20,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// Fails when the tiles do not fit together.
+    /// Returns an error if the tiles do not fit together.
     ///
     /// # Example
     ///
@@ -43,7 +43,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// As [`ThreadValues::mma`].
+    /// Returns the errors of [`ThreadValues::mma`].
     ///
     /// # Example
     ///
@@ -88,7 +88,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// Fails when the two are not maps over one tile.
+    /// Returns an error if the two are not maps over one tile.
     ///
     /// # Example
     ///
@@ -108,7 +108,7 @@ impl ThreadValues {
     ///
     /// # Errors
     ///
-    /// As [`ThreadValues::copy`].
+    /// Returns the errors of [`ThreadValues::copy`].
     pub fn copy_of(source: &Self, destination: &Self, thread: i64) -> Result<Picture, Error> {
         Self::copy_by(source, destination, |map| map.grid_of(thread))
     }

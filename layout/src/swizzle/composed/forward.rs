@@ -77,7 +77,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::composition`].
+    /// Returns the errors of [`Layout::composition`].
     ///
     /// # Example
     ///
@@ -102,7 +102,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::coalesce`].
+    /// Returns the errors of [`Layout::coalesce`].
     pub fn coalesce<P: Profile>(&self, profile: P) -> P::Output<Self> {
         let over = |inner| self.over(inner);
         profile.map(self.inner(), "coalesce", Layout::coalesced, over)
@@ -113,7 +113,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// As [`Layout::filter`].
+    /// Returns the errors of [`Layout::filter`].
     pub fn filter<P: Profile>(&self, profile: P) -> P::Output<Self> {
         let over = |inner| self.over(inner);
         profile.map(self.inner(), "filter", Layout::filtered, over)
@@ -123,7 +123,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::fragment_like`].
+    /// Returns the errors of [`Layout::fragment_like`].
     pub fn fragment_like(&self) -> Result<Layout, Error> {
         self.inner().fragment_like()
     }
@@ -132,7 +132,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::complement`].
+    /// Returns the errors of [`Layout::complement`].
     pub fn complement(&self, target: impl IntoIntTuple) -> Result<Layout, Error> {
         self.inner().complement(target)
     }
@@ -141,7 +141,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::nullspace`].
+    /// Returns the errors of [`Layout::nullspace`].
     pub fn nullspace(&self) -> Result<Layout, Error> {
         self.inner().nullspace()
     }
@@ -157,9 +157,9 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Swizzle::upcast`](crate::Swizzle::upcast) and [`Layout::upcast`], and when `n` does not divide the offset, when
-    /// the swizzle reads bits that vary within a unit, when an outer layout does not keep units together, and for a
-    /// pointer that is not known yet.
+    /// Returns the errors of [`Swizzle::upcast`](crate::Swizzle::upcast) and [`Layout::upcast`], and an error if `n`
+    /// does not divide the offset, if the swizzle reads bits that vary within a unit, if an outer layout does not keep
+    /// units together, and an error for a pointer that is not known yet.
     ///
     /// # Example
     ///
@@ -186,8 +186,8 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Swizzle::downcast`](crate::Swizzle::downcast) and [`Layout::downcast`], and when the first mode of an outer layout
-    /// does not have stride 1, and for a pointer that is not known yet.
+    /// Returns the errors of [`Swizzle::downcast`](crate::Swizzle::downcast) and [`Layout::downcast`], and an error if
+    /// the first mode of an outer layout does not have stride 1, and an error for a pointer that is not known yet.
     pub fn downcast(&self, n: i64) -> Result<Self, Error> {
         check_factor("downcast", self, n)?;
         self.parted(n, &self.by("downcast", n))
@@ -197,8 +197,8 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`ComposedLayout::upcast`] and [`ComposedLayout::downcast`], and for sizes of which neither divides the
-    /// other those of [`Layout::recast`].
+    /// Returns the errors of [`ComposedLayout::upcast`] and [`ComposedLayout::downcast`], and, if neither size divides
+    /// the other, the errors of [`Layout::recast`].
     #[doc(alias = "recast_layout")]
     pub fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Self, Error> {
         let (larger, smaller) = factors("recast", self, old_bits, new_bits)?;
@@ -333,7 +333,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::max_alignment`].
+    /// Returns the errors of [`Layout::max_alignment`].
     pub fn max_alignment(&self) -> Result<i64, Error> {
         let Outer::Swizzle(sw) = self.outer_in_elements()? else {
             return Ok(1);
@@ -353,7 +353,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::max_common_layout`].
+    /// Returns the errors of [`Layout::max_common_layout`].
     pub fn max_common_layout(&self, other: impl IntoLayout) -> Result<Layout, Error> {
         other.with_layout(|other| self.inner().common_layout(other, self.vector_limit()?))
     }
@@ -365,7 +365,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::max_common_vector`].
+    /// Returns the errors of [`Layout::max_common_vector`].
     ///
     /// # Example
     ///

@@ -30,7 +30,7 @@ pub trait IntoComposedLayout: Sized {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::new`], and for a text that is no composed layout.
+    /// Returns the errors of [`Layout::new`], and an error for a text that is no composed layout.
     fn into_composed_layout(self) -> Result<ComposedLayout, Error>;
 }
 

@@ -119,7 +119,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when the offset is not 0, or the layout is not linear over F2; those of
+    /// Returns an error if the offset is not 0, or the layout is not linear over F2. It also returns the errors of
     /// [`Layout::right_inverse`].
     ///
     /// # Example
@@ -144,7 +144,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// As [`ComposedLayout::right_inverse`].
+    /// Returns the errors of [`ComposedLayout::right_inverse`].
     pub fn left_inverse(&self) -> Result<Self, Error> {
         self.inverse(
             "left_inverse",

@@ -102,7 +102,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when `bits` is not positive.
+    /// Returns an error if `bits` is not positive.
     ///
     /// # Example
     ///
@@ -205,7 +205,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when elements are not a power of two of bits.
+    /// Returns an error if elements are not a power of two of bits.
     #[doc(alias = "as_position_independent_swizzle_layout")]
     pub fn position_independent(&self) -> Result<Self, Error> {
         let outer = self.outer_in_elements()?;
@@ -220,7 +220,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Fails when it is not; [`ComposedLayout::to_xor`] gives an ordinary layout for more.
+    /// Returns an error if the layout is not plain; [`ComposedLayout::to_xor`] gives an ordinary layout for more.
     pub fn to_layout(&self) -> Result<Layout, Error> {
         if self.is_plain() {
             return Ok(self.inner.clone());
@@ -268,7 +268,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::at`].
+    /// Returns the errors of [`Layout::at`].
     #[doc(alias = "offset")]
     pub fn at(&self, coord: impl IntoPoint) -> Result<i64, Error> {
         self.map(self.inner.at(coord)?)
@@ -287,7 +287,8 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::offsets`], and when the outer function is a layout, where a number does not fit 64 bits.
+    /// Returns the errors of [`Layout::offsets`], and an error if the outer function is a layout, and an error if a
+    /// number does not fit in 64 bits.
     pub fn offsets(&self) -> Result<impl ExactSizeIterator<Item = i64> + use<>, Error> {
         let Outer::Swizzle(swizzle) = self.outer_in_elements()? else {
             return Err(ErrorKind::Operand {
@@ -309,7 +310,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// As [`ComposedLayout::at`].
+    /// Returns the errors of [`ComposedLayout::at`].
     pub fn table(&self) -> Result<alloc::vec::Vec<i64>, Error> {
         self.inner
             .table()?

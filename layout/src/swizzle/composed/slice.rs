@@ -21,7 +21,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::slice_and_offset`].
+    /// Returns the errors of [`Layout::slice_and_offset`].
     ///
     /// # Example
     ///
@@ -61,7 +61,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::slice_and_offset`].
+    /// Returns the errors of [`Layout::slice_and_offset`].
     pub fn slice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         let (slice, start) = self.inner().slice_and_offset(coord)?;
         let independent = self.position_independent()?;
@@ -76,7 +76,7 @@ impl ComposedLayout {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::domain_offset`].
+    /// Returns the errors of [`Layout::domain_offset`].
     pub fn domain_offset(&self, coord: impl IntoIntTuple) -> Result<Self, Error> {
         let (_, start) = self.inner().domain_offset(coord)?;
         let independent = self.position_independent()?;

@@ -49,10 +49,10 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails when the extents do not agree, when C has one element at several coordinates, for numbers that
-    /// the atom's types do not hold (integers beyond the range, complex ones among real ones), or when A is sparse
-    /// ([`TiledMma::gemm_sparse`] takes its metadata), and when the tile does not divide an
-    /// operand, and for an atom that is a layout only, and where the layout algebra has no result. C is as it was then.
+    /// Returns an error if the extents do not agree, if C has one element at several coordinates, for numbers that the
+    /// atom's types do not hold (integers beyond the range, complex ones among real ones), if A is sparse
+    /// ([`TiledMma::gemm_sparse`] takes its metadata), if the tile does not divide an operand, for an atom that is a
+    /// layout only, or if the layout algebra has no result. C is as it was then.
     pub fn gemm<A, B, C>(
         &self,
         a: &Tensor<A>,
@@ -87,7 +87,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledMma::gemm`] does, and with [`Edge::Refuse`] only.
+    /// Returns the errors of [`TiledMma::gemm`]; those for a tile that does not divide an operand only with
+    /// [`Edge::Refuse`].
     pub fn gemm_with<A, B, C>(
         &self,
         a: &Tensor<A>,

@@ -47,8 +47,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails as [`TiledMma::gemm_with`] does, and for an atom whose A is dense, or a permutation of K that takes
-    /// the elements of a group apart, and for positions that name none.
+    /// Returns the errors of [`TiledMma::gemm_with`], and an error for an atom whose A is dense, for a permutation of K
+    /// that takes the elements of a group apart, and an error for positions that name none.
     ///
     /// Source: PTX ISA 9.7.15.6 (`wgmma.mma_async.sp`).
     pub fn gemm_sparse<A, E, B, C>(
@@ -102,8 +102,8 @@ impl TiledMma {
     ///
     /// # Errors
     ///
-    /// Fails for an atom whose A is dense, for a K that is not of whole groups, and
-    /// when a group has more elements than are kept.
+    /// Returns an error for an atom whose A is dense, for a K that is not of whole groups, or if a group has more
+    /// elements than are kept.
     pub fn compress<A>(&self, a: &Tensor<A>) -> Result<Compressed, Error>
     where
         A: Deref<Target = [Value]>,
