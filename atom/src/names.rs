@@ -11,13 +11,17 @@ impl FromStr for Arch {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let found = Arch::ALL.into_iter().find(|arch| arch.target() == text);
-        found.ok_or_else(|| {
-            ErrorKind::UnknownArch {
-                text: text.to_string(),
-            }
-            .into()
-        })
+        found.ok_or_else(|| ErrorKind::UnknownArch { text: shown(text) }.into())
     }
+}
+
+/// The text of a name that was typed, as an error shows it: on one line, without control characters.
+pub(crate) fn shown(text: &str) -> String {
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().collect(),
+        false => String::from(c),
+    };
+    text.chars().map(escaped).collect()
 }
 
 /// The name without blanks and without the namespaces of CUTLASS.

@@ -225,3 +225,21 @@ fn what_people_type_finds_what_they_mean() {
         MEANT_COPIES.len() + MEANT_PRODUCTS.len()
     );
 }
+
+/// Names are shown on one line, whatever was typed.
+#[test]
+fn control_characters_are_escaped() {
+    let error = copy("SM75\u{1b}[31m\n").unwrap_err().to_string();
+    assert!(
+        error.starts_with("no copy operation is called `SM75\\u{1b}[31m\\n`; the nearest are "),
+        "{error}"
+    );
+    for error in [
+        mma("a\0b").unwrap_err(),
+        mma("SM90_64x127x16_F32F16F16_SS\t").unwrap_err(),
+        "sm\r80".parse::<colex_atom::Arch>().unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(!text.contains(char::is_control), "{text:?}");
+    }
+}

@@ -11,7 +11,7 @@ colex_layout::opaque_error! {
     /// let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
     /// let error = TiledCopy::new(atom, 16, "32:1", "4:1").unwrap_err();
     /// assert!(error.is_count_mismatch());
-    /// assert_eq!(error.to_string(), "4 values are not a multiple of the 8 that UniversalCopy<uint128_t> takes");
+    /// assert_eq!(error.to_string(), "UniversalCopy<uint128_t> takes 8 values at a time, and 4 is not a multiple of 8");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[derive(Clone, PartialEq)]
@@ -22,7 +22,10 @@ colex_layout::opaque_error! {
 impl Error {
     /// Returns whether the atom takes more threads or values than the tiling has, or a number that does not divide them.
     pub fn is_count_mismatch(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Count { .. })
+        matches!(
+            self.kind(),
+            ErrorKind::Count { .. } | ErrorKind::OperandCount { .. }
+        )
     }
 
     /// Returns whether a thread accesses a coordinate that the tensor does not have: the tile does not divide it.
@@ -52,10 +55,21 @@ pub(crate) enum ErrorKind {
     Draw(#[from] colex_draw::Error),
     #[error(transparent)]
     Atom(#[from] colex_atom::Error),
-    #[error("{have} {what} are not a multiple of the {need} that {atom} takes")]
+    #[error("{atom} takes {need} {what} at a time, and {have} is not a multiple of {need}")]
     Count {
         atom: String,
         what: &'static str,
+        have: i64,
+        need: i64,
+    },
+    #[error(
+        "TiledCopy::for_operand: a thread holds {have} values of {bits} bits of {operand}, and {atom} moves {need} at a \
+         time: take an atom of at most {} bits per thread, or an MMA that repeats its atoms", have * bits
+    )]
+    OperandCount {
+        atom: String,
+        operand: &'static str,
+        bits: i64,
         have: i64,
         need: i64,
     },

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::error::Error;
 
 use colex_layout::{Layout, Tiler};
-use colex_tiled::{Side, TiledCopy};
+use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -213,6 +213,35 @@ fn values_that_an_instruction_does_not_move_whole() -> Outcome {
             "`UniversalCopy<uint32_t>` cannot be read in values of 24 bits: (_1,_32):(_0,_1): \
              a thread moves 32 bits, which are not whole values"
         )
+    );
+    Ok(())
+}
+
+#[test]
+fn values_that_no_thread_holds_whole() -> Outcome {
+    let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>")?;
+    assert_eq!(
+        refused(TiledCopy::new(atom, 24, "32:1", "1:0")).as_deref(),
+        Some("?")
+    );
+    Ok(())
+}
+
+/// An operand of too few values names the operand, and what would fit.
+#[test]
+fn an_atom_that_moves_more_than_a_thread_holds_of_an_operand() -> Outcome {
+    let mma = TiledMma::new(
+        colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?,
+        "(1,1,1):(0,0,0)",
+        ..,
+    )?;
+    let matrices = colex_atom::copy("SM75_U32x4_LDSM_N")?;
+    let error = TiledCopy::for_operand(matrices, 16, &mma, Operand::C).unwrap_err();
+    assert!(error.is_count_mismatch());
+    assert_eq!(
+        error.to_string(),
+        "TiledCopy::for_operand: a thread holds 4 values of 16 bits of C, and SM75_U32x4_LDSM_N moves 8 at a time: take \
+         an atom of at most 64 bits per thread, or an MMA that repeats its atoms"
     );
     Ok(())
 }

@@ -156,3 +156,25 @@ fn what_is_built_covers_its_tile() -> Outcome {
     println!("law tiled_mma.what_is_built_covers_its_tile: {cases} elements");
     Ok(())
 }
+
+/// A quad-pair leaves room for three others between its threads.
+#[test]
+fn a_number_of_quad_pairs_that_fills_no_warp() -> Outcome {
+    let volta = "SM70_8x8x4_F32F16F16F32_NT";
+    for (atoms, shown) in [
+        ("(5,1,1):(1,0,0)", "(5,1,1):(1,0,0)"),
+        ("(2,3):(1,2)", "(2,3,_1):(1,2,_0)"),
+    ] {
+        assert_eq!(
+            refused(mma(volta, atoms, "_")).as_deref(),
+            Some(&*format!(
+                "TiledMma::new: the atoms {shown} have no threads: the threads (_4,_2):(_1,_16) of one {volta} leave \
+                     room for 4 atoms between them, so a number of atoms is a divisor or a multiple of 4"
+            ))
+        );
+    }
+    for atoms in ["2:1", "(4,1):(1,0)", "(2,4):(1,2)"] {
+        mma(volta, atoms, "_")?;
+    }
+    Ok(())
+}

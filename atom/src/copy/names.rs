@@ -5,7 +5,7 @@ use super::member::{CopyMember, member, members};
 use super::row::Sizes;
 use crate::Error;
 use crate::error::CopyError;
-use crate::names::{nearest, without_namespaces};
+use crate::names::{nearest, shown, without_namespaces};
 use crate::number::Ty;
 
 /// Whole names, and what they stand for in CuTe.
@@ -63,7 +63,7 @@ fn with_arguments(text: &str, stem: &str, arguments: &str) -> Result<Option<Copy
             let found = typed
                 .iter()
                 .find(|m| m.bits == *bits && rest.iter().all(|other| other == bits));
-            let name = text.to_string();
+            let name = shown(text);
             let refused = || match rest.iter().find(|other| *other != bits) {
                 Some(other) => CopyError::Width {
                     name: name.clone(),
@@ -150,13 +150,13 @@ fn unknown(text: &str, name: &str) -> Error {
     let members_of: Vec<String> = members().filter(ranked).map(|m| m.name()).collect();
     if !members_of.is_empty() {
         return CopyError::RankOpen {
-            name: text.to_string(),
+            name: shown(text),
             members: members_of,
         }
         .into();
     }
     CopyError::Unknown {
-        name: text.to_string(),
+        name: shown(text),
         nearest: nearest(
             &with_widths(name),
             members().map(|m| (m.name(), m.fill(m.row.ptx))),

@@ -4,7 +4,7 @@ use super::member::{MmaMember, member, members};
 use super::options::GmmaOptions;
 use crate::Error;
 use crate::error::ErrorKind;
-use crate::names::{nearest, without_namespaces};
+use crate::names::{nearest, shown, without_namespaces};
 
 /// What other spellings begin with, and the name this crate uses; the first that fits is taken.
 const PREFIXES: &[(&str, &str)] = &[
@@ -62,13 +62,13 @@ fn unknown(text: &str, name: &str) -> Error {
         .find(|m| !m.row.n.is_empty() && [name, stem].iter().any(|name| same_but_for_n(name, m)))
     {
         return ErrorKind::IllegalN {
-            name: text.to_string(),
+            name: shown(text),
             legal: legal.row.n,
         }
         .into();
     }
     ErrorKind::UnknownMma {
-        name: text.to_string(),
+        name: shown(text),
         nearest: nearest(name, members().map(|m| (m.name(), m.fill(m.row.ptx)))),
     }
     .into()

@@ -14,10 +14,8 @@ impl TiledCopy {
     /// `_C`.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
     /// assert_eq!((load.threads(), load.tile_shape()?.to_string()), (128, "(_32,_16)".to_string()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,16 +34,27 @@ impl TiledCopy {
         operand: Operand,
     ) -> Result<Self, Error> {
         let tile = IntTuple::flat(mma.operand_tile(operand).map(fixed));
-        Self::from_tv(atom, bits, mma.tv(operand)?, Tiler::from(&tile))
+        let tv = mma.tv(operand)?;
+        let need = size(&atom.val_layouts(bits)?.reference, 1);
+        let have = size(&tv, 1);
+        if need > 0 && have % need != 0 {
+            return Err(ErrorKind::OperandCount {
+                atom: atom.name(),
+                operand: operand.name(),
+                bits,
+                have,
+                need,
+            }
+            .into());
+        }
+        Self::from_tv(atom, bits, tv, Tiler::from(&tile))
     }
 
     /// Returns the smallest copy that moves whole atoms of the accumulators of `mma`: CuTe's `make_tiled_copy_C_atom`.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// let store = TiledCopy::for_accumulator_atom(colex_atom::copy("UniversalCopy<uint64_t>")?, 32, &mma)?;
     /// assert_eq!(store.threads(), 128);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -78,10 +87,8 @@ impl TiledCopy {
     /// Returns the copy whose threads hold what the given side of `copy` holds: CuTe's `make_tiled_copy_S`, `_D`.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// let single = TiledCopy::for_side(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, &copy, Side::Destination)?;
     /// assert_eq!(format!("{:#}", single.tv()), "(32,(4,1)):(4,(1,0))");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

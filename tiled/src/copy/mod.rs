@@ -59,12 +59,10 @@ impl TiledCopy {
     /// say only if each of them numbers its coordinates 0, 1, 2 and so on, each once, in some order.
     ///
     /// ```
-    /// use colex_layout::Layout;
     /// use colex_tiled::TiledCopy;
     ///
     /// // 32 threads, each with four neighbours of a column: one access of 16 bytes.
-    /// let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.tile_shape()?.to_string(), "(32,4)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -151,10 +149,8 @@ impl TiledCopy {
     /// Returns the atom.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.atom().name(), "UniversalCopy<uint128_t>");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -166,10 +162,8 @@ impl TiledCopy {
     /// Returns the width of a value in bits.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.value_bits(), 32);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -181,10 +175,8 @@ impl TiledCopy {
     /// Returns the tile, mode by mode (CuTe's `Tiler_MN`).
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.tiler().to_string(), "(32,4)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -196,10 +188,8 @@ impl TiledCopy {
     /// Returns `(thread, value) -> index in the tile` (CuTe's `TiledLayout_TV`).
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(format!("{:#}", copy.tv()), "(32,4):(4,1)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -211,10 +201,8 @@ impl TiledCopy {
     /// Returns how many threads take part.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.threads(), 32);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -226,10 +214,8 @@ impl TiledCopy {
     /// Returns how many threads one instruction takes.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.atom_threads(), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -241,10 +227,8 @@ impl TiledCopy {
     /// Returns how many values each thread moves by one instruction (CuTe's `AtomNumVal`).
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.atom_values(), 4); // 128 bits in values of 32
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -256,10 +240,8 @@ impl TiledCopy {
     /// Returns `(thread, value) -> index in the tile` as the side has it: `get_layoutS_TV`, `get_layoutD_TV`.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(format!("{:#}", copy.tv_of(Side::Source)?), "(32,(4,1)):(4,(1,0))");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -277,10 +259,8 @@ impl TiledCopy {
     /// Returns the extents of the tile.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert_eq!(copy.tile_shape()?.to_string(), "(32,4)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -308,8 +288,7 @@ impl TiledCopy {
     /// ```
     /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// let tensor: Layout = "(64,8):(1,64)".parse()?;
     /// let partitions = copy.partitions(&tensor, Side::Source)?;
     /// assert_eq!(format!("{partitions:#}"), "((8,4),(4,1),(2,2)):((4,64),(1,0),(32,256))");
@@ -346,8 +325,7 @@ impl TiledCopy {
     /// ```
     /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// let tensor: Layout = "(64,8):(1,64)".parse()?;
     /// let part = copy.slice(3)?.partition_src(&tensor)?;
     /// assert_eq!(format!("{} + {:#}", part.start, part.layout), "12 + ((4,1),2,2):((1,0),32,256)");

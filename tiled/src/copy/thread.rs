@@ -7,6 +7,18 @@ use crate::copy::{Side, TiledCopy};
 use crate::tensor::partition::{Partition, of_thread};
 
 /// One thread of a [`TiledCopy`].
+///
+/// # Example
+///
+/// ```
+/// use colex_tiled::TiledCopy;
+/// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
+/// let thread = copy.slice(3)?;
+/// let read = thread.partition_src(((64, 8), (1, 64)))?; // (CPY, CPY_M, CPY_N)
+/// assert_eq!((read.start.to_string(), format!("{:#}", read.layout)), ("12".into(), "((4,1),2,2):((1,0),32,256)".into()));
+/// assert_eq!(thread.partition_dst(((64, 8), (1, 64)))?.layout.size(), 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ThrCopy<'a> {
     pub(crate) copy: &'a TiledCopy,

@@ -78,8 +78,7 @@ impl TiledCopy {
     /// ```
     /// # use colex_layout::Layout;
     /// # use colex_tiled::{Tensor, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// let layout: Layout = "(64,8):(1,64)".parse()?;
     /// let src = Tensor::new((1..=512).collect::<Vec<i32>>(), layout.clone())?;
     /// let mut dst = Tensor::new(vec![0; 512], layout)?;

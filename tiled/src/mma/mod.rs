@@ -87,12 +87,10 @@ impl TiledMma {
     /// Missing modes of `atoms` are `1:0`, of `permutation` `_`. CuTe's `make_tiled_mma`.
     ///
     /// ```
-    /// use colex_layout::{Layout, Tiler};
     /// use colex_tiled::TiledMma;
     ///
     /// // Four warps, two along M and two along N.
-    /// let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!((mma.threads(), mma.tile_shape()), (128, [32, 16, 16]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -126,7 +124,18 @@ impl TiledMma {
             return Err(too_many(permutation, modes.len()));
         }
         modes.resize(3, Tiler::All);
-        let threads = atom.traits().thread.tiled_product(atoms)?;
+        let one = &atom.traits().thread;
+        let threads = one.tiled_product(&atoms).map_err(|error| {
+            // The threads of one atom may leave room for others between them, as a quad-pair of Volta does.
+            match one.complement_in_cosize().map(|room| room.size()) {
+                Ok(room @ 2..) => refused(format!(
+                    "the atoms {atoms} have no threads: the threads {one} of one {} leave room for {room} atoms between \
+                     them, so a number of atoms is a divisor or a multiple of {room}",
+                    atom.name()
+                )),
+                _ => error.into(),
+            }
+        })?;
         let permutation = modes.try_into().expect("resized to three modes");
         let mma = Self {
             atom,
@@ -200,10 +209,8 @@ impl TiledMma {
     /// Returns the atom.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!(mma.atom().mnk(), [16, 8, 16]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -215,10 +222,8 @@ impl TiledMma {
     /// Returns `(thread of an atom, atom along M, along N, along K) -> thread index` (CuTe's `ThrLayoutVMNK`).
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!(format!("{:#}", mma.thread_layout()), "(32,2,2,1):(1,32,64,0)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -240,10 +245,8 @@ impl TiledMma {
     /// Returns how many threads take part.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!(mma.threads(), 128);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -255,10 +258,8 @@ impl TiledMma {
     /// Returns the permutation of mode `i` of MNK, with `_` replaced by the extent that the atoms cover.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!(mma.permutation(0).to_string(), "_32");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -274,10 +275,8 @@ impl TiledMma {
     /// Returns the extents of the tile along M, N and K.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!(mma.tile_shape(), [32, 16, 16]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -290,10 +289,8 @@ impl TiledMma {
     /// Returns the extents of an operand's tile.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!(mma.operand_tile(Operand::A), [32, 16]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -308,10 +305,9 @@ impl TiledMma {
     /// CuTe's `thrfrg_A`, `thrfrg_B`, `thrfrg_C`; [`TiledMma::fragment_steps`] has every form on the way.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
+    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// let a: Layout = "(32,16):(16,1)".parse()?;
     /// let fragments = mma.fragments(&a, Operand::A)?;
     /// assert_eq!(
@@ -340,10 +336,8 @@ impl TiledMma {
     /// both.)
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// let tv = mma.tv(Operand::C)?;
     /// assert_eq!(format!("{tv:#}"), "((4,8,2,2),((2,2),(1,1))):((64,1,16,256),((32,8),(0,0)))");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -390,10 +384,8 @@ impl TiledMma {
     /// do, as in CuTe, and [`ThrMma::is_member`] tells them apart.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert_eq!(mma.slice(5)?.thread(), 5);
     /// assert_eq!(mma.slice(128).unwrap_err().to_string(), "thread 128 is not within 0..128");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

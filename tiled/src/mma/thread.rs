@@ -7,6 +7,20 @@ use crate::mma::{Operand, TiledMma};
 use crate::tensor::partition::{Partition, fragment_like, slice};
 
 /// One thread of a [`TiledMma`].
+///
+/// # Example
+///
+/// ```
+/// use colex_tiled::{Operand, TiledMma};
+/// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
+/// let thread = mma.slice(37)?;
+/// // Thread 5 of the warp that is second along M and first along N.
+/// assert_eq!((thread.thread(), thread.vmnk(), thread.is_member()), (37, [5, 1, 0, 0], true));
+/// let part = thread.partition(((64, 32), (32, 1)), Operand::C)?; // (MMA, MMA_M, MMA_N)
+/// assert_eq!(part.layout.shape(), "((2,2),2,2)".parse()?);
+/// assert_eq!(thread.fragment(((64, 32), (32, 1)), Operand::C)?.size(), 16);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ThrMma<'a> {
     pub(crate) mma: &'a TiledMma,
@@ -121,10 +135,8 @@ impl TiledMma {
     /// an MMA.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// let acc = mma.accumulator((64, 32))?;
     /// assert_eq!(format!("{acc:#}"), "((2,2),2,2):((1,2),4,8)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())

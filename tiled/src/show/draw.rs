@@ -101,10 +101,8 @@ impl TiledCopy {
     /// Returns the picture of source and destination with what one thread reads and writes before the rest.
     ///
     /// ```
-    /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert!(copy.picture_of(3)?.svg().starts_with("<svg"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -133,8 +131,7 @@ impl TiledCopy {
     /// ```
     /// # use colex_layout::Layout;
     /// # use colex_tiled::{Side, TiledCopy};
-    /// # let (threads, values): (Layout, Layout) = ("(8,4):(1,8)".parse()?, "(4,1):(1,4)".parse()?);
-    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, &threads, &values)?;
+    /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(8,4):(1,8)", "(4,1):(1,4)")?;
     /// assert!(copy.latex()?.starts_with("% Layout S TV: "));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -211,10 +208,8 @@ impl TiledMma {
     /// Returns the operands around the result: A at the left, B at the top, C in the centre.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert!(mma.picture()?.svg().starts_with("<svg"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -264,10 +259,8 @@ impl TiledMma {
     /// Returns the operands as a page of LaTeX, byte for byte as CuTe's `print_latex`.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert!(mma.latex()?.starts_with("% LayoutC: "));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -284,10 +277,8 @@ impl TiledMma {
     /// Returns the operands as an SVG, byte for byte as CuTe's `print_svg`. [`TiledMma::picture`] is made for pages.
     ///
     /// ```
-    /// # use colex_layout::{Layout, Tiler};
     /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
-    /// # let (atoms, permutation): (Layout, Tiler) = ("(2,2,1):(1,2,0)".parse()?, "(_,_,_)".parse()?);
-    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, &atoms, &permutation)?;
+    /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (.., .., ..))?;
     /// assert!(mma.print_svg()?.starts_with("<!--  Tile: (_32,_16,_16)  -->"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

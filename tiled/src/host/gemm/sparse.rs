@@ -88,12 +88,11 @@ impl TiledMma {
     ///
     /// ```
     /// use colex_atom::Value;
-    /// use colex_layout::{Layout, Tiler};
+    /// use colex_layout::Layout;
     /// use colex_tiled::{Tensor, TiledMma};
     ///
-    /// let (atoms, permutation): (Layout, Tiler) = ("(1,1,1):(0,0,0)".parse()?, "(_,_,_)".parse()?);
     /// let atom = colex_atom::mma("SPARSE::GMMA_64x8x32_F16F16F16_SS")?;
-    /// let mma = TiledMma::new(atom, &atoms, &permutation)?;
+    /// let mma = TiledMma::new(atom, "(1,1,1):(0,0,0)", (.., .., ..))?;
     /// let a: Layout = "(64,32):(1,64)".parse()?;
     /// let compressed = mma.compress(&Tensor::new(vec![Value::Real(0.0); 64 * 32], a)?)?;
     /// assert_eq!(compressed.0.layout().size(), 64 * 16);
