@@ -222,7 +222,10 @@ fn values_that_no_thread_holds_whole() -> Outcome {
     let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEALWAYS<uint32_t>")?;
     assert_eq!(
         refused(TiledCopy::new(atom, 24, "32:1", "1:0")).as_deref(),
-        Some("?")
+        Some(
+            "`SM80_CP_ASYNC_CACHEALWAYS<uint32_t>` cannot be read in values of 24 bits: (_1,_32):(_0,_1): a thread moves 32 \
+             bits, which are not whole values"
+        )
     );
     Ok(())
 }

@@ -31,7 +31,7 @@ pub struct CopyOp {
 /// One operand of a [`CopyOp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyOperand {
-    /// Which it is.
+    /// The argument.
     pub argument: Argument,
     /// What it is.
     pub kind: OperandKind,

@@ -66,7 +66,7 @@ pub enum CopyForm {
     /// Each thread trades one of its two registers with the thread whose index differs in this bit:
     /// `shfl.sync.bfly` between selections.
     Shuffle(u32),
-    /// A row to look at: it has layouts and no opcode.
+    /// A row with layouts and no opcode.
     LayoutOnly,
 }
 

@@ -29,7 +29,7 @@ pub struct CopyTraits {
     /// `(thread, value) -> bit` of the destination (`DstLayout`).
     #[doc(alias = "DstLayout")]
     pub dst: Layout,
-    /// Which of the two a tiled copy is described by (`RefLayout`).
+    /// The side whose layout describes a tiled copy (`RefLayout`).
     #[doc(alias = "RefLayout")]
     pub reference: Side,
     /// `value -> address` in tensor memory (`ValID`), of the operations of Blackwell that go there.
@@ -75,7 +75,7 @@ pub struct ValLayouts {
     /// `(thread, value) -> value index` of the destination.
     #[doc(alias = "ValLayoutDst")]
     pub dst: Layout,
-    /// The one of the two that a tiled copy is described by.
+    /// The layout that describes a tiled copy: that of the source or of the destination.
     #[doc(alias = "ValLayoutRef")]
     pub reference: Layout,
 }

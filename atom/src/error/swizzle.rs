@@ -7,11 +7,11 @@ use colex_layout::Swizzle;
 /// What a swizzle does for one access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// The access.
+    /// The name of the access.
     pub name: String,
-    /// Its degree without a swizzle.
+    /// The degree of its bank conflicts without a swizzle.
     pub before: usize,
-    /// Its degree with it.
+    /// The degree of its bank conflicts with the swizzle.
     pub after: usize,
     /// The bits of the byte offset in which the lanes of its worst phase differ, as a mask.
     pub varying: i64,
@@ -20,13 +20,14 @@ pub struct Effect {
 /// Why no swizzle of the form `Sw<B,M,S>` makes all accesses free of conflicts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NoSwizzle {
-    /// How many swizzles were tried: all within the bits of the accesses that keep every lane's bytes together.
+    /// The number of swizzles that were tried: all within the bits of the accesses that keep the bytes of every lane
+    /// together.
     pub tried: usize,
     /// The swizzle that takes the fewest passes.
     pub best: Swizzle,
-    /// What it does for each access.
+    /// The effect of the swizzle on each access.
     pub effects: Vec<Effect>,
-    /// An access with a phase of more words than one pass can move, which no permutation of offsets can mend.
+    /// An access with a phase of more words than one pass can move: no permutation of offsets frees it of conflicts.
     pub too_wide: Option<String>,
 }
 

@@ -41,9 +41,9 @@ pub struct GmmaDescriptor {
     pub leading: i64,
     /// The stride byte offset.
     pub stride: i64,
-    /// Where in the pattern of eight rows the matrix starts, if not at its beginning: `(address >> 7) & 7`.
+    /// The row of the eight-row pattern at which the matrix starts: `(address >> 7) & 7`.
     pub base_offset: u8,
-    /// How the 16-byte units are permuted.
+    /// The permutation of 16-byte units.
     pub swizzle: SmemSwizzle,
 }
 

@@ -17,9 +17,9 @@ pub enum Argument {
     Mask,
     /// The number of bytes moved, a constant of the atom.
     Bytes,
-    /// The number of bytes moved, a register or a constant; the atom's own unless something else is named.
+    /// The number of bytes moved, a register or a constant; by default the atom's own.
     Size,
-    /// How many bytes are read; the rest of the destination becomes zero.
+    /// The number of bytes read; the rest of the destination becomes zero.
     SourceBytes,
     /// A 64-bit cache policy, if the opcode says `.L2::cache_hint`.
     Policy,

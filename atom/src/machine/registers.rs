@@ -76,9 +76,9 @@ impl fmt::Display for RegClass {
 /// Element `v` of a thread lies at bit `v * bits` of them, counted from the lowest bit of the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Registers {
-    /// How many.
+    /// The number of registers.
     pub count: usize,
-    /// Of which kind.
+    /// The class of the registers.
     pub class: RegClass,
 }
 

@@ -253,11 +253,11 @@ pub struct Conflicts {
 pub struct Phase {
     /// The lanes.
     pub lanes: Range<usize>,
-    /// The most different words that meet in one bank: the passes that the phase takes.
+    /// The largest number of distinct words in one bank: the number of passes that the phase takes.
     pub degree: usize,
-    /// The first bank where they meet.
+    /// The first bank that has this number of distinct words.
     pub bank: i64,
-    /// How many different words the phase moves.
+    /// The number of distinct words that the phase moves.
     pub words: usize,
 }
 

@@ -13,7 +13,7 @@ use crate::{Access, Banks};
 pub struct Choice {
     /// The swizzle, of *byte* offsets; [`Choice::in_elements`] gives it for a layout of elements.
     pub swizzle: Swizzle,
-    /// What it does for each access.
+    /// The effect of the swizzle on each access.
     pub effects: Vec<Effect>,
 }
 

@@ -6,9 +6,9 @@ pub const SECTOR_BYTES: i64 = 32;
 /// How many blocks of one size a request touches, and how many its distinct bytes would fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// The blocks in which a byte of the request lies.
+    /// The number of blocks that contain a byte of the request.
     pub blocks: usize,
-    /// The blocks that as many distinct bytes fill, wherever they lie.
+    /// The number of blocks that the same number of distinct bytes fill at best.
     pub least: usize,
 }
 

@@ -9,7 +9,7 @@ use crate::mma::{Form, Major, MmaAtom, MmaOp, Rule};
 /// The names of the registers that an instruction works on.
 #[derive(Clone, Copy, Debug)]
 pub struct MmaOperands<'a> {
-    /// Where the result goes. `wgmma` finds C there too.
+    /// The registers of the result D; for `wgmma` they hold C as well.
     pub d: &'a [String],
     /// A: its registers, or the one with its descriptor.
     pub a: &'a [String],

@@ -40,7 +40,7 @@ fn holding(values: usize, ty: Ty, form: Form) -> Registers {
 pub struct MmaOp {
     /// The opcode as the PTX manual spells it.
     pub ptx: String,
-    /// How its operands are written.
+    /// The syntax of its operands.
     pub form: Form,
     /// The first architecture that has it.
     pub since: Arch,

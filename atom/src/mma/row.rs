@@ -28,9 +28,9 @@ pub struct MmaRow {
     pub c: Ty,
     /// Whether each member also exists with `.satfinite`.
     pub saturating: bool,
-    /// Where the operands live, and how the instruction is written.
+    /// The memory of the operands and the syntax of the instruction.
     pub form: Form,
-    /// What is computed.
+    /// What the instruction computes.
     pub rule: Rule,
     /// `logical thread -> thread index`.
     pub thread: &'static str,
@@ -62,7 +62,7 @@ pub enum Form {
         /// Whether A and B may be negated (all but the integer types).
         negatable: bool,
     },
-    /// A row to look at: it has layouts and no opcode.
+    /// A row with layouts and no opcode.
     LayoutOnly,
 }
 

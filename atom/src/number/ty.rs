@@ -71,7 +71,7 @@ pub enum Class {
     },
     /// Two or three binary64 side by side.
     Complex {
-        /// How many.
+        /// The number of registers.
         parts: usize,
     },
 }

@@ -82,7 +82,7 @@ impl TryFrom<Ty> for TmaElement {
 /// element type and edge, whose bytes were compared with the tensor's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Interleave {
-    /// Not at all.
+    /// Not interleaved.
     #[default]
     None,
     /// In slices of 16 bytes.
@@ -105,7 +105,7 @@ impl Interleave {
 /// What a load brings into the second-level cache (`CUtensorMapL2promotion`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum L2Promotion {
-    /// What it reads.
+    /// No promotion.
     None,
     /// Lines of 64 bytes.
     B64,
@@ -169,13 +169,13 @@ pub struct TensorMap {
     pub element_strides: Vec<i64>,
     /// The positions that a column walks over; none if the map is tiled.
     pub im2col: Option<PixelBox>,
-    /// How shared memory is permuted.
+    /// The permutation of shared memory.
     pub swizzle: TmaSwizzle,
-    /// How channels are interleaved.
+    /// The interleaving of channels.
     pub interleave: Interleave,
-    /// What is promoted to the second-level cache.
+    /// The unit that is promoted to the second-level cache.
     pub l2: L2Promotion,
-    /// What stands for elements outside.
+    /// The fill value of elements outside of the tensor.
     pub fill: OobFill,
 }
 

@@ -342,7 +342,7 @@ impl TmaPlan {
 /// One instruction of a tile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TmaInstruction {
-    /// Where the box begins in shared memory, in elements.
+    /// The offset of the box in shared memory, in elements.
     pub shared: i64,
     /// The coordinates of the box in the tensor map, innermost first, relative to the tile's origin.
     pub coordinates: Vec<i64>,

@@ -24,7 +24,7 @@ use colex_layout::Swizzle;
 /// Source: `copy_traits_sm90_tma_swizzle.hpp`, `copy_sm90_desc.hpp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TmaSwizzle {
-    /// Nothing is moved.
+    /// No permutation.
     None,
     /// 16-byte chunks within 32 bytes.
     B32,

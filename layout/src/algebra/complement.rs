@@ -14,9 +14,9 @@ use crate::{Error, Int, IntTuple, IntoIntTuple, Layout, Stride};
 pub struct Gap {
     /// The mode that comes next by its stride; `None` for the way from the last mode to the target.
     pub mode: Option<LeafMode>,
-    /// How many offsets from 0 on are covered before it: the stride of the gap.
+    /// The number of offsets from 0 that are covered before the mode: the stride of the gap.
     pub covered: i64,
-    /// How many copies of them fit: the extent of the gap. 0 where modes overlap, which is refused.
+    /// The number of copies that fit: the extent of the gap. It is 0 if modes overlap, which is refused.
     pub gap: i64,
 }
 

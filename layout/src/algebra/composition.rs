@@ -209,17 +209,17 @@ pub(crate) type DigitSums = SmallVec<[DigitSum; 12]>;
 /// What a right-hand mode does at a left mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
-    /// It does not touch this digit: the left extent divides its stride, or it has one step only.
+    /// The mode does not change this digit: the left extent divides its stride, or it has one step.
     Skips,
-    /// It stays within this digit.
+    /// The mode stays within this digit.
     Within,
-    /// It fills this digit, and the rest of it continues at the next.
+    /// The mode fills this digit, and its remaining steps continue at the next one.
     Splits,
-    /// The last left mode takes all that is left.
+    /// The last left mode takes all remaining steps.
     Last,
-    /// Its stride is 0.
+    /// The mode has stride 0.
     Broadcast,
-    /// It carries out of this digit.
+    /// The mode carries out of this digit.
     Carries,
 }
 
@@ -230,9 +230,9 @@ pub struct Visit {
     pub leaf: usize,
     /// The left mode, counted from 0 in the coalesced left-hand side.
     pub left_mode: usize,
-    /// How many steps arrive.
+    /// The number of steps that arrive.
     pub extent: i64,
-    /// A step, in units of the left mode.
+    /// The stride of a step, in units of the left mode.
     pub stride: i64,
     /// What happens.
     pub case: Case,

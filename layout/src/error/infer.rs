@@ -7,7 +7,7 @@ use crate::IntTuple;
 /// Why no layout of a shape has the given values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InferError {
-    /// The shape asked for.
+    /// The requested shape.
     pub shape: IntTuple,
     /// The first values that contradict each other.
     pub contradiction: Contradiction,

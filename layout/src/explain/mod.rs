@@ -49,7 +49,7 @@ use crate::{Error, IntTuple, Layout, Search};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// What is computed.
+    /// The operation and its operands.
     pub title: Box<str>,
     /// The steps, in order.
     pub steps: Vec<Step>,

@@ -182,9 +182,9 @@ fn by_profile(
 /// What happens to a last mode of extent 1.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Tail {
-    /// It vanishes: right within the size.
+    /// Drops the mode, which is correct for indices within the size.
     Drop,
-    /// It goes on with its own stride beyond the size, which composition needs: it counts as extent 2.
+    /// Keeps the mode as if it had extent 2: composition needs its stride beyond the size.
     Continue,
 }
 
@@ -192,11 +192,11 @@ pub(crate) enum Tail {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Join {
-    /// It has one step: it vanishes.
+    /// The leaf has extent 1 and is dropped.
     Dropped(LeafMode),
-    /// It stays a mode of its own.
+    /// The leaf stays a mode of its own.
     Kept(LeafMode),
-    /// Its steps end where those of the next mode begin: both are one mode.
+    /// The leaf ends where the next mode begins, so both are one mode.
     Joined {
         /// The leaf.
         leaf: LeafMode,

@@ -12,7 +12,7 @@ use crate::{Error, Int, IntTuple, Layout, Stride};
 struct Wheel {
     extent: i64,
     stride: i64,
-    /// Today's digit.
+    /// The current digit.
     digit: i64,
 }
 

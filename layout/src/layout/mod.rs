@@ -52,9 +52,9 @@ pub struct Layout(pub(crate) Tuple<LeafMode>);
 /// One leaf of a layout, `extent:stride`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeafMode {
-    /// How many steps.
+    /// The extent: the number of steps.
     pub extent: Int,
-    /// What one step adds.
+    /// The stride: what one step adds to the offset.
     pub stride: Stride,
 }
 

@@ -27,7 +27,7 @@ use crate::error::ErrorKind;
 pub enum Int {
     /// Known when the kernel is built; prints with a leading underscore.
     Static(i64),
-    /// Known at launch; the value is today's.
+    /// Known at launch; holds the current value.
     Dynamic(i64),
 }
 

@@ -10,7 +10,7 @@ use std::fmt;
 /// What the cost model knows of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceModel {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
     /// Multiprocessors.
     pub sms: i64,
@@ -91,7 +91,7 @@ impl TiledGemm {
 pub struct Candidate {
     /// The order.
     pub order: Order,
-    /// How it falls on the workers.
+    /// The distribution of its tiles over the workers.
     pub quantization: Quantization,
     /// Places without a tile.
     pub idle: i64,

@@ -341,7 +341,7 @@ pub fn strip_footprint(width: i64, workers: i64) -> Result<[i64; 2], Error> {
 pub struct Quantization {
     /// Output tiles.
     pub tiles: i64,
-    /// Blocks at work.
+    /// The number of blocks that compute tiles.
     pub workers: i64,
     /// Tiles of the busiest worker: the length of the schedule.
     pub rounds: i64,

@@ -8,11 +8,11 @@ use crate::problem::coord::{Dim3, GemmCoord, Tile};
 /// A tile of one of the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupTile {
-    /// Which problem.
+    /// The problem, counted from 0.
     pub group: i64,
-    /// Row of tiles in it.
+    /// The row of tiles within the problem.
     pub m: i64,
-    /// Column of tiles in it.
+    /// The column of tiles within the problem.
     pub n: i64,
 }
 

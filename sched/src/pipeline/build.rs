@@ -34,9 +34,9 @@ pub struct WarpSpecialized {
     pub k_tiles: usize,
     /// Consumer warpgroups.
     pub consumers: usize,
-    /// How they share the tiles.
+    /// How the consumers share the tiles.
     pub schedule: Schedule,
-    /// What keeps pingpong in turn.
+    /// The barriers that keep the consumers of a pingpong schedule in turn.
     pub ordering: Ordering,
     /// Multiplies left running when the stage before is released (CUTLASS: 1).
     pub in_flight: usize,

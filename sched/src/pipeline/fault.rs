@@ -5,9 +5,9 @@
 pub struct Blocked {
     /// The actor.
     pub actor: String,
-    /// At which of its steps.
+    /// The index of the step.
     pub step: usize,
-    /// What it waits for.
+    /// The barrier or group that it waits for.
     pub waits_for: String,
 }
 
@@ -61,7 +61,7 @@ pub enum Fault {
         /// Which barrier.
         barrier: String,
     },
-    /// Two actors in a section for one.
+    /// Two actors are in a section that admits one.
     #[error("{actor}, step {step}: enters {section} while {inside} is in it")]
     Overlap {
         /// The actor that enters.

@@ -24,9 +24,9 @@ pub struct Span {
     pub what: &'static str,
     /// The item, or the output tile of an epilogue.
     pub item: u16,
-    /// When it began.
+    /// The start time.
     pub start: u64,
-    /// When it ended.
+    /// The end time.
     pub end: u64,
 }
 

@@ -64,7 +64,7 @@ pub struct BatchedGemmCoord {
     pub m: i64,
     /// Columns.
     pub n: i64,
-    /// Reduction.
+    /// The reduction extent.
     pub k: i64,
     /// Batch.
     pub batch: i64,

@@ -35,13 +35,13 @@ use crate::access::words::number;
 #[doc(alias = "AutoVectorizingCopy")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vectorization {
-    /// How many values one instruction moves: a power of two.
+    /// The number of values that one instruction moves: a power of two.
     pub values: i64,
     /// The width of a value in bits.
     pub bits: i64,
-    /// How many values are contiguous in both from the first on (CuTe's `max_common_vector`).
+    /// The number of values, from the first, that are contiguous in both (CuTe's `max_common_vector`).
     pub common: i64,
-    /// Why twice as many are too many.
+    /// Why one instruction cannot move twice as many.
     pub limit: VectorLimit,
 }
 
@@ -49,7 +49,7 @@ pub struct Vectorization {
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub enum VectorLimit {
-    /// What one side has next to each other, the other has not.
+    /// Values that are contiguous on one side are not on the other.
     Order {
         /// The offset from which on it is so.
         offset: i64,
@@ -58,12 +58,12 @@ pub enum VectorLimit {
         /// Where the source has it.
         source: i64,
     },
-    /// The destination ends, or has a gap.
+    /// The destination ends or has a gap.
     End {
         /// The first offset that the contiguous run does not have.
         offset: i64,
     },
-    /// A stride takes the vector off its alignment.
+    /// A stride is not a multiple of the vector, so later vectors are not aligned.
     Stride {
         /// `source` or `destination`.
         side: &'static str,
@@ -253,19 +253,19 @@ impl fmt::Display for Vectorization {
 /// Why a vector of `values` values is too wide for the coordinates of the threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TooWide {
-    /// How many values were too many.
+    /// The number of values that were too many.
     pub values: i64,
     /// The tensor, as the sentence calls it: `the source`, `A` and so on.
     pub tensor: &'static str,
-    /// The first thread for which they are.
+    /// The first thread for which they are too many.
     pub thread: i64,
-    /// The first coordinate that is not where it would have to be.
+    /// The first coordinate that is not at the offset that a vector needs.
     pub coord: IntTuple,
     /// The offset of that coordinate in the tensor.
     pub offset: i64,
-    /// Where a vector would have it: after the value before. Nothing where it is the first of a vector.
+    /// The offset that a vector needs: one past the value before. `None` for the first value of a vector.
     pub after: Option<i64>,
-    /// How many values the thread has from there on, where they are too few.
+    /// The number of values that the thread has from there, if they are too few.
     pub left: Option<usize>,
 }
 

@@ -18,13 +18,13 @@ use crate::tensor::extents::{check_walk, size};
 /// What a tiled copy does with two tensors; [`fmt::Display`] says it in sentences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CopyReport {
-    /// How many threads take part.
+    /// The number of threads that take part.
     pub threads: i64,
-    /// How many instructions each thread issues.
+    /// The number of instructions that each thread issues.
     pub instructions: usize,
-    /// How many bits a thread gives an instruction, and how many it gets.
+    /// The bits that a thread gives one instruction, and the bits that it gets.
     pub bits: [i64; 2],
-    /// Registers of 32 bits that hold what a thread moves in all; none between two memories.
+    /// The number of 32-bit registers for everything that a thread moves; 0 for a copy between two memories.
     pub registers: usize,
     /// Elements of the destination that no thread writes, and the first.
     pub missing: (usize, Option<IntTuple>),
@@ -32,15 +32,15 @@ pub struct CopyReport {
     pub repeated: (usize, Option<Place>),
     /// Coordinates outside of the tensors, and the first.
     pub outside: (usize, Option<Place>),
-    /// Threads that name nothing inside.
+    /// Threads that name no coordinate inside of the tensors.
     pub idle: Vec<i64>,
-    /// The most values that every thread could move at once, by contiguity and alignment of both tensors.
+    /// The largest number of values that every thread could move at once, by contiguity and alignment of both tensors.
     pub widest: i64,
-    /// Why not twice as many, where it is not that 16 bytes are the most.
+    /// Why not twice as many, unless the reason is the limit of 16 bytes.
     pub narrow: Option<TooWide>,
-    /// The source's memory, where it is one.
+    /// The traffic of the source, if it is in memory.
     pub source: Option<Traffic>,
-    /// The destination's memory, where it is one.
+    /// The traffic of the destination, if it is in memory.
     pub destination: Option<Traffic>,
 }
 

@@ -19,21 +19,21 @@ pub struct MmaReport {
     pub atom: String,
     /// The extents of the tile along M, N and K.
     pub tile: [i64; 3],
-    /// How many threads take part.
+    /// The number of threads that take part.
     pub threads: i64,
-    /// How many instructions each thread issues.
+    /// The number of instructions that each thread issues.
     pub instructions: usize,
-    /// Multiply-adds that the tensors need, and that the instructions do; of a sparse A with its zeros.
+    /// The multiply-adds that the tensors need, and those that the instructions do; a sparse A counts with its zeros.
     pub work: [i64; 2],
     /// Elements of C that no thread owns, and the first.
     pub missing: (usize, Option<IntTuple>),
-    /// Elements of C that are owned again, but for the copies of atoms along K, and the first with the second thread.
+    /// Elements of C with a second owner (copies of atoms along K aside), and the first of them with its second thread.
     pub repeated: (usize, Option<Place>),
-    /// Atoms along K: each has a C of its own, whose sum is another step.
+    /// The number of atoms along K. Each has a C of its own; adding these up is another step.
     pub sums: i64,
-    /// Threads that own nothing of C.
+    /// Threads that own no element of C.
     pub idle: Vec<i64>,
-    /// Lanes of the warps that are no threads of the MMA: they repeat what another one does.
+    /// Lanes of the warps that are not threads of the MMA: each repeats the work of a thread.
     pub repeating: Vec<i64>,
     /// A, B and C.
     pub operands: [OperandReport; 3],
@@ -42,9 +42,9 @@ pub struct MmaReport {
 /// What the threads hold of one operand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperandReport {
-    /// Which it is.
+    /// The operand.
     pub operand: Operand,
-    /// Where its tensor is.
+    /// The memory of its tensor.
     pub space: Space,
     /// The type of its elements.
     pub ty: Ty,
@@ -52,21 +52,22 @@ pub struct OperandReport {
     pub by_descriptor: bool,
     /// The fewest and the most threads that hold an element, or atoms that read it by descriptor.
     pub held: [usize; 2],
-    /// The first element that is held by another number of threads than the one before it.
+    /// The first element whose number of holders differs from that of the element before it.
     pub uneven: Option<IntTuple>,
     /// Coordinates outside of the tensor, and the first.
     pub outside: (usize, Option<Place>),
-    /// How many values, and how many bits, a thread gives one instruction.
+    /// The number of values that a thread gives one instruction.
     pub values: usize,
-    /// The same in bits.
+    /// The number of bits that a thread gives one instruction.
     pub bits: i64,
-    /// Registers of 32 bits that hold what a thread has of the whole tensor; of a sparse A with its metadata.
+    /// The number of 32-bit registers for a thread's part of the whole tensor; for a sparse A with its metadata.
     pub registers: usize,
-    /// The most values that every thread could move at once between its registers and the tensor, where that is memory.
+    /// The largest number of values that every thread could move at once between its registers and the tensor, if that
+    /// is in memory.
     pub widest: Option<i64>,
-    /// Why not twice as many, where it is not that 16 bytes are the most.
+    /// Why not twice as many, unless the reason is the limit of 16 bytes.
     pub narrow: Option<TooWide>,
-    /// What moving them in such vectors does to the memory.
+    /// The traffic of moving them in such vectors.
     pub traffic: Option<Traffic>,
 }
 

@@ -15,7 +15,7 @@ use crate::tensor::extents::{check_walk, overflow};
 pub struct Partition {
     /// The values of one atom first, then the repetitions along each mode of the tensor.
     pub layout: Layout,
-    /// Where it starts.
+    /// The coordinate or offset at which it starts.
     pub start: IntTuple,
 }
 

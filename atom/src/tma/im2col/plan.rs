@@ -14,11 +14,11 @@ use crate::tma::map::{TensorMap, TmaElement};
 /// A filter along one spatial dimension, and how the image is padded there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Taps {
-    /// How many weights there are in a row: S, R or T.
+    /// The number of taps along the dimension: S, R or T.
     pub count: i64,
-    /// How many pixels lie between two positions of the filter (`traversal stride`), 1 to 8.
+    /// The distance in pixels between two positions of the filter (`traversal stride`), 1 to 8.
     pub stride: i64,
-    /// How many pixels lie between two of its taps.
+    /// The distance in pixels between two taps of the filter.
     pub dilation: i64,
     /// The padding before the first and after the last pixel.
     pub padding: [i64; 2],
@@ -67,7 +67,7 @@ pub struct Im2colTile<'a> {
     pub shared: &'a ComposedLayout,
     /// The element type.
     pub element: TmaElement,
-    /// How many blocks share the tile, each loading a slice for all; 1 for none.
+    /// The number of blocks that share the tile: each loads one slice and multicasts it to all. 1 disables multicast.
     pub multicast: i64,
 }
 
@@ -124,7 +124,7 @@ pub struct Im2colStart {
 /// One instruction of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Im2colInstruction {
-    /// Where the column begins in shared memory, in elements.
+    /// The offset of the column in shared memory, in elements.
     pub shared: i64,
     /// The first position of the filter, relative to the tile's.
     pub pixel: i64,

@@ -12,21 +12,21 @@ use crate::{Fill, Nesting};
 /// One cell of a [`Grid`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// What stands in it, line by line.
+    /// The text of the cell, line by line.
     pub lines: SmallVec<[String; 2]>,
-    /// Its colour.
+    /// The colour of the cell.
     pub fill: Fill,
-    /// Whether it stands out or steps back.
+    /// Whether the cell is emphasised or pale.
     pub mark: Mark,
 }
 
 /// How much a cell asks for the reader's eye.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
-    /// As all others.
+    /// Like all other cells.
     #[default]
     Plain,
-    /// Behind those in focus: pale.
+    /// Pale, because other cells are in focus.
     Dim,
     /// Outlined, in bold.
     Focus,
@@ -63,9 +63,9 @@ impl Cell {
 pub enum Headers {
     /// Nothing.
     None,
-    /// Their numbers from 0.
+    /// Numbers from 0.
     Numbers,
-    /// A text for each; missing ones are empty.
+    /// One text per row or column; missing texts are empty.
     Named(Vec<String>),
 }
 

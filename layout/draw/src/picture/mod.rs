@@ -44,7 +44,7 @@ pub struct Picture {
 /// Whether the lines in the cells are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
-    /// When there is room for them to be legible.
+    /// Only if there is room for legible labels.
     #[default]
     Fitting,
     /// Always, however large the drawing becomes.

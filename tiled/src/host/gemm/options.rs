@@ -3,13 +3,13 @@
 /// How [`TiledMma::gemm_with`](crate::TiledMma::gemm_with) computes: by default sums rounded once, and nothing outside of the tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GemmOptions {
-    /// How the instructions add.
+    /// The arithmetic of the instructions.
     pub arithmetic: Arithmetic,
-    /// What happens where the tile does not divide the tensors.
+    /// What the call does if the tile does not divide the tensors.
     pub edge: Edge,
 }
 
-/// How the instructions add.
+/// The arithmetic of the instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arithmetic {
     /// [`colex_atom::MmaAtom::execute`]: the exact sum of an instruction, rounded once to nearest. No generation's
@@ -20,7 +20,7 @@ pub enum Arithmetic {
     Hopper,
 }
 
-/// What happens where the tile does not divide the tensors.
+/// What the call does if the tile does not divide the tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
     /// The call fails where the tile does not divide the tensor, with the first thread and coordinate.
