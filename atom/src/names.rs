@@ -17,9 +17,12 @@ impl FromStr for Arch {
 
 /// The text of a name that was typed, as an error shows it: on one line, without control characters.
 pub(crate) fn shown(text: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
-        true => c.escape_default().collect(),
-        false => String::from(c),
+    let escaped = |c: char| {
+        if c.is_control() {
+            c.escape_default().collect()
+        } else {
+            String::from(c)
+        }
     };
     text.chars().map(escaped).collect()
 }
