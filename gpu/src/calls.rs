@@ -209,7 +209,7 @@ impl<A> Call<A> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::profile`].
+    /// Returns the errors of [`Device::profile`].
     pub(crate) fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         let launches = self.shape.launches.iter().zip(&self.arguments);
         let count = |(one, arguments): (&PreparedLaunch, &Vec<Argument>)| {

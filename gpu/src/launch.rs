@@ -131,7 +131,7 @@ impl DeviceKernel {
     ///
     /// # Errors
     ///
-    /// Those of [`DeviceKernel::launch`]; on a GPU, which does not count.
+    /// Returns the errors of [`DeviceKernel::launch`], and an error on a GPU, which does not count.
     pub fn profile<'a>(
         &self,
         grid: impl IntoGrid,

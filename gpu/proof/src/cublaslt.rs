@@ -1,11 +1,11 @@
-//! cuBLASLt: what a matrix product is measured against.
+//! cuBLASLt, the baseline of matrix products.
 
 use colex_atom::Ty;
 use colex_gpu::cuda::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
 use colex_gpu::{Buffer, Device, Error};
 
-/// A product of the library as cuBLASLt's own choices compute it.
+/// A product of the library, computed by the algorithms that cuBLASLt chooses.
 pub struct Opponent {
     library: CublasLt,
     /// Whether C is stored as its transpose, so that the factors change places.
@@ -13,11 +13,11 @@ pub struct Opponent {
 }
 
 impl Opponent {
-    /// Asks for at most `count` algorithms for a problem, the library's own first choice first.
+    /// Returns a problem with at most `count` algorithms, the library's first choice first.
     ///
     /// # Errors
     ///
-    /// Fails for a problem that is none, and as [`CublasLt::new`] does.
+    /// Returns an error if the problem is not valid, and the errors of [`CublasLt::new`].
     pub fn new<A: GemmElement, C: GemmElement>(
         device: &Device,
         problem: &GemmProblem,
@@ -55,16 +55,16 @@ impl Opponent {
         })
     }
 
-    /// Returns how many algorithms the library answered with.
+    /// Returns the number of algorithms that the library found.
     pub fn choices(&self) -> usize {
         self.library.choices()
     }
 
-    /// Gives the product by one of its algorithms, 0 its own choice, to a stream of its device.
+    /// Enqueues the product on a stream of its device, with one of the algorithms; 0 is the library's first choice.
     ///
     /// # Errors
     ///
-    /// Those of [`CublasLt::run`].
+    /// Returns the errors of [`CublasLt::run`].
     pub fn run<A: GemmElement, C: GemmElement>(
         &self,
         device: &Device,

@@ -37,7 +37,7 @@ pub fn values(mut k: Builder, index: &Index) -> Outcome<Vec<i32>> {
 ///
 /// # Errors
 ///
-/// Those of [`values`].
+/// Returns the errors of [`values`].
 pub fn values_of_blocks(mut k: Builder, blocks: u32, index: &Index) -> Outcome<Vec<i32>> {
     let value = k.value(index);
     let words = words(k, Some(blocks), &[value])?;
@@ -53,7 +53,7 @@ pub fn values_of_blocks(mut k: Builder, blocks: u32, index: &Index) -> Outcome<V
 ///
 /// # Errors
 ///
-/// Those of [`values`].
+/// Returns the errors of [`values`].
 pub fn elements(mut k: Builder, fragment: &Fragment) -> Outcome<Vec<Vec<f32>>> {
     let wide = k.convert(fragment, Ty::F32);
     let registers = (0..wide.layout().size()).map(|i| wide.gathered(i, 1).regs()[0]);
@@ -107,7 +107,7 @@ fn words(mut k: Builder, blocks: Option<u32>, registers: &[Reg]) -> Outcome<Vec<
 ///
 /// # Errors
 ///
-/// Those of [`values`].
+/// Returns the errors of [`values`].
 pub fn copied(
     shape: (usize, usize),
     body: impl FnOnce(&mut Builder, &TiledCopy, &Tensor, &Tensor),

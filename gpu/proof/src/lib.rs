@@ -1,6 +1,7 @@
-//! What the kernels are checked with, on the simulator and on a device: every executable instruction alone
-//! ([`sweep`]), every form of every instruction before the assembler ([`corpus`]), the library against its references
-//! ([`kernels`]), and the barriers of kernels against the checker of pipelines ([`recorded`]).
+//! The checks of kernels, on the simulator and on a device: every executable instruction alone ([`sweep`]), every form
+//! of every instruction against the assembler ([`corpus`]), the library against its references ([`kernels`]), and the
+//! barriers of kernels against the checker of pipelines ([`recorded`]). [`examples`] runs the kernels in the
+//! documentation.
 #![forbid(unsafe_code)]
 
 pub mod corpus;

@@ -111,7 +111,7 @@ impl<'a> CopyCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`copy`].
+    /// Returns the errors of [`copy`].
     pub(crate) fn between(
         device: &Device,
         layouts: [&Layout; 2],
@@ -168,7 +168,7 @@ impl<'a> CopyCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`CopyCall::new`] and of [`CopyPlan::with_squares`].
+    /// Returns the errors of [`CopyCall::new`] and of [`CopyPlan::with_squares`].
     pub fn with_squares<T: Element>(
         source: &View<'a, T>,
         destination: &ViewMut<'a, T>,
@@ -192,7 +192,7 @@ impl<'a> CopyCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::profile`].
+    /// Returns the errors of [`Device::profile`].
     pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         same_device(device, &self.device)?;
         let call = self.call.as_ref();

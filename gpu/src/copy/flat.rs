@@ -115,7 +115,7 @@ impl Run<'_> {
     ///
     /// # Errors
     ///
-    /// Those of `Family::launches`.
+    /// Returns the errors of `Family::launches`.
     pub(crate) fn of(
         plan: &CopyPlan,
         device: &Device,

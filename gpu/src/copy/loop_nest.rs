@@ -121,7 +121,7 @@ impl LoopNest {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::max_common_vector`].
+    /// Returns the errors of [`Layout::max_common_vector`].
     pub fn vector(&self) -> Result<i64, colex_layout::Error> {
         self.source().max_common_vector(self.destination())
     }
@@ -132,7 +132,7 @@ impl LoopNest {
     ///
     /// # Errors
     ///
-    /// Those of [`Layout::max_common_vector`].
+    /// Returns the errors of [`Layout::max_common_vector`].
     pub fn aligned_vector(
         &self,
         bytes: i64,

@@ -143,7 +143,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// # Errors
     ///
-    /// Those of [`gemm`].
+    /// Returns the errors of [`gemm`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.a.device();
         let call = self.call(scratch::take, |operands, arch| {
@@ -159,7 +159,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// # Errors
     ///
-    /// Those of [`gemm`].
+    /// Returns the errors of [`gemm`].
     pub fn prepare(&self) -> Result<GemmCall<'a>, Error> {
         self.prepare_with(|operands, arch| Ok(self.usual(operands, arch)))
     }
@@ -417,7 +417,7 @@ impl<'a> GemmCall<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`Device::profile`].
+    /// Returns the errors of [`Device::profile`].
     pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         let mut reports = Vec::new();
         let Some(work) = &self.work else {
@@ -438,7 +438,7 @@ impl<'a> GemmCall<'a> {
     ///
     /// # Errors
     ///
-    /// What the device says of a launch.
+    /// Returns the device's error if a launch fails.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         let Some(work) = &self.work else {
             return same_device(device, &self.device);

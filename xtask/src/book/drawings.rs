@@ -36,7 +36,7 @@ impl Drawings {
     ///
     /// # Errors
     ///
-    /// If a page cannot be read or written, or a drawing's comment is in none.
+    /// Returns an error if a page cannot be read or written, or if a drawing's comment is on no page.
     pub(super) fn put_back(&self, folder: &Path) -> Result<()> {
         let mut seen = vec![false; self.all().len()];
         for path in workspace::files(folder, ".html")? {

@@ -24,7 +24,7 @@ pub(super) fn forever(folder: &Path, port: u16) -> Result<()> {
 ///
 /// # Errors
 ///
-/// If the reader does not wait for it.
+/// Returns an error if the connection closes before the answer is sent.
 pub(super) fn answer(request: Request, folder: &Path) -> io::Result<()> {
     let file = file(folder, request.url());
     match file.and_then(|file| Some((fs::read(&file).ok()?, file))) {

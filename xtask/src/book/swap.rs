@@ -28,7 +28,7 @@ impl Aside {
     ///
     /// # Errors
     ///
-    /// If a folder cannot be renamed.
+    /// Returns an error if a folder cannot be renamed.
     pub(super) fn replace(self, old: &Path) -> Result<()> {
         let place = || {
             format!(

@@ -1,4 +1,4 @@
-//! How the cases of the repository's files are known to end.
+//! The baseline: the known verdicts on the cases of the repository's files.
 //!
 //! A case that is not equal to the letter passes by a rule, and a rule that is too wide would let a wrong answer of ours
 //! pass with it; so would a file that lost its cases, or a record that was changed until CuTe's result breaks a law.
@@ -37,7 +37,7 @@ pub(super) fn keep(root: &Path, report: &GoldenReport) -> Result<String> {
     ))
 }
 
-/// What ends otherwise than the list has it.
+/// The verdicts that differ from the list.
 pub(super) fn complaints(root: &Path, report: &GoldenReport) -> Result<Vec<String>> {
     let path = path(root);
     let kept = fs::read_to_string(&path).with_context(|| {

@@ -9,14 +9,14 @@ use flate2::Crc;
 use flate2::read::MultiGzDecoder;
 use serde_json::{Value as Json, json};
 
-/// One call of CuTe and what came of it.
+/// One call of CuTe, with its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     /// The operation.
     pub(crate) op: String,
     /// Its arguments, in the order of the call in C++.
     pub(crate) args: Vec<Json>,
-    /// What CuTe gave; the text `REJECT` where it does not compile.
+    /// CuTe's result; the text `REJECT` if the call does not compile.
     pub(crate) result: Json,
     /// Whether CuTe's result fulfils its own documented postcondition, where that was checked.
     pub(crate) post: Option<bool>,

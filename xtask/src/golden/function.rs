@@ -74,7 +74,7 @@ impl Function {
         self.shape.size()
     }
 
-    /// How many steps of each leaf stay within one unit of `n`, before the swizzle.
+    /// The number of steps of each leaf that stay within one unit of `n`, before the swizzle.
     pub(crate) fn steps_within(&self, n: i64) -> Vec<i64> {
         let steps = |stride: &Stride| {
             let (Stride::Add(step) | Stride::Xor(step)) = stride;

@@ -1,4 +1,4 @@
-//! The rules by which a case is judged: the law first, then the text.
+//! The rules that judge a case: the law first, then the text.
 
 use super::case::Case;
 use super::function::Function;

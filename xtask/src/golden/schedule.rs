@@ -27,7 +27,7 @@ fn verdict(compared: Compared) -> Verdict {
     }
 }
 
-/// Fails with the field that differs.
+/// Returns an error that names the field that differs.
 fn expect(case: &Case, field: &str, ours: Json) -> Result<(), String> {
     let theirs = &case.result[field];
     if *theirs == ours {

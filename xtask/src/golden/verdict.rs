@@ -1,26 +1,26 @@
-//! How a case ends, and the count of all of them.
+//! The verdict on a case, and the counts of all verdicts.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::case::{Case, CaseFile, shortened};
 
-/// How one case ended.
+/// The verdict on one case.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     /// The same text, ignoring `_`.
     Equal,
     /// Another text, equal at every coordinate; the reason the texts differ.
     SameFunction(String),
-    /// CuTe's result breaks the operation's own law; where, and what we answer.
+    /// CuTe's result breaks the law of the operation: at which coordinate, and our answer.
     Refuted(String),
     /// CuTe refuses the arguments, and so do we; our sentence.
     Error(String),
     /// CuTe refuses the arguments; we answer, and the answer satisfies the law.
     Answered(String),
-    /// The operation belongs to a room that is not furnished; which.
+    /// The operation is not implemented: the family that lacks it.
     NotYet(String),
-    /// None of these; why.
+    /// A failure, with its reason.
     Failed(String),
 }
 
@@ -67,7 +67,7 @@ impl Verdict {
 struct Remark {
     column: usize,
     place: String,
-    /// What was called, and what CuTe gave.
+    /// The call, and CuTe's result.
     call: String,
     why: String,
 }

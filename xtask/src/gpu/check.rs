@@ -1,4 +1,4 @@
-//! Checks on a device, and what became of them.
+//! Checks on a device, and their outcomes.
 
 use std::fmt;
 use std::process::Command;
@@ -7,13 +7,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use colex_gpu::Device;
 
-/// A check on a device that stays whole. What it returns is what it saw.
+/// A check that leaves the device usable. It returns a line about what it saw.
 pub(super) struct Check {
     pub(super) name: &'static str,
     pub(super) run: fn(&Device) -> Result<String>,
 }
 
-/// A check that breaks the device's context, and with it all use of the device in its process: it gets one of its own.
+/// A check that breaks the device's context, and with it all use of the device in its process. It runs in a process of
+/// its own.
 pub(super) struct Breaking {
     pub(super) name: &'static str,
     pub(super) run: fn() -> Result<String>,
@@ -40,11 +41,11 @@ impl Breaking {
     }
 }
 
-/// What became of all checks.
+/// The outcome of all checks.
 pub(crate) struct GpuReport {
     /// The device, its architecture and the driver.
     pub(crate) device: String,
-    /// How many checks ran.
+    /// The number of checks.
     pub(crate) ran: usize,
     /// The lines of those that failed.
     pub(crate) failures: Vec<String>,

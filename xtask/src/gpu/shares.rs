@@ -1,5 +1,5 @@
-//! Cases in several processes: the driver assembles in each at the same time, and a case that breaks its process, or never
-//! ends, takes no other with it.
+//! Cases in several processes: the driver assembles in all of them at once, and a case that breaks its process, or never
+//! ends, does not affect other cases.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// What a process says when its context was lost and there is more to do.
+/// The message of a process whose context was lost before its share was done.
 pub(super) const BROKEN: u8 = 3;
 
 /// How cases are shared among processes.
@@ -39,7 +39,7 @@ pub(super) struct SharedCases<'a, T> {
     pub(super) arguments: &'a (dyn Fn(&str, usize) -> Vec<String> + Sync),
     /// What a line says.
     pub(super) parse: &'a (dyn Fn(&str) -> Result<T> + Sync),
-    /// What there is to say of a case whose process ended like that.
+    /// The answer for a case whose process ended in this way.
     pub(super) silent: &'a (dyn Fn(usize, String) -> T + Sync),
     /// Told of every case that is done.
     pub(super) done: &'a (dyn Fn(&T) + Sync),
@@ -130,7 +130,7 @@ impl<T: Send> SharedCases<'_, T> {
     }
 }
 
-/// Hands on the lines that are answers; what a tool around the process says is not ours.
+/// Forwards the lines that are answers, and ignores the output of a tool around the process.
 fn read(output: ChildStdout, to: &Sender<String>) {
     let lines = BufReader::new(output).lines().map_while(Result::ok);
     for line in lines.filter(|line| line.starts_with('{')) {

@@ -29,7 +29,7 @@ impl Progress {
         }
     }
 
-    /// Says what the step is at.
+    /// Shows what the step works on.
     pub(crate) fn at(&self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.trim().to_string()),

@@ -1,4 +1,4 @@
-//! Snapshots: none waits for review, and each one on disk is read by a test.
+//! Snapshots: no snapshot waits for review, and a test reads each one on disk.
 
 use std::collections::BTreeSet;
 use std::fs;

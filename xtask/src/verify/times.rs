@@ -1,4 +1,4 @@
-//! How long the steps took, and whether one takes more than twice what it took before.
+//! The processor time of the steps, and the check that no step takes more than twice its recorded time.
 //!
 //! The clock says little: it doubles when another program runs, and it halves on four cores. What is compared is the
 //! processor time of a step and of the programs that it started, with that of a first run in an empty target folder on

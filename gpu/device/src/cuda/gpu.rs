@@ -218,7 +218,7 @@ impl Gpu {
         gpu.alive().map(|()| gpu)
     }
 
-    /// What the device keeps between calls.
+    /// The caches of the device.
     pub(crate) fn held(&self) -> &Held {
         &self.shared.held
     }
@@ -418,7 +418,7 @@ fn device_attribute(driver: &Driver, device: c_int, which: Attribute) -> Result<
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
-/// What the device allows a launch.
+/// The limits of a launch on the device.
 fn limits(attribute: impl Fn(Attribute) -> Result<u32, Error>) -> Result<Limits, Error> {
     use Attribute::*;
     Ok(Limits {

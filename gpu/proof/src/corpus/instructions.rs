@@ -1,4 +1,4 @@
-//! Every form of every instruction, right or wrong, in a kernel of its own.
+//! Every form of every instruction, valid or not, in a kernel of its own.
 
 use colex_atom::Arch;
 
@@ -16,7 +16,7 @@ use colex_ir::{
 pub struct FormCase {
     /// The word of the instruction.
     pub word: String,
-    /// What the verifier thinks it needs.
+    /// The architecture and version that the verifier requires for it.
     pub needs: Needs,
     /// The kernel, for the first architecture that has it.
     pub kernel: Kernel,

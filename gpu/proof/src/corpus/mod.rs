@@ -1,7 +1,7 @@
-//! Kernels that exist to be checked: every form of every instruction, and whole kernels with those of the library.
+//! Kernels to be checked: every form of every instruction, and whole kernels, among them those of the library.
 //!
-//! The assembler of NVIDIA is the witness: what the verifier accepts it must assemble, in the version of PTX that
-//! the printer chose and in none before; what the verifier refuses for its types it must refuse too.
+//! NVIDIA's assembler is the oracle. It must assemble what the verifier accepts, in the version of PTX that the printer
+//! chose and in no earlier one, and it must refuse what the verifier refuses for its types.
 
 mod atoms;
 mod given;

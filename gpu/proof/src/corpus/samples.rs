@@ -1,4 +1,4 @@
-//! Whole kernels, and what the assembler makes of them.
+//! Whole kernels for the assembler.
 
 use colex_atom::{Arch, CopyAtom, MmaAtom};
 
@@ -83,7 +83,7 @@ const STAGE: i64 = 1024;
 ///
 /// # Errors
 ///
-/// None, as long as the table has the three instructions.
+/// Returns an error if the table lacks one of the three instructions.
 pub fn pipelined(target: Arch) -> Result<Kernel, colex_atom::Error> {
     let mut k = KernelBuilder::new("pipelined", target);
     k.block([32, 1, 1]);
@@ -152,7 +152,7 @@ pub fn pipelined(target: Arch) -> Result<Kernel, colex_atom::Error> {
 ///
 /// # Errors
 ///
-/// None, as long as the table has the two instructions.
+/// Returns an error if the table lacks one of the two instructions.
 pub fn warpgroups() -> Result<Kernel, colex_atom::Error> {
     const STAGES: i64 = 4;
     const BYTES: i64 = (64 + 128) * 64 * 2;
@@ -281,7 +281,7 @@ impl Ring {
 ///
 /// # Errors
 ///
-/// None, as long as the table has the two instructions.
+/// Returns an error if the table lacks one of the two instructions.
 pub fn through_shared() -> Result<Kernel, colex_atom::Error> {
     let mut k = KernelBuilder::new("through_shared", Arch::Sm90);
     k.block([32, 1, 1]).cluster([2, 1, 1]);

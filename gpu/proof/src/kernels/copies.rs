@@ -1,4 +1,4 @@
-//! The library's copies against the reference: what the tests run on the simulator, and `xtask gpu kernels` on a GPU.
+//! The library's copies against the reference, for the tests on the simulator and `xtask gpu kernels` on a GPU.
 
 use core::fmt;
 
@@ -103,12 +103,12 @@ impl CopyCase {
         }
     }
 
-    /// Runs it on a device with elements of a type and compares every element of the destination's buffer, also those
-    /// that no coordinate names: they keep the poison that was there before. Says which kernel it was.
+    /// Runs the case on a device with elements of a type and compares every element of the destination's buffer,
+    /// including those that no coordinate names and that must keep their poison. Returns the kernel that ran.
     ///
     /// # Errors
     ///
-    /// A [`Failure`].
+    /// Returns a [`Failure`] if the copy fails or an element is wrong.
     pub fn run<T: Element>(&self, device: &Device) -> Result<CopyMethod, Failure> {
         Ok(self.attempt::<T>(device, true)??)
     }

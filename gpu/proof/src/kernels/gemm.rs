@@ -1,4 +1,4 @@
-//! The library's products against the reference: what the tests run on the simulator, and `xtask gpu kernels` on a GPU.
+//! The library's products against the reference, for the tests on the simulator and `xtask gpu kernels` on a GPU.
 
 use core::fmt;
 
@@ -59,13 +59,13 @@ impl GemmCase {
         }
     }
 
-    /// Runs it on a device and compares every element of C's buffer bit by bit, also those that no coordinate names:
-    /// they keep what was there before. The numbers are small multiples of an eighth, so that no kernel rounds before
-    /// the end. Says which kernel it was.
+    /// Runs the case on a device and compares every element of C's buffer bit by bit, including those that no
+    /// coordinate names and that must keep their values. The numbers are small multiples of an eighth, so that no
+    /// kernel rounds before the end. Returns the kernel that ran.
     ///
     /// # Errors
     ///
-    /// A [`Failure`].
+    /// Returns a [`Failure`] if the product fails or an element is wrong.
     pub fn run<T: GemmElement, C: GemmElement>(
         &self,
         device: &Device,

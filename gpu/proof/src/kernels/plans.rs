@@ -1,5 +1,5 @@
-//! Plans drawn over all of their fields, against the reference: what the tests run on the simulator, and
-//! `xtask gpu plans` on a GPU.
+//! Random plans over all of their fields against the reference, for the tests on the simulator and `xtask gpu plans` on
+//! a GPU.
 //!
 //! Most of the drawn numbers are near what a kernel takes, so that many plans are accepted; a third of the plans have a
 //! number that is zero, negative, odd or immense.

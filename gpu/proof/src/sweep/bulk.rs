@@ -33,7 +33,7 @@ struct BulkPlan {
 ///
 /// # Errors
 ///
-/// Fails for a row that is not executable, and for a size that the copy does not take.
+/// Returns an error if the row is not executable, or if the copy does not take the size.
 pub fn bulk_case(
     atom: &CopyAtom,
     bytes: u32,

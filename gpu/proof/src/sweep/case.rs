@@ -1,11 +1,11 @@
-//! One instruction with the data it runs on, and how its result is judged.
+//! A case of the sweep: one instruction, its data, and the judge of its result.
 
 use colex_atom::TensorMap;
 
 use colex_ir::Kernel;
 use colex_ir::launch::Launch;
 
-/// What lies in every byte of the output before the kernel runs: NaN in every float format.
+/// The value of every byte of the output before the kernel runs: NaN in every float format.
 pub(super) const POISON: u8 = 0xff;
 
 /// One instruction: a kernel, the data of each of its launches, and a judge.

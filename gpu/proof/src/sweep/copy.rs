@@ -60,7 +60,7 @@ impl CopyRound {
 ///
 /// # Errors
 ///
-/// Fails for a row that is not executable, and for a copy of another form.
+/// Returns an error if the row is not executable, or if the copy has another form.
 pub fn copy_case(atom: &CopyAtom, hinted: bool, rounds: usize, seed: u64) -> Result<Case, Error> {
     let name = case_name(atom, hinted);
     let mut random = Random::of(seed, &name);

@@ -1,4 +1,4 @@
-//! What the kernels around a bulk or tensor copy share: one thread asks, the others wait and look.
+//! The common part of kernels around a bulk or tensor copy: one thread issues it, the others wait for it.
 
 use colex_atom::{CopyAtom, Space};
 

@@ -1,4 +1,4 @@
-//! What the kernels of the sweep share: their parameters, and registers to and from memory.
+//! The common part of the sweep's kernels: parameters, and moves between registers and memory.
 
 use colex_atom::Registers;
 
@@ -6,13 +6,13 @@ use colex_ir::{Access, KernelBuilder, Reg, RegType, Space, Special, Type};
 
 /// The registers that every kernel begins with.
 pub(super) struct Frame {
-    /// How many threads the block has.
+    /// The number of threads of the block.
     pub(super) threads: u32,
     /// The thread.
     pub(super) tid: Reg,
-    /// Where the block's input begins.
+    /// The address of the block's input.
     pub(super) input: Reg,
-    /// Where the block's output begins.
+    /// The address of the block's output.
     pub(super) output: Reg,
 }
 

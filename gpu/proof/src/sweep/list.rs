@@ -29,7 +29,7 @@ impl Subject {
     ///
     /// # Errors
     ///
-    /// Those of the atom; no executable one has any.
+    /// Returns the errors of the atom; an executable atom has none.
     pub fn case(&self, repeats: usize, seed: u64) -> Result<Case, Error> {
         match self {
             Subject::Mma(atom) => mma_case(atom, &Kind::ALL.repeat(repeats), seed),

@@ -42,7 +42,7 @@ struct MmaRound {
 ///
 /// # Errors
 ///
-/// Fails for a row that is not executable.
+/// Returns an error if the row is not executable.
 pub fn mma_case(atom: &MmaAtom, kinds: &[Kind], seed: u64) -> Result<Case, Error> {
     let name = atom.name();
     let mut random = Random::of(seed, &name);

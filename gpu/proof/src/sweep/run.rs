@@ -1,4 +1,4 @@
-//! A case on a device, and what is written down of it.
+//! Runs a case on a device, and records the outcome.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub enum Verdict {
     Refused {
         /// `verifier`, `assembler`, `driver`, `hardware` or `simulator`.
         by: &'static str,
-        /// In these words.
+        /// The sentence of the refusal.
         words: String,
     },
     /// An element is something else.
@@ -78,7 +78,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What is written down of one case.
+/// The record of one case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The case's name.

@@ -64,7 +64,7 @@ struct Found {
 ///
 /// # Errors
 ///
-/// If the browser does not start, ends early, or hangs three times.
+/// Returns an error if the browser does not start, ends early, or hangs three times.
 pub(crate) fn check(program: &Path, folder: &Path, mut at: impl FnMut(&str)) -> Result<BookReport> {
     let mut left = pages::names(folder)?;
     let mut found = Found::new();

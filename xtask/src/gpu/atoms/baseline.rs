@@ -1,4 +1,4 @@
-//! What the H200 said, kept in the repository, and the simulator compared with it.
+//! The verdicts of an H200, kept in the repository, and the comparison of the simulator with them.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -41,7 +41,7 @@ const FILE: &str = "xtask/sweep/h200.jsonl.gz";
 /// Of those that are not the first of their row, one in this number is in the sample.
 const SPARSE: usize = 16;
 
-/// What the simulator made of a sample, and where it says something else than the hardware did.
+/// The outcome of a sample on the simulator: the differences from the hardware.
 pub(crate) struct Comparison {
     /// How many cases of how many, and their source.
     pub(crate) covered: String,
@@ -110,7 +110,7 @@ fn dropped(all: &[Subject], recorded: &[Record]) -> Option<String> {
     ))
 }
 
-/// What agreed when the record was made, and does not now.
+/// The cases that agreed when the record was made and do not agree now.
 #[cfg(feature = "repository")]
 pub(super) fn fallen(root: &Path, found: &[Record]) -> Result<Vec<String>> {
     let (_, recorded) = read(&root.join(FILE))?;

@@ -1,4 +1,4 @@
-//! What the driver's assembler says.
+//! The log of the driver's assembler.
 
 use anyhow::{Result, bail, ensure};
 use colex_gpu::{Device, Launch};
@@ -35,7 +35,7 @@ pub(super) fn resources(device: &Device) -> Result<String> {
     ))
 }
 
-/// The words about a text that cannot be assembled, and that the device works on.
+/// The log of a text that does not assemble, and that the device stays usable.
 pub(super) fn errors(device: &Device) -> Result<String> {
     let text = include_str!("../ptx/broken.ptx");
     let error = refused("a broken text", device.load_ptx(text, "broken"))?;

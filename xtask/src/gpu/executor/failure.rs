@@ -1,4 +1,4 @@
-//! Kernels that fail, and what is left.
+//! Kernels that fail, and the state of the device afterwards.
 
 use anyhow::{Result, ensure};
 use colex_gpu::{Argument, Device, Launch};
@@ -12,7 +12,7 @@ pub(super) fn trap() -> Result<String> {
     broken_by("stop", &[])
 }
 
-/// The same for an access where there is nothing.
+/// The same for an access outside of all allocations.
 pub(super) fn stray() -> Result<String> {
     broken_by("stray", &[Argument::Pointer(0x10)])
 }
@@ -51,7 +51,7 @@ fn broken_by(entry: &str, arguments: &[Argument]) -> Result<String> {
     Ok(error.to_string())
 }
 
-/// A new process finds the device whole.
+/// A new process can use the device.
 pub(super) fn afterwards() -> Result<String> {
     let device = Device::gpu(0)?;
     super::kernels::add_on(&device, 100_000)?;

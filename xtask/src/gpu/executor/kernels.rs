@@ -1,4 +1,4 @@
-//! Launches of correct kernels, and launches that are refused.
+//! Launches that run, and launches that are refused.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -78,7 +78,7 @@ pub(super) fn arguments(device: &Device) -> Result<String> {
     Ok("16, 32 and 64 bits, f32, f64 and a pointer arrived".to_string())
 }
 
-/// What a launch may not be, seen before the driver is asked.
+/// Launches that are refused before the driver is called.
 fn refused_launches(device: &Device) -> Result<Vec<DeviceError>> {
     let function = device.load_ptx(ADD, "add")?;
     let buffer = device.zeros::<f32>(4)?;
@@ -114,7 +114,7 @@ fn refused_launches(device: &Device) -> Result<Vec<DeviceError>> {
     Ok(refusals)
 }
 
-/// Each is refused for its own reason, and the device works on.
+/// Each is refused with its own error, and the device stays usable.
 pub(super) fn refused(device: &Device) -> Result<String> {
     let refusals = refused_launches(device)?;
     let reasons: HashSet<_> = refusals.iter().map(DeviceError::to_string).collect();

@@ -14,7 +14,7 @@ use colex_gpu::DeviceError;
 
 use super::check::{Breaking, Check};
 
-/// Checks that leave the device whole.
+/// Checks that leave the device usable.
 #[rustfmt::skip] // A list to read, not a column.
 pub(super) const CHECKS: &[Check] = &[
     Check { name: "limits", run: memory::limits },
@@ -37,7 +37,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "cudarc beside", run: interop::beside },
 ];
 
-/// Checks after which a process has lost the device, and one that a new process has not.
+/// Checks after which the process has lost the device, and a check that a new process has not.
 #[rustfmt::skip] // A list to read, not a column.
 pub(super) const BREAKING: &[Breaking] = &[
     Breaking { name: "a kernel that traps", run: failure::trap },
@@ -57,7 +57,7 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Re
     Ok(())
 }
 
-/// The error of a result that should be one.
+/// The error of a result that must be one.
 fn refused<T>(what: &str, result: Result<T, DeviceError>) -> Result<DeviceError> {
     match result {
         Ok(_) => bail!("{what} was not refused"),

@@ -34,7 +34,7 @@ impl List {
     ///
     /// # Errors
     ///
-    /// If there is no such heading, or a row cannot be read.
+    /// Returns an error if the heading is missing, or if a row cannot be read.
     pub(super) fn read(text: &str) -> Result<List> {
         let mut list = List::default();
         let mut in_section = false;

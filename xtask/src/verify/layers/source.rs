@@ -59,7 +59,7 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or is not Rust, or a module has no file.
+    /// Returns an error if a file cannot be read or is not Rust, or if a module has no file.
     pub(super) fn read(file: &Path) -> Result<Source> {
         let mut source = Source::default();
         source.add_file(Place {

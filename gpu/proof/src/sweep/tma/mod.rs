@@ -73,7 +73,7 @@ impl Place {
 ///
 /// # Errors
 ///
-/// Fails for a row that is not executable, and for a copy that has no tensor.
+/// Returns an error if the row is not executable, or if the copy has no tensor.
 pub fn tma_case(atom: &CopyAtom, form: &TmaForm, seed: u64) -> Result<Case, Error> {
     let rank = atom.tensor_rank().unwrap_or(1);
     let row = form.row_bytes();
