@@ -8,9 +8,9 @@
 //! | [`Index`] | an integer over registers: `k.thread()`, `k.block_index(0)`, loop counters, `a.extent(1)`; `+ - * / %` with each other and with constants; `k.value(&i)` is its register |
 //! | [`Var`] | an integer that changes: `k.var(0, 0..4)`, `k.get(&v)`, `k.set(&v, i)` |
 //! | [`Cond`] | `k.less(&i, &j)`, `k.equal(&i, &j)`, `k.both(p, q)`; `k.if_(p, ..)`, `k.where_(p, ..)` |
-//! | [`Tensor`] | `k.tensor(name, ty, layout)` a parameter; `a.local_tile((64, 32), (m, step))` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice("(_,_,0)".parse::<Coord>()?)` |
-//! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)`, `.partition_dst(&t)`, `tiled_mma.at(&tid).partition(&t, Operand::C)?` |
-//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)?`, `k.convert(&f, Ty::F16)`, `k.axpby(..)` |
+//! | [`Tensor`] | `k.tensor(name, ty, layout)` a parameter; `a.local_tile((64, 32), (m, step))` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice((.., .., 0))` |
+//! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)`, `.partition_dst(&t)`, `tiled_mma.at(&tid).partition(&t, Operand::C)` |
+//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)`, `k.convert(&f, Ty::F16)`, `k.axpby(..)` |
 //! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
 //! | arithmetic | `k.map2(BinaryOp::Max, &d, &a, &b)`, `map1`, `fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)` |

@@ -42,6 +42,7 @@ impl AssignmentState {
         };
         let guards = self.where_.entry(reg).or_default();
         guards.insert(guard);
+        // A write under `p` and a write under `!p` reach every thread.
         if guards.contains(&guard.negated()) {
             self.written.insert(reg);
         }

@@ -102,6 +102,8 @@ impl UniformValues {
         for reg in uses.defs {
             let new = match stmt.guard {
                 None => value,
+                // Threads in which the guard does not hold keep the old value. In a group that agrees on the guard, all
+                // threads have the new value or all have the old one, so each must be the same there.
                 Some(guard) => {
                     let parted = self.of(guard.pred).group();
                     Value::Same(value.group().min(self.of(reg).group()).min(parted))
@@ -111,6 +113,7 @@ impl UniformValues {
         }
     }
 
+    /// The value that an instruction computes.
     fn result(&self, kernel: &Kernel, op: &Op) -> Value {
         let row = op.row();
         let of = |operand: &Operand| self.operand(kernel, *operand);
@@ -137,6 +140,7 @@ impl UniformValues {
             } => {
                 let whole = mask == Operand::Int(0xffff_ffff) && mode == ShuffleMode::Idx;
                 let value = of(a);
+                // All lanes hold one value: a shuffle cannot change it. Otherwise all lanes must read from one lane.
                 if value.group() >= 5 {
                     value
                 } else if whole && of(lane).group() >= 5 {

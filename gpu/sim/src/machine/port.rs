@@ -65,6 +65,8 @@ impl Machine<'_, '_> {
         let count = buffer.len();
         match target {
             Target::Global(address) => {
+                // Races are checked before initialisation: if a write is not ordered before this read, only the
+                // schedule decides whether the bytes are written.
                 self.check_global_access(g, accessor, address, count, AccessKind::Read)?;
                 self.read_first(g, accessor, target, count)?;
                 match self.memory.get(address, count as u64) {
@@ -132,6 +134,8 @@ impl Machine<'_, '_> {
         }
         match target {
             Target::Global(address) => {
+                // A store of the value that is there already is a race of its own kind: harmless among the lanes of one
+                // instruction, and a warning between blocks.
                 let same = self.memory.get(address, data.len() as u64);
                 let same = same.is_ok_and(|(bytes, written)| holds(bytes, written, data));
                 let kind = if same {

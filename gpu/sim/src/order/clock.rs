@@ -83,6 +83,7 @@ impl View {
         }
         self.know(other, (&view.seen, &view.fenced_global));
         for (cluster, (seen, fenced)) in view.foreign.iter().flat_map(|foreign| foreign.iter()) {
+            // Clocks travel transitively: through a third cluster, a cluster can learn of its own steps.
             if *cluster == own {
                 self.seen.join(seen);
                 self.fenced_global.join(fenced);
@@ -123,6 +124,8 @@ impl View {
 
     /// A fence between the proxies, in shared memory and in global memory.
     pub(crate) fn fence(&mut self, shared: bool, global: bool) {
+        // Everything that happened before the fence is visible to the asynchronous proxy after it: the writes of other
+        // agents too, if this one has synchronised with them.
         if shared {
             self.fenced.join(&self.seen);
         }

@@ -69,6 +69,8 @@ impl Access<'_> {
                 other_writes: true,
             });
         }
+        // Order alone does not make a generic-proxy write visible to the asynchronous proxy: that takes a proxy fence
+        // after the write and before this access (PTX ISA, memory consistency model).
         if self.crosses(other) && !other.before(fenced) {
             Err(Race::Unfenced { other })
         } else {
@@ -131,6 +133,8 @@ impl ReadSets {
             return *grown;
         }
         let mut members = self.members(&reads);
+        // A later read of the same agent replaces its earlier one: a write that is ordered after the later read is
+        // ordered after both.
         let same = |read: &&Epoch| read.agent() == access.epoch.agent();
         for read in members.iter().filter(same) {
             new = new.beside(*read);
@@ -176,6 +180,8 @@ pub(crate) fn check_access(
         match (access.writes(), access.is_atomic()) {
             (false, _) => cell.reads = sets.with(cell.reads, access),
             (true, true) => cell.atomics = sets.with(cell.atomics, access),
+            // A plain write that passed the comparison is ordered after all earlier accesses of the byte, or repeats one
+            // of its own instruction. What is ordered after it is ordered after them: it alone need be kept (FastTrack).
             (true, false) => {
                 *cell = SharedCell {
                     write: access.epoch,

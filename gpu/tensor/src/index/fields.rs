@@ -14,6 +14,8 @@ pub(crate) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) -> Optio
         }
         _ => (x, c),
     };
+    // `tid % 32` and `tid / 32 * 32` are two fields of `tid`: joined, they are `tid` again. This is how the coordinates of
+    // a partition cancel, and why equal addresses become equal expressions.
     if let (Node::BitField(of, mask, shift), 1) = (&x.0.node, c) {
         let same = |(y, d): &(Index, i64)| match &y.0.node {
             Node::BitField(other, m, s) => *d == 1 && other == of && s == shift && m & mask == 0,
@@ -30,6 +32,7 @@ pub(crate) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) -> Optio
             return (inner.into_iter()).try_for_each(|(y, d)| add_term(terms, y, d));
         }
     }
+    // The same for divisors that are no powers of two: `x / d * d + x % d` is `x`.
     if let Some((partner, whole)) = divided(terms, &x, c) {
         terms.remove(partner);
         let inner = whole.0.terms().0.into_iter();
@@ -87,6 +90,7 @@ pub(crate) fn bits(x: &Index, mask: u64, shift: i32) -> Index {
     }
     let whole = mask == x.0.bits & !out;
     match &x.0.node {
+        // A field of a field is one field: no chain of masks and shifts is built.
         Node::BitField(of, inner, s) => {
             let through = moved(mask, -*s) & inner;
             bits(of, through, shift + s)
@@ -171,6 +175,7 @@ pub(crate) fn quotient(x: &Index, d: i64) -> Index {
     if low >= 0 && high < d {
         return Index::constant(0);
     }
+    // `(a d + b) / d` is `a + b / d`, also below zero, since `/` rounds down.
     let (out, rest) = multiples(x, d);
     if out.as_constant() != Some(0) {
         return out + quotient(&rest, d);
