@@ -19,7 +19,7 @@ use crate::gemm::problem::{GemmElement, GemmProblem};
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Layout::offsets`].
+/// Returns the errors of [`Layout::offsets`](colex_layout::Layout::offsets).
 ///
 /// # Panics
 ///

@@ -96,7 +96,7 @@ fn block(f: &mut fmt::Formatter<'_>, kernel: &Kernel, body: &[Stmt], depth: usiz
             }
             Op::Control(Control::Comment(text)) => {
                 for line in text.lines() {
-                    writeln!(f, "{indent}// {line}")?;
+                    writeln!(f, "{indent}// {}", Escaped(line))?;
                 }
             }
             op @ (Op::Alu(_)

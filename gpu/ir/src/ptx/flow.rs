@@ -2,7 +2,7 @@
 
 use super::names::{Lines, predicate};
 use crate::verify::{Diagnostic, Problem, Refused};
-use crate::{Control, Guard, Kernel, Op, Ptx, Stmt};
+use crate::{Control, Escaped, Guard, Kernel, Op, Ptx, Stmt};
 
 /// The body of an entry, being written.
 pub(super) struct Flow<'a> {
@@ -67,7 +67,7 @@ impl<'a> Flow<'a> {
             Control::Trap => self.line(guard, "trap;"),
             Control::Comment(text) => {
                 text.lines()
-                    .for_each(|line| self.line(None, &format!("// {line}")));
+                    .for_each(|line| self.line(None, &format!("// {}", Escaped(line))));
             }
         }
         Ok(())

@@ -233,3 +233,17 @@ fn a_cache_policy_goes_with_an_address_that_ptxas_does_not_take_apart() {
         ]
     );
 }
+
+/// A comment has the lines of its text; no other character of it ends a line or the text.
+#[test]
+fn control_characters_of_a_comment_are_escaped() {
+    let mut k = KernelBuilder::new("k", Arch::Sm80);
+    k.comment("first\rtrap;\0\nsecond");
+    let kernel = k.finish();
+    for text in [kernel.to_string(), kernel.ptx().unwrap()] {
+        assert!(
+            text.contains("// first\\rtrap;\\u{0}\n    // second\n"),
+            "{text:?}"
+        );
+    }
+}
