@@ -39,7 +39,7 @@ pub(crate) trait GemmFamily {
         arch >= self.since()
     }
 
-    /// Whether its loads take vectors of these numbers of elements of A and B.
+    /// Whether its loads take vectors of A and B of the widths that the operands state.
     fn reads(&self, _: &Operands) -> bool {
         true
     }
@@ -80,7 +80,7 @@ pub(crate) trait GemmFamily {
     /// Returns the numbers of stages that it takes.
     fn stages(&self) -> RangeInclusive<i64>;
 
-    /// Returns the extents that one instruction of each unit multiplies.
+    /// Returns the number of products (multiply-adds) that one instruction of every unit computes.
     fn products(&self, plan: &GemmPlan) -> i64;
 
     /// Checks that a thread's part of a tile is one that the kernel can hold. `sums` is the number of registers of a
