@@ -233,11 +233,11 @@ fn errors_are_sentences() -> Outcome {
     };
     assert_eq!(
         refused("SM75_U32x4_LDSM_N", 16, "16:1", "8:1"),
-        "16 threads are not a multiple of the 32 that SM75_U32x4_LDSM_N takes"
+        "SM75_U32x4_LDSM_N takes 32 threads at a time, and 16 is not a multiple of 32"
     );
     assert_eq!(
         refused("UniversalCopy<uint128_t>", 32, "32:1", "2:1"),
-        "2 values are not a multiple of the 4 that UniversalCopy<uint128_t> takes"
+        "UniversalCopy<uint128_t> takes 4 values at a time, and 2 is not a multiple of 4"
     );
     let copy = TiledCopy::new(
         colex_atom::copy("UniversalCopy<uint32_t>")?,

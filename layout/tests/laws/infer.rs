@@ -130,7 +130,7 @@ fn infer_sentences() {
     );
     assert_eq!(
         sentence(&[]),
-        "extent 0 in the shape 0: extents are at least 1"
+        "infer of no values: a layout has at least one coordinate, so it needs at least one value"
     );
     let table = Layout::infer_modes((2, (2, 2)), |i| i + i / 5);
     assert_eq!(
