@@ -157,7 +157,7 @@ struct Load {
     loaded: Arc<LoadedKernel>,
 }
 
-/// What a kernel was loaded from.
+/// The source of a loaded kernel.
 #[derive(Debug)]
 enum Source {
     Kernel(Arc<Kernel>),

@@ -250,9 +250,9 @@ pub enum Around {
         counter: Reg,
         /// Its first value.
         start: Expression,
-        /// What it stays below.
+        /// The end, which it stays below.
         end: Expression,
-        /// What it grows by.
+        /// The step.
         step: Expression,
     },
 }
@@ -272,7 +272,7 @@ impl Around {
 /// The conditions under which an access certainly runs: the branches and loops around it, and threads of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Certain {
-    /// What lies around it.
+    /// The branches and loops around it.
     pub around: Vec<Around>,
     /// The threads that reach farthest.
     pub threads: Vec<u32>,

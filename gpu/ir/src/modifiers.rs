@@ -148,7 +148,7 @@ modifiers! {
 }
 
 modifiers! {
-    /// How a conversion rounds.
+    /// The rounding of a conversion.
     Rounding {
         /// to nearest, ties to even
         Rn = "rn",
@@ -227,7 +227,7 @@ modifiers! {
     }
 }
 
-/// How an access is ordered with others (PTX ISA 8.4).
+/// The memory order of an access (PTX ISA 8.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Not at all.

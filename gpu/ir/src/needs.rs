@@ -16,15 +16,15 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// What everything here has.
+    /// The baseline.
     pub const BASE: Needs = Needs::new(Arch::Sm70, 6, 0);
-    /// What came with `sm_80`.
+    /// Features of `sm_80`.
     pub(crate) const AMPERE: Needs = Needs::new(Arch::Sm80, 7, 0);
-    /// What came with `sm_90`.
+    /// Features of `sm_90`.
     pub(crate) const HOPPER: Needs = Needs::new(Arch::Sm90, 7, 8);
-    /// What came with `sm_90`, one version of PTX later.
+    /// Features of `sm_90`, one version of PTX later.
     pub(crate) const HOPPER_ASYNC: Needs = Needs::new(Arch::Sm90, 8, 0);
-    /// What `sm_90a` alone has.
+    /// Features of `sm_90a` alone.
     pub(crate) const WARPGROUP: Needs = Needs::new(Arch::Sm90a, 8, 0);
 
     pub(crate) const fn new(arch: Arch, major: u8, minor: u8) -> Self {
@@ -41,14 +41,14 @@ impl Needs {
         }
     }
 
-    /// What the row of an atom says.
+    /// The requirements of the row of an atom.
     pub(crate) fn of_atom(op: Option<(Arch, PtxVersion)>) -> Needs {
         op.map_or(Needs::BASE, |(arch, version)| {
             Needs::BASE.max(Needs { arch, version })
         })
     }
 
-    /// What it takes to name the address of a parameter.
+    /// The requirements of an instruction that names the address of a parameter.
     pub(crate) fn of_generic(address: Address) -> Needs {
         match address.base {
             Base::Param(_) => Needs::new(Arch::Sm70, 7, 7),

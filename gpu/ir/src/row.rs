@@ -55,7 +55,7 @@ pub(crate) enum Arg<'a> {
     Write(&'a [Reg]),
     /// A register that it writes beside the operand before: `d|p`.
     Beside(&'a [Reg]),
-    /// What it reads; several are a vector.
+    /// A source operand, or a vector of them.
     Read(&'a [Operand]),
     /// Registers that it reads; several are a vector.
     ReadReg(&'a [Reg]),
@@ -63,7 +63,7 @@ pub(crate) enum Arg<'a> {
     Guard(Guard),
     /// The lanes that take part.
     Lanes(&'a Operand),
-    /// What it reads without a place in the text.
+    /// A source operand without a place in the text.
     Implied(&'a [Operand]),
     /// An address in memory.
     Address(Address),
@@ -77,7 +77,7 @@ pub(crate) enum Arg<'a> {
 /// An operand, its role and its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slot<'a> {
-    /// What the operand is called in messages.
+    /// The name of the operand in messages.
     pub(crate) role: &'static str,
     /// The operand.
     pub(crate) arg: Arg<'a>,
@@ -87,7 +87,7 @@ pub(crate) struct Slot<'a> {
     pub(crate) most: Option<(i64, &'static str)>,
 }
 
-/// How PTX writes an instruction.
+/// The form of an instruction in PTX.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ptx<'a> {
     /// The opcode, then the operands in order, then a number.
@@ -122,7 +122,7 @@ impl From<&str> for Ptx<'_> {
     }
 }
 
-/// What is known of the value that an instruction writes.
+/// The facts about the value that an instruction writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Formula<'a> {
     /// It is a function of what is read: the same in threads that read the same.
@@ -166,7 +166,7 @@ pub(crate) struct Row<'a> {
     pub(crate) mnemonic: String,
     /// Its text in PTX.
     pub(crate) ptx: Ptx<'a>,
-    /// What is known of the value that it writes.
+    /// The facts about the value that it writes.
     pub(crate) formula: Formula<'a>,
     /// Its operands, in the order of PTX.
     pub(crate) slots: Vec<Slot<'a>>,
@@ -174,9 +174,9 @@ pub(crate) struct Row<'a> {
     pub(crate) pieces: Option<(u32, u32, bool)>,
     /// Whether it exists for its types and modifiers (PTX ISA 9.7); if not, the forms that exist.
     pub(crate) form: Result<(), String>,
-    /// What it needs to be assembled, by its opcode and types.
+    /// The requirements of its opcode and types.
     pub(crate) needs: Needs,
-    /// What it needs on targets before `needs`, where it is written differently for those.
+    /// Its requirements on targets before `needs`, if it has another form for those.
     pub(crate) older: Option<Needs>,
     /// The threads that must execute it together, if it is collective.
     pub(crate) cohort: Option<Cohort>,
@@ -360,8 +360,8 @@ impl<'a> Arg<'a> {
     }
 }
 
-/// What one instruction defines and uses: registers, constants and addresses. Its guard and the blocks inside it are not
-/// among them.
+/// The definitions and uses of one instruction: registers, constants and addresses. Its guard and the blocks inside it
+/// are not among them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Uses {
     /// The registers that the instruction writes.

@@ -1,6 +1,6 @@
 //! The options of a simulation: its checks, its limits and its schedule.
 
-/// How the simulator runs a kernel.
+/// The options of a simulation: its checks, limits and schedule.
 ///
 /// ```
 /// use colex_sim::{Schedule, SimOptions};

@@ -7,7 +7,7 @@ use super::launches::KernelKey;
 use super::plan::{CopyMethod, CopyPlan};
 use crate::calls::PreparedCalls;
 
-/// What a device keeps for copies.
+/// The cache of prepared copies of a device.
 #[derive(Debug)]
 pub(crate) struct PreparedCopies(pub(crate) PreparedCalls<CopyShape, KernelKey, CopyPlan, 2>);
 

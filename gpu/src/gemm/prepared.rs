@@ -8,7 +8,7 @@ use colex_tensor::TensorKernel;
 use super::plan::{GemmPlan, Operands};
 use crate::calls::PreparedCalls;
 
-/// What a device keeps for products.
+/// The cache of prepared products of a device.
 #[derive(Debug)]
 pub(crate) struct PreparedGemms(
     pub(crate) PreparedCalls<GemmShape, GemmPlan, (GemmPlan, Arc<TensorKernel>), 3>,

@@ -11,7 +11,7 @@ use super::plan::GemmPlan;
 use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor, TensorKernel};
 
-/// How the tile of an operand lies in shared memory.
+/// The tile of an operand in shared memory.
 pub(crate) struct SmemTile {
     /// The type of its elements there, and in the registers that are multiplied.
     pub(crate) ty: Ty,

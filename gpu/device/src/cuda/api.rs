@@ -6,7 +6,7 @@ use libloading::Library;
 
 use super::sys;
 
-/// What every function of the driver returns: `CUresult` as a plain number, since a newer driver may have codes that
+/// The return type of the driver's functions: `CUresult` as a plain number, since a newer driver may have codes that
 /// the bindings do not list.
 pub(super) type StatusCode = u32;
 

@@ -21,12 +21,12 @@ pub(crate) struct Gpu {
     pub(super) shared: Arc<Shared>,
     /// The stream, which keeps its context alive.
     pub(super) stream: Stream,
-    /// What ends with the last handle, if the context was opened here.
+    /// The state that ends with the last handle, if the context was opened here.
     opened: Option<Arc<OpenedContext>>,
 }
 
-/// What all handles to a context share, however each was made: one of these lives as long as its context is in use in
-/// this process. It does not keep the context alive.
+/// The state that all handles to a context share, however each was made. It lives as long as its context is in use in
+/// this process, and does not keep the context alive.
 pub(super) struct Shared {
     pub(super) driver: &'static Driver,
     /// The address of the context. No two contexts that live at one time have the same.
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     /// Whether what is kept stays when no owner is left that was seen here: a caller's context lives on between the
     /// devices that are made of it.
     outlives_owners: bool,
-    /// What happened to the context, once it is of no more use.
+    /// The cause of the loss, once the context is lost.
     lost: OnceLock<String>,
 }
 
@@ -85,7 +85,7 @@ static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());
 /// What is shared of every context in use, so that a device made of it a second time finds what the first has kept.
 static CONTEXTS: Mutex<Vec<Arc<Shared>>> = Mutex::new(Vec::new());
 
-/// How many contexts of callers are remembered while no device of theirs lives.
+/// The number of contexts of callers that are remembered while no device of theirs lives.
 const CALLERS_CONTEXTS: usize = 32;
 
 /// A lock's content, also after a panic of the thread that held the lock.
@@ -233,7 +233,7 @@ impl Gpu {
         self.shared.arch
     }
 
-    /// What a launch may ask of it.
+    /// The limits of a launch.
     pub(crate) fn limits(&self) -> Limits {
         self.shared.limits
     }
@@ -363,7 +363,7 @@ fn broken(driver: &Driver, ordinal: usize, call: &'static str, code: StatusCode)
     }
 }
 
-/// How many devices the driver shows.
+/// The number of devices that the driver shows.
 pub(crate) fn device_count(driver: &Driver) -> Result<usize, Error> {
     let mut count = 0;
     // SAFETY: stores one integer.

@@ -61,7 +61,7 @@ unsafe impl Send for Loaded {}
 unsafe impl Sync for Loaded {}
 
 impl Loaded {
-    /// What the assembler said.
+    /// The log of the assembler.
     pub(crate) fn log(&self) -> &str {
         &self.module.log
     }

@@ -124,7 +124,7 @@ fn number(argument: &Argument, signed: bool) -> Option<i64> {
     }
 }
 
-/// What one thread of a launch knows.
+/// The values that one thread of a launch knows.
 struct Place<'a> {
     launch: &'a Launch,
     arguments: &'a [Argument],

@@ -114,7 +114,7 @@ pub(crate) enum ErrorKind {
     Outside(Outside),
 }
 
-/// What a block of a launch would read or write beyond a tensor: [`Error::outside`].
+/// An access of a launch outside of a tensor: [`Error::outside`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outside {
     /// The tensor's name.

@@ -659,7 +659,7 @@ impl TernaryOp {
         }
     }
 
-    /// What is known of its value.
+    /// The facts about its value.
     fn formula<'a>(self, a: &'a Operand, b: &Operand, c: &Operand) -> Formula<'a> {
         match (self, b, c) {
             (TernaryOp::Bfe, Operand::Int(start), Operand::Int(_)) => Formula::Field(a, *start),

@@ -4,7 +4,7 @@ use crate::needs::Needs;
 use crate::operand::Address;
 use crate::row::{Cohort, Row};
 
-/// What commits or waits for asynchronous copies and products. The copies and products themselves are atoms.
+/// Instructions that commit or wait for asynchronous copies and products. The copies and products themselves are atoms.
 #[cfg_attr(new_op = "outside", non_exhaustive)]
 #[derive(Clone, Debug, PartialEq)]
 #[allow(

@@ -12,7 +12,7 @@ pub(super) struct Flow<'a> {
     labels: u32,
     /// The labels of the loops that are open: where they begin and where they end.
     loops: Vec<(String, String)>,
-    /// How many scratch registers of each class were in use at once.
+    /// The largest number of scratch registers of each class in use at once.
     pub(super) scratch: [u32; 6],
 }
 

@@ -1,4 +1,4 @@
-//! How operands are written.
+//! The text of operands.
 
 use crate::{Address, Base, Guard, Kernel, Operand, ParamId, Reg, RegType, SharedId, Type};
 
@@ -29,7 +29,7 @@ impl<'a> Lines<'a> {
         format!("%x{}{}", ty.prefix(), *count - 1)
     }
 
-    /// How many scratch registers of each class the instruction takes.
+    /// The number of scratch registers of each class that the instruction takes.
     pub(super) fn scratch_counts(&self) -> [u32; 6] {
         self.scratch
     }

@@ -68,7 +68,7 @@ impl Active {
     }
 }
 
-/// What is known about an open loop.
+/// The state of an open loop.
 struct CollectiveLoop {
     /// The threads that take part in it, without those that left it early.
     inside: Active,

@@ -14,7 +14,7 @@ pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
     walk.found
 }
 
-/// What is written at a point; `None` if the point is unreachable. Unreachable is the neutral element of `meet`.
+/// The registers written at a point; `None` if the point is unreachable. Unreachable is the neutral element of `meet`.
 type Reached = Option<AssignmentState>;
 
 #[derive(Clone, Default)]
@@ -87,7 +87,7 @@ fn meet(a: Reached, b: Reached) -> Reached {
 struct AssignmentWalk {
     found: Vec<Diagnostic>,
     reported: HashSet<Reg>,
-    /// What is written where the open loops are left.
+    /// The registers written at the exits of the open loops.
     left: Vec<Reached>,
 }
 

@@ -1,4 +1,4 @@
-//! What is wrong with a kernel, and where.
+//! Findings of the verifier, with their locations.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ colex_layout::opaque_error! {
     pub struct Refused(Refusal);
 }
 
-/// What is wrong with the kernel of a name.
+/// The name of a kernel, with the findings about it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Refusal {
     kernel: String,
@@ -82,7 +82,7 @@ impl std::error::Error for Refusal {}
 pub struct Diagnostic {
     /// The call of the builder that made the instruction.
     pub at: &'static Location<'static>,
-    /// What is wrong, and what would be right.
+    /// The problem, whose sentence says what is wrong and what would be right.
     pub problem: Problem,
 }
 

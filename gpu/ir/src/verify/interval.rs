@@ -46,7 +46,7 @@ impl Interval {
     }
 }
 
-/// What is known of registers; of those without an entry, nothing.
+/// The intervals of registers. Nothing is known of a register without an entry.
 #[derive(Clone, Debug)]
 pub(super) struct IntervalValues<'a> {
     kernel: &'a Kernel,

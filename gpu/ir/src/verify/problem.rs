@@ -37,7 +37,7 @@ pub enum Problem {
     },
     /// An alignment that is not a power of two.
     Alignment {
-        /// What is to be aligned.
+        /// The parameter or variable.
         name: String,
         /// The alignment in bytes.
         align: u32,
@@ -72,16 +72,16 @@ pub enum Problem {
         what: &'static str,
         /// The number.
         found: u32,
-        /// What would be right.
+        /// A form that is right.
         right: &'static str,
     },
     /// An instruction or a feature that the target does not have.
     Target {
-        /// What it is.
+        /// Its description.
         mnemonic: String,
-        /// What has it.
+        /// The first architecture that has it.
         needs: Arch,
-        /// What the kernel is for.
+        /// The architecture of the kernel.
         target: Arch,
     },
     /// An instruction that does not exist for a type.
@@ -99,7 +99,7 @@ pub enum Problem {
         role: &'static str,
         /// The register.
         reg: Reg,
-        /// What is taken there.
+        /// The operands that are accepted there.
         takes: String,
     },
     /// A constant that cannot be written there.
@@ -108,7 +108,7 @@ pub enum Problem {
         mnemonic: String,
         /// The constant.
         value: Operand,
-        /// What would be right.
+        /// A form that is right.
         right: String,
     },
     /// A special register of an axis beyond z.
@@ -129,7 +129,7 @@ pub enum Problem {
     },
     /// A register, a parameter or a variable of another kernel.
     Foreign {
-        /// What it is.
+        /// Its description.
         what: String,
         /// The number of them in this kernel.
         count: usize,
@@ -158,7 +158,7 @@ pub enum Problem {
         mnemonic: String,
         /// The address.
         address: String,
-        /// What is taken there.
+        /// The operands that are accepted there.
         takes: &'static str,
     },
     /// An offset or a base that is not aligned for the access.
@@ -185,7 +185,7 @@ pub enum Problem {
     Modifier {
         /// The instruction.
         mnemonic: String,
-        /// What would be right.
+        /// A form that is right.
         right: &'static str,
     },
     /// The row of the instruction does not take these operands.
@@ -597,8 +597,8 @@ impl Problem {
         }
     }
 
-    /// What findings of one call have in common that are one mistake, for those that name registers: where the `wgmma`
-    /// was issued, if one is in flight.
+    /// The key by which findings of one call about registers are joined to one mistake: the location of the `wgmma` in
+    /// flight, if there is one.
     pub(super) fn mistake(&self) -> Option<Option<&'static Location<'static>>> {
         match self {
             Problem::Unwritten { .. } => Some(None),

@@ -45,7 +45,7 @@ impl RegSet {
         }
     }
 
-    /// What is here and not there.
+    /// The set difference.
     pub(super) fn difference(&self, other: &RegSet) -> Vec<Reg> {
         let mut all = Vec::new();
         for (i, ty) in RegType::ALL.into_iter().enumerate() {

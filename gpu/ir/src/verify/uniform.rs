@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::{BinaryOp, Cohort, Formula, Kernel, Op, Operand, Reg, Row, ShuffleMode, Special, Stmt};
 
 impl Cohort {
-    /// How many threads that are, as the binary logarithm.
+    /// The binary logarithm of the number of these threads.
     pub(super) fn log2(self) -> u32 {
         match self {
             Cohort::Warp => 5,
@@ -18,7 +18,7 @@ impl Cohort {
 /// The same in the whole block.
 pub(super) const WHOLE: u32 = 32;
 
-/// What is known about a value.
+/// The uniformity of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// The same in every aligned group of `2^n` threads that follow each other.

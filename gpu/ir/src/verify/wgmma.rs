@@ -62,7 +62,7 @@ struct Use {
 
 type Group = BTreeMap<Reg, Use>;
 
-/// What is in flight at a point.
+/// The products in flight at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct WgmmaState {
     fenced: bool,

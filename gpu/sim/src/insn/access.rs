@@ -102,7 +102,7 @@ impl Exec<'_, '_, '_> {
         }
     }
 
-    /// What lies at an address that ordered accesses use.
+    /// The releases published at an address that ordered accesses use.
     fn released_at(&mut self, target: Target) -> Option<&mut Release> {
         match target {
             _ if !self.m.options.races => None,

@@ -88,7 +88,7 @@ impl Exec<'_, '_, '_> {
     }
 }
 
-/// What an atomic operation does.
+/// The function of an atomic operation.
 #[derive(Clone, Copy)]
 pub(crate) struct Update {
     op: AtomicOp,

@@ -295,7 +295,7 @@ impl Exec<'_, '_, '_> {
         })
     }
 
-    /// What a tensor reduction computes, in the map's type.
+    /// The operation of a tensor reduction, in the map's type.
     fn reduction(
         &self,
         atom: &CopyAtom,

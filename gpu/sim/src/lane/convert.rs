@@ -28,7 +28,7 @@ fn range(ty: Type) -> (i128, i128) {
     }
 }
 
-/// How `cvt` rounds.
+/// The rounding of `cvt`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cvt {
     pub(crate) to: Type,

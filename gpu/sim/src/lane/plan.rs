@@ -9,11 +9,11 @@ pub(crate) type Routes = Vec<Option<Vec<colex_atom::Route>>>;
 #[derive(Debug)]
 pub(crate) struct MmaOperand {
     pub(crate) ty: Ty,
-    /// How many values a thread holds.
+    /// The number of values of a thread.
     pub(crate) values: usize,
     /// The place of value `v` of thread `t` in the tile, at `t + threads * v`.
     table: Vec<usize>,
-    /// How many elements the tile has.
+    /// The number of elements of the tile.
     size: usize,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Plan {
     pub(crate) a: MmaOperand,
     pub(crate) b: MmaOperand,
     pub(crate) c: MmaOperand,
-    /// How many threads take part.
+    /// The number of threads that take part.
     pub(crate) threads: usize,
     /// Logical thread to lane.
     pub(crate) lanes: Vec<usize>,
@@ -184,7 +184,7 @@ fn element(ty: Ty, bits: usize, words: &[u32], v: usize) -> Value {
     Value::decode(ty, &words[..bits / 64])
 }
 
-/// What a layout of integers maps each coordinate to: leaf by leaf, the first fastest.
+/// The values of a layout of integer strides in colexicographic order.
 pub(crate) fn offsets(layout: &colex_layout::Layout) -> Option<Vec<usize>> {
     let mut table = vec![0i64];
     for leaf in layout.leaves() {

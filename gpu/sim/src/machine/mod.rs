@@ -47,11 +47,11 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) arguments: &'a [Argument],
     pub(crate) options: SimOptions,
     pub(crate) counts: Vec<Count>,
-    /// What happened, where that is listed, and the number of the operation that completes now.
+    /// The events, if they are listed, and the number of the operation that completes now.
     pub(crate) events: Vec<Event>,
     pub(crate) operation: u64,
     pub(crate) dice: Dice,
-    /// How many instructions all warps have executed.
+    /// The number of instructions that all warps have executed.
     pub(crate) executed: u64,
     /// Reads that wait for their bytes, and bytes that atomic stores wrote first.
     pub(crate) suspects: Suspects,

@@ -134,7 +134,7 @@ impl Machine<'_, '_> {
         )
     }
 
-    /// What was counted.
+    /// Returns the report.
     pub(crate) fn report(&self) -> Report {
         let kernel = self.program.kernel;
         let steps = self.program.stmts.iter().zip(&self.counts);

@@ -13,16 +13,16 @@ use crate::state::wait::Wait;
 use crate::state::warp::{Flying, Warp};
 use colex_ir::{Async, Op, RegType, Stmt};
 
-/// How many steps a warp takes before another has its turn.
+/// The number of steps of a warp's turn.
 const TURN: usize = 256;
 
-/// How many turns a cluster takes before another one starts beside it.
+/// The number of turns of a cluster before another one starts beside it.
 const TURNS_BEFORE_NEXT_CLUSTER: usize = 4096;
 
-/// How many turns without progress for other warps are enough for that.
+/// The number of turns without progress for other warps after which another cluster starts.
 const IDLE_TURNS_BEFORE_NEXT_CLUSTER: usize = 64;
 
-/// How often in a row warps may look at barriers in vain while nothing else happens.
+/// The number of failed barrier tests in a row, without any other event, after which the warps are taken to wait.
 const IDLE_TURNS: usize = 10_000;
 
 /// A cluster that runs.
@@ -34,7 +34,7 @@ pub(crate) struct Cluster {
     idle_turns: usize,
 }
 
-/// How far a cluster came.
+/// The progress of a cluster.
 pub(crate) enum Progress {
     More,
     Done,
@@ -369,7 +369,7 @@ fn ready(warp: &Warp, group: &Group) -> bool {
         }
 }
 
-/// How many groups a `wgmma.wait_group` leaves pending, if the statement is one.
+/// The number of groups that a `wgmma.wait_group` leaves pending, if the statement is one.
 fn wgmma_wait(stmt: &Stmt) -> Option<u32> {
     match &stmt.op {
         Op::Async(Async::WgmmaWait { pending }) => Some(*pending),

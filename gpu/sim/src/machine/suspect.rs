@@ -17,17 +17,17 @@ use crate::order::lockstep::Lockstep;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
 
-/// How many reads are remembered: of more, the first are enough for a headline.
+/// The number of reads that are remembered. The first ones suffice for a report.
 const MOST: usize = 64;
 
-/// How many instructions all warps may execute in a row without a store, an arrival or the like, once a read waits for
-/// its bytes: then what still runs waits for the reader.
+/// The number of instructions that all warps may execute in a row without a store, an arrival or the like, once a read
+/// waits for its bytes. After it, the running warps are taken to wait for the reader.
 const QUIET: u64 = 1 << 21;
 
-/// How many instructions the readers may execute with zeros in place of what they read.
+/// The number of instructions that the readers may execute with zeros in place of the bytes.
 const WITH_ZEROS: u64 = 1 << 18;
 
-/// How a thread or an engine uses bytes that are not written.
+/// The use that a thread or an engine makes of bytes that are not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Read,

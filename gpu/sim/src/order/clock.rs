@@ -46,10 +46,12 @@ impl Clock {
     }
 }
 
-/// What was seen of a cluster, and which of it a proxy fence has made visible in global memory.
+/// The clock of another cluster that was acquired, and the part of it that a proxy fence has made visible in global
+/// memory.
 type Known = (Clock, Clock);
 
-/// What an agent has seen, and which of it a proxy fence has made visible to the asynchronous proxy.
+/// The view of an agent: the clock of the steps that happened before its current one, and the parts of it that proxy
+/// fences have made visible to the asynchronous proxy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct View {
     pub(crate) seen: Clock,
@@ -71,7 +73,7 @@ impl View {
         }
     }
 
-    /// What is known of another cluster.
+    /// The clocks of another cluster that were acquired.
     pub(crate) fn of(&self, cluster: u32) -> Option<&Known> {
         self.foreign.as_ref()?.get(&cluster)
     }

@@ -12,7 +12,7 @@ use super::shadow::{Access, AccessKind, Race};
 /// Bytes of a page of histories.
 const PAGE: u64 = 1 << 12;
 
-/// How many reads of a byte are remembered.
+/// The number of reads of a byte that are remembered.
 const MEMBERS: usize = 16;
 
 /// Set in the number of a set of reads.
@@ -43,7 +43,7 @@ impl Mark {
         }
     }
 
-    /// What fences between the proxies have made visible of its cluster.
+    /// The clock of its cluster that proxy fences have made visible.
     fn fenced<'v>(&self, cluster: u32, access: &'v Access<'_>) -> Option<&'v Clock> {
         if self.cluster == cluster {
             Some(&access.view.fenced_global)
@@ -68,7 +68,7 @@ pub(crate) struct Global {
     numbers: HashMap<Mark, u32>,
     last_mark: Option<(Mark, u32)>,
     sets: Vec<Vec<u32>>,
-    /// What adding a read to reads gave.
+    /// A cache of the sets that adding a read to a set gave.
     grown: HashMap<(u32, u32), u32>,
     /// The warps of a block.
     warps_per_block: usize,

@@ -3,7 +3,7 @@
 use super::clock::View;
 use colex_ir::{FenceKind, Order};
 
-/// How far a scope reaches.
+/// The reach of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
     Block,
@@ -37,7 +37,7 @@ impl Scope {
     }
 }
 
-/// What an access does: how far it is seen, and whether it learns and passes on (PTX ISA 8.7, release and acquire
+/// The memory semantics of an access: its scope, and whether it acquires and releases (PTX ISA 8.7, release and acquire
 /// patterns).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ordering {

@@ -100,7 +100,7 @@ impl Access<'_> {
 pub(crate) struct ReadSets {
     sets: Vec<Vec<Epoch>>,
     numbers: HashMap<Vec<Epoch>, u64>,
-    /// What adding a read to a set gave.
+    /// A cache of the sets that adding a read to a set gave.
     grown: HashMap<(Epoch, Epoch), Epoch>,
 }
 

@@ -61,7 +61,7 @@ pub struct Event {
     pub warp: usize,
     /// The call of the builder that made the instruction.
     pub at: &'static Location<'static>,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
 }
 
@@ -119,7 +119,7 @@ pub enum EventKind {
     Copy {
         /// Its number.
         number: u64,
-        /// What it will write of shared memory.
+        /// The bytes of shared memory that it will write.
         to: Vec<SharedBytes>,
         /// The barriers that count its bytes.
         tells: Vec<(BarrierAt, i64)>,
@@ -140,12 +140,12 @@ pub enum EventKind {
     Read {
         /// The number of the operation.
         by: Option<u64>,
-        /// What is read.
+        /// The bytes that are read.
         from: Vec<SharedBytes>,
     },
     /// An instruction of the warp writes shared memory.
     Write {
-        /// What is written.
+        /// The bytes that are written.
         to: Vec<SharedBytes>,
     },
     /// The operations since the last one form a group.

@@ -28,7 +28,7 @@ impl Site {
     }
 }
 
-/// What accesses memory: a warp, or an asynchronous engine on its behalf.
+/// An agent that accesses memory: a warp, or an asynchronous engine on its behalf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accessor<'v> {
     pub(crate) site: Site,
@@ -61,7 +61,7 @@ impl<'v> Accessor<'v> {
         Accessor { site, ..*self }
     }
 
-    /// What it does, as histories keep it.
+    /// The access as histories keep it.
     pub(crate) fn epoch(&self) -> Epoch {
         let lane = if self.site.whole {
             SEVERAL

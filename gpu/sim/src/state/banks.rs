@@ -4,7 +4,7 @@ use colex_atom::{Banks, SECTOR_BYTES, Touched};
 
 use super::warp::lanes;
 
-/// How many passes the banks of shared memory need for an access of `bytes` bytes per lane, and how many would do without
+/// Returns the passes over the banks of shared memory for an access of `bytes` bytes per lane, and the passes without
 /// conflicts.
 pub(crate) fn passes(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u64) {
     let (banks, width) = (Banks::SHARED, bytes as i64);
@@ -20,7 +20,7 @@ pub(crate) fn passes(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u6
     total
 }
 
-/// How many sectors of global memory an access touches, and how many its distinct bytes would fill.
+/// Returns the sectors of global memory that an access touches, and the sectors that its distinct bytes would fill.
 pub(crate) fn sectors(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u64) {
     let starts = lanes(mask).map(|lane| addresses[lane] as i64);
     let touched = Touched::of(starts, bytes as i64, SECTOR_BYTES);

@@ -14,7 +14,7 @@ use crate::order::shadow::{ReadSets, SharedCell};
 /// Where a block's shared memory begins in its window of shared addresses: nothing lies at 0.
 pub(crate) const SHARED_BASE: u32 = 0x400;
 
-/// How far apart the windows of the blocks of a cluster lie.
+/// The distance between the shared windows of the blocks of a cluster.
 pub(crate) const WINDOW_BITS: u32 = 24;
 
 /// A block.
@@ -35,7 +35,7 @@ pub(crate) struct Block {
     pub(crate) named: [Named; 16],
     /// Its barriers in shared memory, by the place of their first byte.
     pub(crate) mbarriers: BTreeMap<usize, Mbarrier>,
-    /// How many of its warps have not ended.
+    /// The number of its warps that have not ended.
     pub(crate) live_warps: u32,
     /// The joined clocks of its ended warps.
     pub(crate) ended: View,
@@ -63,7 +63,7 @@ pub(crate) struct ClusterBarrier {
     pub(crate) complete: View,
 }
 
-/// What an engine was last used for.
+/// The last use of an engine.
 #[derive(Clone, Copy, Debug, Default)]
 struct Engine {
     /// Its clock when it is done.
@@ -82,9 +82,9 @@ pub(crate) struct Group {
     /// Its number among the clusters of the launch.
     pub(crate) number: u32,
     pub(crate) blocks: Vec<Block>,
-    /// How many warps there are.
+    /// The number of warps.
     pub(crate) warps: usize,
-    /// How many of them have not ended.
+    /// The number of warps that have not ended.
     pub(crate) live: usize,
     /// Sets of reads that histories refer to.
     pub(crate) reads: ReadSets,
@@ -92,13 +92,13 @@ pub(crate) struct Group {
     pub(crate) pending: Vec<Pending>,
     /// The number of the next one.
     pub(crate) next_operation: u64,
-    /// What each engine was used for.
+    /// The last use of each engine.
     engines: Vec<Engine>,
     next_engine: usize,
     pub(crate) barrier: ClusterBarrier,
-    /// What ordered accesses have left in shared memory, by block and place.
+    /// The releases published in shared memory, by block and offset.
     pub(crate) ordered: HashMap<(usize, usize), Release>,
-    /// How many instructions there were that others may wait for.
+    /// The number of executed instructions that other warps may wait for.
     pub(crate) served: u64,
 }
 
@@ -164,7 +164,7 @@ impl Group {
         }
     }
 
-    /// What an engine was last used for, if that is this operation.
+    /// The last use of an engine, if that is this operation.
     fn used_for(&self, operation: Epoch) -> Option<&Engine> {
         let engine = operation.agent().checked_sub(self.warps)?;
         let engine = self.engines.get(engine)?;

@@ -22,7 +22,7 @@ pub(crate) struct Pending {
     pub(crate) agent: usize,
     pub(crate) clock: u32,
     pub(crate) proxy: Proxy,
-    /// What was known where it was issued: by which warp, and what its lanes knew of each other.
+    /// The view at the issue: that of the issuing warp, and the order between its lanes.
     pub(crate) view: Rc<View>,
     pub(crate) warp: usize,
     pub(crate) lockstep: Lockstep,
@@ -65,7 +65,7 @@ pub(crate) struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
     pub(crate) pieces: Vec<Piece>,
-    /// What becomes of the bytes that are there.
+    /// The reduction with the bytes that are there, if it is one.
     pub(crate) reduce: Option<(Reduction, Scalar)>,
     /// Barriers that count the bytes: block, place, bytes.
     pub(crate) tell: Vec<(usize, usize, i64)>,
@@ -75,7 +75,7 @@ pub(crate) struct Transfer {
     pub(crate) fetched: Option<Vec<Vec<u8>>>,
     /// Whether words of binary32 are rounded to tf32 between the two.
     pub(crate) rounds: bool,
-    /// What stands in each two bytes that come from nowhere.
+    /// The value of each two bytes that have no source.
     pub(crate) fill: u16,
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct Product {
     pub(crate) parts: [Option<WarpOperands>; 4],
 }
 
-/// What one warp contributes.
+/// The contribution of one warp.
 #[derive(Debug)]
 pub(crate) struct WarpOperands {
     pub(crate) scale_d: bool,

@@ -34,11 +34,11 @@ pub(crate) struct Program<'k> {
     pub(crate) stmts: Vec<Option<&'k Stmt>>,
     /// Whether each step lies in a loop.
     pub(crate) repeated: Vec<bool>,
-    /// How many loops there are around the next step.
+    /// The number of loops around the next step.
     loops: usize,
     /// Where the registers of each class begin among all but the predicates.
     first: [usize; 6],
-    /// How many there are.
+    /// The number of registers.
     pub(crate) registers: usize,
     /// Where each variable lies in static shared memory, and where that ends.
     pub(crate) shared: Vec<u32>,

@@ -1,4 +1,4 @@
-//! What an address names.
+//! The target of an address.
 
 /// Where the parameters lie among generic addresses.
 pub(crate) const GENERIC_PARAMS: u64 = 0x7ff0_0000_0000_0000;
@@ -7,7 +7,7 @@ pub(crate) const GENERIC_PARAMS: u64 = 0x7ff0_0000_0000_0000;
 /// that are far apart.
 pub(crate) const GENERIC_SHARED: u64 = 0x7fe0_0000_0000_0000;
 
-/// What an address names.
+/// The target of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Device memory, at its address.

@@ -69,7 +69,7 @@ pub(crate) struct Flying {
 /// Copies in groups, each thread's its own.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// How many groups each lane has committed.
+    /// The number of groups that each lane has committed.
     pub(crate) committed: [u32; 32],
     pub(crate) flying: Vec<Flying>,
 }
@@ -110,9 +110,9 @@ pub(crate) struct Warp {
     frames: Vec<Frame>,
     /// The step to execute.
     pub(crate) pc: usize,
-    /// How many instructions it has executed.
+    /// The number of instructions that it has executed.
     pub(crate) steps: u64,
-    /// What it waits for.
+    /// The reason for which it waits.
     pub(crate) wait: Option<Wait>,
     /// Whether it has reached bytes that it has to read and that are not written yet.
     pub(crate) frozen: bool,
@@ -127,16 +127,16 @@ pub(crate) struct Warp {
     pub(crate) lockstep: Lockstep,
     /// The barrier it has looked at in vain (block, place, parity), if it has done nothing for others since.
     pub(crate) idle: Option<(usize, usize, u64)>,
-    /// How many products under way hold each register.
+    /// The number of products in flight that hold each register.
     pub(crate) busy: Vec<u32>,
-    /// How many of those only read it.
+    /// The number of those that only read it.
     pub(crate) lent: Vec<u32>,
     /// Its clocks at its last fences, and the clocks that it has read without acquiring them.
     pub(crate) released: Release,
     pub(crate) unacquired: Release,
-    /// How many `wgmma.fence` there had been, plus one, when each register was last written.
+    /// The number of `wgmma.fence`, plus one, when each register was last written.
     pub(crate) touched: Vec<u32>,
-    /// How many there have been, plus one.
+    /// The number of `wgmma.fence`, plus one.
     pub(crate) fences: u32,
     pub(crate) products: Products,
     /// `cp.async`, and bulk copies to global memory.

@@ -11,7 +11,8 @@ use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 /// The most elements that a thread stores at once.
 const PART: i64 = 32;
 
-/// How many elements a thread stores at a time: whole modes of its accumulators, and of the next mode as many as fit.
+/// The number of elements that a thread stores at once: whole modes of its accumulators, and the part of the next mode
+/// that fits.
 fn part(acc: &Fragment) -> i64 {
     let mut part = 1;
     for leaf in acc.layout().leaves() {

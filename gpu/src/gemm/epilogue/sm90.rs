@@ -19,7 +19,7 @@ const ROWS: i64 = 64;
 /// The number of buffers in shared memory of a warpgroup.
 const BUFFERS: i64 = 2;
 
-/// How C is read and written.
+/// The way in which C is read and written.
 pub(crate) enum Epilogue {
     /// In parts of 128 bytes per row.
     Staged(Box<Staged>),
@@ -99,7 +99,7 @@ impl Epilogue {
     }
 }
 
-/// How the accumulators' elements of C go into shared memory, and come from there.
+/// The tiled copy between the accumulators and the buffers in shared memory.
 struct FragmentCopies {
     read: TiledCopy,
     write: TiledCopy,

@@ -248,7 +248,7 @@ pub struct TensorArg<'a> {
     device: Option<&'a dyn DeviceMemory>,
 }
 
-/// What the elements of memory are.
+/// The type of the elements of memory.
 #[derive(Clone, Copy, Debug)]
 enum Held {
     /// Those of a buffer.
@@ -412,22 +412,22 @@ pub(crate) struct TensorSlot {
     pub(crate) param: colex_ir::ParamId,
     pub(crate) ty: Ty,
     pub(crate) layout: Layout,
-    /// What must divide the address, in bytes.
+    /// The alignment of the address in bytes.
     pub(crate) align: i64,
     /// Whether the kernel writes it.
     pub(crate) is_written: bool,
-    /// What is asked of the dynamic leaves, in the order of [`Layout::dynamic_values`].
+    /// The requirements on the dynamic leaves, in the order of [`Layout::dynamic_values`].
     pub(crate) asked: Vec<Asked>,
 }
 
-/// What a kernel asks of a dynamic leaf.
+/// The requirements of a kernel on a dynamic leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// What its vectors need to divide it.
+    /// The number that must divide it for the kernel's vectors.
     vector: i64,
-    /// What the tiles of copies that ask for no bounds need to divide it.
+    /// The number that must divide it for the tiles of unpredicated copies.
     tile: i64,
-    /// How large it must be for tiles at fixed places.
+    /// Its smallest value, for tiles at constant coordinates.
     least: i64,
 }
 
@@ -446,7 +446,7 @@ impl Default for Asked {
 pub(crate) struct ValueSlot {
     pub(crate) name: String,
     pub(crate) ty: Type,
-    /// What an integer lies in, both ends included.
+    /// The range of an integer, both ends included.
     pub(crate) range: Option<(i64, i64)>,
 }
 

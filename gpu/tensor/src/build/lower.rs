@@ -10,7 +10,7 @@ use crate::error::ErrorKind;
 use crate::index::{Index, Node};
 use colex_ir::{Address, BinaryOp, Compare, KernelBuilder, Operand, Reg, RegType, Type};
 
-/// How a number of 32 bits is read.
+/// The 32-bit type that holds a range, if there is one.
 pub(crate) fn narrow_type((low, high): (i64, i64)) -> Option<Type> {
     if low >= 0 && high <= i64::from(u32::MAX) {
         Some(Type::U32)
@@ -185,7 +185,8 @@ impl Builder {
         Cond::Where(p.into())
     }
 
-    /// The register of an expression: found, or computed where it changes last.
+    /// The register of an expression: an earlier one, or one that is computed in the outermost body where its leaves
+    /// are known.
     pub(crate) fn lower(&mut self, index: &Index, wide: bool) -> Reg {
         let key = (index.clone(), wide);
         if let Some(reg) = self.scopes.iter().rev().find_map(|s| s.values.get(&key)) {
@@ -329,7 +330,7 @@ impl Builder {
         }
     }
 
-    /// Rounded down, which `div` is not below zero.
+    /// Rounds down; `div` truncates, which differs for negative numbers.
     fn lower_quotient(&mut self, a: &Index, b: &Index, wide: bool, home: usize) -> Reg {
         let wide = wide || narrow_type(a.range()).is_none() || narrow_type(b.range()).is_none();
         let (unsigned, signed) = if wide {

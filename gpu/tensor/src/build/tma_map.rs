@@ -5,7 +5,7 @@ use colex_layout::{ComposedLayout, IntoLayout, Layout, Tiler};
 
 use super::launch::{ArgumentError, Slot, TensorKernel, check_written};
 
-/// What a launch needs to know of a tensor map.
+/// The tensor map of a parameter, from which a launch builds its own.
 #[derive(Clone, Debug)]
 pub(crate) struct MapSlot {
     pub(crate) name: String,

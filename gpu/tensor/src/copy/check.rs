@@ -1,4 +1,4 @@
-//! What the addresses and coordinates of a copy must be.
+//! Checks of the addresses and coordinates of a copy.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ impl Span {
         Ok(steps.into_iter().zip(first).enumerate().map(span).collect())
     }
 
-    /// How many places it takes.
+    /// The number of coordinates that it spans.
     fn places(&self) -> i64 {
         (&self.high - &self.low).as_constant().map_or(1, |n| n + 1)
     }
@@ -300,7 +300,7 @@ impl Builder {
         Err(ErrorKind::operands("partition", why))
     }
 
-    /// What an instruction is given for one of its ends.
+    /// The operand of an instruction for one of its ends.
     pub(crate) fn end(
         &mut self,
         run: &mut Run<'_>,

@@ -14,17 +14,17 @@ use crate::index::Index;
 use colex_ir::claims::ClaimId;
 use colex_ir::{Access, Address, Alu, CopyArgs, End, Operand, Reg, RegType, Space as Memory, Type};
 
-/// What the instructions of one copy share.
+/// The state of one copy, shared by its instructions.
 pub(crate) struct Run<'a> {
     pub(crate) atom: CopyAtom,
     pub(crate) src: Piece<'a>,
     pub(crate) dst: Piece<'a>,
-    /// How many elements a thread gives an instruction, and gets.
+    /// The numbers of elements that an instruction reads from a thread and writes to it.
     pub(crate) counts: [i64; 2],
     pub(crate) hints: Hints,
     /// Parts of registers, each in 16 bits: loaded one by one, or taken apart to be stored.
     pub(crate) halves: HashMap<Reg, Vec<Option<Reg>>>,
-    /// What the copy takes for granted: its first instruction says it.
+    /// The claim of the copy, which its first instruction carries.
     pub(crate) claim: Option<ClaimId>,
     /// Where the instructions so far begin, in the source and in the destination.
     pub(crate) addresses: [Vec<Index>; 2],
@@ -282,7 +282,7 @@ impl Builder {
     }
 }
 
-/// What is narrower than a register goes element by element, but for the one vector at its beginning.
+/// Refuses an instruction of several elements that do not fill a register, unless they begin at its first element.
 fn alone(count: i64, part: i64, fragment: &Fragment) -> Result<(), ErrorKind> {
     if count == 1 || part == 0 {
         return Ok(());

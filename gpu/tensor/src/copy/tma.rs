@@ -55,7 +55,7 @@ impl TmaTensor {
     }
 }
 
-/// What one move of a tile does.
+/// One TMA copy of a tile.
 struct Move<'a> {
     operation: &'static str,
     tensor: &'a TmaTensor,
@@ -585,7 +585,7 @@ impl Builder {
     }
 }
 
-/// What the address of a box in shared memory is a multiple of (PTX ISA 5.5.6 and 9.7.9.25.5).
+/// The alignment of a box in shared memory in bytes (PTX ISA 5.5.6 and 9.7.9.25.5).
 const ALIGN: i64 = 128;
 
 impl TmaTensor {

@@ -1,4 +1,4 @@
-//! How fields, quotients and remainders simplify.
+//! The normal form of bit fields, quotients and remainders.
 
 use super::{Index, Node, align, moved, sum, term_bits};
 

@@ -52,7 +52,7 @@ pub(crate) struct Leaf {
     pub(crate) stamp: u32,
 }
 
-/// What an [`Index`] is made of.
+/// The node of an [`Index`].
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
     Leaf(Leaf),

@@ -53,7 +53,7 @@ impl Index {
         })
     }
 
-    /// What a failed call hands out in the place of an expression.
+    /// The expression that a failed call returns.
     pub(crate) fn poison_of(kind: ErrorKind, at: &'static Location<'static>) -> Index {
         Index::poisoned(Poison {
             why: kind.to_string().into(),

@@ -8,7 +8,7 @@ use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 use crate::error::ErrorKind;
 use crate::tensor::identity;
 
-/// What cuts a tile into the parts of its threads.
+/// The partitioner of a tile: a side of a tiled copy, or an operand of a tiled MMA.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Cutter {
     Copy(Rc<TiledCopy>, Side),
