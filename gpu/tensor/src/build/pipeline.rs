@@ -170,6 +170,17 @@ const CONSUMER: Words = Words {
 impl Stage {
     /// Returns the number of the stage.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let producer = k.producer(&ring);
+    /// let stage = producer.acquire(&mut k);
+    /// assert_eq!(stage.index().range(), (0, 1)); // one of two stages
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails where it is used after it was committed or released.
@@ -179,6 +190,17 @@ impl Stage {
     }
 
     /// Returns the barrier that loads into the stage report to.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let producer = k.producer(&ring);
+    /// let stage = producer.acquire(&mut k);
+    /// assert_eq!(stage.barrier().alignment(), 8); // the address of its full barrier
+    /// ```
     ///
     /// # Errors
     ///
@@ -593,6 +615,21 @@ impl Builder {
 
     /// Returns a producer of a ring whose threads write stages themselves and arrive when they commit (CUTLASS's
     /// `PipelineAsync`).
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let producer = k.producer(&ring); // all 32 threads arrive when they commit
+    /// let stage = producer.acquire(&mut k);
+    /// producer.commit(&mut k, &stage);
+    /// let [stage, _] = producer.state(&mut k);
+    /// assert_eq!(values(k, &stage)?[0], 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn producer(&mut self, ring: &Pipeline) -> Producer {
         self.producer_of(ring, Fill::Arrivals, Location::caller())
@@ -652,6 +689,25 @@ impl Builder {
     /// Returns a consumer of a ring. `lane` is the number of the thread among those that arrive once together: in its
     /// warpgroup where stages are read by `wgmma`. The first of them arrives, or the first few, one at each block of the
     /// cluster that loads into this block's stages.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let (producer, consumer) = (k.producer(&ring), k.consumer(&ring, &lane));
+    /// k.for_(0, 5, 1, |k, _| {
+    ///     let stage = producer.acquire(k);
+    ///     producer.commit(k, &stage);
+    ///     let stage = consumer.wait(k);
+    ///     consumer.release(k, &stage);
+    /// });
+    /// let [stage, parity] = consumer.state(&mut k);
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 10); // item 5 of a ring of two stages
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn consumer(&mut self, ring: &Pipeline, lane: &Index) -> Consumer {
         let at = Location::caller();
@@ -1105,6 +1161,22 @@ impl Producer {
     /// Waits until the next stage is empty, and returns it. A TMA producer also tells the stage's barrier of the bytes
     /// that its loads will bring.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let producer = k.producer(&ring);
+    /// let stage = producer.acquire(&mut k); // an empty stage
+    /// let index = k.var(stage.index(), 0..2);
+    /// producer.commit(&mut k, &stage);
+    /// let index = k.get(&index);
+    /// assert_eq!(values(k, &index)?[0], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails where the stage before is not committed; in another warp role than the producer's other
@@ -1138,6 +1210,19 @@ impl Producer {
     /// Hands the stage to the consumers, and goes on to the next one. What the threads have written themselves is published
     /// by their arrival; the copies of `cp.async` become a group; TMA's loads report by themselves.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let producer = k.producer(&ring);
+    /// let stage = producer.acquire(&mut k);
+    /// producer.commit(&mut k, &stage);
+    /// producer.commit(&mut k, &stage);
+    /// assert!(k.finish().is_err()); // it is committed already
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails for a stage that the producer has not acquired, or has committed already.
@@ -1165,6 +1250,25 @@ impl Producer {
 
     /// Ends the producer: waits until the consumers have released all stages, since a block must not end while another may
     /// still arrive at its barriers; of `cp.async`, until all copies have landed.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let (producer, consumer) = (k.producer(&ring), k.consumer(&ring, &lane));
+    /// k.for_(0, 5, 1, |k, _| {
+    ///     let stage = producer.acquire(k);
+    ///     producer.commit(k, &stage);
+    ///     let stage = consumer.wait(k);
+    ///     consumer.release(k, &stage);
+    /// });
+    /// producer.tail(&mut k); // the consumers have released all stages
+    /// assert_eq!(values(k, &lane)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -1208,6 +1312,20 @@ impl Producer {
 
     /// Goes on by `items` stages without filling them: those of another producer.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let producer = k.producer(&ring);
+    /// producer.skip(&mut k, &3.into());
+    /// let [stage, parity] = producer.state(&mut k);
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 10); // stage 1 of the second round
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails where a stage is open, and for `cp.async`.
@@ -1217,6 +1335,19 @@ impl Producer {
     }
 
     /// Returns the stage where the producer stands and, where the ring has barriers, the parity that it waits for there.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let producer = k.producer(&ring);
+    /// let [stage, parity] = producer.state(&mut k);
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 1); // stage 0, which is empty from the beginning
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn state(&self, k: &mut Builder) -> [Index; 2] {
         k.place_of(&self.0)
     }
@@ -1257,6 +1388,24 @@ impl Builder {
 impl Consumer {
     /// Waits until the next stage is full, and returns it. Of `cp.async`, waits for the thread's own copies and then for the
     /// other threads of the block.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let (producer, consumer) = (k.producer(&ring), k.consumer(&ring, &lane));
+    /// let stage = producer.acquire(&mut k);
+    /// producer.commit(&mut k, &stage);
+    /// let stage = consumer.wait(&mut k); // the stage is full
+    /// let index = k.var(stage.index(), 0..2);
+    /// consumer.release(&mut k, &stage);
+    /// let index = k.get(&index);
+    /// assert_eq!(values(k, &index)?[0], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -1299,6 +1448,25 @@ impl Consumer {
 
     /// Returns the stage that the consumer has: in a loop whose turns begin with a stage that the turn before has waited for.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let (producer, consumer) = (k.producer(&ring), k.consumer(&ring, &lane));
+    /// # let filled = producer.acquire(&mut k);
+    /// # producer.commit(&mut k, &filled);
+    /// consumer.wait(&mut k);
+    /// let stage = consumer.held(&mut k); // the same stage
+    /// let index = k.var(stage.index(), 0..2);
+    /// consumer.release(&mut k, &stage);
+    /// let index = k.get(&index);
+    /// assert_eq!(values(k, &index)?[0], 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails where it has none.
@@ -1322,6 +1490,23 @@ impl Consumer {
     }
 
     /// Hands the stage back to the producer, and goes on to the next one: nothing reads it any more.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let (producer, consumer) = (k.producer(&ring), k.consumer(&ring, &lane));
+    /// # let filled = producer.acquire(&mut k);
+    /// # producer.commit(&mut k, &filled);
+    /// let stage = consumer.wait(&mut k);
+    /// consumer.release(&mut k, &stage);
+    /// let [stage, _] = consumer.state(&mut k);
+    /// assert_eq!(values(k, &stage)?[0], 1); // the consumer stands at the next stage
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -1359,6 +1544,24 @@ impl Consumer {
     ///
     /// [`Consumer::release_rest`] releases what is left behind the last step.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 384);
+    /// let ring = k.pipeline_of(&schedule); // leaves one multiply in flight
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let lane = k.thread() % 128;
+    /// let consumer = k.consumer(&ring, &lane);
+    /// k.for_(0, 8, 1, |k, step| {
+    ///     let stage = consumer.wait(k);
+    ///     // .. a multiply of the stage, which may still run ..
+    ///     consumer.release_behind(k, &stage, step);
+    /// });
+    /// consumer.release_rest(&mut k, &8.into());
+    /// assert!(k.finish().is_ok());
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Consumer::release`]; for a ring whose schedule leaves none in flight.
@@ -1389,6 +1592,23 @@ impl Consumer {
 
     /// Releases the stages that [`Consumer::release_behind`] has left behind the last of a tile's `steps` steps: their
     /// multiplies have ended.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 384);
+    /// let ring = k.pipeline_of(&schedule); // leaves one multiply in flight
+    /// # k.start_pipelines(&[&ring], false);
+    /// # let lane = k.thread() % 128;
+    /// let consumer = k.consumer(&ring, &lane);
+    /// k.for_(0, 8, 1, |k, step| {
+    ///     let stage = consumer.wait(k);
+    ///     consumer.release_behind(k, &stage, step);
+    /// });
+    /// consumer.release_rest(&mut k, &8.into());
+    /// assert!(k.finish().is_ok());
+    /// ```
     ///
     /// # Errors
     ///
@@ -1435,6 +1655,20 @@ impl Consumer {
 
     /// Goes on by `items` stages without reading them: those of another consumer that takes tiles in turn.
     ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let consumer = k.consumer(&ring, &lane);
+    /// consumer.skip(&mut k, &3.into());
+    /// let [stage, parity] = consumer.state(&mut k);
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 11); // stage 1 of the second round
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails where a stage is open, and for `cp.async`.
@@ -1444,6 +1678,19 @@ impl Consumer {
     }
 
     /// Returns the stage where the consumer stands and, where the ring has barriers, the parity that it waits for there.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let consumer = k.consumer(&ring, &lane);
+    /// let [stage, parity] = consumer.state(&mut k);
+    /// assert_eq!(values(k, &(stage * 10 + parity))?[0], 0); // stage 0, waiting for its first phase
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn state(&self, k: &mut Builder) -> [Index; 2] {
         k.place_of(&self.of)
     }
