@@ -9,7 +9,7 @@ fn layout(text: &str) -> Layout {
 }
 
 fn refused(source: &str, destination: &str) -> String {
-    let refused = LoopNest::new(&layout(source), &layout(destination));
+    let refused = LoopNest::new(layout(source), layout(destination));
     refused.expect_err("it is refused").to_string()
 }
 
@@ -63,7 +63,7 @@ fn a_walk_copies_what_the_layouts_copy() {
         let mut expected = vec![-1; to.cosize().expect("small") as usize];
         let mut found = expected.clone();
         reference::copy(&source, &from, &mut expected, &to).expect("small");
-        reference::copy(&source, &nest.source(), &mut found, &nest.destination()).expect("small");
+        reference::copy(&source, nest.source(), &mut found, nest.destination()).expect("small");
         assert_eq!(found, expected, "{from} -> {to}: {nest}");
         assert_eq!(nest.size(), from.size());
         assert!(nest.loops().len() <= rank);
@@ -110,7 +110,7 @@ fn an_aligned_vector_divides_both_sides() {
 
 #[test]
 fn addresses_narrow_a_vector() {
-    let nest = LoopNest::new(&layout("64:1"), &layout("64:1")).expect("one shape");
+    let nest = LoopNest::new(layout("64:1"), layout("64:1")).expect("one shape");
     let width = |addresses| {
         nest.aligned_vector(4, 16, addresses)
             .expect("it is computed")
@@ -123,10 +123,9 @@ fn addresses_narrow_a_vector() {
 
 #[test]
 fn shapes_that_refine_each_other_meet() {
-    let nest =
-        LoopNest::new(&layout("((2,3),4):((1,8),2)"), &layout("24:1")).expect("a refinement");
+    let nest = LoopNest::new(layout("((2,3),4):((1,8),2)"), layout("24:1")).expect("a refinement");
     assert_eq!(nest.to_string(), "(2,3,4):(1,8,2) -> (2,3,4):(1,2,6)");
-    let one = LoopNest::new(&layout("(1,1):(5,7)"), &layout("1:0")).expect("one element");
+    let one = LoopNest::new(layout("(1,1):(5,7)"), layout("1:0")).expect("one element");
     assert_eq!(one.to_string(), "1:1 -> 1:1");
 }
 
@@ -265,7 +264,7 @@ fn a_copy_moves_what_corresponds() {
                     let (i, j) = (from.at(i).expect("inside"), to.at(j).expect("inside"));
                     expected[j as usize] = source[i as usize];
                 }
-                reference::copy(&source, &nest.source(), &mut found, &nest.destination())
+                reference::copy(&source, nest.source(), &mut found, nest.destination())
                     .expect("small");
                 assert_eq!(found, expected, "{from} -> {to}: {nest}");
                 moved += 1;

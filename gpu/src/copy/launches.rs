@@ -116,7 +116,7 @@ mod tests {
     fn every_kernel_prints() {
         let layout = |text: &str| text.parse::<Layout>().expect("a layout");
         let nest = |source: &str, destination: &str| {
-            LoopNest::new(&layout(source), &layout(destination)).expect("a copy")
+            LoopNest::new(layout(source), layout(destination)).expect("a copy")
         };
         let crossed = nest("(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)");
         let mapped = nest("(256,512,3):(512,1,131072)", "(256,512,3):(1,256,131072)");
