@@ -169,7 +169,7 @@ fn a_number_of_quad_pairs_that_fills_no_warp() -> Outcome {
             refused(mma(volta, atoms, "_")).as_deref(),
             Some(&*format!(
                 "TiledMma::new: the atoms {shown} have no threads: the threads (_4,_2):(_1,_16) of one {volta} leave \
-                     room for 4 atoms between them, so a number of atoms is a divisor or a multiple of 4"
+                     room for 4 atoms between them (consecutive numbers for a divisor or a multiple of 4 atoms would fit)"
             ))
         );
     }

@@ -130,7 +130,7 @@ impl TiledMma {
             match one.complement_in_cosize().map(|room| room.size()) {
                 Ok(room @ 2..) => refused(format!(
                     "the atoms {atoms} have no threads: the threads {one} of one {} leave room for {room} atoms between \
-                     them, so a number of atoms is a divisor or a multiple of {room}",
+                     them (consecutive numbers for a divisor or a multiple of {room} atoms would fit)",
                     atom.name()
                 )),
                 _ => error.into(),

@@ -11,7 +11,7 @@ use core::fmt;
 
 use crate::error::ErrorKind;
 use crate::tuple::int::add;
-use crate::{Error, IntTuple, IntoPoint, Layout, Swizzle};
+use crate::{Error, IntTuple, IntoLayout, IntoPoint, Layout, Swizzle};
 
 /// `outer o offset o inner`: the function `c -> outer(offset + inner(c))`.
 ///
@@ -107,13 +107,14 @@ impl ComposedLayout {
     /// # Example
     ///
     /// ```
-    /// use colex_layout::{ComposedLayout, Layout, Swizzle};
-    /// let atom = ComposedLayout::for_pointer(Swizzle::new(3, 4, 3)?, 16, "(8,64):(64,1)".parse::<Layout>()?)?;
+    /// use colex_layout::{ComposedLayout, Swizzle};
+    /// let atom = ComposedLayout::for_pointer(Swizzle::new(3, 4, 3)?, 16, ((8, 64), (64, 1)))?;
     /// assert_eq!(atom.to_string(), "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)");
     /// assert_eq!(atom.position_independent()?.to_string(), "Sw<3,3,3> o 0 o (8,64):(64,1)");
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
-    pub fn for_pointer(swizzle: Swizzle, bits: i64, inner: Layout) -> Result<Self, Error> {
+    pub fn for_pointer(swizzle: Swizzle, bits: i64, inner: impl IntoLayout) -> Result<Self, Error> {
+        let inner = inner.into_layout()?;
         if bits < 1 {
             return Err(ErrorKind::Operand {
                 operation: "for_pointer",
