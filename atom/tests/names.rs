@@ -226,7 +226,7 @@ fn what_people_type_finds_what_they_mean() {
     );
 }
 
-/// Names are shown on one line, whatever was typed.
+/// Names are shown on one line, regardless of the text that was typed.
 #[test]
 fn control_characters_are_escaped() {
     let error = copy("SM75\u{1b}[31m\n").unwrap_err().to_string();

@@ -148,20 +148,20 @@ pub struct Stage {
 /// What is said of a side.
 #[derive(Debug, PartialEq)]
 struct Words {
-    who: &'static str,
+    actor: &'static str,
     open: &'static str,
     close: &'static str,
     closed: &'static str,
 }
 
 const PRODUCER: Words = Words {
-    who: "producer",
+    actor: "producer",
     open: "acquire",
     close: "commit",
     closed: "committed",
 };
 const CONSUMER: Words = Words {
-    who: "consumer",
+    actor: "consumer",
     open: "wait",
     close: "release",
     closed: "released",
@@ -833,7 +833,7 @@ impl Builder {
         let is_own = *ring.failure() == self.failure;
         if !is_own {
             let why = "the pipeline is of another builder: a builder takes what it has made itself";
-            self.fail(ErrorKind::operands(words.who, why), at);
+            self.fail(ErrorKind::operands(words.actor, why), at);
         }
         self.pipelines.members.push(Member {
             ring: if is_own { ring.number() } else { 0 },
@@ -877,14 +877,14 @@ impl Builder {
         }
         let here = self.role(at);
         let member = &self.pipelines.members[of.number];
-        let Words { who, .. } = member.words;
+        let Words { actor, .. } = member.words;
         let bodies = self.scopes.iter().map(|s| s.began);
         if !bodies
             .take(member.bodies.len())
             .eq(member.bodies.iter().copied())
         {
             return refuse(format!(
-                "the {who} is made in line {}, in a loop or branch that has ended: make it where all of its calls see it",
+                "the {actor} is made in line {}, in a loop or branch that has ended: make it where all of its calls see it",
                 member.made.line()
             ));
         }
@@ -894,7 +894,7 @@ impl Builder {
                 .any(|(now, _)| self.claims.excludes(*guard, *now))
             {
                 return refuse(format!(
-                    "the {who} works in line {} for other threads: a participant belongs to one warp role",
+                    "the {actor} works in line {} for other threads: a participant belongs to one warp role",
                     then.line()
                 ));
             }
@@ -907,7 +907,7 @@ impl Builder {
         }
         if let Some(tail) = member.tail {
             return refuse(format!(
-                "the {who} has ended with the `tail` in line {}",
+                "the {actor} has ended with the `tail` in line {}",
                 tail.line()
             ));
         }
@@ -968,22 +968,22 @@ impl Builder {
         let refuse = |why: String| Err(ErrorKind::operands(operation, why));
         let members = &self.pipelines.members;
         let member = &members[of.number];
-        let Words { who, closed, .. } = member.words;
+        let Words { actor, closed, .. } = member.words;
         let opened = stage.opened.line();
         if stage.participant != of.number {
             let other = members.get(stage.participant);
             let line = |member: &Member| self.pipelines.rings[member.ring].made.line();
             return refuse(match other {
                 Some(other) if other.ring != member.ring => format!(
-                    "the stage of line {opened} is of the pipeline in line {}, and this {who} is of the one in line {}",
+                    "the stage of line {opened} is of the pipeline in line {}, and this {actor} is of the one in line {}",
                     line(other),
                     line(member)
                 ),
                 Some(other) if other.words != member.words => format!(
-                    "the stage of line {opened} is the {}'s: a {who} has it by `{}`",
-                    other.words.who, member.words.open
+                    "the stage of line {opened} is the {}'s: a {actor} has it by `{}`",
+                    other.words.actor, member.words.open
                 ),
-                _ => format!("the stage of line {opened} is another {who}'s"),
+                _ => format!("the stage of line {opened} is another {actor}'s"),
             });
         }
         if let Some(before) = stage.closed.get() {
@@ -995,7 +995,7 @@ impl Builder {
         }
         if member.open.is_none_or(|(handle, _)| handle != stage.handle) {
             return refuse(format!(
-                "the stage of line {opened} is not the one that the {who} has here: a turn of a loop has another one, and `held` \
+                "the stage of line {opened} is not the one that the {actor} has here: a turn of a loop has another one, and `held` \
                  names it"
             ));
         }

@@ -315,7 +315,7 @@ fn what_is_left_in_flight_is_released_after_the_last_step() {
             for them");
 }
 
-/// The groups that may stay on their way in a kernel are those of the schedule, whatever the number of stages.
+/// The groups that may stay on their way in a kernel are those of the schedule, regardless of the number of stages.
 #[test]
 fn law_groups_are_waited_for_as_the_schedule_says() {
     let mut cases = 0;
