@@ -388,8 +388,13 @@ impl<'a> Walker<'a> {
         let (n, r) = (self.rest.value(), self.step.value());
         // The digit of `c * r` at extent `s` is `c * r % s`. If `s` divides `r` it is always 0: the mode passes on,
         // with the step in units of the next digit.
-        if n == 1 || r % s == 0 {
+        if r % s == 0 {
             return (Case::Skips, 1);
+        }
+        // CuTe asserts its condition on the stride before it looks at the extent.
+        if n == 1 {
+            let carries = self.check == Check::AsCute && r > s;
+            return (if carries { Case::Carries } else { Case::Skips }, 1);
         }
         // The largest step stays below `s`: no step carries, so all of them are multiples of this stride.
         if (i128::from(n) - 1) * i128::from(r) < i128::from(s) {

@@ -188,6 +188,22 @@ impl Refusal {
                 stride,
                 left,
                 ..
+            } if *extent == 1 => {
+                // Only CuTe's rule refuses a mode that takes no step.
+                let path = path(*leaf);
+                write!(
+                    f,
+                    "mode {path}, {mode}, is one step of {stride} in extent {left} of {simple}, and CuTe asserts of \
+                     every mode that {left} divides its stride or that it is below {left}"
+                )
+            }
+            Self::Straddle {
+                leaf,
+                mode,
+                extent,
+                stride,
+                left,
+                ..
             } => {
                 write!(
                     f,

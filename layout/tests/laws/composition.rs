@@ -131,6 +131,89 @@ fn composition_loses_nothing_correct() {
     );
 }
 
+/// `composition_impl` of `cute/layout.hpp` in CUTLASS 4.7, for one mode `n:r` over the modes of `a`: the pieces, or nothing
+/// where a static assertion fails.
+fn cute_mode(a: &[(i64, i64)], n: i64, r: i64) -> Option<Vec<(i64, i64)>> {
+    let ceil = |a: i64, b: i64| (a + b - 1) / b;
+    let [before @ .., (_, last)] = a else {
+        return None;
+    };
+    let (mut pieces, mut rest, mut step) = (Vec::new(), n, r);
+    for (s, d) in before {
+        // "Stride Divisibility Condition", before anything is known of the extent.
+        if step % s != 0 && step >= *s {
+            return None;
+        }
+        let steps = ceil(*s, step);
+        if steps != 1 && rest != 1 {
+            let take = steps.min(rest);
+            // "Shape Divisibility Condition".
+            if rest % take != 0 {
+                return None;
+            }
+            pieces.push((take, step * d));
+            rest /= take;
+        }
+        step = ceil(step, *s);
+    }
+    if pieces.is_empty() || rest != 1 {
+        pieces.push((rest, step * last));
+    }
+    Some(pieces)
+}
+
+/// `cute_composition` accepts what CuTe's assertions accept and returns what CuTe returns, also for modes of extent 1,
+/// whose stride is asserted before the extent is looked at; the counts are those of the book.
+#[test]
+fn cute_composition_is_cutes() {
+    let mut counts = [0u64; 4];
+    law("cute_composition_is_cutes", "pairs", 32_768, |count| {
+        let [mut accepted, mut wrong, mut ours, mut more] = [0; 4];
+        for s in 2..=9 {
+            let a_leaves = vec![(s, 1), (20, 100)];
+            let a = Layout::new((s, 20), (1, 100)).expect("small");
+            for x in 0..4096 {
+                let (n, r, m, q) = (2 + x % 8, 1 + x / 8 % 8, 1 + x / 64 % 8, 1 + x / 512);
+                let b = Layout::new((n, m), (r, q)).expect("small");
+                let cute = cute_mode(&a_leaves, n, r).zip(cute_mode(&a_leaves, m, q));
+                let got = a.cute_composition(&b);
+                assert_eq!(got.is_ok(), cute.is_some(), "{a} o {b}: {got:?}");
+                let is_accepted = a.composition(&b).is_ok();
+                ours += u64::from(is_accepted);
+                if let (Ok(got), Some((one, two))) = (&got, cute) {
+                    let pieces: Vec<_> = one.into_iter().chain(two).collect();
+                    assert_eq!(leaves(got)[..], pieces[..], "{a} o {b}");
+                    let is_wrong = wrong_at(&a_leaves, &table(&leaves(&b)), got).is_some();
+                    accepted += 1;
+                    wrong += u64::from(is_wrong);
+                }
+                let is_right =
+                    got.is_ok_and(|got| wrong_at(&a_leaves, &table(&leaves(&b)), &got).is_none());
+                more += u64::from(is_accepted && !is_right);
+                *count += 1;
+            }
+        }
+        counts = [accepted, wrong, ours, more];
+    });
+    assert_eq!(counts, [8962, 4394, 7370, 2802]);
+}
+
+/// The sentence about a mode of extent 1.
+#[test]
+fn cute_asserts_the_stride_of_a_single_step() {
+    let a: Layout = "(2,20):(1,100)".parse().unwrap();
+    let error = a
+        .cute_composition("(2,1):(1,3)")
+        .expect_err("3 is not a multiple of 2, nor below it");
+    assert_eq!(
+        error.to_string(),
+        "(2,20):(1,100) o (2,1):(1,3) is refused by CuTe's rule of composition: \
+         mode <1>, 1:3, is one step of 3 in extent 2 of (2,20):(1,100), and CuTe asserts of every mode \
+         that 2 divides its stride or that it is below 2"
+    );
+    assert!(a.composition("(2,1):(1,3)").is_ok());
+}
+
 /// The counterexamples: what CuTe returns is wrong. It is refused here, or the search finds what is right.
 #[test]
 fn composition_refuses_what_carries() {
