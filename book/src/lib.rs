@@ -14,6 +14,7 @@ macro_rules! chapters {
 
 chapters! {
     introduction = "introduction.md";
+    run = "run.md";
     layout_tuples = "layout/tuples.md";
     layout_layouts = "layout/layouts.md";
     layout_coordinates = "layout/coordinates.md";
