@@ -1,5 +1,6 @@
 //! `cargo xtask book`: the chapters, their figures and formulas, as pages that work offline.
 
+mod api;
 pub(crate) mod browser;
 mod chapters;
 mod drawings;
@@ -18,6 +19,7 @@ mod voice;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use mdbook_driver::MDBook;
@@ -70,6 +72,13 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
     root.join("book/build")
 }
 
+/// Where `cargo doc` builds the documentation of the library.
+pub(crate) fn documentation(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    root.join(target.unwrap_or_else(|| "target".into()))
+        .join("doc")
+}
+
 /// Builds and runs the programs of the book, and compares what they print with the chapters; `at` is told the name of each.
 pub(crate) fn run_programs(
     root: &Path,
@@ -86,12 +95,23 @@ pub(crate) fn build(root: &Path) -> Result<BookReport> {
     let mut book = MDBook::load(root.join("book")).context("the book cannot be loaded")?;
     book.config.build.build_dir = aside.folder().to_path_buf();
     let drawings = drawings::Drawings::default();
+    let api = api::Api::read(&documentation(root))?.map(Arc::new);
     book.with_preprocessor(programs::Included::new(root, drawings.clone())?)
-        .with_preprocessor(preprocess::Drawn(drawings.clone()))
+        .with_preprocessor(preprocess::Drawn {
+            drawings: drawings.clone(),
+            api: api.clone(),
+            root: root.to_path_buf(),
+        })
         .with_preprocessor(LinkPreprocessor::new());
     book.build()?;
     drawings.put_back(aside.folder())?;
-    let report = pages::check(aside.folder())?;
+    if let Some(api) = &api {
+        api.copy(&aside.folder().join("api"))?;
+    }
+    let mut report = pages::check(aside.folder())?;
+    if api.is_none() {
+        report.covered += ", without the documentation of the library, which `cargo doc --workspace --no-deps` builds";
+    }
     aside.replace(&folder(root))?;
     Ok(report)
 }

@@ -2,18 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use super::BookReport;
 use crate::workspace::{self, counted};
 
+/// Where the documentation of the library lies, whose pages are rustdoc's.
+const API: &str = "api/";
+
 /// Checks the pages in `folder`.
 pub(super) fn check(folder: &Path) -> Result<BookReport> {
     let mut pages = BTreeMap::new();
     for path in workspace::files(folder, ".html")? {
         let name = workspace::shown(folder, &path);
+        if name.starts_with(API) {
+            continue;
+        }
         pages.insert(name, Page::of(&workspace::read(&path)?));
     }
     let mut complaints = Vec::new();
@@ -109,7 +115,7 @@ fn attributes<'a>(html: &'a str, start: &'a str) -> impl Iterator<Item = &'a str
 
 /// `print.html` repeats every chapter, and `404.html` and the table of contents belong to mdBook.
 fn is_chapter(name: &str) -> bool {
-    !["print.html", "404.html", "toc.html", "index.html"].contains(&name)
+    !["print.html", "404.html", "toc.html", "index.html"].contains(&name) && !name.starts_with(API)
 }
 
 /// What is wrong with a link on the page `from`.
@@ -128,6 +134,7 @@ fn complaint(
     } else {
         Path::new(from).with_file_name(file)
     };
+    let target = normal(&target);
     let Some(page) = pages.get(&*target.to_string_lossy()) else {
         return (!folder.join(&target).exists()).then_some("leads to no page");
     };
@@ -135,9 +142,22 @@ fn complaint(
         .then_some("leads to no heading of its page")
 }
 
+/// `path` without `..`, as pages are named.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for part in path.components() {
+        match part {
+            std::path::Component::ParentDir => drop(normal.pop()),
+            part => normal.push(part),
+        }
+    }
+    normal
+}
+
 fn size(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for path in workspace::files(folder, "")? {
+    let is_of_book = |path: &PathBuf| !workspace::shown(folder, path).starts_with(API);
+    for path in workspace::files(folder, "")?.into_iter().filter(is_of_book) {
         bytes += fs::metadata(&path)
             .with_context(|| format!("{} cannot be read", path.display()))?
             .len();

@@ -1,17 +1,25 @@
 //! The preprocessor: figures become SVG, formulas MathML and marks links before mdBook sees the chapter.
 
 use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use mdbook_driver::book::{Book, BookItem};
 use mdbook_driver::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
+use super::api::{self, Api};
 use super::drawings::Drawings;
 use super::{marks, math};
 use crate::{figure, markdown};
 
 /// Draws every figure and every formula of the book; the first that cannot be drawn fails the build.
-pub(super) struct Drawn(pub(super) Drawings);
+pub(super) struct Drawn {
+    pub(super) drawings: Drawings,
+    /// The documentation that the chapters link to.
+    pub(super) api: Option<Arc<Api>>,
+    pub(super) root: PathBuf,
+}
 
 impl Preprocessor for Drawn {
     fn name(&self) -> &str {
@@ -26,8 +34,12 @@ impl Preprocessor for Drawn {
             };
             let file = chapter.source_path.as_deref();
             let file = file.map(|file| file.to_string_lossy().into_owned());
-            match drawn(&chapter.content, &file.unwrap_or_default(), &self.0) {
-                Ok(content) => chapter.content = content,
+            let file = file.unwrap_or_default();
+            match drawn(&chapter.content, &file, &self.drawings) {
+                Ok(content) => {
+                    let foot = api::foot(self.api.as_deref(), &self.root, &file, &chapter.content);
+                    chapter.content = content + &foot;
+                }
                 Err((line, what)) => {
                     let file = chapter
                         .source_path

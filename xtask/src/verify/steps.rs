@@ -173,6 +173,15 @@ fn chapters(run: &mut Run, _: &Progress) -> Result<Outcome> {
 }
 
 fn book_pages(run: &mut Run, _: &Progress) -> Result<Outcome> {
+    if !book::documentation(&run.root)
+        .join("colex_gpu/all.html")
+        .is_file()
+    {
+        return Ok(Outcome::failed(
+            "no documentation to link to",
+            "cargo xtask verify --only rustdoc builds it",
+        ));
+    }
     let built = book::build(&run.root)?;
     Ok(Outcome::of(built.count, built.covered, &built.complaints))
 }
