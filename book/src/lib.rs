@@ -1,6 +1,7 @@
-//! The Colex book: every code block of every chapter is a test of this crate.
+//! The Colex book: every Rust block of every chapter is a test of this crate, or a piece of one of its examples.
 //!
-//! `cargo test --doc -p colex-book` runs them; `cargo xtask book` makes the pages. `cargo xtask verify` refuses a chapter
+//! `cargo test --doc -p colex-book` runs the tests, `cargo run -p colex-book --example layout_composition` an example;
+//! `cargo xtask book` runs all examples, compares what they print with the chapters, and makes the pages. `cargo xtask verify` refuses a chapter
 //! that is listed in `chapters/SUMMARY.md` and not here, and the reverse.
 
 macro_rules! chapters {

@@ -15,12 +15,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     at_launch()?;
     grid()?;
     refused()?;
+    exercise_1()?;
     Ok(())
 }
 
 // ANCHOR: arguments
-/// C = A B^T, with A and B contiguous along K.
-fn product() -> Result<TensorKernel, Box<dyn Error>> {
+/// C = A B^T, with A and B contiguous along K. Exercise 1 leaves out the second barrier of a step.
+fn product(second_sync: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("product", Arch::Sm80, 128);
     let dynamic: Layout = "(1024,1024):(1024,_1)".parse()?;
     let a = k.tensor("a", Ty::F16, &dynamic);
@@ -69,7 +70,9 @@ fn product() -> Result<TensorKernel, Box<dyn Error>> {
         k.copy(&read_a, &from_sa, &ra.retile(&read_a));
         k.copy(&read_b, &from_sb, &rb.retile(&read_b));
         k.mma(&mma, &sums, &ra, &rb, &sums);
-        k.sync();
+        if second_sync {
+            k.sync();
+        }
     });
     // ANCHOR_END: mainloop
 
@@ -114,7 +117,7 @@ fn check(built: &TensorKernel, [m, n, k]: [usize; 3]) -> Result<(), Box<dyn Erro
 fn whole_product() -> Result<(), Box<dyn Error>> {
     println!("\n== whole_product ==");
     // ANCHOR: whole_product
-    let built = product()?;
+    let built = product(true)?;
     check(&built, [64, 64, 64])?;
     check(&built, [70, 33, 100])?;
     check(&built, [1, 1, 1])?;
@@ -213,5 +216,33 @@ fn refused() -> Result<(), Box<dyn Error>> {
     println!("{}", error.what());
     assert!(error.at().line() > 0);
     // ANCHOR_END: refused
+    Ok(())
+}
+
+// ANCHOR: exercise_1
+/// One block on the simulator: what it says, with `k` numbers along K.
+fn said(built: &TensorKernel, k: usize) -> Result<String, Box<dyn Error>> {
+    let device = Device::simulator(Arch::Sm80);
+    let (a, mut c) = (
+        device.zeros::<f16>(64 * k)?,
+        device.poisoned::<f32>(64 * 64)?,
+    );
+    let slab = a.view((64, k))?;
+    let launched = built
+        .load(&device)?
+        .launch([1], (&slab, &slab, c.view_mut((64, 64))?));
+    Ok(launched.map_or_else(|fault| fault.to_string(), |()| "no fault".into()))
+}
+// ANCHOR_END: exercise_1
+
+/// Exercise 1: the second barrier is left out.
+fn exercise_1() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_1 ==");
+    // ANCHOR: exercise_1
+    let without = product(false)?;
+    println!("K = 64, one barrier per step: {}", said(&without, 64)?);
+    println!("K = 128, one barrier per step: {}", said(&without, 128)?);
+    println!("K = 128, two: {}", said(&product(true)?, 128)?);
+    // ANCHOR_END: exercise_1
     Ok(())
 }

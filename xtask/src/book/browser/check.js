@@ -186,3 +186,21 @@ function checkDescriptions(doc, found) {
         found.complaints.push(`the drawing ${quoted(drawing.querySelector("title") || drawing)} has no title and description of its own (role, aria-labelledby)`);
     }
 }
+
+// Programs.
+
+// The copy button of a piece copies its whole program, in which the piece stands.
+function checkCopies(doc, found) {
+    let copied;
+    const clipboard = { writeText: async (text) => { copied = text; } };
+    Object.defineProperty(doc.defaultView.navigator, "clipboard", { value: clipboard, configurable: true });
+    for (const piece of doc.querySelectorAll(".program > pre")) {
+        const code = piece.querySelector("code").textContent;
+        const lines = code.split("\n").map((line) => line.trim()).filter(Boolean);
+        copied = undefined;
+        piece.querySelector(".clip-button")?.click();
+        found.copies += 1;
+        const isWhole = copied?.includes("fn main()") && lines.every((line) => copied.includes(line));
+        if (!isWhole) found.complaints.push(`the copy button of the piece ${quoted(piece.querySelector("code"))} does not copy its program`);
+    }
+}

@@ -37,7 +37,7 @@ async function choose(doc, theme) {
 }
 
 async function look(page) {
-    const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, lowest: 21, smallest: 1 };
+    const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, copies: 0, lowest: 21, smallest: 1 };
     for (const size of [DESK, PHONE]) {
         const doc = await open(page, size);
         checkLayout(doc, size, found);
@@ -50,6 +50,7 @@ async function look(page) {
             checkContrast(texts, theme, found);
         }
         checkDescriptions(doc, found);
+        checkCopies(doc, found);
     }
     return found;
 }

@@ -54,6 +54,8 @@ struct Found {
     texts: u64,
     formulas: u64,
     figures: u64,
+    /// Copy buttons of programs.
+    copies: u64,
     /// The lowest contrast of a text, and the smallest scale of a drawing.
     lowest: f64,
     smallest: f64,
@@ -166,6 +168,7 @@ impl Found {
         self.texts += count("texts");
         self.formulas += count("formulas");
         self.figures += count("figures");
+        self.copies += count("copies");
         self.lowest = self
             .lowest
             .min(page["lowest"].as_f64().unwrap_or(f64::INFINITY));
@@ -183,15 +186,18 @@ impl Found {
 
     fn report(self) -> BookReport {
         // A check that finds nothing to measure has lost its pages, not its mistakes.
-        let measured = self.texts > 0 && self.formulas > 0 && self.figures > 0;
+        let measured = [self.texts, self.formulas, self.figures, self.copies]
+            .iter()
+            .all(|count| *count > 0);
         let covered = format!(
-            "{} in 2 widths and 5 themes: contrast of {} texts from {:.2}, {} formulas, {} figures from {:.2} of their size",
+            "{} in 2 widths and 5 themes: contrast of {} texts from {:.2}, {} formulas, {} figures from {:.2} of their size, {} programs copied",
             counted(self.pages, "page"),
             self.texts,
             self.lowest,
             self.formulas,
             self.figures,
-            self.smallest
+            self.smallest,
+            self.copies
         );
         BookReport {
             covered,
