@@ -117,6 +117,7 @@ impl<'a> Plan<'a> {
 
     /// Multiplies of `actor` that have begun and not ended.
     fn running(&self, s: &State, actor: usize) -> u16 {
+        // The steps of an actor are fixed, so the step tells how many multiplies have begun; only the ended ones are state.
         self.multiplies[actor][self.at(s, actor)] - s.0[self.offsets.actors + actor]
     }
 
@@ -124,12 +125,14 @@ impl<'a> Plan<'a> {
     pub(super) fn enabled(&self, s: &State, actor: usize) -> bool {
         match self.step(s, actor) {
             None => false,
+            // A phase of this parity is complete when the barrier has moved on to the other parity.
             Some(Step::Wait { barrier, parity }) => self.barrier(s, *barrier).parity != *parity,
             Some(Step::Sync { barrier }) => {
                 let began = self.syncing(s, actor);
                 began.is_none_or(|parity| self.barrier(s, *barrier).parity != parity)
             }
             Some(Step::WaitGroups { pending }) => {
+                // Groups complete in the order of their commits: only loads of older groups are awaited.
                 let committed = self.commits[actor][self.at(s, actor)];
                 let old = |f: &Flight| f.is_awaited(actor, *pending, committed);
                 !self
@@ -231,6 +234,8 @@ impl<'a> Plan<'a> {
     ) -> Result<(), Fault> {
         let first = self.first_flight[actor][self.at(s, actor)];
         for (i, (slot, _)) in to.iter().enumerate() {
+            // What decides is the reads that are still to come, not a barrier: a plan that releases a slot too early
+            // fails here, for every order in which its barriers complete.
             let (held, why) = match self.slot(s, *slot) {
                 Content::Full(held, 1..) => (held, "is still to be read"),
                 Content::Loading(held) => (held, "is still landing"),
@@ -273,6 +278,8 @@ impl<'a> Plan<'a> {
         );
         if let Some(barrier) = flight.barrier {
             let mut now = self.barrier(s, barrier);
+            // The count is below 0 while a load has landed before the `expect_tx` that announces it. The phase stays open
+            // then, since that arrival is still pending.
             now.loads -= 1;
             self.set_barrier(&mut next, barrier, self.completed(barrier, now));
         }
@@ -303,6 +310,7 @@ impl<'a> Plan<'a> {
 
     /// Ends this actor's oldest multiplies until `pending` run.
     fn retire(&self, s: &mut State, actor: usize, pending: u16) {
+        // Multiplies of one actor end in the order in which they began, so a count identifies the oldest.
         while self.running(s, actor) > pending {
             let which = s.0[self.offsets.actors + actor] as usize;
             let (_, slots) = self.multiplied[actor][which];
