@@ -3,10 +3,9 @@
 //! Run it with `cargo run -p colex-book --example kernel_hopper`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::ir::ScaleD;
 use colex_gpu::kernels::GemmProblem;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
-use colex_gpu::tensor::{AtThread, Builder, Cond, TensorKernel};
+use colex_gpu::tensor::{AtThread, Builder, TensorKernel};
 use colex_gpu::{Device, Load};
 use colex_layout::{ComposedLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -57,10 +56,7 @@ fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
             let consumer = k.consumer(&ring, &thread);
             k.for_(0, &steps, 1, |k, step| {
                 let stage = consumer.wait(k);
-                let adds = match k.less(&0.into(), step) {
-                    Cond::Where(guard) => ScaleD::Pred(guard.pred),
-                    Cond::Known(_) => ScaleD::One,
-                };
+                let adds = k.less(&0.into(), step);
                 k.wgmma_fence();
                 k.wgmma_tile(&mma, &sums, &da.at(&stage), &db.at(&stage), adds);
                 k.wgmma_commit();

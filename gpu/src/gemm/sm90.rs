@@ -18,8 +18,8 @@ use super::plan_check::{MOST_THREADS, MOST_TILE};
 use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
-use colex_ir::{Reg, ScaleD, Type};
-use colex_tensor::{Arg, Builder, Cond, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
+use colex_ir::{Reg, Type};
+use colex_tensor::{Arg, Builder, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
 
 /// The registers that the Hopper kernel needs beside a thread's accumulators: ptxas 12.9 needs 154 registers for 128
 /// accumulators.
@@ -325,10 +325,7 @@ impl WarpSpecializedKernel<'_> {
             k.for_(0, &self.steps, 1, |k, step| {
                 let stage = consumer.wait(k);
                 let accumulate = k.less(&0.into(), step);
-                let scale = match accumulate {
-                    Cond::Where(guard) => ScaleD::Pred(guard.pred),
-                    Cond::Known(_) => ScaleD::One,
-                };
+                let scale = accumulate;
                 k.wgmma_fence();
                 k.wgmma_tile(mma, &acc, &da.at(&stage), &db.at(&stage), scale);
                 k.wgmma_commit();

@@ -86,6 +86,8 @@ pub(crate) enum ErrorKind {
         "the variable in {reg} is written between where its value is read and where it is used; read it again"
     )]
     Stale { reg: Reg },
+    #[error("{what} is of another builder: a builder takes what it has made itself")]
+    Foreign { what: &'static str },
     #[error("{why}")]
     NoInteger { why: String },
     #[error("{index} lies from {} to {}, and a register of 32 bits does not hold that", range.0, range.1)]

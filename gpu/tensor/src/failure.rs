@@ -3,35 +3,89 @@
 use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Error, ErrorKind};
+use crate::index::Index;
 
 /// The first failure of a kernel. The builder shares it with the tensors and fragments that it hands out.
 ///
 /// Once set, it stays set. A call that finds it set returns inert values, since the kernel will never be finished.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FirstFailure(Rc<RefCell<Option<Error>>>);
+pub(crate) struct FirstFailure {
+    owner: Owner,
+    first: Rc<RefCell<Option<Error>>>,
+}
+
+/// The builder that a handle is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    /// Of no builder: a constant, a register that the author names.
+    pub(crate) const NONE: Owner = Owner(0);
+    /// Of several.
+    const SEVERAL: Owner = Owner(u32::MAX);
+
+    /// The owner of what is made of two.
+    pub(crate) fn and(self, other: Owner) -> Owner {
+        match (self, other) {
+            (a, b) if a == b => a,
+            (a, Owner::NONE) | (Owner::NONE, a) => a,
+            _ => Owner::SEVERAL,
+        }
+    }
+}
+
+/// A builder's own number.
+impl Default for Owner {
+    fn default() -> Self {
+        static BUILDERS: AtomicU32 = AtomicU32::new(1);
+        Owner(BUILDERS.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// Two are equal if they belong to one kernel.
 impl PartialEq for FirstFailure {
     fn eq(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+        self.owner == other.owner
     }
 }
 
 impl FirstFailure {
+    pub(crate) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Refuses what is of another builder.
+    pub(crate) fn own(&self, what: &'static str, owner: Owner) -> Result<(), ErrorKind> {
+        if owner == Owner::NONE || owner == self.owner {
+            return Ok(());
+        }
+        Err(ErrorKind::Foreign { what })
+    }
+
+    /// Refuses numbers of which one is of another builder.
+    pub(crate) fn own_indices<'a>(
+        &self,
+        indices: impl IntoIterator<Item = &'a Index>,
+    ) -> Result<(), ErrorKind> {
+        let mut indices = indices.into_iter();
+        indices.try_for_each(|index| self.own("an index", index.owner()))
+    }
+
     pub(crate) fn is_set(&self) -> bool {
-        self.0.borrow().is_some()
+        self.first.borrow().is_some()
     }
 
     /// Returns the failure, if there is one.
     pub(crate) fn get(&self) -> Option<Error> {
-        self.0.borrow().clone()
+        self.first.borrow().clone()
     }
 
     /// Keeps a failure, unless there is an earlier one.
     pub(crate) fn keep(&self, kind: ErrorKind, at: &'static Location<'static>) {
-        self.0
+        self.first
             .borrow_mut()
             .get_or_insert_with(|| Error::at_call(kind, at));
     }

@@ -64,7 +64,7 @@ mod tensor;
 
 pub use build::Builder;
 pub use build::barrier::Barriers;
-pub use build::flow::Cond;
+pub use build::flow::{Cond, Predicate};
 pub use build::launch::{
     Arg, ArgumentError, KernelParameter, ParameterKind, RawMemory, Signature, TensorArg,
     TensorKernel,

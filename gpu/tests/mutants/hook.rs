@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use colex_atom::Ty;
-use colex_gpu::tensor::Index;
+use colex_atom::{Arch, Ty};
+use colex_gpu::tensor::{Builder, Index};
 use colex_layout::{Int, Layout, Swizzle};
 
 /// What of an operand is changed.
@@ -238,7 +238,8 @@ impl Hook {
         }
         let r = &mut self.random;
         let by = by(r) * r.one(&[1, 1, 4]);
-        let (new, words) = match r.below(7) {
+        let (new, words) = match r.below(8) {
+            6 => (of_another_builder(), "of another builder".to_string()),
             0 => (own + by, format!("+ {by}")),
             1 => (own - by, format!("- {by}")),
             2 => (own % by, format!("% {by}")),
@@ -257,7 +258,8 @@ impl Hook {
             return own.clone();
         }
         let by = by(&mut self.random) * self.random.one(&[1, 1, 4]);
-        let (new, words) = match self.random.below(3) {
+        let (new, words) = match self.random.below(4) {
+            2 => (of_another_builder(), "of another builder".to_string()),
             0 => (own + by, format!("+ {by}")),
             1 => (own - by, format!("- {by}")),
             _ => (own * (by + 1) + 1, format!("* {} + 1", by + 1)),
@@ -269,6 +271,11 @@ impl Hook {
     pub(crate) fn shift(&self, name: &str) -> i64 {
         self.shifts.get(name).copied().unwrap_or(0)
     }
+}
+
+/// The number of a thread, as another kernel has it.
+fn of_another_builder() -> Index {
+    Builder::new("other", Arch::Sm90a, 1).thread()
 }
 
 /// How much is added, mostly a little.

@@ -1,7 +1,7 @@
 //! Hopper: tensor maps in and out, multicast, `wgmma` behind a ring of barriers.
 
 use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
-use colex_gpu::ir::{FenceKind, ScaleD, Type};
+use colex_gpu::ir::{FenceKind, Type};
 use colex_gpu::tensor::{AtThread, Builder, Error, Tensor, TmaTensor};
 use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
 use colex_tiled::{Operand, TiledCopy};
@@ -384,10 +384,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             k.for_(0, &steps, 1, |k, step| {
                 let held = pipelines::wait(h, k, &consumer, &other);
                 let stage = held.index();
-                let scale = match k.less(&0.into(), step) {
-                    colex_gpu::tensor::Cond::Where(guard) => ScaleD::Pred(guard.pred),
-                    colex_gpu::tensor::Cond::Known(_) => ScaleD::One,
-                };
+                let scale = k.less(&0.into(), step);
                 k.wgmma_fence();
                 let (at_a, at_b) = (
                     h.beyond("GmmaOperand::at", &stage),

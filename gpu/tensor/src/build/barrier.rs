@@ -333,6 +333,7 @@ impl Builder {
     #[track_caller]
     pub fn sync_named(&mut self, id: &Index, threads: u32) {
         let at = Location::caller();
+        self.own_indices([id], at);
         if let Err(kind) = self.check_named("sync_named", id, threads) {
             return self.fail(kind, at);
         }
@@ -360,6 +361,7 @@ impl Builder {
     #[track_caller]
     pub fn arrive_named(&mut self, id: &Index, threads: u32) {
         let at = Location::caller();
+        self.own_indices([id], at);
         if let Err(kind) = self.check_named("arrive_named", id, threads) {
             return self.fail(kind, at);
         }
@@ -387,6 +389,6 @@ impl Builder {
     pub fn elected(&mut self) -> Cond {
         let elected = self.ir.elect();
         self.claims.says(elected, Says::Elected);
-        Cond::Where(elected.into())
+        self.holds(elected)
     }
 }

@@ -6,8 +6,9 @@ use super::claims::{Opened, Says};
 use super::lower::narrow_type;
 use super::{Builder, Scope};
 use crate::error::ErrorKind;
+use crate::failure::Owner;
 use crate::index::Index;
-use colex_ir::{BinaryOp, Control, Guard, KernelBuilder, Operand, Reg, RegType};
+use colex_ir::{BinaryOp, Control, Guard, KernelBuilder, Operand, Reg, RegType, ScaleD};
 
 /// A condition: known when the kernel is built, or held in a predicate register.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,12 +16,53 @@ pub enum Cond {
     /// It holds in every thread, or in none.
     Known(bool),
     /// It holds in the threads whose predicate says so.
-    Where(Guard),
+    Where(Predicate),
+}
+
+/// A predicate register of a kernel, or its negation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Predicate {
+    guard: Guard,
+    owner: Owner,
+}
+
+impl Predicate {
+    /// Returns the register, and whether it is negated.
+    pub fn guard(self) -> Guard {
+        self.guard
+    }
+
+    fn negated(self) -> Predicate {
+        Predicate {
+            guard: self.guard.negated(),
+            ..self
+        }
+    }
 }
 
 impl From<Reg> for Cond {
     fn from(pred: Reg) -> Self {
-        Cond::Where(pred.into())
+        Cond::Where(Predicate {
+            guard: pred.into(),
+            owner: Owner::NONE,
+        })
+    }
+}
+
+/// Whether a product is added to what there is.
+impl From<ScaleD> for Cond {
+    fn from(scale: ScaleD) -> Self {
+        match scale {
+            ScaleD::Zero => Cond::Known(false),
+            ScaleD::One => Cond::Known(true),
+            ScaleD::Pred(pred) => pred.into(),
+        }
+    }
+}
+
+impl From<bool> for Cond {
+    fn from(known: bool) -> Self {
+        Cond::Known(known)
     }
 }
 
@@ -68,10 +110,10 @@ impl Builder {
         other: impl FnOnce(&mut Self),
     ) {
         let at = Location::caller();
-        let p = match cond {
-            Cond::Known(true) => return then(self),
-            Cond::Known(false) => return other(self),
-            Cond::Where(guard) => guard,
+        let p = match self.known(cond, at) {
+            Ok(true) => return then(self),
+            Ok(false) => return other(self),
+            Err(guard) => guard,
         };
         let before = self.held.elements.clone();
         let then = self.body(false, |k| {
@@ -165,7 +207,8 @@ impl Builder {
         [mut start, mut end, mut step]: [Index; 3],
         body: impl FnOnce(&mut Self, &Index),
     ) {
-        if let Err(kind) = for_ends(&start, &end, &step) {
+        let own = self.failure.own_indices([&start, &end, &step]);
+        if let Err(kind) = own.and_then(|()| for_ends(&start, &end, &step)) {
             self.fail(kind, at);
             (start, end, step) = (0.into(), 1.into(), 1.into());
         }
@@ -224,10 +267,10 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn break_unless(&mut self, cond: Cond) {
-        match cond {
-            Cond::Known(true) => {}
-            Cond::Known(false) => self.ir.push(Control::Break),
-            Cond::Where(guard) => self.ir.break_if(guard.negated()),
+        match self.known(cond, Location::caller()) {
+            Ok(true) => {}
+            Ok(false) => self.ir.push(Control::Break),
+            Err(guard) => self.ir.break_if(guard.negated()),
         }
     }
 
@@ -248,15 +291,16 @@ impl Builder {
     /// assert_eq!(values(k, &now)?[..3], [7, 0, 0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn where_<T>(
         &mut self,
         cond: Cond,
         body: impl FnOnce(&mut KernelBuilder) -> T,
     ) -> Option<T> {
-        match cond {
-            Cond::Known(true) => Some(body(&mut self.ir)),
-            Cond::Known(false) => None,
-            Cond::Where(guard) => Some(self.ir.when(guard, body)),
+        match self.known(cond, Location::caller()) {
+            Ok(true) => Some(body(&mut self.ir)),
+            Ok(false) => None,
+            Err(guard) => Some(self.ir.when(guard, body)),
         }
     }
 
@@ -277,14 +321,43 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn both(&mut self, a: Cond, b: Cond) -> Cond {
+        for cond in [a, b] {
+            let _ = self.known(cond, Location::caller());
+        }
         match (a, b) {
             (Cond::Known(true), other) | (other, Cond::Known(true)) => other,
             (Cond::Known(false), _) | (_, Cond::Known(false)) => Cond::Known(false),
             (Cond::Where(a), Cond::Where(b)) if a == b => Cond::Where(a),
             (Cond::Where(a), Cond::Where(b)) => {
+                let (a, b) = (a.guard, b.guard);
                 let both = self.ir.pred(BinaryOp::And, a, b);
                 self.claims.says(both, Says::Both(a, b));
-                Cond::Where(both.into())
+                self.holds(both)
+            }
+        }
+    }
+
+    /// The condition that a predicate of this kernel holds.
+    pub(crate) fn holds(&self, pred: Reg) -> Cond {
+        Cond::Where(Predicate {
+            guard: pred.into(),
+            owner: self.failure.owner(),
+        })
+    }
+
+    /// Whether a condition holds, or the predicate that says so, which must be of this kernel.
+    pub(crate) fn known(
+        &mut self,
+        cond: Cond,
+        at: &'static Location<'static>,
+    ) -> Result<bool, Guard> {
+        match cond {
+            Cond::Known(known) => Ok(known),
+            Cond::Where(predicate) => {
+                if let Err(kind) = self.failure.own("a condition", predicate.owner) {
+                    self.fail(kind, at);
+                }
+                Err(predicate.guard)
             }
         }
     }
@@ -303,7 +376,7 @@ impl Builder {
     pub fn not(cond: Cond) -> Cond {
         match cond {
             Cond::Known(known) => Cond::Known(!known),
-            Cond::Where(guard) => Cond::Where(guard.negated()),
+            Cond::Where(predicate) => Cond::Where(predicate.negated()),
         }
     }
 

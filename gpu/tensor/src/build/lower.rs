@@ -39,6 +39,7 @@ impl Builder {
     #[track_caller]
     pub fn value(&mut self, index: &Index) -> Reg {
         let at = Location::caller();
+        self.own_indices([index], at);
         if narrow_type(index.range()).is_none() {
             match index.poison() {
                 Some(poison) => self.fail_poison(poison, at),
@@ -97,6 +98,7 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn address(&mut self, bytes: &Index, global: bool) -> Address {
+        self.own_indices([bytes], Location::caller());
         let (rest, constant) = bytes.split();
         let base = match self.launch.base_of(&rest) {
             Some(base) => Address::from(base),
@@ -118,6 +120,7 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn less(&mut self, a: &Index, b: &Index) -> Cond {
+        self.own_indices([a, b], Location::caller());
         let (ra, rb) = (a.range(), b.range());
         match (ra.1 < rb.0, ra.0 >= rb.1) {
             (true, _) => Cond::Known(true),
@@ -139,6 +142,7 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn equal(&mut self, a: &Index, b: &Index) -> Cond {
+        self.own_indices([a, b], Location::caller());
         let difference = b - a;
         let (low, high) = difference.range();
         match difference.as_constant() {
@@ -165,7 +169,7 @@ impl Builder {
         };
         let key = (rest.clone(), bound, cmp);
         if let Some(p) = self.scopes.iter().rev().find_map(|s| s.tests.get(&key)) {
-            return Cond::Where((*p).into());
+            return self.holds(*p);
         }
         let (wide, ty) = match narrow_type(rest.range()) {
             Some(ty) if narrow_type((bound, bound)).is_some() && fits(ty, bound) => (false, ty),
@@ -182,12 +186,24 @@ impl Builder {
         };
         self.claims.says(p, Says::Compare(rest, order, bound));
         self.scopes[home].tests.insert(key, p);
-        Cond::Where(p.into())
+        self.holds(p)
+    }
+
+    /// Keeps the failure of numbers of which one is of another builder.
+    pub(crate) fn own_indices<const N: usize>(
+        &mut self,
+        indices: [&Index; N],
+        at: &'static Location<'static>,
+    ) {
+        if let Err(kind) = self.failure.own_indices(indices) {
+            self.fail(kind, at);
+        }
     }
 
     /// The register of an expression: an earlier one, or one that is computed in the outermost body where its leaves
     /// are known.
     pub(crate) fn lower(&mut self, index: &Index, wide: bool) -> Reg {
+        self.own_indices([index], Location::caller());
         let key = (index.clone(), wide);
         if let Some(reg) = self.scopes.iter().rev().find_map(|s| s.values.get(&key)) {
             return *reg;
@@ -267,11 +283,12 @@ impl Builder {
             Node::Select(parts) => {
                 let [a, b, then, other] = parts.as_ref();
                 let cond = self.less(a, b);
+                let cond = self.known(cond, Location::caller());
                 let (then, other) = (self.either(then, wide), self.either(other, wide));
                 self.emit_at(home, |k| match cond {
-                    Cond::Known(known) => k.mov(bits, if known { then } else { other }),
-                    Cond::Where(g) if g.when => k.selp(bits, then, other, g.pred),
-                    Cond::Where(g) => k.selp(bits, other, then, g.pred),
+                    Ok(known) => k.mov(bits, if known { then } else { other }),
+                    Err(g) if g.when => k.selp(bits, then, other, g.pred),
+                    Err(g) => k.selp(bits, other, then, g.pred),
                 })
             }
         }

@@ -23,7 +23,9 @@ use colex_atom::Arch;
 use crate::build::claims::Opened;
 use crate::error::{Error, ErrorKind};
 use crate::failure::FirstFailure;
+use crate::fragment::Fragment;
 use crate::index::{Index, Leaf};
+use crate::tensor::Tensor;
 use colex_ir::claims::ClaimId;
 use colex_ir::{Compare, Guard, Kernel, KernelBuilder, Reg, Special, Type};
 
@@ -320,15 +322,7 @@ impl Builder {
             let shared = k.ir.shuffle(colex_ir::ShuffleMode::Idx, reg, 0);
             k.reports.values.groups.insert(shared, i64::from(threads));
             let depth = k.depth();
-            Index::leaf(
-                Leaf {
-                    reg: shared,
-                    stamp: 0,
-                },
-                (0, count - 1),
-                1,
-                depth,
-            )
+            Index::leaf(k.leaf(shared), (0, count - 1), 1, depth)
         })
     }
 
@@ -411,7 +405,7 @@ impl Builder {
                 reg
             }
         };
-        Index::leaf(Leaf { reg, stamp: 0 }, range, 1, 0)
+        Index::leaf(self.leaf(reg), range, 1, 0)
     }
 
     /// The first and the last number of a range, which must have one.
@@ -470,7 +464,28 @@ impl Builder {
             self.fail(ErrorKind::operands("index_with", why), at);
             return 0.into();
         }
-        Index::leaf(Leaf { reg, stamp: 0 }, range, multiple, self.depth())
+        Index::leaf(self.leaf(reg), range, multiple, self.depth())
+    }
+
+    /// A register of this kernel that is never written again.
+    pub(crate) fn leaf(&self, reg: Reg) -> Leaf {
+        Leaf {
+            reg,
+            stamp: 0,
+            owner: self.failure.owner(),
+        }
+    }
+
+    /// Refuses handles of another builder.
+    pub(crate) fn own_tensors(&self, tensors: &[&Tensor]) -> Result<(), ErrorKind> {
+        let mut tensors = tensors.iter();
+        tensors.try_for_each(|tensor| self.failure.own("a tensor", tensor.failure.owner()))
+    }
+
+    /// The same of fragments.
+    pub(crate) fn own_fragments(&self, fragments: &[&Fragment]) -> Result<(), ErrorKind> {
+        let mut fragments = fragments.iter();
+        fragments.try_for_each(|f| self.failure.own("a fragment", f.failure.owner()))
     }
 
     pub(crate) fn depth(&self) -> u32 {

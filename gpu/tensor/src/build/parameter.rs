@@ -9,7 +9,7 @@ use colex_layout::{ComposedLayout, IntoComposedLayout, IntoLayout, Layout, LeafM
 use super::Builder;
 use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
 use crate::error::ErrorKind;
-use crate::index::{Index, Leaf, Node};
+use crate::index::{Index, Node};
 use crate::tensor::offset::period;
 use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
 use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
@@ -138,7 +138,7 @@ impl Builder {
     ) -> Index {
         let reg = self.ir.hoisted(0, |k| k.param(id));
         self.claims.parameter(reg, id);
-        let leaf = Leaf { reg, stamp: 0 };
+        let leaf = self.leaf(reg);
         Index::leaf(leaf, (range.start, range.end - 1), multiple, 0)
     }
 
@@ -192,7 +192,7 @@ impl Builder {
     pub fn index_argument(&mut self, name: &str, range: std::ops::Range<i64>) -> Index {
         let range = self.ends("index_argument", range, Location::caller());
         let reg = self.new_scalar(name, Type::U32, Some(range));
-        let index = Index::leaf(Leaf { reg, stamp: 0 }, range, 1, 0);
+        let index = Index::leaf(self.leaf(reg), range, 1, 0);
         self.example(&index, range.0);
         index
     }
@@ -349,7 +349,7 @@ impl Builder {
                 reg
             }
         };
-        let leaf = Leaf { reg, stamp: 0 };
+        let leaf = self.leaf(reg);
         Index::leaf(leaf, (0, (1 << 30) - 1), 1024, 0) + i64::from(offset)
     }
 }

@@ -832,8 +832,7 @@ impl Builder {
         let number = self.pipelines.members.len();
         let is_own = *ring.failure() == self.failure;
         if !is_own {
-            let why = "the pipeline is of another builder: a builder takes what it has made itself";
-            self.fail(ErrorKind::operands(words.actor, why), at);
+            self.fail(ErrorKind::Foreign { what: "a pipeline" }, at);
         }
         self.pipelines.members.push(Member {
             ring: if is_own { ring.number() } else { 0 },
@@ -870,10 +869,9 @@ impl Builder {
     ) -> Result<(), ErrorKind> {
         let refuse = |why: String| Err(ErrorKind::operands(operation, why));
         if *of.ring.failure() != self.failure {
-            return refuse(
-                "the participant is of another builder: a builder takes what it has made itself"
-                    .to_string(),
-            );
+            return Err(ErrorKind::Foreign {
+                what: "a participant",
+            });
         }
         let here = self.role(at);
         let member = &self.pipelines.members[of.number];
@@ -1043,6 +1041,7 @@ impl Builder {
                 let var = Var {
                     reg,
                     range: (0, stages - 1),
+                    owner: self.failure.owner(),
                 };
                 let groups = self.pipelines.rings[ring].groups.as_mut();
                 let groups = groups.expect("invariant: a ring of groups has counts");

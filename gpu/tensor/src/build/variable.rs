@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use super::{Builder, Scope};
 use crate::error::ErrorKind;
+use crate::failure::Owner;
 use crate::index::{Index, Leaf, Node};
 use colex_ir::{BinaryOp, Reg, Type};
 
@@ -13,6 +14,7 @@ use colex_ir::{BinaryOp, Reg, Type};
 pub struct Var {
     pub(crate) reg: Reg,
     pub(crate) range: (i64, i64),
+    pub(crate) owner: Owner,
 }
 
 impl Builder {
@@ -42,7 +44,8 @@ impl Builder {
             let reg = k.ir.mov(Type::U32, value);
             k.stamp += 1;
             k.written.insert(reg, k.stamp);
-            Var { reg, range }
+            let owner = k.failure.owner();
+            Var { reg, range, owner }
         })
     }
 
@@ -59,13 +62,16 @@ impl Builder {
     /// let error = k.finish().unwrap_err();
     /// assert!(error.what().ends_with("is written between where its value is read and where it is used; read it again"));
     /// ```
+    #[track_caller]
     pub fn get(&mut self, var: &Var) -> Index {
+        self.own_var(var, Location::caller());
         let written = self.written.get(&var.reg).copied().unwrap_or(0);
         let began = self.scopes.iter().filter(|s| s.repeats).map(|s| s.began);
         let stamp = began.fold(written, u32::max);
         let leaf = Leaf {
             reg: var.reg,
             stamp,
+            owner: var.owner,
         };
         Index::leaf(leaf, var.range, 1, self.depth())
     }
@@ -86,6 +92,7 @@ impl Builder {
     #[track_caller]
     pub fn set(&mut self, var: &Var, value: impl Into<Index>) {
         let at = Location::caller();
+        self.own_var(var, at);
         let value = value.into().within(var.range.0..var.range.1 + 1);
         self.site(at, |k| {
             k.update(var.reg, &value);
@@ -109,7 +116,11 @@ impl Builder {
     /// assert_eq!(values(k, &now)?[0], 5);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn variable(&self, var: &Var) -> Reg {
+        if let Err(kind) = self.failure.own("a variable", var.owner) {
+            self.failure.keep(kind, Location::caller());
+        }
         var.reg
     }
 
@@ -127,6 +138,7 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn touch(&mut self, var: &Var) {
+        self.own_var(var, Location::caller());
         let used = |s: &Scope| s.repeats && s.used.contains(&var.reg);
         if self.scopes.iter().any(used) {
             self.fail(ErrorKind::Stale { reg: var.reg }, Location::caller());
@@ -134,6 +146,12 @@ impl Builder {
         self.void_claims(var.reg);
         self.stamp += 1;
         self.written.insert(var.reg, self.stamp);
+    }
+
+    fn own_var(&mut self, var: &Var, at: &'static Location<'static>) {
+        if let Err(kind) = self.failure.own("a variable", var.owner) {
+            self.fail(kind, at);
+        }
     }
 
     fn update(&mut self, reg: Reg, value: &Index) {

@@ -49,6 +49,8 @@ impl Builder {
     #[track_caller]
     pub fn bulk_load(&mut self, from: &Tensor, to: &Tensor, barrier: &Index) {
         self.run(Location::caller(), |k| {
+            k.failure.own_indices([barrier])?;
+            k.own_tensors(&[from, to])?;
             let atom = k.bulk_atom("SM90_BULK_COPY_G2S", [from, to], Space::Global)?;
             k.brings(
                 barrier,
@@ -91,6 +93,7 @@ impl Builder {
     #[track_caller]
     pub fn bulk_store(&mut self, from: &Tensor, to: &Tensor) {
         self.run(Location::caller(), |k| {
+            k.own_tensors(&[from, to])?;
             let atom = k.bulk_atom("SM90_BULK_COPY_S2G", [to, from], Space::Global)?;
             k.check_target(&to.into())?;
             let args = k.bulk_ends(from, to)?;

@@ -281,6 +281,12 @@ impl Builder {
         hints: Hints,
         mut mask: Mask<'_>,
     ) -> Result<(), ErrorKind> {
+        for piece in [src, dst] {
+            match piece {
+                Piece::Memory(tensor) => self.own_tensors(&[tensor])?,
+                Piece::Registers(fragment) => self.own_fragments(&[fragment])?,
+            }
+        }
         let atom = match copy.atom().row().form {
             CopyForm::Universal => copy.atom().between(src.space(), dst.space())?,
             _ => copy.atom().clone(),

@@ -1,6 +1,7 @@
 //! The instructions of one copy.
 
 use std::collections::HashMap;
+use std::panic::Location;
 
 use colex_atom::{Argument, CopyAtom, Space};
 use colex_tiled::TiledCopy;
@@ -141,11 +142,11 @@ impl Builder {
             None => bytes.into(),
             Some(left) => run.size(self, &left, bytes).into(),
         };
-        args.source_bytes = Some(match cond {
-            Cond::Known(true) => whole,
-            Cond::Known(false) => 0.into(),
-            Cond::Where(g) if g.when => self.ir.selp(Type::B32, whole, 0, g.pred).into(),
-            Cond::Where(g) => self.ir.selp(Type::B32, 0, whole, g.pred).into(),
+        args.source_bytes = Some(match self.known(cond, Location::caller()) {
+            Ok(true) => whole,
+            Ok(false) => 0.into(),
+            Err(g) if g.when => self.ir.selp(Type::B32, whole, 0, g.pred).into(),
+            Err(g) => self.ir.selp(Type::B32, 0, whole, g.pred).into(),
         });
         let claim = run.claim.take();
         self.where_(stored, |k| {

@@ -9,6 +9,7 @@ use crate::build::Builder;
 use crate::build::launch::Slot;
 use crate::build::tma_map::MapSlot;
 use crate::error::ErrorKind;
+use crate::failure::Owner;
 use crate::index::Index;
 use crate::tensor::coord::{IntoExtents, IntoIndices};
 use crate::tensor::offset::layout_at_coordinates;
@@ -26,6 +27,7 @@ pub struct TmaTensor {
     plan: Option<TmaPlan>,
     tile: Vec<i64>,
     ty: Ty,
+    owner: Owner,
     /// The layout of a tile in shared memory.
     shared: ComposedLayout,
     blocks: i64,
@@ -113,7 +115,8 @@ impl Builder {
         shared: impl IntoComposedLayout,
         multicast: i64,
     ) -> TmaTensor {
-        let inert = |_: &mut Self| TmaTensor {
+        let inert = |k: &mut Self| TmaTensor {
+            owner: k.failure.owner(),
             name: name.to_string(),
             param: ParamId(0),
             slot: 0,
@@ -167,6 +170,7 @@ impl Builder {
             is_stored: false,
         })));
         Ok(TmaTensor {
+            owner: self.failure.owner(),
             name: name.to_string(),
             param,
             slot,
@@ -197,8 +201,12 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn prefetch_map(&mut self, tensor: &TmaTensor) {
-        let a = self.map_address(tensor);
-        self.ir.push(colex_ir::Memory::PrefetchTensorMap { a });
+        self.run(Location::caller(), |k| {
+            k.failure.own("a tensor map", tensor.owner)?;
+            let a = k.map_address(tensor);
+            k.ir.push(colex_ir::Memory::PrefetchTensorMap { a });
+            Ok(())
+        });
     }
 
     /// Loads the tile at the tile coordinates `at` into shared memory. Call it from one thread. Modes beyond those of the
@@ -429,6 +437,8 @@ impl Builder {
         mask: Option<Reg>,
         policy: Option<Reg>,
     ) -> Result<(), ErrorKind> {
+        self.own_move(work)?;
+        self.failure.own_indices([barrier])?;
         if (work.tensor.blocks > 1) != mask.is_some() {
             let why = format!(
                 "{} is shared by {} blocks: `tma_load_multicast` if several, else `tma_load`",
@@ -447,7 +457,16 @@ impl Builder {
         })
     }
 
+    /// Refuses a map, coordinates and a tensor of another builder.
+    fn own_move(&self, work: &Move<'_>) -> Result<(), ErrorKind> {
+        self.failure.own("a tensor map", work.tensor.owner)?;
+        self.failure.own_indices(work.at)?;
+        self.failure.own_indices(work.rank)?;
+        self.own_tensors(&[work.shared])
+    }
+
     fn store_boxes(&mut self, work: &Move<'_>, atom: CopyAtom) -> Result<(), ErrorKind> {
+        self.own_move(work)?;
         if work.tensor.blocks > 1 {
             let why = format!(
                 "{} is shared by {} blocks, each of which loads a part of its tiles: a map that is stored to is of one block",

@@ -51,6 +51,7 @@ impl Builder {
     }
 
     fn converted(&mut self, from: &Fragment, to: Ty) -> Result<Fragment, ErrorKind> {
+        self.own_fragments(&[from])?;
         if from.ty == to {
             return Ok(from.clone());
         }

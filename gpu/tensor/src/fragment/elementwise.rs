@@ -276,6 +276,7 @@ impl Builder {
         op: impl Fn(&mut KernelBuilder, Type, Reg, [Operand; N]),
     ) {
         self.run(at, |k| {
+            k.own_fragments(&fragments(d, &terms))?;
             let ty = lone(operation, d)?;
             let read = terms.iter().map(|term| term.of(operation, d));
             let read = read.collect::<Result<Vec<Vec<Operand>>, ErrorKind>>()?;
@@ -307,6 +308,7 @@ impl Builder {
     #[track_caller]
     pub fn fill(&mut self, d: &Fragment, value: f64) {
         self.run(Location::caller(), |k| {
+            k.own_fragments(&[d])?;
             let value = number("fill", lone("fill", d)?, value)?;
             for reg in d.named()? {
                 k.ir.mov_to(reg, value);
@@ -340,15 +342,18 @@ impl Builder {
         value: f64,
         mut keep: impl FnMut(&mut Builder, i64) -> Cond,
     ) {
-        self.run(Location::caller(), |k| {
+        let at = Location::caller();
+        self.run(at, |k| {
+            k.own_fragments(&[d])?;
             let value = number("mask", lone("mask", d)?, value)?;
             let to = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
             let to = to.collect::<Result<Vec<Reg>, ErrorKind>>()?;
             for (i, d) in (0..).zip(to) {
-                match keep(k, i) {
-                    Cond::Known(true) => {}
-                    Cond::Known(false) => k.ir.mov_to(d, value),
-                    Cond::Where(guard) => {
+                let cond = keep(k, i);
+                match k.known(cond, at) {
+                    Ok(true) => {}
+                    Ok(false) => k.ir.mov_to(d, value),
+                    Err(guard) => {
                         k.ir.when(guard.negated(), |k| k.mov_to(d, value));
                     }
                 }

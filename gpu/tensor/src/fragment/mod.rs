@@ -504,6 +504,7 @@ impl Builder {
         part: &crate::tensor::Tensor,
         layout: &Layout,
     ) -> Result<Fragment, ErrorKind> {
+        self.own_tensors(&[part])?;
         let fragment = self.new_fragment(part.ty(), layout)?;
         if let Some(held) = self.held_in_memory(part)? {
             self.declare(&fragment, &held)?;
@@ -589,6 +590,7 @@ impl Builder {
     #[track_caller]
     pub fn clear(&mut self, fragment: &Fragment) {
         self.run(Location::caller(), |k| {
+            k.own_fragments(&[fragment])?;
             for reg in fragment.named()? {
                 k.ir.mov_to(reg, zero_of(reg.ty));
             }
@@ -636,6 +638,7 @@ impl Builder {
         beta: Option<Word>,
         d: &Fragment,
     ) -> Result<(), ErrorKind> {
+        self.own_fragments(&[x, d])?;
         let ty = match x.ty {
             Ty::F32 => Type::F32,
             Ty::F64 => Type::F64,

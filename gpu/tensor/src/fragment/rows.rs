@@ -317,6 +317,7 @@ impl Builder {
         rows: &Rows,
         d: &Fragment,
     ) -> Result<(), ErrorKind> {
+        self.own_fragments(&[d])?;
         let ty = match d.ty {
             Ty::F32 => Type::F32,
             Ty::S32 => Type::S32,

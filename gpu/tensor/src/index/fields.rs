@@ -164,6 +164,7 @@ fn of_term(y: &Index, c: i64, mask: u64, shift: i32) -> Index {
 }
 
 /// `x / d`, rounded down, for a constant above 0.
+#[track_caller]
 pub(crate) fn quotient(x: &Index, d: i64) -> Index {
     if let Some(value) = x.as_constant() {
         return Index::constant(value.div_euclid(d));
@@ -201,6 +202,7 @@ pub(crate) fn quotient(x: &Index, d: i64) -> Index {
 }
 
 /// `x % d`, never negative, for a constant above 0.
+#[track_caller]
 pub(crate) fn remainder(x: &Index, d: i64) -> Index {
     if let Some(value) = x.as_constant() {
         return Index::constant(value.rem_euclid(d));
@@ -231,6 +233,7 @@ fn multiples(x: &Index, d: i64) -> (Index, Index) {
 }
 
 /// The product; a constant factor and the constants of sums go into coefficients.
+#[track_caller]
 pub(crate) fn product(a: &Index, b: &Index) -> Index {
     if let Some(c) = b.as_constant() {
         return sum(vec![(a.clone(), c)], 0);

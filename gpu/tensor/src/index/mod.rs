@@ -7,6 +7,7 @@ pub(crate) mod poison;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::failure::Owner;
 use crate::index::poison::Poison;
 use colex_ir::Reg;
 
@@ -43,13 +44,24 @@ pub(crate) struct Data {
     pub(crate) bits: u64,
     /// The deepest scope of its leaves.
     pub(crate) depth: u32,
+    /// The builder of its leaves.
+    owner: Owner,
 }
 
 /// A register with the moment it was read: a register that is written again is another leaf.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Leaf {
     pub(crate) reg: Reg,
     pub(crate) stamp: u32,
+    pub(crate) owner: Owner,
+}
+
+/// Not the owner, whose number differs from run to run.
+impl Hash for Leaf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.reg.hash(state);
+        self.stamp.hash(state);
+    }
 }
 
 /// The node of an [`Index`].
@@ -73,6 +85,26 @@ pub(crate) enum Node {
     Poison(Poison),
 }
 
+impl Node {
+    fn owner(&self) -> Owner {
+        match self {
+            Node::Leaf(leaf) => leaf.owner,
+            Node::Sum(terms, _) => {
+                let owners = terms.iter().map(|(x, _)| x.owner());
+                owners.fold(Owner::NONE, Owner::and)
+            }
+            Node::BitField(x, ..) | Node::Opaque(x) => x.owner(),
+            Node::Product(a, b)
+            | Node::Quotient(a, b)
+            | Node::Remainder(a, b)
+            | Node::Xor(a, b)
+            | Node::Min(a, b) => a.owner().and(b.owner()),
+            Node::Select(parts) => parts.iter().map(Index::owner).fold(Owner::NONE, Owner::and),
+            Node::Poison(_) => Owner::NONE,
+        }
+    }
+}
+
 impl Data {
     pub(crate) fn build(node: Node, range: (i64, i64), bits: u64, depth: u32) -> Index {
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
@@ -81,6 +113,7 @@ impl Data {
         // A negative value may have every high bit set, so no mask of it is redundant.
         let bits = if range.0 < 0 { u64::MAX } else { bits };
         Index(Arc::new(Data {
+            owner: node.owner(),
             node,
             hash: hasher.finish(),
             range,
@@ -134,12 +167,22 @@ impl Index {
     /// assert_eq!((&tid / 128).as_constant(), Some(0));
     /// ```
     pub fn reg(reg: Reg, range: std::ops::Range<i64>) -> Index {
-        Index::leaf(Leaf { reg, stamp: 0 }, (range.start, range.end - 1), 1, 0)
+        let leaf = Leaf {
+            reg,
+            stamp: 0,
+            owner: Owner::NONE,
+        };
+        Index::leaf(leaf, (range.start, range.end - 1), 1, 0)
     }
 
     pub(crate) fn leaf(leaf: Leaf, range: (i64, i64), multiple: i64, depth: u32) -> Index {
         let bits = below(range.1) & !((multiple as u64 & (multiple as u64).wrapping_neg()) - 1);
         Data::build(Node::Leaf(leaf), range, bits, depth)
+    }
+
+    /// The builder that it is of.
+    pub(crate) fn owner(&self) -> Owner {
+        self.0.owner
     }
 
     /// Builds a constant.
@@ -243,6 +286,7 @@ impl Index {
     /// let group = k.index_argument("group", 0..4);
     /// assert_eq!(group.within(0..2).range(), (0, 1)); // in a branch that groups 2 and 3 do not enter
     /// ```
+    #[track_caller]
     pub fn within(&self, range: std::ops::Range<i64>) -> Index {
         let (low, high) = self.0.range;
         if low >= range.start && high < range.end {
@@ -340,6 +384,7 @@ impl Index {
     /// assert_eq!(values(k, &flipped)?[..4], [1, 0, 3, 2]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn xor(&self, other: &Index) -> Index {
         if let Some(poison) = self.either_poison(other) {
             return poison;
@@ -442,6 +487,7 @@ pub(crate) fn term_bits(x: &Index, coefficient: i64) -> u64 {
 }
 
 /// The sum of terms and a constant, in normal form.
+#[track_caller]
 pub(crate) fn sum(terms: Vec<(Index, i64)>, constant: i64) -> Index {
     match gathered(&terms, constant) {
         Some((flat, total)) => of_flat(flat, total),

@@ -29,6 +29,7 @@ macro_rules! operator {
     ($($trait:ident $method:ident |$a:ident, $b:ident| $body:expr;)*) => { $(
         impl<B: Into<Index>> $trait<B> for Index {
             type Output = Index;
+            #[track_caller]
             fn $method(self, other: B) -> Index {
                 let ($a, $b): (Index, Index) = (self, other.into());
                 if let Some(poison) = $a.either_poison(&$b) {
@@ -40,6 +41,7 @@ macro_rules! operator {
 
         impl<B: Into<Index>> $trait<B> for &Index {
             type Output = Index;
+            #[track_caller]
             fn $method(self, other: B) -> Index {
                 let ($a, $b): (Index, Index) = (self.clone(), other.into());
                 if let Some(poison) = $a.either_poison(&$b) {
@@ -68,12 +70,14 @@ operator! {
 
 impl Neg for Index {
     type Output = Index;
+    #[track_caller]
     fn neg(self) -> Index {
         sum(vec![(self, -1)], 0)
     }
 }
 
 /// A quotient or remainder by what only the kernel knows.
+#[track_caller]
 fn by_register(node: fn(Index, Index) -> Node, sign: &str, a: &Index, b: &Index) -> Index {
     let (low, high) = b.range();
     if low < 0 || high < 1 {
@@ -116,6 +120,7 @@ impl colex_sched::Arith for Index {
         Index::select_less(&a, &b, &then, &other)
     }
 
+    #[track_caller]
     fn within(self, range: std::ops::Range<i64>) -> Self {
         Index::within(&self, range)
     }

@@ -12,6 +12,14 @@ pub(crate) struct Poison {
     pub(crate) why: Arc<str>,
     /// The failure of a call that would have made the expression, and that call.
     cause: Option<Arc<(ErrorKind, &'static Location<'static>)>>,
+    /// Where the expression was written.
+    at: &'static Location<'static>,
+}
+
+/// Whether a line is of this library.
+fn is_of_library(at: &Location<'_>) -> bool {
+    let sources = file!().trim_end_matches("index/poison.rs");
+    at.file().starts_with(sources)
 }
 
 impl PartialEq for Poison {
@@ -40,16 +48,19 @@ impl Poison {
 
     /// The call that made it, where that is known; else the call that uses it is named.
     pub(crate) fn at(&self) -> Option<&'static Location<'static>> {
-        self.cause.as_ref().map(|cause| cause.1)
+        let cause = self.cause.as_ref().map(|cause| cause.1);
+        cause.or(Some(self.at).filter(|at| !is_of_library(at)))
     }
 }
 
 impl Index {
-    /// An expression without a value: lowering it reports why.
+    /// An expression without a value: lowering it reports why, at the line that wrote it.
+    #[track_caller]
     pub(crate) fn no_integer(why: String) -> Index {
         Index::poisoned(Poison {
             why: why.into(),
             cause: None,
+            at: Location::caller(),
         })
     }
 
@@ -58,6 +69,7 @@ impl Index {
         Index::poisoned(Poison {
             why: kind.to_string().into(),
             cause: Some(Arc::new((kind, at))),
+            at,
         })
     }
 

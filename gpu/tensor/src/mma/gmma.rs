@@ -9,6 +9,7 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::check_type;
 use crate::build::Builder;
+use crate::build::flow::Cond;
 use crate::error::ErrorKind;
 use crate::failure::FirstFailure;
 use crate::fragment::Fragment;
@@ -16,7 +17,7 @@ use crate::index::{Index, sum};
 use crate::tensor::offset::period;
 use crate::tensor::partition::AtThread;
 use crate::tensor::{Tensor, View, places};
-use colex_ir::{Alu, Reg, RegType, ScaleD};
+use colex_ir::{Alu, BinaryOp, Reg, RegType, ScaleD};
 
 /// One past the largest byte of shared memory that a descriptor reaches.
 const REACH: u64 = (1 << 18) - 1;
@@ -88,6 +89,7 @@ impl GmmaOperand {
         let stage = stage.into();
         let inert = || self.clone();
         self.failure.attempt(Location::caller(), inert, || {
+            self.failure.own_indices([&stage])?;
             let mode = self.rest.get(&[2])?;
             places("at", &mode.to_static(), &stage)?;
             let start = crate::tensor::offset::layout_at(&mode, &stage);
@@ -212,6 +214,8 @@ impl Builder {
             failure: k.failure.clone(),
         };
         self.attempt(Location::caller(), inert, |k| {
+            k.own_tensors(&[shared])?;
+            k.failure.own_indices([thread])?;
             k.check_leaders(mma, thread)?;
             let part = mma.at(thread).part(shared, operand)?;
             k.describe(mma, operand, shared, &part)
@@ -311,13 +315,12 @@ impl Builder {
         })
     }
 
-    /// Computes `d = a b + d` by `wgmma` over the atoms of a stage. With [`ScaleD::Zero`], the first atom along K
-    /// computes `d = a b`. Call [`Builder::wgmma_fence`] before it, and [`Builder::wgmma_commit`] and
-    /// [`Builder::wgmma_wait`] after it.
+    /// Computes `d = a b + d` by `wgmma` over the atoms of a stage. Where `accumulates` does not hold, the first atom along
+    /// K computes `d = a b`: a condition such as `k.less(&0.into(), step)`, a `bool`, or a [`ScaleD`]. Call
+    /// [`Builder::wgmma_fence`] before it, and [`Builder::wgmma_commit`] and [`Builder::wgmma_wait`] after it.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::ScaleD;
     /// # use colex_tensor::Builder;
     /// # use colex_tiled::{Operand, TiledMma};
     /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
@@ -329,7 +332,7 @@ impl Builder {
     /// let b = k.gmma_operand(&mma, Operand::B, &sb, &leader);
     /// let c = k.fragment_of(&mma, Operand::C, (64, 128));
     /// k.wgmma_fence();
-    /// k.wgmma_tile(&mma, &c, &a, &b, ScaleD::Zero);
+    /// k.wgmma_tile(&mma, &c, &a, &b, false);
     /// k.wgmma_commit();
     /// k.wgmma_wait(0);
     /// assert_eq!(k.finish()?.kernel.ptx()?.matches("wgmma.mma_async").count(), 4); // 4 atoms along K
@@ -348,10 +351,26 @@ impl Builder {
         d: &Fragment,
         a: impl Into<GmmaSource<'a>>,
         b: &GmmaOperand,
-        scale_d: ScaleD,
+        accumulates: impl Into<Cond>,
     ) {
-        let a = a.into();
-        self.run(Location::caller(), |k| k.run_wgmma(mma, d, a, b, scale_d));
+        let (a, accumulates) = (a.into(), accumulates.into());
+        let at = Location::caller();
+        self.run(at, |k| {
+            k.own_fragments(&[d])?;
+            k.failure.own("descriptors", b.failure.owner())?;
+            match a {
+                GmmaSource::Shared(a) => k.failure.own("descriptors", a.failure.owner())?,
+                GmmaSource::Registers(a) => k.own_fragments(&[a])?,
+            }
+            let scale_d = match k.known(accumulates, at) {
+                Ok(true) => ScaleD::One,
+                Ok(false) => ScaleD::Zero,
+                Err(guard) if guard.when => ScaleD::Pred(guard.pred),
+                // The instruction takes a register, not its negation.
+                Err(guard) => ScaleD::Pred(k.ir.pred(BinaryOp::And, guard, guard)),
+            };
+            k.run_wgmma(mma, d, a, b, scale_d)
+        });
     }
 
     fn run_wgmma(

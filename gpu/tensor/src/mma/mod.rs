@@ -87,6 +87,7 @@ impl Builder {
         b: &Fragment,
         c: &Fragment,
     ) -> Result<(), ErrorKind> {
+        self.own_fragments(&[d, a, b, c])?;
         let atom = mma.atom();
         if atom.b_in_shared() {
             let why = format!(

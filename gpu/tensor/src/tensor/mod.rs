@@ -253,7 +253,10 @@ impl Tensor {
     #[track_caller]
     pub fn local_tile(&self, tile: impl IntoExtents, at: impl IntoIndices) -> Tensor {
         let (tile, at) = (tile.into_extents(), at.into_indices());
-        self.attempt(Location::caller(), || self.tile(&tile, &at))
+        self.attempt(Location::caller(), || {
+            self.failure.own_indices(&at)?;
+            self.tile(&tile, &at)
+        })
     }
 
     fn tile(&self, tile: &[i64], at: &[Index]) -> Result<Tensor, ErrorKind> {
@@ -379,7 +382,10 @@ impl Tensor {
     #[track_caller]
     pub fn offset_by(&self, by: impl IntoIndices) -> Tensor {
         let by = by.into_indices();
-        self.attempt(Location::caller(), || self.moved_by(&by))
+        self.attempt(Location::caller(), || {
+            self.failure.own_indices(&by)?;
+            self.moved_by(&by)
+        })
     }
 
     fn moved_by(&self, by: &[Index]) -> Result<Tensor, ErrorKind> {
@@ -485,6 +491,7 @@ impl Tensor {
         let part = self.cut(|layout| {
             let place = |(mode, place): &(usize, Index)| {
                 let mode = layout.get(&[*mode])?;
+                self.failure.own_indices([place])?;
                 places(operation, &mode, place)?;
                 Ok((mode, place.clone()))
             };

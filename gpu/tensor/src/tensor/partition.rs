@@ -188,6 +188,7 @@ impl CopyAt<'_> {
     }
 
     fn partition(&self, tensor: &Tensor, side: Side) -> Result<Tensor, ErrorKind> {
+        tensor.failure.own_indices([&self.thread])?;
         below("partition", &self.thread, self.copy.threads())?;
         fixed("partition", tensor.layout())?;
         let share = Share {
@@ -238,6 +239,7 @@ impl MmaAt<'_> {
     }
 
     pub(crate) fn part(&self, tensor: &Tensor, operand: Operand) -> Result<Tensor, ErrorKind> {
+        tensor.failure.own_indices([&self.thread])?;
         self.check_thread()?;
         fixed("partition", tensor.layout())?;
         let share = Share {

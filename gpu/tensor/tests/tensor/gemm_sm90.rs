@@ -3,10 +3,10 @@
 
 use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
-use colex_ir::{FenceKind, ScaleD, Type};
+use colex_ir::{FenceKind, Type};
 use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{Arg, AtThread, Builder, Cond, Index, TensorKernel};
+use colex_tensor::{Arg, AtThread, Builder, Index, TensorKernel};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::bf16;
 
@@ -111,10 +111,7 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
             k.for_(0, &steps, 1, |k, step| {
                 let stage = consumer.wait(k);
                 let more = k.less(&0.into(), step);
-                let scale = match more {
-                    Cond::Where(guard) => ScaleD::Pred(guard.pred),
-                    Cond::Known(_) => ScaleD::One,
-                };
+                let scale = more;
                 k.wgmma_fence();
                 k.wgmma_tile(&mma, &acc, &da.at(&stage), &db.at(&stage), scale);
                 k.wgmma_commit();

@@ -32,6 +32,7 @@ mod held;
 mod index_laws;
 mod no_integer;
 mod operands;
+mod owners;
 mod parts;
 mod pipelines;
 mod refusals;

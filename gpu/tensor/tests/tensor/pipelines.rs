@@ -187,12 +187,12 @@ fn a_stage_is_its_participants_own() {
         let theirs = scene(&mut other);
         s.producer.skip(k, &1.into());
         theirs.producer.acquire(k);
-    }), 4, "acquire: the participant is of another builder: a builder takes what it has made itself");
+    }), 4, "a participant is of another builder: a builder takes what it has made itself");
     says(refused(|k, _| {
         let mut other = begin();
         let theirs = scene(&mut other);
         k.tma_producer(&theirs.ring, 64);
-    }), 3, "producer: the pipeline is of another builder: a builder takes what it has made itself");
+    }), 3, "a pipeline is of another builder: a builder takes what it has made itself");
 }
 
 #[test]
