@@ -49,9 +49,9 @@ impl fmt::Display for CopyMethod {
 /// use colex_atom::Arch;
 /// use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest};
 ///
-/// let row_major = "(4096,4096):(4096,1)".parse()?;
-/// let transposed = "(4096,4096):(1,4096)".parse()?;
-/// let nest = LoopNest::new(&row_major, &transposed)?;
+/// let row_major = ((4096, 4096), (4096, 1));
+/// let transposed = ((4096, 4096), (1, 4096));
+/// let nest = LoopNest::new(row_major, transposed)?;
 /// let plan = CopyPlan::choose(&nest, 2, [0, 0], Arch::Sm90a)?;
 /// assert_eq!(plan.to_string(), "(4096,4096):(4096,1) -> (4096,4096):(1,4096) of 2 bytes: tma");
 /// assert_eq!(CopyPlan::choose(&nest, 2, [0, 0], Arch::Sm80)?.method(), CopyMethod::Swizzled);
