@@ -16,6 +16,7 @@ mod copies;
 mod grids;
 mod hook;
 mod hopper;
+mod parts;
 mod pipelines;
 mod products;
 mod reference;
@@ -55,6 +56,7 @@ fn families() -> Vec<Family> {
         products::families(),
         hopper::families(),
         grids::families(),
+        parts::families(),
     ]
     .into_iter()
     .flatten()

@@ -265,11 +265,14 @@ impl Builder {
             self.launch.write(of.slot);
         }
         match (&tensor.view, &tensor.share) {
-            (View::Coords { of, .. }, _) if !of.layout.is_static() => {}
-            (View::Coords { of, .. }, _) if !of.layout.is_injective()? => {
+            (View::Coords { of, .. }, _)
+                if of.layout.is_static() && !of.layout.is_injective()? =>
+            {
                 return refuse(&of.layout);
             }
-            (View::Offsets { layout, .. }, Some(share)) if !share.is_injective => {
+            (View::Offsets { layout, .. } | View::Coords { layout, .. }, Some(share))
+                if !share.is_injective =>
+            {
                 return refuse(layout);
             }
             _ => {}

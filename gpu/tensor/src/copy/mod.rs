@@ -13,11 +13,11 @@ use colex_tiled::{Side, TiledCopy};
 
 use crate::build::Builder;
 use crate::build::flow::Cond;
-use crate::build::held::Held;
+use crate::build::held::{Elements, Held};
 use crate::copy::run::Run;
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
-use crate::fragment::held::Known;
+use crate::fragment::held::{Known, of_parts};
 use crate::index::Index;
 use crate::tensor::Tensor;
 use crate::tensor::places::Cutter;
@@ -152,11 +152,16 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
+    /// Ends that are all of a thread's part of a tile hold the same elements of it. Of an end that is a slice or another part
+    /// the distances between elements are compared: what one operation has put into registers moves by one shift, which is the
+    /// same for all elements and threads.
+    ///
     /// # Errors
     ///
     /// [`Builder::finish`] fails if sizes or element types differ; if the values of a vector are not contiguous; if the atom
     /// does not copy between these memory spaces; if source and destination do not hold the same elements of tiles of the same
-    /// extents in every thread (registers remember the elements that a copy or arithmetic stored first); if a partition reaches
+    /// extents in every thread (registers remember the elements that a copy or arithmetic stored first), or elements of parts lie
+    /// at other distances; if a partition reaches
     /// beyond its tile, or a tile may reach beyond a tensor of static extents; if the tiled copy has threads that the block does
     /// not have; or if the layout algebra has no result.
     #[track_caller]
@@ -376,10 +381,9 @@ impl Builder {
             line.predicated = !matches!(mask, Mask::All);
         }
         run.join(self);
-        match (dst, held) {
-            (Piece::Registers(fragment), Some(held)) => self.hold(fragment, &held),
-            (Piece::Registers(fragment), None) if fills => self.forget(fragment),
-            (Piece::Registers(_) | Piece::Memory(_), _) => Ok(()),
+        match dst {
+            Piece::Registers(fragment) => self.fill_parts(fragment, held),
+            Piece::Memory(_) => Ok(()),
         }
     }
 
@@ -390,39 +394,79 @@ impl Builder {
         copy: &TiledCopy,
         (src, dst): (&Piece<'_>, &Piece<'_>),
         fills: bool,
-    ) -> Result<Option<Held>, ErrorKind> {
-        let mut target = match dst {
-            Piece::Memory(tensor) => self.held_in_memory(tensor)?,
-            Piece::Registers(fragment) if fills && self.is_plain(fragment)? => None,
-            Piece::Registers(fragment) => self.held_in_registers("copy", fragment)?,
+    ) -> Result<Elements, ErrorKind> {
+        let is_filled = match dst {
+            Piece::Registers(fragment) => fills && !self.is_declared(fragment)?,
+            Piece::Memory(_) => false,
         };
-        let mut source = match src {
-            Piece::Memory(tensor) => self.held_in_memory(tensor)?,
-            Piece::Registers(fragment) => match self.known_in_registers(fragment)? {
-                Known::Either if target.is_none() => None,
-                Known::Nothing | Known::All(_) | Known::Either => {
-                    self.held_in_registers("copy", fragment)?
-                }
-            },
-        };
+        let operation = self.operation();
         // An atom whose threads exchange elements has one side in memory: the registers hold those of the other side.
         let values = copy.atom().val_layouts(copy.value_bits())?;
-        if values.src != values.dst {
-            match (src, dst) {
-                (Piece::Memory(_), _) => {
-                    source = self.other_side(source, copy, Side::Destination)?
+        let exchanges = values.src != values.dst;
+        let memory = |k: &mut Self, piece: &Piece<'_>, other: Option<Side>| {
+            let Piece::Memory(tensor) = piece else {
+                return Ok(None);
+            };
+            let held = k.held_in_memory(tensor)?;
+            match other.filter(|_| exchanges) {
+                Some(other) => k.other_side(held, copy, other),
+                None => Ok(held),
+            }
+        };
+        let other = matches!(src, Piece::Registers(_)).then_some(Side::Source);
+        let in_memory = [
+            memory(self, src, Some(Side::Destination))?,
+            memory(self, dst, other)?,
+        ];
+        let whole = |k: &Self, piece: &Piece<'_>, held: &Option<Held>| match (piece, held) {
+            (Piece::Registers(fragment), _) => k.known_in_registers(fragment),
+            (_, Some(held)) if held.is_whole => Ok(Known::All(held.clone())),
+            _ => Ok(Known::Nothing),
+        };
+        let source = whole(self, src, &in_memory[0])?;
+        let target = match is_filled {
+            true => Known::Nothing,
+            false => whole(self, dst, &in_memory[1])?,
+        };
+        if let (Piece::Registers(fragment), Known::All(_), Piece::Registers(_)) =
+            (src, &source, dst)
+        {
+            self.read(fragment)?;
+        }
+        let known = match source {
+            Known::All(ref held) => Some(held.each(operation)),
+            Known::Nothing | Known::Either => None,
+        };
+        if !matches!(source, Known::Nothing) && !matches!(target, Known::Nothing) {
+            if let (Some(a), Some(b)) = (source.all("copy")?, target.all("copy")?) {
+                for piece in [src, dst] {
+                    if let Piece::Registers(fragment) = piece {
+                        self.read(fragment)?;
+                    }
                 }
-                (_, Piece::Memory(_)) => target = self.other_side(target, copy, Side::Source)?,
-                _ => {}
-            }
-        }
-        match (source, target) {
-            (Some(a), Some(b)) => {
                 self.check_same_places("copy", [&a, &b], ["the source", "the destination"])?;
-                Ok(Some(a))
+                return Ok(a.each(operation));
             }
-            (source, _) => Ok(source),
         }
+        let [from, to] = in_memory;
+        let end = |k: &Self, piece: &Piece<'_>, held: Option<Held>| match piece {
+            Piece::Registers(fragment) => k.held_elements(fragment),
+            Piece::Memory(_) => Ok((
+                Vec::new(),
+                held.map_or_else(Vec::new, |held| held.each(operation)),
+            )),
+        };
+        let (registers, source) = end(self, src, from)?;
+        if !is_filled {
+            let (_, target) = end(self, dst, to)?;
+            self.check_copied((&source, &registers), &target)?;
+        }
+        Ok(match (src, known) {
+            _ if !fills => Vec::new(),
+            (_, Some(known)) => known,
+            (Piece::Registers(_), None) => of_parts(source, operation),
+            (Piece::Memory(_), None) => source,
+        })
     }
 
     fn instruction(

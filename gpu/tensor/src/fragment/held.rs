@@ -5,7 +5,7 @@ use std::rc::Rc;
 use colex_tiled::{Operand, TiledMma};
 
 use crate::build::Builder;
-use crate::build::held::{Content, Element, Held};
+use crate::build::held::{Content, Element, Elements, Filled, Held, Part};
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 
@@ -21,7 +21,7 @@ pub(crate) enum Known {
 
 impl Known {
     /// What is held, if that is known. Where it depends, nothing can be compared with it.
-    fn all(self, operation: &'static str) -> Result<Option<Held>, ErrorKind> {
+    pub(crate) fn all(self, operation: &'static str) -> Result<Option<Held>, ErrorKind> {
         match self {
             Known::Nothing => Ok(None),
             Known::All(held) => Ok(Some(held)),
@@ -32,6 +32,19 @@ impl Known {
             )),
         }
     }
+}
+
+/// Elements of other registers, of which an operation gives a fragment some.
+pub(crate) fn of_parts(elements: Elements, operation: u32) -> Elements {
+    let one = |element: Element| {
+        let filled = match element.filled {
+            Filled::Declared => Filled::Part(operation),
+            Filled::Whole(operation) | Filled::Part(operation) => Filled::Part(operation),
+        };
+        element.filled(filled)
+    };
+    let elements = elements.into_iter();
+    elements.map(|element| element.map(one)).collect()
 }
 
 impl Builder {
@@ -46,6 +59,9 @@ impl Builder {
             let element = match self.held.elements.get(&of.element(i)?) {
                 None => return Ok(Known::Nothing),
                 Some(Content::Either) => return Ok(Known::Either),
+                Some(Content::Is(element)) if element.filled.is_part() => {
+                    return Ok(Known::Nothing);
+                }
                 Some(Content::Is(element)) => element,
             };
             let held = held.get_or_insert_with(|| {
@@ -54,6 +70,7 @@ impl Builder {
                     places: Rc::clone(&element.places),
                     thread: element.thread.clone(),
                     elements: Vec::new(),
+                    is_whole: true,
                 }
             });
             if !Rc::ptr_eq(&held.places, &element.places)
@@ -68,6 +85,14 @@ impl Builder {
         Ok(held.map_or(Known::Nothing, Known::All))
     }
 
+    /// The registers of the elements and, one by one, what they hold.
+    pub(crate) fn held_elements(&self, of: &Fragment) -> Result<(Vec<Part>, Elements), ErrorKind> {
+        let parts = (0..of.layout.size()).map(|i| of.element(i));
+        let parts = parts.collect::<Result<Vec<Part>, ErrorKind>>()?;
+        let elements = parts.iter().map(|part| self.held.element(*part)).collect();
+        Ok((parts, elements))
+    }
+
     /// The same of registers that an operation reads, which refuses those of which it depends.
     pub(crate) fn held_in_registers(
         &mut self,
@@ -76,23 +101,28 @@ impl Builder {
     ) -> Result<Option<Held>, ErrorKind> {
         let held = self.known_in_registers(of)?.all(operation)?;
         if held.is_some() {
-            for i in 0..of.layout.size() {
-                self.read_part(of.element(i)?);
-            }
+            self.read(of)?;
         }
         Ok(held)
     }
 
+    /// Notes that what registers hold is taken for granted.
+    pub(crate) fn read(&mut self, of: &Fragment) -> Result<(), ErrorKind> {
+        (0..of.layout.size()).try_for_each(|i| {
+            self.read_part(of.element(i)?);
+            Ok(())
+        })
+    }
+
     /// Whether no register of a fragment was made for an element of a tile: what fills it decides what it holds.
     pub(crate) fn is_plain(&self, of: &Fragment) -> Result<bool, ErrorKind> {
-        for i in 0..of.layout.size() {
-            if let Some(Content::Is(element)) = self.held.elements.get(&of.element(i)?)
-                && element.is_declared
-            {
-                return Ok(false);
-            }
-        }
-        Ok(of.is_whole)
+        Ok(of.is_whole && !self.is_declared(of)?)
+    }
+
+    /// Whether a register of a fragment was made for an element of a tile.
+    pub(crate) fn is_declared(&self, of: &Fragment) -> Result<bool, ErrorKind> {
+        let (_, elements) = self.held_elements(of)?;
+        Ok(elements.iter().flatten().any(Element::is_declared))
     }
 
     /// Refuses fragments whose elements at one index are not those at one place of a tile. The first is written: it holds
@@ -131,9 +161,36 @@ impl Builder {
         }
         match known {
             Some(held) if d.is_whole && d.layout.is_injective()? => self.hold(d, &held),
-            None if is_filled => self.forget(d),
-            _ => Ok(()),
+            _ => self.carry(d, sources),
         }
+    }
+
+    /// What is computed from elements of parts that lie alike is that part of the result. Arithmetic refuses nothing of it:
+    /// what is computed of others is nothing that is known.
+    fn carry(&mut self, d: &Fragment, sources: &[&Fragment]) -> Result<(), ErrorKind> {
+        let mut all: Option<Elements> = None;
+        for source in sources
+            .iter()
+            .filter(|_| d.layout.is_injective() == Ok(true))
+        {
+            let (_, elements) = self.held_elements(source)?;
+            let Some(known) = &mut all else {
+                all = elements.iter().any(Option::is_some).then_some(elements);
+                continue;
+            };
+            let names = ["one fragment", "another"];
+            if self
+                .check_same_distances("", [known, &elements], names)
+                .is_err()
+            {
+                return self.forget(d);
+            }
+            for (known, element) in known.iter_mut().zip(elements) {
+                *known = known.take().or(element);
+            }
+        }
+        let operation = self.operation();
+        self.fill_parts(d, of_parts(all.unwrap_or_default(), operation))
     }
 
     /// Refuses operands of a product whose registers hold other elements of their tiles than it multiplies, and tiles of
@@ -185,38 +242,41 @@ impl Builder {
 
     /// Notes what the elements of a fragment are from now on.
     pub(crate) fn hold(&mut self, fragment: &Fragment, held: &Held) -> Result<(), ErrorKind> {
-        self.hold_as(fragment, held, false)
+        let operation = self.operation();
+        self.fill_parts(fragment, held.each(operation))
     }
 
     /// The same of registers that are made for these elements.
     pub(crate) fn declare(&mut self, fragment: &Fragment, held: &Held) -> Result<(), ErrorKind> {
-        self.hold_as(fragment, held, true)
+        let each = held.each(0).into_iter();
+        let made_for = |element: Option<Element>| Some(element?.filled(Filled::Declared));
+        self.fill_parts(fragment, each.map(made_for).collect())
     }
 
-    fn hold_as(
+    /// The same element by element.
+    pub(crate) fn fill_parts(
         &mut self,
         fragment: &Fragment,
-        held: &Held,
-        is_declared: bool,
+        elements: Elements,
     ) -> Result<(), ErrorKind> {
-        for (i, number) in (0..fragment.layout.size()).zip(&held.elements) {
-            let part = fragment.element(i)?;
-            let element = Element {
-                places: Rc::clone(&held.places),
-                thread: held.thread.clone(),
-                number: *number,
-                is_declared,
-            };
-            self.fill_part(part, Some(element));
+        let mut elements = elements.into_iter();
+        for i in 0..fragment.layout.size() {
+            self.fill_part(fragment.element(i)?, elements.next().flatten());
         }
         Ok(())
     }
 
     /// Notes that nothing is known any more of what a fragment holds, unless it was made for it.
     pub(crate) fn forget(&mut self, fragment: &Fragment) -> Result<(), ErrorKind> {
-        if self.is_plain(fragment)? {
-            for i in 0..fragment.layout.size() {
-                self.fill_part(fragment.element(i)?, None);
+        self.fill_parts(fragment, Vec::new())
+    }
+
+    /// The same of parts of tiles only.
+    pub(crate) fn forget_parts(&mut self, fragment: &Fragment) -> Result<(), ErrorKind> {
+        let (parts, elements) = self.held_elements(fragment)?;
+        for (part, element) in parts.into_iter().zip(elements) {
+            if element.is_some_and(|element| element.filled.is_part()) {
+                self.fill_part(part, None);
             }
         }
         Ok(())
@@ -225,6 +285,7 @@ impl Builder {
     /// Notes that a fragment has the elements of another one, offset by offset.
     pub(crate) fn hold_same(&mut self, fragment: &Fragment, from: &Fragment) {
         let packed = [from, fragment].map(Fragment::packed);
+        let operation = self.operation();
         for offset in 0..from.regs.len() as i64 * packed[0] {
             let part = |f: &Fragment, packed: i64| {
                 let reg = f.regs.get((offset / packed) as usize)?;
@@ -237,14 +298,11 @@ impl Builder {
             match self.held.elements.get(&from).cloned() {
                 Some(Content::Is(element)) => {
                     self.read_part(from);
-                    let is_declared = false;
-                    self.fill_part(
-                        to,
-                        Some(Element {
-                            is_declared,
-                            ..element
-                        }),
-                    );
+                    let filled = match element.filled {
+                        Filled::Declared => Filled::Whole(operation),
+                        filled => filled,
+                    };
+                    self.fill_part(to, Some(element.filled(filled)));
                 }
                 Some(Content::Either) => {
                     self.held.elements.insert(to, Content::Either);

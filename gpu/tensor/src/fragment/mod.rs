@@ -23,6 +23,12 @@ use colex_ir::{Operand as Word, Reg, RegType, Type};
 /// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
 ///
 /// A slice shares the registers of its fragment; no element is copied.
+///
+/// The builder knows which element of which tile a register holds: the one that it was made for ([`Builder::fragment_of`],
+/// [`Builder::fragment_like`]), or that an operation has put there. A copy of all of a fragment takes exactly these elements of
+/// its other end. A copy of a part ([`Fragment::slice`], [`Fragment::values`], [`Fragment::gathered`]) may move them, since
+/// registers are storage too, but all that one operation has put there by one shift, the same in every thread. Arithmetic
+/// on parts refuses nothing. What [`Builder::emit`] writes is not followed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     pub(crate) ty: Ty,

@@ -443,6 +443,7 @@ impl Builder {
             operands.push((Operand::A, a));
         }
         self.check_operands("wgmma_tile", mma, &operands)?;
+        self.forget_parts(d)?;
         let note = format!("{m} along M, {n} along N, {ka} along K");
         self.note(mma.atom().name(), m * n * ka, note, Vec::new());
         let (values, given) = (

@@ -111,6 +111,7 @@ impl Builder {
                 return Err(ErrorKind::operands("mma", why));
             }
         }
+        self.forget_parts(d)?;
         let [va, m, ka] = extents(a.layout());
         let [vb, n, kb] = extents(b.layout());
         let traits = atom.traits();

@@ -49,11 +49,23 @@ pub(crate) struct Share {
     pub(crate) threads: Rc<[i64]>,
     /// The tiled copy or MMA whose partition it is, and which side or operand of it.
     pub(crate) of: Cutter,
-    /// The extents of the tile, where all of the thread's part of it is here, and how many modes it has.
-    pub(crate) tile: Option<Vec<i64>>,
+    /// The extents of the tile, and how many modes it has.
+    pub(crate) tile: Vec<i64>,
     pub(crate) rank: usize,
+    pub(crate) kept: Kept,
     /// Whether every coordinate of the tile is known to have an element of its own.
     pub(crate) is_injective: bool,
+}
+
+/// What is here of a thread's part of a tile.
+#[derive(Clone, Debug)]
+pub(crate) enum Kept {
+    /// All of it, in its own order.
+    All,
+    /// The elements of these numbers, all less than they are by one constant.
+    Some(Layout),
+    /// No rule says which elements.
+    Unknown,
 }
 
 /// The end of a tile that a partition reaches beyond: the coordinates `start + layout(c)` in the tile, and its extents.
@@ -504,14 +516,37 @@ impl Tensor {
         // Modes behind those of the tile, stages for example, leave the thread's part of the tile whole.
         let is_behind = |share: &Share| fixed.iter().all(|(mode, _)| *mode > share.rank);
         let is_whole = !is_nested && part.share.as_ref().is_none_or(is_behind);
-        Ok(if is_whole { part } else { part.of_a_part() })
+        let is_all = |share: &Share| matches!(share.kept, Kept::All);
+        if is_whole && part.share.as_ref().is_none_or(is_all) {
+            return Ok(part);
+        }
+        Ok(part.keeping(self, |numbers| numbers.slice(&coord)))
     }
 
-    /// The same, not known to be all of the thread's part of a tile.
+    /// The same, which elements it has of the thread's part of a tile not known.
     pub(crate) fn of_a_part(mut self) -> Tensor {
         if let Some(share) = &mut self.share {
-            share.tile = None;
+            share.kept = Kept::Unknown;
         }
+        self
+    }
+
+    /// The same, with those elements of a thread's part of a tile that a cut of their numbers keeps.
+    pub(crate) fn keeping(
+        mut self,
+        of: &Tensor,
+        cut: impl FnOnce(&Layout) -> Result<Layout, colex_layout::Error>,
+    ) -> Tensor {
+        let Some(share) = &mut self.share else {
+            return self;
+        };
+        let numbers = match &share.kept {
+            Kept::All => Layout::column_major(of.layout().shape()).ok(),
+            Kept::Some(numbers) => Some(numbers.clone()),
+            Kept::Unknown => None,
+        };
+        let numbers = numbers.and_then(|numbers| cut(&numbers).ok());
+        share.kept = numbers.map_or(Kept::Unknown, |numbers| Kept::Some(numbers.to_static()));
         self
     }
 
@@ -570,7 +605,8 @@ impl Tensor {
         }
         let extents = whole.modes().take(share.rank).map(|mode| mode.size());
         result.share = Some(Share {
-            tile: Some(extents.collect()),
+            tile: extents.collect(),
+            kept: Kept::All,
             is_injective: whole.has_coordinate_values() || whole.is_injective() == Ok(true),
             ..share
         });

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use colex_layout::{Coord, IntoLayout, Layout, Slot};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
-use super::{Cut, Share, Tensor, View};
+use super::{Cut, Kept, Share, Tensor, View};
 use crate::error::ErrorKind;
 use crate::index::Index;
 use crate::tensor::places::Cutter;
@@ -195,7 +195,8 @@ impl CopyAt<'_> {
             thread: self.thread.clone(),
             threads: (0..self.copy.threads()).collect(),
             of: Cutter::Copy(Rc::new(self.copy.clone()), side),
-            tile: None,
+            tile: Vec::new(),
+            kept: Kept::All,
             rank: self.copy.tiler().rank(),
             is_injective: true,
         };
@@ -246,7 +247,8 @@ impl MmaAt<'_> {
             thread: self.thread.clone(),
             threads: thread_numbers(self.mma)?,
             of: Cutter::Mma(Rc::new(self.mma.clone()), operand),
-            tile: None,
+            tile: Vec::new(),
+            kept: Kept::All,
             rank: 2,
             is_injective: true,
         };
@@ -384,7 +386,6 @@ impl Tensor {
     }
 
     fn composed(&self, with: &Layout) -> Result<Tensor, ErrorKind> {
-        let mut result = self.clone().of_a_part();
         let (reach, size) = (with.cosize()?, self.layout().size());
         if reach > size
             || with
@@ -399,10 +400,14 @@ impl Tensor {
             );
             return Err(ErrorKind::operands("compose", why));
         }
+        let mut result = (self.clone()).keeping(self, |numbers| numbers.composition(with));
         match &mut result.view {
             View::Offsets { layout, .. } | View::Coords { layout, .. } => {
                 *layout = fixed("compose", layout)?.composition(with)?;
             }
+        }
+        if let Some(share) = &mut result.share {
+            share.is_injective &= with.is_injective() == Ok(true);
         }
         for end in &mut result.ends {
             end.layout = end.layout.composition(with)?;

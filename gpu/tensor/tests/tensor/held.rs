@@ -384,6 +384,344 @@ fn law_copies_through_registers_keep_coordinates() {
     println!("law held.copies: {cases} cases");
 }
 
+/// Some of the elements of a thread's part `(V, M, N)`: which, by their indices, and the word for it.
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    Row(i64),
+    Column(i64),
+    Values(i64, i64),
+    /// The same columns and rows in the other order.
+    Turned,
+}
+
+impl Piece {
+    fn draw(sizes: [i64; 3]) -> impl Fn(&mut dyn FnMut(i64) -> i64) -> Piece {
+        let [v, m, n] = sizes;
+        move |draw| match draw(5) {
+            0 => Piece::Row(draw(m)),
+            1 | 2 => Piece::Column(draw(n)),
+            3 => Piece::Values(draw(n) * v * m, v * m),
+            _ => Piece::Turned,
+        }
+    }
+
+    fn indices(self, [v, m, n]: [i64; 3]) -> Vec<i64> {
+        let at = |i, j| (0..v).map(move |k| k + v * (i + m * j));
+        match self {
+            Piece::Row(i) => (0..n).flat_map(|j| at(i, j)).collect(),
+            Piece::Column(j) => (0..m).flat_map(|i| at(i, j)).collect(),
+            Piece::Values(first, count) => (first..first + count).collect(),
+            Piece::Turned => {
+                let turned = (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
+                turned.flat_map(|(i, j)| at(i, j)).collect()
+            }
+        }
+    }
+
+    fn of_fragment(self, of: &Fragment, [v, m, n]: [i64; 3]) -> Fragment {
+        match self {
+            Piece::Row(i) => of.slice((.., i, ..)),
+            Piece::Column(j) => of.slice((.., .., j)),
+            Piece::Values(first, count) => of.values(first, count),
+            Piece::Turned => {
+                let form = format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m);
+                of.with_layout(parsed(&form)).gathered(0, v * m * n)
+            }
+        }
+    }
+
+    /// The same of a tensor, where a column is at a place that only the kernel knows if `block` is given.
+    fn of_tensor(self, of: &Tensor, [v, m, n]: [i64; 3], block: Option<&Index>) -> Tensor {
+        match (self, block) {
+            (Piece::Row(i), _) => of.slice((.., i, ..)),
+            (Piece::Column(_), Some(block)) => of.at(2, block % n),
+            (Piece::Column(j), None) => of.slice((.., .., j)),
+            (Piece::Values(first, count), _) => {
+                let parts = format!("(_{count},_{}):(_1,_{count})", v * m * n / count);
+                of.compose(&parsed(&parts)).at(1, first / count)
+            }
+            (Piece::Turned, _) => {
+                of.compose(&parsed(&format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m)))
+            }
+        }
+    }
+}
+
+/// A copy between parts is accepted exactly where it moves the elements of all threads by one shift.
+#[test]
+fn law_copies_of_parts_move_by_one_shift() {
+    let threads = ["(4,8):(8,1)", "(4,8):(1,4)", "(8,4):(4,1)"];
+    let values = ["(1,1):(0,0)", "(1,2):(0,1)", "(2,1):(1,0)", "(2,2):(2,1)"];
+    let extents = [[16, 16], [16, 32], [32, 16], [16, 14], [32, 32]];
+    let (cases, mut state) = (cases(250), 11u64);
+    let (mut taken, mut refused) = (0, 0);
+    let mut drawn = 0;
+    while taken + refused < cases {
+        drawn += 1;
+        assert!(drawn < 40 * cases, "pieces of one size are rare");
+        let mut draw = |n: i64| (next(&mut state) % n as usize) as i64;
+        let one = |draw: &mut dyn FnMut(i64) -> i64, of: &[&'static str]| {
+            of[draw(of.len() as i64) as usize]
+        };
+        let (t1, v1) = (one(&mut draw, &threads), one(&mut draw, &values));
+        let (t2, v2) = match draw(4) {
+            0 => (one(&mut draw, &threads), v1),
+            1 => (t1, one(&mut draw, &values)),
+            _ => (t1, v1),
+        };
+        let (load, store) = (tiled(t1, v1), tiled(t2, v2));
+        let e1 = extents[draw(5) as usize];
+        let e2 = if draw(3) == 0 {
+            extents[draw(5) as usize]
+        } else {
+            e1
+        };
+        let mut k = warp();
+        let (from, to) = (parameter(&mut k, "from"), parameter(&mut k, "to"));
+        let tid = k.thread();
+        let (i1, n1) = thread(0, &tid);
+        let (i2, n2) = thread(if draw(4) == 0 { 5 } else { 0 }, &tid);
+        let source = load.at(&i1).partition_src(&tile(&from, e1));
+        let target = store.at(&i2).partition_dst(&tile(&to, e2));
+        let sizes = |of: &Layout| [0, 1, 2].map(|i| of.mode(i).expect("a mode").size());
+        let (s, t) = (sizes(source.layout()), sizes(target.layout()));
+        let p1 = Piece::draw(s)(&mut draw);
+        let p2 = if draw(2) == 0 && s == t {
+            p1
+        } else {
+            Piece::draw(t)(&mut draw)
+        };
+        let (out, into) = (p1.indices(s), p2.indices(t));
+        if out.len() != into.len() {
+            continue;
+        }
+        let held = k.fragment_like(&source);
+        let plain = k.fragment(Ty::F32, held.layout());
+        k.copy_in_bounds(&load, &source, &plain);
+        let block = k.block_index(0);
+        let block = (draw(2) == 0).then_some(&block);
+        let (piece, end) = (p1.of_fragment(&plain, s), p2.of_tensor(&target, t, block));
+        k.copy_in_bounds(&store, &piece, &end);
+        let found = k.finish();
+        let of = |copy: &TiledCopy, n: i64, extents| {
+            let part = copy
+                .slice(n)
+                .and_then(|part| part.partition_src(identity(extents)));
+            places(part.and_then(|part| part.values()).expect("coordinates"))
+        };
+        let mut shifts = std::collections::HashSet::new();
+        for t in 0..32 {
+            let (from, to) = (of(&load, n1(t), e1), of(&store, n2(t), e2));
+            for (i, j) in out.iter().zip(&into) {
+                let (from, to) = (&from[*i as usize], &to[*j as usize]);
+                shifts.insert([from[0] - to[0], from[1] - to[1]]);
+            }
+        }
+        let same = shifts.len() == 1;
+        let form = format!("{p1:?} of {t1} {v1} of {e1:?}, {p2:?} of {t2} {v2} of {e2:?}");
+        assert_eq!(found.is_ok(), same, "{form}: {found:?}");
+        *(if same { &mut taken } else { &mut refused }) += 1;
+    }
+    assert!(
+        taken > cases / 10 && refused > cases / 10,
+        "{taken} {refused}"
+    );
+    println!("law held.parts: {cases} cases");
+}
+
+/// A tile of 16 by 32 in columns of four vectors, loaded by slices, and what follows.
+fn by_slices(
+    body: impl FnOnce(&mut Builder, &Fragment, [&Tensor; 2], &TiledCopy),
+) -> Result<(), String> {
+    let copy = tiled("(4,8):(8,1)", "(1,1):(0,0)");
+    let mut k = warp();
+    let (from, to) = (parameter(&mut k, "from"), parameter(&mut k, "to"));
+    let tid = k.thread();
+    let source = copy.at(&tid).partition_src(&tile(&from, [16, 32]));
+    let target = copy.at(&tid).partition_dst(&tile(&to, [16, 32]));
+    let held = k.fragment(Ty::F32, &parsed("(_1,_4,_4):(_0,_1,_4)"));
+    body(&mut k, &held, [&source, &target], &copy);
+    k.finish().map(|_| ()).map_err(|e| e.to_string())
+}
+
+#[test]
+fn slices_of_a_fragment_know_what_was_loaded_into_them() {
+    let load =
+        |k: &mut Builder, held: &Fragment, source: &Tensor, copy: &TiledCopy, into: [i64; 4]| {
+            for (j, into) in (0..).zip(into) {
+                k.copy_in_bounds(
+                    copy,
+                    &source.slice((.., .., j)),
+                    &held.slice((.., .., into)),
+                );
+            }
+        };
+    // Slices may change places, also with those of the destination: a copy moves one by one shift.
+    let moved = by_slices(|k, held, [source, target], copy| {
+        load(k, held, source, copy, [2, 0, 3, 1]);
+        k.copy_in_bounds(copy, &held.slice((.., .., 2)), &target.slice((.., .., 3)));
+    });
+    assert_eq!(moved, Ok(()));
+    // Each slice was loaded by a copy of its own, and registers may be filled in any order.
+    let in_order = by_slices(|k, held, [source, target], copy| {
+        load(k, held, source, copy, [0, 1, 2, 3]);
+        k.copy_in_bounds(copy, held, target);
+    });
+    assert_eq!(in_order, Ok(()));
+    let swapped = by_slices(|k, held, [source, target], copy| {
+        load(k, held, source, copy, [1, 0, 2, 3]);
+        k.copy_in_bounds(copy, held, target);
+    });
+    assert_eq!(swapped, Ok(()));
+    // A row of vectors is no column of them.
+    let turned = by_slices(|k, held, [source, target], copy| {
+        load(k, held, source, copy, [0, 1, 2, 3]);
+        k.copy_in_bounds(copy, &held.slice((.., .., 1)), &target.slice((.., 1, ..)));
+    });
+    ends_with(
+        turned,
+        "copy: element 1 of the source lies at [4, 0] from element 0 in its tile, and that of the destination at [0, 8]: a copy \
+         moves all elements by one shift (`slice`, `values`, `gathered` and `compose` take the same ones of both ends in the same \
+         order)",
+    );
+    let others = by_slices(|k, held, [source, _], copy| {
+        load(k, held, source, copy, [0, 1, 2, 3]);
+        let (to, thread) = (parameter(k, "other"), k.thread());
+        let other = tiled("(4,8):(1,4)", "(1,1):(0,0)");
+        let target = other.at(&thread).partition_dst(&tile(&to, [16, 32]));
+        k.copy_in_bounds(&other, &held.values(0, 4), &target.slice((.., .., 0)));
+    });
+    ends_with(
+        others,
+        "copy: what thread 1 has of the source lies at [0, 1] from what thread 0 has in the tile, and of the destination at [1, 0]: \
+         partition both by the same threads and values, and `retile` a fragment for another copy",
+    );
+    // A destination with one element at several coordinates is none, also by `compose`.
+    let repeated = by_slices(|k, held, [source, target], copy| {
+        load(k, held, source, copy, [0, 1, 2, 3]);
+        let parts = target.compose(&parsed("(_4,_4):(_1,_0)"));
+        k.copy_in_bounds(copy, &held.values(0, 4), &parts.at(1, 2));
+    });
+    let said = repeated.expect_err("one element at several coordinates");
+    assert!(
+        said.contains("has one element at several coordinates"),
+        "{said}"
+    );
+}
+
+/// Arithmetic refuses nothing of parts: what it makes of elements that lie alike lies as they do, and of others is free.
+#[test]
+fn arithmetic_on_parts_is_free() {
+    let loaded = |k: &mut Builder, held: &Fragment, source: &Tensor, copy: &TiledCopy| {
+        k.copy_in_bounds(copy, source, held);
+        k.fragment(Ty::F32, &parsed("_4:_1"))
+    };
+    let sum = by_slices(|k, held, [source, target], copy| {
+        let sum = loaded(k, held, source, copy);
+        k.map2(
+            BinaryOp::Add,
+            &sum,
+            &held.values(0, 4),
+            &held.slice((.., .., 3)),
+        );
+        k.copy_in_bounds(copy, &sum, &target.slice((.., .., 1)));
+        k.copy_in_bounds(copy, &sum, &target.slice((.., 2, ..)));
+    });
+    ends_with(
+        sum,
+        "copy: element 1 of the source lies at [4, 0] from element 0 in its tile, and that of the destination at [0, 8]: a copy \
+         moves all elements by one shift (`slice`, `values`, `gathered` and `compose` take the same ones of both ends in the same \
+         order)",
+    );
+    let mixed = by_slices(|k, held, [source, target], copy| {
+        let sum = loaded(k, held, source, copy);
+        k.map2(
+            BinaryOp::Add,
+            &sum,
+            &held.slice((.., 0, ..)),
+            &held.slice((.., .., 3)),
+        );
+        k.copy_in_bounds(copy, &sum, &target.slice((.., 2, ..)));
+        k.copy_in_bounds(copy, &sum, &target.slice((.., .., 2)));
+    });
+    assert_eq!(mixed, Ok(()));
+    // Moved on purpose: into registers that were made for the destination.
+    let moved = by_slices(|k, held, [source, target], copy| {
+        k.copy_in_bounds(copy, source, held);
+        let own = k.fragment_like(target);
+        for j in 0..4 {
+            k.assign(&own.slice((.., j, ..)), &held.slice((.., .., j)));
+        }
+        k.copy_in_bounds(copy, &own, target);
+    });
+    assert_eq!(moved, Ok(()));
+}
+
+/// In its second turn a loop finds what the first has left, and in either branch what was loaded there.
+#[test]
+fn parts_are_filled_again_in_loops_and_branches() {
+    let column = |k: &mut Builder, copy: &TiledCopy, of: &Tensor, into: &Fragment, j: i64| {
+        k.copy_in_bounds(copy, &of.slice((.., .., j)), into);
+    };
+    let row = |k: &mut Builder, copy: &TiledCopy, of: &Tensor, into: &Fragment| {
+        k.copy_in_bounds(copy, &of.slice((.., 0, ..)), into);
+    };
+    let ahead = |other: bool| {
+        by_slices(|k, _, [source, target], copy| {
+            let held = k.fragment(Ty::F32, &parsed("_4:_1"));
+            column(k, copy, source, &held, 0);
+            k.for_(0, 3, 1, |k, turn| {
+                k.copy_in_bounds(copy, &held, &target.at(2, turn));
+                match other {
+                    false => k.copy_in_bounds(copy, &source.at(2, turn + 1), &held),
+                    true => row(k, copy, source, &held),
+                }
+            });
+        })
+    };
+    assert_eq!(ahead(false), Ok(()));
+    ends_with(
+        ahead(true),
+        "loop: element 1 of the source lies at [0, 8] from element 0 in its tile, and that of the destination at [4, 0]: a copy \
+         moves all elements by one shift (`slice`, `values`, `gathered` and `compose` take the same ones of both ends in the same \
+         order)",
+    );
+    let branches = by_slices(|k, _, [source, target], copy| {
+        let held = k.fragment(Ty::F32, &parsed("_4:_1"));
+        let block = k.block_index(0);
+        let cond = k.less(&block, &3.into());
+        k.if_else(
+            cond,
+            |k| column(k, copy, source, &held, 2),
+            |k| row(k, copy, source, &held),
+        );
+        k.copy_in_bounds(copy, &held, &target.slice((.., 1, ..)));
+    });
+    assert_eq!(branches, Ok(()));
+}
+
+/// Registers for one step along K take the steps of a longer tile, one after the other.
+#[test]
+fn registers_of_one_step_take_every_step_of_a_tile() {
+    let mma = mma("(2,2,1):(1,2,0)", "(_,_,_)");
+    let read = TiledCopy::for_operand(word(), 32, &mma, Operand::A).expect("a copy");
+    let wrong = TiledCopy::for_operand(word(), 32, &mma, Operand::B).expect("a copy");
+    let step = |copy: &TiledCopy, tile: [i64; 2]| {
+        let mut k = Builder::new("k", Arch::Sm80, 128);
+        let a = parameter(&mut k, "a").as_type(Ty::Tf32);
+        let tid = k.thread();
+        let part = copy.at(&tid).partition_src(&a.local_tile(tile, (0, 0)));
+        let held = k.fragment_of(&mma, Operand::A, [32, 8]);
+        let into = held.retile(&read);
+        k.for_(0, 4, 1, |k, step| {
+            k.copy_in_bounds(copy, &part.at(2, step), &into.slice((.., .., 0)));
+        });
+        k.finish().map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(step(&read, [32, 32]), Ok(()));
+    assert!(step(&wrong, [32, 32]).is_err());
+}
+
 /// The coordinates that every register of a fragment holds in a thread.
 fn by_register(
     mma: &TiledMma,
