@@ -218,10 +218,18 @@ pub(super) fn absent(global: &Layout, pieces: &[Piece]) -> Result<Vec<Dimension>
     Ok(rest)
 }
 
-/// The pieces of a dimension that are longer than one step must follow each other at its stride.
-pub(super) fn progression(index: usize, dimension: &Dimension) -> Result<(), Error> {
+/// The pieces of a dimension that are longer than one step must follow each other at its stride. The stride of a mode of one
+/// element is that of no step.
+pub(super) fn progression(
+    index: usize,
+    dimension: &Dimension,
+    global: &Layout,
+) -> Result<(), Error> {
     let mut next = dimension.stride();
     for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
+        if extent_at(global, &piece.mode)? == 1 {
+            continue;
+        }
         if piece.stride != next || piece.step() != 1 && dimension.modes.len() > 1 {
             let modes: Vec<String> = dimension
                 .modes
@@ -278,7 +286,7 @@ pub(super) fn extent_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
 }
 
 /// The stride of the mode that a basis vector names.
-fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
+pub(super) fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
     let path: Vec<usize> = mode.path().collect();
     let mode = global.get(&path)?;
     match mode.leaves() {

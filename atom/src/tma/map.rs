@@ -223,6 +223,42 @@ impl TensorMap {
         self.dims.len()
     }
 
+    /// Returns the strides as the driver takes them.
+    ///
+    /// A dimension of extent 1 takes no step, so any stride describes it, and a compact layout says 0. The driver asks for a
+    /// multiple of 16 bytes: here the least one (of 32 where channels are interleaved in slices of 32) behind all that the
+    /// dimensions before it reach.
+    ///
+    /// ```
+    /// use colex_atom::{TmaElement, TmaPlan, TmaTile};
+    /// use colex_layout::{ComposedLayout, Layout};
+    ///
+    /// let (global, shared): (Layout, ComposedLayout) = ("(1,50):(0,1)".parse()?, "(8,32):(32,1)".parse()?);
+    /// let tile = "(8,32)".parse()?;
+    /// let request = TmaTile { global: &global, tile: &tile, shared: &shared, element: TmaElement::F32, multicast: 1 };
+    /// let plan = TmaPlan::new(&request)?;
+    /// assert_eq!(plan.map().dims, [50, 1]);
+    /// assert_eq!(plan.map().strides, [208]); // 50 elements of 4 bytes, and 8 bytes more
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn encoded_strides(&self) -> Vec<i64> {
+        let unit = self.interleave.bytes().max(16);
+        let mut reach = self
+            .dims
+            .first()
+            .map_or(0, |n| n.saturating_mul(self.innermost_bytes()));
+        let mut strides = Vec::new();
+        for (dim, stride) in self.dims.iter().skip(1).zip(&self.strides) {
+            let stride = match dim {
+                1 => reach.saturating_add(unit - 1).clamp(unit, (1 << 40) - 1) / unit * unit,
+                _ => *stride,
+            };
+            reach = reach.max(dim.saturating_mul(stride));
+            strides.push(stride);
+        }
+        strides
+    }
+
     /// How many elements a box takes along each dimension, or along channels and pixels.
     pub(super) fn steps(&self) -> impl Iterator<Item = i64> + '_ {
         let pairs = self.extents.iter().zip(&self.element_strides);

@@ -5,7 +5,7 @@ use colex_layout::{Basis, ComposedLayout, IntoIntTuple, Layout, Stride, Tiler};
 
 use super::derive::{
     Dimension, Piece, absent, contiguous, cut, extent_at, gcd, joined_to_256, of_rank_one, order,
-    plain, progression, scale, tensor,
+    plain, progression, scale, stride_at, tensor,
 };
 
 use super::map::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement};
@@ -95,6 +95,29 @@ impl TmaPlan {
         plan.fill(&global)?;
         plan.map.check()?;
         Ok(plan)
+    }
+
+    /// Returns the plan that moves the same boxes of another tensor, `None` if there is none: each dimension has the one mode that
+    /// it has here, also where extents and strides would have joined modes or left out one of extent 1.
+    pub fn for_tensor(&self, global: &Layout) -> Option<Self> {
+        let (global, _) = of_rank_one(global, &Tiler::from(1)).ok()?;
+        let mut plan = self.clone();
+        plan.map = empty(self.map.element, self.map.swizzle);
+        let mut pieces = Vec::new();
+        for dimension in &mut plan.dimensions {
+            let [piece] = &mut dimension.modes[..] else {
+                return None;
+            };
+            piece.stride = stride_at(&global, &piece.mode).ok()?;
+            pieces.push(*piece);
+        }
+        if !absent(&global, &pieces).ok()?.is_empty() {
+            return None;
+        }
+        plan.tensor = tensor(&global, &plan.dimensions).ok()?;
+        plan.fill(&global).ok()?;
+        plan.map.check().ok()?;
+        Some(plan)
     }
 
     /// Returns the tensor map, whose box is one block's slice if the tile is multicast.
@@ -305,6 +328,9 @@ impl TmaPlan {
             let (mut extent, mut stride) = (1, 0);
             for piece in &dimension.modes {
                 let size = extent_at(global, &piece.mode)?;
+                if size == 1 {
+                    continue;
+                }
                 let common = gcd(stride, piece.stride);
                 extent = match common {
                     0 => size,
@@ -312,12 +338,12 @@ impl TmaPlan {
                 };
                 stride = common;
             }
-            progression(i, dimension)?;
+            progression(i, dimension, global)?;
             self.map.dims.push(extent);
             self.map.extents.push(dimension.extent());
             self.map.element_strides.push(dimension.modes[0].step());
             match i {
-                0 if stride != 1 => {
+                0 if stride != 1 && extent != 1 => {
                     let mode = dimension.modes[0].mode;
                     return Err(TmaError::Major {
                         mode: format!("{mode:#}"),
@@ -332,6 +358,7 @@ impl TmaPlan {
                 }
             }
         }
+        self.map.strides = self.map.encoded_strides();
         cut(&mut self.map.extents, self.blocks)?;
         let boxes = self.map.extents.iter_mut().zip(&self.map.element_strides);
         boxes.for_each(|(extent, step)| *extent = extent.saturating_mul(*step));

@@ -4,3 +4,4 @@ mod im2col;
 mod moves;
 mod plans;
 mod refusals;
+mod small;

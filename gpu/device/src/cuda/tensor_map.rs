@@ -109,7 +109,7 @@ impl Lists {
         let short = |list: &[i64]| list.iter().map(|&x| x as u32).collect();
         Lists {
             dims: long(&map.dims),
-            strides: long(&map.strides),
+            strides: long(&map.encoded_strides()),
             extents: short(&map.extents),
             steps: short(&map.element_strides),
         }

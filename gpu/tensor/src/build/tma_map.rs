@@ -39,6 +39,8 @@ impl MapSlot {
             element: self.element,
             multicast: self.multicast,
         });
+        // A row as long as the box, or a mode of extent 1, need not change what the kernel moves.
+        let plan = (self.plan.for_tensor(layout)).map_or_else(|| plan, Ok);
         let plan = plan.map_err(|e| refuse(e.to_string()))?;
         let same = plan.map().extents == self.plan.map().extents
             && plan.tensor().stride() == self.plan.tensor().stride();

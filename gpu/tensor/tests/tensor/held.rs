@@ -425,7 +425,7 @@ impl Piece {
             Piece::Values(first, count) => of.values(first, count),
             Piece::Turned => {
                 let form = format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m);
-                of.with_layout(parsed(&form)).gathered(0, v * m * n)
+                of.with_layout(&form).gathered(0, v * m * n)
             }
         }
     }
@@ -438,11 +438,9 @@ impl Piece {
             (Piece::Column(j), None) => of.slice((.., .., j)),
             (Piece::Values(first, count), _) => {
                 let parts = format!("(_{count},_{}):(_1,_{count})", v * m * n / count);
-                of.compose(&parsed(&parts)).at(1, first / count)
+                of.compose(&parts).at(1, first / count)
             }
-            (Piece::Turned, _) => {
-                of.compose(&parsed(&format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m)))
-            }
+            (Piece::Turned, _) => of.compose(format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m)),
         }
     }
 }
@@ -539,7 +537,7 @@ fn by_slices(
     let tid = k.thread();
     let source = copy.at(&tid).partition_src(&tile(&from, [16, 32]));
     let target = copy.at(&tid).partition_dst(&tile(&to, [16, 32]));
-    let held = k.fragment(Ty::F32, &parsed("(_1,_4,_4):(_0,_1,_4)"));
+    let held = k.fragment(Ty::F32, "(_1,_4,_4):(_0,_1,_4)");
     body(&mut k, &held, [&source, &target], &copy);
     k.finish().map(|_| ()).map_err(|e| e.to_string())
 }
@@ -599,7 +597,7 @@ fn slices_of_a_fragment_know_what_was_loaded_into_them() {
     // A destination with one element at several coordinates is none, also by `compose`.
     let repeated = by_slices(|k, held, [source, target], copy| {
         load(k, held, source, copy, [0, 1, 2, 3]);
-        let parts = target.compose(&parsed("(_4,_4):(_1,_0)"));
+        let parts = target.compose("(_4,_4):(_1,_0)");
         k.copy_in_bounds(copy, &held.values(0, 4), &parts.at(1, 2));
     });
     let said = repeated.expect_err("one element at several coordinates");
@@ -614,7 +612,7 @@ fn slices_of_a_fragment_know_what_was_loaded_into_them() {
 fn arithmetic_on_parts_is_free() {
     let loaded = |k: &mut Builder, held: &Fragment, source: &Tensor, copy: &TiledCopy| {
         k.copy_in_bounds(copy, source, held);
-        k.fragment(Ty::F32, &parsed("_4:_1"))
+        k.fragment(Ty::F32, "_4:_1")
     };
     let sum = by_slices(|k, held, [source, target], copy| {
         let sum = loaded(k, held, source, copy);
@@ -668,7 +666,7 @@ fn parts_are_filled_again_in_loops_and_branches() {
     };
     let ahead = |other: bool| {
         by_slices(|k, _, [source, target], copy| {
-            let held = k.fragment(Ty::F32, &parsed("_4:_1"));
+            let held = k.fragment(Ty::F32, "_4:_1");
             column(k, copy, source, &held, 0);
             k.for_(0, 3, 1, |k, turn| {
                 k.copy_in_bounds(copy, &held, &target.at(2, turn));
@@ -687,7 +685,7 @@ fn parts_are_filled_again_in_loops_and_branches() {
          order)",
     );
     let branches = by_slices(|k, _, [source, target], copy| {
-        let held = k.fragment(Ty::F32, &parsed("_4:_1"));
+        let held = k.fragment(Ty::F32, "_4:_1");
         let block = k.block_index(0);
         let cond = k.less(&block, &3.into());
         k.if_else(
