@@ -7,6 +7,10 @@ use crate::Kernel;
 use crate::claims::{Around, Certain, Claim, Expression, Value};
 use crate::operand::{ParamId, Reg, Special};
 
+/// The number of innermost loops whose first and last iterations are combined in every way. The loops around them are all in
+/// their first iteration, or all in their last one.
+const FREE_LOOPS: usize = 3;
+
 /// The number of accepted launches that are remembered.
 const REMEMBERED: usize = 8;
 
@@ -15,8 +19,13 @@ const REMEMBERED: usize = 8;
 ///
 /// No check walks the grid. A claim is evaluated in the corners of the grid, in the threads that reach farthest, and in
 /// the first and the last iteration of each loop. These threads do run, so no correct launch is refused. A coordinate
-/// that grows with the index of the block is largest in a corner. The simulator finds what this misses: branches on
-/// values that the kernel reads, and orders of tiles that turn back.
+/// that grows with the index of the block is largest in a corner, and one that grows with every loop counter in the last
+/// iteration of all loops. Of more than three nested loops, the outer ones are evaluated in their last iterations together
+/// and in their first iterations together.
+///
+/// The simulator finds what this misses: branches on values that the kernel reads or on predicates from
+/// [`crate::KernelBuilder`], variables that are written later, loops that a `break` leaves early, orders of tiles that turn
+/// back, and, of more than three nested loops, coordinates that grow with one outer counter and shrink with another.
 #[derive(Debug, Default)]
 pub struct LaunchClaims {
     claims: Vec<(Claim, Certain)>,
@@ -131,6 +140,9 @@ struct Place<'a> {
     block: [u32; 3],
     thread: u32,
     counters: Vec<(Reg, i64)>,
+    /// The number of loops around the access, and whether the outer ones are in their last iteration.
+    loops: usize,
+    is_last: bool,
 }
 
 impl Place<'_> {
@@ -214,7 +226,17 @@ impl Place<'_> {
                     return None;
                 }
                 let last = start + (end - 1 - start) / step * step;
-                [last, start].into_iter().find_map(|now| {
+                let turns = match self.loops - self.counters.len() > FREE_LOOPS {
+                    false => [last, start],
+                    true if self.is_last => [last; 2],
+                    true => [start; 2],
+                };
+                let turns = if turns[0] == turns[1] {
+                    &turns[..1]
+                } else {
+                    &turns
+                };
+                turns.iter().find_map(|&now| {
                     self.counters.push((*counter, now));
                     let found = self.outside(claim, rest);
                     self.counters.pop();
@@ -244,6 +266,9 @@ fn check(
             }
         }
     });
+    let around = &certain.around;
+    let is_loop = |around: &&Around| matches!(around, Around::Loop { .. });
+    let loops = around.iter().filter(is_loop).count();
     let outside = |block: [u32; 3], thread: u32| {
         let mut place = Place {
             launch,
@@ -251,8 +276,12 @@ fn check(
             block,
             thread,
             counters: Vec::new(),
+            loops,
+            is_last: true,
         };
-        place.outside(claim, &certain.around)
+        let found = place.outside(claim, around);
+        place.is_last = false;
+        found.or_else(|| (loops > FREE_LOOPS).then(|| place.outside(claim, around))?)
     };
     let last = [0, 1, 2].map(|axis| launch.grid[axis].saturating_sub(1));
     // Bit by bit whether the block is the first along an axis.

@@ -9,9 +9,6 @@ use crate::index::{Index, Leaf, Node};
 use colex_ir::claims::{Around, Bound, Certain, Claim, ClaimId, Expression, Term, Test, Value};
 use colex_ir::{Control, Guard, Kernel, Op, ParamId, Reg, Special, Stmt};
 
-/// Loops around a claim that a launch looks into.
-const MOST_LOOPS: usize = 3;
-
 /// What opened a body.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
@@ -386,9 +383,6 @@ impl<'a> Lowered<'a> {
                 }
                 _ => return None,
             }
-        }
-        if counters.len() > MOST_LOOPS {
-            return None;
         }
         if let Some(guard) = run.guard {
             let (test, when) = self.test(guard, &mut told)?;

@@ -141,9 +141,10 @@ impl Held {
 
     /// The elements one by one, as the operation of that number fills registers with them.
     pub(crate) fn each(&self, operation: u32) -> Elements {
-        let filled = match self.is_whole {
-            true => Filled::Whole(operation),
-            false => Filled::Part(operation),
+        let filled = if self.is_whole {
+            Filled::Whole(operation)
+        } else {
+            Filled::Part(operation)
         };
         let element = |number: &usize| {
             Some(Element {

@@ -424,9 +424,10 @@ impl Builder {
             _ => Ok(Known::Nothing),
         };
         let source = whole(self, src, &in_memory[0])?;
-        let target = match is_filled {
-            true => Known::Nothing,
-            false => whole(self, dst, &in_memory[1])?,
+        let target = if is_filled {
+            Known::Nothing
+        } else {
+            whole(self, dst, &in_memory[1])?
         };
         if let (Piece::Registers(fragment), Known::All(_), Piece::Registers(_)) =
             (src, &source, dst)
@@ -437,16 +438,17 @@ impl Builder {
             Known::All(ref held) => Some(held.each(operation)),
             Known::Nothing | Known::Either => None,
         };
-        if !matches!(source, Known::Nothing) && !matches!(target, Known::Nothing) {
-            if let (Some(a), Some(b)) = (source.all("copy")?, target.all("copy")?) {
-                for piece in [src, dst] {
-                    if let Piece::Registers(fragment) = piece {
-                        self.read(fragment)?;
-                    }
+        if !matches!(source, Known::Nothing)
+            && !matches!(target, Known::Nothing)
+            && let (Some(a), Some(b)) = (source.all("copy")?, target.all("copy")?)
+        {
+            for piece in [src, dst] {
+                if let Piece::Registers(fragment) = piece {
+                    self.read(fragment)?;
                 }
-                self.check_same_places("copy", [&a, &b], ["the source", "the destination"])?;
-                return Ok(a.each(operation));
             }
+            self.check_same_places("copy", [&a, &b], ["the source", "the destination"])?;
+            return Ok(a.each(operation));
         }
         let [from, to] = in_memory;
         let end = |k: &Self, piece: &Piece<'_>, held: Option<Held>| match piece {

@@ -63,7 +63,7 @@ pub(crate) enum Kept {
     /// All of it, in its own order.
     All,
     /// The elements of these numbers, all less than they are by one constant.
-    Some(Layout),
+    Some(Rc<Layout>),
     /// No rule says which elements.
     Unknown,
 }
@@ -542,11 +542,13 @@ impl Tensor {
         };
         let numbers = match &share.kept {
             Kept::All => Layout::column_major(of.layout().shape()).ok(),
-            Kept::Some(numbers) => Some(numbers.clone()),
+            Kept::Some(numbers) => Some(numbers.as_ref().clone()),
             Kept::Unknown => None,
         };
         let numbers = numbers.and_then(|numbers| cut(&numbers).ok());
-        share.kept = numbers.map_or(Kept::Unknown, |numbers| Kept::Some(numbers.to_static()));
+        share.kept = numbers.map_or(Kept::Unknown, |numbers| {
+            Kept::Some(Rc::new(numbers.to_static()))
+        });
         self
     }
 

@@ -190,6 +190,44 @@ fn loops_over_tiles_are_followed_to_their_last_turn() {
     );
 }
 
+/// Tiles whose numbers are sums of the counters of nested loops, of two turns each.
+fn nested(k: &mut Builder, tensors: [&Tensor; 2], ends: &[i64], sum: Index) {
+    let Some((end, rest)) = ends.split_first() else {
+        return copy_tile(k, tensors, &[0.into(), sum.within(0..1 << 10)]);
+    };
+    k.for_(0, *end, 1, |k, i| nested(k, tensors, rest, &sum + i));
+}
+
+/// Loops of any depth are followed to their last iterations: two tiles are there, of as many as the counters come to.
+#[test]
+fn law_nested_loops_are_followed_to_their_last_turns() {
+    let mut cases = 0;
+    for depth in 1..=6 {
+        for far in 0..=depth {
+            // All loops but `far` of them have one turn.
+            let ends: Vec<i64> = (0..depth).map(|i| if i < far { 2 } else { 1 }).collect();
+            let kernel = kernel(DYNAMIC, |k, tensors| nested(k, tensors, &ends, 0.into()));
+            let found = launched(&kernel, [1, 1, 1]);
+            cases += 1;
+            match far {
+                0 | 1 => assert_eq!(found, Ok(()), "{ends:?}"),
+                _ => {
+                    let said = found.expect_err("a tile beyond the last");
+                    let last = format!(
+                        "reaches coordinate {} along mode 1 of tensor from",
+                        8 * far + 7
+                    );
+                    assert!(
+                        said.starts_with("block (0,0,0)") && said.contains(&last),
+                        "{ends:?}: {said}"
+                    );
+                }
+            }
+        }
+    }
+    println!("law grids.nested_loops: {cases} cases");
+}
+
 #[test]
 fn a_loop_that_is_left_early_is_not_refused() {
     let left = kernel(DYNAMIC, |k, [from, to]| {

@@ -670,9 +670,10 @@ fn parts_are_filled_again_in_loops_and_branches() {
             column(k, copy, source, &held, 0);
             k.for_(0, 3, 1, |k, turn| {
                 k.copy_in_bounds(copy, &held, &target.at(2, turn));
-                match other {
-                    false => k.copy_in_bounds(copy, &source.at(2, turn + 1), &held),
-                    true => row(k, copy, source, &held),
+                if other {
+                    row(k, copy, source, &held);
+                } else {
+                    k.copy_in_bounds(copy, &source.at(2, turn + 1), &held);
                 }
             });
         })
