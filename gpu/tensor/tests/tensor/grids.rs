@@ -195,7 +195,9 @@ fn nested(k: &mut Builder, tensors: [&Tensor; 2], ends: &[i64], sum: Index) {
     let Some((end, rest)) = ends.split_first() else {
         return copy_tile(k, tensors, &[0.into(), sum.within(0..1 << 10)]);
     };
-    k.for_(0, *end, 1, |k, i| nested(k, tensors, rest, &sum + i));
+    // The tensor has two tiles; of extents that are constants the arguments are asked.
+    let end = tensors[0].extent(1) / 8 + (end - 2);
+    k.for_(0, end, 1, |k, i| nested(k, tensors, rest, &sum + i));
 }
 
 /// Loops of any depth are followed to their last iterations: two tiles are there, of as many as the counters come to.
