@@ -9,6 +9,7 @@ mod links;
 mod marks;
 mod math;
 mod names;
+mod outsider;
 mod pages;
 mod preprocess;
 mod programs;
@@ -146,6 +147,7 @@ pub(crate) fn check(root: &Path) -> Result<BookReport> {
         }
     }
     let pieces = programs::check(root, &chapters, &mut complaints)?;
+    outsider::check(root, &mut complaints)?;
     let links = links::check(root, &chapters, &mut complaints)?;
     let examples = examples::check(root, &chapters, &mut complaints)?;
     let names = names::check(root, &chapters, &mut complaints)?;
