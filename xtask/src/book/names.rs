@@ -40,7 +40,8 @@ fn ours(page: &str) -> Vec<String> {
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     rows.filter_map(|row| row.split(" | ").nth(1))
         .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-        .filter_map(|code| code.rsplit("::").next())
+        // A call is shown with its arguments, `at(Unbounded(c))`; its name stands before them.
+        .filter_map(|code| code.split('(').next()?.rsplit("::").next())
         .map(str::to_string)
         .collect()
 }
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     const TABLE: &str =
-        "| CuTe | Colex | |\n|---|---|---|\n| `a`, `b` | `Layout::c`, `d` | `e` |\n\n";
+        "| CuTe | Colex | |\n|---|---|---|\n| `a`, `b` | `Layout::c`, `d(E(x))` | `e` |\n\n";
 
     #[test]
     fn our_names_are_those_of_the_second_column() {
