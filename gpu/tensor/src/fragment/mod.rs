@@ -558,6 +558,19 @@ impl Builder {
         operand: Operand,
         extents: [i64; 2],
     ) -> Result<Fragment, ErrorKind> {
+        let atom = mma.atom();
+        let is_shared = match operand {
+            Operand::A => atom.a_in_shared(),
+            Operand::B => atom.b_in_shared(),
+            Operand::C => false,
+        };
+        if is_shared {
+            let why = format!(
+                "{} reads {operand:?} from shared memory, and no register holds it: `gmma_operand` makes its descriptors",
+                atom.name()
+            );
+            return Err(ErrorKind::operands("fragment_of", why));
+        }
         let tile = Layout::column_major(IntTuple::flat(extents.map(Int::Static)))?.to_static();
         let layout = mma.slice(0)?.fragment(&tile, operand)?.to_static();
         let class = register_class(mma.atom(), operand)?;

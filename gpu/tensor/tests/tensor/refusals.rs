@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_layout::{ComposedLayout, Layout};
 use colex_tensor::{AtThread, Builder, Tensor};
-use colex_tiled::TiledCopy;
+use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use crate::refused;
 
@@ -234,4 +234,21 @@ fn a_ring_of_a_schedule_that_cannot_be() {
         ),
         "the number of stages for the multiplies in flight is 1: it must be at least 2"
     );
+}
+
+/// What `wgmma` reads from shared memory has no registers.
+#[test]
+fn an_operand_in_shared_memory_has_no_fragment() {
+    for operand in [Operand::A, Operand::B] {
+        let mut k = Builder::new("k", Arch::Sm90a, 128);
+        let atom = colex_atom::mma("SM90_64x64x16_F32F16F16_SS").expect("an atom");
+        let mma = TiledMma::new(atom, "(1,1,1):(0,0,0)", "(_,_,_)").expect("a tiled MMA");
+        k.fragment_of(&mma, operand, (64, 64));
+        let why = format!(
+            "fragment_of: SM90_64x64x16_F32F16F16_SS reads {operand:?} from shared memory, and no register \
+             holds it: `gmma_operand` makes its descriptors"
+        );
+        let found = k.finish().map(|_| ()).expect_err("it is refused").what();
+        assert_eq!(found, why);
+    }
 }
