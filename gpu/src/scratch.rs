@@ -1,6 +1,7 @@
 //! Device memory that a call needs besides its operands.
 
 use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 
 use colex_device::{Buffer, Device, Extension};
 
@@ -14,7 +15,29 @@ const PIECES: usize = 8;
 /// A piece is taken again only for the same stream: what is given to a stream runs in order, so that the next use begins
 /// after the last one has ended. Nothing is allocated for a repeated call, which stream capture would forbid.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch(Mutex<Vec<(u64, Buffer<u8>)>>);
+pub(crate) struct Scratch(Mutex<Vec<(StreamKey, Buffer<u8>)>>);
+
+/// What tells streams of one context apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StreamKey {
+    /// The driver's handle; 0 on the simulator.
+    handle: usize,
+    /// The thread that gives the work, where one handle means another stream in each thread.
+    thread: Option<ThreadId>,
+}
+
+/// `CU_STREAM_PER_THREAD`: the handle of every thread's own default stream.
+const PER_THREAD: usize = 2;
+
+impl StreamKey {
+    /// Returns the key of the stream that a handle means on this thread.
+    fn of(handle: usize) -> StreamKey {
+        StreamKey {
+            handle,
+            thread: (handle == PER_THREAD).then(|| thread::current().id()),
+        }
+    }
+}
 
 impl Extension for Scratch {
     fn clear(&self) {
@@ -34,7 +57,7 @@ pub(crate) fn take(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
     let kept = device.extension::<Scratch>();
     let mut pieces = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
     let stream = stream(device);
-    let fits = |(of, piece): &(u64, Buffer<u8>)| *of == stream && piece.len() >= bytes;
+    let fits = |(of, piece): &(StreamKey, Buffer<u8>)| *of == stream && piece.len() >= bytes;
     let indexed = pieces.iter().enumerate().filter(|(_, piece)| fits(piece));
     match indexed.min_by_key(|(_, (_, piece))| piece.len()) {
         Some((at, _)) => Ok(pieces.swap_remove(at).1),
@@ -66,7 +89,24 @@ pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
     }
 }
 
-/// Returns the number by which a device's stream is known; 0 on the simulator.
-fn stream(device: &Device) -> u64 {
-    device.raw().map_or(0, |raw| raw.stream as u64)
+/// Returns the key of the stream that a device gives its work to.
+fn stream(device: &Device) -> StreamKey {
+    StreamKey::of(device.raw().map_or(0, |raw| raw.stream.addr()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// candle works in the default stream of each thread, whose handle is the same in all: memory that one thread gave
+    /// back is still in use when another takes it.
+    #[test]
+    fn a_default_stream_per_thread_is_another_in_each() {
+        let elsewhere = |handle| thread::spawn(move || StreamKey::of(handle)).join().unwrap();
+        assert_ne!(elsewhere(PER_THREAD), StreamKey::of(PER_THREAD));
+        assert_eq!(StreamKey::of(PER_THREAD), StreamKey::of(PER_THREAD));
+        for handle in [0, 1, 0x7000] {
+            assert_eq!(elsewhere(handle), StreamKey::of(handle));
+        }
+    }
 }

@@ -150,12 +150,12 @@ fn law_small_views_make_tensor_maps() {
     let from = k.tma_tensor(
         "from",
         Ty::F32,
-        &layout("(64,64):(64,_1)"),
-        &[4, 8],
+        layout("(64,64):(64,_1)"),
+        [4, 8],
         "(4,8):(8,1)",
         1,
     );
-    let to = k.tensor("to", Ty::F32, &layout("(64,64):(64,_1)"));
+    let to = k.tensor("to", Ty::F32, layout("(64,64):(64,_1)"));
     let here = k.shared_tensor(Ty::F32, rows);
     let landed = k.barriers(1);
     let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));

@@ -11,6 +11,8 @@ mod workspace;
 #[cfg(feature = "repository")]
 mod book;
 #[cfg(feature = "repository")]
+mod examples;
+#[cfg(feature = "repository")]
 mod figure;
 #[cfg(feature = "repository")]
 mod markdown;
@@ -58,6 +60,12 @@ enum Task {
         #[arg(long, default_value_t = 3000, requires = "serve")]
         port: u16,
     },
+    /// Check the programs under `examples/`, which use Colex as a program of its users does.
+    #[cfg(feature = "repository")]
+    Examples {
+        /// The folder of one of them; all of them if left out.
+        name: Option<String>,
+    },
     /// Compare with cases computed by CuTe: those of the repository, or the files named.
     Golden {
         /// Files of JSON lines, plain or gzipped, or an `atoms.tsv`.
@@ -93,6 +101,8 @@ fn main() -> ExitCode {
         Task::Book { serve, bless, port } => {
             book::task(serve.then_some(port), book::Blessing::of(bless))
         }
+        #[cfg(feature = "repository")]
+        Task::Examples { name } => examples::task(name.as_deref()),
         Task::Golden { files, keep } => golden::task(&files, keep),
         Task::Gpu { what } => gpu::task(&what),
         Task::Bench { name, json } => bench::task(name.as_deref(), json.as_deref()),
