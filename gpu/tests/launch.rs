@@ -1,7 +1,6 @@
 //! Launches with views: what does not fit the kernel is refused, word for word, before anything runs.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::ir::FenceKind;
 use colex_gpu::tensor::{AtThread, Builder};
 use colex_gpu::{Device, DeviceKernel, Load, View};
 use colex_layout::C;
@@ -136,84 +135,4 @@ fn compact_views_of_every_extent_are_taken() {
         }
     }
     println!("law launch.compact_views: {cases} cases");
-}
-
-/// Views of few rows and columns through a tensor map: a mode of extent 1 has any stride, which the map makes a legal one.
-#[test]
-fn law_small_views_make_tensor_maps() {
-    let device = Device::simulator(Arch::Sm90a);
-    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
-    let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
-    let layout = |text: &str| text.parse::<colex_layout::Layout>().expect("a layout");
-    let mut k = Builder::new("through_map", Arch::Sm90a, 32);
-    let rows = layout("(4,8):(8,1)");
-    let from = k.tma_tensor(
-        "from",
-        Ty::F32,
-        layout("(64,64):(64,_1)"),
-        [4, 8],
-        "(4,8):(8,1)",
-        1,
-    );
-    let to = k.tensor("to", Ty::F32, layout("(64,64):(64,_1)"));
-    let here = k.shared_tensor(Ty::F32, rows);
-    let landed = k.barriers(1);
-    let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
-    let full = landed.at(0);
-    let first = k.equal(&thread, &0.into());
-    k.if_(first, |k| {
-        k.init_barriers(&landed, 1);
-        k.fence(FenceKind::MbarrierInit);
-        k.arrive_expect(&full, from.tile_bytes());
-        k.tma_load(&from, (&m, &n), &here, &full);
-    });
-    k.sync();
-    k.wait(&full, &0.into());
-    let mine = copy.at(&thread);
-    let source = mine.partition_src(&here); // (CPY, CPY_M, CPY_N)
-    let target = mine.partition_dst(&to.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
-    let held = k.fragment_like(&source);
-    k.copy(&copy, &source, &held);
-    k.copy_in_bounds(&copy, &held, &target);
-    let kernel = k.finish().map(|built| built.load(&device));
-    let kernel = kernel.expect("a kernel").expect("it loads");
-    let data: Vec<f32> = (1..=200).map(|i| i as f32).collect();
-    let from = device.upload(&data).expect("memory");
-    let (mut taken, mut refused) = (0, 0);
-    for (m, n) in (1..=6_usize).flat_map(|m| (1..=9_usize).map(move |n| (m, n))) {
-        for row in [0, 1, n, n + 3, n.next_multiple_of(4), 20] {
-            // A stride that repeats or interleaves rows is another test's.
-            if m > 1 && row < n {
-                continue;
-            }
-            for column in [0_usize, 1, 5] {
-                if n > 1 && column != 1 {
-                    continue;
-                }
-                let form = format!("{m} by {n}, {row} and {column} apart");
-                let view = match column {
-                    1 => View::new(&from, ((m, n), (row, C::<1>))),
-                    _ => View::new(&from, ((m, n), (row, column))),
-                };
-                let mut to = device.zeros::<f32>(54).expect("memory");
-                let grid = [m.div_ceil(4), n.div_ceil(8)];
-                let done =
-                    kernel.launch(grid, (view.expect("inside"), to.view_mut((m, n)).unwrap()));
-                if m > 1 && row % 4 != 0 {
-                    let said = done.expect_err(&form).to_string();
-                    assert!(said.contains("stride"), "{form}: {said}");
-                    refused += 1;
-                    continue;
-                }
-                done.unwrap_or_else(|e| panic!("{form}: {e}"));
-                let found = to.download().expect("it is there");
-                for (i, found) in found[..m * n].iter().enumerate() {
-                    assert_eq!(*found, data[i / n * row + i % n], "element {i} of {form}");
-                }
-                taken += 1;
-            }
-        }
-    }
-    assert!(taken > 100 && refused > 50, "{taken} {refused}");
-    println!("law launch.small_maps: {} cases", taken + refused);
 }

@@ -3,7 +3,7 @@
 use colex_atom::{TmaElement, TmaPlan, TmaTile};
 use colex_layout::{ComposedLayout, Layout};
 
-/// A mode of extent 1 has a stride that the driver takes, whatever its layout says; the others keep theirs.
+/// A mode of extent 1 has a stride that the driver takes, regardless of its layout; the others keep theirs.
 #[test]
 fn law_modes_of_one_element_have_legal_strides() {
     let (mut cases, mut taken) = (0, 0);

@@ -118,3 +118,12 @@ fn the_sentences_of_products_of_views() {
         "the destination (4,3):(0,1) has one element at several coordinates: which value stays would be a race"
     );
 }
+
+/// A view whose modes have one element makes a tensor map, with legal strides of its own.
+#[test]
+fn law_small_views_make_tensor_maps() {
+    let device = Device::simulator(Arch::Sm90a);
+    let (taken, refused) = colex_proof::kernels::maps::check(&device).unwrap();
+    assert!(taken > 100 && refused > 50, "{taken} {refused}");
+    println!("law launch.small_maps: {} cases", taken + refused);
+}

@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{Error, ErrorKind};
-use crate::index::Index;
 
 /// The first failure of a kernel. The builder shares it with the tensors and fragments that it hands out.
 ///
@@ -63,15 +62,6 @@ impl FirstFailure {
             return Ok(());
         }
         Err(ErrorKind::Foreign { what })
-    }
-
-    /// Refuses numbers of which one is of another builder.
-    pub(crate) fn own_indices<'a>(
-        &self,
-        indices: impl IntoIterator<Item = &'a Index>,
-    ) -> Result<(), ErrorKind> {
-        let mut indices = indices.into_iter();
-        indices.try_for_each(|index| self.own("an index", index.owner()))
     }
 
     pub(crate) fn is_set(&self) -> bool {

@@ -254,7 +254,7 @@ fn slices(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                 Kind::Layout,
                 s.k.fragment_like(&s.from).layout(),
             );
-            s.k.fragment(s.ty, &form.to_static())
+            s.k.fragment(s.ty, form.to_static())
         }
     };
     let mut modes = [[2; 4]; 2];
@@ -289,7 +289,7 @@ fn turns(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let (ty, vector, slots) = (s.ty, s.vector, r.range(1, 2));
     let one = format!("(_{vector},_4,_{slots}):(_1,_{vector},_{})", 4 * vector);
     let held = h.layout("fragment", Kind::Layout, &layout(&one));
-    let held = s.k.fragment(ty, &held.to_static());
+    let held = s.k.fragment(ty, held.to_static());
     let (from, to, load, store) = (
         s.from.clone(),
         s.to.clone(),

@@ -2,6 +2,7 @@
 
 pub mod copies;
 pub mod gemm;
+pub mod maps;
 pub mod plans;
 mod samples;
 pub mod views;

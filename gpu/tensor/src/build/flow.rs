@@ -28,6 +28,15 @@ pub struct Predicate {
 
 impl Predicate {
     /// Returns the register, and whether it is negated.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::{Builder, Cond};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let thread = k.thread();
+    /// let Cond::Where(first) = k.equal(&thread, &0.into()) else { unreachable!() };
+    /// assert!(first.guard().when); // the register itself, not its negation
+    /// ```
     pub fn guard(self) -> Guard {
         self.guard
     }

@@ -23,7 +23,6 @@ use colex_atom::Arch;
 use crate::build::claims::Opened;
 use crate::error::{Error, ErrorKind};
 use crate::failure::FirstFailure;
-use crate::fragment::Fragment;
 use crate::index::{Index, Leaf};
 use crate::tensor::Tensor;
 use colex_ir::claims::ClaimId;
@@ -480,12 +479,6 @@ impl Builder {
     pub(crate) fn own_tensors(&self, tensors: &[&Tensor]) -> Result<(), ErrorKind> {
         let mut tensors = tensors.iter();
         tensors.try_for_each(|tensor| self.failure.own("a tensor", tensor.failure.owner()))
-    }
-
-    /// The same of fragments.
-    pub(crate) fn own_fragments(&self, fragments: &[&Fragment]) -> Result<(), ErrorKind> {
-        let mut fragments = fragments.iter();
-        fragments.try_for_each(|f| self.failure.own("a fragment", f.failure.owner()))
     }
 
     pub(crate) fn depth(&self) -> u32 {

@@ -48,6 +48,12 @@ pub(crate) fn of_parts(elements: Elements, operation: u32) -> Elements {
 }
 
 impl Builder {
+    /// Refuses fragments of another builder.
+    pub(crate) fn own_fragments(&self, fragments: &[&Fragment]) -> Result<(), ErrorKind> {
+        let mut fragments = fragments.iter();
+        fragments.try_for_each(|f| self.failure.own("a fragment", f.failure.owner()))
+    }
+
     /// What registers hold of a tile.
     pub(crate) fn known_in_registers(&self, of: &Fragment) -> Result<Known, ErrorKind> {
         if !of.is_whole {

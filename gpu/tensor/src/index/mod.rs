@@ -7,7 +7,8 @@ pub(crate) mod poison;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::failure::Owner;
+use crate::error::ErrorKind;
+use crate::failure::{FirstFailure, Owner};
 use crate::index::poison::Poison;
 use colex_ir::Reg;
 
@@ -540,4 +541,15 @@ fn of_flat(flat: Vec<(Index, i64)>, total: i64) -> Index {
     }
     set &= below(high) & !(multiple.clamp(1, LIMIT) as u64 - 1);
     Data::build(Node::Sum(flat, total), (low, high), set, depth)
+}
+
+impl FirstFailure {
+    /// Refuses numbers of which one is of another builder.
+    pub(crate) fn own_indices<'a>(
+        &self,
+        indices: impl IntoIterator<Item = &'a Index>,
+    ) -> Result<(), ErrorKind> {
+        let mut indices = indices.into_iter();
+        indices.try_for_each(|index| self.own("an index", index.owner()))
+    }
 }

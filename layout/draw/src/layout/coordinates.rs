@@ -14,7 +14,7 @@ impl Grid {
     /// # Errors
     ///
     /// Returns an error if there are more than [`MAX_CELLS`](crate::MAX_CELLS) cells. It also returns the errors of
-    /// [`Layout::coord_at`].
+    /// [`Layout::coord_at`](colex_layout::Layout::coord_at).
     ///
     /// # Example
     ///

@@ -17,7 +17,7 @@ use colex_layout::IntoLayout;
 /// # Errors
 ///
 /// Returns an error for other ranks and for more than [`MAX_CELLS`](crate::MAX_CELLS) values. It also returns the
-/// errors of [`Layout::at`].
+/// errors of [`Layout::at`](colex_layout::Layout::at).
 ///
 /// # Example
 ///

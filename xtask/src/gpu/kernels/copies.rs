@@ -48,6 +48,17 @@ pub(super) fn large(device: &Device) -> Result<String> {
     Ok(format!("bf16 {small}; f32 {wide}"))
 }
 
+/// Views of a few elements through tensor maps.
+pub(super) fn small_maps(device: &Device) -> Result<String> {
+    if !Arch::Sm90.runs_on(device.arch()) {
+        return Ok(format!("none on {}", device.arch()));
+    }
+    let (taken, refused) = colex_proof::kernels::maps::check(device).map_err(anyhow::Error::msg)?;
+    Ok(format!(
+        "{taken} views copied, {refused} refused for their strides"
+    ))
+}
+
 /// A transpose of slices of `cudarc`, in a context and a stream of the program's.
 pub(super) fn own_slices(device: &Device) -> Result<String> {
     if device.is_simulator() {

@@ -40,6 +40,7 @@ const CHECKS: &[Check] = &[
     Check { name: "copies of bf16", run: copies::every::<half::bf16> },
     Check { name: "copies of f32", run: copies::every::<f32> },
     Check { name: "copies of f64", run: copies::every::<f64> },
+    Check { name: "maps of small views", run: copies::small_maps },
     Check { name: "large copies", run: copies::large },
     Check { name: "products of f32", run: products::every::<f32, f32> },
     Check { name: "products of f64", run: products::every::<f64, f64> },
