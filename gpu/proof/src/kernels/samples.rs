@@ -98,7 +98,7 @@ fn products() -> Result<Vec<Sample>, Error> {
             (GemmMethod::Simt, Ty::F64, _) => (80, 0),
             (GemmMethod::Simt, _, _) => (140, 0),
             (GemmMethod::Volta, _, _) => (132, 0),
-            (GemmMethod::Ampere, _, _) => (246, 0),
+            (GemmMethod::Ampere, _, _) => (248, 0),
             (GemmMethod::Hopper, _, Major::First) => (168, 16),
             (GemmMethod::Hopper, _, Major::Second) => (168, 0),
         };
