@@ -2,8 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::tensor::{AtThread, Builder};
-use colex_gpu::{Device, DeviceKernel, Load, View};
-use colex_layout::C;
+use colex_gpu::{Device, DeviceKernel, Load};
 use colex_tiled::TiledCopy;
 use half::f16;
 

@@ -329,7 +329,7 @@ fn turns(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
 fn by_part(h: &mut Hook, of: &Tensor, slice: i64) -> Tensor {
     let parts = format!("(_{slice},_{PARTS}):(_1,_{slice})");
     of.compose(
-        &h.layout("compose", Kind::Layout, &layout(&parts))
+        h.layout("compose", Kind::Layout, &layout(&parts))
             .to_static(),
     )
 }

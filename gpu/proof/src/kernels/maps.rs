@@ -36,7 +36,7 @@ fn through_map(device: &Device) -> Result<DeviceKernel, Error> {
     let held = k.fragment_like(&source);
     k.copy(&copy, &source, &held);
     k.copy_in_bounds(&copy, &held, &target);
-    Ok(k.finish().expect("a kernel").load(device)?)
+    k.finish().expect("a kernel").load(device)
 }
 
 /// Copies every view of up to 6 by 9 elements with several strides. Those that the hardware takes are right, and the

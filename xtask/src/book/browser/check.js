@@ -105,21 +105,39 @@ function contrast(one, other) {
     return (high + 0.05) / (low + 0.05);
 }
 
+// What was found of elements in the present theme: thousands of texts share their ancestors.
+let grounds = new Map();
+let fadings = new Map();
+
+function once(known, element, find) {
+    if (!known.has(element)) known.set(element, find());
+    return known.get(element);
+}
+
 // The colour behind what `element` holds.
 function ground(element) {
     if (!element) return [255, 255, 255, 1];
-    const own = colour(getComputedStyle(element).backgroundColor);
-    return own[3] === 1 ? own : over(own, ground(element.parentElement));
+    return once(grounds, element, () => {
+        const own = colour(getComputedStyle(element).backgroundColor);
+        return own[3] === 1 ? own : over(own, ground(element.parentElement));
+    });
+}
+
+// The nearest of `element` and its ancestors that is not opaque, with its opacity.
+function fading(element) {
+    if (!element) return null;
+    return once(fadings, element, () => {
+        const opacity = Number(getComputedStyle(element).opacity);
+        return opacity === 1 ? fading(element.parentElement) : { element, opacity };
+    });
 }
 
 // The text of `element` and what is behind it, as a reader sees them: the opacity of every ancestor counts.
 function painted(element, ink, behind) {
     let [text, back] = [over(ink, behind), behind];
-    for (let at = element; at; at = at.parentElement) {
-        const opacity = Number(getComputedStyle(at).opacity);
-        if (opacity === 1) continue;
-        const below = ground(at.parentElement);
-        [text, back] = [over(text, below, opacity), over(back, below, opacity)];
+    for (let at = fading(element); at; at = fading(at.element.parentElement)) {
+        const below = ground(at.element.parentElement);
+        [text, back] = [over(text, below, at.opacity), over(back, below, at.opacity)];
     }
     return [text, back];
 }
@@ -159,6 +177,7 @@ function behindInDrawing(element, shapes) {
 
 function checkContrast(texts, theme, found) {
     const known = new Set();
+    [grounds, fadings] = [new Map(), new Map()];
     for (const { element, shapes } of texts) {
         const style = getComputedStyle(element);
         const ink = colour(shapes ? style.fill : style.color);
