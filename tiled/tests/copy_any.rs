@@ -363,6 +363,10 @@ fn extents_beyond_memory_are_refused_with_the_bound() -> Outcome {
     for why in [
         Tensor::new(vec![0; 4], huge.clone()).unwrap_err(),
         one.elements().unwrap_err(),
+        one.fragment_like::<u8>().unwrap_err(),
+        Tensor::new(vec![1], "4611686018427387904:0")?
+            .fragment_like::<i32>()
+            .unwrap_err(),
         one.view().reduce(0, |a, b| a + b).unwrap_err(),
         Tensor::new(vec![1], "(65536,65536):(0,0)")?
             .fill(2)

@@ -59,12 +59,12 @@ fn staged(pending: u32) -> Result<TensorKernel, tensor::Error> {
         let slab_b = b.local_tile((64, 32), (&n, step));
         k.copy_in_bounds(
             &load,
-            &mine.partition_src(&slab_a),
+            &mine.partition_src(&slab_a), // (CPY, CPY_M, CPY_K)
             &into_sa.at(3, step % 3),
         );
         k.copy_in_bounds(
             &load,
-            &mine.partition_src(&slab_b),
+            &mine.partition_src(&slab_b), // (CPY, CPY_N, CPY_K)
             &into_sb.at(3, step % 3),
         );
         k.cp_async_commit();

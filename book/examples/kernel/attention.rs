@@ -100,7 +100,7 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
 
     // ANCHOR: scores
     let tile = q.local_tile((64, 64), (&block, 0));
-    k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_q);
+    k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_q); // (CPY, CPY_M, CPY_D)
     k.cp_async_commit();
     k.cp_async_wait(0);
     k.sync();
@@ -110,9 +110,9 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     let places = mma.at(&tid).places(Operand::C, [64, 64]);
     k.for_(0, (&count + 63) / 64, 1, |k, step| {
         let tile = keys.local_tile((64, 64), (step, 0));
-        k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_k);
+        k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_k); // (CPY, CPY_N, CPY_D)
         let tile = v.local_tile((64, 64), (0, step));
-        k.copy_in_bounds(&fetch_v, &mine_v.partition_src(&tile), &into_v);
+        k.copy_in_bounds(&fetch_v, &mine_v.partition_src(&tile), &into_v); // (CPY, CPY_D, CPY_N)
         k.cp_async_commit();
         k.cp_async_wait(0);
         k.sync();

@@ -56,7 +56,7 @@ fn plain() -> Result<TensorKernel, tensor::Error> {
         k.mma(&fma, &sums, &ra, &rb, &sums);
     });
     let tile = c.local_tile((16, 16), (m, n));
-    let to = of_c.at(&thread).partition_dst(&tile);
+    let to = of_c.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&of_c, &sums.retile(&of_c), &to);
     k.finish()
 }
@@ -134,7 +134,7 @@ fn tiled(column: i64, second_sync: bool) -> Result<TensorKernel, tensor::Error> 
     k.for_(0, &steps, 1, |k, step| {
         for (matrix, row, to) in [(&a, &m, &into_sa), (&b, &n, &into_sb)] {
             let slab = matrix.local_tile((64, 16), (row, step));
-            let from = load.at(&thread).partition_src(&slab);
+            let from = load.at(&thread).partition_src(&slab); // (CPY, CPY_M, CPY_K)
             let held = k.fragment_like(&from);
             k.copy_in_bounds(&load, &from, &held);
             k.copy(&put, &held, to);
@@ -151,7 +151,7 @@ fn tiled(column: i64, second_sync: bool) -> Result<TensorKernel, tensor::Error> 
     // ANCHOR: tiled_end
     let tile = c.local_tile((64, 64), (m, n));
     let store = TiledCopy::for_operand(colex_atom::copy(word)?, 32, &fma, Operand::C)?;
-    let to = store.at(&thread).partition_dst(&tile);
+    let to = store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&store, &sums.retile(&store), &to);
     k.finish()
 }

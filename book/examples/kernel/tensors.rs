@@ -62,8 +62,8 @@ fn product(second_sync: bool) -> Result<TensorKernel, Box<dyn Error>> {
     k.for_(0, &steps, 1, |k, step| {
         let slab_a = a.local_tile((64, 64), (&m, step));
         let slab_b = b.local_tile((64, 64), (&n, step));
-        k.copy_in_bounds(&load, &mine.partition_src(&slab_a), &into_sa);
-        k.copy_in_bounds(&load, &mine.partition_src(&slab_b), &into_sb);
+        k.copy_in_bounds(&load, &mine.partition_src(&slab_a), &into_sa); // (CPY, CPY_M, CPY_K)
+        k.copy_in_bounds(&load, &mine.partition_src(&slab_b), &into_sb); // (CPY, CPY_N, CPY_K)
         k.cp_async_commit();
         k.cp_async_wait(0);
         k.sync();

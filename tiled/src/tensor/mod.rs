@@ -152,10 +152,11 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the layout algebra has no result.
+    /// Returns an error if the layout algebra has no result, and if the fragment has more than 2^26 elements.
     #[doc(alias = "make_fragment_like")]
     pub fn fragment_like<U: Clone + Default>(&self) -> Result<Tensor<Vec<U>>, Error> {
         let layout = fragment_like(&self.layout)?;
+        check_walk("fragment_like", &layout)?;
         let size = usize::try_from(layout.cosize()?).expect("a cosize is positive");
         Tensor::new(vec![U::default(); size], layout)
     }
