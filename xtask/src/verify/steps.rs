@@ -200,7 +200,11 @@ fn browser(run: &mut Run, progress: &Progress) -> Result<Outcome> {
             "no chromium or google-chrome found to show the pages to",
         ));
     };
-    let report = book::browser::check(&program, &folder, |page| progress.at(page))?;
+    let Some(report) = book::browser::check(&program, &folder, |page| progress.at(page))? else {
+        return Ok(Outcome::skipped(
+            "the browser was started three times and opened no page",
+        ));
+    };
     Ok(Outcome::of(
         report.count,
         report.covered,

@@ -62,12 +62,17 @@ struct Found {
     complaints: Vec<String>,
 }
 
-/// Shows every page of the book in `folder` to the browser `program`; `at` is told each page that was looked at.
+/// Shows every page of the book in `folder` to the browser `program`; `at` is told each page that was looked at. Returns
+/// nothing for a browser that opens no page at all on this machine.
 ///
 /// # Errors
 ///
 /// Returns an error if the browser does not start, ends early, or hangs three times.
-pub(crate) fn check(program: &Path, folder: &Path, mut at: impl FnMut(&str)) -> Result<BookReport> {
+pub(crate) fn check(
+    program: &Path,
+    folder: &Path,
+    mut at: impl FnMut(&str),
+) -> Result<Option<BookReport>> {
     let mut left = pages::names(folder)?;
     let mut found = Found::new();
     for _ in 0..STARTS {
@@ -76,8 +81,11 @@ pub(crate) fn check(program: &Path, folder: &Path, mut at: impl FnMut(&str)) -> 
             found.add(page);
         })?;
         if left.is_empty() {
-            return Ok(found.report());
+            return Ok(Some(found.report()));
         }
+    }
+    if found.pages == 0 {
+        return Ok(None);
     }
     bail!(
         "{} hung {STARTS} times, and has not seen {}",
