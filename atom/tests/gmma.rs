@@ -240,6 +240,21 @@ fn what_is_not_canonical_says_why() {
 }
 
 #[test]
+fn a_tile_is_made_of_whole_patterns() {
+    let descriptor = GmmaDescriptor::of("Sw<3,3,3> o 0 o (64,16):(64,1)", 16, Major::K).unwrap();
+    let said = |major, mn, k| descriptor.tile(major, mn, k, 16).unwrap_err().to_string();
+    assert_eq!(
+        said(Major::K, 60, 16),
+        "a tile of 60 x 16 elements is not made of whole patterns of 8 x 8"
+    );
+    assert_eq!(
+        said(Major::Mn, 96, 8),
+        "a tile of 96 x 8 elements is not made of whole patterns of 64 x 8"
+    );
+    assert!(descriptor.tile(Major::K, 64, 0, 16).is_err());
+}
+
+#[test]
 fn fields_that_do_not_fit_are_named() {
     let descriptor = GmmaDescriptor::default();
     assert_eq!(

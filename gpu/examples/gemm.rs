@@ -5,7 +5,7 @@
 use std::error::Error;
 
 use colex_gpu::kernels::gemm::GemmCall;
-use colex_gpu::kernels::{GemmProblem, MatrixName, reference};
+use colex_gpu::kernels::{GemmProblem, Operand, reference};
 use colex_gpu::{Device, Repeats};
 use half::bf16;
 use ndarray::{Array2, Axis};
@@ -20,10 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         numbers(problem.n * problem.k, 2),
     );
     let (on_a, on_b) = (device.upload(&a)?, device.upload(&b)?);
-    let on_c = device.poisoned::<bf16>((problem.m * problem.n) as usize)?;
+    let mut on_c = device.poisoned::<bf16>((problem.m * problem.n) as usize)?;
 
-    let mut written = on_c.clone();
-    let call = problem.on(&on_a, &on_b, &mut written)?.prepare()?;
+    let call = problem.on(&on_a, &on_b, &mut on_c)?.prepare()?;
     println!("\nThe plan: {call}");
     println!(
         "\nWhat its copies and instructions do, of matrices of 4096 by 4096:\n{}",
@@ -31,9 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     call.run(&device)?;
-    let found = reference::matrix(&problem, MatrixName::C, &on_c.download()?);
-    compare(&problem, &a, &b, &found)?;
-    speed(&device, &problem, &call)
+    speed(&device, &problem, &call)?;
+    let found = reference::matrix(&problem, Operand::C, &on_c.download()?);
+    compare(&problem, &a, &b, &found)
 }
 
 /// The product that the arguments name: bf16, K contiguous in A and B, N in C.
@@ -75,8 +74,8 @@ fn compare(
 ) -> Result<(), Box<dyn Error>> {
     let rows = problem.m.min(ROWS);
     let some: Vec<usize> = (0..rows).map(|i| (i * problem.m / rows) as usize).collect();
-    let a = reference::matrix(problem, MatrixName::A, a).select(Axis(0), &some);
-    let b = reference::matrix(problem, MatrixName::B, b);
+    let a = reference::matrix(problem, Operand::A, a).select(Axis(0), &some);
+    let b = reference::matrix(problem, Operand::B, b);
     let error = reference::relative_error(&found.select(Axis(0), &some), &a.dot(&b.t()));
     // Half a unit in the last place of bf16, 2^-9 of a number, is the most that rounding at the end does.
     if error.is_nan() || error >= 1.0 / 512.0 {

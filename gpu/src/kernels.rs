@@ -13,4 +13,4 @@ pub use crate::gemm::problem::{GemmElement, GemmProblem, Major};
 pub use crate::method::Compute;
 pub use crate::reference;
 pub use colex_device::{DeviceSlice, View, ViewMut};
-pub use colex_tiled::Operand as MatrixName;
+pub use colex_tiled::Operand;

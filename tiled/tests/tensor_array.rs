@@ -90,9 +90,9 @@ fn errors_are_sentences() -> Outcome {
     );
     let empty: ArrayD<i32> = ArrayD::zeros(vec![2, 0]);
     assert!(Tensor::from_array(empty).is_err());
-    let turned = Tensor::new((0..8).collect::<Vec<i32>>(), "((2,2),2):((1,4),2)")?;
+    let transposed = Tensor::new((0..8).collect::<Vec<i32>>(), "((2,2),2):((1,4),2)")?;
     assert_eq!(
-        turned.array_view().unwrap_err().to_string(),
+        transposed.array_view().unwrap_err().to_string(),
         "array_view: the mode (2,2):(1,4) of ((2,2),2):((1,4),2) does not have one positive stride"
     );
     let shared = Tensor::new(vec![1, 2], "(2,3):(1,0)")?;

@@ -129,13 +129,13 @@ fn the_widest_vector_of_swizzled_layouts() -> Outcome {
             let Ok((xor, 0)) = swizzled.to_xor() else {
                 continue;
             };
-            let turned = Layout::column_major(plain.shape())?;
+            let transposed = Layout::column_major(plain.shape())?;
             for (src, dst) in [
                 (&xor, &plain),
                 (&plain, &xor),
                 (&xor, &xor),
-                (&xor, &turned),
-                (&turned, &xor),
+                (&xor, &transposed),
+                (&transposed, &xor),
             ] {
                 let found = Vectorization::new(src, dst, 8, 128)?;
                 let text = format!("{src} to {dst}: {found}");

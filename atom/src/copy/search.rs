@@ -39,19 +39,19 @@ pub struct CopySearch {
 }
 
 impl CopySearch {
-    /// Runs on this architecture; layout-only rows do not run.
+    /// Keeps the atoms that run on `arch`; layout-only rows run nowhere.
     pub fn on(mut self, arch: Arch) -> Self {
         self.arch = Some(arch);
         self
     }
 
-    /// Reads from there.
+    /// Keeps the atoms that read from `space`.
     pub fn from(mut self, space: Space) -> Self {
         self.from = Some(space);
         self
     }
 
-    /// Writes there.
+    /// Keeps the atoms that write to `space`.
     pub fn to(mut self, space: Space) -> Self {
         self.to = Some(space);
         self

@@ -18,6 +18,10 @@ pub(crate) enum GmmaError {
     },
     #[error("a descriptor's base offset is 0 to 7, not {value}")]
     BaseOffset { value: u8 },
+    #[error(
+        "a tile of {} x {} elements is not made of whole patterns of {} x {}", tile[0], tile[1], pattern[0], pattern[1]
+    )]
+    NotWholePatterns { tile: [i64; 2], pattern: [i64; 2] },
     #[error("elements of {bits} bits do not fill the 128 bits that wgmma reads at once")]
     Element { bits: u32 },
 }

@@ -124,31 +124,21 @@ impl GmmaDescriptor {
         let elements = |bytes: i64| bytes * 8 / i64::from(bits);
         let (t, row) = (elements(16), elements(self.swizzle.span()));
         let (leading, stride) = (elements(self.leading), elements(self.stride));
-        let text = match (major, self.swizzle) {
-            (Major::K, SmemSwizzle::None) => format!(
-                "((8,{}),({t},{})):(({t},{stride}),(1,{leading}))",
-                mn / 8,
-                k / t
-            ),
-            (Major::K, _) => format!(
-                "((8,{}),({t},{})):(({row},{stride}),(1,{t}))",
-                mn / 8,
-                k / t
-            ),
-            (Major::Mn, SmemSwizzle::None) => {
-                format!(
-                    "(({t},{}),(8,{})):((1,{stride}),({t},{leading}))",
-                    mn / t,
-                    k / 8
-                )
-            }
-            (Major::Mn, _) => format!(
-                "(({row},{}),(8,{})):((1,{leading}),({row},{stride}))",
-                mn / row,
-                k / 8
-            ),
+        let pattern = match major {
+            Major::K => [8, t],
+            Major::Mn => [row, 8],
         };
-        let inner: Layout = text.parse()?;
+        if mn % pattern[0] != 0 || k % pattern[1] != 0 {
+            let tile = [mn, k];
+            return Err(GmmaError::NotWholePatterns { tile, pattern }.into());
+        }
+        let shape = ((pattern[0], mn / pattern[0]), (pattern[1], k / pattern[1]));
+        let inner = match (major, self.swizzle) {
+            (Major::K, SmemSwizzle::None) => Layout::new(shape, ((t, stride), (1, leading))),
+            (Major::K, _) => Layout::new(shape, ((row, stride), (1, t))),
+            (Major::Mn, SmemSwizzle::None) => Layout::new(shape, ((1, stride), (t, leading))),
+            (Major::Mn, _) => Layout::new(shape, ((1, leading), (row, stride))),
+        }?;
         let swizzle = Swizzle::new(self.swizzle.bits(), i64::from(t.trailing_zeros()), 3)?;
         Ok(ComposedLayout::new(
             swizzle,

@@ -36,25 +36,25 @@ pub struct MmaSearch {
 }
 
 impl MmaSearch {
-    /// Runs on this architecture. The `a` targets run on themselves only: `sm_90a` has `wgmma`, later ones do not.
+    /// Keeps the atoms that run on `arch`. The `a` targets run on themselves only: `sm_90a` has `wgmma`, later ones do not.
     pub fn on(mut self, arch: Arch) -> Self {
         self.arch = Some(arch);
         self
     }
 
-    /// Has these extents.
+    /// Keeps the atoms of the shape `m` x `n` x `k`.
     pub fn shape(mut self, m: i64, n: i64, k: i64) -> Self {
         self.mnk = [Some(m), Some(n), Some(k)];
         self
     }
 
-    /// Keeps the atoms with this extent of N.
+    /// Keeps the atoms whose extent along N is `n`.
     pub fn n(mut self, n: i64) -> Self {
         self.mnk[1] = Some(n);
         self
     }
 
-    /// Multiplies `a` by `b` and accumulates in `c`.
+    /// Keeps the atoms that multiply `a` by `b` and accumulate in `c`.
     pub fn types(mut self, a: Ty, b: Ty, c: Ty) -> Self {
         self.types = Some([a, b, c]);
         self
@@ -66,7 +66,7 @@ impl MmaSearch {
         self
     }
 
-    /// Has (or has not) a sparse A.
+    /// Keeps the atoms whose A is (or is not) sparse.
     pub fn sparse(mut self, sparse: bool) -> Self {
         self.sparse = Some(sparse);
         self

@@ -65,7 +65,9 @@ impl MmaTraits {
         let in_shared = matches!(row.form, super::Form::Async { .. }) && !member.a_in_registers;
         let [m, _, k] = member.mnk();
         let a = if in_shared {
-            layout(&format!("(128,({m},{k})):(0,(1,{m}))"))
+            Layout::new((128, (m, k)), (0, (1, m)))
+                .expect("the extents of the table are positive")
+                .to_static()
         } else {
             layout(row.a_layout)
         };

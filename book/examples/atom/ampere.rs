@@ -23,12 +23,8 @@ fn formula() -> Result<(), Box<dyn Error>> {
     /// Rows, columns, and how many neighbours of a row share a register.
     fn operand(rows: i64, columns: i64, w: i64) -> Layout {
         let (down, right) = (rows / 8, columns / (4 * w));
-        let text = format!(
-            "((4,8),({w},{down},{right})):(({},1),({rows},8,{}))",
-            w * rows,
-            4 * w * rows
-        );
-        text.parse().expect("the formula is well-formed")
+        let stride = ((w * rows, 1), (rows, 8, 4 * w * rows));
+        Layout::new(((4, 8), (w, down, right)), stride).expect("the formula is well-formed")
     }
 
     println!("{}", operand(16, 16, 2));

@@ -13,7 +13,7 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     before()?;
-    turned()?;
+    transposed()?;
     matrices()?;
     diagonal()?;
     after()?;
@@ -97,9 +97,9 @@ fn counted(shared: &str) -> Result<(u64, (u64, u64)), Box<dyn Error>> {
 // ANCHOR_END: counted
 
 /// Transposes by a tile in shared memory, under three layouts.
-fn turned() -> Result<(), Box<dyn Error>> {
-    println!("\n== turned ==");
-    // ANCHOR: turned
+fn transposed() -> Result<(), Box<dyn Error>> {
+    println!("\n== transposed ==");
+    // ANCHOR: transposed
     let layouts = [
         "(32,32):(32,1)",
         "(32,32):(33,1)",
@@ -109,7 +109,7 @@ fn turned() -> Result<(), Box<dyn Error>> {
         let (lost, (touched, enough)) = counted(shared)?;
         println!("{shared}: {lost} passes lost; {touched} sectors, and {enough} would do");
     }
-    // ANCHOR_END: turned
+    // ANCHOR_END: transposed
     Ok(())
 }
 

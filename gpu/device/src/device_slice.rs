@@ -3,13 +3,9 @@
 use crate::buffer::Buffer;
 use crate::cuda::BorrowedSlice;
 use crate::device::Device;
-use crate::element::Element;
+use crate::element::{Element, sealed};
 
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// Elements in the memory of a device: a [`Buffer`], or a slice of `cudarc` that was [lent](Device::borrow_slice) to the device.
+/// Elements in the memory of a device: a [`Buffer`], or a slice of `cudarc` that the device [borrows](Device::borrow_slice).
 pub trait DeviceSlice<T: Element>: sealed::Sealed {
     /// Returns the device that holds the elements and whose stream runs the kernels.
     fn device(&self) -> &Device;
@@ -20,7 +16,7 @@ pub trait DeviceSlice<T: Element>: sealed::Sealed {
     /// Returns the number of elements.
     fn count(&self) -> usize;
 
-    /// Returns whether a kernel may write the elements: not if they were lent for reading.
+    /// Returns whether a kernel may write the elements: not if they were borrowed for reading.
     fn is_writable(&self) -> bool;
 }
 

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 

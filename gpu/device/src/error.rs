@@ -187,7 +187,7 @@ pub(crate) enum ErrorKind {
     NullContext,
     #[cfg(feature = "cudarc")]
     #[error(
-        "a slice of cudarc is lent to a device of cudarc's context and stream: make the device by `Device::from_cuda`"
+        "a slice of cudarc is borrowed by a device of cudarc's context and stream: make the device by `Device::from_cuda`"
     )]
     NotOfCudarc,
     #[error(
@@ -228,7 +228,7 @@ pub(crate) enum ErrorKind {
         *rank as i64 - 1
     )]
     Permutation { given: Vec<usize>, rank: usize },
-    #[error("the slice was lent to be read, and a view to write it needs `borrow_slice_mut`")]
+    #[error("the slice was borrowed for reading, and a view to write it needs `borrow_slice_mut`")]
     ReadOnly,
     #[error("{what} has {expected} elements, and {found} were given")]
     Length {

@@ -60,7 +60,7 @@ pub struct ViewMut<'a, T> {
 }
 
 impl<'a, T: Element> View<'a, T> {
-    /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to a device, seen through `layout`, whose
+    /// Returns the elements of a buffer, or of a `cudarc` slice that a device borrows, seen through `layout`, whose
     /// strides count elements.
     ///
     /// ```
@@ -263,7 +263,7 @@ impl<'a, T: Element> View<'a, T> {
 }
 
 impl<'a, T: Element> ViewMut<'a, T> {
-    /// Returns the elements of a buffer, or of a `cudarc` slice that was lent to be written, seen through `layout`,
+    /// Returns the elements of a buffer, or of a `cudarc` slice that was borrowed for writing, seen through `layout`,
     /// whose strides count elements.
     ///
     /// ```
@@ -277,7 +277,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`View::new`], and an error if the slice was lent for reading.
+    /// Returns the errors of [`View::new`], and an error if the slice was borrowed for reading.
     pub fn new(
         elements: &'a mut impl DeviceSlice<T>,
         layout: impl IntoLayout,
@@ -429,11 +429,19 @@ impl<T: Element> Buffer<T> {
         View::column_major(self, shape)
     }
 
-    /// Returns the view of [`view`](Self::view) for writing.
+    /// Returns the view of [`view`](Self::view) for writing. It borrows the buffer mutably while it lives.
     ///
     /// ```
     /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;
     /// assert_eq!(buffer.view_mut((3, 4))?.layout().unwrap().to_string(), "(3,4):(4,_1)");
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// ```compile_fail,E0502
+    /// let mut buffer = colex_device::Device::open().zeros::<f32>(12)?;
+    /// let output = buffer.view_mut((3, 4))?;
+    /// let input = buffer.view((3, 4))?; // cannot be borrowed while `output` is used below
+    /// drop((input, output));
     /// # Ok::<(), colex_device::Error>(())
     /// ```
     ///

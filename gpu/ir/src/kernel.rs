@@ -35,7 +35,7 @@ pub enum ParamType {
 }
 
 impl ParamType {
-    /// Bytes it takes.
+    /// Returns the bytes that the variable takes.
     pub fn bytes(self) -> u32 {
         match self {
             ParamType::Scalar(ty) => ty.bits() / 8,
@@ -44,7 +44,7 @@ impl ParamType {
         }
     }
 
-    /// Bytes it is aligned to.
+    /// Returns the alignment in bytes.
     pub fn align(self) -> u32 {
         match self {
             ParamType::TensorMap => 64,

@@ -34,7 +34,7 @@ modifiers! {
         Neg = "neg",
         /// `|a|`
         Abs = "abs",
-        /// every bit turned over
+        /// every bit inverted
         Not = "not",
         /// how many bits are set
         Popc = "popc",

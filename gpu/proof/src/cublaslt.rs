@@ -2,7 +2,7 @@
 
 use colex_atom::Ty;
 use colex_gpu::cuda::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
-use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand};
 use colex_gpu::{Buffer, Device, Error};
 
 /// A product of the library, computed by the algorithms that cuBLASLt chooses.
@@ -24,26 +24,26 @@ impl Opponent {
         count: usize,
     ) -> Result<Opponent, Error> {
         problem.check()?;
-        let major = |name: MatrixName| problem.majors[name as usize];
-        let swapped = major(MatrixName::C) == Major::Second;
+        let major = |name: Operand| problem.majors[name as usize];
+        let swapped = major(Operand::C) == Major::Second;
         // The first factor has C's rows (or, swapped, columns) as its rows; a matrix stored by its second index is the
         // transpose of what the library sees.
         let a = matrix::<A>(
             problem,
-            MatrixName::A,
-            (major(MatrixName::A) == Major::Second) != swapped,
+            Operand::A,
+            (major(Operand::A) == Major::Second) != swapped,
         );
         let b = matrix::<A>(
             problem,
-            MatrixName::B,
-            (major(MatrixName::B) == Major::First) != swapped,
+            Operand::B,
+            (major(Operand::B) == Major::First) != swapped,
         );
         let (compute, scale) = types(problem.compute.unwrap_or(A::COMPUTE));
         let [first, second] = if swapped { [b, a] } else { [a, b] };
         let product = LtProduct {
             first,
             second,
-            sum: matrix::<C>(problem, MatrixName::C, false),
+            sum: matrix::<C>(problem, Operand::C, false),
             compute,
             scale,
             alpha: problem.alpha,
@@ -78,7 +78,7 @@ impl Opponent {
 }
 
 /// A matrix as the library sees it: columns of what runs fastest.
-fn matrix<T: GemmElement>(problem: &GemmProblem, name: MatrixName, transposed: bool) -> LtMatrix {
+fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, transposed: bool) -> LtMatrix {
     let [first, second] = problem.extents(name).map(|(extent, _)| extent as u64);
     let (rows, columns) = match problem.majors[name as usize] {
         Major::First => (first, second),

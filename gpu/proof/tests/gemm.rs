@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName, reference};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand, reference};
 use colex_proof::kernels::gemm::{GemmCase, gemm_cases, orders};
 use half::{bf16, f16};
 
@@ -116,13 +116,13 @@ fn check<C: GemmElement>(arch: Arch, method: GemmMethod, problem: GemmProblem) {
         let length = problem.layout(name).unwrap().cosize().unwrap();
         (0..length).map(|_| random()).collect::<Vec<f64>>()
     };
-    let [a, b] = [MatrixName::A, MatrixName::B].map(|name| {
+    let [a, b] = [Operand::A, Operand::B].map(|name| {
         fill(name)
             .into_iter()
             .map(half::bf16::from_f64)
             .collect::<Vec<_>>()
     });
-    let old: Vec<C> = fill(MatrixName::C).into_iter().map(C::from_f64).collect();
+    let old: Vec<C> = fill(Operand::C).into_iter().map(C::from_f64).collect();
     let (da, db) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
     let dc = match problem.beta {
         0.0 => device.poisoned::<C>(old.len()).unwrap(),
@@ -135,7 +135,7 @@ fn check<C: GemmElement>(arch: Arch, method: GemmMethod, problem: GemmProblem) {
     assert_eq!(call.plan().map(|plan| plan.method), Some(method));
     call.run(&device)
         .unwrap_or_else(|e| panic!("{problem} by {call}: {e}"));
-    let found = reference::matrix(&problem, MatrixName::C, &dc.download().unwrap());
+    let found = reference::matrix(&problem, Operand::C, &dc.download().unwrap());
     let expected = reference::gemm(&problem, &a, &b, &old);
     let error = reference::relative_error(&found, &expected);
     assert!(error < 4e-3, "{problem} by {call}: {error}");
@@ -150,9 +150,9 @@ fn in_every_order(arch: Arch, method: GemmMethod, extents: &[[i64; 3]]) -> usize
                 _ => Major::Second,
             };
             let problem = GemmProblem::new(*m, *n, *k)
-                .major(MatrixName::A, major(0))
-                .major(MatrixName::B, major(1))
-                .major(MatrixName::C, major(2));
+                .major(Operand::A, major(0))
+                .major(Operand::B, major(1))
+                .major(Operand::C, major(2));
             check::<half::bf16>(arch, method, problem);
             check::<f32>(arch, method, problem.alpha(0.5).beta(-2.0));
         }
@@ -427,7 +427,7 @@ fn the_library_takes_the_newest_kernel() {
         let call = problem.on(&a, &b, &mut c).unwrap().prepare().unwrap();
         *call.plan().unwrap()
     };
-    let odd = aligned.leading(MatrixName::A, 65);
+    let odd = aligned.leading(Operand::A, 65);
     let methods = [
         (Arch::Sm70, aligned, GemmMethod::Volta),
         (Arch::Sm75, odd, GemmMethod::Volta),

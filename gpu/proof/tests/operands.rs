@@ -1,7 +1,7 @@
 //! What the kernel library accepts, what a copy comes to, and the sentences of what it refuses.
 
 use colex_gpu::Device;
-use colex_gpu::kernels::{GemmProblem, LoopNest, Major, MatrixName, View, ViewMut, reference};
+use colex_gpu::kernels::{GemmProblem, LoopNest, Major, Operand, View, ViewMut, reference};
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 
 fn layout(text: &str) -> Layout {
@@ -351,13 +351,13 @@ fn the_sentences_of_gemm_problems() {
         "M is -1: it must be 0 to 2147483647"
     );
     let short = GemmProblem::new(8, 8, 8)
-        .major(MatrixName::B, Major::First)
-        .leading(MatrixName::B, 7);
+        .major(Operand::B, Major::First)
+        .leading(Operand::B, 7);
     assert_eq!(said(short), "ldb is 7: it must be at least N, which is 8");
 
     assert_eq!(
         GemmProblem::new(0, 8, 8)
-            .layout(MatrixName::A)
+            .layout(Operand::A)
             .expect_err("no layout")
             .to_string(),
         "M is 0: the extents of a layout are at least 1"
@@ -379,7 +379,7 @@ fn the_sentences_of_gemm_problems() {
             && overlap.contains(" and B at 0x"),
         "{overlap}"
     );
-    let larger = problem.leading(MatrixName::A, 9);
+    let larger = problem.leading(Operand::A, 9);
     assert_eq!(
         larger
             .on(&part(0), &part(1), &mut part(2))
@@ -404,8 +404,8 @@ fn the_reference_product() {
         .concat()
     {
         let problem = GemmProblem::new(2, 2, 3)
-            .major(MatrixName::A, majors.0)
-            .major(MatrixName::B, majors.1);
+            .major(Operand::A, majors.0)
+            .major(Operand::B, majors.1);
         let (a, b) = (by_major(majors.0, a), by_major(majors.1, b));
         let c = reference::gemm(&problem.alpha(2.0).beta(1.0), &a, &b, &[100., 0., 0., 1.]);
         assert_eq!(c, ndarray::array![[108., 8.], [20., 21.]]);

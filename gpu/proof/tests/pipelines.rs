@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use colex_atom::{Arch, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
-    CopyCall, CopyMethod, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
+    CopyCall, CopyMethod, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
 use colex_gpu::{Device, Element};
 use colex_ir::Kernel;
@@ -163,12 +163,12 @@ fn product<T: GemmElement, C: GemmElement>(
     };
     let zeros = |count: usize| T::from_bytes(&vec![0; count * T::BYTES]);
     let a = device
-        .upload(&zeros(length(MatrixName::A)))
+        .upload(&zeros(length(Operand::A)))
         .expect("a simulator");
     let b = device
-        .upload(&zeros(length(MatrixName::B)))
+        .upload(&zeros(length(Operand::B)))
         .expect("a simulator");
-    let c = C::from_bytes(&vec![0; length(MatrixName::C) * C::BYTES]);
+    let c = C::from_bytes(&vec![0; length(Operand::C) * C::BYTES]);
     let mut c = device.upload(&c).expect("a simulator");
     let call = problem
         .on(&a, &b, &mut c)

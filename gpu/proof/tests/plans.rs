@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
-use colex_gpu::kernels::{CopyPlan, GemmProblem, LoopNest, Major, MatrixName, reference};
+use colex_gpu::kernels::{CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use half::f16;
@@ -25,8 +25,8 @@ fn product(
         let value = |i| f16::from_f64(((i * by + i / 7) % 13) as f64 - 6.0);
         (0..length as usize).map(value).collect()
     };
-    let (a, b) = (fill(MatrixName::A, 5), fill(MatrixName::B, 3));
-    let old: Vec<f32> = fill(MatrixName::C, 2).into_iter().map(f32::from).collect();
+    let (a, b) = (fill(Operand::A, 5), fill(Operand::B, 3));
+    let old: Vec<f32> = fill(Operand::C, 2).into_iter().map(f32::from).collect();
     let (da, db) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
     let dc = match problem.beta {
         0.0 => device.poisoned::<f32>(old.len()).unwrap(),
@@ -43,7 +43,7 @@ fn product(
     let call = call.map_err(|refused| refused.to_string())?;
     call.run(&device)
         .map_err(|fault| format!("the simulator: {fault}"))?;
-    let found = reference::matrix(&problem, MatrixName::C, &dc.download().unwrap());
+    let found = reference::matrix(&problem, Operand::C, &dc.download().unwrap());
     let expected = reference::gemm(&problem, &a, &b, &old);
     let apart = found.iter().zip(&expected).map(|(x, y)| (x - y).abs());
     Ok(apart.fold(0.0, |most, x| if x > most || x.is_nan() { x } else { most }))
@@ -91,7 +91,7 @@ fn a_tile_of_less_than_a_row_of_the_swizzle_multiplies() {
 fn every_element_of_an_odd_tile_is_stored() {
     for (n, major) in [(96, Major::First), (80, Major::Second), (160, Major::First)] {
         let problem = GemmProblem::new(130, 2 * n + 8, 72)
-            .major(MatrixName::C, major)
+            .major(Operand::C, major)
             .beta(1.0);
         let found = product(Arch::Sm90a, GemmMethod::Hopper, problem, |plan| {
             plan.tile = [128, n, 64];
@@ -105,7 +105,7 @@ fn every_element_of_an_odd_tile_is_stored() {
 fn threads_of_a_block_that_is_not_square_multiply() {
     for major in [Major::First, Major::Second] {
         let problem = GemmProblem::new(70, 40, 20)
-            .major(MatrixName::C, major)
+            .major(Operand::C, major)
             .beta(1.0);
         let found = product(Arch::Sm80, GemmMethod::Simt, problem, |plan| {
             plan.warps = [16, 4];

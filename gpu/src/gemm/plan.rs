@@ -3,7 +3,7 @@
 use core::fmt;
 
 use colex_atom::{Arch, MmaAtom, Ty};
-use colex_layout::{IntoTiler, Layout};
+use colex_layout::{IntoTiler, Layout, layout};
 use colex_tiled::{Operand, TiledMma};
 
 use super::family::Numbers;
@@ -32,11 +32,10 @@ impl Operands {
     /// The layout of an operand. Its extents and leading dimension are arguments of the launch; their values here serve
     /// the reports.
     pub(crate) fn layout(&self, operand: Operand) -> Layout {
-        let text = match self.majors[operand as usize] {
-            Major::First => "(4096,4096):(_1,4096)",
-            Major::Second => "(4096,4096):(4096,_1)",
-        };
-        text.parse().expect("a literal")
+        match self.majors[operand as usize] {
+            Major::First => layout!((4096, 4096) : (_1, 4096)),
+            Major::Second => layout!((4096, 4096) : (4096, _1)),
+        }
     }
 
     /// The contiguous mode of an operand.

@@ -66,12 +66,12 @@ gemm_elements! {
 /// `C = alpha A B^T + beta C` with A (M,K), B (N,K) and C (M,N): the shapes and majors of CuTe's GEMM.
 ///
 /// ```
-/// use colex_gpu::kernels::{GemmProblem, Major, MatrixName};
+/// use colex_gpu::kernels::{GemmProblem, Major, Operand};
 ///
-/// let problem = GemmProblem::new(512, 256, 128).major(MatrixName::B, Major::First).alpha(0.5);
+/// let problem = GemmProblem::new(512, 256, 128).major(Operand::B, Major::First).alpha(0.5);
 /// assert_eq!(problem.to_string(), "gemm 512x256x128, A (512,128):(128,1), B (256,128):(1,256), C (512,256):(256,1), alpha 0.5, beta 0");
 ///
-/// let error = problem.leading(MatrixName::A, 100).check().unwrap_err();
+/// let error = problem.leading(Operand::A, 100).check().unwrap_err();
 /// assert_eq!(error.to_string(), "lda is 100: it must be at least K, which is 128");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::{
-    CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, MatrixName, View, ViewMut,
+    CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
 use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, copy, transpose};
 use colex_sched::{Order, RasterOrder};
@@ -104,7 +104,7 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         device,
         problem.beta(0.5),
     ));
-    let first = problem.major(MatrixName::C, Major::First);
+    let first = problem.major(Operand::C, Major::First);
     all.extend(product::<bf16, bf16>("bf16, M fastest in C", device, first));
     let narrow = GemmProblem::new(255, 129, 127);
     all.extend(product::<f16, f16>("f16, odd extents", device, narrow));
@@ -329,15 +329,15 @@ fn other_addresses_and_sizes_make_no_kernel() {
         assert_eq!(product(384, [&a, &b, &c]), only_launches(1));
 
         let (from, to) = (buffer::<f32>(&device), buffer::<f32>(&device));
-        let turned = |from: &Buffer<f32>, to: &Buffer<f32>| {
+        let transposed = |from: &Buffer<f32>, to: &Buffer<f32>| {
             let (from, to) = (
                 view(from, "(256,512):(512,1)"),
                 view_mut(to, "(256,512):(1,256)"),
             );
             counted(&device, || copy(&from, &to)).unwrap()
         };
-        turned(&from, &to);
-        let moved = turned(&to, &from);
+        transposed(&from, &to);
+        let moved = transposed(&to, &from);
         assert_eq!(moved.get("cuTensorMapEncodeTiled"), Some(&2), "{moved:?}");
         assert_eq!(moved.get("cuLinkCreate_v2"), None, "{moved:?}");
         "done".to_string()
@@ -376,8 +376,8 @@ fn a_call_that_was_prepared_for_other_addresses_is_right() {
             );
             let from = view(&from, "(64,32):(32,1)");
             transpose(&from, &view_mut(&to, "(32,64):(64,1)"), &[1, 0]).unwrap();
-            let turned = to.download().unwrap();
-            assert!((0..2048).all(|at| turned[at] == found[at % 64 * 32 + at / 64]));
+            let transposed = to.download().unwrap();
+            assert!((0..2048).all(|at| transposed[at] == found[at % 64 * 32 + at / 64]));
             cases += 2;
         }
     }
@@ -526,7 +526,7 @@ fn devices_of_raw_handles_find_what_was_loaded() {
     assert_eq!(said(name, "whole", act), "[true, false]");
 }
 
-/// What cannot be lent, and what no device can be made of, in the words of the error.
+/// What cannot be borrowed, and what no device can be made of, in the words of the error.
 #[test]
 fn raw_handles_that_do_not_fit_are_refused() {
     let act = || {
@@ -539,10 +539,10 @@ fn raw_handles_that_do_not_fit_are_refused() {
             let made = unsafe { Device::from_raw(RawStream { context, stream }) };
             made.unwrap_err().to_string()
         };
-        let lent = |device: &Device, address, length| {
+        let borrowed = |device: &Device, address, length| {
             // SAFETY: nothing is launched.
-            let lent = unsafe { device.borrow_raw_mut::<f32>(address, length) };
-            lent.err().unwrap().to_string()
+            let borrowed = unsafe { device.borrow_raw_mut::<f32>(address, length) };
+            borrowed.err().unwrap().to_string()
         };
         let simulator = Device::simulator(Arch::Sm90a);
         let (_, stream) = cudarc_stream();
@@ -553,10 +553,10 @@ fn raw_handles_that_do_not_fit_are_refused() {
             made(null, raw.stream),
             made(stranger, raw.stream),
             made(raw.context, stranger),
-            lent(&device, 0, 1),
-            lent(&device, 0x7002, 1),
-            lent(&device, u64::MAX - 7, 3),
-            lent(&simulator, 0x7000, 1),
+            borrowed(&device, 0, 1),
+            borrowed(&device, 0x7002, 1),
+            borrowed(&device, u64::MAX - 7, 3),
+            borrowed(&simulator, 0x7000, 1),
             other.to_string(),
         ];
         said.join("\n")
@@ -571,7 +571,7 @@ fn raw_handles_that_do_not_fit_are_refused() {
         "3 elements from 0xfffffffffffffff8 on end beyond the last address",
         "the simulator of sm_90a does not take raw memory: its memory is made by `upload` and `zeros`, so that every \
          access can be checked",
-        "a slice of cudarc is lent to a device of cudarc's context and stream: make the device by `Device::from_cuda`",
+        "a slice of cudarc is borrowed by a device of cudarc's context and stream: make the device by `Device::from_cuda`",
     ];
     assert_eq!(said(name, "whole", act), expected.join(" / "));
 }
@@ -641,7 +641,7 @@ fn repeated_calls_take_microseconds() {
         let problem = GemmProblem::new(256, 512, 512);
         let rows = view(&a, "(256,512):(512,1)");
         let columns = view_mut(&c, "(256,512):(1,256)");
-        let turned = view_mut(&c, "(512,256):(256,1)");
+        let transposed = view_mut(&c, "(512,256):(256,1)");
         let flat = (view(&a, "65536:1"), view_mut(&c, "65536:1"));
         let works: [(&str, u64, Work<'_>); 4] = [
             ("gemm", 200, Box::new(|| on(problem, [&a, &b], &c)?.run())),
@@ -650,7 +650,7 @@ fn repeated_calls_take_microseconds() {
             (
                 "transpose",
                 100,
-                Box::new(|| transpose(&rows, &turned, &[1, 0])),
+                Box::new(|| transpose(&rows, &transposed, &[1, 0])),
             ),
         ];
         for (name, most, work) in works {

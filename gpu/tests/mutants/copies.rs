@@ -388,8 +388,8 @@ fn transpose(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     );
     k.sync();
     let order = h.layout("compose", Kind::Layout, &layout("(_16,_16):(_16,_1)"));
-    let turned = there.compose(&order);
-    let out = rows_first.at(&get).partition_src(&turned);
+    let transposed = there.compose(&order);
+    let out = rows_first.at(&get).partition_src(&transposed);
     let target_part = rows_first.at(&get).partition_dst(&to);
     let back = k.fragment_like(&out);
     k.copy(

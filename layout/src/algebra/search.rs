@@ -4,10 +4,10 @@
 //! `A(B(c))` are those of a layout whose modes refine the leaves of `B`, and that can be read off the values.
 //!
 //! Not all values need to be read. The walk of composition cuts each leaf of `B` into parts, each of which stays within
-//! one digit of `A`, and a last part where it got stuck. Parts are then grouped: where the largest digits of two groups
+//! one digit of `A`, and a last part that straddles digits. Parts are then grouped: where the largest digits of two groups
 //! add up to less than the extent of each mode of `A`, no coordinate carries between them, so `A(B(c))` is the sum of
 //! what each group gives, and a layout exists exactly when each group has one. Only groups of several parts and parts
-//! that got stuck are read, value by value.
+//! that straddle digits are read, value by value.
 //!
 //! Cutting a leaf loses nothing: a part ends where the values of the leaf cease to rise by equal steps, and there a
 //! mode of the coalesced result must end too.
@@ -94,7 +94,7 @@ struct Part {
     before: i64,
     extent: i64,
     stride: i64,
-    /// The one digit that it stays in, or `None` where the walk got stuck.
+    /// The one digit that it stays in, or `None` if it straddles digits.
     stays: Option<Stay>,
 }
 
@@ -345,7 +345,7 @@ fn in_rhs(why: Contradiction, rhs: &Layout, parts: &[Part], group: &Group) -> Co
             extent,
             size,
         } => {
-            // Only a part where the walk got stuck has such a run, and it is the last of its leaf.
+            // Only a part that straddles digits has such a run, and it is the last of its leaf.
             let at = found.coord.leaves().iter().zip(&group.members);
             let mut moved = at.filter(|(digit, _)| digit.value() != 0);
             let before = moved.next().map_or(1, |(_, part)| parts[*part].before);

@@ -292,7 +292,7 @@ integers! {
     &i8 &i16 &i32 &i64 &isize &i128 &u8 &u16 &u32 &u64 &usize &u128 &Int
 }
 
-/// Texts that lend a `&str`.
+/// Texts that deref to `&str`.
 macro_rules! texts {
     ($($text:ty)*) => {$(
         impl IntoLayout for $text {

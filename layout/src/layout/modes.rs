@@ -126,7 +126,7 @@ impl Layout {
         mode.with_layout(|mode| Self::checked(self.0.prepend(&mode.0)))
     }
 
-    /// Copies of `mode` (CuTe's default is `1:0`) at the end, up to `rank` modes.
+    /// Appends copies of `mode` (CuTe's default is `1:0`) up to `rank` modes.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Layout {
         self.0.append_to_rank(rank, &mode.0).and_then(Self::checked)
     }
 
-    /// Copies of `mode` (CuTe's default is `1:0`) at the front, up to `rank` modes.
+    /// Prepends copies of `mode` (CuTe's default is `1:0`) up to `rank` modes.
     ///
     /// # Errors
     ///

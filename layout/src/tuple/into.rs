@@ -344,7 +344,7 @@ where
     }
 }
 
-/// Texts that lend a `&str`.
+/// Texts that deref to `&str`.
 macro_rules! texts {
     ($($text:ty)*) => {$(
         impl<T: Copy> IntoTuple<T> for $text

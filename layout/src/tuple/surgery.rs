@@ -141,7 +141,7 @@ impl<T: Leaf> Tuple<T> {
         Self::from_views([mode.view()].into_iter().chain(self.view().modes()))
     }
 
-    /// Copies of `mode` at the end, up to `rank` modes; unchanged when it has as many already.
+    /// Appends copies of `mode` up to `rank` modes; unchanged when it has as many already.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl<T: Leaf> Tuple<T> {
         ))
     }
 
-    /// Copies of `mode` at the front, up to `rank` modes; unchanged when it has as many already.
+    /// Prepends copies of `mode` up to `rank` modes; unchanged when it has as many already.
     ///
     /// # Errors
     ///

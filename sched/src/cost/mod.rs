@@ -84,7 +84,7 @@ pub struct WaveCost {
 }
 
 impl WaveCost {
-    /// Bytes of A and B together: what must come from memory if nothing is left from the wave before.
+    /// Returns the bytes of A and B together: what must come from memory if nothing is left from the wave before.
     pub fn bytes(&self) -> i64 {
         self.a_bytes + self.b_bytes
     }
@@ -394,7 +394,7 @@ impl Quantization {
         })
     }
 
-    /// Tiles computed, of those that all workers could have computed in the same time.
+    /// Returns the tiles computed, as a share of those that all workers could have computed in the same time.
     #[doc(alias = "wave quantization")]
     pub fn efficiency(&self) -> f64 {
         self.tiles as f64 / (self.rounds as f64 * self.workers as f64)

@@ -4,7 +4,7 @@ use crate::number::error::{Error, ErrorKind, product};
 use crate::order::persistent::{Persistent, RasterOrder};
 use crate::order::swizzle::ThreadblockSwizzle;
 use crate::problem::coord::GemmCoord;
-use colex_layout::Layout;
+use colex_layout::{IntoIntTuple, IntoStride, Layout};
 
 impl ThreadblockSwizzle {
     /// Returns the launch order as a layout: place of the block (x fastest) to index of the tile (m fastest, then n,
@@ -26,7 +26,7 @@ impl ThreadblockSwizzle {
         let GemmCoord { m, n, k } = tiled;
         let plane = product("the number of tiles", &[m, n])?;
         if self.is_horizontal() {
-            return built(&format!("({n},{m},{k}):({m},1,{plane})"));
+            return built((n, m, k), (m, 1, plane));
         }
         let strip = 1i64 << self.log_tile(tiled)?;
         if n % strip != 0 {
@@ -38,9 +38,7 @@ impl ThreadblockSwizzle {
             .into());
         }
         let (strips, step) = (n / strip, product("a strip of tiles", &[m, strip])?);
-        built(&format!(
-            "(({strip},{m}),{strips},{k}):(({m},1),{step},{plane})"
-        ))
+        built(((strip, m), strips, k), ((m, 1), step, plane))
     }
 }
 
@@ -79,25 +77,28 @@ impl Persistent {
             RasterOrder::AlongN => [(bm, cm, 1), (bn, cn, bm)],
             RasterOrder::AlongM => [(bn, cn, bm), (bm, cm, 1)],
         };
-        let shape = [strip, major / in_major, minor / (in_minor * strip), tiles.k];
-        let stride = [
+        let strips = minor / (in_minor * strip);
+        let shape = (
+            (in_minor, in_major),
+            strip,
+            major / in_major,
+            strips,
+            tiles.k,
+        );
+        let stride = (
+            (at_minor, at_major),
             in_minor * at_minor,
             in_major * at_major,
             in_minor * strip * at_minor,
             bm * bn,
-        ];
-        let list = |x: [i64; 4]| x.map(|x| x.to_string()).join(",");
-        built(&format!(
-            "(({in_minor},{in_major}),{}):(({at_minor},{at_major}),{})",
-            list(shape),
-            list(stride)
-        ))
+        );
+        built(shape, stride)
     }
 }
 
-/// The layout of a text in CuTe's notation.
-fn built(text: &str) -> Result<Layout, Error> {
-    text.parse().map_err(|error: colex_layout::Error| {
+/// The layout of a shape and strides.
+fn built(shape: impl IntoIntTuple, stride: impl IntoStride) -> Result<Layout, Error> {
+    Layout::new(shape, stride).map_err(|error| {
         ErrorKind::Invalid {
             sentence: error.to_string(),
         }

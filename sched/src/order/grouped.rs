@@ -83,7 +83,7 @@ impl Grouped {
         })
     }
 
-    /// Places of the linear order over all groups, padding included.
+    /// Returns the places of the linear order over all groups, padding included.
     pub fn slots(&self) -> i64 {
         self.starts[self.starts.len() - 1]
     }

@@ -169,7 +169,7 @@ impl Persistent {
         self.tiles
     }
 
-    /// Blocks along m and n after padding to whole clusters and strips.
+    /// Returns the blocks along m and n after padding to whole clusters and strips.
     pub fn blocks(&self) -> [i64; 2] {
         self.blocks
     }
@@ -190,7 +190,7 @@ impl Persistent {
         self.order
     }
 
-    /// Places of the linear order, padding included.
+    /// Returns the places of the linear order, padding included.
     #[doc(alias = "blocks_per_problem")]
     pub fn slots(&self) -> i64 {
         self.blocks[0] * self.blocks[1] * self.tiles.k

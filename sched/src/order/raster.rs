@@ -119,7 +119,8 @@ impl Raster {
         )
     }
 
-    /// Strips `width` tiles wide that run along `order`, the last one narrower: no place without a tile.
+    /// Builds strips that are `width` tiles wide and run along `order`. The last one is narrower, so that every place
+    /// has a tile.
     ///
     /// # Errors
     ///
@@ -214,7 +215,7 @@ impl Raster {
         index(self.extent, tile).map(|at| self.place[at])
     }
 
-    /// Places without a tile.
+    /// Returns how many places have no tile.
     pub fn idle(&self) -> i64 {
         self.slots.iter().filter(|slot| slot.is_none()).count() as i64
     }

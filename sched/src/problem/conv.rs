@@ -227,7 +227,7 @@ impl Conv {
         )
     }
 
-    /// Rows of tiles of a strided data gradient: one share for each of the `stride_h * stride_w` starting filter taps.
+    /// Returns the rows of tiles of a strided data gradient: one share for each of the `stride_h * stride_w` starting filter taps.
     ///
     /// Source: `conv/threadblock/threadblock_swizzle.h`, `get_strided_dgrad_tile_m`.
     ///
@@ -256,7 +256,7 @@ impl Conv {
         )
     }
 
-    /// Iterations of a depthwise direct convolution whose block computes `on * op * oq` outputs at a time.
+    /// Returns the iterations of a depthwise direct convolution whose block computes `on * op * oq` outputs at a time.
     ///
     /// Source: `conv2d_problem_size.h`, `depthwise_gemm_k_iterations` (which, like this, takes the batch whole).
     ///

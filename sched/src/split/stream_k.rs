@@ -260,37 +260,38 @@ impl StreamK {
         self.k_tiles
     }
 
-    /// Tiles that are cut by iterations, the first of the order.
+    /// Returns how many tiles are split by iterations of the mainloop: the first ones of the order.
     pub fn sk_tiles(&self) -> i64 {
         self.sk.tiles
     }
 
-    /// Blocks that share the stream-K tiles.
+    /// Returns how many blocks share the stream-K tiles.
     pub fn sk_blocks(&self) -> i64 {
         self.sk.regions * self.sk.blocks_per_region
     }
 
-    /// Waves that the stream-K blocks take, padded to whole ones.
+    /// Returns how many waves the stream-K blocks take, padded to whole ones.
     pub fn sk_waves(&self) -> i64 {
         self.sk.waves
     }
 
-    /// Groups of stream-K tiles that no block crosses: one a tile when the blocks divide evenly, else a single one.
+    /// Returns how many groups of stream-K tiles there are, such that no block works on two of them: one per tile when
+    /// the blocks divide evenly, else 1.
     pub fn sk_regions(&self) -> i64 {
         self.sk.regions
     }
 
-    /// Blocks that compute whole tiles.
+    /// Returns how many blocks compute whole tiles.
     pub fn dp_blocks(&self) -> i64 {
         self.dp_blocks
     }
 
-    /// Tiles that each block of the first data-parallel wave computes.
+    /// Returns how many tiles each block of the first data-parallel wave computes.
     pub fn dp_first_wave_tiles(&self) -> i64 {
         self.dp_first_wave_tiles
     }
 
-    /// Blocks that only add up partial sums.
+    /// Returns how many blocks only add up partial sums.
     pub fn reduction_blocks(&self) -> i64 {
         self.reduction_blocks
     }

@@ -189,22 +189,23 @@ impl StreamKSm90 {
         self.k_tiles
     }
 
-    /// Splits of every tile; 1 unless this is split-K.
+    /// Returns the splits of every tile; 1 unless this is split-K.
     pub fn splits(&self) -> i64 {
         self.splits
     }
 
-    /// Tiles shared by iterations, the first of the order.
+    /// Returns how many tiles are split by iterations of the mainloop: the first ones of the order.
     pub fn sk_tiles(&self) -> i64 {
         self.sk_tiles
     }
 
-    /// Units that share them, the first of the order.
+    /// Returns how many units share the tiles that are split: the first units of the order.
     pub fn sk_units(&self) -> i64 {
         self.sk_units
     }
 
-    /// Groups of units: units with the same place in their groups compute the same k-tiles, at about the same time.
+    /// Returns how many groups of units there are. Units with the same place in their groups compute the same k-tiles at
+    /// about the same time.
     pub fn groups(&self) -> i64 {
         self.groups
     }

@@ -174,8 +174,8 @@ impl Buffers {
         );
         let rows = view(x, "(256,512):(512,1)")?;
         let columns = view_mut(columns_y, "(512,256):(256,1)")?;
-        let turned = view_mut(turned_y, "(256,512):(1,256)")?;
-        let prepared = CopyCall::new(&rows, &turned, None)?;
+        let transposed = view_mut(turned_y, "(256,512):(1,256)")?;
+        let prepared = CopyCall::new(&rows, &transposed, None)?;
         let layouts = [
             "262144:1".parse::<colex_layout::Layout>()?,
             "262144:1".parse()?,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand};
 use colex_gpu::{Buffer, Device, Timing};
 use colex_proof::cublaslt::Opponent;
 use colex_sched::{Order, RasterOrder};
@@ -141,9 +141,9 @@ pub(super) fn generations(device: &Device, json: Option<&Path>) -> Result<()> {
     )?;
     group::<f32, f32>(device, &mut report, problem, &of(&[Simt]))?;
     group::<f32, f32>(device, &mut report, tf32, &of(&[Ampere]))?;
-    let turned = [MatrixName::A, MatrixName::B].into_iter();
-    let turned = turned.fold(tf32, |problem, name| problem.major(name, Major::First));
-    group::<f32, f32>(device, &mut report, turned, &of(&[Ampere]))?;
+    let transposed = [Operand::A, Operand::B].into_iter();
+    let transposed = transposed.fold(tf32, |problem, name| problem.major(name, Major::First));
+    group::<f32, f32>(device, &mut report, transposed, &of(&[Ampere]))?;
     group::<f64, f64>(device, &mut report, problem, &of(&[Ampere, Simt]))?;
     report.write(json)
 }

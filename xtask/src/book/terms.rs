@@ -82,10 +82,10 @@ mod tests {
     #[test]
     fn the_order_is_that_of_the_alphabet() {
         assert_eq!(unordered(&terms(PAGE)), Vec::<String>::new());
-        let mut turned = terms(PAGE);
-        turned.reverse();
+        let mut transposed = terms(PAGE);
+        transposed.reverse();
         assert_eq!(
-            unordered(&turned),
+            unordered(&transposed),
             ["book/chapters/appendix/terms.md: `wgmma` stands before `bank`"]
         );
     }

@@ -7,7 +7,7 @@
 //! - `bits`: the width of a value; 32 unless given;
 //! - `threads` and `values`: layouts over the tile; needed;
 //! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus;
-//! - `turned = yes`: the first mode goes right instead of down.
+//! - `transposed = yes`: the first mode goes right instead of down.
 //!
 //! Keys of `tiled-mma`:
 //! - `atoms`: the layout of the atoms along M, N and K; one atom unless given;
@@ -33,14 +33,14 @@ pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
     let values: Layout = parsed(needed(body, "values")?, "a layout")?;
     let copy = TiledCopy::new(atom, parsed(bits, "a width")?, &threads, &values);
     let copy = copy.map_err(sentence)?;
-    let turned = match body.value("turned") {
+    let transposed = match body.value("transposed") {
         None => false,
         Some("yes") => true,
-        Some(other) => return Err(Error::new(format!("`turned` is yes, not `{other}`"))),
+        Some(other) => return Err(Error::new(format!("`transposed` is yes, not `{other}`"))),
     };
     let focus = Focus {
         thread: thread(body)?,
-        turned,
+        transposed,
     };
     match body.value("tensor") {
         Some(tensor) => padded(&copy, pair(tensor)?, focus),
@@ -51,12 +51,16 @@ pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
 /// What to show before the rest, and which way.
 struct Focus {
     thread: Option<i64>,
-    turned: bool,
+    transposed: bool,
 }
 
 impl Focus {
     fn turn(&self, map: ThreadValues) -> ThreadValues {
-        if self.turned { map.transposed() } else { map }
+        if self.transposed {
+            map.transposed()
+        } else {
+            map
+        }
     }
 }
 
@@ -88,7 +92,7 @@ fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture
     let (rows, cols) = extents;
     let map = copy.map_over([rows, cols], Side::Source);
     let map = focus.turn(map.map_err(sentence)?);
-    let (rows, cols) = if focus.turned {
+    let (rows, cols) = if focus.transposed {
         (cols, rows)
     } else {
         (rows, cols)
@@ -132,7 +136,7 @@ pub(super) fn mma(body: &Body) -> Result<Picture, Error> {
             let copy = TiledCopy::for_operand(atom, 16, &mma, operand).map_err(sentence)?;
             let focus = Focus {
                 thread,
-                turned: false,
+                transposed: false,
             };
             sides(&copy, focus)
         }
@@ -203,9 +207,9 @@ mod tests {
         let tensor = format!("{COPY}\ntensor = (24,16)");
         let tensor = draw("tiled-copy", &tensor).expect("it is well formed");
         assert!(tensor.contains("over 24 by 16: what lies inside stands out"));
-        let turned = format!("{COPY}\nturned = yes");
-        let turned = draw("tiled-copy", &turned).expect("it is well formed");
-        assert!(turned.contains("a tile of 64 by 16"));
+        let transposed = format!("{COPY}\ntransposed = yes");
+        let transposed = draw("tiled-copy", &transposed).expect("it is well formed");
+        assert!(transposed.contains("a tile of 64 by 16"));
     }
 
     #[test]

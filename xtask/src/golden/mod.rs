@@ -42,11 +42,11 @@ pub(crate) use verdict::{GoldenReport, Verdict};
 pub(crate) struct Op {
     /// Its name there.
     name: &'static str,
-    run: Comparison,
+    run: Judgement,
 }
 
 /// How an operation comes to its verdict.
-enum Comparison {
+enum Judgement {
     /// By the rules of [`judge::judge`]: our answer, or the sentence with which we refuse.
     Judged(fn(&Case) -> Result<value::Value, String>),
     /// By its own comparison.
@@ -58,7 +58,7 @@ impl Op {
     const fn judged(name: &'static str, answer: fn(&Case) -> Result<value::Value, String>) -> Op {
         Op {
             name,
-            run: Comparison::Judged(answer),
+            run: Judgement::Judged(answer),
         }
     }
 
@@ -66,7 +66,7 @@ impl Op {
     const fn own(name: &'static str, run: fn(&Case) -> Verdict) -> Op {
         Op {
             name,
-            run: Comparison::Own(run),
+            run: Judgement::Own(run),
         }
     }
 }
@@ -152,8 +152,8 @@ fn verdict(case: &Case) -> Verdict {
     let name = case.op.trim_end_matches("_dynamic");
     let mut ops = FAMILIES.iter().copied().flatten().copied().flatten();
     match ops.find(|op| op.name == name).map(|op| &op.run) {
-        Some(Comparison::Judged(answer)) => judge::judge(case, answer(case), law::of(case)),
-        Some(Comparison::Own(run)) => run(case),
+        Some(Judgement::Judged(answer)) => judge::judge(case, answer(case), law::of(case)),
+        Some(Judgement::Own(run)) => run(case),
         None => Verdict::Failed(format!("no family knows the operation `{}`", case.op)),
     }
 }

@@ -1,6 +1,6 @@
 //! Atoms and tiled operations from the words that describe them in `print.jsonl`, and what we print of them.
 
-use colex_layout::{Layout, Tiler};
+use colex_layout::{IntoLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::gmma::smem_atom;
@@ -62,7 +62,7 @@ pub(super) fn latex(words: &str) -> PrintedAnswer {
         ["make_tiled_copy_A", name, ty, "of", "TiledMMA", op, atoms] => {
             let atom = colex_atom::copy(name).map_err(sentence)?;
             // One atom along each mode, whose strides do not matter.
-            let mma = mma(op, &format!("{atoms}:(0,0,0)"), "(_,_,_)")?;
+            let mma = mma(op, (atoms, (0, 0, 0)), "(_,_,_)")?;
             let copy = TiledCopy::for_operand(atom, bits(ty)?, &mma, Operand::A);
             copy.map_err(sentence)?.latex()
         }
@@ -83,13 +83,10 @@ pub(super) fn svg(words: &str) -> PrintedAnswer {
         .map_err(sentence)
 }
 
-fn mma(name: &str, atoms: &str, tile: &str) -> Result<TiledMma, String> {
+fn mma(name: &str, atoms: impl IntoLayout, tile: &str) -> Result<TiledMma, String> {
     let atom = colex_atom::mma(name).map_err(sentence)?;
-    let (atoms, tile): (Layout, Tiler) = (
-        atoms.parse().map_err(sentence)?,
-        marked(tile).parse().map_err(sentence)?,
-    );
-    TiledMma::new(atom, atoms.to_static(), &tile).map_err(sentence)
+    let atoms = atoms.into_layout().map_err(sentence)?;
+    TiledMma::new(atom, atoms.to_static(), marked(tile)).map_err(sentence)
 }
 
 fn copy(name: &str, ty: &str, threads: &str, values: &str) -> Result<TiledCopy, String> {

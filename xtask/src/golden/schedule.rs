@@ -17,9 +17,9 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
 ]];
 
 /// What was compared: all fields, or all but a grid that cannot be launched, and why.
-type Compared = Result<Option<String>, String>;
+type FieldsCompared = Result<Option<String>, String>;
 
-fn verdict(compared: Compared) -> Verdict {
+fn verdict(compared: FieldsCompared) -> Verdict {
     match compared {
         Ok(None) => Verdict::Equal,
         Ok(Some(why)) => Verdict::Refuted(why),
@@ -37,7 +37,7 @@ fn expect(case: &Case, field: &str, ours: Json) -> Result<(), String> {
 }
 
 /// `threadblock_swizzle [name, problem, tile, splits or batches]`.
-fn swizzle(case: &Case) -> Compared {
+fn swizzle(case: &Case) -> FieldsCompared {
     let swizzle: ThreadblockSwizzle = case.text(0)?.parse().map_err(sentence)?;
     let (problem, tile) = (gemm(case.ints(1)?)?, gemm(case.ints(2)?)?);
     let tiled = swizzle
@@ -80,7 +80,7 @@ fn swizzle(case: &Case) -> Compared {
 }
 
 /// `threadblock_swizzle_gemv [name, problem, tile]`, coordinates `[m, n, k, batch]`.
-fn matrix_vector(case: &Case) -> Compared {
+fn matrix_vector(case: &Case) -> FieldsCompared {
     let coord = |list: Vec<i64>| match list.as_slice() {
         &[m, n, k, batch] => Ok(BatchedGemmCoord::new(m, n, k, batch)),
         _ => Err("a coordinate has not four numbers".to_string()),
@@ -97,7 +97,7 @@ fn matrix_vector(case: &Case) -> Compared {
 }
 
 /// `sm90_persistent [[M, N, L], tile, cluster, raster, largest swizzle]`.
-fn persistent(case: &Case) -> Compared {
+fn persistent(case: &Case) -> FieldsCompared {
     let (problem, tile, cluster) = (case.ints(0)?, case.ints(1)?, case.ints(2)?);
     let ([m, n, l], [tm, tn], [cm, cn]) = (numbers(&problem)?, numbers(&tile)?, numbers(&cluster)?);
     let choice = match case.text(3)?.as_str() {
@@ -126,7 +126,7 @@ fn persistent(case: &Case) -> Compared {
 }
 
 /// The grid by number of multiprocessors. One that is no whole number of clusters breaks the law of a launch.
-fn grids(case: &Case, s: &Persistent, [cm, cn]: [i64; 2]) -> Compared {
+fn grids(case: &Case, s: &Persistent, [cm, cn]: [i64; 2]) -> FieldsCompared {
     let by_sms = case.result["grid"].as_object();
     let mut refuted = None;
     for (sms, theirs) in by_sms.ok_or("the result has no grids")? {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use colex_gpu::Device;
-use colex_proof::kernels::plans::{Outcome, PlanCase, Tally};
+use colex_proof::kernels::plans::{PlanCase, PlanOutcome, Tally};
 use serde_json::{Value, json};
 
 use super::atoms::cores;
@@ -79,7 +79,7 @@ pub(crate) fn task(options: &PlanOptions) -> Result<ExitCode> {
 }
 
 /// Plans that the GPU's architecture accepts, each in a process that others do not need.
-fn on_gpu(options: &PlanOptions, seed: u64) -> Result<Vec<Outcome>> {
+fn on_gpu(options: &PlanOptions, seed: u64) -> Result<Vec<PlanOutcome>> {
     let device = super::device()?;
     let (name, arch) = (device.name(), device.arch());
     drop(device);
@@ -122,10 +122,10 @@ fn on_gpu(options: &PlanOptions, seed: u64) -> Result<Vec<Outcome>> {
         parse: &parse,
         silent: &|at, ended| {
             let (case, _) = PlanCase::draw(seed, numbers[at], Some(arch));
-            Outcome {
+            PlanOutcome {
                 method: case.method(),
                 failed: vec![format!("plan {}: {case}: {ended}", numbers[at])],
-                ..Outcome::default()
+                ..PlanOutcome::default()
             }
         },
         done: &|_| {},
@@ -185,8 +185,8 @@ fn child(options: &PlanOptions, of: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(outcome: &Outcome) -> String {
-    let Outcome {
+fn line(outcome: &PlanOutcome) -> String {
+    let PlanOutcome {
         method,
         right,
         refused,
@@ -195,7 +195,7 @@ fn line(outcome: &Outcome) -> String {
     json!({"method": method, "right": right, "refused": refused, "failed": failed}).to_string()
 }
 
-fn parse(line: &str) -> Result<Outcome> {
+fn parse(line: &str) -> Result<PlanOutcome> {
     let value: Value = serde_json::from_str(line)?;
     let words = |name: &str| -> Result<Vec<String>> {
         let list = value[name]
@@ -207,7 +207,7 @@ fn parse(line: &str) -> Result<Outcome> {
             .map(String::from)
             .collect())
     };
-    Ok(Outcome {
+    Ok(PlanOutcome {
         method: value["method"].as_str().context("no `method`")?.to_string(),
         right: value["right"].as_u64().context("no `right`")? as usize,
         refused: words("refused")?,
@@ -216,7 +216,7 @@ fn parse(line: &str) -> Result<Outcome> {
 }
 
 /// Drawn plans on simulators, in as many threads as there are cores. A panic is a failure like any other.
-fn on_simulators(options: &PlanOptions, seed: u64) -> Vec<Outcome> {
+fn on_simulators(options: &PlanOptions, seed: u64) -> Vec<PlanOutcome> {
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let started = Instant::now();
     let work = || loop {
@@ -226,10 +226,10 @@ fn on_simulators(options: &PlanOptions, seed: u64) -> Vec<Outcome> {
         }
         let (case, dice) = PlanCase::draw(seed, number as u64, None);
         let run = || case.run(dice, options.problems, None, true);
-        let mut outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Outcome {
+        let mut outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| PlanOutcome {
             method: case.method(),
             failed: vec![format!("{case}: it panics")],
-            ..Outcome::default()
+            ..PlanOutcome::default()
         });
         for failure in &mut outcome.failed {
             *failure = format!("plan {number}: {failure}");

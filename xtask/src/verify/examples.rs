@@ -16,14 +16,14 @@ const TYPES: &[(&str, &[&str])] = &[
 
 /// How many methods there are, and those that have no example.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Found {
+pub(super) struct Coverage {
     pub(super) methods: usize,
     pub(super) complaints: Vec<String>,
 }
 
 /// Looks for public methods of these types without an example in their documentation.
-pub(super) fn missing(root: &Path) -> Result<Found> {
-    let mut found = Found::default();
+pub(super) fn missing(root: &Path) -> Result<Coverage> {
+    let mut found = Coverage::default();
     for path in workspace::files(root, ".rs")? {
         let shown = workspace::shown(root, &path);
         let Some((_, types)) = TYPES.iter().find(|(folder, _)| shown.starts_with(folder)) else {
@@ -35,7 +35,7 @@ pub(super) fn missing(root: &Path) -> Result<Found> {
     Ok(found)
 }
 
-fn search(text: &str, shown: &str, types: &[&str], found: &mut Found) -> Result<()> {
+fn search(text: &str, shown: &str, types: &[&str], found: &mut Coverage) -> Result<()> {
     let file = syn::parse_file(text).with_context(|| format!("{shown} is not Rust"))?;
     for item in &file.items {
         let Item::Impl(of) = item else {
@@ -121,7 +121,7 @@ mod tests {
             impl<T> Buffer<T> { pub(crate) fn inner(&self) {} }
             impl Other { pub fn bare(&self) {} }
         ";
-        let mut found = Found::default();
+        let mut found = Coverage::default();
         search(text, "a.rs", &["Device", "Buffer"], &mut found).unwrap();
         let complaints = [
             "a.rs:9: `Device::bare` has no example that runs",
@@ -129,7 +129,7 @@ mod tests {
         ];
         assert_eq!(found.complaints, complaints);
         assert_eq!(found.methods, 3);
-        let mut found = Found::default();
+        let mut found = Coverage::default();
         search(text, "a.rs", &[], &mut found).unwrap();
         assert_eq!(found.complaints.len(), 3);
     }

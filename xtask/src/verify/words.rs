@@ -1,9 +1,10 @@
-//! The step `words`: the house words that no comment, error sentence, chapter or README may contain, summary lines, and
-//! public methods without an example.
+//! The step `words`: the house words that no comment, error sentence, chapter or README may contain, summary lines,
+//! layouts made of formatted text, types of one name in a crate, and public methods without an example.
 //!
 //! The check reads the words of every `.rs` and `.md` file, code included, so that names and texts agree. Comment
 //! markers are skipped, so a phrase is also found across the lines of one comment. A blank line ends a phrase.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Result;
@@ -181,7 +182,7 @@ const OVER: &[&str] = &[
 pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
     let mut files = workspace::files(&run.root, ".rs")?;
     files.extend(workspace::files(&run.root, ".md")?);
-    let (mut words, mut complaints) = (0, Vec::new());
+    let (mut words, mut complaints, mut types) = (0, Vec::new(), Types::default());
     for path in files.iter().filter(|path| !is_exempt(path)) {
         let text = workspace::read(path)?;
         let found = tokens(&text);
@@ -191,19 +192,116 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
         if SUMMARISED.iter().any(|folder| shown.starts_with(folder)) {
             found.extend(summaries(&text));
         }
+        if makes_layouts(&shown) {
+            found.extend(formatted_layouts(&text));
+        }
+        if let Some((krate, _)) = shown.split_once("/src/") {
+            found.extend(types.declared_twice(krate, &shown, &text));
+        }
         let found = found.into_iter();
         complaints.extend(found.map(|(line, what)| format!("{shown}:{line}: {what}")));
     }
     let examples = examples::missing(&run.root)?;
     complaints.extend(examples.complaints);
     let covered = format!(
-        "{words} words of {} files, against {} phrases and the rates without `per`, and the summary lines; the examples of \
-         {} methods",
+        "{words} words of {} files, against {} phrases and the rates without `per`, the summary lines and formatted \
+         layouts; the names of {} types; the examples of {} methods",
         files.len(),
         PHRASES.len(),
+        types.0.len(),
         examples.methods
     );
     Ok(Outcome::of(files.len(), covered, &complaints))
+}
+
+/// The types seen so far, by crate and name, each with its first place.
+#[derive(Default)]
+struct Types(HashMap<(String, String), String>);
+
+impl Types {
+    /// The lines of a file with a type whose name another type of the crate has: inside one crate a name has one meaning.
+    fn declared_twice(&mut self, krate: &str, file: &str, text: &str) -> Vec<(usize, String)> {
+        let mut found = Vec::new();
+        let lines = text.lines().enumerate();
+        for (at, line) in lines.take_while(|(_, line)| *line != "#[cfg(test)]") {
+            let Some(name) = declared(line) else {
+                continue;
+            };
+            let key = (krate.to_string(), name.to_string());
+            if let Some(first) = self.0.get(&key) {
+                let what = format!(
+                    "`{name}` is a type at {first} as well: inside one crate a name has one meaning"
+                );
+                found.push((at + 1, what));
+            } else {
+                self.0.insert(key, format!("{file}:{}", at + 1));
+            }
+        }
+        found
+    }
+}
+
+/// The name of the type that a line declares. A `type` inside an `impl` is an associated one, which a trait has named.
+fn declared(line: &str) -> Option<&str> {
+    let item = line.trim_start();
+    let item = match item.strip_prefix("pub") {
+        Some(rest) => rest.trim_start_matches(|c| c != ' ').trim_start(),
+        None => item,
+    };
+    let (word, rest) = item.split_once(' ')?;
+    let is_type = ["struct", "enum", "union", "trait"].contains(&word)
+        || word == "type" && !line.starts_with(' ');
+    let name = rest.split(|c| !is_of_word(c)).next().unwrap_or_default();
+    (is_type && !name.is_empty()).then_some(name)
+}
+
+/// Whether a file is one of a library, an example, a chapter or a README, where no string is formatted to make a layout.
+/// Tests may write what the parser has to read.
+fn makes_layouts(file: &str) -> bool {
+    let is_test = file
+        .split('/')
+        .any(|folder| folder == "tests" || folder == "fuzz_targets");
+    !is_test
+}
+
+/// The lines with a `format!` whose text is a layout in CuTe's notation.
+fn formatted_layouts(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (at, call) in text.match_indices("format!(") {
+        let rest =
+            text[at + call.len()..].trim_start_matches(|c: char| c.is_whitespace() || c == '/');
+        let literal = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        if let Some((literal, _)) = literal.filter(|(literal, _)| is_layout(literal)) {
+            let line = 1 + text[..at].matches('\n').count();
+            let what = format!(
+                "\"{literal}\": make the layout of Rust tuples, as `Layout::new((m, n), (n, 1))`"
+            );
+            found.push((line, what));
+        }
+    }
+    found
+}
+
+/// Whether a format string is a layout with placeholders. `{file}:{line}` is not: a layout has a digit or a parenthesis.
+fn is_layout(literal: &str) -> bool {
+    let (mut plain, mut depth) = (String::new(), 0);
+    for c in literal.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' => {
+                depth -= 1;
+                plain.push('#');
+            }
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    let layout = plain.rsplit(" o ").next().unwrap_or_default();
+    layout.contains(':')
+        && layout.contains(|c: char| c == '(' || c.is_ascii_digit())
+        && layout
+            .chars()
+            .all(|c| "#(),:_@^- ".contains(c) || c.is_ascii_digit())
 }
 
 /// The folders whose public functions have summary lines in the third person present.
@@ -220,6 +318,124 @@ const SUMMARISED: &[&str] = &[
     "gpu/tensor/src/",
     "gpu/src/",
 ];
+
+/// The verbs with which summary lines begin. Plural nouns end like verbs, so the verbs are listed.
+const VERBS: &[&str] = &[
+    "Adds",
+    "Advances",
+    "Allocates",
+    "Appends",
+    "Arrives",
+    "Assigns",
+    "Attaches",
+    "Borrows",
+    "Branches",
+    "Broadcasts",
+    "Builds",
+    "Calls",
+    "Checks",
+    "Closes",
+    "Commits",
+    "Compares",
+    "Computes",
+    "Converts",
+    "Copies",
+    "Counts",
+    "Cuts",
+    "Declares",
+    "Derives",
+    "Does",
+    "Draws",
+    "Drops",
+    "Ends",
+    "Enqueues",
+    "Exchanges",
+    "Executes",
+    "Finds",
+    "Frees",
+    "Gathers",
+    "Groups",
+    "Hands",
+    "Initialises",
+    "Joins",
+    "Keeps",
+    "Leaves",
+    "Limits",
+    "Loads",
+    "Makes",
+    "Measures",
+    "Multiplies",
+    "Names",
+    "Opens",
+    "Orders",
+    "Panics",
+    "Predicates",
+    "Prefetches",
+    "Prepares",
+    "Prepends",
+    "Puts",
+    "Reads",
+    "Records",
+    "Reduces",
+    "Refuses",
+    "Regroups",
+    "Releases",
+    "Repeats",
+    "Replaces",
+    "Requires",
+    "Reserves",
+    "Returns",
+    "Runs",
+    "Says",
+    "Sets",
+    "Splits",
+    "Starts",
+    "Stores",
+    "Synchronises",
+    "Takes",
+    "Visits",
+    "Waits",
+    "Walks",
+    "Writes",
+];
+
+/// Those of the verbs that are nouns as well, such as `Copies of a mode`.
+const NOUNS_TOO: &[&str] = &[
+    "Branches",
+    "Calls",
+    "Copies",
+    "Counts",
+    "Cuts",
+    "Draws",
+    "Drops",
+    "Ends",
+    "Groups",
+    "Hands",
+    "Limits",
+    "Loads",
+    "Names",
+    "Orders",
+    "Predicates",
+    "Reads",
+    "Records",
+    "Repeats",
+    "Runs",
+    "Sets",
+    "Splits",
+    "Starts",
+    "Stores",
+    "Visits",
+    "Waits",
+    "Walks",
+    "Writes",
+];
+
+/// Whether a summary that begins with these two words begins with a verb in the third person.
+fn is_verb(word: &str, next: Option<&str>) -> bool {
+    let is_noun = NOUNS_TOO.contains(&word)
+        && next.is_some_and(|next| ["of", "in", "that", "it", "per", "side"].contains(&next));
+    VERBS.contains(&word) && !is_noun
+}
 
 /// The lines of summaries of public functions that do not begin with a verb in the third person.
 fn summaries(text: &str) -> Vec<(usize, String)> {
@@ -251,13 +467,7 @@ fn summaries(text: &str) -> Vec<(usize, String)> {
             .split(|c: char| !c.is_ascii_alphabetic())
             .next()
             .unwrap_or("");
-        let is_verb = word.starts_with(|c: char| c.is_ascii_uppercase()) && word.ends_with('s');
-        if !is_verb
-            || [
-                "As", "Its", "This", "Across", "Always", "Less", "Sums", "Yes",
-            ]
-            .contains(&word)
-        {
+        if !is_verb(word, summary.split(' ').nth(1)) {
             let what =
                 format!("\"{summary}\": begin with a verb in the third person, as `Returns ..`");
             found.push((first + 1, what));
@@ -421,6 +631,65 @@ mod tests {
                     /// More.\n    pub const fn it() {}\n\n    pub fn bare() {}\n    /// Its own.\n    fn private() {}\n";
         let what = "\"The size.\": begin with a verb in the third person, as `Returns ..`";
         assert_eq!(summaries(text), [(1, what.to_string())]);
+    }
+
+    #[test]
+    fn plural_nouns_are_no_verbs() {
+        for noun in [
+            "Bytes it takes.",
+            "Blocks along m.",
+            "Copies of `mode` at the end.",
+            "Groups of units.",
+            "Its own.",
+        ] {
+            let text = format!("    /// {noun}\n    pub fn it() {{}}\n");
+            assert_eq!(summaries(&text).len(), 1, "{noun}");
+        }
+        for verb in [
+            "Copies `a` to `b`.",
+            "Groups the modes.",
+            "Reads from `space`.",
+        ] {
+            let text = format!("    /// {verb}\n    pub fn it() {{}}\n");
+            assert_eq!(summaries(&text), [], "{verb}");
+        }
+    }
+
+    #[test]
+    fn a_type_is_declared_once_in_a_crate() {
+        let mut types = Types::default();
+        let text = "pub(crate) struct Held<T> {}\nimpl X for Y {\n    type Line = u8;\n}\npub type Line = u8;\n";
+        assert_eq!(types.declared_twice("a", "a/src/x.rs", text), []);
+        assert_eq!(types.declared_twice("b", "b/src/x.rs", text), []);
+        let again = "\nenum Held {}\n    trait Line {}\n#[cfg(test)]\nstruct Held;\n";
+        let found = types.declared_twice("a", "a/src/y.rs", again);
+        let first =
+            "`Held` is a type at a/src/x.rs:1 as well: inside one crate a name has one meaning";
+        assert_eq!(found[0], (2, first.to_string()));
+        assert_eq!((found.len(), found[1].0), (2, 3));
+    }
+
+    #[test]
+    fn layouts_are_not_formatted() {
+        for text in [
+            "format!(\"({n},{n}):({n},1)\")",
+            "/// let run = format!(\"{length}:1\");",
+            "format!(\n    \"((8,{}),({t},{})):(({t},{stride}),(1,{leading}))\",\n    mn / 8)",
+            "format!(\"Sw<3,3,3> o 0 o ({rows},64):(64,1)\")",
+            "format!(\"(_{v},_{n}):(_1,_{})\", v)",
+        ] {
+            assert_eq!(formatted_layouts(text).len(), 1, "{text}");
+        }
+        for text in [
+            "format!(\"{file}:{line}\")",
+            "format!(\"{:#}\", layout)",
+            "format!(\"{shown}:{line}: {what}\")",
+            "format!(\"-> {n}:{step}*{:#} = {piece}\", left)",
+            "format!(\"(4,8):(8,1)\\nelide = {elide}\")",
+            "\"(4,8):(8,1)\".parse()",
+        ] {
+            assert_eq!(formatted_layouts(text), [], "{text}");
+        }
     }
 
     #[test]

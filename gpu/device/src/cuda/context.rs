@@ -169,7 +169,7 @@ enum Kept {
 /// A stream that is destroyed with this.
 struct OwnStream {
     driver: &'static Driver,
-    handle: sys::Stream,
+    handle: sys::StreamHandle,
     context: Owner,
 }
 
@@ -180,7 +180,7 @@ unsafe impl Sync for OwnStream {}
 
 /// A stream whose owner has promised to keep it for as long as its context's handle lives.
 #[derive(Clone, Copy)]
-struct CallersStream(sys::Stream);
+struct CallersStream(sys::StreamHandle);
 
 // SAFETY: as for `OwnStream`.
 unsafe impl Send for CallersStream {}
@@ -221,7 +221,7 @@ impl Stream {
     ///
     /// The stream belongs to the context, and both live for as long as this stream, its clones, and the owners of its
     /// context that it gives.
-    pub(super) unsafe fn of_caller(context: sys::Context, stream: sys::Stream) -> Stream {
+    pub(super) unsafe fn of_caller(context: sys::Context, stream: sys::StreamHandle) -> Stream {
         let context = Arc::new(CallersContext(context));
         Stream(Kept::Caller(context, CallersStream(stream)))
     }
@@ -260,7 +260,7 @@ impl Stream {
     }
 
     /// Returns the driver's handle.
-    pub(super) fn handle(&self) -> sys::Stream {
+    pub(super) fn handle(&self) -> sys::StreamHandle {
         match &self.0 {
             Kept::Own(stream) => stream.handle,
             Kept::Caller(_, stream) => stream.0,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut};
 
+use super::borrowed::BorrowedSlice;
 use super::context::Stream;
 use super::gpu::Gpu;
-use super::lent::BorrowedSlice;
 use crate::device::{Device, Kind};
 use crate::error::{Error, ErrorKind};
 
@@ -59,7 +59,7 @@ impl Device {
         }
     }
 
-    /// Lends a slice to launches that only read it.
+    /// Borrows a slice of `cudarc` for launches that only read it.
     ///
     /// ```
     /// use colex_device::Device;
@@ -97,7 +97,7 @@ impl Device {
         })
     }
 
-    /// Lends a slice to launches that write it.
+    /// Borrows a slice of `cudarc` for launches that write it.
     ///
     /// ```
     /// use colex_device::Device;

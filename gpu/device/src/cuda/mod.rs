@@ -5,6 +5,7 @@
 //! streams are opened here, or are a program's own: raw handles, or those of `cudarc` with the feature of that name.
 
 mod api;
+mod borrowed;
 mod context;
 mod cublaslt;
 #[cfg(feature = "cudarc")]
@@ -15,7 +16,6 @@ mod gpu;
 mod graph;
 mod jit;
 mod launch;
-mod lent;
 mod library;
 mod memory;
 mod module;
@@ -23,10 +23,10 @@ mod raw;
 mod sys;
 mod tensor_map;
 
+pub use borrowed::BorrowedSlice;
 pub use cublaslt::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
 #[cfg(feature = "cudarc")]
 pub use cudarc;
-pub use lent::BorrowedSlice;
 pub use raw::RawStream;
 
 pub(crate) use event::GpuEvent;

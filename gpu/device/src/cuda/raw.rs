@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
+use super::borrowed::BorrowedSlice;
 use super::context::Stream;
 use super::driver::driver;
 use super::gpu::Gpu;
-use super::lent::BorrowedSlice;
 use crate::device::{Device, Kind};
 use crate::element::Element;
 use crate::error::{Error, ErrorKind};
@@ -102,7 +102,7 @@ impl Device {
         }
     }
 
-    /// Lends `length` elements at an address to launches that only read them.
+    /// Borrows `length` elements at an address for launches that only read them.
     ///
     /// ```
     /// use colex_device::Device;
@@ -112,8 +112,8 @@ impl Device {
     /// if device.raw().is_some() {
     ///     let memory = device.upload(&[1f32, 2.0, 3.0])?; // or a pointer of any other library
     ///     // SAFETY: `memory` has three elements and lives until the end of the program.
-    ///     let lent = unsafe { device.borrow_raw::<f32>(memory.address(), 3)? };
-    ///     assert_eq!((lent.len(), lent.is_writable()), (3, false));
+    ///     let slice = unsafe { device.borrow_raw::<f32>(memory.address(), 3)? };
+    ///     assert_eq!((slice.len(), slice.is_writable()), (3, false));
     /// }
     /// # Ok(())
     /// # }
@@ -137,7 +137,7 @@ impl Device {
         self.raw_memory(address, length, false)
     }
 
-    /// Lends `length` elements at an address to launches that write them.
+    /// Borrows `length` elements at an address for launches that write them.
     ///
     /// ```
     /// use colex_device::Device;
@@ -147,8 +147,8 @@ impl Device {
     /// if device.raw().is_some() {
     ///     let memory = device.uninitialised::<f32>(3)?; // or a pointer of any other library
     ///     // SAFETY: `memory` has three elements and lives until the end of the program.
-    ///     let lent = unsafe { device.borrow_raw_mut::<f32>(memory.address(), 3)? };
-    ///     assert!(lent.is_writable());
+    ///     let slice = unsafe { device.borrow_raw_mut::<f32>(memory.address(), 3)? };
+    ///     assert!(slice.is_writable());
     /// }
     /// # Ok(())
     /// # }

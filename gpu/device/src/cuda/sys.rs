@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_uint, c_void};
 pub(super) type Context = *mut c_void;
 
 /// `CUstream`. Null is the legacy default stream.
-pub(super) type Stream = *mut c_void;
+pub(super) type StreamHandle = *mut c_void;
 
 /// `CUlaunchConfig`.
 #[repr(C)]
@@ -14,7 +14,7 @@ pub(super) struct LaunchConfig {
     pub(super) grid: [c_uint; 3],
     pub(super) block: [c_uint; 3],
     pub(super) shared_bytes: c_uint,
-    pub(super) stream: Stream,
+    pub(super) stream: StreamHandle,
     pub(super) attributes: *mut LaunchAttribute,
     pub(super) attribute_count: c_uint,
 }

@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use super::uniform::{UniformValues, Value, WHOLE};
+use super::uniform::{UniformValues, Uniformity, WHOLE};
 use crate::{Atom, Cohort, Control, Guard, Kernel, Op, Operand, Reg, Stmt, Sync};
 
 /// Finds collective instructions that divergent control flow lets only some of their threads reach.
@@ -75,9 +75,9 @@ struct CollectiveLoop {
     /// The registers that are written in it.
     written: Vec<Reg>,
     /// Their values where it is left.
-    breaks: Option<Vec<Value>>,
+    breaks: Option<Vec<Uniformity>>,
     /// Their values where it is begun again.
-    again: Option<Vec<Value>>,
+    again: Option<Vec<Uniformity>>,
 }
 
 struct CollectiveWalk<'a> {
@@ -183,7 +183,7 @@ impl CollectiveWalk<'_> {
     fn leave(
         &mut self,
         own: Active,
-        kept: impl FnOnce(&mut CollectiveLoop) -> &mut Option<Vec<Value>>,
+        kept: impl FnOnce(&mut CollectiveLoop) -> &mut Option<Vec<Uniformity>>,
     ) {
         let Some(open) = self.loops.last_mut() else {
             return;

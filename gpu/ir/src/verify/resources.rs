@@ -210,7 +210,7 @@ fn pool(asked: &[Vec<Ask>], entry: u32) -> Option<Diagnostic> {
         _ => asked[group][done - 1].count,
     };
     let all = entry * asked.len() as u32;
-    let mut stuck = None;
+    let mut deadlock = None;
     while let Some(done) = open.pop() {
         if (done.iter().zip(asked)).all(|(done, asks)| *done == asks.len()) {
             return None;
@@ -233,13 +233,13 @@ fn pool(asked: &[Vec<Ask>], entry: u32) -> Option<Diagnostic> {
             }
         }
         if moves == 0 {
-            stuck = Some(done);
+            deadlock = Some(done);
         }
         if seen.len() > MOST_STATES {
             return None;
         }
     }
-    let done = stuck?;
+    let done = deadlock?;
     let waiting = |group: usize| asked[group].get(done[group]);
     let at = (0..asked.len()).find_map(waiting)?.at;
     let wanted = (0..asked.len()).map(|group| match waiting(group) {

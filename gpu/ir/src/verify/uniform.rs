@@ -20,61 +20,61 @@ pub(super) const WHOLE: u32 = 32;
 
 /// The uniformity of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum Uniformity {
     /// The same in every aligned group of `2^n` threads that follow each other.
     Same(u32),
     /// The thread's index in its block, shifted right by this number of bits.
     Thread(u32),
 }
 
-impl Value {
+impl Uniformity {
     /// The binary logarithm of the groups it is the same in.
     pub(super) fn group(self) -> u32 {
         match self {
-            Value::Same(group) | Value::Thread(group) => group,
+            Uniformity::Same(group) | Uniformity::Thread(group) => group,
         }
     }
 
-    pub(super) fn join(self, other: Value) -> Value {
+    pub(super) fn join(self, other: Uniformity) -> Uniformity {
         if self == other {
             self
         } else {
-            Value::Same(self.group().min(other.group()))
+            Uniformity::Same(self.group().min(other.group()))
         }
     }
 }
 
 /// The values of all registers at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct UniformValues(HashMap<Reg, Value>);
+pub(super) struct UniformValues(HashMap<Reg, Uniformity>);
 
 impl UniformValues {
     /// Returns what is known of a register. One that was not written yet holds no value that could differ.
-    pub(super) fn of(&self, reg: Reg) -> Value {
-        self.0.get(&reg).copied().unwrap_or(Value::Same(WHOLE))
+    pub(super) fn of(&self, reg: Reg) -> Uniformity {
+        self.0.get(&reg).copied().unwrap_or(Uniformity::Same(WHOLE))
     }
 
-    pub(super) fn operand(&self, kernel: &Kernel, operand: Operand) -> Value {
+    pub(super) fn operand(&self, kernel: &Kernel, operand: Operand) -> Uniformity {
         match operand {
             Operand::Reg(reg) => self.of(reg),
-            Operand::Int(_) | Operand::Float(_) => Value::Same(WHOLE),
+            Operand::Int(_) | Operand::Float(_) => Uniformity::Same(WHOLE),
             Operand::Special(special) => special_value(kernel, special),
         }
     }
 
     /// The values of some registers.
-    pub(super) fn snapshot(&self, regs: &[Reg]) -> Vec<Value> {
+    pub(super) fn snapshot(&self, regs: &[Reg]) -> Vec<Uniformity> {
         regs.iter().map(|reg| self.of(*reg)).collect()
     }
 
     /// Those values again.
-    pub(super) fn restore(&mut self, regs: &[Reg], values: &[Value]) {
+    pub(super) fn restore(&mut self, regs: &[Reg], values: &[Uniformity]) {
         let pairs = regs.iter().copied().zip(values.iter().copied());
         self.0.extend(pairs);
     }
 
     /// Joins two paths that differ in these registers: the less uniform value remains.
-    pub(super) fn join(&mut self, regs: &[Reg], others: &[Value]) {
+    pub(super) fn join(&mut self, regs: &[Reg], others: &[Uniformity]) {
         for (reg, other) in regs.iter().zip(others) {
             let value = self.of(*reg).join(*other);
             self.0.insert(*reg, value);
@@ -87,7 +87,7 @@ impl UniformValues {
         for reg in written {
             let value = self.of(*reg);
             if value.group() > parted {
-                self.0.insert(*reg, Value::Same(parted));
+                self.0.insert(*reg, Uniformity::Same(parted));
             }
         }
     }
@@ -106,7 +106,7 @@ impl UniformValues {
                 // threads have the new value or all have the old one, so each must be the same there.
                 Some(guard) => {
                     let parted = self.of(guard.pred).group();
-                    Value::Same(value.group().min(self.of(reg).group()).min(parted))
+                    Uniformity::Same(value.group().min(self.of(reg).group()).min(parted))
                 }
             };
             self.0.insert(reg, new);
@@ -114,22 +114,22 @@ impl UniformValues {
     }
 
     /// The value that an instruction computes.
-    fn result(&self, kernel: &Kernel, op: &Op) -> Value {
+    fn result(&self, kernel: &Kernel, op: &Op) -> Uniformity {
         let row = op.row();
         let of = |operand: &Operand| self.operand(kernel, *operand);
-        let function = || Value::Same(self.least(kernel, &row));
+        let function = || Uniformity::Same(self.least(kernel, &row));
         match row.formula {
             Formula::Function | Formula::Logic(..) | Formula::Select(..) => function(),
-            Formula::Lane => Value::Same(0),
+            Formula::Lane => Uniformity::Same(0),
             // Other threads may write the memory between the loads of two warps, so the value is uniform in a warp at
             // most.
-            Formula::Shared => Value::Same(self.least(kernel, &row).min(5)),
+            Formula::Shared => Uniformity::Same(self.least(kernel, &row).min(5)),
             Formula::Copy(a) => of(a),
             Formula::Binary(op, _, a, b) => binary(op, of(a), *b, of(b)),
             Formula::Compare(cmp, _, a, b) => compare(cmp, of(a), *b, of(b)),
             Formula::Field(a, start) => match of(a) {
-                Value::Thread(shift) => Value::Same(shift.saturating_add(start as u32)),
-                value @ Value::Same(_) => value,
+                Uniformity::Thread(shift) => Uniformity::Same(shift.saturating_add(start as u32)),
+                value @ Uniformity::Same(_) => value,
             },
             Formula::Shuffle {
                 mode,
@@ -144,9 +144,9 @@ impl UniformValues {
                 if value.group() >= 5 {
                     value
                 } else if whole && of(lane).group() >= 5 {
-                    Value::Same(5)
+                    Uniformity::Same(5)
                 } else {
-                    Value::Same(0)
+                    Uniformity::Same(0)
                 }
             }
             Formula::Warp(a, mask) => collective(of(&a), mask),
@@ -159,30 +159,32 @@ impl UniformValues {
         let bases = row.addresses().filter_map(|address| address.base.reg());
         sources
             .chain(bases.map(|reg| self.of(reg)))
-            .map(Value::group)
+            .map(Uniformity::group)
             .min()
             .unwrap_or(WHOLE)
     }
 }
 
 /// A whole warp's answer is the same in the warp.
-fn collective(value: Value, mask: Operand) -> Value {
+fn collective(value: Uniformity, mask: Operand) -> Uniformity {
     if mask == Operand::Int(0xffff_ffff) {
-        Value::Same(value.group().max(5))
+        Uniformity::Same(value.group().max(5))
     } else {
-        Value::Same(0)
+        Uniformity::Same(0)
     }
 }
 
-fn binary(op: BinaryOp, a: Value, b: Operand, b_value: Value) -> Value {
-    let plain = Value::Same(a.group().min(b_value.group()));
-    let (Value::Thread(shift), Operand::Int(n)) = (a, b) else {
+fn binary(op: BinaryOp, a: Uniformity, b: Operand, b_value: Uniformity) -> Uniformity {
+    let plain = Uniformity::Same(a.group().min(b_value.group()));
+    let (Uniformity::Thread(shift), Operand::Int(n)) = (a, b) else {
         return plain;
     };
     match op {
-        BinaryOp::Shr if (0..32).contains(&n) => Value::Thread(shift + n as u32),
-        BinaryOp::Div if n > 0 && n.count_ones() == 1 => Value::Thread(shift + n.trailing_zeros()),
-        BinaryOp::And => Value::Same(shift.saturating_add(n.trailing_zeros()).min(WHOLE)),
+        BinaryOp::Shr if (0..32).contains(&n) => Uniformity::Thread(shift + n as u32),
+        BinaryOp::Div if n > 0 && n.count_ones() == 1 => {
+            Uniformity::Thread(shift + n.trailing_zeros())
+        }
+        BinaryOp::And => Uniformity::Same(shift.saturating_add(n.trailing_zeros()).min(WHOLE)),
         BinaryOp::Add | BinaryOp::Sub if n == 0 => a,
         BinaryOp::Add
         | BinaryOp::Sub
@@ -201,10 +203,10 @@ fn binary(op: BinaryOp, a: Value, b: Operand, b_value: Value) -> Value {
 }
 
 /// `tid < c` is the same in groups whose size divides `c`.
-fn compare(cmp: crate::Compare, a: Value, b: Operand, b_value: Value) -> Value {
+fn compare(cmp: crate::Compare, a: Uniformity, b: Operand, b_value: Uniformity) -> Uniformity {
     use crate::Compare::{Eq, Equ, Ge, Gt, Gtu, Le, Lt, Ltu, Nan, Ne, Neu};
-    let plain = Value::Same(a.group().min(b_value.group()));
-    let (Value::Thread(shift), Operand::Int(n)) = (a, b) else {
+    let plain = Uniformity::Same(a.group().min(b_value.group()));
+    let (Uniformity::Thread(shift), Operand::Int(n)) = (a, b) else {
         return plain;
     };
     let bound = match cmp {
@@ -212,15 +214,15 @@ fn compare(cmp: crate::Compare, a: Value, b: Operand, b_value: Value) -> Value {
         Le | Gt => n.saturating_add(1),
         Eq | Ne | Equ | Neu | Ltu | Gtu | Nan => return plain,
     };
-    Value::Same(shift.saturating_add(bound.trailing_zeros()).min(WHOLE))
+    Uniformity::Same(shift.saturating_add(bound.trailing_zeros()).min(WHOLE))
 }
 
 /// Threads are numbered x first; where the block's extents are not given, a kernel that never asks for y and z is
 /// taken to have none.
-fn special_value(kernel: &Kernel, special: Special) -> Value {
+fn special_value(kernel: &Kernel, special: Special) -> Uniformity {
     match special {
         Special::Tid(axis) => thread_index(kernel, usize::from(axis.min(2))),
-        Special::LaneId | Special::Clock64 | Special::GlobalTimer => Value::Same(0),
+        Special::LaneId | Special::Clock64 | Special::GlobalTimer => Uniformity::Same(0),
         Special::NTid(_)
         | Special::Ctaid(_)
         | Special::NCtaid(_)
@@ -231,33 +233,35 @@ fn special_value(kernel: &Kernel, special: Special) -> Value {
         | Special::ClusterId(_)
         | Special::NClusterId(_)
         | Special::SmId
-        | Special::DynamicSharedSize => Value::Same(WHOLE),
+        | Special::DynamicSharedSize => Uniformity::Same(WHOLE),
     }
 }
 
-fn thread_index(kernel: &Kernel, axis: usize) -> Value {
+fn thread_index(kernel: &Kernel, axis: usize) -> Uniformity {
     let Some(block) = kernel.block else {
         let flat = !asks_for_yz(kernel);
         return if axis == 0 && flat {
-            Value::Thread(0)
+            Uniformity::Thread(0)
         } else {
-            Value::Same(0)
+            Uniformity::Same(0)
         };
     };
     let before: u64 = block[..axis].iter().map(|&n| u64::from(n)).product();
     let after: u64 = block[axis + 1..].iter().map(|&n| u64::from(n)).product();
     match (axis, after) {
-        _ if block[axis] == 1 => Value::Same(WHOLE),
-        (_, 1) if before.is_power_of_two() => Value::Thread(before.trailing_zeros()).flat(axis),
-        _ => Value::Same(before.trailing_zeros().min(WHOLE)).flat(axis),
+        _ if block[axis] == 1 => Uniformity::Same(WHOLE),
+        (_, 1) if before.is_power_of_two() => {
+            Uniformity::Thread(before.trailing_zeros()).flat(axis)
+        }
+        _ => Uniformity::Same(before.trailing_zeros().min(WHOLE)).flat(axis),
     }
 }
 
-impl Value {
+impl Uniformity {
     /// Along x, threads of one index differ in nothing else only if the block has no other extent.
-    fn flat(self, axis: usize) -> Value {
+    fn flat(self, axis: usize) -> Uniformity {
         match (axis, self) {
-            (0, Value::Same(_)) => Value::Same(0),
+            (0, Uniformity::Same(_)) => Uniformity::Same(0),
             _ => self,
         }
     }

@@ -9,7 +9,7 @@ use colex_ir::{
 
 pub use crate::sample::Sample;
 
-/// Kernels of every kind, and those of the library.
+/// Returns kernels of every kind, and those of the library.
 ///
 /// ```
 /// let samples = colex_proof::corpus::samples()?;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_layout::Layout;
+use colex_layout::{IntoLayout, Layout};
 
 use colex_device::Device;
 use colex_device::Element;
@@ -73,12 +73,11 @@ impl CopyCase {
     ///
     /// # Panics
     ///
-    /// If a text is no layout.
-    pub fn new(source: &str, destination: &str) -> CopyCase {
-        let layout = |text: &str| text.parse().expect("a case has layouts");
+    /// If an argument is no layout.
+    pub fn new(source: impl IntoLayout, destination: impl IntoLayout) -> CopyCase {
         CopyCase {
-            source: layout(source),
-            destination: layout(destination),
+            source: source.into_layout().expect("a case has layouts"),
+            destination: destination.into_layout().expect("a case has layouts"),
             shift: [0, 0],
             method: None,
             squares: None,
@@ -157,16 +156,15 @@ impl CopyCase {
 pub fn copy_cases(bytes: i64) -> Vec<CopyCase> {
     let mut cases = Vec::new();
     for length in [1, 2, 7, 255, 256, 1024, 4096, 5003] {
-        let run = format!("{length}:1");
-        cases.push(CopyCase::new(&run, &run));
+        cases.push(CopyCase::new((length, 1), (length, 1)));
     }
     for [source, destination] in [[1, 0], [0, 1], [2, 2], [3, 1], [4, 8], [5, 5]] {
         cases.push(CopyCase::new("3001:1", "3001:1").shifted(source, destination));
     }
     for length in [16 << 10, (40 << 10) + 7] {
-        let run = format!("{}:1", length / bytes);
-        cases.push(CopyCase::new(&run, &run));
-        cases.push(CopyCase::new(&run, &run).shifted(1, 1));
+        let run = (length / bytes, 1);
+        cases.push(CopyCase::new(run, run));
+        cases.push(CopyCase::new(run, run).shifted(1, 1));
     }
     for (source, destination) in STRIDED {
         cases.push(CopyCase::new(source, destination));
@@ -186,8 +184,8 @@ pub fn copy_cases(bytes: i64) -> Vec<CopyCase> {
 
 /// Returns the copies of [`copy_cases`] of one run that bulk copies do.
 pub fn bulk_cases(bytes: i64) -> Vec<CopyCase> {
-    let lengths = [16 << 10, (40 << 10) + 7].map(|length| format!("{}:1", length / bytes));
-    let cases = lengths.iter().flat_map(|run| {
+    let runs = [16 << 10, (40 << 10) + 7].map(|length| (length / bytes, 1));
+    let cases = runs.into_iter().flat_map(|run| {
         let case = CopyCase::new(run, run).by(CopyMethod::Bulk);
         [case.clone(), case.shifted(1, 1)]
     });

@@ -9,7 +9,7 @@ use colex_device::Device;
 use colex_gpu::Error;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::reference;
-use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, MatrixName};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand};
 
 /// One product to be checked.
 #[derive(Clone, Copy, Debug)]
@@ -82,10 +82,10 @@ impl GemmCase {
         launch: bool,
     ) -> Result<Result<GemmMethod, Error>, Failure> {
         let problem = &self.problem;
-        let [a, b] = [(MatrixName::A, 1), (MatrixName::B, 2)].map(|(name, seed)| {
+        let [a, b] = [(Operand::A, 1), (Operand::B, 2)].map(|(name, seed)| {
             numbers::<T>(length(problem, name) + self.shift[name as usize], seed)
         });
-        let end = length(problem, MatrixName::C) + self.shift[2] + TAIL;
+        let end = length(problem, Operand::C) + self.shift[2] + TAIL;
         let before = match problem.beta {
             0.0 => C::from_bytes(&vec![0xff; end * C::BYTES]),
             _ => numbers::<C>(end, 3),
@@ -118,7 +118,7 @@ impl GemmCase {
     fn expected<T: GemmElement, C: GemmElement>(&self, a: &[T], b: &[T], before: &[C]) -> Vec<C> {
         let (problem, shift) = (&self.problem, self.shift);
         let product = reference::gemm(problem, &a[shift[0]..], &b[shift[1]..], &before[shift[2]..]);
-        let layout = problem.layout(MatrixName::C).expect("a checked problem");
+        let layout = problem.layout(Operand::C).expect("a checked problem");
         let mut after = before.to_vec();
         for ((i, j), value) in product.indexed_iter() {
             let at = layout
@@ -130,7 +130,7 @@ impl GemmCase {
     }
 }
 
-fn length(problem: &GemmProblem, name: MatrixName) -> usize {
+fn length(problem: &GemmProblem, name: Operand) -> usize {
     let layout = problem.layout(name).expect("a case has extents");
     layout.cosize().expect("a case is small") as usize
 }
@@ -204,10 +204,10 @@ pub fn sampled_cases<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
     every.iter().copied().step_by(7).chain(long).collect()
 }
 
-/// Products of many tiles.
+/// Returns products of many tiles.
 pub fn large_cases() -> Vec<GemmCase> {
     let problem = GemmProblem::new;
-    let [a, b] = [MatrixName::A, MatrixName::B];
+    let [a, b] = [Operand::A, Operand::B];
     let problems = [
         problem(2048, 1536, 1024),
         problem(1001, 777, 513),
@@ -229,7 +229,7 @@ pub fn gemm_cases(method: Option<GemmMethod>, whole: i64) -> Vec<GemmCase> {
         for [m, n, k] in [SIZES[0], SIZES[1 + i % (SIZES.len() - 1)]] {
             let mut problem = GemmProblem::new(m, n, k);
             problem.majors = majors;
-            for (name, more) in MatrixName::ALL.into_iter().zip([3, 1, 5]) {
+            for (name, more) in Operand::ALL.into_iter().zip([3, 1, 5]) {
                 let touching = problem.leading_of(name);
                 let leading = (touching + (i as i64 % 2) * more + whole - 1) / whole * whole;
                 problem = problem.leading(name, leading);

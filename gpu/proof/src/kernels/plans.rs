@@ -14,8 +14,9 @@ use super::copies::{CopyCase, Failure};
 use super::gemm::GemmCase;
 use colex_device::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, Major, MatrixName};
+use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, Major, Operand};
 use colex_gpu::{Error, PlanRefusal};
+use colex_layout::Layout;
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 
 /// A generator of random numbers: `xorshift64*` of a mixed seed.
@@ -408,7 +409,7 @@ impl GemmPlanCase {
         };
         problem = problem.beta(beta);
         let mut shift = [0; 3];
-        for (i, name) in MatrixName::ALL.into_iter().enumerate() {
+        for (i, name) in Operand::ALL.into_iter().enumerate() {
             let vector = plan.operands.vectors[i];
             let vector = if (1..=16).contains(&vector) {
                 vector
@@ -429,7 +430,7 @@ impl GemmPlanCase {
         if dice.one_in(60) {
             let i = dice.below(3) as usize;
             problem.majors[i] = dice.of(&[Major::First, Major::Second]);
-            let name = MatrixName::ALL[i];
+            let name = Operand::ALL[i];
             let [first, second] = problem.extents(name);
             problem = problem.leading(name, (first.0.max(second.0) + 15) / 16 * 16);
         }
@@ -616,7 +617,7 @@ impl CopyPlanCase {
             _ => 0,
         };
         let shifts = [shift(dice), shift(dice)];
-        let mut case = CopyCase::new(&source, &destination)
+        let mut case = CopyCase::new(source, destination)
             .shifted(shifts[0], shifts[1])
             .by(self.method);
         case.squares = self.squares;
@@ -645,17 +646,13 @@ fn order(dice: &mut Dice, rank: usize) -> Vec<usize> {
 }
 
 /// A layout of these extents whose modes follow each other in an order, some with a gap of elements between them.
-fn strided(dice: &mut Dice, extents: &[i64], order: &[usize], gap: i64) -> String {
+fn strided(dice: &mut Dice, extents: &[i64], order: &[usize], gap: i64) -> Layout {
     let (mut strides, mut next) = (vec![0; extents.len()], 1);
     for mode in order {
         strides[*mode] = next;
         next = next * extents[*mode] + if dice.one_in(3) { gap } else { 0 };
     }
-    let list = |numbers: &[i64]| {
-        let words: Vec<String> = numbers.iter().map(i64::to_string).collect();
-        words.join(",")
-    };
-    format!("({}):({})", list(extents), list(&strides))
+    Layout::new(extents, strides).expect("small extents and strides")
 }
 
 impl fmt::Display for CopyPlanCase {
@@ -680,7 +677,7 @@ pub enum PlanCase {
 
 /// What became of the problems of one plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct PlanOutcome {
     /// The kernel.
     pub method: String,
     /// How many are right.
@@ -720,10 +717,10 @@ impl PlanCase {
         problems: usize,
         device: Option<&Device>,
         launch: bool,
-    ) -> Outcome {
-        let mut outcome = Outcome {
+    ) -> PlanOutcome {
+        let mut outcome = PlanOutcome {
             method: self.method(),
-            ..Outcome::default()
+            ..PlanOutcome::default()
         };
         for _ in 0..problems {
             let (ended, words) = match self {
@@ -781,7 +778,7 @@ struct Counts {
 
 impl Tally {
     /// Counts one plan.
-    pub fn add(&mut self, outcome: &Outcome) {
+    pub fn add(&mut self, outcome: &PlanOutcome) {
         let counts = self.0.entry(outcome.method.clone()).or_default();
         counts.plans += 1;
         counts.accepted += usize::from(outcome.right + outcome.failed.len() > 0);
@@ -792,7 +789,7 @@ impl Tally {
         }
     }
 
-    /// Plans, those accepted for some problem, and problems with the right result.
+    /// Returns the counts of plans, those accepted for some problem, and problems with the right result.
     pub fn totals(&self) -> [usize; 3] {
         let all = || self.0.values();
         [

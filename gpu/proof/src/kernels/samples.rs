@@ -15,7 +15,7 @@ pub(crate) fn samples() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
-/// Copies in elements of 1 to 8 bytes, for the first and the last architecture that have them: the kernel, the layouts,
+/// Returns copies in elements of 1 to 8 bytes, for the first and the last architecture that have them: the kernel, the layouts,
 /// the bytes.
 pub fn copy_samples() -> Vec<(CopyMethod, [Layout; 2], i64, Arch)> {
     let crossed = ["(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)"];
@@ -54,7 +54,7 @@ fn copies() -> Result<Vec<Sample>, Error> {
     copy_samples().into_iter().map(build).collect()
 }
 
-/// Products of every generation, in three orders of their matrices: the kernel, and what is known of the matrices.
+/// Returns products of every generation, in three orders of their matrices: the kernel, and what is known of the matrices.
 pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
     use GemmMethod::{Ampere, Hopper, Simt, Volta};
     let cases = [

@@ -1,69 +1,48 @@
 //! Products of views drawn at random: any strides, any nesting, rows that overlap or repeat.
 
+use crate::sweep::Random;
 use colex_device::Device;
 use colex_gpu::kernels::{Gemm, View, ViewMut};
-use colex_layout::Layout;
+use colex_layout::{IntTuple, IntoIntTuple, Layout};
 
-/// A linear congruential generator: the cases have no use for a better one.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) % n
-    }
-
-    /// The text of a layout of two modes with these extents: in any order, with gaps, a mode of composite extent sometimes
-    /// split, and rows that overlap or repeat if the layout may be read only.
-    fn matrix(&mut self, extents: [i64; 2], is_read: bool) -> String {
-        let mut leaves: Vec<(usize, i64)> = Vec::new();
-        for (mode, extent) in extents.into_iter().enumerate() {
-            let factor = [2, 3].into_iter().find(|f| extent % f == 0 && extent > *f);
-            match factor {
-                Some(factor) if self.below(3) == 0 => {
-                    leaves.extend([(mode, factor), (mode, extent / factor)]);
-                }
-                _ => leaves.push((mode, extent)),
+/// A layout of two modes with these extents: in any order, with gaps, a mode of composite extent sometimes
+/// split, and rows that overlap or repeat if the layout may be read only.
+fn matrix(random: &mut Random, extents: [i64; 2], is_read: bool) -> Layout {
+    let mut leaves: Vec<(usize, i64)> = Vec::new();
+    for (mode, extent) in extents.into_iter().enumerate() {
+        let factor = [2, 3].into_iter().find(|f| extent % f == 0 && extent > *f);
+        match factor {
+            Some(factor) if random.below(3) == 0 => {
+                leaves.extend([(mode, factor), (mode, extent / factor)]);
             }
+            _ => leaves.push((mode, extent)),
         }
-        let mut order: Vec<usize> = (0..leaves.len()).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, self.below(i as u64 + 1) as usize);
-        }
-        let mut strides = vec![0; leaves.len()];
-        let mut next = 1 + i64::from(self.below(3) == 0);
-        for leaf in order {
-            strides[leaf] = next;
-            next = next * leaves[leaf].1 + [0, 0, 1, 5][self.below(4) as usize];
-        }
-        if is_read && self.below(5) == 0 {
-            let leaf = self.below(strides.len() as u64) as usize;
-            strides[leaf] = self.below(2) as i64;
-        }
-        let text = |of: &dyn Fn(usize) -> i64| {
-            let mode = |mode: usize| {
-                let of_mode = (0..leaves.len()).filter(|&leaf| leaves[leaf].0 == mode);
-                let values: Vec<String> = of_mode.map(|leaf| of(leaf).to_string()).collect();
-                match &values[..] {
-                    [one] => one.clone(),
-                    several => format!("({})", several.join(",")),
-                }
-            };
-            format!("({},{})", mode(0), mode(1))
-        };
-        format!(
-            "{}:{}",
-            text(&|leaf| leaves[leaf].1),
-            text(&|leaf| strides[leaf])
-        )
     }
-}
-
-fn layout(text: &str) -> Layout {
-    text.parse().expect("a layout")
+    let mut order: Vec<usize> = (0..leaves.len()).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, random.below(i as u64 + 1) as usize);
+    }
+    let mut strides = vec![0; leaves.len()];
+    let mut next = 1 + i64::from(random.below(3) == 0);
+    for leaf in order {
+        strides[leaf] = next;
+        next = next * leaves[leaf].1 + [0, 0, 1, 5][random.below(4) as usize];
+    }
+    if is_read && random.below(5) == 0 {
+        let leaf = random.below(strides.len() as u64) as usize;
+        strides[leaf] = random.below(2) as i64;
+    }
+    let nested = |of: &dyn Fn(usize) -> i64| {
+        [0, 1].map(|mode| {
+            let of_mode = (0..leaves.len()).filter(|&leaf| leaves[leaf].0 == mode);
+            match of_mode.map(of).collect::<Vec<_>>()[..] {
+                [one] => IntTuple::from(one),
+                ref several => several.into_int_tuple().expect("integers of 64 bits"),
+            }
+        })
+    };
+    let shape = nested(&|leaf| leaves[leaf].1);
+    Layout::new(shape, nested(&|leaf| strides[leaf])).expect("small extents and strides")
 }
 
 /// The offset of an element: by index in each of the two modes.
@@ -122,12 +101,12 @@ pub struct Packed {
 ///
 /// A sentence that names the layouts and the call of the first product that is refused or wrong.
 pub fn check(device: &Device, seed: u64, rounds: usize) -> Result<Packed, String> {
-    let (mut random, mut packed) = (Random(seed), Packed::default());
+    let (mut random, mut packed) = (Random::of(seed, "views"), Packed::default());
     for _ in 0..rounds {
         let extents = [0; 3].map(|_| 1 + random.below(12) as i64);
         let [m, n, k] = extents;
         let [la, lb, lc] = [([m, k], true), ([n, k], true), ([m, n], false)]
-            .map(|(extents, is_read)| layout(&random.matrix(extents, is_read)));
+            .map(|(extents, is_read)| matrix(&mut random, extents, is_read));
         let factors = [[1.0, 0.0], [2.0, -0.5], [0.5, 1.0]][random.below(3) as usize];
         let (a, b) = (numbers(&mut random, &la), numbers(&mut random, &lb));
         let c = numbers(&mut random, &lc);

@@ -106,32 +106,19 @@ fn layout(
     bits: i64,
 ) -> Option<ComposedLayout> {
     let (t, row) = (128 / bits, swizzle.span() * 8 / bits);
-    let text = match (major, swizzle) {
-        (Major::K, SmemSwizzle::None) => {
-            format!("({mn},({t},{})):({t},(1,{}))", k / t, mn * t)
-        }
-        (Major::K, _) if k <= row => format!("({mn},{k}):({row},1)"),
+    let inner = match (major, swizzle) {
+        (Major::K, SmemSwizzle::None) => Layout::new((mn, (t, k / t)), (t, (1, mn * t))),
+        (Major::K, _) if k <= row => Layout::new((mn, k), (row, 1)),
         (Major::Mn, SmemSwizzle::None) => {
-            format!(
-                "(({t},{}),(8,{})):((1,{}),({t},{}))",
-                mn / t,
-                k / 8,
-                k * t,
-                8 * t
-            )
+            Layout::new(((t, mn / t), (8, k / 8)), ((1, k * t), (t, 8 * t)))
         }
-        (Major::Mn, _) if mn % row == 0 => {
-            format!(
-                "(({row},{}),(8,{})):((1,{}),({row},{}))",
-                mn / row,
-                k / 8,
-                k * row,
-                8 * row
-            )
-        }
+        (Major::Mn, _) if mn % row == 0 => Layout::new(
+            ((row, mn / row), (8, k / 8)),
+            ((1, k * row), (row, 8 * row)),
+        ),
         _ => return None,
     };
-    let inner: Layout = text.parse().ok()?;
+    let inner = inner.ok()?;
     let bytes = swizzle.swizzle();
     let base = i64::from(t.trailing_zeros());
     let elements = Swizzle::new(bytes.bits(), base, bytes.shift()).ok()?;

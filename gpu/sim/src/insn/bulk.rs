@@ -5,11 +5,11 @@ use colex_atom::{
 };
 
 use crate::machine::exec::{Exec, Flow};
-use crate::machine::pending::{Piece, Transfer, Work};
 use crate::machine::place::{GENERIC_PARAMS, Target};
 use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
 use crate::report::fault::{Fault, FaultKind};
+use crate::state::pending::{Piece, Transfer, Work};
 use crate::state::warp::lanes;
 use colex_ir::launch::Argument;
 use colex_ir::{Address, CopyArgs, End, Operand, Space, Type};

@@ -2,13 +2,13 @@
 
 use crate::machine::Machine;
 use crate::machine::exec::{Exec, Flow};
-use crate::machine::pending::{Pending, Work};
 use crate::machine::place::Target;
 use crate::machine::port::{Site, tick};
 use crate::order::release::Scope;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
+use crate::state::pending::{Pending, Work};
 use crate::state::wait::Wait;
 use crate::state::warp::Warp;
 use colex_ir::ClusterOrder;

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use crate::machine::exec::{Exec, Flow};
-use crate::machine::pending::{Pending, Piece, Transfer, Work};
 use crate::machine::place::Target;
 use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
 use crate::report::event::{EventKind, Grouped};
 use crate::report::fault::{Fault, FaultKind};
+use crate::state::pending::{Pending, Piece, Transfer, Work};
 use crate::state::wait::Wait;
 use crate::state::warp::lanes;
 use colex_ir::{Address, Async, CopyArgs, End, Operand, Space, Type};

@@ -75,7 +75,7 @@ impl Machine<'_, '_> {
         let barrier = self.barrier(g, accessor, block, at)?;
         let (of, phase) = (barrier.count, barrier.phase);
         let came = barrier.arrive(count, accessor.view);
-        let turned = barrier.phase != phase;
+        let completed = barrier.phase != phase;
         if !came {
             let what = format!(
                 "phase {phase} of the barrier at {} has had all of its {of} arrivals",
@@ -83,7 +83,7 @@ impl Machine<'_, '_> {
             );
             return Err(self.fault(g, &accessor.site, FaultKind::Barrier, what));
         }
-        if turned {
+        if completed {
             self.check_all_told(g, block, at, phase)?;
         }
         Ok(())

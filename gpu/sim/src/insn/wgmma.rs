@@ -6,12 +6,11 @@ use colex_atom::MmaAtom;
 
 use crate::lane::plan::Plan;
 use crate::machine::exec::{Exec, Flow};
-use crate::machine::pending::{Pending, Work};
 use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
-use crate::state::pending::{Product, WarpOperands};
+use crate::state::pending::{Pending, Product, WarpOperands, Work};
 use crate::state::wait::Wait;
 use crate::state::warp::Warp;
 use colex_ir::{Reg, ScaleD};
@@ -36,7 +35,7 @@ impl Exec<'_, '_, '_> {
         };
         let b = descriptor(self, b, "the descriptor of B")?;
         let (a_descriptor, a_words) = if in_registers {
-            (0, self.lent_words(a, mask)?)
+            (0, self.async_read_words(a, mask)?)
         } else {
             (descriptor(self, a, "the descriptor of A")?, Vec::new())
         };
@@ -65,7 +64,9 @@ impl Exec<'_, '_, '_> {
         for slot in slots.iter().chain(&sources) {
             self.w.busy[*slot] += 1;
         }
-        sources.iter().for_each(|slot| self.w.lent[*slot] += 1);
+        sources
+            .iter()
+            .for_each(|slot| self.w.async_reads[*slot] += 1);
         self.w.products.open.push(crate::state::warp::InFlight {
             number,
             engine,
@@ -80,11 +81,11 @@ impl Exec<'_, '_, '_> {
     }
 
     /// The registers of A, which other products under way may read as well.
-    fn lent_words(&mut self, regs: &[Reg], mask: u32) -> Result<Vec<Vec<u32>>, Fault> {
+    fn async_read_words(&mut self, regs: &[Reg], mask: u32) -> Result<Vec<Vec<u32>>, Fault> {
         let mut set_aside = Vec::new();
         for reg in regs {
             let slot = self.slot(*reg)?;
-            if self.w.busy[slot] == self.w.lent[slot] {
+            if self.w.busy[slot] == self.w.async_reads[slot] {
                 set_aside.push((slot, std::mem::take(&mut self.w.busy[slot])));
             }
         }
@@ -255,7 +256,7 @@ impl Warp {
                 product
                     .sources
                     .iter()
-                    .for_each(|slot| self.lent[*slot] -= 1);
+                    .for_each(|slot| self.async_reads[*slot] -= 1);
             }
         }
     }

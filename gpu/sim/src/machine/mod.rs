@@ -1,9 +1,9 @@
 //! The running device: it starts clusters and lets their warps take turns.
 
 pub(crate) mod claims;
+mod complete;
 pub(crate) mod exec;
 pub(crate) mod names;
-pub(crate) mod pending;
 pub(crate) mod place;
 pub(crate) mod port;
 pub(crate) mod product;
@@ -124,7 +124,7 @@ impl<'a, 'k> Machine<'a, 'k> {
                 running.push(self.cluster(number, at));
             }
             let mut index = 0;
-            let mut stuck = None;
+            let mut blocked = None;
             let mut moved = false;
             while index < running.len() {
                 let mut progress = self.advance(&mut running[index]);
@@ -133,7 +133,7 @@ impl<'a, 'k> Machine<'a, 'k> {
                 }
                 match progress {
                     Ok(Progress::More) => moved = true,
-                    Ok(Progress::Done | Progress::Stuck)
+                    Ok(Progress::Done | Progress::Blocked)
                         if self.suspects.holds(running[index].group.number) =>
                     {
                         moved = true;
@@ -145,12 +145,12 @@ impl<'a, 'k> Machine<'a, 'k> {
                         running.swap_remove(index);
                         continue;
                     }
-                    Ok(Progress::Stuck) => stuck = Some(index),
+                    Ok(Progress::Blocked) => blocked = Some(index),
                     Err(fault) => return Err(self.headline(fault, running)),
                 }
                 index += 1;
             }
-            if let Some(index) = stuck.filter(|_| !moved) {
+            if let Some(index) = blocked.filter(|_| !moved) {
                 let fault = self.deadlock(&running[index]);
                 return Err(self.headline(fault, running));
             }

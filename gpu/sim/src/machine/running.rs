@@ -38,7 +38,7 @@ pub(crate) struct Cluster {
 pub(crate) enum Progress {
     More,
     Done,
-    Stuck,
+    Blocked,
 }
 
 impl Machine<'_, '_> {
@@ -128,7 +128,7 @@ impl Machine<'_, '_> {
                             return Ok(if done {
                                 Progress::Done
                             } else {
-                                Progress::Stuck
+                                Progress::Blocked
                             });
                         }
                     }

@@ -1,8 +1,8 @@
 //! The sentences about waiting warps.
 
 use super::Machine;
-use super::pending::Work;
 use crate::state::block::Group;
+use crate::state::pending::Work;
 use crate::state::wait::Wait;
 use crate::state::warp::Warp;
 

@@ -130,7 +130,7 @@ pub(crate) struct Warp {
     /// The number of products in flight that hold each register.
     pub(crate) busy: Vec<u32>,
     /// The number of those that only read it.
-    pub(crate) lent: Vec<u32>,
+    pub(crate) async_reads: Vec<u32>,
     /// Its clocks at its last fences, and the clocks that it has read without acquiring them.
     pub(crate) released: Release,
     pub(crate) unacquired: Release,
@@ -183,7 +183,7 @@ impl Warp {
             lockstep: Lockstep::default(),
             idle: None,
             busy: vec![0; registers],
-            lent: vec![0; registers],
+            async_reads: vec![0; registers],
             released: Release::default(),
             unacquired: Release::default(),
             touched: vec![0; registers],

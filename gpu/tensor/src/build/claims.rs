@@ -348,7 +348,7 @@ impl<'a> Lowered<'a> {
     }
 
     /// When the access certainly runs; none where a launch cannot tell.
-    fn certain(&self, open: &Open, run: &Run, bounds: &[Bound]) -> Option<Certain> {
+    fn certain(&self, open: &Open, run: &ControlPath, bounds: &[Bound]) -> Option<Certain> {
         let mut around = Vec::new();
         let mut told = Told::default();
         let mut counters: Vec<Leaf> = Vec::new();
@@ -485,7 +485,7 @@ enum Inside {
 
 /// How control reaches an access: through blocks that it lies in, after no instruction that may end a thread.
 #[derive(Debug)]
-struct Run {
+struct ControlPath {
     inside: Vec<Inside>,
     guard: Option<Guard>,
 }
@@ -498,12 +498,17 @@ struct Walk {
 }
 
 impl Walk {
-    fn block(&mut self, body: &[Stmt], inside: &mut Vec<Inside>, runs: &mut HashMap<ClaimId, Run>) {
+    fn block(
+        &mut self,
+        body: &[Stmt],
+        inside: &mut Vec<Inside>,
+        runs: &mut HashMap<ClaimId, ControlPath>,
+    ) {
         for stmt in body {
             if let Some(claim) = stmt.claim.filter(|_| !self.ends) {
                 runs.insert(
                     claim,
-                    Run {
+                    ControlPath {
                         inside: inside.clone(),
                         guard: stmt.guard,
                     },

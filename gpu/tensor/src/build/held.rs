@@ -15,13 +15,13 @@ use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 use crate::build::Builder;
 use crate::error::ErrorKind;
 use crate::index::Index;
-use crate::tensor::places::{Cutter, Places};
+use crate::tensor::partition_coords::{PartitionCoords, Partitioner};
 use crate::tensor::{Kept, Tensor};
 
 /// The elements that one end of an operation names, one after the other: their numbers in a thread's part of a tile.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    pub(crate) places: Rc<Places>,
+    pub(crate) places: Rc<PartitionCoords>,
     /// The number of the thread in the partition, where one is known.
     pub(crate) thread: Option<Index>,
     pub(crate) elements: Vec<usize>,
@@ -56,7 +56,7 @@ impl Filled {
 /// The element of a tile that a part of a register holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Element {
-    pub(crate) places: Rc<Places>,
+    pub(crate) places: Rc<PartitionCoords>,
     pub(crate) thread: Option<Index>,
     pub(crate) number: usize,
     pub(crate) filled: Filled,
@@ -123,14 +123,14 @@ pub(crate) type Part = (Reg, i64);
 #[derive(Debug, Default)]
 pub(crate) struct HeldByRegisters {
     pub(crate) elements: HashMap<Part, Content>,
-    known: Vec<Rc<Places>>,
+    known: Vec<Rc<PartitionCoords>>,
     /// How many operations have filled registers.
     operations: u32,
 }
 
 impl Held {
     /// All elements of a thread's part.
-    fn whole(places: Rc<Places>, thread: Option<Index>) -> Held {
+    fn whole(places: Rc<PartitionCoords>, thread: Option<Index>) -> Held {
         Held {
             elements: (0..places.elements.len()).collect(),
             places,
@@ -300,8 +300,12 @@ impl Builder {
         self.held.operations
     }
 
-    fn places(&mut self, cutter: &Cutter, tile: &[i64]) -> Result<Rc<Places>, ErrorKind> {
-        let same = |places: &&Rc<Places>| places.tile == tile && places.cutter == *cutter;
+    fn places(
+        &mut self,
+        cutter: &Partitioner,
+        tile: &[i64],
+    ) -> Result<Rc<PartitionCoords>, ErrorKind> {
+        let same = |places: &&Rc<PartitionCoords>| places.tile == tile && places.cutter == *cutter;
         if let Some(known) = self.held.known.iter().find(same) {
             return Ok(Rc::clone(known));
         }
@@ -347,11 +351,12 @@ impl Builder {
         copy: &TiledCopy,
         side: Side,
     ) -> Result<Option<Held>, ErrorKind> {
-        let Some(held) = held.filter(|held| matches!(held.places.cutter, Cutter::Copy(..))) else {
+        let Some(held) = held.filter(|held| matches!(held.places.cutter, Partitioner::Copy(..)))
+        else {
             return Ok(None);
         };
         let places = self.places(
-            &Cutter::Copy(Rc::new(copy.clone()), side),
+            &Partitioner::Copy(Rc::new(copy.clone()), side),
             &held.places.tile,
         )?;
         if held.is_whole {
@@ -387,7 +392,7 @@ impl Builder {
         operand: Operand,
         tile: [i64; 2],
     ) -> Result<Held, ErrorKind> {
-        let places = self.places(&Cutter::Mma(Rc::new(mma.clone()), operand), &tile)?;
+        let places = self.places(&Partitioner::Mma(Rc::new(mma.clone()), operand), &tile)?;
         Ok(Held::whole(places, None))
     }
 
@@ -435,7 +440,7 @@ impl Builder {
     }
 
     /// The numbers that threads have in both of two partitions, thread by thread, up to the first that only the kernel knows.
-    fn thread_pairs(&self, of: [(&Places, &Option<Index>); 2]) -> Vec<(i64, [usize; 2])> {
+    fn thread_pairs(&self, of: [(&PartitionCoords, &Option<Index>); 2]) -> Vec<(i64, [usize; 2])> {
         let numbers = of.map(|(places, _)| places.threads.len());
         let same = |n: usize| (n as i64, [n; 2]);
         let threads = match of.map(|(_, thread)| thread.as_ref()) {

@@ -241,7 +241,7 @@ pub enum Arg<'a> {
 pub struct TensorArg<'a> {
     address: u64,
     bytes: u64,
-    held: Held,
+    held: ElementType,
     layout: &'a Layout,
     /// The place of coordinate 0 in the memory, in elements.
     origin: i64,
@@ -250,7 +250,7 @@ pub struct TensorArg<'a> {
 
 /// The type of the elements of memory.
 #[derive(Clone, Copy, Debug)]
-enum Held {
+enum ElementType {
     /// Those of a buffer.
     Rust(&'static str),
     /// The type that the caller states.
@@ -309,7 +309,7 @@ impl<'a> Arg<'a> {
         Arg::Tensor(TensorArg {
             address: buffer.address(),
             bytes: buffer.byte_count(),
-            held: Held::Rust(buffer.element_name()),
+            held: ElementType::Rust(buffer.element_name()),
             layout,
             origin: 0,
             device: Some(buffer),
@@ -335,7 +335,7 @@ impl<'a> Arg<'a> {
         Arg::Tensor(TensorArg {
             address: memory.address,
             bytes: memory.bytes,
-            held: Held::Type(memory.ty),
+            held: ElementType::Type(memory.ty),
             layout,
             origin: 0,
             device: None,
@@ -349,7 +349,7 @@ impl<'a> Arg<'a> {
         Arg::Tensor(TensorArg {
             address,
             bytes: u64::MAX,
-            held: Held::Checked,
+            held: ElementType::Checked,
             layout,
             origin: 0,
             device: None,
@@ -492,8 +492,8 @@ impl TensorSlot {
         let (layout, address) = (given.layout, given.coordinate_0(bytes));
         let refuse = |why: String| Err(ArgumentError::of_tensor(&self.name, why));
         let found = match given.held {
-            Held::Rust(name) if !rust_types(self.ty).contains(&name) => name.to_string(),
-            Held::Type(ty) if ty != self.ty => ty.to_string(),
+            ElementType::Rust(name) if !rust_types(self.ty).contains(&name) => name.to_string(),
+            ElementType::Type(ty) if ty != self.ty => ty.to_string(),
             _ => String::new(),
         };
         if !found.is_empty() {
@@ -555,7 +555,7 @@ impl TensorSlot {
                 return refuse(format!("the stride {value} of {layout} is not below 2^40"));
             }
         }
-        if let Held::Checked = given.held {
+        if let ElementType::Checked = given.held {
             return Ok(());
         }
         if self.is_written {

@@ -18,7 +18,7 @@ use crate::index::Index;
 use colex_ir::{BinaryOp, Compare, FenceKind, Guard, Reg, Type};
 use colex_sched::pipeline::WarpSpecialized;
 
-type Line = &'static Location<'static>;
+type CallSite = &'static Location<'static>;
 
 /// A ring of stages: two mbarriers per stage, one says that it is full and one that it is empty.
 ///
@@ -139,9 +139,9 @@ pub struct Stage {
     barrier: Option<Index>,
     participant: usize,
     handle: u32,
-    opened: Line,
+    opened: CallSite,
     /// Where it was committed or released.
-    closed: Rc<Cell<Option<Line>>>,
+    closed: Rc<Cell<Option<CallSite>>>,
     words: &'static Words,
 }
 
@@ -253,7 +253,7 @@ pub(crate) struct Pipelines {
 /// A ring as the kernel is being written.
 #[derive(Debug)]
 struct RingSoFar {
-    made: Line,
+    made: CallSite,
     /// Whether its barriers are initialised; groups have none.
     is_started: bool,
     groups: Option<Groups>,
@@ -267,14 +267,14 @@ struct Groups {
     write: Place,
     read: Place,
     meeting: Meeting,
-    last: Line,
+    last: CallSite,
 }
 
 /// What the turns of a loop have to do with each other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meeting {
     /// The least room that an acquire of this body has found before the threads met, and that acquire.
-    tight: Option<(i64, Line)>,
+    tight: Option<(i64, CallSite)>,
     /// Whether they have met in this body.
     has_met: bool,
 }
@@ -303,30 +303,30 @@ enum Place {
 struct Member {
     ring: usize,
     words: &'static Words,
-    open: Option<(u32, Line)>,
+    open: Option<(u32, CallSite)>,
     /// The last call.
-    last: Line,
-    made: Line,
+    last: CallSite,
+    made: CallSite,
     /// The bodies that were open when it was made.
     bodies: Vec<u32>,
     /// The conditions under which it works.
-    role: Vec<(Guard, Line)>,
+    role: Vec<(Guard, CallSite)>,
     has_worked: bool,
     /// Where stages of earlier steps were left to be released.
-    behind: Option<Line>,
-    tail: Option<Line>,
+    behind: Option<CallSite>,
+    tail: Option<CallSite>,
     must_tail: bool,
 }
 
 /// What a body must leave as it was.
 pub(crate) struct Before {
-    open: Vec<Option<(u32, Line)>>,
+    open: Vec<Option<(u32, CallSite)>>,
     counts: Vec<Option<(Counts, Meeting)>>,
 }
 
 impl Meeting {
     /// Notes the room that an acquire has found. Behind a meeting, the turn before has no part in it.
-    fn acquire(&mut self, room: i64, at: Line) {
+    fn acquire(&mut self, room: i64, at: CallSite) {
         if !self.has_met && self.tight.is_none_or(|(least, _)| room < least) {
             self.tight = Some((room, at));
         }
@@ -368,7 +368,7 @@ impl Pipelines {
         &mut self,
         before: Before,
         repeats: bool,
-    ) -> Result<(), (ErrorKind, Line)> {
+    ) -> Result<(), (ErrorKind, CallSite)> {
         for i in 0..self.members.len() {
             let was = before.open.get(i).copied().flatten();
             let fresh = self.handle();
@@ -443,7 +443,7 @@ impl Pipelines {
     }
 
     /// Refuses a kernel that ends in the middle of a pipeline.
-    pub(crate) fn check_end(&self) -> Result<(), (ErrorKind, Line)> {
+    pub(crate) fn check_end(&self) -> Result<(), (ErrorKind, CallSite)> {
         for member in &self.members {
             let Words {
                 open,
@@ -529,7 +529,7 @@ impl Builder {
         }
     }
 
-    fn new_ring(&mut self, groups: Option<Groups>, made: Line) -> usize {
+    fn new_ring(&mut self, groups: Option<Groups>, made: CallSite) -> usize {
         self.pipelines.rings.push(RingSoFar {
             made,
             is_started: groups.is_some(),
@@ -679,7 +679,7 @@ impl Builder {
         self.producer_of(ring, Fill::Bytes(bytes), Location::caller())
     }
 
-    fn producer_of(&mut self, ring: &Pipeline, fill: Fill, at: Line) -> Producer {
+    fn producer_of(&mut self, ring: &Pipeline, fill: Fill, at: CallSite) -> Producer {
         let state = self.phase(ring, 1, at);
         let must_tail = ring.cluster != [1, 1];
         let ring = Ring::Barriers(ring.clone(), fill);
@@ -813,7 +813,7 @@ impl Builder {
 
     /// The state in which a participant begins: stage 0, waiting for the first phase of the full barriers, or for the phase
     /// before the first of the empty ones, which counts as complete.
-    fn phase(&mut self, ring: &Pipeline, parity: i64, at: Line) -> State {
+    fn phase(&mut self, ring: &Pipeline, parity: i64, at: CallSite) -> State {
         self.site(at, |k| {
             let (stage, parity) = (k.var(0, 0..ring.stages), k.var(parity, 0..2));
             k.pipelines.stages.insert(stage.reg);
@@ -827,7 +827,7 @@ impl Builder {
         state: State,
         words: &'static Words,
         must_tail: bool,
-        at: Line,
+        at: CallSite,
     ) -> Participant {
         let number = self.pipelines.members.len();
         let is_own = *ring.failure() == self.failure;
@@ -855,7 +855,7 @@ impl Builder {
     }
 
     /// The conditions under which the open bodies run.
-    fn role(&self, at: Line) -> Vec<(Guard, Line)> {
+    fn role(&self, at: CallSite) -> Vec<(Guard, CallSite)> {
         let guards = self.scopes.iter().filter_map(|s| s.condition);
         guards.map(|guard| (guard, at)).collect()
     }
@@ -865,7 +865,7 @@ impl Builder {
         &mut self,
         of: &Participant,
         operation: &'static str,
-        at: Line,
+        at: CallSite,
     ) -> Result<(), ErrorKind> {
         let refuse = |why: String| Err(ErrorKind::operands(operation, why));
         if *of.ring.failure() != self.failure {
@@ -922,7 +922,7 @@ impl Builder {
     }
 
     /// Opens a stage: the next one of the participant.
-    fn open_stage(&mut self, of: &Participant, at: Line) -> Result<Stage, ErrorKind> {
+    fn open_stage(&mut self, of: &Participant, at: CallSite) -> Result<Stage, ErrorKind> {
         let words = self.pipelines.members[of.number].words;
         let Words {
             open,
@@ -961,7 +961,7 @@ impl Builder {
         of: &Participant,
         stage: &Stage,
         operation: &'static str,
-        at: Line,
+        at: CallSite,
     ) -> Result<(), ErrorKind> {
         let refuse = |why: String| Err(ErrorKind::operands(operation, why));
         let members = &self.pipelines.members;
@@ -1115,7 +1115,7 @@ impl Builder {
     }
 
     /// By `items` stages, a number known only in the kernel.
-    fn skip(&mut self, of: &Participant, items: &Index, at: Line) {
+    fn skip(&mut self, of: &Participant, items: &Index, at: CallSite) {
         self.run(at, |k| {
             k.work(of, "skip", at)?;
             let State::Phase(stage, parity) = &of.state else {
@@ -1143,7 +1143,7 @@ impl Builder {
     }
 
     /// A stage that nothing is done with: what a failed call hands out.
-    fn inert_stage(&self, words: &'static Words, at: Line) -> Stage {
+    fn inert_stage(&self, words: &'static Words, at: CallSite) -> Stage {
         Stage {
             index: 0.into(),
             barrier: Some(0.into()),
@@ -1309,7 +1309,7 @@ impl Producer {
         });
     }
 
-    /// Goes on by `items` stages without filling them: those of another producer.
+    /// Advances by `items` stages without filling them: those of another producer.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -1362,7 +1362,7 @@ impl Builder {
     }
 
     /// Refuses to acquire a stage of a ring of groups that is in use.
-    fn room(&mut self, ring: usize, at: Line) -> Result<(), ErrorKind> {
+    fn room(&mut self, ring: usize, at: CallSite) -> Result<(), ErrorKind> {
         let groups = self.pipelines.rings[ring].groups.as_mut();
         let groups = groups.expect("invariant: a ring of groups has counts");
         let Counts {
@@ -1538,7 +1538,7 @@ impl Consumer {
         });
     }
 
-    /// Goes on to the next stage while multiplies of this one still run, and releases the stage of as many steps before as
+    /// Advances to the next stage while multiplies of this one still run, and releases the stage of as many steps before as
     /// the schedule leaves multiplies in flight. `step` counts the steps of a tile from 0: its first ones have none before.
     ///
     /// [`Consumer::release_rest`] releases what is left behind the last step.
@@ -1652,7 +1652,7 @@ impl Consumer {
         k.where_(cond, |ir| ir.mbarrier_arrive(address));
     }
 
-    /// Goes on by `items` stages without reading them: those of another consumer that takes tiles in turn.
+    /// Advances by `items` stages without reading them: those of another consumer that takes tiles in turn.
     ///
     /// ```
     /// # use colex_atom::Arch;

@@ -17,10 +17,10 @@ use crate::build::held::{Elements, Held};
 use crate::copy::run::Run;
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
-use crate::fragment::held::{Known, of_parts};
+use crate::fragment::contents::{Known, of_parts};
 use crate::index::Index;
 use crate::tensor::Tensor;
-use crate::tensor::places::Cutter;
+use crate::tensor::partition_coords::Partitioner;
 use colex_ir::End;
 use colex_ir::claims::ClaimId;
 use colex_ir::{Cache, Reg};
@@ -77,7 +77,7 @@ fn check_partition(copy: &TiledCopy, piece: &Piece<'_>, end: Side) -> Result<(),
     else {
         return Ok(());
     };
-    let Cutter::Copy(other, side) = &share.of else {
+    let Partitioner::Copy(other, side) = &share.of else {
         return Ok(());
     };
     let values = |copy: &TiledCopy, side| {

@@ -1,9 +1,9 @@
 //! `Fragment`: a tensor in a thread's registers.
 
 pub(crate) mod as_operand;
+pub(crate) mod contents;
 pub(crate) mod convert;
 pub(crate) mod elementwise;
-pub(crate) mod held;
 pub(crate) mod rows;
 
 use std::panic::Location;

@@ -3,7 +3,7 @@
 pub(crate) mod coord;
 pub(crate) mod offset;
 pub(crate) mod partition;
-pub(crate) mod places;
+pub(crate) mod partition_coords;
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::failure::FirstFailure;
 use crate::index::Index;
 use crate::tensor::coord::{IntoExtents, IntoIndices, SliceCoord, SliceMode};
 use crate::tensor::offset::{along, nested, swizzled};
-use crate::tensor::places::Cutter;
+use crate::tensor::partition_coords::Partitioner;
 
 /// The largest dynamic extent. Coordinates of tiles that reach beyond it still fit 32 bits.
 pub const MAX_EXTENT: i64 = (1 << 31) - (1 << 17);
@@ -48,7 +48,7 @@ pub(crate) struct Share {
     /// The numbers of all threads of the partition.
     pub(crate) threads: Rc<[i64]>,
     /// The tiled copy or MMA whose partition it is, and which side or operand of it.
-    pub(crate) of: Cutter,
+    pub(crate) of: Partitioner,
     /// The extents of the tile, and how many modes it has.
     pub(crate) tile: Vec<i64>,
     pub(crate) rank: usize,

@@ -9,7 +9,7 @@ use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 use super::{Cut, Kept, Share, Tensor, View};
 use crate::error::ErrorKind;
 use crate::index::Index;
-use crate::tensor::places::Cutter;
+use crate::tensor::partition_coords::Partitioner;
 
 /// The slice of a [`TiledCopy`] at a thread index of the kernel.
 #[derive(Clone, Debug)]
@@ -194,7 +194,7 @@ impl CopyAt<'_> {
         let share = Share {
             thread: self.thread.clone(),
             threads: (0..self.copy.threads()).collect(),
-            of: Cutter::Copy(Rc::new(self.copy.clone()), side),
+            of: Partitioner::Copy(Rc::new(self.copy.clone()), side),
             tile: Vec::new(),
             kept: Kept::All,
             rank: self.copy.tiler().rank(),
@@ -246,7 +246,7 @@ impl MmaAt<'_> {
         let share = Share {
             thread: self.thread.clone(),
             threads: thread_numbers(self.mma)?,
-            of: Cutter::Mma(Rc::new(self.mma.clone()), operand),
+            of: Partitioner::Mma(Rc::new(self.mma.clone()), operand),
             tile: Vec::new(),
             kept: Kept::All,
             rank: 2,

@@ -259,8 +259,8 @@ fn a_product_takes_the_elements_that_its_registers_hold() {
     k.finish().expect("they are its own");
     assert_eq!(
         refused(block(), scene, |k, (a, b)| {
-            let turned = k.fragment_of(&tall, Operand::C, (32, 16));
-            k.mma(&wide, &turned, &a, &b, &turned);
+            let transposed = k.fragment_of(&tall, Operand::C, (32, 16));
+            k.mma(&wide, &transposed, &a, &b, &transposed);
         }),
         "mma: element 0 of the fragment for C is the one at [0, 8] of the tile of [32, 16] in thread 32, and that of what the \
          product takes of it the one at [16, 0]: partition both by the same threads and values, and `retile` a fragment for \
@@ -391,7 +391,7 @@ enum Piece {
     Column(i64),
     Values(i64, i64),
     /// The same columns and rows in the other order.
-    Turned,
+    Transposed,
 }
 
 impl Piece {
@@ -401,7 +401,7 @@ impl Piece {
             0 => Piece::Row(draw(m)),
             1 | 2 => Piece::Column(draw(n)),
             3 => Piece::Values(draw(n) * v * m, v * m),
-            _ => Piece::Turned,
+            _ => Piece::Transposed,
         }
     }
 
@@ -411,9 +411,9 @@ impl Piece {
             Piece::Row(i) => (0..n).flat_map(|j| at(i, j)).collect(),
             Piece::Column(j) => (0..m).flat_map(|i| at(i, j)).collect(),
             Piece::Values(first, count) => (first..first + count).collect(),
-            Piece::Turned => {
-                let turned = (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
-                turned.flat_map(|(i, j)| at(i, j)).collect()
+            Piece::Transposed => {
+                let transposed = (0..m).flat_map(|i| (0..n).map(move |j| (i, j)));
+                transposed.flat_map(|(i, j)| at(i, j)).collect()
             }
         }
     }
@@ -423,7 +423,7 @@ impl Piece {
             Piece::Row(i) => of.slice((.., i, ..)),
             Piece::Column(j) => of.slice((.., .., j)),
             Piece::Values(first, count) => of.values(first, count),
-            Piece::Turned => {
+            Piece::Transposed => {
                 let form = format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m);
                 of.with_layout(&form).gathered(0, v * m * n)
             }
@@ -440,7 +440,7 @@ impl Piece {
                 let parts = format!("(_{count},_{}):(_1,_{count})", v * m * n / count);
                 of.compose(&parts).at(1, first / count)
             }
-            (Piece::Turned, _) => of.compose(format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m)),
+            (Piece::Transposed, _) => of.compose(format!("(_{v},_{n},_{m}):(_1,_{},_{v})", v * m)),
         }
     }
 }
@@ -572,12 +572,12 @@ fn slices_of_a_fragment_know_what_was_loaded_into_them() {
     });
     assert_eq!(swapped, Ok(()));
     // A row of vectors is no column of them.
-    let turned = by_slices(|k, held, [source, target], copy| {
+    let transposed = by_slices(|k, held, [source, target], copy| {
         load(k, held, source, copy, [0, 1, 2, 3]);
         k.copy_in_bounds(copy, &held.slice((.., .., 1)), &target.slice((.., 1, ..)));
     });
     ends_with(
-        turned,
+        transposed,
         "copy: element 1 of the source lies at [4, 0] from element 0 in its tile, and that of the destination at [0, 8]: a copy \
          moves all elements by one shift (`slice`, `values`, `gathered` and `compose` take the same ones of both ends in the same \
          order)",

@@ -196,7 +196,7 @@ impl Grid {
         self
     }
 
-    /// Names for what the rows and the columns count, such as `m` and `k`.
+    /// Names what the rows and the columns count, such as `m` and `k`.
     #[must_use]
     pub fn axes(mut self, rows: impl Into<String>, cols: impl Into<String>) -> Self {
         self.axes = Some([rows.into(), cols.into()]);

@@ -58,13 +58,13 @@ impl Picture {
         Self::beside([grid])
     }
 
-    /// Grids side by side, from left to right.
+    /// Puts grids side by side, from left to right.
     #[must_use]
     pub fn beside(grids: impl IntoIterator<Item = Grid>) -> Self {
         Self::blocks([grids.into_iter().map(Some).collect()].into())
     }
 
-    /// Grids one above the other.
+    /// Puts grids one above the other.
     #[must_use]
     pub fn above(grids: impl IntoIterator<Item = Grid>) -> Self {
         Self::blocks(grids.into_iter().map(|grid| [Some(grid)].into()).collect())
@@ -101,7 +101,7 @@ impl Picture {
         self
     }
 
-    /// Swatches of colours with what they stand for, below the grids. Steps of a scale stand close together.
+    /// Adds swatches of colours below the grids, each with what it stands for. Steps of a scale stand close together.
     #[must_use]
     pub fn legend<S: Into<String>>(mut self, entries: impl IntoIterator<Item = (Fill, S)>) -> Self {
         self.legend = entries

@@ -53,7 +53,7 @@ impl Nesting {
         }
     }
 
-    /// Blocks of `size` coordinates, without an inner structure.
+    /// Returns blocks of `size` coordinates, without an inner structure.
     #[must_use]
     pub fn blocks(size: i64) -> Self {
         let blocks = if size > 1 {

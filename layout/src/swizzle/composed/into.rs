@@ -124,7 +124,7 @@ impl<S: IntoIntTuple, D: IntoStride> IntoComposedLayout for (S, D) {
     }
 }
 
-/// Texts that lend a `&str`.
+/// Texts that deref to `&str`.
 macro_rules! texts {
     ($($text:ty)*) => {$(
         impl IntoComposedLayout for $text {

@@ -29,8 +29,7 @@ pub(super) fn large(device: &Device) -> Result<String> {
     if !is_fast(device) {
         return Ok("none on the simulator".to_string());
     }
-    let square =
-        |n: i64| CopyCase::new(&format!("({n},{n}):({n},1)"), &format!("({n},{n}):(1,{n})"));
+    let square = |n: i64| CopyCase::new(((n, n), (n, 1)), ((n, n), (1, n)));
     let cases = || {
         vec![
             square(4096),
@@ -76,8 +75,8 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
             beside.borrow_slice_mut(&mut to)?,
         );
         let rows = View::new(&source, "(128,256):(256,1)")?;
-        let turned = ViewMut::new(&mut destination, "(256,128):(128,1)")?;
-        transpose(&rows, &turned, &[1, 0])?;
+        let transposed = ViewMut::new(&mut destination, "(256,128):(128,1)")?;
+        transpose(&rows, &transposed, &[1, 0])?;
     }
     let found = stream.clone_dtoh(&to)?;
     let at = |i: usize| elements[i % 128 * 256 + i / 128];

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use colex_gpu::Device;
 use colex_gpu::cuda::cudarc::driver::CudaContext;
-use colex_gpu::kernels::{GemmElement, GemmProblem, MatrixName, reference};
+use colex_gpu::kernels::{GemmElement, GemmProblem, Operand, reference};
 use colex_proof::kernels::gemm::{GemmCase, every_case, large_cases, sampled_cases};
 
 use super::{is_fast, tally};
@@ -38,7 +38,7 @@ pub(super) fn own_slices(device: &Device) -> Result<String> {
         );
         problem.on(&a, &b, &mut c)?.run()?;
     }
-    let found = reference::matrix(&problem, MatrixName::C, &stream.clone_dtoh(&c)?);
+    let found = reference::matrix(&problem, Operand::C, &stream.clone_dtoh(&c)?);
     let expected = reference::gemm(&problem, &elements, &elements, &[0f32; 65 * 65]);
     ensure!(
         found == expected,

@@ -1,4 +1,4 @@
-//! Memory of the caller, lent to launches.
+//! Memory of the caller, borrowed for launches.
 
 use std::marker::PhantomData;
 
@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::element::Element;
 use colex_ir::launch::Argument;
 
-/// A slice of `cudarc`, or raw memory, lent to launches.
+/// A slice of `cudarc`, or raw memory, borrowed for launches.
 ///
 /// Keep it until the launches that use it are enqueued. When a borrowed slice of `cudarc` is dropped, `cudarc` records
 /// what other streams have to wait for.
@@ -42,7 +42,7 @@ impl<'a, T> BorrowedSlice<'a, T> {
 }
 
 impl<'a, T: Element> BorrowedSlice<'a, T> {
-    /// Lends a buffer as if it were memory of the caller: for tests on the simulator, where callers have none.
+    /// Borrows a buffer as if it were memory of the caller: for tests on the simulator, where callers have none.
     #[doc(hidden)]
     pub fn of_buffer(buffer: &'a Buffer<T>, writable: bool) -> BorrowedSlice<'a, T> {
         BorrowedSlice::of_address(buffer.device(), buffer.address(), buffer.len(), writable)
@@ -50,7 +50,7 @@ impl<'a, T: Element> BorrowedSlice<'a, T> {
 }
 
 impl<T> BorrowedSlice<'_, T> {
-    /// Returns the device that it was lent to.
+    /// Returns the device whose launches use the slice.
     pub fn device(&self) -> &Device {
         self.device
     }

@@ -10,15 +10,15 @@ use crate::tensor::identity;
 
 /// The partitioner of a tile: a side of a tiled copy, or an operand of a tiled MMA.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Cutter {
+pub(crate) enum Partitioner {
     Copy(Rc<TiledCopy>, Side),
     Mma(Rc<TiledMma>, Operand),
 }
 
 /// The coordinates of the elements of every thread in a tile: those of the thread plus those of the element.
 #[derive(Debug)]
-pub(crate) struct Places {
-    pub(crate) cutter: Cutter,
+pub(crate) struct PartitionCoords {
+    pub(crate) cutter: Partitioner,
     pub(crate) tile: Vec<i64>,
     pub(crate) threads: Vec<Vec<i64>>,
     pub(crate) elements: Vec<Vec<i64>>,
@@ -39,22 +39,22 @@ fn every(rank: usize) -> Coord {
     }
 }
 
-impl Cutter {
+impl Partitioner {
     /// The places of the elements of a tile.
-    pub(crate) fn places(&self, tile: &[i64]) -> Result<Places, ErrorKind> {
+    pub(crate) fn places(&self, tile: &[i64]) -> Result<PartitionCoords, ErrorKind> {
         let (whole, rank) = (identity(tile)?, tile.len());
         let all = |layout: &Layout| -> Result<Vec<Vec<i64>>, ErrorKind> {
             let at = |i| Ok(coordinates(&layout.coord_at(i)?, rank));
             (0..layout.size()).map(at).collect()
         };
         let (threads, elements) = match self {
-            Cutter::Copy(copy, side) => {
+            Partitioner::Copy(copy, side) => {
                 let parts = copy.partitions(&whole, *side)?;
                 let rest = every(parts.get(&[2])?.rank());
                 let own = Coord::concat(&[Coord::from(0), Slot::All.into(), rest]);
                 (all(&parts.get(&[0])?)?, all(&parts.slice(&own)?)?)
             }
-            Cutter::Mma(mma, operand) => {
+            Partitioner::Mma(mma, operand) => {
                 let parts = mma.fragments(&whole, *operand)?;
                 let rest = every(parts.get(&[1, 1])?.rank());
                 let own = Coord::concat(&[Slot::All.into(), rest]);
@@ -83,7 +83,7 @@ impl Cutter {
                 (threads, all(&parts.slice(&own)?)?)
             }
         };
-        Ok(Places {
+        Ok(PartitionCoords {
             cutter: self.clone(),
             tile: tile.to_vec(),
             threads,

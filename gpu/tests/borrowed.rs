@@ -1,11 +1,11 @@
-//! Slices that a program lends to the library.
+//! Slices of a program that the library borrows.
 
 use colex_gpu::Device;
 use colex_gpu::cuda::BorrowedSlice;
 use colex_gpu::kernels::{GemmProblem, View, ViewMut};
 
 #[test]
-fn library_kernels_take_what_was_lent() {
+fn library_kernels_take_borrowed_slices() {
     let device = Device::simulator(colex_atom::Arch::Sm80);
     let (a, b) = (
         device.upload(&[1f32, 2.0, 3.0, 4.0]),
@@ -25,12 +25,12 @@ fn library_kernels_take_what_was_lent() {
     let refused = problem.on(&read[0], &read[1], &mut kept);
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "the slice was lent to be read, and a view to write it needs `borrow_slice_mut`"
+        "the slice was borrowed for reading, and a view to write it needs `borrow_slice_mut`"
     );
 }
 
 #[test]
-fn a_copy_does_not_write_what_was_lent_to_be_read() {
+fn a_copy_does_not_write_what_was_borrowed_for_reading() {
     let device = Device::simulator(colex_atom::Arch::Sm80);
     let (from, to) = (
         device.upload(&[7u8, 8]).unwrap(),
@@ -53,7 +53,7 @@ fn a_copy_does_not_write_what_was_lent_to_be_read() {
         )
         .unwrap_err()
         .to_string(),
-        "the slice was lent to be read, and a view to write it needs `borrow_slice_mut`"
+        "the slice was borrowed for reading, and a view to write it needs `borrow_slice_mut`"
     );
     let two = BorrowedSlice::of_buffer(&to, false);
     let long = View::new(&two, "3:1").unwrap_err();

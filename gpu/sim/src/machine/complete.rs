@@ -8,8 +8,7 @@ use super::port::Accessor;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
-use crate::state::pending::Product;
-pub(crate) use crate::state::pending::{Pending, Piece, Transfer, Work};
+use crate::state::pending::{Pending, Product, Transfer, Work};
 use crate::state::warp::Warp;
 
 impl Machine<'_, '_> {
@@ -128,9 +127,9 @@ impl Machine<'_, '_> {
             let barrier = self.barrier(g, accessor, *block, *at)?;
             let phase = barrier.phase;
             barrier.brought(*bytes, agent, clock);
-            let turned = barrier.phase != phase;
+            let completed = barrier.phase != phase;
             g.told(agent);
-            if turned {
+            if completed {
                 self.check_all_told(g, *block, *at, phase)?;
             }
         }
