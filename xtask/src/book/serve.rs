@@ -1,37 +1,36 @@
 //! `--serve`: the built book on this machine, and on no other.
 
 use std::fs;
-use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use tiny_http::{Header, Request, Response, Server};
+
+use super::server::{Response, Server};
 
 /// Serves the files of `folder` on localhost until the process is interrupted.
 pub(super) fn forever(folder: &Path, port: u16) -> Result<()> {
-    let server = Server::http(("127.0.0.1", port)).map_err(|error| {
+    let files = folder.to_path_buf();
+    let server = Server::start(port, move |request| answer(&request.url, &files));
+    let server = server.map_err(|error| {
         anyhow!("port {port} of localhost cannot be used: {error}; choose another with --port")
     })?;
-    println!("serving it at http://localhost:{port}/ until interrupted (Ctrl-C)");
-    for request in server.incoming_requests() {
-        // A reader that left the page before it arrived is no reason to stop serving.
-        let _ = answer(request, folder);
-    }
+    println!(
+        "serving it at http://localhost:{}/ until interrupted (Ctrl-C)",
+        server.address().port()
+    );
+    server.wait();
     Ok(())
 }
 
-/// Answers with the file of `folder` that the request names.
-///
-/// # Errors
-///
-/// Returns an error if the connection closes before the answer is sent.
-pub(super) fn answer(request: Request, folder: &Path) -> io::Result<()> {
-    let file = file(folder, request.url());
+/// The file of `folder` that `url` names.
+pub(super) fn answer(url: &str, folder: &Path) -> Response {
+    let file = file(folder, url);
     match file.and_then(|file| Some((fs::read(&file).ok()?, file))) {
-        Some((bytes, file)) => {
-            request.respond(Response::from_data(bytes).with_header(content_type(&file)))
-        }
-        None => request.respond(Response::from_string("no such page").with_status_code(404)),
+        Some((bytes, file)) => Response::ok(content_type(&file), bytes),
+        None => Response {
+            status: "404 Not Found",
+            ..Response::ok("text/plain", "no such page")
+        },
     }
 }
 
@@ -55,9 +54,9 @@ fn file(folder: &Path, url: &str) -> Option<PathBuf> {
     })
 }
 
-/// The header that tells the browser what `file` is.
-fn content_type(file: &Path) -> Header {
-    let value = match file.extension().and_then(|extension| extension.to_str()) {
+/// What tells the browser what `file` is.
+fn content_type(file: &Path) -> &'static str {
+    match file.extension().and_then(|extension| extension.to_str()) {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
@@ -65,8 +64,7 @@ fn content_type(file: &Path) -> Header {
         Some("png") => "image/png",
         Some("woff2") => "font/woff2",
         _ => "application/octet-stream",
-    };
-    Header::from_bytes("Content-Type", value).expect("the content types are ASCII")
+    }
 }
 
 #[cfg(test)]
@@ -85,5 +83,6 @@ mod tests {
             file(folder, "//etc/passwd"),
             Some("/nowhere/book/etc/passwd".into())
         );
+        assert_eq!(answer("/a.html", folder).status, "404 Not Found");
     }
 }

@@ -2,22 +2,23 @@
 //!
 //! A server of this process gives the browser the book and a page of its own, `pages.html`, which opens each page of the
 //! book in a frame, measures it (`check.js`) and posts what it found. That needs no protocol of the browser's, and all
-//! pages have one origin. The browser resolves no other name than this server's.
+//! pages have one origin. The browser resolves no name.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
-use tiny_http::{Header, Method, Request, Response, Server};
 
+use super::server::{Request, Response, Server};
 use super::{BookReport, pages, serve};
-use crate::workspace::counted;
+use crate::workspace::{self, counted};
 
 /// The names under which a browser is looked for.
 const NAMES: [&str; 4] = [
@@ -31,7 +32,7 @@ const NAMES: [&str; 4] = [
 /// are left.
 const SILENCE: Duration = Duration::from_secs(40);
 
-/// How many browsers may hang.
+/// How many browsers are started before the check fails.
 const STARTS: usize = 3;
 
 /// Where the browser is: what the variable `BROWSER_FOR_CHECKS` names, or one of the usual names in `PATH`.
@@ -46,6 +47,9 @@ pub(crate) fn find() -> Option<PathBuf> {
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     files.into_iter().find(|file| file.is_file())
 }
+
+/// The file of a profile that has what the browser writes.
+const WRITTEN: &str = "stderr.txt";
 
 /// What the browser found.
 #[derive(Default)]
@@ -62,102 +66,111 @@ struct Found {
     complaints: Vec<String>,
 }
 
-/// Shows every page of the book in `folder` to the browser `program`; `at` is told each page that was looked at. Returns
-/// nothing for a browser that opens no page at all on this machine.
+/// Shows every page of the book in `folder` to the browser `program`; `at` is told each page that was looked at, and each
+/// browser that hung.
 ///
 /// # Errors
 ///
-/// Returns an error if the browser does not start, ends early, or hangs three times.
-pub(crate) fn check(
-    program: &Path,
-    folder: &Path,
-    mut at: impl FnMut(&str),
-) -> Result<Option<BookReport>> {
+/// Returns an error if the browser does not start, or if three hang or end early, with what the last one wrote.
+pub(crate) fn check(program: &Path, folder: &Path, mut at: impl FnMut(&str)) -> Result<BookReport> {
     let mut left = pages::names(folder)?;
     let mut found = Found::new();
-    for _ in 0..STARTS {
-        look(program, folder, &mut left, |page| {
+    let mut stops = Vec::new();
+    while stops.len() < STARTS {
+        let stop = look(program, folder, &mut left, |page| {
             at(page["page"].as_str().unwrap_or_default());
             found.add(page);
         })?;
-        if left.is_empty() {
-            return Ok(Some(found.report()));
-        }
-    }
-    if found.pages == 0 {
-        return Ok(None);
+        let Some(stop) = stop else {
+            return Ok(found.report(&stops));
+        };
+        at(first_line(&stop));
+        stops.push(stop);
     }
     bail!(
-        "{} hung {STARTS} times, and has not seen {}",
+        "{} was started {STARTS} times and has not seen {}:\n{}",
         program.display(),
-        counted(left.len(), "page")
+        counted(left.len(), "page"),
+        stops.join("\n")
     )
 }
 
-/// Shows the pages that are `left` to a browser, until it has seen them or is silent; takes those that it has seen away.
+/// Shows the pages that are `left` to a browser and takes those that it has seen away. Returns why it stopped before the
+/// last, if it did.
 fn look(
     program: &Path,
     folder: &Path,
     left: &mut Vec<String>,
     mut seen: impl FnMut(&Json),
-) -> Result<()> {
-    let server = Server::http("127.0.0.1:0")
-        .map_err(|error| anyhow!("no port of localhost is free: {error}"))?;
-    let address = server
-        .server_addr()
-        .to_ip()
-        .context("the server has an address")?;
-    let mut browser = Browser::start(program, &format!("http://{address}/-pages.html"))?;
-    let (asked, mut heard) = (left.clone(), Instant::now());
-    while !left.is_empty() && heard.elapsed() < SILENCE {
+) -> Result<Option<String>> {
+    let (sender, heard) = mpsc::channel();
+    let (files, names) = (folder.to_path_buf(), left.clone());
+    let server = Server::start(0, move |request| answer(request, &files, &names, &sender))
+        .context("no port of localhost is free")?;
+    let mut browser = Browser::start(program, &format!("http://{}/-pages.html", server.address()))?;
+    let (mut last, mut at) = (Instant::now(), "no request".to_string());
+    while !left.is_empty() {
         if let Some(status) = browser.child.try_wait()? {
-            bail!(
-                "{} ended before it had seen every page: {status}",
-                program.display()
-            );
+            return Ok(Some(browser.stopped(&format!("ended with {status}"), &at)));
         }
-        let Some(mut request) = server.recv_timeout(Duration::from_millis(200))? else {
-            continue;
-        };
-        if (request.method(), request.url()) != (&Method::Post, "/-found") {
-            answer(request, folder, &asked);
-            continue;
+        if last.elapsed() > SILENCE {
+            let what = format!("was silent for {} seconds", SILENCE.as_secs());
+            return Ok(Some(browser.stopped(&what, &at)));
         }
-        let page: Json = serde_json::from_reader(request.as_reader())?;
-        // A browser that does not wait for the answer ends, which is seen above.
-        let _ = request.respond(Response::empty(204));
-        let before = left.len();
-        left.retain(|name| page["page"] != **name);
-        if left.len() < before {
-            heard = Instant::now();
-            seen(&page);
+        match heard.recv_timeout(Duration::from_millis(200)) {
+            Ok(Heard::Request(url)) => at = url,
+            Ok(Heard::Page(page)) => {
+                let before = left.len();
+                left.retain(|name| page["page"] != **name);
+                if left.len() < before {
+                    last = Instant::now();
+                    seen(&page);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => bail!("the server of the pages has ended"),
         }
     }
-    Ok(())
+    Ok(None)
 }
 
-/// Gives the browser a file of the book, or of this check.
-fn answer(request: Request, folder: &Path, names: &[String]) {
-    let text = |text: &str, kind: &str| {
-        let kind = Header::from_bytes("Content-Type", kind).expect("the content types are ASCII");
-        Response::from_string(text).with_header(kind)
-    };
-    // A browser that has left the page before its file arrived is no error.
-    let _ = match request.url() {
-        "/-pages.html" => {
-            request.respond(text(include_str!("pages.html"), "text/html; charset=utf-8"))
+/// What the server hears of the browser.
+enum Heard {
+    /// It asked for a file.
+    Request(String),
+    /// It found this on a page.
+    Page(Json),
+}
+
+/// What the browser gets: a file of the book, or of this check. What it found on a page goes to `heard`.
+fn answer(request: Request, folder: &Path, names: &[String], heard: &Sender<Heard>) -> Response {
+    let script = |text: &str| Response::ok("text/javascript; charset=utf-8", text);
+    let (response, heard_of) = match (request.method.as_str(), request.url.as_str()) {
+        ("POST", "/-found") => {
+            // What is no JSON is of no page, which stays among those that are left.
+            let page = serde_json::from_slice(&request.body).unwrap_or_default();
+            (Response::ok("text/plain", ""), Heard::Page(page))
         }
-        "/-check.js" => request.respond(text(
-            include_str!("check.js"),
-            "text/javascript; charset=utf-8",
-        )),
-        "/-drive.js" => request.respond(text(
-            include_str!("drive.js"),
-            "text/javascript; charset=utf-8",
-        )),
-        "/-pages" => request.respond(text(&Json::from(names).to_string(), "application/json")),
-        _ => serve::answer(request, folder),
+        (_, url) => {
+            let response = match url {
+                "/-pages.html" => {
+                    Response::ok("text/html; charset=utf-8", include_str!("pages.html"))
+                }
+                "/-check.js" => script(include_str!("check.js")),
+                "/-drive.js" => script(include_str!("drive.js")),
+                "/-pages" => Response::ok("application/json", Json::from(names).to_string()),
+                url => serve::answer(url, folder),
+            };
+            (response, Heard::Request(request.url))
+        }
     };
+    // When all pages were seen, no one listens.
+    let _ = heard.send(heard_of);
+    response
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or(text)
 }
 
 impl Found {
@@ -192,20 +205,23 @@ impl Found {
             .extend(complaints.map(|what| format!("page {name}: {what}")));
     }
 
-    fn report(self) -> BookReport {
+    /// What was found, after the browsers that `stops` tells of.
+    fn report(self, stops: &[String]) -> BookReport {
         // A check that finds nothing to measure has lost its pages, not its mistakes.
         let measured = [self.texts, self.formulas, self.figures, self.copies]
             .iter()
             .all(|count| *count > 0);
+        let again = stops.iter().map(|stop| format!("; {}", first_line(stop)));
         let covered = format!(
-            "{} in 2 widths and 5 themes: contrast of {} texts from {:.2}, {} formulas, {} figures from {:.2} of their size, {} programs copied",
+            "{} in 2 widths and 5 themes: contrast of {} texts from {:.2}, {} formulas, {} figures from {:.2} of their size, {} programs copied{}",
             counted(self.pages, "page"),
             self.texts,
             self.lowest,
             self.formulas,
             self.figures,
             self.smallest,
-            self.copies
+            self.copies,
+            again.collect::<String>()
         );
         BookReport {
             covered,
@@ -231,37 +247,44 @@ impl Browser {
         ));
         fs::create_dir_all(&profile)
             .with_context(|| format!("{} cannot be made", profile.display()))?;
-        let mut command = Command::new(program);
-        // Pages of our own need no sandbox, which containers do not have. With a port for tools the browser stays open.
-        command
-            .args([
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--disable-dev-shm-usage",
-                "--hide-scrollbars",
-            ])
-            .args([
-                "--no-first-run",
-                "--disable-extensions",
-                "--disable-background-networking",
-                "--disable-sync",
-            ])
-            .args(["--window-size=1400,1000", "--remote-debugging-port=0"])
-            .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(url);
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match child {
+        let started = Browser::command(program, &profile, url).and_then(|mut it| it.spawn());
+        match started {
             Ok(child) => Ok(Browser { child, profile }),
             Err(error) => {
                 let _ = fs::remove_dir_all(&profile);
                 Err(error).with_context(|| format!("{} cannot be started", program.display()))
             }
         }
+    }
+
+    fn command(program: &Path, profile: &Path, url: &str) -> io::Result<Command> {
+        let mut command = Command::new(program);
+        // Pages of our own need no sandbox, which containers do not have. With a port for tools the browser stays open.
+        command
+            .args(["--headless", "--no-sandbox", "--disable-gpu"])
+            .args(["--disable-dev-shm-usage", "--hide-scrollbars"])
+            .args(["--no-first-run", "--disable-extensions", "--disable-sync"])
+            .args(["--disable-background-networking", "--no-proxy-server"])
+            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+            .args(["--window-size=1400,1000", "--remote-debugging-port=0"])
+            .arg(format!("--user-data-dir={}", profile.display()))
+            .arg(url)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            // A file takes all that is written; a pipe that is not read would fill up.
+            .stderr(File::create(profile.join(WRITTEN))?);
+        Ok(command)
+    }
+
+    /// That it stopped, where, and what it wrote last.
+    fn stopped(&self, what: &str, at: &str) -> String {
+        let written = workspace::read(&self.profile.join(WRITTEN)).unwrap_or_default();
+        let lines: Vec<&str> = written.lines().collect();
+        let last = &lines[lines.len().saturating_sub(8)..];
+        format!(
+            "a browser {what} after `{at}`\nIt wrote:\n{}",
+            last.join("\n")
+        )
     }
 
     fn end(&mut self) -> io::Result<()> {
