@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::elide::{COLUMNS, ROWS};
 use crate::{Cell, Grid, Mark, Picture};
 
 /// The most cells of a grid of which every one is said.
@@ -43,13 +44,32 @@ impl Picture {
 fn grid(grid: &Grid) -> String {
     let (rows, cols) = (grid.rows(), grid.cols());
     let caption = grid.caption.as_deref().unwrap_or("A grid");
-    let mut out = format!("{caption}: {}.", size(rows, cols));
+    let is = |row: i64, col: i64, mark: &str| {
+        let lines = grid.cell(row, col).lines.iter();
+        lines.map(String::as_str).eq([mark])
+    };
+    let is_gap = |row: i64, col: i64| is(row, col, ROWS) || is(row, col, COLUMNS);
+    let is_row_gap = |row: &i64| cols > 0 && (0..cols).all(|col| is_gap(*row, col));
+    let is_col_gap = |col: &i64| rows > 0 && (0..rows).all(|row| is_gap(row, *col));
+    let row_gaps = (0..rows).filter(is_row_gap).count() as i64;
+    let col_gaps = (0..cols).filter(is_col_gap).count() as i64;
+    let size = size(rows - row_gaps, cols - col_gaps);
+    let shown = if row_gaps + col_gaps > 0 {
+        " are shown"
+    } else {
+        ""
+    };
+    let mut out = format!("{caption}: {size}{shown}.");
     let (some_rows, some_cells) = if rows * cols <= ALL_CELLS {
         (rows, cols)
     } else {
         (rows.min(SOME_ROWS), cols.min(SOME_CELLS))
     };
     for row in 0..some_rows {
+        if is_row_gap(&row) {
+            out += " Then rows are left out.";
+            continue;
+        }
         let cells: Vec<String> = (0..some_cells)
             .map(|col| cell(grid.cell(row, col)))
             .collect();
@@ -62,8 +82,9 @@ fn grid(grid: &Grid) -> String {
         let more = if some_cells < cols { " and so on" } else { "" };
         out += &format!(" Row {header}: {}{more}.", cells.join(", "));
     }
-    if some_rows < rows {
-        out += &format!(" And {} more rows.", rows - some_rows);
+    let more = (some_rows..rows).filter(|row| !is_row_gap(row)).count();
+    if more > 0 {
+        out += &format!(" And {more} more row{}.", if more == 1 { "" } else { "s" });
     }
     out
 }
@@ -80,10 +101,10 @@ fn cell(cell: &Cell) -> String {
         .map(String::as_str)
         .filter(|line| !line.is_empty())
         .collect();
-    let text = if lines.is_empty() {
-        "empty".to_string()
-    } else {
-        lines.join(" ")
+    let text = match lines[..] {
+        [] => "empty".to_string(),
+        [COLUMNS] => "columns left out".to_string(),
+        _ => lines.join(" "),
     };
     if cell.mark == Mark::Focus {
         text + " in focus"
@@ -117,6 +138,26 @@ mod tests {
             "{text}"
         );
         assert_eq!(text.matches("Row ").count(), 4);
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_in_words() {
+        let cells = Grid::from_fn(6, 5, |row, col| Cell::new([(5 * row + col).to_string()]));
+        let cells = cells.and_then(|cells| cells.without_rows(1..5)?.without_columns(1..4));
+        assert_eq!(
+            Picture::of(cells.expect("the ranges are inside")).description(),
+            "A grid: 2 rows by 2 columns are shown. Row 0: 0, columns left out, 4. Then rows are left out. \
+             Row 5: 25, columns left out, 29."
+        );
+        let large = Grid::from_fn(64, 8, |_, _| Cell::new(["x"]));
+        let large = large.and_then(|cells| cells.without_rows(2..20)?.without_rows(40..45));
+        let text = Picture::of(large.expect("the ranges are inside")).description();
+        assert!(
+            text.starts_with("A grid: 41 rows by 8 columns are shown."),
+            "{text}"
+        );
+        assert!(text.ends_with(" And 38 more rows."), "{text}");
+        assert!(!text.contains(['⋮', '⋯']), "{text}");
     }
 
     #[test]

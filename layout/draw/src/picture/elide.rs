@@ -9,6 +9,10 @@ use crate::error::Error;
 use crate::table::operand;
 use crate::{Cell, Fill, Grid, Headers, Nesting, Picture};
 
+/// What stands in place of rows that are left out, and of columns.
+pub(super) const ROWS: &str = "⋮";
+pub(super) const COLUMNS: &str = "⋯";
+
 impl Grid {
     /// Returns the same grid with one row of `⋮` in place of `rows`; the headers of the others stay as they are.
     ///
@@ -27,8 +31,8 @@ impl Grid {
     pub fn without_rows(self, rows: Range<i64>) -> Result<Self, Error> {
         let kept = self.kept("rows", self.rows(), &rows)?;
         let all: Vec<_> = (0..self.cols()).map(Some).collect();
-        let mut grid = self.picked(&kept, &all, "⋮");
-        grid.row_headers = named(&self.row_headers, &kept, "⋮");
+        let mut grid = self.picked(&kept, &all, ROWS);
+        grid.row_headers = named(&self.row_headers, &kept, ROWS);
         grid.row_nesting = nested(&self.row_nesting, &kept);
         Ok(grid)
     }
@@ -54,8 +58,8 @@ impl Grid {
     pub fn without_columns(self, columns: Range<i64>) -> Result<Self, Error> {
         let kept = self.kept("columns", self.cols(), &columns)?;
         let all: Vec<_> = (0..self.rows()).map(Some).collect();
-        let mut grid = self.picked(&all, &kept, "⋯");
-        grid.col_headers = named(&self.col_headers, &kept, "⋯");
+        let mut grid = self.picked(&all, &kept, COLUMNS);
+        grid.col_headers = named(&self.col_headers, &kept, COLUMNS);
         grid.col_nesting = nested(&self.col_nesting, &kept);
         Ok(grid)
     }
