@@ -2,7 +2,8 @@
 //!
 //! Run it with `cargo run -p colex-book --example tiled_mma`; each line `== .. ==` names a piece of the chapter.
 
-use colex_atom::Value;
+use colex_atom::{Arch, Value};
+use colex_gpu::tensor::Builder;
 use colex_layout::{Layout, layout};
 use colex_tiled::{Operand, Tensor, TiledCopy, TiledMma};
 use std::error::Error;
@@ -15,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     permuted_rows()?;
     widths()?;
     printed()?;
+    rungs()?;
     executed()?;
     refusals()?;
     atoms_along_k()?;
@@ -169,6 +171,32 @@ fn printed() -> Result<(), Box<dyn Error>> {
     ));
     assert!(mma.picture_of(0)?.svg().contains(">T31</text>"));
     // ANCHOR_END: printed
+    Ok(())
+}
+
+/// Counts the instructions of one step, from the fragments of a thread and in a kernel.
+fn rungs() -> Result<(), Box<dyn Error>> {
+    println!("\n== rungs ==");
+    // ANCHOR: rungs
+    let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(atom, &layout!((2,2,1):(1,2,0)), ..)?;
+    let mine = mma.slice(0)?;
+    let held = |m, n, operand| mine.fragment(&Layout::column_major((m, n))?, operand);
+    let a = held(64, 32, Operand::A)?; // (MMA, MMA_M, MMA_K)
+    let b = held(48, 32, Operand::B)?; // (MMA, MMA_N, MMA_K)
+    let c = held(64, 48, Operand::C)?; // (MMA, MMA_M, MMA_N)
+    println!("{}  {}  {}", a.shape(), b.shape(), c.shape());
+
+    let mut k = Builder::new("step", Arch::Sm80, 128);
+    let a = k.fragment_of(&mma, Operand::A, [64, 32]); // (MMA, MMA_M, MMA_K)
+    let b = k.fragment_of(&mma, Operand::B, [48, 32]); // (MMA, MMA_N, MMA_K)
+    let c = k.accumulators(&mma, [64, 48]); // (MMA, MMA_M, MMA_N)
+    k.clear(&a);
+    k.clear(&b);
+    k.mma(&mma, &c, &a, &b, &c);
+    let text = k.finish()?.kernel.ptx()?;
+    println!("{} instructions", text.matches("mma.sync").count());
+    // ANCHOR_END: rungs
     Ok(())
 }
 
