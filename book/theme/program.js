@@ -1,5 +1,5 @@
-// The copy button of a piece copies its whole program, which stands folded at the end of the page. Without this script
-// the button copies the piece.
+// The copy button of a block copies a whole program: of a piece the one that stands folded at the end of the page, of
+// another block the one beside it. Without this script the button copies what is shown.
 (function () {
     "use strict";
 
@@ -7,8 +7,9 @@
     function program(button) {
         const piece = button.closest(".program");
         const page = button.closest("main") || document;
-        const whole = piece && page.querySelector(`.whole-program[data-program="${piece.dataset.program}"] code.language-rust`);
-        return whole && whole.textContent;
+        const whole = piece && page.querySelector(`.whole-program[data-program="${piece.dataset.program}"]`);
+        const code = whole?.querySelector("code.language-rust") ?? whole;
+        return code?.textContent;
     }
 
     /** Copies without the clipboard interface, which pages opened as files may lack. */

@@ -41,6 +41,8 @@ pub(crate) struct Parts {
     pub(crate) formulas: Vec<Formula>,
     /// The lines of dollar signs that delimit no formula, since what they enclose is none: its braces may not balance.
     pub(crate) stray_dollars: Vec<usize>,
+    /// The lines of `\(` and `\[`, which open a formula elsewhere and here stay as they are.
+    pub(crate) stray_delimiters: Vec<usize>,
 }
 
 /// Takes `text` apart.
@@ -54,9 +56,25 @@ pub(crate) fn parts(text: &str) -> Parts {
             Event::End(TagEnd::CodeBlock) => is_in_block = false,
             _ => {}
         }
+        if let Event::Text(piece) = &event
+            && !is_in_block
+            && is_delimiter(piece, &text[..range.start])
+        {
+            parts.stray_delimiters.push(line_of(text, range.start));
+        }
         parts.take(event, line_of(text, range.start), range, is_in_block);
     }
     parts
+}
+
+/// Whether `piece`, a text after `before`, shows `\(` or `\[`, or its bracket was written with a backslash.
+fn is_delimiter(piece: &str, before: &str) -> bool {
+    let is_inside = ["\\(", "\\)", "\\[", "\\]"]
+        .iter()
+        .any(|text| piece.contains(text));
+    let after =
+        |brackets: [char; 2], slashes| piece.starts_with(brackets) && before.ends_with(slashes);
+    is_inside || after(['(', ')'], "\\") || after(['[', ']'], "\\\\")
 }
 
 impl Parts {
@@ -280,6 +298,18 @@ mod tests {
         let stray = |text| parts(text).stray_dollars;
         assert_eq!(stray("a\n\nb $\\frac{1$ c\n"), [3]);
         assert_eq!(stray("a $x$ `$b` c\n\n```sh\n$d\n```\n"), [0; 0]);
+    }
+
+    #[test]
+    fn delimiters_of_another_language_are_found() {
+        let stray = |text| parts(text).stray_delimiters;
+        assert_eq!(stray("a\n\nb \\\\(x\\\\) c\n"), [3, 3]);
+        assert_eq!(stray("a \\(x\\) b\n"), [1, 1]);
+        assert_eq!(stray("\\\\[\nx\n\\\\]\n"), [1, 3]);
+        assert_eq!(
+            stray("a (x) $\\(y\\)$ `\\(z` \\[S1\\] [b](c.md)\n\n```sh\n\\(\n```\n"),
+            [0; 0]
+        );
     }
 
     #[test]

@@ -55,8 +55,8 @@ fn staged(pending: u32) -> Result<TensorKernel, tensor::Error> {
 
     // ANCHOR: fetch
     let fetch = |k: &mut Builder, step: &Index| {
-        let slab_a = a.local_tile((64, 32), (&m, step));
-        let slab_b = b.local_tile((64, 32), (&n, step));
+        let slab_a = a.local_tile((64, 32), (&m, step)); // (BLK_M, BLK_K)
+        let slab_b = b.local_tile((64, 32), (&n, step)); // (BLK_N, BLK_K)
         k.copy_in_bounds(
             &load,
             &mine.partition_src(&slab_a), // (CPY, CPY_M, CPY_K)
@@ -87,7 +87,7 @@ fn staged(pending: u32) -> Result<TensorKernel, tensor::Error> {
     k.cp_async_wait(0);
     let store = colex_atom::copy("UniversalCopy<uint64_t>")?;
     let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
-    let tile = c.local_tile((64, 64), (m, n));
+    let tile = c.local_tile((64, 64), (m, n)); // (BLK_M, BLK_N)
     let to = store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&store, &sums.retile(&store), &to);
     k.finish()

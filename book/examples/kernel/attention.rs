@@ -99,7 +99,7 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     // ANCHOR_END: partitions
 
     // ANCHOR: scores
-    let tile = q.local_tile((64, 64), (&block, 0));
+    let tile = q.local_tile((64, 64), (&block, 0)); // (BLK_M, BLK_D)
     k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_q); // (CPY, CPY_M, CPY_D)
     k.cp_async_commit();
     k.cp_async_wait(0);
@@ -109,9 +109,9 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     let count = keys.extent(0);
     let places = mma.at(&tid).places(Operand::C, [64, 64]);
     k.for_(0, (&count + 63) / 64, 1, |k, step| {
-        let tile = keys.local_tile((64, 64), (step, 0));
+        let tile = keys.local_tile((64, 64), (step, 0)); // (BLK_N, BLK_D)
         k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_k); // (CPY, CPY_N, CPY_D)
-        let tile = v.local_tile((64, 64), (0, step));
+        let tile = v.local_tile((64, 64), (0, step)); // (BLK_D, BLK_N)
         k.copy_in_bounds(&fetch_v, &mine_v.partition_src(&tile), &into_v); // (CPY, CPY_D, CPY_N)
         k.cp_async_commit();
         k.cp_async_wait(0);
@@ -169,7 +169,7 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     let halves = k.convert(&out, Ty::F16);
     let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let store = TiledCopy::for_operand(store, 16, &mma, Operand::C)?;
-    let tile = o.local_tile((64, 64), (block, 0));
+    let tile = o.local_tile((64, 64), (block, 0)); // (BLK_M, BLK_D)
     let into_o = store.at(&tid).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&store, &halves.retile(&store), &into_o);
     Ok(k.finish()?)

@@ -34,10 +34,11 @@ fn kernel(vector: i64) -> Result<TensorKernel, tensor::Error> {
     let tiled = TiledCopy::new(atom, 32, "128:1", &Layout::column_major(vector)?)?;
     let (thread, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
     let tile = [128 * vector];
-    let src = tiled
-        .at(&thread)
-        .partition_src(&from.local_tile(tile, &block));
-    let dst = tiled.at(&thread).partition_dst(&to.local_tile(tile, block));
+    let mine = tiled.at(&thread);
+    let from = from.local_tile(tile, &block); // (BLK_M)
+    let to = to.local_tile(tile, block); // (BLK_M)
+    let src = mine.partition_src(&from); // (CPY, CPY_M)
+    let dst = mine.partition_dst(&to); // (CPY, CPY_M)
     let regs = k.fragment_like(&src);
     k.copy_in_bounds(&tiled, &src, &regs);
     k.copy_in_bounds(&tiled, &regs, &dst);
@@ -148,12 +149,11 @@ fn broken() -> Result<TensorKernel, tensor::Error> {
     let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
     let tiled = TiledCopy::new(atom, 32, "128:1", "4:1")?;
     let (thread, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
-    let src = tiled
-        .at(&thread)
-        .partition_src(&from.local_tile(512, &block).stated_inside());
-    let dst = tiled
-        .at(&thread)
-        .partition_dst(&to.local_tile(512, block).stated_inside());
+    let mine = tiled.at(&thread);
+    let from = from.local_tile(512, &block).stated_inside(); // (BLK_M)
+    let to = to.local_tile(512, block).stated_inside(); // (BLK_M)
+    let src = mine.partition_src(&from); // (CPY, CPY_M)
+    let dst = mine.partition_dst(&to); // (CPY, CPY_M)
     let regs = k.fragment_like(&src);
     k.copy(&tiled, &src, &regs);
     k.copy(&tiled, &regs, &dst);

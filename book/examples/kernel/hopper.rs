@@ -16,14 +16,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     ring()?;
     after()?;
     other_numbers()?;
+    exercise_1()?;
+    exercise_2()?;
     Ok(())
 }
 
 // ANCHOR: arguments
-/// C = A B^T by one producer warp and one consumer; the producer announces `expected` bytes per stage.
-fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
+/// A stage: two slabs of 64 by 64 halves.
+const STAGE_BYTES: i64 = 2 * 64 * 64 * 2;
+
+/// C = A B^T by one producer warp and one consumer. In the exercises the producer itself announces `by_hand` bytes per stage.
+fn product(by_hand: Option<i64>) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("ring", Arch::Sm90a, 256);
-    let ring = k.pipeline(3, 1, 1);
+    let arrivals = if by_hand.is_some() { 2 } else { 1 };
+    let ring = k.pipeline(3, arrivals, 1);
     let slab: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
     let stages: ComposedLayout = "Sw<3,3,3> o 0 o (64,64,3):(64,1,4096)".parse()?;
     let sa = k.shared_tensor(Ty::F16, stages.clone());
@@ -43,15 +49,15 @@ fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
     let mma = TiledMma::new(mma, "1:0", (.., .., ..))?;
     let store = colex_atom::copy("UniversalCopy<uint64_t>")?;
     let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
-    let consumes = k.equal(&group, &0.into());
     // ANCHOR_END: operations
+    // ANCHOR: consumer
+    let consumes = k.equal(&group, &0.into());
     k.if_else(
         consumes,
         |k| {
-            // ANCHOR: consumer
             let thread = thread.within(0..128);
-            let da = k.gmma_operand(&mma, Operand::A, &sa, &0.into());
-            let db = k.gmma_operand(&mma, Operand::B, &sb, &0.into());
+            let da = k.gmma_operand(&mma, Operand::A, &sa, &0.into()); // (MMA_M, MMA_K, STAGE)
+            let db = k.gmma_operand(&mma, Operand::B, &sb, &0.into()); // (MMA_N, MMA_K, STAGE)
             let sums = k.fragment_of(&mma, Operand::C, [64, 64]); // (MMA, MMA_M, MMA_N)
             let consumer = k.consumer(&ring, &thread);
             k.for_(0, &steps, 1, |k, step| {
@@ -62,35 +68,42 @@ fn product(expected: i64) -> Result<TensorKernel, Box<dyn Error>> {
                 k.wgmma_commit();
                 k.wgmma_wait(0);
                 consumer.release(k, &stage);
-                // ANCHOR_END: consumer
             });
+            // ANCHOR_END: consumer
             // ANCHOR: epilogue
-            let tile = c.local_tile((64, 64), (&m, &n));
+            let tile = c.local_tile((64, 64), (&m, &n)); // (BLK_M, BLK_N)
             let to = store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
             k.copy_in_bounds(&store, &sums.retile(&store), &to);
-            // ANCHOR_END: epilogue
         },
+        // ANCHOR_END: epilogue
+        // ANCHOR: producer
         |k| {
-            // ANCHOR: producer
             let first = k.equal(&warp, &4.into());
             k.if_(first, |k| {
                 let one = k.elected();
                 k.if_(one, |k| {
-                    let producer = k.tma_producer(&ring, expected);
+                    let producer = match by_hand {
+                        None => k.tma_producer(&ring, STAGE_BYTES),
+                        Some(_) => k.producer(&ring),
+                    };
                     k.for_(0, &steps, 1, |k, step| {
                         let stage = producer.acquire(k);
                         let full = stage.barrier();
+                        if let Some(bytes) = by_hand {
+                            let address = k.address(&full, false);
+                            k.emit(|k| k.mbarrier_arrive_expect(address, bytes));
+                        }
                         k.tma_load(&a, (&m, step), &sa.at(2, &stage), &full);
                         k.tma_load(&b, (&n, step), &sb.at(2, &stage), &full);
                         producer.commit(k, &stage);
                     });
                 });
             });
-            // ANCHOR_END: producer
         },
     );
     Ok(k.finish()?)
 }
+// ANCHOR_END: producer
 
 // ANCHOR: check
 /// 100 by 70 by 264 on the simulator, compared with the host.
@@ -117,8 +130,7 @@ fn check(built: &TensorKernel) -> Result<(), Box<dyn Error>> {
 /// Multiplies with one producer warp and one consumer.
 fn ring() -> Result<(), Box<dyn Error>> {
     // ANCHOR: ring
-    let bytes_of_a_stage = 2 * 64 * 64 * 2; // two slabs of 64 by 64 halves
-    check(&product(bytes_of_a_stage)?)?;
+    check(&product(None)?)?;
     // ANCHOR_END: ring
     Ok(())
 }
@@ -171,5 +183,25 @@ fn other_numbers() -> Result<(), Box<dyn Error>> {
     with([1, 1], [64, 96, 32])?.run(&device)?;
     assert_eq!(c.download()?, [40.0; 100 * 72]);
     // ANCHOR_END: other_numbers
+    Ok(())
+}
+
+/// Exercise 1: the bytes of one slab are announced, and two are copied.
+fn exercise_1() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_1 ==");
+    // ANCHOR: exercise_1
+    let fault = check(&product(Some(STAGE_BYTES / 2))?).unwrap_err();
+    println!("{fault}");
+    // ANCHOR_END: exercise_1
+    Ok(())
+}
+
+/// Exercise 2: 16 bytes too many are announced.
+fn exercise_2() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_2 ==");
+    // ANCHOR: exercise_2
+    let fault = check(&product(Some(STAGE_BYTES + 16))?).unwrap_err();
+    println!("{fault}");
+    // ANCHOR_END: exercise_2
     Ok(())
 }

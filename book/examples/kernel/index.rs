@@ -102,10 +102,10 @@ fn at_launch() -> Result<(), Box<dyn Error>> {
     let mut k = Builder::new("k", Arch::Sm80, 256);
     let a = k.tensor("a", Ty::F32, "(512,512):(512,_1)");
     let (t, m) = (k.thread(), k.block_index(0));
-    let tile = a.local_tile((32, 32), (m, 0));
+    let tile = a.local_tile((32, 32), (m, 0)); // (BLK_M, BLK_N)
     let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let copy = TiledCopy::new(atom, 32, "(8,32):(32,1)", "(1,1):(0,0)")?;
-    let part = copy.at(&t).partition_src(&tile);
+    let part = copy.at(&t).partition_src(&tile); // (CPY, CPY_M, CPY_N)
     assert_eq!(format!("{:#}", part.layout()), "((1,1),4,1):((0,0),8@0,0)");
     let registers = k.fragment_like(&part);
     k.copy(&copy, &part, &registers);

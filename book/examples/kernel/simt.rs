@@ -47,15 +47,15 @@ fn plain() -> Result<TensorKernel, tensor::Error> {
     // ANCHOR: plain_loop
     let steps = (a.extent(1) + 15) / 16;
     k.for_(0, &steps, 1, |k, step| {
-        let slab_a = a.local_tile((16, 16), (&m, step));
-        let slab_b = b.local_tile((16, 16), (&n, step));
-        let (from_a, from_b) = (of_a.at(&thread), of_b.at(&thread));
-        // The parts of a thread: (CPY, CPY_M, CPY_K) and (CPY, CPY_N, CPY_K).
-        k.copy_in_bounds(&of_a, &from_a.partition_src(&slab_a), &ra.retile(&of_a));
-        k.copy_in_bounds(&of_b, &from_b.partition_src(&slab_b), &rb.retile(&of_b));
+        let slab_a = a.local_tile((16, 16), (&m, step)); // (BLK_M, BLK_K)
+        let slab_b = b.local_tile((16, 16), (&n, step)); // (BLK_N, BLK_K)
+        let from_a = of_a.at(&thread).partition_src(&slab_a); // (CPY, CPY_M, CPY_K)
+        let from_b = of_b.at(&thread).partition_src(&slab_b); // (CPY, CPY_N, CPY_K)
+        k.copy_in_bounds(&of_a, &from_a, &ra.retile(&of_a));
+        k.copy_in_bounds(&of_b, &from_b, &rb.retile(&of_b));
         k.mma(&fma, &sums, &ra, &rb, &sums);
     });
-    let tile = c.local_tile((16, 16), (m, n));
+    let tile = c.local_tile((16, 16), (m, n)); // (BLK_M, BLK_N)
     let to = of_c.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&of_c, &sums.retile(&of_c), &to);
     k.finish()
@@ -133,7 +133,7 @@ fn tiled(column: i64, second_sync: bool) -> Result<TensorKernel, tensor::Error> 
     let steps = (a.extent(1) + 15) / 16;
     k.for_(0, &steps, 1, |k, step| {
         for (matrix, row, to) in [(&a, &m, &into_sa), (&b, &n, &into_sb)] {
-            let slab = matrix.local_tile((64, 16), (row, step));
+            let slab = matrix.local_tile((64, 16), (row, step)); // (BLK_M, BLK_K)
             let from = load.at(&thread).partition_src(&slab); // (CPY, CPY_M, CPY_K)
             let held = k.fragment_like(&from);
             k.copy_in_bounds(&load, &from, &held);
@@ -149,7 +149,7 @@ fn tiled(column: i64, second_sync: bool) -> Result<TensorKernel, tensor::Error> 
     });
     // ANCHOR_END: tiled_loop
     // ANCHOR: tiled_end
-    let tile = c.local_tile((64, 64), (m, n));
+    let tile = c.local_tile((64, 64), (m, n)); // (BLK_M, BLK_N)
     let store = TiledCopy::for_operand(colex_atom::copy(word)?, 32, &fma, Operand::C)?;
     let to = store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&store, &sums.retile(&store), &to);

@@ -60,8 +60,8 @@ fn product(second_sync: bool) -> Result<TensorKernel, Box<dyn Error>> {
     // ANCHOR: mainloop
     let steps = (a.extent(1) + 63) / 64;
     k.for_(0, &steps, 1, |k, step| {
-        let slab_a = a.local_tile((64, 64), (&m, step));
-        let slab_b = b.local_tile((64, 64), (&n, step));
+        let slab_a = a.local_tile((64, 64), (&m, step)); // (BLK_M, BLK_K)
+        let slab_b = b.local_tile((64, 64), (&n, step)); // (BLK_N, BLK_K)
         k.copy_in_bounds(&load, &mine.partition_src(&slab_a), &into_sa); // (CPY, CPY_M, CPY_K)
         k.copy_in_bounds(&load, &mine.partition_src(&slab_b), &into_sb); // (CPY, CPY_N, CPY_K)
         k.cp_async_commit();
@@ -77,7 +77,7 @@ fn product(second_sync: bool) -> Result<TensorKernel, Box<dyn Error>> {
     // ANCHOR_END: mainloop
 
     // ANCHOR: epilogue
-    let tile = c.local_tile((64, 64), (m, n));
+    let tile = c.local_tile((64, 64), (m, n)); // (BLK_M, BLK_N)
     let into_c = store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&store, &sums.retile(&store), &into_c);
     Ok(k.finish()?)
@@ -139,9 +139,10 @@ fn at_launch() -> Result<(), Box<dyn Error>> {
     let shared = k.shared_tensor(Ty::F16, "(16,64):(64,1)");
     let load = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>")?;
     let load = TiledCopy::new(load, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
-    let tile = a.local_tile((16, 64), (m, 0));
+    let tile = a.local_tile((16, 64), (m, 0)); // (BLK_M, BLK_K)
     let mine = load.at(&thread);
-    let (from, to) = (mine.partition_src(&tile), mine.partition_dst(&shared));
+    let from = mine.partition_src(&tile); // (CPY, CPY_M, CPY_K)
+    let to = mine.partition_dst(&shared); // (CPY, CPY_M, CPY_K)
     k.copy_in_bounds(&load, &from, &to);
     let built = k.finish()?;
 
@@ -182,9 +183,8 @@ fn grid() -> Result<(), Box<dyn Error>> {
     let (thread, n) = (k.thread(), k.block_index(0));
     let load = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let load = TiledCopy::new(load, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
-    let from = load
-        .at(&thread)
-        .partition_src(&a.local_tile((4, 8), (0, n)));
+    let tile = a.local_tile((4, 8), (0, n)); // (BLK_M, BLK_N)
+    let from = load.at(&thread).partition_src(&tile); // (CPY, CPY_M, CPY_N)
     let held = k.fragment_like(&from);
     k.copy(&load, &from, &held);
     let built = k.finish()?;
@@ -211,7 +211,7 @@ fn refused() -> Result<(), Box<dyn Error>> {
     let thread = k.thread();
     let copy = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let copy = TiledCopy::new(copy, 32, "(8,4):(4,1)", "(1,1):(0,0)")?;
-    copy.at(&thread).partition_src(&a);
+    copy.at(&thread).partition_src(&a); // (CPY, CPY_M, CPY_N)
     let error = k.finish().unwrap_err();
     println!("{}", error.what());
     assert!(error.at().line() > 0);

@@ -54,10 +54,8 @@ fn kernel(shared: &str) -> Result<TensorKernel, tensor::Error> {
     let from = k.tensor("from", Ty::F32, "(1,1):(1,_1)");
     let to = k.tensor("to", Ty::F32, "(1,1):(_1,1)");
     let place = [k.block_index(0), k.block_index(1)];
-    let (from, to) = (
-        from.local_tile((32, 32), &place),
-        to.local_tile((32, 32), &place),
-    );
+    let from = from.local_tile((32, 32), &place); // (BLK_M, BLK_N)
+    let to = to.local_tile((32, 32), &place); // (BLK_M, BLK_N)
     let tile = k.shared_tensor(Ty::F32, shared);
     let (word, one) = (colex_atom::copy("UniversalCopy<uint32_t>")?, "(1,1):(1,1)");
     let by_row = TiledCopy::new(word.clone(), 32, "(8,32):(32,1)", one)?;
@@ -194,20 +192,16 @@ fn broken() -> Result<TensorKernel, tensor::Error> {
     let from = k.tensor("from", Ty::F32, "(1,1):(1,_1)");
     let to = k.tensor("to", Ty::F32, "(1,1):(_1,1)");
     let place = [k.block_index(0), k.block_index(1)];
-    let (from, to) = (
-        from.local_tile((32, 32), &place),
-        to.local_tile((32, 32), &place),
-    );
+    let from = from.local_tile((32, 32), &place); // (BLK_M, BLK_N)
+    let to = to.local_tile((32, 32), &place); // (BLK_M, BLK_N)
     let tile = k.shared_tensor(Ty::F32, "(32,32):(33,1)");
     let (word, one) = (colex_atom::copy("UniversalCopy<uint32_t>")?, "(1,1):(1,1)");
     let by_row = TiledCopy::new(word.clone(), 32, "(8,32):(32,1)", one)?;
     let by_column = TiledCopy::new(word, 32, "(32,8):(1,32)", one)?;
     let thread = k.thread();
     for (copy, src, dst) in [(by_row, &from, &tile), (by_column, &tile, &to)] {
-        let (src, dst) = (
-            copy.at(&thread).partition_src(src),
-            copy.at(&thread).partition_dst(dst),
-        );
+        let src = copy.at(&thread).partition_src(src); // (CPY, CPY_M, CPY_N)
+        let dst = copy.at(&thread).partition_dst(dst); // (CPY, CPY_M, CPY_N)
         let regs = k.fragment_like(&src);
         k.copy(&copy, &src, &regs);
         k.copy(&copy, &regs, &dst);

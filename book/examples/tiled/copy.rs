@@ -62,11 +62,11 @@ fn partition() -> Result<(), Box<dyn Error>> {
     );
 
     let thread = copy.slice(9)?;
-    let part = thread.partition_dst(&shared)?;
+    let part = thread.partition_dst(&shared)?; // (CPY, CPY_M, CPY_K)
     println!("{}", part.start);
     assert_eq!(part.layout, layout!(((8,1),2,8):((1,0),64,512)));
     assert_eq!(
-        thread.partition_src(&global)?.layout,
+        thread.partition_src(&global)?.layout, // (CPY, CPY_M, CPY_K, TILES_K)
         layout!(((8,1),2,8,32):((1,0),64,512,4096)),
     );
     // ANCHOR_END: partition
@@ -118,7 +118,7 @@ fn values_across() -> Result<(), Box<dyn Error>> {
 
     let matrix = layout!((128,32):(1,128));
     assert_eq!(
-        copy.slice(0)?.partition_src(&matrix)?.layout.get(&[0])?,
+        copy.slice(0)?.partition_src(&matrix)?.layout.get(&[0])?, // (CPY)
         layout!((8,1):(128,0))
     );
     let report = copy.report(&matrix, &matrix)?.to_string();

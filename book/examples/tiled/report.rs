@@ -117,7 +117,7 @@ fn retiled() -> Result<(), Box<dyn Error>> {
     let filled = load.retile(&registers)?;
     println!("{filled:#}");
     // As many instructions as the source's partition has addresses: one a tile of 32 rows.
-    let addresses = load.slice(9)?.partition_src(&step)?.layout;
+    let addresses = load.slice(9)?.partition_src(&step)?.layout; // (CPY, CPY_M, CPY_K)
     assert_eq!(addresses.size() / 8, filled.size() / 8);
     // ANCHOR_END: retiled
     Ok(())

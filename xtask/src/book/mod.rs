@@ -14,6 +14,7 @@ mod pages;
 mod preprocess;
 mod programs;
 mod serve;
+mod server;
 mod swap;
 mod terms;
 mod voice;
@@ -135,6 +136,10 @@ pub(crate) fn check(root: &Path) -> Result<BookReport> {
         }
         complaints.extend(parts.stray_dollars.iter().map(|line| {
             let what = "a `$` opens no formula: does it close, and do its braces balance?";
+            format!("{}: {what}", place(*line))
+        }));
+        complaints.extend(parts.stray_delimiters.iter().map(|line| {
+            let what = "`\\(` and `\\[` delimit no formula: write `$`";
             format!("{}: {what}", place(*line))
         }));
         for formula in &parts.formulas {

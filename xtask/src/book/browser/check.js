@@ -208,18 +208,23 @@ function checkDescriptions(doc, found) {
 
 // Programs.
 
-// The copy button of a piece copies its whole program, in which the piece stands.
+// The copy button of a Rust block copies a whole program, in which each line of the block stands, hidden ones too. The last
+// one of a test, which says the type of its error, becomes the type of `main`.
 function checkCopies(doc, found) {
     let copied;
     const clipboard = { writeText: async (text) => { copied = text; } };
     Object.defineProperty(doc.defaultView.navigator, "clipboard", { value: clipboard, configurable: true });
+    for (const block of doc.querySelectorAll("main code.language-rust")) {
+        if (block.closest(".program, .whole-program")) continue;
+        found.complaints.push(`the Rust block ${quoted(block)} has no program to copy`);
+    }
     for (const piece of doc.querySelectorAll(".program > pre")) {
         const code = piece.querySelector("code").textContent;
-        const lines = code.split("\n").map((line) => line.trim()).filter(Boolean);
+        const lines = code.split("\n").map((line) => line.trim()).filter((line) => line && !line.startsWith("Ok::<(), "));
         copied = undefined;
         piece.querySelector(".clip-button")?.click();
         found.copies += 1;
         const isWhole = copied?.includes("fn main()") && lines.every((line) => copied.includes(line));
-        if (!isWhole) found.complaints.push(`the copy button of the piece ${quoted(piece.querySelector("code"))} does not copy its program`);
+        if (!isWhole) found.complaints.push(`the copy button of ${quoted(piece.querySelector("code"))} does not copy its program`);
     }
 }

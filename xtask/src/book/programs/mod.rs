@@ -15,7 +15,10 @@
 //! rustdoc takes no `program` fence for Rust, so a piece is not compiled twice. The `output` fence is what the program
 //! prints between the line `== by_hand ==` and the next such line: [`run::check`] compares the two.
 
+mod brackets;
 mod chapter;
+mod doctest;
+mod modes;
 mod pages;
 mod run;
 mod sections;
@@ -36,6 +39,9 @@ use source::Programs;
 
 /// How many lines of code a reader sees at once.
 const LINES: usize = 40;
+
+/// How many lines a block may hide: those that make it a program, and no matter of its own.
+const HIDDEN: usize = 6;
 
 /// Checks the text of the programs and of the chapters that show them; counts the pieces.
 pub(super) fn check(
@@ -116,16 +122,20 @@ fn own_program(file: &str, shown: &[Shown], programs: &Programs) -> Option<Strin
 
 /// Why the book may not hold a Rust block that is no piece of a program.
 fn block_complaint(body: &str) -> Option<String> {
-    let visible = body
-        .lines()
-        .filter(|line| *line != "#" && !line.starts_with("# "));
+    let is_hidden = |line: &&str| *line == "#" || line.starts_with("# ");
+    let hidden = body.lines().filter(is_hidden).count();
     if prints(body) {
         return Some(
             "a test shows nothing of what it prints: make the block a piece of a program, and put an `output` block after it"
                 .into(),
         );
     }
-    length_complaint(visible.count())
+    if hidden > HIDDEN {
+        return Some(format!(
+            "{hidden} hidden lines in one block: hide at most {HIDDEN}; a piece of a program has the others in its program"
+        ));
+    }
+    length_complaint(body.lines().count() - hidden)
 }
 
 fn length_complaint(lines: usize) -> Option<String> {
@@ -202,6 +212,18 @@ mod tests {
         assert_eq!(
             piece_complaint(&shown("layout/a", "p"), &programs).as_deref(),
             Some(expected)
+        );
+    }
+
+    #[test]
+    fn a_block_hides_few_lines() {
+        let block = |hidden: usize| "# hidden();\n".repeat(hidden) + "#[shown]\nshown();\n";
+        assert_eq!(block_complaint(&block(6)), None);
+        assert_eq!(
+            block_complaint(&block(7)).as_deref(),
+            Some(
+                "7 hidden lines in one block: hide at most 6; a piece of a program has the others in its program"
+            )
         );
     }
 

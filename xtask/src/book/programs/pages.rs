@@ -1,4 +1,5 @@
-//! The preprocessor for programs: pieces become Rust blocks, outputs become text, and the whole program follows the chapter.
+//! The preprocessor for programs: pieces become Rust blocks, outputs become text, and the whole program follows the chapter;
+//! a Rust block that is no piece has its whole program beside it.
 
 use std::ops::Range;
 
@@ -6,9 +7,10 @@ use mdbook_driver::book::{Book, BookItem};
 use mdbook_driver::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
-use super::chapter;
 use super::source::{self, Programs};
+use super::{chapter, doctest};
 use crate::book::drawings::Drawings;
+use crate::markdown::{self, Fence};
 
 /// Includes the pieces of the programs; the first that is missing fails the build.
 pub(crate) struct Included {
@@ -40,17 +42,21 @@ impl Included {
                 .piece(&shown.name)
                 .map_err(|what| (shown.line, what))?;
             let name = source::example(&shown.program);
-            edits.push((
-                shown.range,
-                block(&format!("program\" data-program=\"{name}"), "rust", piece),
-            ));
+            edits.push((shown.range, block(&of_program(&name), "rust", piece, "")));
             if let Some(output) = shown.output {
-                edits.push((output.range, block("output", "text", &output.body)));
+                edits.push((
+                    output.range,
+                    block("class=\"output\"", "text", &output.body, ""),
+                ));
             }
             if !programs.contains(&shown.program) {
                 programs.push(shown.program);
             }
         }
+        let fences = markdown::parts(text).fences;
+        let blocks = fences.into_iter().filter(Fence::is_rust);
+        edits.extend(blocks.map(|fence| (fence.range.clone(), self.block(&fence, file))));
+        edits.sort_by_key(|(range, _)| range.start);
         let mut text = text.to_string();
         for (range, piece) in edits.into_iter().rev() {
             text.replace_range(range, &piece);
@@ -59,6 +65,21 @@ impl Included {
             text.push_str(&self.whole(&name));
         }
         Ok(text)
+    }
+
+    /// A Rust block of `file` that is no piece, with what its copy button copies.
+    fn block(&self, fence: &Fence, file: &str) -> String {
+        let name = format!(
+            "{}-{}",
+            source::example(file.trim_end_matches(".md")),
+            fence.line
+        );
+        let whole = self.drawings.keep_all(&format!(
+            "<script type=\"text/plain\" class=\"whole-program\" data-program=\"{name}\">{}</script>",
+            doctest::whole(&fence.body)
+        ));
+        let info = fence.info.as_deref().unwrap_or("rust");
+        block(&of_program(&name), info, &fence.body, &whole)
     }
 
     /// The whole of a program, folded.
@@ -83,9 +104,14 @@ impl Included {
     }
 }
 
-/// A fence within a `<div>` of a class.
-fn block(class: &str, language: &str, body: &str) -> String {
-    format!("<div class=\"{class}\">\n\n````{language}\n{body}````\n\n</div>\n")
+/// The attributes of a block whose copy button copies the program `name`.
+fn of_program(name: &str) -> String {
+    format!("class=\"program\" data-program=\"{name}\"")
+}
+
+/// A fence, and what follows it, within a `<div>` that has the attributes.
+fn block(attributes: &str, language: &str, body: &str, after: &str) -> String {
+    format!("<div {attributes}>\n\n````{language}\n{body}````\n\n{after}</div>\n")
 }
 
 impl Preprocessor for Included {
@@ -141,6 +167,16 @@ mod tests {
         assert!(
             end.contains("--example layout_a</code></summary>\n<!--drawing 0-->\n</details>"),
             "{end}"
+        );
+    }
+
+    #[test]
+    fn a_block_has_its_program() {
+        let page = included("# A\n\n```rust,should_panic\na();\n# b();\n```\n\nText.\n");
+        assert_eq!(
+            page.expect("it has no piece").replace("\n\n\n", "\n\n"),
+            "# A\n\n<div class=\"program\" data-program=\"layout_a-3\">\n\n````rust,should_panic\na();\n# b();\n````\n\n\
+             <!--drawing 0--></div>\n\nText.\n"
         );
     }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use super::{brackets, modes};
 use crate::workspace;
 
 /// Every program, by its file below `book/examples` without `.rs`: `layout/composition`.
@@ -129,7 +130,9 @@ impl Program {
         }
         let mut open: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut pieces: BTreeMap<String, String> = BTreeMap::new();
+        let mut is_shown = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
+            is_shown.push(!open.is_empty());
             if let Some(begun) = mark(line, "ANCHOR") {
                 if open.insert(begun, Vec::new()).is_some() {
                     complaints.push(format!("{file}:{number}: the piece `{begun}` begins twice"));
@@ -149,6 +152,9 @@ impl Program {
             open.keys()
                 .map(|name| format!("{file}: the piece `{name}` does not end")),
         );
+        let torn = brackets::torn(&text, &is_shown);
+        let in_lines = torn.into_iter().chain(modes::unnamed(&text));
+        complaints.extend(in_lines.map(|(line, what)| format!("{file}:{line}: {what}")));
         Program {
             file,
             text,
@@ -211,8 +217,8 @@ fn sum() {
 
     }
     // ANCHOR_END: inner
-    // ANCHOR_END: sum
 }
+// ANCHOR_END: sum
 ";
 
     fn complaints(text: &str) -> Vec<String> {
@@ -226,7 +232,7 @@ fn sum() {
         assert_eq!(program.piece("inner"), Ok("if a {\n    b();\n\n}\n"));
         assert_eq!(
             program.piece("sum"),
-            Ok("/// Adds.\nfn sum() {\n\nif a {\n    b();\n\n}\n")
+            Ok("/// Adds.\nfn sum() {\n\n    if a {\n        b();\n\n    }\n}\n")
         );
         assert_eq!(
             program.whole(),
@@ -251,6 +257,19 @@ fn sum() {
             complaints("fn main() {}\n"),
             [
                 "book/examples/a/b.rs does not begin with a `//!` comment that says what the program shows"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_piece_is_whole_and_names_its_modes() {
+        assert_eq!(
+            complaints(
+                "//! A.\n// ANCHOR: p\nfn f() {\n    x.partition_src(&t);\n    // ANCHOR_END: p\n}\n"
+            ),
+            [
+                "book/examples/a/b.rs:3: a piece opens a bracket that closes in line 6, which no piece shows",
+                "book/examples/a/b.rs:4: `partition_src` without its modes: add a comment such as `// (CPY, CPY_M, CPY_K)`",
             ]
         );
     }
