@@ -46,6 +46,9 @@ enum Task {
         /// Keep in the repository what the steps of this first run took: later runs are compared with it.
         #[arg(long, conflicts_with = "only")]
         bless_times: bool,
+        /// Run the step of this name in this process, as a run does for each of its steps.
+        #[arg(long, hide = true, conflicts_with_all = ["only", "bless_times"])]
+        step: Option<String>,
     },
     /// Build the book, figures included, and say where it is.
     #[cfg(feature = "repository")]
@@ -96,7 +99,11 @@ fn main() -> ExitCode {
             gpu,
             only,
             bless_times,
-        } => verify::task(gpu, only.as_deref(), bless_times),
+            step,
+        } => match step {
+            Some(name) => verify::step(gpu, &name),
+            None => verify::task(gpu, only.as_deref(), bless_times),
+        },
         #[cfg(feature = "repository")]
         Task::Book { serve, bless, port } => {
             book::task(serve.then_some(port), book::Blessing::of(bless))

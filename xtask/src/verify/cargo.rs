@@ -99,7 +99,12 @@ pub(crate) fn packages(root: &Path) -> Result<Packages> {
 }
 
 /// Runs a command to its end, each line it prints being progress.
-pub(crate) fn run(mut command: Command, progress: &Progress) -> Result<Finished> {
+pub(crate) fn run(command: Command, progress: &Progress) -> Result<Finished> {
+    run_with(command, |line| progress.at(line))
+}
+
+/// Runs a command to its end; `at` is given each line that it prints.
+pub(crate) fn run_with(mut command: Command, mut at: impl FnMut(&str)) -> Result<Finished> {
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -122,7 +127,7 @@ pub(crate) fn run(mut command: Command, progress: &Progress) -> Result<Finished>
         all: String::new(),
     };
     for (from_stdout, line) in lines {
-        progress.at(&line);
+        at(&line);
         if from_stdout {
             finished.stdout += &format!("{line}\n");
         }

@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use super::cargo::Finished;
+use super::outcome::Outcome;
+
 /// The counts read from one run of `cargo test`.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Counts {
@@ -36,8 +39,19 @@ impl Counts {
         self.laws.values().sum()
     }
 
+    /// The outcome of a run of tests: its exit status, and what its counts give away.
+    pub(crate) fn judge(&self, done: &Finished, covered: String) -> Outcome {
+        if !done.ok {
+            return Outcome::failed(covered, without_noise(&done.all));
+        }
+        match self.complaints().as_slice() {
+            [] => Outcome::ok(covered),
+            complaints => Outcome::failed(covered, complaints.join("\n")),
+        }
+    }
+
     /// What makes a run that exited with success a failure all the same.
-    pub(crate) fn complaints(&self) -> Vec<String> {
+    fn complaints(&self) -> Vec<String> {
         let mut complaints = Vec::new();
         if self.passed == 0 {
             complaints.push("no test ran".to_string());

@@ -1,4 +1,7 @@
 //! `cargo xtask verify`: every check, one line each, and a last line that counts them.
+//!
+//! Each step is a process of its own (`verify --step NAME`), so that steps run side by side and the processor time of
+//! each is that of its process. What it says goes through its standard output (`report.rs`).
 
 mod cargo;
 mod counts;
@@ -9,8 +12,11 @@ mod outcome;
 mod packages;
 mod progress;
 mod ptxas;
+mod queue;
+mod report;
 mod snapshots;
 mod steps;
+mod suite;
 mod times;
 mod wasm;
 mod words;
@@ -18,77 +24,81 @@ mod words;
 use std::fs;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::workspace;
 use outcome::{Outcome, Tally};
 use progress::Progress;
-use times::{Stopwatch, Time};
+use report::Report;
+use steps::Step;
+use times::Stopwatch;
 
-/// What the steps of one run share.
+/// What a step knows of its run.
 struct Run {
     root: std::path::PathBuf,
     packages: cargo::Packages,
     /// Whether a machine without a GPU is a failure.
     gpu: bool,
-    /// Whether the unit and law tests passed: only then the list of snapshots they read is complete.
-    tests_passed: bool,
-    /// Whether nothing was built in this target folder before.
-    first: bool,
-    /// Whether the repository keeps the times of this run.
-    bless: bool,
-    /// Whether a step has failed.
-    failed: bool,
-    /// What each step until now took.
-    times: Vec<Time>,
-    /// What was counted, by name.
-    counts: Vec<(&'static str, String)>,
+    /// What the step counted, by name.
+    counts: Vec<(String, String)>,
 }
 
 impl Run {
+    fn new(gpu: bool) -> Result<Run> {
+        let root = workspace::root()?;
+        let packages = cargo::packages(&root)?;
+        let counts = Vec::new();
+        Ok(Run {
+            root,
+            packages,
+            gpu,
+            counts,
+        })
+    }
+
     /// Notes a count, for the end of the run and its file.
-    fn counted(&mut self, name: &'static str, count: impl ToString) {
-        self.counts.push((name, count.to_string()));
+    fn counted(&mut self, name: &str, count: impl ToString) {
+        self.counts.push((name.to_string(), count.to_string()));
     }
 }
 
-/// One check.
-struct Step {
-    name: &'static str,
-    check: fn(&mut Run, &Progress) -> Result<Outcome>,
-}
-
-/// Runs every step whose name contains `only`, whether or not an earlier one failed.
+/// Runs every step whose name contains `only`, whether or not another one failed.
 pub(crate) fn task(gpu: bool, only: Option<&str>, bless: bool) -> Result<ExitCode> {
-    let root = workspace::root()?;
-    let packages = cargo::packages(&root)?;
-    let mut run = Run {
-        root,
-        packages,
-        gpu,
-        tests_passed: false,
-        first: false,
-        bless,
-        failed: false,
-        times: Vec::new(),
-        counts: Vec::new(),
-    };
-    run.first = !times::folder(&run).exists();
+    let run = Run::new(gpu)?;
+    let first = !times::folder(&run).exists();
     fs::create_dir_all(times::folder(&run))?;
-    let mut tally = Tally::default();
-    let wanted = |step: &&Step| only.is_none_or(|only| step.name.contains(only));
-    for step in steps::ALL.iter().filter(wanted) {
-        let outcome = timed(step, &mut run);
-        tally.add(&outcome);
-        run.failed = tally.failed > 0;
-    }
-    if tally.passed + tally.failed + tally.skipped == 0 {
+    snapshots::forget(&run)?;
+    let wanted = |name: &str| only.is_none_or(|only| name.contains(only));
+    let steps: Vec<&Step> = (steps::ALL.iter())
+        .filter(|step| wanted(step.name))
+        .collect();
+    let is_timed = wanted(times::NAME);
+    if steps.is_empty() && !is_timed {
         anyhow::bail!(
             "no step has a name with `{}` in it",
             only.unwrap_or_default()
         );
     }
-    for (name, count) in &run.counts {
+    let watch = Stopwatch::start();
+    let mut tally = Tally::default();
+    let reports = queue::run(&steps, gpu)?;
+    reports
+        .iter()
+        .for_each(|(_, report)| tally.add(&report.outcome));
+    if is_timed {
+        let ran = times::Ran {
+            reports: &reports,
+            seconds: watch.elapsed().as_secs_f64(),
+            first,
+            failed: tally.failed > 0,
+        };
+        let watch = Stopwatch::start();
+        let outcome = times::check(&run, &ran, bless)
+            .unwrap_or_else(|error| Outcome::failed("could not run", format!("{error:#}")));
+        println!("{}", outcome.text(times::NAME, watch.elapsed()));
+        tally.add(&outcome);
+    }
+    for (name, count) in reports.iter().flat_map(|(_, report)| &report.counts) {
         println!("{name:<26} {count}");
     }
     println!("{tally}");
@@ -99,14 +109,20 @@ pub(crate) fn task(gpu: bool, only: Option<&str>, bless: bool) -> Result<ExitCod
     })
 }
 
-/// Runs a step and prints its line, with the tool's output below it if it failed.
-fn timed(step: &Step, run: &mut Run) -> Outcome {
+/// Runs one step in this process, and says how it ended on standard output.
+pub(crate) fn step(gpu: bool, name: &str) -> Result<ExitCode> {
+    let step = steps::ALL.iter().find(|step| step.name == name);
+    let step = step.with_context(|| format!("no step is called `{name}`"))?;
+    let mut run = Run::new(gpu)?;
     let watch = Stopwatch::start();
-    let progress = Progress::new(step.name);
-    let outcome = (step.check)(run, &progress)
+    let outcome = (step.check)(&mut run, &Progress::default())
         .unwrap_or_else(|error| Outcome::failed("could not run", format!("{error:#}")));
-    progress.finish();
-    outcome.print(step.name, watch.elapsed());
-    run.times.push(watch.stop(step.name, &outcome));
-    outcome
+    let report = Report {
+        outcome,
+        counts: run.counts,
+        seconds: watch.elapsed().as_secs_f64(),
+        processor: watch.processor(),
+    };
+    println!("{}", report::Said::Ended(report).line()?);
+    Ok(ExitCode::SUCCESS)
 }

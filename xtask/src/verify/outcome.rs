@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How a step ended. What was covered is a phrase with its counts: `17656 cases of 118 ops`.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// It ran and found nothing wrong.
     Ok {
@@ -70,12 +72,19 @@ impl Outcome {
         )
     }
 
-    /// Prints the line, and below it, indented, what a failing tool said.
-    pub(crate) fn print(&self, name: &str, took: Duration) {
-        println!("{}", self.line(name, took));
+    /// The line, and below it, indented, what a failing tool said.
+    pub(crate) fn text(&self, name: &str, took: Duration) -> String {
+        let mut text = self.line(name, took);
         if let Outcome::Failed { output, .. } = self {
-            output.lines().for_each(|line| println!("    {line}"));
+            output
+                .lines()
+                .for_each(|line| text += &format!("\n    {line}"));
         }
+        text
+    }
+
+    pub(crate) fn is_skipped(&self) -> bool {
+        matches!(self, Outcome::Skipped { .. })
     }
 }
 

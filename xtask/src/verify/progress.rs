@@ -1,56 +1,104 @@
-//! Progress of a long step: a spinner on a terminal, now and then a plain line elsewhere.
+//! Progress of long steps: a spinner each on a terminal, now and then a plain line elsewhere.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::report::Said;
 
 /// How long a step may be silent where there is no terminal.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The progress of one step.
+/// How often a step says what it works on.
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// What a step says of its progress, to the run that started it.
+#[derive(Default)]
 pub(crate) struct Progress {
-    name: &'static str,
-    started: Instant,
-    spoke: Cell<Instant>,
-    bar: Option<ProgressBar>,
+    spoke: Cell<Option<Instant>>,
 }
 
 impl Progress {
-    pub(crate) fn new(name: &'static str) -> Progress {
+    /// Says what the step works on.
+    pub(crate) fn at(&self, what: &str) {
+        if self
+            .spoke
+            .get()
+            .is_none_or(|spoke| spoke.elapsed() >= OFTEN)
+        {
+            self.spoke.set(Some(Instant::now()));
+            if let Ok(line) = Said::At(what.trim().to_string()).line() {
+                println!("{line}");
+            }
+        }
+    }
+}
+
+/// What a run shows of the steps under way.
+pub(super) struct Display {
+    bars: Option<MultiProgress>,
+}
+
+impl Display {
+    pub(super) fn new() -> Display {
+        Display {
+            bars: io::stderr().is_terminal().then(MultiProgress::new),
+        }
+    }
+
+    /// Shows that a step has begun.
+    pub(super) fn begin(&self, name: &'static str) -> Shown<'_> {
+        let bar = self.bars.as_ref().map(|bars| bars.add(spinner(name)));
         let now = Instant::now();
-        let bar = io::stderr().is_terminal().then(|| spinner(name));
-        Progress {
+        Shown {
+            display: self,
             name,
             started: now,
-            spoke: Cell::new(now),
+            spoke: now,
             bar,
         }
     }
 
+    fn print(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => bars.suspend(|| println!("{text}")),
+            None => println!("{text}"),
+        }
+    }
+}
+
+/// A step under way, as it is shown.
+pub(super) struct Shown<'a> {
+    display: &'a Display,
+    name: &'static str,
+    started: Instant,
+    spoke: Instant,
+    bar: Option<ProgressBar>,
+}
+
+impl Shown<'_> {
     /// Shows what the step works on.
-    pub(crate) fn at(&self, what: &str) {
+    pub(super) fn at(&mut self, what: String) {
         match &self.bar {
-            Some(bar) => bar.set_message(what.trim().to_string()),
-            None if self.spoke.get().elapsed() >= SILENCE => {
-                self.spoke.set(Instant::now());
-                println!(
-                    "    {}: {} s, {}",
-                    self.name,
-                    self.started.elapsed().as_secs(),
-                    what.trim()
-                );
+            Some(bar) => bar.set_message(what),
+            None if self.spoke.elapsed() >= SILENCE => {
+                self.spoke = Instant::now();
+                let seconds = self.started.elapsed().as_secs();
+                self.display
+                    .print(&format!("    {}: {seconds} s, {what}", self.name));
             }
             None => {}
         }
     }
 
-    /// Removes the spinner, so that the step's line can take its place.
-    pub(crate) fn finish(&self) {
+    /// Removes the spinner; `text` takes its place.
+    pub(super) fn finish(self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        self.display.print(text);
     }
 }
 

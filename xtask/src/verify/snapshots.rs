@@ -3,32 +3,47 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::Run;
 use super::outcome::Outcome;
 use super::progress::Progress;
+use super::times;
 use crate::workspace;
 
-/// Makes the tests that `command` runs compare snapshots without writing any, and list those that they read.
-pub(super) fn watch(command: &mut Command, run: &Run) -> Result<()> {
+/// What makes tests compare snapshots without writing any, and list those that they read: variables and their values.
+pub(super) fn watch(run: &Run) -> Result<[(&'static str, PathBuf); 2]> {
     let list = references(run);
-    if let Some(folder) = list.parent() {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("{} cannot be created", folder.display()))?;
-    }
     fs::write(&list, "").with_context(|| format!("{} cannot be written", list.display()))?;
-    command
-        .env("INSTA_UPDATE", "no")
-        .env("INSTA_SNAPSHOT_REFERENCES_FILE", &list);
-    Ok(())
+    Ok([
+        ("INSTA_UPDATE", "no".into()),
+        ("INSTA_SNAPSHOT_REFERENCES_FILE", list),
+    ])
 }
 
 /// Where the tests list the snapshots that they read.
 fn references(run: &Run) -> PathBuf {
-    run.packages.target_folder.join("snapshots-read.txt")
+    times::folder(run).join("snapshots-being-read.txt")
+}
+
+/// The list of a run of all tests that passed.
+fn complete(run: &Run) -> PathBuf {
+    times::folder(run).join("snapshots-read.txt")
+}
+
+/// Notes that all tests have passed: only then their list is complete.
+pub(super) fn passed(run: &Run) -> Result<()> {
+    fs::rename(references(run), complete(run)).context("the list of snapshots cannot be kept")
+}
+
+/// Forgets the list of the run before.
+pub(super) fn forget(run: &Run) -> Result<()> {
+    let list = complete(run);
+    if list.exists() {
+        fs::remove_file(&list).with_context(|| format!("{} cannot be removed", list.display()))?;
+    }
+    Ok(())
 }
 
 pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
@@ -41,7 +56,8 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
             ));
         }
     }
-    if !run.tests_passed {
+    let list = complete(run);
+    if !list.exists() {
         // Which snapshots the tests read is known only after a run of all of them.
         return Ok(if complaints.is_empty() {
             Outcome::skipped("the tests did not run before it, or failed")
@@ -50,7 +66,7 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
         });
     }
     let kept = workspace::files(&run.root, ".snap")?;
-    let read = read_by_tests(&references(run))?;
+    let read = read_by_tests(&list)?;
     for path in kept.iter().filter(|path| !read.contains(&canonical(path))) {
         complaints.push(format!(
             "{} is read by no test: delete it",

@@ -3,45 +3,78 @@
 use anyhow::Result;
 use colex_gpu::Device;
 
-use super::cargo::{self, Finished};
-use super::counts::{self, Counts};
+use super::cargo;
+use super::counts::Counts;
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, Step, layers, new_op, packages, ptxas, snapshots, times, wasm, words};
+use super::{Run, layers, new_op, packages, ptxas, snapshots, suite, wasm, words};
 use crate::{book, golden, gpu, workspace};
 
-const fn step(name: &'static str, check: fn(&mut Run, &Progress) -> Result<Outcome>) -> Step {
-    Step { name, check }
+type Check = fn(&mut Run, &Progress) -> Result<Outcome>;
+
+/// One check.
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    pub(super) check: Check,
+    /// Whether cargo compiles for it: only one such step runs at a time, since cargo locks the target folder.
+    pub(super) compiles: bool,
+    /// The steps that must have ended before it begins.
+    pub(super) after: &'static [&'static str],
 }
 
-/// Every step of a plain run.
+/// A step that only reads what is there.
+const fn step(name: &'static str, check: Check) -> Step {
+    Step {
+        name,
+        check,
+        compiles: false,
+        after: &[],
+    }
+}
+
+/// A step for which cargo compiles.
+const fn build(name: &'static str, check: Check) -> Step {
+    Step {
+        compiles: true,
+        ..step(name, check)
+    }
+}
+
+impl Step {
+    const fn after(self, after: &'static [&'static str]) -> Step {
+        Step { after, ..self }
+    }
+}
+
+/// Every step of a plain run but `times`. Those that compile run in this order; the tests are built first, since what
+/// runs them compiles nothing and takes longest.
 pub(super) const ALL: &[Step] = &[
     step("format", format),
-    step("clippy", clippy),
-    step("clippy, bare", clippy_bare),
-    step("new op", new_op::check),
-    step("rustdoc", rustdoc),
+    build("tests, built", suite::build),
+    step("unit and law tests", suite::check).after(&["tests, built"]),
+    step("snapshots", snapshots::check).after(&["unit and law tests"]),
+    build("rustdoc", rustdoc),
+    build("clippy", clippy),
+    build("clippy, bare", clippy_bare),
+    build("new op", new_op::check),
+    build("wasm32", wasm::check),
+    build("doctests", doctests).after(&["tests, built"]),
+    build("programs", programs).after(&["tests, built"]),
+    step("book", book_pages).after(&["rustdoc"]),
+    step("browser", browser).after(&["book"]),
+    step("chapters", chapters),
+    step("golden files", golden_files),
     step("layers", layers::check),
     step("words", words::check),
-    step("wasm32", wasm::check),
     step("packages", packages::check),
-    step("unit and law tests", unit_and_law_tests),
-    step("snapshots", snapshots::check),
-    step("doctests", doctests),
-    step("programs", programs),
-    step("chapters", chapters),
-    step("book", book_pages),
-    step("browser", browser),
-    step("golden files", golden_files),
     step("ptxas", ptxas::rows::check),
     step("ptxas, forms", ptxas::forms::check),
     step("ptxas, kernels", ptxas::kernels::check),
     step("ptxas, atom sweep", ptxas::sweep::check),
     step("atom sweep", atom_sweep),
     step("gpu", gpu),
-    step("gpu, atoms", gpu_atoms),
-    step("gpu, kernels", gpu_kernels),
-    step("times", times::check),
+    step("gpu, atoms", gpu_atoms).after(&["gpu"]),
+    step("gpu, kernels", gpu_kernels).after(&["gpu", "gpu, atoms"]),
 ];
 
 fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
@@ -110,31 +143,6 @@ fn rustdoc(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     )))
 }
 
-fn unit_and_law_tests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let arguments = [
-        "test",
-        "--workspace",
-        "--all-features",
-        "--lib",
-        "--bins",
-        "--tests",
-        "--no-fail-fast",
-        "--",
-        "--show-output",
-    ];
-    let mut command = cargo::command(&run.root, &arguments);
-    snapshots::watch(&mut command, run)?;
-    let done = cargo::run(command, progress)?;
-    let counts = Counts::read(&done.stdout);
-    let laws = format!("{} laws over {} cases", counts.laws.len(), counts.cases());
-    let covered = format!("{} tests, among them {laws}", counts.passed);
-    run.counted("tests", counts.passed);
-    run.counted("laws", laws);
-    let outcome = tested(&done, &counts, covered);
-    run.tests_passed = matches!(outcome, Outcome::Ok { .. });
-    Ok(outcome)
-}
-
 /// One run for the libraries and the book: apart, cargo would build what they share twice.
 fn doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let arguments = ["test", "--workspace", "--all-features", "--doc"];
@@ -153,7 +161,7 @@ fn doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         let why = format!("the chapters and the README hold {written} Rust blocks, but {ran} ran");
         return Ok(Outcome::failed(covered, why));
     }
-    Ok(tested(&done, &counts, covered))
+    Ok(counts.judge(&done, covered))
 }
 
 /// The programs of the book, built as the tests are: what they need is there.
@@ -269,20 +277,19 @@ fn without_gpu(required: bool, why: &str) -> Outcome {
     }
 }
 
-/// The outcome of `cargo test`: its exit status, and what its counts give away.
-fn tested(done: &Finished, counts: &Counts, covered: String) -> Outcome {
-    if !done.ok {
-        return Outcome::failed(covered, counts::without_noise(&done.all));
-    }
-    match counts.complaints().as_slice() {
-        [] => Outcome::ok(covered),
-        complaints => Outcome::failed(covered, complaints.join("\n")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_waits_for_steps_before_it() {
+        for (at, step) in ALL.iter().enumerate() {
+            for name in step.after {
+                let is_before = ALL[..at].iter().any(|before| before.name == *name);
+                assert!(is_before, "{} waits for {name}", step.name);
+            }
+        }
+    }
 
     #[test]
     fn a_missing_gpu_is_a_failure_only_where_one_was_asked_for() {

@@ -17,8 +17,11 @@ use serde_json::{Value as Json, json};
 
 use super::Run;
 use super::outcome::Outcome;
-use super::progress::Progress;
+use super::report::Report;
 use crate::workspace::{counted, read};
+
+/// The step that judges the times of all others, after them.
+pub(super) const NAME: &str = "times";
 
 /// Where the times of a first run are kept, in the repository.
 const KEPT: &str = "xtask/verify/times.json";
@@ -26,14 +29,16 @@ const KEPT: &str = "xtask/verify/times.json";
 /// What a step may take beside twice its time: short steps vary more. It is all that a step has that is not kept.
 const GRACE: f64 = 20.0;
 
-/// What one step took.
-#[derive(Clone, Debug)]
-pub(super) struct Time {
-    name: &'static str,
-    seconds: f64,
-    /// Of the step and of the programs it started; none where the system does not tell.
-    processor: Option<f64>,
-    skipped: bool,
+/// The steps of a run.
+pub(super) struct Ran<'a> {
+    /// How each ended, by name.
+    pub(super) reports: &'a [(&'static str, Report)],
+    /// By the clock: steps run side by side.
+    pub(super) seconds: f64,
+    /// Whether nothing was built in this target folder before.
+    pub(super) first: bool,
+    /// Whether a step has failed.
+    pub(super) failed: bool,
 }
 
 /// A running step.
@@ -54,18 +59,9 @@ impl Stopwatch {
         self.started.elapsed()
     }
 
-    /// What the step took until now.
-    pub(super) fn stop(&self, name: &'static str, outcome: &Outcome) -> Time {
-        let now = processor_seconds();
-        Time {
-            name,
-            seconds: self.elapsed().as_secs_f64(),
-            processor: self
-                .processor
-                .zip(now)
-                .map(|(before, after)| after - before),
-            skipped: matches!(outcome, Outcome::Skipped { .. }),
-        }
+    /// Processor seconds of this process and of those it has waited for.
+    pub(super) fn processor(&self) -> Option<f64> {
+        Some(processor_seconds()? - self.processor?)
     }
 }
 
@@ -90,25 +86,24 @@ impl Memo {
     }
 
     /// The steps that took more than twice their time and the grace, where the probe takes `probe` seconds.
-    fn slow(&self, times: &[Time], probe: f64) -> Vec<String> {
+    fn slow(&self, reports: &[(&str, Report)], probe: f64) -> Vec<String> {
         let slower = (probe / self.probe).max(1.0);
-        let judged = |time: &Time| {
-            let took = time.processor?;
-            let kept = self.steps.get(time.name).copied().unwrap_or(0.0);
+        let judged = |(name, report): &(&str, Report)| {
+            let took = report.processor?;
+            let kept = self.steps.get(*name).copied().unwrap_or(0.0);
             let may = (2.0 * kept + GRACE) * slower;
             (took > may).then(|| {
                 format!(
-                    "{} took {took:.1} s of processor time; {may:.1} s are twice the {kept:.1} s of {KEPT} and {GRACE} s, \
-                     {slower:.2} times as long on this machine. Where that is meant: cargo xtask verify --bless-times",
-                    time.name
+                    "{name} took {took:.1} s of processor time; {may:.1} s are twice the {kept:.1} s of {KEPT} and {GRACE} s, \
+                     {slower:.2} times as long on this machine. Where that is meant: cargo xtask verify --bless-times"
                 )
             })
         };
-        times.iter().filter_map(judged).collect()
+        reports.iter().filter_map(judged).collect()
     }
 
     /// With the times of a run in place of the old ones; what was skipped keeps its time.
-    fn with(mut self, times: &[Time], probe: f64) -> Memo {
+    fn with(mut self, reports: &[(&str, Report)], probe: f64) -> Memo {
         let slower = if self.probe > 0.0 {
             probe / self.probe
         } else {
@@ -118,11 +113,10 @@ impl Memo {
             .values_mut()
             .for_each(|seconds| *seconds *= slower);
         self.probe = probe;
-        for time in times.iter().filter(|time| !time.skipped) {
-            self.steps.extend(
-                time.processor
-                    .map(|seconds| (time.name.to_string(), seconds)),
-            );
+        for (name, report) in reports {
+            let seconds = report.processor.filter(|_| !report.outcome.is_skipped());
+            self.steps
+                .extend(seconds.map(|seconds| (name.to_string(), seconds)));
         }
         self
     }
@@ -141,32 +135,34 @@ impl Memo {
     }
 }
 
-/// Prints what the run took, keeps it in a file, and compares it.
-pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
-    let times = &run.times;
+/// Says what the run took, keeps it in a file, and compares it.
+pub(super) fn check(run: &Run, ran: &Ran<'_>, bless: bool) -> Result<Outcome> {
+    let reports = ran.reports;
     let probe = probe();
-    let sum = |of: fn(&Time) -> f64| times.iter().map(of).sum::<f64>();
-    let seconds = sum(|time| time.seconds);
     let file = folder(run).join("times.json");
+    let counts = reports.iter().flat_map(|(_, report)| &report.counts);
     let json = json!({
-        "first run in this target folder": run.first,
+        "first run in this target folder": ran.first,
         "probe": probe,
-        "seconds": seconds,
-        "counts": run.counts.iter().map(|(name, count)| json!([name, count])).collect::<Vec<_>>(),
-        "steps": times.iter().map(|time| json!({
-            "name": time.name,
-            "seconds": time.seconds,
-            "processor seconds": time.processor,
-            "skipped": time.skipped,
+        "seconds": ran.seconds,
+        "counts": counts.collect::<Vec<_>>(),
+        "steps": reports.iter().map(|(name, report)| json!({
+            "name": name,
+            "seconds": report.seconds,
+            "processor seconds": report.processor,
+            "skipped": report.outcome.is_skipped(),
         })).collect::<Vec<_>>(),
     });
-    fs::create_dir_all(folder(run))?;
     fs::write(&file, format!("{json:#}\n"))
         .with_context(|| format!("{} cannot be written", file.display()))?;
-    let processor = sum(|time| time.processor.unwrap_or(0.0));
+    let processor: f64 = reports
+        .iter()
+        .filter_map(|(_, report)| report.processor)
+        .sum();
     let covered = format!(
-        "{} in {seconds:.0} s, {processor:.0} s of processor time, kept in {}",
-        counted(times.len(), "step"),
+        "{} in {:.0} s, {processor:.0} s of processor time, kept in {}",
+        counted(reports.len(), "step"),
+        ran.seconds,
         file.display()
     );
     let Some(probe) = probe else {
@@ -174,8 +170,8 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
             "{covered}: not compared, since this system tells no processor time"
         )));
     };
-    if run.bless {
-        return bless(run, probe);
+    if bless {
+        return keep(run, ran, probe);
     }
     if !run.root.join(KEPT).exists() {
         let why =
@@ -183,13 +179,16 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
         return Ok(Outcome::skipped(why));
     }
     let kept = Memo::read(&run.root).context(KEPT)?;
-    let mut slow = kept.slow(times, probe);
+    let mut slow = kept.slow(reports, probe);
     if !slow.is_empty() {
         // The machine may have been slower then than at the first probe.
-        slow = kept.slow(times, self::probe().map_or(probe, |again| again.max(probe)));
+        slow = kept.slow(
+            reports,
+            self::probe().map_or(probe, |again| again.max(probe)),
+        );
     }
     if is_ci() || slow.is_empty() {
-        return Ok(Outcome::of(times.len(), covered, &slow));
+        return Ok(Outcome::of(reports.len(), covered, &slow));
     }
     Ok(Outcome::ok(format!(
         "{covered}; CI would fail: {}",
@@ -198,18 +197,18 @@ pub(super) fn check(run: &mut Run, _: &Progress) -> Result<Outcome> {
 }
 
 /// Keeps the times of a first run without a failure in the repository.
-fn bless(run: &Run, probe: f64) -> Result<Outcome> {
-    if !run.first || run.failed {
+fn keep(run: &Run, ran: &Ran<'_>, probe: f64) -> Result<Outcome> {
+    if !ran.first || ran.failed {
         bail!(
             "times are kept of a first run without a failure: \
              CARGO_TARGET_DIR=$(mktemp -d) cargo xtask verify --bless-times"
         );
     }
     let old = Memo::read(&run.root).unwrap_or_default();
-    old.with(&run.times, probe).write(&run.root)?;
+    old.with(ran.reports, probe).write(&run.root)?;
     Ok(Outcome::ok(format!(
         "the times of {} kept in {KEPT}",
-        counted(run.times.len(), "step")
+        counted(ran.reports.len(), "step")
     )))
 }
 
@@ -269,13 +268,18 @@ fn work() -> usize {
 mod tests {
     use super::*;
 
-    fn time(name: &'static str, processor: f64) -> Time {
-        Time {
-            name,
+    fn ended(name: &str, outcome: Outcome, processor: Option<f64>) -> (&str, Report) {
+        let report = Report {
+            outcome,
+            counts: Vec::new(),
             seconds: 1.0,
-            processor: Some(processor),
-            skipped: false,
-        }
+            processor,
+        };
+        (name, report)
+    }
+
+    fn time(name: &str, processor: f64) -> (&str, Report) {
+        ended(name, Outcome::ok(""), Some(processor))
     }
 
     fn kept() -> Memo {
@@ -323,19 +327,13 @@ mod tests {
 
     #[test]
     fn a_system_that_tells_no_processor_time_judges_nothing() {
-        let silent = Time {
-            processor: None,
-            ..time("clippy", 0.0)
-        };
+        let silent = ended("clippy", Outcome::ok(""), None);
         assert_eq!(kept().slow(&[silent], 0.5), [""; 0]);
     }
 
     #[test]
     fn what_was_skipped_keeps_its_time_at_the_speed_of_the_new_machine() {
-        let skipped = Time {
-            skipped: true,
-            ..time("clippy", 0.0)
-        };
+        let skipped = ended("clippy", Outcome::skipped("why"), Some(0.0));
         let now = kept().with(&[skipped, time("book", 3.0)], 1.0);
         assert_eq!(
             (now.probe, now.steps["clippy"], now.steps["book"]),
