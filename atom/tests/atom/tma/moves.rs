@@ -7,7 +7,7 @@ use colex_atom::{
 };
 use colex_layout::{ComposedLayout, IntTuple, Layout, Stride, Tiler};
 
-use crate::plans::plan;
+use super::plans::plan;
 
 /// Four descriptors that CuTe itself derived.
 #[test]

@@ -3,7 +3,7 @@
 use colex_atom::{Interleave, OobFill, PixelBox, TensorMap, TmaElement, TmaPlan, TmaSwizzle};
 use colex_layout::{IntTuple, Swizzle};
 
-use crate::plans::plan;
+use super::plans::plan;
 
 #[test]
 fn coordinates_that_end_a_kernel_are_refused() {

@@ -6,9 +6,8 @@ use approx::assert_abs_diff_eq;
 use colex_atom::{Form, MmaAtom, Rule, Value, mma_atoms};
 use colex_layout::{Layout, Tiler};
 use colex_tiled::{Edge, GemmOptions, OutOfBounds, Tensor, TiledMma};
-use matrix::{Matrix, expected, zero};
+use crate::matrix::{Matrix, expected, zero};
 
-mod matrix;
 
 type Outcome = Result<(), Box<dyn Error>>;
 

@@ -6,7 +6,7 @@ use colex_atom::{Access, Banks, choose_swizzle};
 use colex_layout::{Layout, Swizzle};
 use law::law;
 
-#[path = "../../layout/tests/laws/law.rs"]
+#[path = "../../../layout/tests/laws/law.rs"]
 mod law;
 
 /// The most distinct words in one of `count` banks over the phases, with a map of sets.

@@ -5,9 +5,8 @@ use std::error::Error;
 use colex_atom::{Form, MmaAtom, Rule, Space, Value, mma_atoms};
 use colex_layout::{Layout, Tiler};
 use colex_tiled::{Edge, GemmOptions, Tensor, TiledMma};
-use matrix::{Matrix, expected, zero};
+use crate::matrix::{Matrix, expected, zero};
 
-mod matrix;
 
 type Outcome = Result<(), Box<dyn Error>>;
 

@@ -6,10 +6,9 @@ use approx::assert_abs_diff_eq;
 use colex_atom::{Form, MmaAtom, Rule, Ty, Value, mma_atoms};
 use colex_layout::Tiler;
 use colex_tiled::{Arithmetic, Edge, GemmOptions, Tensor, TiledMma};
-use matrix::{Matrix, expected};
+use crate::matrix::{Matrix, expected};
 use ndarray::Array2;
 
-mod matrix;
 
 type Outcome = Result<(), Box<dyn Error>>;
 

@@ -1,0 +1,5 @@
+//! Tiled products.
+
+mod layouts;
+mod refusals;
+mod report;

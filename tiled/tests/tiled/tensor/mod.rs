@@ -1,0 +1,6 @@
+//! Tensors of the host.
+
+mod array;
+mod partitions;
+mod parts;
+mod whole;
