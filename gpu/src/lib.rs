@@ -21,6 +21,7 @@ mod launch;
 mod method;
 pub mod reference;
 mod scratch;
+mod stream_key;
 
 pub use colex_device::{
     Buffer, Cache, Device, Element, Error as DeviceError, Event, Function, Origin, Repeats,

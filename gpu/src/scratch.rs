@@ -1,11 +1,11 @@
 //! Device memory that a call needs besides its operands.
 
 use std::sync::{Mutex, PoisonError};
-use std::thread::{self, ThreadId};
 
 use colex_device::{Buffer, Device, Extension};
 
 use crate::error::Error;
+use crate::stream_key::StreamKey;
 
 /// The most pieces of memory that a device keeps for calls to come.
 const PIECES: usize = 8;
@@ -16,28 +16,6 @@ const PIECES: usize = 8;
 /// after the last one has ended. Nothing is allocated for a repeated call, which stream capture would forbid.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch(Mutex<Vec<(StreamKey, Buffer<u8>)>>);
-
-/// What tells streams of one context apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct StreamKey {
-    /// The driver's handle; 0 on the simulator.
-    handle: usize,
-    /// The thread that gives the work, where one handle means another stream in each thread.
-    thread: Option<ThreadId>,
-}
-
-/// `CU_STREAM_PER_THREAD`: the handle of every thread's own default stream.
-const PER_THREAD: usize = 2;
-
-impl StreamKey {
-    /// Returns the key of the stream that a handle means on this thread.
-    fn of(handle: usize) -> StreamKey {
-        StreamKey {
-            handle,
-            thread: (handle == PER_THREAD).then(|| thread::current().id()),
-        }
-    }
-}
 
 impl Extension for Scratch {
     fn clear(&self) {
@@ -92,21 +70,4 @@ pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
 /// Returns the key of the stream that a device gives its work to.
 fn stream(device: &Device) -> StreamKey {
     StreamKey::of(device.raw().map_or(0, |raw| raw.stream.addr()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// candle works in the default stream of each thread, whose handle is the same in all: memory that one thread gave
-    /// back is still in use when another takes it.
-    #[test]
-    fn a_default_stream_per_thread_is_another_in_each() {
-        let elsewhere = |handle| thread::spawn(move || StreamKey::of(handle)).join().unwrap();
-        assert_ne!(elsewhere(PER_THREAD), StreamKey::of(PER_THREAD));
-        assert_eq!(StreamKey::of(PER_THREAD), StreamKey::of(PER_THREAD));
-        for handle in [0, 1, 0x7000] {
-            assert_eq!(elsewhere(handle), StreamKey::of(handle));
-        }
-    }
 }

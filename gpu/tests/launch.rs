@@ -6,6 +6,10 @@ use colex_gpu::{Device, DeviceKernel, Load};
 use colex_tiled::TiledCopy;
 use half::f16;
 
+// By its file: it is not public, and a test build of the whole library for it takes longer than most tests.
+#[path = "../src/stream_key.rs"]
+mod stream_key;
+
 /// A copy of `(m, n)` by rows, 16 bytes at once, of rows whose stride is a multiple of a vector.
 fn copy(device: &Device) -> DeviceKernel {
     let atom = colex_atom::copy("UniversalCopy<uint128_t>").expect("an atom");
@@ -134,4 +138,26 @@ fn compact_views_of_every_extent_are_taken() {
         }
     }
     println!("law launch.compact_views: {cases} cases");
+}
+
+/// candle works in the default stream of each thread, whose handle is the same in all: memory that one thread gave
+/// back is still in use when another takes it.
+#[test]
+fn a_default_stream_per_thread_is_another_in_each() {
+    let elsewhere = |handle| {
+        std::thread::spawn(move || stream_key::StreamKey::of(handle))
+            .join()
+            .unwrap()
+    };
+    assert_ne!(
+        elsewhere(stream_key::PER_THREAD),
+        stream_key::StreamKey::of(stream_key::PER_THREAD)
+    );
+    assert_eq!(
+        stream_key::StreamKey::of(stream_key::PER_THREAD),
+        stream_key::StreamKey::of(stream_key::PER_THREAD)
+    );
+    for handle in [0, 1, 0x7000] {
+        assert_eq!(elsewhere(handle), stream_key::StreamKey::of(handle));
+    }
 }

@@ -2,12 +2,11 @@
 
 use std::error::Error;
 
+use crate::matrix::{Matrix, expected, zero};
 use approx::assert_abs_diff_eq;
 use colex_atom::{Form, MmaAtom, Rule, Value, mma_atoms};
 use colex_layout::{Layout, Tiler};
 use colex_tiled::{Edge, GemmOptions, OutOfBounds, Tensor, TiledMma};
-use crate::matrix::{Matrix, expected, zero};
-
 
 type Outcome = Result<(), Box<dyn Error>>;
 

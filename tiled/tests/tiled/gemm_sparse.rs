@@ -2,13 +2,12 @@
 
 use std::error::Error;
 
+use crate::matrix::{Matrix, expected};
 use approx::assert_abs_diff_eq;
 use colex_atom::{Form, MmaAtom, Rule, Ty, Value, mma_atoms};
 use colex_layout::Tiler;
 use colex_tiled::{Arithmetic, Edge, GemmOptions, Tensor, TiledMma};
-use crate::matrix::{Matrix, expected};
 use ndarray::Array2;
-
 
 type Outcome = Result<(), Box<dyn Error>>;
 

@@ -23,7 +23,7 @@ mod tma;
 pub use bulk::bulk_case;
 pub use case::{Agreement, Case, Judge, Shot, Side};
 pub use copy::copy_case;
-pub use list::{Subject, subjects};
+pub use list::{Subject, subjects, with_options};
 pub use mma::mma_case;
 pub use random::{Kind, Random};
 pub use run::{Record, Times, Verdict};

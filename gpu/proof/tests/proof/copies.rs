@@ -1,8 +1,9 @@
 //! Copies and transposes on the simulator, against the reference: odd and even sizes, gaps, shifts, batches.
 
 use colex_atom::Arch;
-use colex_gpu::kernels::CopyMethod;
+use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest};
 use colex_gpu::{Device, Element};
+use colex_layout::Layout;
 use colex_proof::kernels::copies::{CopyCase, bulk_cases, copy_cases};
 
 /// Runs every case with a type, on an architecture.
@@ -130,4 +131,40 @@ fn the_sentences_of_bulk_copies() {
         said("1024:_1", 64, "Sw<2,1,3> o 0 o 64:1"),
         "bulk: _64:_1 is swizzled by Sw<2,1,3>"
     );
+}
+
+/// The verifier accepts every kernel, and it has a PTX text.
+#[test]
+fn every_kernel_prints() {
+    let layout = |text: &str| text.parse::<Layout>().expect("a layout");
+    let nest = |source: &str, destination: &str| {
+        LoopNest::new(layout(source), layout(destination)).expect("a copy")
+    };
+    let crossed = nest("(70,45,3):(45,1,3150)", "(70,45,3):(1,70,3150)");
+    let mapped = nest("(256,512,3):(512,1,131072)", "(256,512,3):(1,256,131072)");
+    let flat = nest("1000:1", "1000:1");
+    let strided = nest("(16,5,4):(1,32,160)", "(16,5,4):(1,16,80)");
+    let cases = [
+        (&flat, CopyMethod::Flat),
+        (&flat, CopyMethod::Bulk),
+        (&strided, CopyMethod::Strided),
+        (&crossed, CopyMethod::Naive),
+        (&crossed, CopyMethod::Padded),
+        (&crossed, CopyMethod::Swizzled),
+        (&mapped, CopyMethod::Tma),
+    ];
+    for (nest, method) in cases {
+        for bytes in [1, 2, 4, 8] {
+            let Ok(plan) = CopyPlan::new(nest, bytes, [0, 0], Arch::Sm90a, method) else {
+                continue;
+            };
+            let built = plan.kernel(Arch::Sm90a).expect("a kernel");
+            assert_eq!(built.kernel.verify(), Ok(()), "{plan}");
+            let text = built.kernel.ptx().expect("it prints");
+            if let Ok(folder) = std::env::var("COLEX_PTX") {
+                std::fs::write(format!("{folder}/{method}_{bytes}.ptx"), text)
+                    .expect("it is written");
+            }
+        }
+    }
 }

@@ -2,11 +2,10 @@
 
 use std::error::Error;
 
+use crate::matrix::{Matrix, expected, zero};
 use colex_atom::{Form, MmaAtom, Rule, Space, Value, mma_atoms};
 use colex_layout::{Layout, Tiler};
 use colex_tiled::{Edge, GemmOptions, Tensor, TiledMma};
-use crate::matrix::{Matrix, expected, zero};
-
 
 type Outcome = Result<(), Box<dyn Error>>;
 

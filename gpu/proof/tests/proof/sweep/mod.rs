@@ -1,0 +1,5 @@
+//! The sweep of all atoms.
+
+mod list;
+mod random;
+mod run;
