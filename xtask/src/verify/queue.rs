@@ -32,7 +32,7 @@ impl<'a> Queue<'a> {
         let at = self
             .waiting
             .iter()
-            .position(|step| !step.after.iter().any(is_open) && !(step.compiles && compiles))?;
+            .position(|step| !(step.after.iter().any(is_open) || step.compiles && compiles))?;
         let step = self.waiting.remove(at);
         self.running.push(step);
         Some(step)
