@@ -140,10 +140,10 @@ fn an_im2col_map_is_encoded() {
             padding,
             ..Taps::new(count)
         };
-        let plan = Im2colPlan::new(&Im2colTile {
-            activations: &"(64,8,6,2):(1,64,512,3072)".parse().unwrap(),
+        let plan = Im2colPlan::new(Im2colTile {
+            activations: "(64,8,6,2):(1,64,512,3072)",
             taps: &[taps(3, 2, [1, 0]), taps(2, 1, [4, 3])],
-            shared: &"Sw<3,3,3> o 0 o (32,64):(64,1)".parse().unwrap(),
+            shared: "Sw<3,3,3> o 0 o (32,64):(64,1)",
             element: TmaElement::F16,
             multicast: 1,
         });

@@ -144,7 +144,7 @@ impl GmmaDescriptor {
             swizzle,
             elements(self.start),
             inner.to_static(),
-        ))
+        )?)
     }
 }
 

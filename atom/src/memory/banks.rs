@@ -80,9 +80,8 @@ fn check_lanes(name: &str, lanes: i64) -> Result<(), Error> {
 ///
 /// ```
 /// use colex_atom::{Access, Banks};
-/// use colex_layout::Layout;
 /// // 8 lanes read 16 bytes each, down a column of a tile with rows of 128 bytes.
-/// let column = Access::new("column", &"8:64".parse::<Layout>()?, 2, 16)?;
+/// let column = Access::new("column", "8:64", 2, 16)?;
 /// assert_eq!(column.conflicts(Banks::SHARED).degree(), 8);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -42,11 +42,10 @@ impl Choice {
 ///
 /// ```
 /// use colex_atom::{Access, choose_swizzle};
-/// use colex_layout::Layout;
 /// // A (64,64) tile of halves, rows of 128 bytes. It is filled 16 bytes per lane along rows, and read by ldmatrix:
 /// // 8 rows of 16 bytes.
-/// let fill = Access::new("fill rows", &"(8,4):(8,64)".parse::<Layout>()?, 2, 16)?;
-/// let read = Access::new("ldmatrix", &"(8,4):(64,8)".parse::<Layout>()?, 2, 16)?;
+/// let fill = Access::new("fill rows", "(8,4):(8,64)", 2, 16)?;
+/// let read = Access::new("ldmatrix", "(8,4):(64,8)", 2, 16)?;
 /// let choice = choose_swizzle(&[fill, read])?;
 /// assert_eq!(choice.swizzle.to_string(), "Sw<3,4,3>");
 /// assert_eq!(choice.in_elements(2)?.to_string(), "Sw<3,3,3>");

@@ -231,12 +231,9 @@ impl TensorMap {
     ///
     /// ```
     /// use colex_atom::{TmaElement, TmaPlan, TmaTile};
-    /// use colex_layout::{ComposedLayout, Layout};
     ///
-    /// let (global, shared): (Layout, ComposedLayout) = ("(1,50):(0,1)".parse()?, "(8,32):(32,1)".parse()?);
-    /// let tile = "(8,32)".parse()?;
-    /// let request = TmaTile { global: &global, tile: &tile, shared: &shared, element: TmaElement::F32, multicast: 1 };
-    /// let plan = TmaPlan::new(&request)?;
+    /// let (global, shared) = ("(1,50):(0,1)", "(8,32):(32,1)");
+    /// let plan = TmaPlan::new(TmaTile { global, tile: (8, 32), shared, element: TmaElement::F32, multicast: 1 })?;
     /// assert_eq!(plan.map().dims, [50, 1]);
     /// assert_eq!(plan.map().strides, [208]); // 50 elements of 4 bytes, and 8 bytes more
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -102,8 +102,8 @@ impl TensorMap {
     /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
     /// # use colex_layout::{ComposedLayout, Layout};
     /// // Rows of 254 elements, 256 apart: the last two are in no tensor, and a store writes them.
-    /// let (global, shared): (Layout, ComposedLayout) = ("(200,254):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
-    /// let plan = TmaPlan::new(&TmaTile { global: &global, tile: &"(64,32)".parse()?, shared: &shared, element: TmaElement::F32, multicast: 1 })?;
+    /// let (global, shared) = ("(200,254):(256,1)", "(64,32):(32,1)");
+    /// let plan = TmaPlan::new(TmaTile { global, tile: (64, 32), shared, element: TmaElement::F32, multicast: 1 })?;
     /// assert_eq!(plan.map().store_tail(), 2 * 4);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -1,7 +1,9 @@
 //! Plans TMA copies: derives a tensor map and the instructions that move a tile, from the layouts of the tensor
 //! and of shared memory.
 
-use colex_layout::{Basis, ComposedLayout, IntoIntTuple, Layout, Stride, Tiler};
+use colex_layout::{
+    Basis, IntoComposedLayout, IntoIntTuple, IntoLayout, IntoTiler, Layout, Stride, Tiler,
+};
 
 use super::derive::{
     Dimension, Piece, absent, contiguous, cut, extent_at, gcd, joined_to_256, of_rank_one, order,
@@ -17,13 +19,14 @@ use crate::error::TmaError;
 
 /// What is to be moved: a tile of a tensor, to or from shared memory of some layout.
 #[derive(Clone, Debug)]
-pub struct TmaTile<'a> {
-    /// The layout of the tensor in global memory, in elements.
-    pub global: &'a Layout,
-    /// The tile, as a tiler of the tensor's shape: `(64,32)`, or anything that selects coordinates.
-    pub tile: &'a Tiler,
-    /// The layout of the tile in shared memory, in elements, swizzled or not.
-    pub shared: &'a ComposedLayout,
+pub struct TmaTile<G, T, S> {
+    /// The layout of the tensor in global memory, in elements: an [`IntoLayout`].
+    pub global: G,
+    /// The tile, as a tiler of the tensor's shape: an [`IntoTiler`] such as `(64, 32)`, or anything that selects
+    /// coordinates.
+    pub tile: T,
+    /// The layout of the tile in shared memory, in elements, swizzled or not: an [`IntoComposedLayout`].
+    pub shared: S,
     /// The element type.
     pub element: TmaElement,
     /// The number of blocks that share the tile: each loads one slice and multicasts it to all. 1 disables multicast.
@@ -34,11 +37,10 @@ pub struct TmaTile<'a> {
 ///
 /// ```
 /// use colex_atom::{TmaElement, TmaPlan, TmaTile};
-/// use colex_layout::{ComposedLayout, Layout};
 ///
 /// // A (64,32) tile of a row-major (1024,256) tensor of f32, row-major in shared memory.
-/// let (global, shared): (Layout, ComposedLayout) = ("(1024,256):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
-/// let plan = TmaPlan::new(&TmaTile { global: &global, tile: &"(64,32)".parse()?, shared: &shared, element: TmaElement::F32, multicast: 1 })?;
+/// let (global, shared) = (((1024, 256), (256, 1)), "(64,32):(32,1)");
+/// let plan = TmaPlan::new(TmaTile { global, tile: (64, 32), shared, element: TmaElement::F32, multicast: 1 })?;
 /// assert_eq!(plan.box_layout(), "(32,64):(1@1,1@0)");
 /// assert_eq!(plan.map().dims, [256, 1024]);
 /// assert_eq!(plan.map().strides, [256 * 4]);
@@ -69,9 +71,13 @@ impl TmaPlan {
     /// # Errors
     ///
     /// Returns an error if TMA cannot express the request; the [`Error`] names the restriction.
-    pub fn new(request: &TmaTile<'_>) -> Result<Self, Error> {
-        let (swizzle, shared) = plain(request.shared, request.element)?;
-        let (global, tile) = of_rank_one(request.global, request.tile)?;
+    pub fn new(
+        request: TmaTile<impl IntoLayout, impl IntoTiler, impl IntoComposedLayout>,
+    ) -> Result<Self, Error> {
+        let shared = request.shared.into_composed_layout()?;
+        let (swizzle, shared) = plain(&shared, request.element)?;
+        let (global, tile) = (request.global.into_layout()?, request.tile.into_tiler()?);
+        let (global, tile) = of_rank_one(&global, &tile)?;
         let order = order(&global, &tile, &shared)?;
         let pieces = contiguous(&order, &global)?;
         let mut dimensions = joined_to_256(&pieces, &global)?;
@@ -97,10 +103,10 @@ impl TmaPlan {
         Ok(plan)
     }
 
-    /// Returns the plan that moves the same boxes of another tensor, `None` if there is none: each dimension has the one mode that
+    /// Returns the plan that moves the same boxes of the tensor with the layout `global`, `None` if there is none: each dimension has the one mode that
     /// it has here, also where extents and strides would have joined modes or left out one of extent 1.
-    pub fn for_tensor(&self, global: &Layout) -> Option<Self> {
-        let (global, _) = of_rank_one(global, &Tiler::from(1)).ok()?;
+    pub fn for_tensor(&self, global: impl IntoLayout) -> Option<Self> {
+        let (global, _) = of_rank_one(&global.into_layout().ok()?, &Tiler::from(1)).ok()?;
         let mut plan = self.clone();
         plan.map = empty(self.map.element, self.map.swizzle);
         let mut pieces = Vec::new();
@@ -201,9 +207,8 @@ impl TmaPlan {
     ///
     /// ```
     /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
-    /// # use colex_layout::{ComposedLayout, Layout};
-    /// let (global, shared): (Layout, ComposedLayout) = ("(1024,256):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
-    /// let plan = TmaPlan::new(&TmaTile { global: &global, tile: &"(64,32)".parse()?, shared: &shared, element: TmaElement::F32, multicast: 1 })?;
+    /// let (global, shared) = ("(1024,256):(256,1)", "(64,32):(32,1)");
+    /// let plan = TmaPlan::new(TmaTile { global, tile: (64, 32), shared, element: TmaElement::F32, multicast: 1 })?;
     /// assert_eq!(format!("{:#}", plan.tensor()), "(1024,256):(1@1,1@0)");
     /// assert_eq!(plan.tensor().coord_at((128, 32))?.to_string(), "(32,128)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -218,13 +223,11 @@ impl TmaPlan {
     ///
     /// ```
     /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
-    /// # use colex_layout::{ComposedLayout, Layout};
-    /// # let (global, shared): (Layout, ComposedLayout) = ("(1024,256):(256,1)".parse()?, "(64,32):(32,1)".parse()?);
-    /// # let tile = "(64,32)".parse()?;
-    /// let request = TmaTile { global: &global, tile: &tile, shared: &shared, element: TmaElement::F32, multicast: 1 };
-    /// assert_eq!(TmaPlan::new(&request)?.load()?.name(), "SM90_TMA_LOAD_2D<65536>");
+    /// # let (global, shared) = ("(1024,256):(256,1)", "(64,32):(32,1)");
+    /// let request = TmaTile { global, tile: (64, 32), shared, element: TmaElement::F32, multicast: 1 };
+    /// assert_eq!(TmaPlan::new(request.clone())?.load()?.name(), "SM90_TMA_LOAD_2D<65536>");
     /// let shared_by_two = TmaTile { multicast: 2, ..request };
-    /// assert_eq!(TmaPlan::new(&shared_by_two)?.load()?.name(), "SM90_TMA_LOAD_MULTICAST_2D<32768>");
+    /// assert_eq!(TmaPlan::new(shared_by_two)?.load()?.name(), "SM90_TMA_LOAD_MULTICAST_2D<32768>");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

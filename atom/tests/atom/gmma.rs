@@ -111,7 +111,7 @@ fn slice_at(slices: &ComposedLayout, at: i64) -> ComposedLayout {
     let rest = slices.inner().mode(1).unwrap();
     let offset = slices.base_offset() + rest.at(at).unwrap();
     let tile: Layout = slices.inner().mode(0).unwrap();
-    ComposedLayout::new(slices.swizzle(), offset, tile)
+    ComposedLayout::new(slices.swizzle(), offset, tile).unwrap()
 }
 
 /// Walking along K inside a swizzled row adds 32 bytes; beyond it, the distance of the next block.

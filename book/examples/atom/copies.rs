@@ -149,11 +149,10 @@ fn tma() -> Result<(), Box<dyn Error>> {
     let places = Layout::identity(global.shape())?.composition(&tile)?;
     println!("{:#}", places.composition(&back)?);
 
-    let shared: ComposedLayout = "Sw<3,3,3> o 0 o (128,64):(64,1)".parse()?;
-    let plan = TmaPlan::new(&TmaTile {
+    let plan = TmaPlan::new(TmaTile {
         global: &global,
         tile: &tile,
-        shared: &shared,
+        shared: "Sw<3,3,3> o 0 o (128,64):(64,1)",
         element: TmaElement::F16,
         multicast: 1,
     })?;
@@ -173,16 +172,13 @@ fn tma() -> Result<(), Box<dyn Error>> {
 fn tma_boxes() -> Result<(), Box<dyn Error>> {
     println!("\n== tma_boxes ==");
     // ANCHOR: tma_boxes
-    let global: Layout = "(1024,256):(1,1024)".parse()?;
-    let shared: ComposedLayout = "Sw<3,3,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))".parse()?;
-    let request = TmaTile {
-        global: &global,
-        tile: &"(128,64)".parse()?,
-        shared: &shared,
+    let plan = TmaPlan::new(TmaTile {
+        global: "(1024,256):(1,1024)",
+        tile: (128, 64),
+        shared: "Sw<3,3,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))",
         element: TmaElement::F16,
         multicast: 1,
-    };
-    let plan = TmaPlan::new(&request)?;
+    })?;
     println!("{}", plan.box_layout());
     let instructions = plan.instructions()?;
     assert_eq!(instructions.len(), 16);
@@ -202,12 +198,10 @@ fn tma_boxes() -> Result<(), Box<dyn Error>> {
 fn tma_strided() -> Result<(), Box<dyn Error>> {
     println!("\n== tma_strided ==");
     // ANCHOR: tma_strided
-    let (global, shared): (Layout, ComposedLayout) =
-        ("(200,256):(256,1)".parse()?, "(32,32):(32,1)".parse()?);
-    let plan = TmaPlan::new(&TmaTile {
-        global: &global,
-        tile: &"(32:4,32)".parse()?,
-        shared: &shared,
+    let plan = TmaPlan::new(TmaTile {
+        global: "(200,256):(256,1)",
+        tile: "(32:4,32)",
+        shared: "(32,32):(32,1)",
         element: TmaElement::F32,
         multicast: 1,
     })?;
@@ -256,17 +250,14 @@ fn interleaved() -> Result<(), Box<dyn Error>> {
 fn im2col() -> Result<(), Box<dyn Error>> {
     println!("\n== im2col ==");
     // ANCHOR: im2col
-    // Channels, W, H, images; a tile of 16 positions and 8 channels, channels first.
-    let activations: Layout = "(8,4,4,2):(1,8,32,128)".parse()?;
-    let shared: ComposedLayout = "(16,8):(8,1)".parse()?;
     let three = Taps {
         padding: [1, 1],
         ..Taps::new(3)
     };
-    let plan = Im2colPlan::new(&Im2colTile {
-        activations: &activations,
+    let plan = Im2colPlan::new(Im2colTile {
+        activations: "(8,4,4,2):(1,8,32,128)", // channels, W, H, images
         taps: &[three, three],
-        shared: &shared,
+        shared: "(16,8):(8,1)", // 16 positions and 8 channels, channels first
         element: TmaElement::F32,
         multicast: 1,
     })?;
@@ -304,20 +295,18 @@ fn im2col() -> Result<(), Box<dyn Error>> {
 fn im2col_refusals() -> Result<(), Box<dyn Error>> {
     println!("\n== im2col_refusals ==");
     // ANCHOR: im2col_refusals
-    let refused = |taps: Taps, shared: &str| -> Result<String, Box<dyn Error>> {
-        let activations: Layout = "(32,8,2):(1,32,256)".parse()?;
-        let shared: ComposedLayout = shared.parse()?;
-        let tile = Im2colTile {
-            activations: &activations,
+    let refused = |taps: Taps, shared: &str| {
+        let plan = Im2colPlan::new(Im2colTile {
+            activations: "(32,8,2):(1,32,256)",
             taps: &[taps],
-            shared: &shared,
+            shared,
             element: TmaElement::F32,
             multicast: 1,
-        };
-        Ok(Im2colPlan::new(&tile).unwrap_err().to_string())
+        });
+        plan.unwrap_err().to_string()
     };
-    println!("{}", refused(Taps::new(9), "(16,32):(32,1)")?);
-    println!("{}", refused(Taps::new(3), "(16,32):(1,16)")?);
+    println!("{}", refused(Taps::new(9), "(16,32):(32,1)"));
+    println!("{}", refused(Taps::new(3), "(16,32):(1,16)"));
     // ANCHOR_END: im2col_refusals
     Ok(())
 }
@@ -327,7 +316,7 @@ fn tma_law() -> Result<(), Box<dyn Error>> {
     // ANCHOR: tma_law
     let (global, tile): (Layout, Tiler) = ("(200,256):(256,1)".parse()?, "(64,32)".parse()?);
     let shared: ComposedLayout = "Sw<3,2,3> o 0 o (64,32):(32,1)".parse()?;
-    let plan = TmaPlan::new(&TmaTile {
+    let plan = TmaPlan::new(TmaTile {
         global: &global,
         tile: &tile,
         shared: &shared,
@@ -357,31 +346,30 @@ fn tma_law() -> Result<(), Box<dyn Error>> {
 fn tma_refusals() -> Result<(), Box<dyn Error>> {
     println!("\n== tma_refusals ==");
     // ANCHOR: tma_refusals
-    let refused = |global: &str, tile: &str, shared: &str| -> Result<String, Box<dyn Error>> {
-        let (global, shared): (Layout, ComposedLayout) = (global.parse()?, shared.parse()?);
-        let request = TmaTile {
-            global: &global,
-            tile: &tile.parse()?,
-            shared: &shared,
+    let refused = |global: &str, tile: &str, shared: &str| {
+        let plan = TmaPlan::new(TmaTile {
+            global,
+            tile,
+            shared,
             element: TmaElement::F32,
             multicast: 1,
-        };
-        Ok(TmaPlan::new(&request).unwrap_err().to_string())
+        });
+        plan.unwrap_err().to_string()
     };
     // Padding.
     println!(
         "{}",
-        refused("(1024,256):(256,1)", "(64,32)", "(64,32):(40,1)")?
+        refused("(1024,256):(256,1)", "(64,32)", "(64,32):(40,1)")
     );
     // A transpose on the way.
     println!(
         "{}",
-        refused("(1024,256):(256,1)", "(64,32)", "(64,32):(1,64)")?
+        refused("(1024,256):(256,1)", "(64,32)", "(64,32):(1,64)")
     );
     // Rows of 254 floats.
     println!(
         "{}",
-        refused("(1024,254):(254,1)", "(64,32)", "(64,32):(32,1)")?
+        refused("(1024,254):(254,1)", "(64,32)", "(64,32):(32,1)")
     );
     // Rows wider than the swizzle.
     println!(
@@ -390,7 +378,7 @@ fn tma_refusals() -> Result<(), Box<dyn Error>> {
             "(1024,256):(256,1)",
             "(64,64)",
             "Sw<3,2,3> o 0 o (64,64):(64,1)"
-        )?
+        )
     );
     // ANCHOR_END: tma_refusals
     Ok(())

@@ -27,7 +27,7 @@ fn by_hand() -> Result<(), Box<dyn Error>> {
     // ANCHOR: by_hand
     let mut k = Builder::new("k", Arch::Sm80, 32);
     let t = k.thread();
-    let x = layout_at(&"(_16,_2):(_64,_8)".parse::<Layout>()?, &t);
+    let x = layout_at("(_16,_2):(_64,_8)", &t);
     println!("{x}");
 
     let swizzle = Swizzle::new(3, 3, 3)?;

@@ -82,8 +82,8 @@ fn chosen() -> Result<(), Box<dyn Error>> {
     // ANCHOR: chosen
     // Halves, rows of 128 bytes. Filled 16 bytes per thread along the rows,
     // and read by ldmatrix down the columns.
-    let fill = Access::new("fill", &"(8,4):(8,64)".parse::<Layout>()?, 2, 16)?;
-    let read = Access::new("ldmatrix", &"(8,4):(64,8)".parse::<Layout>()?, 2, 16)?;
+    let fill = Access::new("fill", "(8,4):(8,64)", 2, 16)?;
+    let read = Access::new("ldmatrix", "(8,4):(64,8)", 2, 16)?;
     let choice = choose_swizzle(&[fill, read])?;
     println!("{choice}");
     println!("{}", choice.in_elements(2)?);
@@ -95,10 +95,10 @@ fn chosen() -> Result<(), Box<dyn Error>> {
 fn other_tiles() -> Result<(), Box<dyn Error>> {
     println!("\n== other_tiles ==");
     // ANCHOR: other_tiles
-    let read = Access::new("ldmatrix", &"(8,4):(128,8)".parse::<Layout>()?, 2, 16)?;
+    let read = Access::new("ldmatrix", "(8,4):(128,8)", 2, 16)?;
     println!("{}", choose_swizzle(&[read])?.swizzle);
     // 4-byte words down a column of a 32 x 32 tile of floats: all five bits of the bank.
-    let column = Access::new("column", &"32:32".parse::<Layout>()?, 4, 4)?;
+    let column = Access::new("column", "32:32", 4, 4)?;
     println!("{}", choose_swizzle(&[column])?.swizzle);
     // ANCHOR_END: other_tiles
     Ok(())

@@ -71,7 +71,7 @@ pub(crate) fn shared_layout(method: CopyMethod, bytes: i64) -> Option<ComposedLa
             let bits = tile - base - u32::from(bytes > 4);
             let swizzle = Swizzle::new(bits.into(), base.into(), tile.into());
             let swizzle = swizzle.expect("fewer bits than the shift");
-            Some(ComposedLayout::new(swizzle, 0, rows(TILE)))
+            ComposedLayout::new(swizzle, 0, rows(TILE)).ok()
         }
         _ => None,
     }

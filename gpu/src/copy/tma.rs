@@ -209,7 +209,7 @@ fn squares_in_memory(
     };
     let tile = square.tile_to_shape(static_pair(extents), &order)?;
     let swizzle = Swizzle::new(3, i64::from((16 / bytes).ilog2()), 3)?;
-    Ok(ComposedLayout::new(swizzle, 0, tile))
+    Ok(ComposedLayout::new(swizzle, 0, tile)?)
 }
 
 fn static_pair(pair: [i64; 2]) -> IntTuple {

@@ -80,7 +80,7 @@ pub use fragment::rows::Rows;
 pub use fragment::{Fragment, MAX_REGISTERS};
 pub use index::Index;
 pub use mma::gmma::{GmmaOperand, GmmaSource};
-pub use tensor::coord::{IntoExtents, IntoIndices, SliceCoord, SliceMode};
+pub use tensor::coord::{IntoIndices, SliceCoord, SliceMode};
 pub use tensor::offset::{layout_at, swizzled};
 pub use tensor::partition::{AtThread, CopyAt, MmaAt, Places};
 pub use tensor::{MAX_EXTENT, Tensor};

@@ -85,7 +85,7 @@ pub(crate) fn shared(h: &mut Hook, k: &mut Builder, ty: Ty, swizzle: &str, inner
     let inner = h.layout("shared_tensor", Kind::Layout, &layout(inner));
     let swizzle: Swizzle = swizzle.parse().expect("a swizzle");
     let swizzle = h.swizzle("shared_tensor", swizzle);
-    k.shared_tensor(ty, ComposedLayout::new(swizzle, 0, inner))
+    k.shared_tensor(ty, ComposedLayout::new(swizzle, 0, inner).unwrap())
 }
 
 /// Registers like a part, or of another type or layout.

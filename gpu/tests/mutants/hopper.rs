@@ -50,7 +50,7 @@ fn blocks(swizzle: SmemSwizzle, shape: &[i64]) -> ComposedLayout {
 fn composed(h: &mut Hook, call: &'static str, own: &ComposedLayout) -> ComposedLayout {
     let inner = h.layout(call, Kind::Layout, own.inner());
     let swizzle = h.swizzle(call, own.swizzle());
-    ComposedLayout::new(swizzle, 0, inner)
+    ComposedLayout::new(swizzle, 0, inner).unwrap()
 }
 
 /// A map of tiles of 16-bit elements, everything through the hook.

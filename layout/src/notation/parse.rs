@@ -244,10 +244,7 @@ impl<'a> Cursor<'a> {
         let middle = self.middle()?;
         self.expect("o", "'o' and the inner layout")?;
         let inner = self.layout()?;
-        Ok(match middle {
-            Middle::Offset(n) => ComposedLayout::new(outer, n, inner),
-            Middle::Pointer { .. } => ComposedLayout::with_middle(outer, middle, inner),
-        })
+        Ok(ComposedLayout::with_middle(outer, middle, inner))
     }
 
     fn middle(&mut self) -> Result<Middle, Error> {

@@ -329,7 +329,8 @@ impl Swizzle {
     /// ```
     pub fn to_layout(self) -> Result<Layout, Error> {
         let size = 1 << (self.bits() + self.base() + self.shift().abs());
-        let (xor, _) = crate::ComposedLayout::new(self, 0, Layout::column_major(size)?).to_xor()?;
+        let (xor, _) =
+            crate::ComposedLayout::new(self, 0, Layout::column_major(size)?)?.to_xor()?;
         Ok(xor)
     }
 }

@@ -197,7 +197,7 @@ impl Layout {
                 Stride::Int(leaf.stride.coefficient().with_value(d)),
             )
         });
-        Ok(ComposedLayout::new(swizzle, 0, Self::checked(inner)?))
+        ComposedLayout::new(swizzle, 0, Self::checked(inner)?)
     }
 }
 

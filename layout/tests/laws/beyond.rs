@@ -151,9 +151,9 @@ fn composed(bytes: &mut Bytes<'_>, inner: Layout) -> Option<ComposedLayout> {
     let (swizzle, number) = (bytes.swizzle()?, bytes.number());
     match bytes.byte() % 4 {
         0 => ComposedLayout::for_pointer(swizzle, number, inner).ok(),
-        1 => Some(ComposedLayout::new(bytes.layout()?, number, inner)),
+        1 => Some(ComposedLayout::new(bytes.layout()?, number, inner).unwrap()),
         2 => swizzle.composition(&inner).ok(),
-        _ => Some(ComposedLayout::new(swizzle, number, inner)),
+        _ => Some(ComposedLayout::new(swizzle, number, inner).unwrap()),
     }
 }
 

@@ -861,11 +861,12 @@ fn composed_offsets_at_the_ends() {
         (i64::MIN + 2, "4:-1"),
         (i64::MAX - 1, "4:^1"),
     ] {
-        let whole = ComposedLayout::new(Outer::from(Swizzle::IDENTITY), offset, layout(inner));
+        let whole =
+            ComposedLayout::new(Outer::from(Swizzle::IDENTITY), offset, layout(inner)).unwrap();
         assert!(whole.offsets().is_err(), "{whole}");
         assert!(whole.table().is_err(), "{whole}");
     }
-    let fits = ComposedLayout::new(Swizzle::IDENTITY, i64::MAX - 3, layout("4:1"));
+    let fits = ComposedLayout::new(Swizzle::IDENTITY, i64::MAX - 3, layout("4:1")).unwrap();
     assert_eq!(fits.offsets().map(|all| all.last()), Ok(Some(i64::MAX)));
 }
 
@@ -942,7 +943,7 @@ fn composed_at_the_ends_of_the_integers() {
                     Outer::from(Swizzle::new(b, m, s).expect("B <= |S|"))
                 }
             };
-            let whole = ComposedLayout::new(outer, offsets[pick(7)], inner.clone());
+            let whole = ComposedLayout::new(outer, offsets[pick(7)], inner.clone()).unwrap();
             let n = [1, 2, 3, 4, 1 << 20, 1 << 62, MAX][pick(7)];
             *count += at_the_ends(&whole, n);
         }

@@ -257,7 +257,7 @@ pub(crate) fn tiles() -> impl Iterator<Item = ComposedLayout> {
     let tile = move |(outer, offset): (Outer, i64)| {
         let tiles = inners
             .iter()
-            .map(|inner| ComposedLayout::new(outer.clone(), offset, inner.clone()));
+            .map(|inner| ComposedLayout::new(outer.clone(), offset, inner.clone()).unwrap());
         tiles.collect::<Vec<_>>()
     };
     let at = |outer: Outer| [0, 8, 16, 5, 99, -4].map(|offset| (outer.clone(), offset));

@@ -112,7 +112,7 @@ fn swizzled_to_xor_at() {
             {
                 let sw = Swizzle::new(b, m, s).expect("a shift of at least the bits");
                 for offset in [0, 512, 1536] {
-                    let tile = ComposedLayout::new(sw, offset, layout.clone());
+                    let tile = ComposedLayout::new(sw, offset, layout.clone()).unwrap();
                     let (xor, start) = tile.to_xor().expect("powers of two");
                     for i in 0..tile.size() {
                         assert_eq!(xor.at(i).map(|x| x ^ start), tile.at(i), "{tile}");

@@ -303,7 +303,7 @@ impl TiledCopy {
     pub fn partitions<T: Partitionable>(&self, tensor: &T, side: Side) -> Result<T, Error> {
         let inner = tensor.inner_layout();
         self.check_rank(inner.rank(), tensor)?;
-        Ok(tensor.with_inner(self.partition_steps(inner, side)?.partition))
+        tensor.with_inner(self.partition_steps(inner, side)?.partition)
     }
 
     pub(crate) fn check_rank(&self, have: usize, tensor: &dyn fmt::Display) -> Result<(), Error> {

@@ -326,7 +326,7 @@ impl TiledMma {
     pub fn fragments<T: Partitionable>(&self, tensor: &T, operand: Operand) -> Result<T, Error> {
         let inner = tensor.inner_layout();
         check_rank(inner.rank(), tensor)?;
-        Ok(tensor.with_inner(self.fragment_steps(inner, operand)?.by_thread))
+        tensor.with_inner(self.fragment_steps(inner, operand)?.by_thread)
     }
 
     /// Returns `(thread, value) -> index in the operand's tile` (CuTe's `get_layoutA_TV`, `B`, `C`).

@@ -91,8 +91,11 @@ pub trait Partitionable: Sized + fmt::Display {
     /// The layout whose modes are cut.
     fn inner_layout(&self) -> &Layout;
     /// The same function of offsets over another inner layout.
-    #[must_use]
-    fn with_inner(&self, inner: Layout) -> Self;
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`ComposedLayout::with_inner_layout`].
+    fn with_inner(&self, inner: Layout) -> Result<Self, Error>;
 }
 
 impl Partitionable for Layout {
@@ -100,8 +103,8 @@ impl Partitionable for Layout {
         self
     }
 
-    fn with_inner(&self, inner: Layout) -> Self {
-        inner
+    fn with_inner(&self, inner: Layout) -> Result<Self, Error> {
+        Ok(inner)
     }
 }
 
@@ -110,8 +113,8 @@ impl Partitionable for ComposedLayout {
         self.inner()
     }
 
-    fn with_inner(&self, inner: Layout) -> Self {
-        self.with_inner_layout(inner)
+    fn with_inner(&self, inner: Layout) -> Result<Self, Error> {
+        Ok(self.with_inner_layout(inner)?)
     }
 }
 

@@ -125,7 +125,7 @@ fn the_widest_vector_of_swizzled_layouts() -> Outcome {
         };
         for inner in inner {
             let plain: Layout = inner.parse()?;
-            let swizzled = ComposedLayout::new(swizzle, 0, plain.clone());
+            let swizzled = ComposedLayout::new(swizzle, 0, plain.clone()).unwrap();
             let Ok((xor, 0)) = swizzled.to_xor() else {
                 continue;
             };

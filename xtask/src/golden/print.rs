@@ -193,7 +193,8 @@ fn layout(words: &str) -> Result<Option<Layout>, String> {
 fn composed(words: &str) -> Result<Table, String> {
     let layout: ComposedLayout = words.parse().map_err(sentence)?;
     let inner = layout.inner().to_static();
-    let layout = ComposedLayout::new(layout.outer().clone(), layout.base_offset(), inner);
+    let layout = ComposedLayout::new(layout.outer().clone(), layout.base_offset(), inner)
+        .map_err(sentence)?;
     Table::of(&layout).map_err(sentence)
 }
 

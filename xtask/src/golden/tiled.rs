@@ -321,7 +321,8 @@ fn values(case: &Case, copy: &TiledCopy, tile: &ComposedLayout, side: Side) -> F
         let offsets = partition.values().map_err(sentence)?;
         let swizzled = offsets.iter().map(|x| {
             let x = x.as_leaf().ok_or("an offset is an integer")?.value();
-            let moved = ComposedLayout::new(tile.outer().clone(), x, Layout::unit());
+            let moved =
+                ComposedLayout::new(tile.outer().clone(), x, Layout::unit()).map_err(sentence)?;
             moved.at(0).map_err(sentence)
         });
         found.insert(

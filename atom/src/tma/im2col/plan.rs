@@ -1,6 +1,6 @@
 //! From a convolution and a layout of shared memory to a tensor map and the columns that fill a tile.
 
-use colex_layout::{ComposedLayout, Layout};
+use colex_layout::{IntoComposedLayout, IntoLayout, Layout};
 
 use super::derive::{column, matrix, modes, tile_order};
 use super::pixels::{PixelBox, spatial};
@@ -58,13 +58,14 @@ impl Taps {
 
 /// What is to be moved: pixels of an activation tensor under one tap of a filter, to shared memory of some layout.
 #[derive(Clone, Debug)]
-pub struct Im2colTile<'a> {
-    /// The layout of the activations in elements, modes `(C,W,N)`, `(C,W,H,N)` or `(C,W,H,D,N)`.
-    pub activations: &'a Layout,
+pub struct Im2colTile<'a, A, S> {
+    /// The layout of the activations in elements, modes `(C,W,N)`, `(C,W,H,N)` or `(C,W,H,D,N)`: an [`IntoLayout`].
+    pub activations: A,
     /// The filter along W, H, D.
     pub taps: &'a [Taps],
-    /// The layout of the tile `(pixels,channels)` in shared memory, in elements, swizzled or not.
-    pub shared: &'a ComposedLayout,
+    /// The layout of the tile `(pixels,channels)` in shared memory, in elements, swizzled or not: an
+    /// [`IntoComposedLayout`].
+    pub shared: S,
     /// The element type.
     pub element: TmaElement,
     /// The number of blocks that share the tile: each loads one slice and multicasts it to all. 1 disables multicast.
@@ -78,13 +79,11 @@ pub struct Im2colTile<'a> {
 ///
 /// ```
 /// use colex_atom::{Im2colPlan, Im2colTile, Taps, TmaElement};
-/// use colex_layout::{ComposedLayout, Layout};
 ///
 /// // Two images of 8 by 6 pixels with 64 channels, a filter of 3 by 3, padded by 1 all around.
-/// let activations: Layout = "(64,8,6,2):(1,64,512,3072)".parse()?;
-/// let shared: ComposedLayout = "Sw<3,3,3> o 0 o (32,64):(64,1)".parse()?;
+/// let (activations, shared) = ("(64,8,6,2):(1,64,512,3072)", "Sw<3,3,3> o 0 o (32,64):(64,1)");
 /// let three = Taps { padding: [1, 1], ..Taps::new(3) };
-/// let plan = Im2colPlan::new(&Im2colTile { activations: &activations, taps: &[three, three], shared: &shared, element: TmaElement::F16, multicast: 1 })?;
+/// let plan = Im2colPlan::new(Im2colTile { activations, taps: &[three, three], shared, element: TmaElement::F16, multicast: 1 })?;
 /// assert_eq!(format!("{:#}", plan.matrix()), "((8,6,2),(64,3,3)):((64,512,3072),(1,64,512))");
 /// assert_eq!(format!("{:#}", plan.tensor()), "((8,6,2),(64,3,3)):((1@1,1@2,1@3),(1@0,1@4,1@5))");
 /// assert_eq!(plan.map().extents, [64, 32]);
@@ -138,9 +137,12 @@ impl Im2colPlan {
     /// # Errors
     ///
     /// A [`Error`] that says what TMA cannot do.
-    pub fn new(request: &Im2colTile<'_>) -> Result<Self, Error> {
-        let (swizzle, shared) = plain(request.shared, request.element)?;
-        let (dims, strides) = modes(request.activations)?;
+    pub fn new(
+        request: Im2colTile<'_, impl IntoLayout, impl IntoComposedLayout>,
+    ) -> Result<Self, Error> {
+        let shared = request.shared.into_composed_layout()?;
+        let (swizzle, shared) = plain(&shared, request.element)?;
+        let (dims, strides) = modes(&request.activations.into_layout()?)?;
         let spatial_modes = dims.len() - 2;
         spatial("filters", spatial_modes, request.taps.len())?;
         let mut pixels = PixelBox {

@@ -12,10 +12,10 @@ fn plan(
     element: TmaElement,
     multicast: i64,
 ) -> Result<Im2colPlan, colex_atom::Error> {
-    Im2colPlan::new(&Im2colTile {
-        activations: &activations.parse().unwrap(),
+    Im2colPlan::new(Im2colTile {
+        activations,
         taps,
-        shared: &shared.parse().unwrap(),
+        shared,
         element,
         multicast,
     })

@@ -33,10 +33,9 @@ fn law_modes_of_one_element_have_legal_strides() {
                 let global: Layout = text.parse().unwrap();
                 let shared: ComposedLayout =
                     format!("(4,{0}):({0},1)", 32 / bytes).parse().unwrap();
-                let tile = format!("(4,{})", 32 / bytes).parse().unwrap();
-                let plan = TmaPlan::new(&TmaTile {
+                let plan = TmaPlan::new(TmaTile {
                     global: &global,
-                    tile: &tile,
+                    tile: (4, 32 / bytes),
                     shared: &shared,
                     element,
                     multicast: 1,

@@ -122,7 +122,7 @@ fn layout(
     let bytes = swizzle.swizzle();
     let base = i64::from(t.trailing_zeros());
     let elements = Swizzle::new(bytes.bits(), base, bytes.shift()).ok()?;
-    Some(ComposedLayout::new(elements, 0, inner.to_static()))
+    ComposedLayout::new(elements, 0, inner.to_static()).ok()
 }
 
 /// The two descriptors, moved to where the image lies.

@@ -2,7 +2,6 @@
 
 use colex_atom::{Im2colPlan, Im2colTile, Taps, TensorMap, TmaElement, copy};
 use colex_ir::launch::Launch;
-use colex_layout::{ComposedLayout, Layout};
 use colex_sim::{Fault, SimOptions};
 
 use super::bulk::{argument, data, load_kernel_at, store_kernel};
@@ -12,16 +11,14 @@ use super::helpers::*;
 const SIZES: [i64; 4] = [8, 5, 4, 2];
 
 fn plan(filter: [Taps; 2]) -> Im2colPlan {
-    let activations: Layout = "(8,5,4,2):(1,8,40,160)".parse().unwrap();
-    let shared: ComposedLayout = "(16,8):(8,1)".parse().unwrap();
     let tile = Im2colTile {
-        activations: &activations,
+        activations: "(8,5,4,2):(1,8,40,160)",
         taps: &filter,
-        shared: &shared,
+        shared: "(16,8):(8,1)",
         element: TmaElement::U32,
         multicast: 1,
     };
-    Im2colPlan::new(&tile).unwrap()
+    Im2colPlan::new(tile).unwrap()
 }
 
 /// Row `m` of the matrix at a channel under a tap: the loops of the convolution, for `Q` by `P` positions.

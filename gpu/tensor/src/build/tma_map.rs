@@ -32,7 +32,7 @@ impl MapSlot {
     /// coordinates.
     pub(crate) fn map(&self, layout: &Layout) -> Result<TensorMap, ArgumentError> {
         let refuse = |why: String| ArgumentError::of_tensor(&self.name, why);
-        let plan = TmaPlan::new(&TmaTile {
+        let plan = TmaPlan::new(TmaTile {
             global: layout,
             tile: &self.tile,
             shared: &self.shared,

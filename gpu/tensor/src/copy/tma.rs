@@ -3,7 +3,9 @@
 use std::panic::Location;
 
 use colex_atom::{CopyAtom, Reduction, TmaElement, TmaPlan, TmaTile, Ty};
-use colex_layout::{ComposedLayout, Int, IntoComposedLayout, IntoLayout, Layout, Tiler};
+use colex_layout::{
+    ComposedLayout, Int, IntoComposedLayout, IntoIntTuple, IntoLayout, Layout, Tiler,
+};
 
 use crate::build::Builder;
 use crate::build::launch::Slot;
@@ -11,7 +13,7 @@ use crate::build::tma_map::MapSlot;
 use crate::error::ErrorKind;
 use crate::failure::Owner;
 use crate::index::Index;
-use crate::tensor::coord::{IntoExtents, IntoIndices};
+use crate::tensor::coord::{IntoIndices, extents};
 use crate::tensor::offset::layout_at_coordinates;
 use crate::tensor::{Tensor, View};
 use colex_ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
@@ -111,7 +113,7 @@ impl Builder {
         name: &str,
         ty: Ty,
         layout: impl IntoLayout,
-        tile: impl IntoExtents,
+        tile: impl IntoIntTuple,
         shared: impl IntoComposedLayout,
         multicast: i64,
     ) -> TmaTensor {
@@ -129,7 +131,7 @@ impl Builder {
             blocks: multicast,
         };
         self.attempt(Location::caller(), inert, |k| {
-            let (layout, tile) = (layout.into_layout()?, tile.into_extents());
+            let (layout, tile) = (layout.into_layout()?, extents("tma_tensor", tile)?);
             let shared = shared.into_composed_layout()?;
             k.new_map(name, ty, &layout, &tile, &shared, multicast)
         })
@@ -156,7 +158,7 @@ impl Builder {
             element,
             multicast,
         };
-        let plan = TmaPlan::new(&request).map_err(|e| refuse(&e))?;
+        let plan = TmaPlan::new(request).map_err(|e| refuse(&e))?;
         let param = self.ir.tensor_map(name);
         let slot = self.launch.slots.len();
         self.launch.slots.push(Slot::Map(Box::new(MapSlot {
@@ -637,7 +639,7 @@ impl TmaTensor {
             || extents(layout) != extents(ours.inner())
             || !layout.is_same_function(&ours.inner().to_static())
         {
-            let found = ComposedLayout::new(*swizzle, 0, layout.clone());
+            let found = swizzle.composition(layout).map_err(|e| e.to_string())?;
             return Err(format!(
                 "the tensor in shared memory is {found}, and the map's tile {ours}"
             ));

@@ -65,9 +65,9 @@ impl Rows {
     /// # use colex_tensor::Rows;
     /// # use colex_tiled::TiledMma;
     /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
-    /// assert_eq!(Rows::new(&mma, [16, 8])?.count(), 2); // a thread has a part of two rows
+    /// assert_eq!(Rows::new(&mma, (16, 8))?.count(), 2); // a thread has a part of two rows
     /// let wide = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,2,1):(0,1,0)", (16, 16, 16))?;
-    /// let error = Rows::new(&wide, [16, 16]).unwrap_err();
+    /// let error = Rows::new(&wide, (16, 16)).unwrap_err();
     /// assert!(error.what().starts_with("rows: warps 0 and 1 have parts of row 0"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -77,8 +77,8 @@ impl Rows {
     /// Returns an error if several warps hold parts of one row, since shuffles do not cross warps, or if the tile has
     /// no such partition.
     #[track_caller]
-    pub fn new(mma: &TiledMma, tile: [i64; 2]) -> Result<Rows, Error> {
-        Rows::of(mma, tile).at(Location::caller())
+    pub fn new(mma: &TiledMma, tile: impl Into<[i64; 2]>) -> Result<Rows, Error> {
+        Rows::of(mma, tile.into()).at(Location::caller())
     }
 
     fn of(mma: &TiledMma, tile: [i64; 2]) -> Result<Rows, ErrorKind> {

@@ -287,7 +287,7 @@ impl Builder {
             );
             return Err(ErrorKind::operands("gmma_operand", why));
         }
-        let tile = ComposedLayout::new(*swizzle, 0, layout.get(&[0])?);
+        let tile = ComposedLayout::new(*swizzle, 0, layout.get(&[0])?)?;
         let descriptor = atom.descriptor(letter, &tile)?;
         let bytes = i64::from(part.ty.bits()) / 8;
         let whole = &part.base + (start + after) * bytes;

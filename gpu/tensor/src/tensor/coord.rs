@@ -2,7 +2,7 @@
 
 use std::ops::RangeFull;
 
-use colex_layout::{Coord, Slot};
+use colex_layout::{Coord, IntoIntTuple, Slot};
 
 use crate::error::ErrorKind;
 use crate::index::Index;
@@ -66,40 +66,17 @@ impl<const N: usize> IntoIndices for &[Index; N] {
     }
 }
 
-/// The extents of a tile, mode by mode: a tuple, an array or a slice of integers, or one integer.
-pub trait IntoExtents {
-    /// Returns the extents.
-    fn into_extents(self) -> Vec<i64>;
-}
-
-impl IntoExtents for i64 {
-    fn into_extents(self) -> Vec<i64> {
-        vec![self]
+/// The extents of a tile, mode by mode.
+pub(crate) fn extents(
+    operation: &'static str,
+    tile: impl IntoIntTuple,
+) -> Result<Vec<i64>, ErrorKind> {
+    let tile = tile.into_int_tuple()?;
+    if tile.depth() > 1 {
+        let why = format!("the tile {tile} has nested modes, and takes one extent for each mode");
+        return Err(ErrorKind::operands(operation, why));
     }
-}
-
-impl IntoExtents for &[i64] {
-    fn into_extents(self) -> Vec<i64> {
-        self.to_vec()
-    }
-}
-
-impl IntoExtents for &Vec<i64> {
-    fn into_extents(self) -> Vec<i64> {
-        self.clone()
-    }
-}
-
-impl<const N: usize> IntoExtents for [i64; N] {
-    fn into_extents(self) -> Vec<i64> {
-        self.to_vec()
-    }
-}
-
-impl<const N: usize> IntoExtents for &[i64; N] {
-    fn into_extents(self) -> Vec<i64> {
-        self.to_vec()
-    }
+    Ok(tile.leaves().iter().map(|extent| extent.value()).collect())
 }
 
 /// One mode of a slice's coordinate.
@@ -166,14 +143,6 @@ macro_rules! tuples {
             }
         }
 
-        impl IntoExtents for ($(tuples!(@extent $name),)*) {
-            #[allow(non_snake_case, reason = "the fields have the names of their types")]
-            fn into_extents(self) -> Vec<i64> {
-                let ($($name,)*) = self;
-                vec![$($name),*]
-            }
-        }
-
         impl<$($name: Into<SliceMode>),*> From<($($name,)*)> for SliceCoord {
             #[allow(non_snake_case, reason = "the fields have the names of their types")]
             fn from(coord: ($($name,)*)) -> Self {
@@ -182,7 +151,6 @@ macro_rules! tuples {
             }
         }
     )*};
-    (@extent $name:ident) => { i64 };
 }
 tuples! {
     A;

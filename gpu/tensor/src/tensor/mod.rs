@@ -9,12 +9,12 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use colex_atom::{Space, Ty};
-use colex_layout::{Coord, Int, IntTuple, Layout, Slot, Stride, Swizzle, Tiler};
+use colex_layout::{Coord, Int, IntTuple, IntoIntTuple, Layout, Slot, Stride, Swizzle, Tiler};
 
 use crate::error::ErrorKind;
 use crate::failure::FirstFailure;
 use crate::index::Index;
-use crate::tensor::coord::{IntoExtents, IntoIndices, SliceCoord, SliceMode};
+use crate::tensor::coord::{IntoIndices, SliceCoord, SliceMode, extents};
 use crate::tensor::offset::{along, nested, swizzled};
 use crate::tensor::partition_coords::Partitioner;
 
@@ -263,11 +263,11 @@ impl Tensor {
     /// [`Builder::finish`](crate::Builder::finish) fails if there is not one coordinate per mode, or if the tile lies
     /// outside of the tensor for all values of the coordinates.
     #[track_caller]
-    pub fn local_tile(&self, tile: impl IntoExtents, at: impl IntoIndices) -> Tensor {
-        let (tile, at) = (tile.into_extents(), at.into_indices());
+    pub fn local_tile(&self, tile: impl IntoIntTuple, at: impl IntoIndices) -> Tensor {
+        let at = at.into_indices();
         self.attempt(Location::caller(), || {
             self.failure.own_indices(&at)?;
-            self.tile(&tile, &at)
+            self.tile(&extents("local_tile", tile)?, &at)
         })
     }
 

@@ -1,6 +1,8 @@
 //! Layouts and swizzles at coordinates that are known at run time.
 
-use colex_layout::{Layout, Stride, Swizzle};
+use std::panic::Location;
+
+use colex_layout::{IntoLayout, Layout, Stride, Swizzle};
 
 use crate::index::{Index, align, sum};
 
@@ -60,14 +62,20 @@ pub(crate) fn along(mode: &Layout, place: &Index) -> Vec<(usize, Index)> {
 /// use colex_tensor::{Index, layout_at};
 ///
 /// let tid = Index::reg(Reg { index: 0, ty: RegType::B32 }, 0..32);
-/// let offset = layout_at(&"((4,8),2):((32,1),16)".parse::<colex_layout::Layout>()?.to_static(), &tid);
+/// let offset = layout_at("((4,8),2):((32,1),16)", &tid);
 /// assert_eq!(offset.to_string(), "((r0 & 3) << 5) + (r0 >> 2)");
-/// # Ok::<(), colex_layout::Error>(())
 /// ```
-pub fn layout_at(layout: &Layout, index: &Index) -> Index {
-    along(layout, index)
-        .into_iter()
-        .fold(Index::constant(0), |sum, (_, value)| sum + value)
+///
+/// # Errors
+///
+/// The index of an argument that is no layout has no value, and a kernel that uses it is refused.
+#[track_caller]
+pub fn layout_at(layout: impl IntoLayout, index: &Index) -> Index {
+    match layout.into_layout() {
+        Ok(layout) => (along(&layout, index).into_iter())
+            .fold(Index::constant(0), |sum, (_, value)| sum + value),
+        Err(error) => Index::poison_of(error.into(), Location::caller()),
+    }
 }
 
 /// The value of a layout of coordinates at a coordinate, a number for each of its modes: mode by mode of the value.

@@ -163,7 +163,7 @@ fn law_index_swizzled() {
             continue;
         }
         let x = layout_at(&layout, &Index::reg(reg, 0..layout.size())) + (constant + beyond);
-        let composed = ComposedLayout::new(swizzle, constant + beyond, layout.clone());
+        let composed = ComposedLayout::new(swizzle, constant + beyond, layout.clone()).unwrap();
         let at = swizzled(swizzle, &x);
         for i in 0..layout.size() {
             assert_eq!(

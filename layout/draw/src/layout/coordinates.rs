@@ -44,10 +44,10 @@ impl Grid {
             Cell::new([alloc::format!("{value:#}")]).filled(Fill::pastel(mixed))
         };
         let nesting = match layout.rank() {
-            0 | 1 => (Nesting::default(), Nesting::of(layout)),
+            0 | 1 => (Nesting::default(), Nesting::of_layout(layout)),
             rank => (
-                Nesting::of(&layout.get(&[0])?),
-                Nesting::of(&layout.take(1..rank)?),
+                Nesting::of_layout(&layout.get(&[0])?),
+                Nesting::of_layout(&layout.take(1..rank)?),
             ),
         };
         let grid = Self::filled(rows, layout.size() / rows, cell);

@@ -96,8 +96,11 @@ impl Table {
             cols,
             values: row_by_row(rows, cols, value),
             bound: bound(layout, &columns_first),
-            row_nesting: row_mode.as_ref().map(Nesting::of).unwrap_or_default(),
-            col_nesting: Nesting::of(&col_mode),
+            row_nesting: row_mode
+                .as_ref()
+                .map(Nesting::of_layout)
+                .unwrap_or_default(),
+            col_nesting: Nesting::of_layout(&col_mode),
         })
     }
 

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use colex_layout::Layout;
+use colex_layout::{IntoLayout, Layout};
+
+use crate::Error;
 
 /// The blocks, and blocks of blocks, into which the coordinates `0..size` of one mode fall.
 ///
@@ -14,7 +16,7 @@ use colex_layout::Layout;
 ///
 /// ```
 /// use colex_draw::Nesting;
-/// let nesting = Nesting::of(&"(2,2,3):(1,2,4)".parse()?);
+/// let nesting = Nesting::of("(2,2,3):(1,2,4)")?;
 /// assert_eq!((0..6).map(|at| nesting.level(at)).collect::<Vec<_>>(), [0, 0, 1, 0, 2, 0]);
 /// # Ok::<(), colex_draw::Error>(())
 /// ```
@@ -28,8 +30,15 @@ pub struct Nesting {
 
 impl Nesting {
     /// Returns the nesting of the leaves of `mode`, innermost first; extents of 1 make no border.
-    #[must_use]
-    pub fn of(mode: &Layout) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `mode` is no layout.
+    pub fn of(mode: impl IntoLayout) -> Result<Self, Error> {
+        Ok(Self::of_layout(&mode.into_layout()?))
+    }
+
+    pub(crate) fn of_layout(mode: &Layout) -> Self {
         let extents = mode.leaves().iter().map(|leaf| leaf.extent.value());
         let mut blocks: SmallVec<[i64; 4]> = SmallVec::new();
         let mut size = 1;
@@ -87,7 +96,7 @@ mod tests {
     #[test]
     fn extents_of_one_and_flat_modes_have_no_borders() {
         for text in ["8:1", "(8):(1)", "(1,8,1):(0,1,0)", "1:0"] {
-            let nesting = Nesting::of(&text.parse().expect("the text is a layout"));
+            let nesting = Nesting::of(text).expect("the text is a layout");
             assert!((0..8).all(|at| nesting.level(at) == 0), "{text}");
         }
     }

@@ -249,7 +249,7 @@ impl ComposedLayout {
         match self.outer() {
             Outer::Swizzle(sw) if sw.is_identity() => {
                 let inner = self.inner().gathered(n, units, refuse)?;
-                Ok(Self::new(*sw, divided(n)?, inner))
+                Self::new(*sw, divided(n)?, inner)
             }
             Outer::Swizzle(sw) => {
                 let (coarse, offset) = (sw.upcast(n)?, divided(n)?);
@@ -264,7 +264,7 @@ impl ComposedLayout {
                         "the swizzle reads bits {low:#b}, which vary within a unit of {n}, so a unit does not stay together"
                     )));
                 }
-                Ok(Self::new(coarse, offset, inner))
+                Self::new(coarse, offset, inner)
             }
             Outer::Layout(outer) => {
                 let (outer, indices) = outer.upcast_outer(n, refuse)?;
@@ -275,11 +275,11 @@ impl ComposedLayout {
                     )));
                 }
                 if indices == 1 {
-                    return Ok(Self::new(outer, offset, self.inner().clone()));
+                    return Self::new(outer, offset, self.inner().clone());
                 }
                 self.check_indices(refuse)?;
                 let inner = self.inner().gathered(indices, units, refuse)?;
-                Ok(Self::new(outer, divided(indices)?, inner))
+                Self::new(outer, divided(indices)?, inner)
             }
         }
     }
@@ -290,14 +290,14 @@ impl ComposedLayout {
         let inner = self.inner().parted(n, refuse)?;
         let offset = crate::tuple::int::mul(self.base_offset(), n)?;
         Ok(match self.outer() {
-            Outer::Swizzle(sw) if sw.is_identity() => Self::new(*sw, offset, inner),
-            Outer::Swizzle(sw) => Self::new(sw.downcast(n)?, offset, inner),
+            Outer::Swizzle(sw) if sw.is_identity() => Self::new(*sw, offset, inner)?,
+            Outer::Swizzle(sw) => Self::new(sw.downcast(n)?, offset, inner)?,
             Outer::Layout(outer) => {
                 let parts = outer.downcast_outer(n, refuse)?;
                 if outer.rank() > 1 || !outer.is_leaf() {
                     self.check_indices(refuse)?;
                 }
-                Self::new(parts, offset, inner)
+                Self::new(parts, offset, inner)?
             }
         })
     }

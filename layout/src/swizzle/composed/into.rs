@@ -78,7 +78,7 @@ impl<V: IntoLayout> Compose<Swizzle> for V {
     type Output = ComposedLayout;
 
     fn compose(self, outer: &Swizzle) -> Result<ComposedLayout, Error> {
-        Ok(ComposedLayout::new(*outer, 0, self.into_layout()?))
+        ComposedLayout::new(*outer, 0, self)
     }
 }
 

@@ -41,7 +41,7 @@ impl Layout {
                 "the bits that the layout makes of the swizzle's are not two runs of equally many",
             )
         })?;
-        let result = ComposedLayout::new(moved, 0, self.clone());
+        let result = ComposedLayout::new(moved, 0, self.clone())?;
         match self.commutes(end, swizzle, moved)? {
             Some(true) => Ok(result),
             Some(false) => Err(refuse("no swizzle on the left gives the same offsets")),

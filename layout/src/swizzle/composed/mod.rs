@@ -21,8 +21,8 @@ use crate::{Error, IntTuple, IntoLayout, IntoPoint, Layout, Swizzle};
 /// # Example
 ///
 /// ```
-/// use colex_layout::{ComposedLayout, Layout, Swizzle};
-/// let tile = ComposedLayout::new(Swizzle::new(3, 3, 3)?, 0, "(8,64):(64,1)".parse::<Layout>()?);
+/// use colex_layout::{ComposedLayout, Swizzle};
+/// let tile = ComposedLayout::new(Swizzle::new(3, 3, 3)?, 0, ((8, 64), (64, 1)))?;
 /// assert_eq!(tile.to_string(), "Sw<3,3,3> o 0 o (8,64):(64,1)");
 /// assert_eq!(tile.at((1, 0))?, 72);
 /// assert_eq!(tile, "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?);
@@ -82,7 +82,7 @@ impl From<Layout> for Outer {
 
 impl From<Layout> for ComposedLayout {
     fn from(layout: Layout) -> Self {
-        Self::new(Swizzle::IDENTITY, 0, layout)
+        Self::with_middle(Swizzle::IDENTITY, Middle::Offset(0), layout)
     }
 }
 
@@ -94,8 +94,17 @@ impl From<&Layout> for ComposedLayout {
 
 impl ComposedLayout {
     /// Returns `outer o offset o inner`.
-    pub fn new(outer: impl Into<Outer>, offset: i64, inner: impl Into<Layout>) -> Self {
-        Self::with_middle(outer, Middle::Offset(offset), inner.into())
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `inner` is no layout.
+    pub fn new(
+        outer: impl Into<Outer>,
+        offset: i64,
+        inner: impl IntoLayout,
+    ) -> Result<Self, Error> {
+        let inner = inner.into_layout()?;
+        Ok(Self::with_middle(outer, Middle::Offset(offset), inner))
     }
 
     /// Returns a swizzle of byte addresses over a layout of elements of `bits` bits, as CuTe's shared-memory atoms are.
@@ -144,9 +153,12 @@ impl ComposedLayout {
     }
 
     /// Returns the same outer function and offset over another inner layout: what every forwarded operation does.
-    #[must_use]
-    pub fn with_inner_layout(&self, inner: Layout) -> Self {
-        self.over(inner)
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `inner` is no layout.
+    pub fn with_inner_layout(&self, inner: impl IntoLayout) -> Result<Self, Error> {
+        Ok(self.over(inner.into_layout()?))
     }
 
     pub(crate) fn text(&self) -> Box<str> {

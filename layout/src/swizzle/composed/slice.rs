@@ -37,7 +37,10 @@ impl ComposedLayout {
     pub fn slice_and_offset(&self, coord: impl IntoCoord) -> Result<(Self, i64), Error> {
         let coord = coord.into_coord()?;
         let (slice, start) = self.inner().slice_and_offset(&coord)?;
-        let general = |offset| ComposedLayout::new(self.outer().clone(), offset, slice.clone());
+        let general = |offset| {
+            let middle = crate::Middle::Offset(offset);
+            Self::with_middle(self.outer().clone(), middle, slice.clone())
+        };
         let Outer::Swizzle(swizzle) = *self.outer() else {
             return Ok((general(add(self.base_offset(), start)?), 0));
         };
@@ -65,11 +68,11 @@ impl ComposedLayout {
     pub fn slice(&self, coord: impl IntoCoord) -> Result<Self, Error> {
         let (slice, start) = self.inner().slice_and_offset(coord)?;
         let independent = self.position_independent()?;
-        Ok(Self::new(
+        Self::new(
             independent.outer().clone(),
             add(self.base_offset(), start)?,
             slice,
-        ))
+        )
     }
 
     /// Returns the layout as seen from `coord`, which becomes the origin; the offset is inside.
@@ -80,11 +83,11 @@ impl ComposedLayout {
     pub fn domain_offset(&self, coord: impl IntoIntTuple) -> Result<Self, Error> {
         let (_, start) = self.inner().domain_offset(coord)?;
         let independent = self.position_independent()?;
-        Ok(Self::new(
+        Self::new(
             independent.outer().clone(),
             add(self.base_offset(), start)?,
             self.inner().clone(),
-        ))
+        )
     }
 }
 
@@ -102,7 +105,7 @@ fn split(
         add(mask, crate::tuple::int::mul(leaf.size() - 1, d)?)
     })? & own;
     if active & !swizzle.apply(active) != 0 {
-        return Ok((ComposedLayout::new(swizzle, inside, slice.clone()), outside));
+        return Ok((ComposedLayout::new(swizzle, inside, slice)?, outside));
     }
     let fixed = fixed_bits(swizzle, inside)?.composition(slice)?;
     Ok((fixed.into(), add(swizzle.apply(inside), outside)?))
