@@ -2,7 +2,7 @@
 //!
 //! `COLEX_MUTANTS=100000 cargo test -p colex-gpu --test mutants -- --nocapture` runs as many cases as it says, and
 //! `COLEX_MUTANTS_SEED` draws others. `COLEX_MUTANTS_ONLY="wgmma, pipeline"` runs the groups whose family, call and kind begin
-//! so.
+//! so. Every core takes groups of its own.
 
 #![allow(
     clippy::cloned_ref_to_slice_refs,
@@ -24,6 +24,9 @@ mod reference;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use colex_atom::{Arch, TensorMap, Ty};
 use colex_gpu::tensor::{Error, RawMemory, TensorKernel};
@@ -476,96 +479,130 @@ fn number(name: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// How many changed kernels of each group the issue of a large run wants, and from how many cases of a group on it is large.
-const DISTINCT: [u64; 2] = [100, 300];
+/// How many different changed kernels of each group a large run must have.
+const DISTINCT: u64 = 100;
 
-/// Nothing that is changed is wrong in silence.
-fn law(name: &str, part: impl Fn(usize) -> bool) {
+/// How many times as many draws as different kernels a group may take: a kernel that was drawn before is run, and does not
+/// count.
+const REPEATS: u64 = 4;
+
+/// What came of the changes of one group.
+struct Row {
+    words: String,
+    /// How many different changed kernels ended in each way.
+    counts: [u64; 5],
+    wrong: Vec<String>,
+    /// What is short of the kernels that a group must have.
+    rare: Option<String>,
+}
+
+/// Runs changes of a group until `each` of them are different kernels.
+fn row(group: &Group<'_>, seed: u64, each: u64) -> Row {
+    let (family, (call, kind)) = (group.family, group.site);
+    let name = format!("{}, {call}, {kind}", family.name);
+    let mut counts = [0u64; 5];
+    let mut seen = HashSet::new();
+    let mut wrong = Vec::new();
+    let mut runs = 0;
+    for draw in draws(group, seed, each) {
+        if seen.len() as u64 == each || runs == REPEATS * each {
+            break;
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| mutant(&draw)));
+        let ended = match result {
+            Ok(None) => continue,
+            Ok(Some(ended)) => ended,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+                let words = format!("panic: {}", text.unwrap_or_default());
+                Ended {
+                    outcome: Outcome::Wrong,
+                    key: hash(&words),
+                    words,
+                }
+            }
+        };
+        runs += 1;
+        if seen.insert(ended.key) {
+            counts[ended.outcome as usize] += 1;
+        }
+        if ended.outcome == Outcome::Wrong {
+            wrong.push(format!(
+                "{name}, form {:#x}, operand {:?}, value {:?}, random {:#x}: {}",
+                draw.form, draw.target, draw.choice, draw.random.0, ended.words
+            ));
+        }
+    }
+    let distinct = seen.len() as u64;
+    let is_exhaustive = group.size() <= each;
+    let all = if is_exhaustive { "all " } else { "" };
+    let enough = if is_exhaustive { 1 } else { each.min(DISTINCT) };
+    Row {
+        words: format!(
+            "{:<16}{call:<22}{kind:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}",
+            family.name,
+            counts[0],
+            counts[1],
+            counts[2],
+            counts[3],
+            counts[4],
+            format!("{all}{distinct}"),
+        ),
+        counts,
+        wrong,
+        rare: (distinct < enough).then(|| format!("{name}: {distinct} of {enough}")),
+    }
+}
+
+/// Nothing that is changed is wrong in silence, and every group has its number of different changed kernels.
+#[test]
+fn law_mutants() {
     let families = families();
+    let only = std::env::var("COLEX_MUTANTS_ONLY").unwrap_or_default();
     let all: Vec<Group<'_>> = families.iter().flat_map(groups).collect();
     let each = share(&all, number("COLEX_MUTANTS", 2000));
     let seed = number("COLEX_MUTANTS_SEED", 1);
-    let mut run = 0;
-    let (mut wrong, mut rare) = (Vec::new(), Vec::new());
+    let is_asked = |group: &&Group<'_>| {
+        let (call, kind) = group.site;
+        format!("{}, {call}, {kind}", group.family.name).starts_with(&only)
+    };
+    let asked: Vec<&Group<'_>> = all.iter().filter(is_asked).collect();
+    let (next, rows) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(group) = asked.get(i) else { return };
+                    let row = row(group, seed, each);
+                    rows.lock().expect("no row panics").insert(i, row);
+                }
+            });
+        }
+    });
     println!(
         "{:<16}{:<22}{:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}",
         "family", "call", "kind", "refused", "launch", "fault", "right", "WRONG", "distinct"
     );
-    for group in &all {
-        let (family, (call, kind)) = (group.family, group.site);
-        let own = families.iter().position(|f| f.name == family.name);
-        if !own.is_some_and(&part) {
-            continue;
-        }
-        let only = std::env::var("COLEX_MUTANTS_ONLY").unwrap_or_default();
-        if !format!("{}, {call}, {kind}", family.name).starts_with(&only) {
-            continue;
-        }
-        let mut counts = [0u64; 5];
-        let mut seen = HashSet::new();
-        let is_exhaustive = group.size() <= each;
-        for draw in draws(group, seed, each) {
-            if counts.iter().sum::<u64>() >= each {
-                break;
-            }
-            let result = catch_unwind(AssertUnwindSafe(|| mutant(&draw)));
-            let ended = match result {
-                Ok(None) => continue,
-                Ok(Some(ended)) => ended,
-                Err(panic) => {
-                    let text = panic.downcast_ref::<String>().cloned();
-                    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-                    let words = format!("panic: {}", text.unwrap_or_default());
-                    Ended {
-                        outcome: Outcome::Wrong,
-                        key: hash(&words),
-                        words,
-                    }
-                }
-            };
-            seen.insert(ended.key);
-            counts[ended.outcome as usize] += 1;
-            if ended.outcome == Outcome::Wrong {
-                wrong.push(format!(
-                    "{}, {call}, {kind}, form {:#x}, operand {:?}, value {:?}, random {:#x}: {}",
-                    family.name, draw.form, draw.target, draw.choice, draw.random.0, ended.words
-                ));
-            }
-        }
-        let distinct = seen.len() as u64;
-        let mark = if is_exhaustive {
-            format!("all {distinct}")
-        } else {
-            distinct.to_string()
-        };
-        println!(
-            "{:<16}{call:<22}{kind:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{mark:>10}",
-            family.name, counts[0], counts[1], counts[2], counts[3], counts[4],
-        );
-        if !is_exhaustive && distinct < DISTINCT[0] {
-            rare.push(format!("{}, {call}, {kind}: {distinct}", family.name));
-        }
-        if distinct == 0 {
-            wrong.push(format!("{}, {call}, {kind}: no change", family.name));
-        }
-        run += counts.iter().sum::<u64>();
+    let rows = rows.into_inner().expect("no row panics");
+    let (mut run, mut wrong, mut rare) = (0, Vec::new(), Vec::new());
+    for row in rows.into_values() {
+        println!("{}", row.words);
+        run += row.counts.iter().sum::<u64>();
+        wrong.extend(row.wrong);
+        rare.extend(row.rare);
     }
-    println!("law {name}: {run} cases");
+    println!("law mutants: {run} cases");
     assert!(
         wrong.is_empty(),
         "{} wrong of {run}:\n{}",
         wrong.len(),
-        wrong
-            .iter()
-            .take(200)
-            .cloned()
-            .collect::<Vec<_>>()
-            .join("\n")
+        wrong[..wrong.len().min(200)].join("\n")
     );
     assert!(
-        each < DISTINCT[1] || rare.is_empty(),
-        "fewer than {} changed kernels, and not all that there are:\n{}",
-        DISTINCT[0],
+        rare.is_empty(),
+        "too few different changed kernels, and not all that there are:\n{}",
         rare.join("\n")
     );
 }
@@ -603,16 +640,6 @@ fn draws<'a>(
         choice: Some(value),
         random: Random(r.next()),
     }))
-}
-
-#[test]
-fn law_mutants_of_even_families() {
-    law("mutants.even", |i| i % 2 == 0);
-}
-
-#[test]
-fn law_mutants_of_odd_families() {
-    law("mutants.odd", |i| i % 2 == 1);
 }
 
 /// A tensor among what is given.
