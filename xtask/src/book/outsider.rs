@@ -1,5 +1,5 @@
 //! The page that says how to run a kernel: the folders that its commands name are there, and its project depends on every
-//! crate that its program imports.
+//! crate that its program imports. It and the files before it show the profile that this workspace gives the simulator.
 
 use std::path::Path;
 
@@ -9,6 +9,14 @@ use crate::workspace;
 
 const PAGE: &str = "book/chapters/run.md";
 const PROGRAM: &str = "book/examples/run.rs";
+
+/// The files that lead to a project of one's own: Cargo takes profiles from the project's workspace only.
+const WITH_PROFILE: [&str; 4] = [
+    "README.md",
+    "gpu/README.md",
+    PAGE,
+    "examples/ndarray/Cargo.toml",
+];
 
 /// Checks the page's commands.
 pub(super) fn check(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
@@ -25,6 +33,25 @@ pub(super) fn check(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
         if !added.any(has_crate) {
             complaints.push(format!(
                 "{PAGE}: no `cargo add` names {import}, which {PROGRAM} imports"
+            ));
+        }
+    }
+    profiles(root, complaints)
+}
+
+/// Checks that the files show the level at which this workspace optimises the simulator.
+fn profiles(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
+    let manifest = workspace::read(&root.join("Cargo.toml"))?;
+    let own = manifest.split("[profile.dev.package.colex-sim]\n").nth(1);
+    let Some(level) = own.and_then(|rest| rest.lines().next()) else {
+        complaints.push("Cargo.toml: the simulator has no profile".into());
+        return Ok(());
+    };
+    let lines = format!("[profile.dev.package.\"*\"]\n{level}\n");
+    for file in WITH_PROFILE {
+        if !workspace::read(&root.join(file))?.contains(&lines) {
+            complaints.push(format!(
+                "{file}: the profile of dependencies is not `{level}`"
             ));
         }
     }
@@ -68,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_no_command_adds_is_refused() {
+    fn what_a_reader_would_lack_is_refused() {
         let root = std::env::temp_dir().join(format!("colex-outsider-{}", std::process::id()));
         let write = |path: &str, text: &str| {
             let path = root.join(path);
@@ -82,6 +109,14 @@ mod tests {
         );
         write(PROGRAM, "use colex_gpu::Device;\nuse colex_atom::Arch;\n");
         write("gpu/Cargo.toml", "[package]\nname = \"colex-gpu\"\n");
+        write(
+            "Cargo.toml",
+            "[profile.dev.package.colex-sim]\nopt-level = 2\n",
+        );
+        let lines = "[profile.dev.package.\"*\"]\nopt-level = 2\n";
+        write("README.md", lines);
+        write("gpu/README.md", &lines.replace('2', "1"));
+        write("examples/ndarray/Cargo.toml", lines);
         let mut complaints = Vec::new();
         check(&root, &mut complaints).expect("both can be read");
         std::fs::remove_dir_all(&root).expect("it was just made");
@@ -89,7 +124,9 @@ mod tests {
             complaints,
             [
                 "book/chapters/run.md: there is no `nowhere` in a clone",
-                "book/chapters/run.md: no `cargo add` names colex-atom, which book/examples/run.rs imports"
+                "book/chapters/run.md: no `cargo add` names colex-atom, which book/examples/run.rs imports",
+                "gpu/README.md: the profile of dependencies is not `opt-level = 2`",
+                "book/chapters/run.md: the profile of dependencies is not `opt-level = 2`"
             ]
         );
     }
