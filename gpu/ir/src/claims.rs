@@ -5,6 +5,9 @@
 //! [`Expression`]s. A launch is checked against the claims of accesses that certainly run
 //! ([`crate::launch::LaunchClaims`]), and the simulator checks the claim of every access that it executes. Claims do not
 //! appear in PTX.
+//!
+//! An integer's declared range is a claim too: comparisons and divisions are simplified by it. A [`crate::Control::Comment`]
+//! without text carries it, so that nothing is printed.
 
 use std::cmp::Ordering;
 use std::panic::Location;
@@ -278,11 +281,33 @@ pub struct Certain {
     pub threads: Vec<u32>,
 }
 
-/// The claim of an access.
+/// What the author of a kernel has declared of an integer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declared {
+    /// The integer.
+    pub value: Expression,
+    /// The range in which it lies, both ends included.
+    pub range: (i64, i64),
+    /// The number that it is a multiple of.
+    pub multiple: i64,
+}
+
+impl Declared {
+    /// Returns the integer if it is another than was declared.
+    pub fn broken(&self, value: &dyn Fn(Value) -> Option<i64>) -> Option<i64> {
+        let value = self.value.evaluate(value)?;
+        let holds = (self.range.0..=self.range.1).contains(&value) && value % self.multiple == 0;
+        (!holds).then_some(value)
+    }
+}
+
+/// The claim of an access, or of a declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The coordinates that it reaches; empty for a claim that was given up.
     pub bounds: Vec<Bound>,
+    /// The declaration.
+    pub declared: Option<Declared>,
     /// The conditions under which it certainly runs, if a launch can decide them.
     pub certain: Option<Certain>,
     /// The call of the builder that made the access.

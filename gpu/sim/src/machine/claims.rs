@@ -1,4 +1,4 @@
-//! The claims of unpredicated accesses, checked against the coordinates that their threads reach.
+//! The claims of unpredicated accesses, checked against the coordinates that their threads reach, and of declarations.
 
 use super::exec::Exec;
 use crate::report::fault::{Fault, FaultKind};
@@ -14,6 +14,23 @@ impl Exec<'_, '_, '_> {
         let Some(claim) = self.m.program.kernel.claims.get(id.0 as usize) else {
             return Ok(());
         };
+        if let Some(declared) = &claim.declared {
+            for lane in lanes(mask) {
+                let Some(value) = declared.broken(&|value| self.claimed(value, lane)) else {
+                    continue;
+                };
+                let (low, high) = declared.range;
+                let multiple = match declared.multiple {
+                    1 => String::new(),
+                    n => format!(" and a multiple of {n}"),
+                };
+                let what = format!(
+                    "the integer is {value}, and the kernel declares here that it is {low} to {high}{multiple}: what follows \
+                     from the declaration would be wrong"
+                );
+                return Err(self.fault(FaultKind::Operand, lane, what));
+            }
+        }
         for bound in &claim.bounds {
             // Where no lane differs from the others, the first speaks for all.
             let mut values = bound.low.iter().chain([&bound.high, &bound.extent]);

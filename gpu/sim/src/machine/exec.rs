@@ -8,7 +8,9 @@ use crate::state::block::Group;
 use crate::state::program::Step;
 use crate::state::wait::Wait;
 use crate::state::warp::{FULL, InFlight, Lanes, Warp, lanes};
-use colex_ir::{Atom, Guard, Memory, Op, Operand, Reg, RegType, Special, Stmt, Sync, Type};
+use colex_ir::{
+    Atom, Control, Guard, Memory, Op, Operand, Reg, RegType, Special, Stmt, Sync, Type,
+};
 
 /// The outcome of an instruction.
 pub(crate) enum Flow {
@@ -69,6 +71,10 @@ impl<'k> Exec<'_, '_, 'k> {
             Some(guard) => self.guard(guard, self.w.active)?,
         };
         if mask == 0 {
+            return Ok(Flow::Next);
+        }
+        if let (Op::Control(Control::Comment(_)), Some(claim)) = (&stmt.op, stmt.claim) {
+            self.check_claim(claim, mask)?;
             return Ok(Flow::Next);
         }
         self.m.counts[self.w.pc].executed += 1;

@@ -5,7 +5,7 @@ use super::place::Target;
 use super::port::Site;
 use crate::report::{LineCount, Report, Warning};
 use colex_ir::launch::Argument;
-use colex_ir::{Escaped, RegType, Stmt};
+use colex_ir::{Control, Escaped, Op, RegType, Stmt};
 
 impl Machine<'_, '_> {
     /// The place of a thread of the block.
@@ -30,7 +30,11 @@ impl Machine<'_, '_> {
 
     /// The instruction, as the kernel's listing has it.
     pub(crate) fn instruction(&self, stmt: &Stmt) -> String {
-        colex_ir::instruction(self.program.kernel, &stmt.op)
+        match &stmt.op {
+            // A comment is a step where a declaration is checked.
+            Op::Control(Control::Comment(_)) => "the range of an integer".to_string(),
+            op => colex_ir::instruction(self.program.kernel, op),
+        }
     }
 
     /// `` `st.shared.u32 ..` (file.rs:12) ``

@@ -100,14 +100,20 @@ impl<'k> Program<'k> {
     fn block(&mut self, body: &'k [Stmt]) {
         for stmt in body {
             match &stmt.op {
-                Op::Control(Control::Comment(_)) => {}
+                Op::Control(Control::Comment(_)) if stmt.claim.is_none() => {}
                 Op::Control(Control::If { p, then, other }) => self.guarded(stmt, |program| {
                     program.branch(stmt, *p, |p| p.block(then), |p| p.block(other));
                 }),
                 Op::Control(Control::Loop { body }) => {
                     self.guarded(stmt, |program| program.repeat(stmt, body));
                 }
-                Op::Control(Control::Break | Control::Continue | Control::Exit | Control::Trap)
+                Op::Control(
+                    Control::Break
+                    | Control::Continue
+                    | Control::Exit
+                    | Control::Trap
+                    | Control::Comment(_),
+                )
                 | Op::Alu(_)
                 | Op::Memory(_)
                 | Op::Exchange(_)

@@ -6,7 +6,9 @@ use std::panic::Location;
 
 use super::Builder;
 use crate::index::{Index, Leaf, Node};
-use colex_ir::claims::{Around, Bound, Certain, Claim, ClaimId, Expression, Term, Test, Value};
+use colex_ir::claims::{
+    Around, Bound, Certain, Claim, ClaimId, Declared, Expression, Term, Test, Value,
+};
 use colex_ir::{Control, Guard, Kernel, Op, ParamId, Reg, Special, Stmt};
 
 /// What opened a body.
@@ -50,6 +52,8 @@ pub(crate) struct Reach {
 #[derive(Debug)]
 struct Open {
     reaches: Vec<Reach>,
+    /// What is declared: an integer, its range, and what it is a multiple of.
+    declared: Option<(Index, (i64, i64), i64)>,
     around: Vec<Opened>,
     /// The claim has read a variable in a loop that writes it after all.
     is_void: bool,
@@ -119,29 +123,46 @@ impl Builder {
         let around = self.scopes.iter().skip(1).map(|s| s.opened.clone());
         self.claims.open.push(Open {
             reaches: Vec::new(),
+            declared: None,
             around: around.collect(),
             is_void: false,
         });
         // Filled in when the kernel is finished.
         self.ir.claim(Claim {
             bounds: Vec::new(),
+            declared: None,
             certain: None,
             at: site.unwrap_or(here),
         })
     }
 
+    /// Claims that an integer lies here where its author says.
+    pub(crate) fn claim_range(&mut self, index: &Index, range: (i64, i64), multiple: i64) {
+        if index.poison().is_some() {
+            return;
+        }
+        let claim = self.open_claim();
+        self.claims.open[claim.0 as usize].declared = Some((index.clone(), range, multiple));
+        self.ir.claiming(Some(claim), |k| k.comment(""));
+    }
+
     /// Adds coordinates that an access reaches to its claim, unless the tensor has them in every launch.
     pub(crate) fn claim_reach(&mut self, claim: ClaimId, reach: Reach) {
-        let is_inside = reach.low.range().0 >= 0 && reach.high.range().1 < reach.extent.range().0;
-        if is_inside && self.is_bounded(&reach.low) && self.is_bounded(&reach.high)
-            || !self.reads_now(claim, &reach)
-        {
+        if self.is_certain(&reach) || !self.reads_now(claim, &reach) {
             return;
         }
         let reaches = &mut self.claims.open[claim.0 as usize].reaches;
         if !reaches.iter_mut().any(|known| known.join(&reach)) {
             reaches.push(reach);
         }
+    }
+
+    /// Whether the tensor has the coordinates of a reach in every launch.
+    pub(crate) fn is_certain(&self, reach: &Reach) -> bool {
+        reach.low.range().0 >= 0
+            && reach.high.range().1 < reach.extent.range().0
+            && self.is_bounded(&reach.low)
+            && self.is_bounded(&reach.high)
     }
 
     /// Notes what opened the innermost body.
@@ -208,6 +229,13 @@ impl Builder {
             let claim = &mut kernel.claims[i];
             let bounds = open.reaches.iter();
             claim.bounds = bounds.filter_map(|reach| lowered.bound(reach)).collect();
+            claim.declared = open.declared.as_ref().and_then(|(index, range, multiple)| {
+                Some(Declared {
+                    value: lowered.expression(index)?,
+                    range: *range,
+                    multiple: *multiple,
+                })
+            });
             let run = runs.get(&ClaimId(i as u32));
             claim.certain = run.and_then(|run| lowered.certain(open, run, &claim.bounds));
         }

@@ -248,7 +248,7 @@ impl Builder {
                 k.opened_loop(&now, [&first, &end, &step]);
                 body(k, &now.within(range));
                 let now = k.get(&i);
-                k.site(at, |k| k.set(&i, now + &step));
+                k.site(at, |k| k.assign_var(&i, &(now + &step)));
                 if certain {
                     ask(k);
                 }

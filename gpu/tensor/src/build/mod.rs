@@ -270,7 +270,8 @@ impl Builder {
     pub fn thread(&mut self) -> Index {
         // The verifier speaks of a block without threads.
         let threads = i64::from(self.threads.max(1));
-        let thread = self.special(Special::Tid(0), 0..threads);
+        let at = Location::caller();
+        let thread = self.special_within(Special::Tid(0), (0, threads - 1), at);
         self.reports.values.thread = self.specials.get(&Special::Tid(0)).copied();
         thread
     }
@@ -340,7 +341,7 @@ impl Builder {
     #[track_caller]
     pub fn block_index(&mut self, axis: u8) -> Index {
         let limit = if axis == 0 { (1 << 31) - 1 } else { 1 << 16 };
-        self.special(Special::Ctaid(axis), 0..limit)
+        self.special_within(Special::Ctaid(axis), (0, limit - 1), Location::caller())
     }
 
     /// Returns the number of blocks in the grid along `axis`.
@@ -356,7 +357,11 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn grid_extent(&mut self, axis: u8) -> Index {
-        self.special(Special::NCtaid(axis), 1..1 << 31)
+        self.special_within(
+            Special::NCtaid(axis),
+            (1, (1 << 31) - 1),
+            Location::caller(),
+        )
     }
 
     /// Returns the rank of the block in its cluster of `blocks` blocks (`%cluster_ctarank`). If another cluster size is
@@ -376,11 +381,13 @@ impl Builder {
     pub fn cluster_rank(&mut self, blocks: u32) -> Index {
         let smaller = self.ranks.map_or(blocks, |ranks| ranks.min(blocks));
         self.ranks = Some(smaller);
-        self.special(Special::ClusterCtaRank, 0..i64::from(blocks))
+        let at = Location::caller();
+        let range = self.ends("special", 0..i64::from(blocks), at);
+        self.special_within(Special::ClusterCtaRank, range, at)
     }
 
     /// Returns the value of a 32-bit special register, which lies in `range` (end excluded). The kernel reads it once
-    /// at its beginning.
+    /// at its beginning. The simulator refuses a value outside of the range.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -396,6 +403,18 @@ impl Builder {
     pub fn special(&mut self, special: Special, range: Range<i64>) -> Index {
         let at = Location::caller();
         let range = self.ends("special", range, at);
+        let index = self.special_within(special, range, at);
+        self.site(at, |k| k.claim_range(&index, range, 1));
+        index
+    }
+
+    /// A special register that lies in a range in every launch.
+    pub(crate) fn special_within(
+        &mut self,
+        special: Special,
+        range: (i64, i64),
+        at: &'static Location<'static>,
+    ) -> Index {
         let reg = match self.specials.get(&special) {
             Some(reg) => *reg,
             None => {
@@ -422,7 +441,8 @@ impl Builder {
         (range.start, range.end - 1)
     }
 
-    /// Returns `reg` as an index within `range` (end excluded). `reg` must not be written again afterwards.
+    /// Returns `reg` as an index within `range` (end excluded). `reg` must not be written again afterwards. The simulator
+    /// refuses a value outside of the range at this place in the kernel; a GPU computes what follows from the declaration.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -463,7 +483,9 @@ impl Builder {
             self.fail(ErrorKind::operands("index_with", why), at);
             return 0.into();
         }
-        Index::leaf(self.leaf(reg), range, multiple, self.depth())
+        let index = Index::leaf(self.leaf(reg), range, multiple, self.depth());
+        self.site(at, |k| k.claim_range(&index, range, multiple));
+        index
     }
 
     /// A register of this kernel that is never written again.

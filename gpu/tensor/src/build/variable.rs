@@ -21,7 +21,7 @@ impl Builder {
     /// Declares a 32-bit variable with an initial value. It always lies in `range` (end excluded).
     ///
     /// If the range is empty, or if a value given here or to [`Builder::set`] cannot lie in it, [`Builder::finish`]
-    /// returns an error.
+    /// returns an error. The simulator refuses a value that does not lie in it.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -38,9 +38,10 @@ impl Builder {
     pub fn var(&mut self, first: impl Into<Index>, range: Range<i64>) -> Var {
         let at = Location::caller();
         let range = self.ends("var", range, at);
-        let first = first.into().within(range.0..range.1 + 1);
+        let first = first.into();
         self.site(at, |k| {
-            let value = k.operand(&first);
+            k.claim_unless_derived(&first, range);
+            let value = k.operand(&first.within(range.0..range.1 + 1));
             let reg = k.ir.mov(Type::U32, value);
             k.stamp += 1;
             k.written.insert(reg, k.stamp);
@@ -93,11 +94,17 @@ impl Builder {
     pub fn set(&mut self, var: &Var, value: impl Into<Index>) {
         let at = Location::caller();
         self.own_var(var, at);
-        let value = value.into().within(var.range.0..var.range.1 + 1);
+        let value = value.into();
         self.site(at, |k| {
-            k.update(var.reg, &value);
-            k.touch(var);
+            k.claim_unless_derived(&value, var.range);
+            k.assign_var(var, &value);
         });
+    }
+
+    /// Assigns a value that lies in the variable's range.
+    pub(crate) fn assign_var(&mut self, var: &Var, value: &Index) {
+        self.update(var.reg, &value.within(var.range.0..var.range.1 + 1));
+        self.written_now(var);
     }
 
     /// Returns the variable's register, for instructions of the caller that write it. Call [`Builder::touch`] after
@@ -124,7 +131,8 @@ impl Builder {
         var.reg
     }
 
-    /// Declares that instructions of the caller have written the variable's register.
+    /// Declares that instructions of the caller have written the variable's register. The simulator refuses a value that
+    /// does not lie in the variable's range.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -138,7 +146,17 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn touch(&mut self, var: &Var) {
-        self.own_var(var, Location::caller());
+        let at = Location::caller();
+        self.own_var(var, at);
+        self.written_now(var);
+        self.site(at, |k| {
+            let now = k.get(var);
+            k.claim_range(&now, var.range, 1);
+        });
+    }
+
+    #[track_caller]
+    fn written_now(&mut self, var: &Var) {
         let used = |s: &Scope| s.repeats && s.used.contains(&var.reg);
         if self.scopes.iter().any(used) {
             self.fail(ErrorKind::Stale { reg: var.reg }, Location::caller());
@@ -151,6 +169,13 @@ impl Builder {
     fn own_var(&mut self, var: &Var, at: &'static Location<'static>) {
         if let Err(kind) = self.failure.own("a variable", var.owner) {
             self.fail(kind, at);
+        }
+    }
+
+    /// Declares that a value lies in a range, unless the rules derive it.
+    fn claim_unless_derived(&mut self, value: &Index, (low, high): (i64, i64)) {
+        if value.range().0 < low || value.range().1 > high {
+            self.claim_range(value, (low, high), 1);
         }
     }
 

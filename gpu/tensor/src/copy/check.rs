@@ -79,6 +79,7 @@ impl Builder {
         at: i64,
         vector: i64,
         fills: bool,
+        claim: &mut Option<ClaimId>,
     ) -> Result<(Cond, Option<Index>), ErrorKind> {
         let mut cond = Cond::Known(true);
         let mut partial = None;
@@ -98,6 +99,21 @@ impl Builder {
                 } else {
                     return Err(span.straddles(&of.name, extent));
                 };
+                let reach = Reach {
+                    tensor: of.name.clone(),
+                    mode: span.mode,
+                    low: span.low,
+                    high: span.high,
+                    extent: extent.clone(),
+                };
+                // What a declared range has decided is asked nowhere else.
+                if (above, below) == (Cond::Known(true), Cond::Known(true))
+                    && partial.is_none()
+                    && !self.is_certain(&reach)
+                {
+                    let claim = *claim.get_or_insert_with(|| self.open_claim());
+                    self.claim_reach(claim, reach);
+                }
                 cond = self.both(cond, above);
                 cond = self.both(cond, below);
             }

@@ -499,12 +499,14 @@ impl Builder {
                 }
             }
             Mask::Inside => {
+                let mut claim = None;
                 if let Some((tensor, at)) = source {
-                    (cond, partial) = self.inside(tensor, at, run.counts[0], fills)?;
+                    (cond, partial) = self.inside(tensor, at, run.counts[0], fills, &mut claim)?;
                 }
                 if let Some((tensor, at)) = target {
-                    (stored, _) = self.inside(tensor, at, run.counts[1], false)?;
+                    (stored, _) = self.inside(tensor, at, run.counts[1], false, &mut claim)?;
                 }
+                run.claim = claim;
             }
             Mask::If(says) => {
                 let global = [source, target]

@@ -278,7 +278,9 @@ impl Index {
     }
 
     /// Returns the same value, declared to lie in `range` (end excluded), if the caller knows more than the rules
-    /// derive. If none of its possible values lies in the range, a kernel that uses the index is refused.
+    /// derive. If none of its possible values lies in the range, a kernel that uses the index is refused. A copy that the
+    /// range takes beyond its tensor is refused by the launch or by the simulator; what else is computed of a value outside of
+    /// the range is wrong. [`Builder::index_of`](crate::Builder::index_of) declares a range that the simulator checks.
     ///
     /// ```
     /// # use colex_atom::Arch;

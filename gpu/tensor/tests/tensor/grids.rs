@@ -338,3 +338,26 @@ fn a_condition_that_lets_too_much_through_is_a_fault() {
         "{fault}"
     );
 }
+
+/// A range that the author states decides a comparison, which the copy then leaves out: the launch makes it instead.
+#[test]
+fn what_a_stated_range_decides_is_looked_at_too() {
+    let kernel = kernel("(_8,_16):(_16,_1)", |k, [from, to]| {
+        let at = [k.block_index(0).within(0..2), k.block_index(1).within(0..2)];
+        let (copy, thread) = (copy(), k.thread());
+        let from = copy
+            .at(&thread)
+            .partition_src(&from.local_tile(TILE, &at[..]));
+        let to = copy
+            .at(&thread)
+            .partition_dst(&to.local_tile(TILE, &at[..]));
+        let held = k.fragment_like(&from);
+        k.copy_in_bounds(&copy, &from, &held);
+        k.copy_in_bounds(&copy, &held, &to);
+    });
+    assert_eq!(launched(&kernel, [2, 2, 1]), Ok(()));
+    for grid in [[3, 1, 1], [1, 3, 1], [2, 4, 1]] {
+        let said = launched(&kernel, grid).unwrap_err();
+        assert!(said.contains("tensor from, whose extent is "), "{said}");
+    }
+}

@@ -368,3 +368,140 @@ fn law_index_selects() {
     }
     println!("law index.selects: {cases} values");
 }
+
+/// Every call by which an author says what the kernel cannot know.
+#[derive(Clone, Copy, Debug)]
+enum Declares {
+    First,
+    Set,
+    Touch,
+    IndexOf,
+    IndexWith,
+    Special,
+}
+
+/// An integer whose value in thread `t` is `first + step t`, declared to lie in a range and to be a multiple.
+fn declared(
+    k: &mut Builder,
+    by: Declares,
+    [first, step]: [i64; 2],
+    range: std::ops::Range<i64>,
+    multiple: i64,
+) -> Index {
+    let value = k.thread() * step + first;
+    match by {
+        Declares::First => {
+            let var = k.var(value, range);
+            k.get(&var)
+        }
+        Declares::Set => {
+            let var = k.var(range.start, range);
+            k.set(&var, value);
+            k.get(&var)
+        }
+        Declares::Touch => {
+            let var = k.var(range.start, range);
+            let (value, register) = (k.value(&value), k.variable(&var));
+            k.emit(|ir| ir.mov_to(register, value));
+            k.touch(&var);
+            k.get(&var)
+        }
+        Declares::IndexOf | Declares::IndexWith => {
+            let value = k.value(&value);
+            k.index_with(value, range, multiple)
+        }
+        Declares::Special => k.special(colex_ir::Special::LaneId, range),
+    }
+}
+
+/// Where a declaration holds, what follows from it is right, and elsewhere the simulator names it.
+#[test]
+fn law_declared_ranges_are_checked() {
+    let mut random = Random::new(11);
+    let (mut cases, mut broken) = (0, 0);
+    for i in 0..900 {
+        let by = [
+            Declares::First,
+            Declares::Set,
+            Declares::Touch,
+            Declares::IndexOf,
+            Declares::IndexWith,
+            Declares::Special,
+        ][i % 6];
+        let [first, step] = match by {
+            Declares::Special => [0, 1],
+            _ => [random.below(60), random.below(4)],
+        };
+        let multiple = match by {
+            Declares::IndexWith => 1 << random.below(4),
+            _ => 1,
+        };
+        let low = random.below(30);
+        let range = low..low + 1 + random.below(150);
+        let by_definition = |t: i64| first + step * t;
+        let holds = |t: i64| range.contains(&by_definition(t)) && by_definition(t) % multiple == 0;
+        let mut k = Builder::new("k", Arch::Sm80, 32);
+        let x = declared(&mut k, by, [first, step], range.clone(), multiple);
+        let divisor = 1 + random.below(20);
+        let found = colex_proof::examples::values(k, &(&x % divisor + &x / divisor * 1000));
+        cases += 1;
+        match found {
+            Ok(found) => {
+                let right = |(t, found): (i64, &i32)| {
+                    let x = by_definition(t);
+                    i64::from(*found) == x % divisor + x / divisor * 1000
+                };
+                assert!(
+                    (0..32).all(holds),
+                    "{by:?} {first} {step} {range:?} {multiple}"
+                );
+                assert!(
+                    (0..).zip(&found).all(right),
+                    "{by:?} {first} {step} {range:?}"
+                );
+            }
+            Err(said) => {
+                let said = said.to_string();
+                assert!(
+                    !(0..32).all(holds),
+                    "{by:?} {first} {step} {range:?} {multiple}: {said}"
+                );
+                assert!(
+                    said.contains("the kernel declares here that it is")
+                        || said.contains("never in"),
+                    "{said}"
+                );
+                broken += 1;
+            }
+        }
+    }
+    assert!(broken > cases / 4 && broken < cases, "{broken} of {cases}");
+    println!("law declared_ranges: {cases} cases");
+}
+
+#[test]
+fn a_declaration_that_does_not_hold_is_named() {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let (turns, lane) = (k.var(0, 0..3), k.lane());
+    k.set(&turns, lane);
+    let now = k.get(&turns);
+    let said = colex_proof::examples::values(k, &now)
+        .unwrap_err()
+        .to_string();
+    let (place, what) = said.split_once("): ").expect("a place and a sentence");
+    assert!(
+        place.contains("thread (3,0,0)") && place.contains("index_laws.rs:"),
+        "{place}"
+    );
+    assert_eq!(
+        what,
+        "the integer is 3, and the kernel declares here that it is 0 to 2: what follows from the declaration would be wrong"
+    );
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let six = k.emit(|ir| ir.mov(Type::U32, 6));
+    let index = k.index_with(six, 0..64, 4);
+    let said = colex_proof::examples::values(k, &index)
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("is 0 to 63 and a multiple of 4: "), "{said}");
+}
