@@ -84,8 +84,9 @@ impl DeviceKernel {
     /// # Errors
     ///
     /// Returns an error if the number of arguments is wrong; if a view is of another device, element type or form of layout
-    /// than the kernel was built for; if its address is not aligned for the kernel's vectors; or if the kernel writes a
-    /// read-only view. Returns the device's error if the launch fails.
+    /// than the kernel was built for; if its address is not aligned for the kernel's vectors; if the kernel writes a
+    /// read-only view; or if a view that is written shares elements with another one, which handles to one buffer make
+    /// possible. A kernel that works in place declares one tensor. Returns the device's error if the launch fails.
     pub fn launch<'a>(
         &self,
         grid: impl IntoGrid,
@@ -163,6 +164,7 @@ impl DeviceKernel {
             );
             return Err(ArgumentError::new(why).into());
         }
+        apart(&parameters, given)?;
         let pairs = parameters.iter().zip(given);
         let arguments = pairs.map(|(parameter, given)| self.argument(parameter, given));
         let arguments = arguments.collect::<Result<Vec<Arg<'_>>, Error>>()?;
@@ -202,6 +204,64 @@ impl DeviceKernel {
     }
 }
 
+/// Refuses a view that is written and shares elements with another one.
+fn apart(parameters: &[KernelParameter<'_>], given: &[LaunchArg<'_>]) -> Result<(), Error> {
+    let views = || {
+        let pairs = parameters.iter().zip(given);
+        pairs.filter_map(|(parameter, given)| match given {
+            LaunchArg::View(view) => Some((parameter.name, view)),
+            LaunchArg::Value(_) => None,
+        })
+    };
+    for (i, (name, written)) in views().enumerate().filter(|(_, (_, view))| view.is_mut) {
+        for (_, (other, view)) in views().enumerate().filter(|(j, _)| *j != i) {
+            if written.may_meet(view) {
+                let why = format!(
+                    "it lies at {:#x}..{:#x} and tensor {other} at {:#x}..{:#x}: what a kernel writes must not overlap what \
+                     it reads or writes by another name",
+                    written.bytes.0, written.bytes.1, view.bytes.0, view.bytes.1
+                );
+                return Err(ArgumentError::of_tensor(name, why).into());
+            }
+        }
+    }
+    Ok(())
+}
+
+impl LaunchView<'_> {
+    /// Whether the two may share an element: their ranges meet, and no stride of both keeps them apart, as it does the
+    /// left and the right half of the columns of a matrix.
+    fn may_meet(&self, other: &LaunchView<'_>) -> bool {
+        let [(a, a_end), (b, b_end)] = [self.bytes, other.bytes];
+        if !self.device.is_same_device(&other.device) || a_end <= b || b_end <= a {
+            return false;
+        }
+        let (ours, theirs) = (self.strides(), other.strides());
+        let apart = |stride: u64| {
+            let [ours, theirs] = [&ours, &theirs].map(|strides| {
+                let within = strides.iter().filter(|(_, step)| step % stride != 0);
+                within.map(|(steps, step)| steps * step).sum::<u64>()
+            });
+            // Both lie on a circle as long as the stride.
+            let between = (b % stride + stride - a % stride) % stride;
+            between >= ours + self.element && (stride - between) % stride >= theirs + other.element
+        };
+        !ours
+            .iter()
+            .any(|(_, stride)| theirs.iter().any(|(_, other)| other == stride) && apart(*stride))
+    }
+
+    /// How many steps of how many bytes lead through the view.
+    fn strides(&self) -> Vec<(u64, u64)> {
+        let leaves = self.layout.iter().flat_map(Layout::leaves);
+        let steps = leaves.map(|leaf| {
+            let stride = leaf.stride.as_int().map_or(0, |stride| stride.value());
+            (leaf.extent.value() as u64 - 1, stride as u64 * self.element)
+        });
+        steps.filter(|(steps, stride)| steps * stride > 0).collect()
+    }
+}
+
 /// One argument of a launch.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "it lives for one call")]
@@ -219,6 +279,9 @@ pub struct LaunchView<'a> {
     device: Device,
     /// `None` if an extent is 0.
     layout: Option<Layout>,
+    /// The addresses that it spans, and the bytes of an element.
+    bytes: (u64, u64),
+    element: u64,
     is_mut: bool,
 }
 
@@ -227,6 +290,8 @@ impl<'a, T: Element> From<View<'a, T>> for LaunchArg<'a> {
         LaunchArg::View(LaunchView {
             layout: view.layout().cloned(),
             device: view.device().clone(),
+            bytes: view.bytes(),
+            element: T::BYTES as u64,
             memory: Box::new(view),
             is_mut: false,
         })
@@ -245,6 +310,8 @@ impl<'a, T: Element> From<ViewMut<'a, T>> for LaunchArg<'a> {
         LaunchArg::View(LaunchView {
             layout: read.layout().cloned(),
             device: read.device().clone(),
+            bytes: read.bytes(),
+            element: T::BYTES as u64,
             memory: Box::new(read),
             is_mut: true,
         })

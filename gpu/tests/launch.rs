@@ -161,3 +161,81 @@ fn a_default_stream_per_thread_is_another_in_each() {
         assert_eq!(elsewhere(handle), stream_key::StreamKey::of(handle));
     }
 }
+
+/// A buffer has several handles, so that no borrow keeps what is written apart from what is read. Against a list of the
+/// elements of both.
+#[test]
+fn law_what_is_written_is_apart_from_what_is_read() {
+    let device = Device::simulator(Arch::Sm80);
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+    let copy = TiledCopy::new(atom, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
+    let mut k = Builder::new("copy", Arch::Sm80, 32);
+    let [src, dst] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(64,64):(64,64)"));
+    let (mine, m, n) = (copy.at(&k.thread()), k.block_index(0), k.block_index(1));
+    let src = mine.partition_src(&src.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&dst.local_tile((4, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+    let held = k.fragment_like(&src);
+    k.copy_in_bounds(&copy, &src, &held);
+    k.copy_in_bounds(&copy, &held, &dst);
+    let kernel = k
+        .finish()
+        .expect("a kernel")
+        .load(&device)
+        .expect("it loads");
+    let from = device.upload(&[1f32; 256]).expect("memory");
+    let places = |layout: &str, at: usize| -> Vec<i64> {
+        let layout: colex_layout::Layout = layout.parse().expect("a layout");
+        (&layout)
+            .into_iter()
+            .map(|(_, offset)| offset.expect("small") + at as i64)
+            .collect()
+    };
+    let (mut cases, mut accepted, mut refused) = (0, 0, 0);
+    let layouts = [
+        "(3,4):(4,1)",
+        "(3,4):(8,1)",
+        "(3,4):(8,2)",
+        "(4,3):(1,8)",
+        "(3,2):(16,8)",
+        "(1,4):(0,1)",
+    ];
+    for (a, b) in layouts
+        .iter()
+        .flat_map(|a| layouts.iter().map(move |b| (*a, *b)))
+    {
+        for (at, beside) in (0..10).flat_map(|at| [(at, 4), (4, at)]) {
+            let handle = from.clone();
+            let read = handle.slice(at..).expect("a part");
+            let mut written = handle.slice(beside..).expect("a part");
+            let read = colex_gpu::View::new(&read, a).expect("a view");
+            let written = colex_gpu::ViewMut::new(&mut written, b).expect("a view");
+            let done = kernel.launch([1], (&read, written));
+            let shared = places(a, at)
+                .iter()
+                .any(|place| places(b, beside).contains(place));
+            cases += 1;
+            match done {
+                Ok(()) => accepted += 1,
+                Err(e) => {
+                    refused += 1;
+                    let said = e.to_string();
+                    assert!(said.starts_with("tensor to: it lies at 0x"), "{said}");
+                    continue;
+                }
+            }
+            assert!(!shared, "{a} from {at} and {b} from {beside}");
+        }
+    }
+    let halves = ["(3,4):(8,1)", "(3,4):(8,1)"].map(|layout| layout.to_string());
+    let (left, mut right) = (from.clone(), from.slice(4..).expect("a part"));
+    let left = colex_gpu::View::new(&left, &halves[0][..]).expect("a view");
+    let right = colex_gpu::ViewMut::new(&mut right, &halves[1][..]).expect("a view");
+    kernel
+        .launch([1], (&left, right))
+        .expect("two halves of the columns of one matrix");
+    assert!(
+        accepted > cases / 8 && refused > cases / 8,
+        "{accepted} and {refused} of {cases}"
+    );
+    println!("law launch.apart: {cases} cases");
+}
