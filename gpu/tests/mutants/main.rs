@@ -27,6 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use colex_atom::{Arch, TensorMap, Ty};
 use colex_gpu::tensor::{Error, RawMemory, TensorKernel};
@@ -310,8 +311,8 @@ fn identity(program: &Program) -> Result<(String, String), String> {
     Ok((text, format!("{:?}", program.built.signature)))
 }
 
-/// One mutant; none if it is the kernel that it was made from.
-fn mutant(draw: &Draw<'_>) -> Option<Ended> {
+/// One mutant; none if it is the kernel that it was made from, or if the same change has made the same kernel before.
+fn mutant(draw: &Draw<'_>, ran: &mut HashSet<u64>) -> Option<Ended> {
     let original = (draw.family.build)(&mut Hook::new(None, 0), &mut Random(draw.form));
     let original = original.unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
     let own = identity(&original).unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
@@ -320,7 +321,8 @@ fn mutant(draw: &Draw<'_>) -> Option<Ended> {
         if draw.site == GRID {
             let grid = (original.grid)(&original.given);
             let (more, words) = enlarged(&mut r, grid);
-            return (more != grid).then(|| {
+            let is_new = more != grid && ran.insert(hash(&(&own, &words)));
+            return is_new.then(|| {
                 let (outcome, why) = run(&original, &original.given, more);
                 Ended {
                     outcome,
@@ -332,7 +334,8 @@ fn mutant(draw: &Draw<'_>) -> Option<Ended> {
         let mut given = original.given.clone();
         let words = change_argument(&mut r, &mut given);
         let same = format!("{given:?}") == format!("{:?}", original.given);
-        return (!same).then(|| {
+        let is_new = !same && ran.insert(hash(&(&own, &words)));
+        return is_new.then(|| {
             let (outcome, why) = run(&original, &given, (original.grid)(&given));
             Ended {
                 outcome,
@@ -352,13 +355,19 @@ fn mutant(draw: &Draw<'_>) -> Option<Ended> {
     };
     let program = match changed {
         Ok(program) => program,
-        Err(e) => return Some(refused(e.to_string())),
+        Err(e) => {
+            let is_new = ran.insert(hash(&(&own, target, &words)));
+            return is_new.then(|| refused(e.to_string()));
+        }
     };
     let text = match identity(&program) {
         Ok(text) if text == own => return None,
         Ok(text) => text,
         Err(e) => return Some(refused(e)),
     };
+    if !ran.insert(hash(&(&text, &words))) {
+        return None;
+    }
     let grid = (program.grid)(&program.given);
     let (outcome, why) = run(&program, &program.given, grid);
     Some(Ended {
@@ -482,10 +491,6 @@ fn number(name: &str, otherwise: u64) -> u64 {
 /// How many different changed kernels of each group a large run must have.
 const DISTINCT: u64 = 100;
 
-/// How many times as many draws as different kernels a group may take: a kernel that was drawn before is run, and does not
-/// count.
-const REPEATS: u64 = 4;
-
 /// What came of the changes of one group.
 struct Row {
     words: String,
@@ -496,19 +501,18 @@ struct Row {
     rare: Option<String>,
 }
 
-/// Runs changes of a group until `each` of them are different kernels.
+/// Runs changes of a group until `each` of them are different kernels. A kernel that was drawn before does not count.
 fn row(group: &Group<'_>, seed: u64, each: u64) -> Row {
     let (family, (call, kind)) = (group.family, group.site);
     let name = format!("{}, {call}, {kind}", family.name);
     let mut counts = [0u64; 5];
-    let mut seen = HashSet::new();
+    let (mut seen, mut ran) = (HashSet::new(), HashSet::new());
     let mut wrong = Vec::new();
-    let mut runs = 0;
     for draw in draws(group, seed, each) {
-        if seen.len() as u64 == each || runs == REPEATS * each {
+        if seen.len() as u64 == each {
             break;
         }
-        let result = catch_unwind(AssertUnwindSafe(|| mutant(&draw)));
+        let result = catch_unwind(AssertUnwindSafe(|| mutant(&draw, &mut ran)));
         let ended = match result {
             Ok(None) => continue,
             Ok(Some(ended)) => ended,
@@ -523,7 +527,6 @@ fn row(group: &Group<'_>, seed: u64, each: u64) -> Row {
                 }
             }
         };
-        runs += 1;
         if seen.insert(ended.key) {
             counts[ended.outcome as usize] += 1;
         }
@@ -569,26 +572,36 @@ fn law_mutants() {
     };
     let asked: Vec<&Group<'_>> = all.iter().filter(is_asked).collect();
     let (next, rows) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    println!(
+        "{:<16}{:<22}{:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}{:>9}",
+        "family",
+        "call",
+        "kind",
+        "refused",
+        "launch",
+        "fault",
+        "right",
+        "WRONG",
+        "distinct",
+        "seconds"
+    );
     thread::scope(|scope| {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 loop {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(group) = asked.get(i) else { return };
+                    let started = Instant::now();
                     let row = row(group, seed, each);
+                    println!("{}{:>9.1}", row.words, started.elapsed().as_secs_f64());
                     rows.lock().expect("no row panics").insert(i, row);
                 }
             });
         }
     });
-    println!(
-        "{:<16}{:<22}{:<12}{:>8}{:>8}{:>8}{:>8}{:>8}{:>10}",
-        "family", "call", "kind", "refused", "launch", "fault", "right", "WRONG", "distinct"
-    );
     let rows = rows.into_inner().expect("no row panics");
     let (mut run, mut wrong, mut rare) = (0, Vec::new(), Vec::new());
     for row in rows.into_values() {
-        println!("{}", row.words);
         run += row.counts.iter().sum::<u64>();
         wrong.extend(row.wrong);
         rare.extend(row.rare);
@@ -619,7 +632,8 @@ fn draws<'a>(
     });
     let mut r = Random(first);
     let Some(few) = &group.few else {
-        return Box::new((0..20 * each).map(move |_| Draw {
+        let most = (20 * each.min(DISTINCT)).max(2 * each);
+        return Box::new((0..most).map(move |_| Draw {
             family: group.family,
             form: r.next(),
             site: group.site,
