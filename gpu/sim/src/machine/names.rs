@@ -30,11 +30,11 @@ impl Machine<'_, '_> {
 
     /// The instruction, as the kernel's listing has it.
     pub(crate) fn instruction(&self, stmt: &Stmt) -> String {
-        match &stmt.op {
-            // A comment is a step where a declaration is checked.
-            Op::Control(Control::Comment(_)) => "the range of an integer".to_string(),
-            op => colex_ir::instruction(self.program.kernel, op),
+        // A comment is a step where a declaration is checked.
+        if matches!(stmt.op, Op::Control(Control::Comment(_))) {
+            return "the range of an integer".to_string();
         }
+        colex_ir::instruction(self.program.kernel, &stmt.op)
     }
 
     /// `` `st.shared.u32 ..` (file.rs:12) ``
