@@ -201,7 +201,7 @@ impl<A> Call<A> {
     pub(crate) fn run(&self, device: &Device) -> Result<(), Error> {
         let mut launches = self.shape.launches.iter().zip(&self.arguments);
         launches.try_for_each(|(one, arguments)| {
-            Ok(device.launch_loaded(&one.loaded, &one.launch, arguments)?)
+            Ok(device.launch(&*one.loaded, one.launch, arguments)?)
         })
     }
 
@@ -213,7 +213,7 @@ impl<A> Call<A> {
     pub(crate) fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         let launches = self.shape.launches.iter().zip(&self.arguments);
         let count = |(one, arguments): (&PreparedLaunch, &Vec<Argument>)| {
-            Ok(device.profile_loaded(&one.loaded, &one.launch, arguments)?)
+            Ok(device.profile(&*one.loaded, one.launch, arguments)?)
         };
         launches.map(count).collect()
     }

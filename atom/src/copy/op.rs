@@ -1,10 +1,10 @@
-//! `CopyOp`: what to write.
+//! `CopyOp`: the PTX instruction of a copy atom.
 
 use super::member::CopyMember;
 use super::row::{Argument, CopyForm};
 use crate::machine::{Arch, PtxVersion, RegClass, Registers, Space};
 
-/// What to write: the opcode and its operands (CuTe's `Copy_Operation`).
+/// The PTX instruction of a copy atom: the opcode and its operands (CuTe's `Copy_Operation`).
 ///
 /// ```
 /// let atom = colex_atom::copy("SM75_U16x8_LDSM_T")?;
@@ -33,7 +33,7 @@ pub struct CopyOp {
 pub struct CopyOperand {
     /// The argument.
     pub argument: Argument,
-    /// What it is.
+    /// What the operand is.
     pub kind: OperandKind,
 }
 
@@ -44,9 +44,9 @@ pub enum OperandKind {
     Registers(Registers),
     /// An address: 64 bits in global memory, 32 in shared memory.
     Address {
-        /// Where to.
+        /// The memory that it points to.
         space: Space,
-        /// What divides it, in bytes.
+        /// The alignment that the instruction needs, in bytes.
         align: u32,
     },
     /// A 64-bit generic address of a tensor map (128 bytes, aligned to 64), and this number of 32-bit coordinates.
@@ -98,7 +98,8 @@ impl CopyOp {
         })
     }
 
-    /// Returns whether the data arrives after the instruction is done, at a barrier, a group's wait, or not at all.
+    /// Returns whether the instruction is asynchronous: the data arrives later, and an mbarrier or the wait for a group
+    /// reports it. Nothing reports a prefetch.
     pub fn is_async(&self) -> bool {
         self.ptx.starts_with("cp.")
     }

@@ -99,7 +99,8 @@ impl Scalar {
 }
 
 impl Reduction {
-    /// Returns the operation's word in a PTX opcode; the sum of 16-bit floats says that it keeps subnormals.
+    /// Returns the operation's word in a PTX opcode: `add`, `min`, .. The sum of 16-bit floats is `add.noftz`: the
+    /// instruction keeps subnormals, and PTX wants that written out.
     pub fn ptx(self, ty: Scalar) -> &'static str {
         match self {
             Reduction::Add if ty.bits() == 16 => "add.noftz",

@@ -23,7 +23,7 @@ pub enum SmemSwizzle {
 }
 
 impl SmemSwizzle {
-    /// Narrowest first.
+    /// The four kinds, narrowest first.
     pub const ALL: [SmemSwizzle; 4] = [
         SmemSwizzle::None,
         SmemSwizzle::B32,
@@ -62,9 +62,10 @@ impl SmemSwizzle {
     }
 }
 
-/// Returns the smallest block of a canonical layout: 8 by a row, over elements of `bits` bits.
+/// Returns the smallest block of a canonical layout, 8 rows of [`SmemSwizzle::span`] bytes, over elements of `bits` bits.
 ///
-/// `(MN, K)` is `(8, row)` K-major and `(row, 8)` MN-major; larger tiles are made of it by `tile_to_shape`.
+/// Its modes are `(MN, K)`. With `row` elements in a row, the extents are `(8, row)` if it is K-major and `(row, 8)` if it
+/// is MN-major. [`ComposedLayout::tile_to_shape`] makes larger tiles of it.
 ///
 /// ```
 /// use colex_atom::{Major, SmemSwizzle, gmma_smem_atom};
@@ -80,6 +81,8 @@ impl SmemSwizzle {
 /// # Errors
 ///
 /// Returns an error if elements do not divide 128 bits.
+///
+/// Source: `GMMA::Layout_K_SW128_Atom` and its siblings in `cute/atom/mma_traits_sm90_gmma.hpp`.
 #[doc(alias = "Layout_K_SW128_Atom")]
 #[doc(alias = "Layout_MN_SW128_Atom")]
 pub fn gmma_smem_atom(

@@ -6,7 +6,7 @@ use crate::Error;
 use crate::error::ErrorKind;
 pub use crate::machine::Major;
 
-/// The template arguments of a `wgmma` operation in CuTe.
+/// The template arguments of a `wgmma` operation in CuTe. By default A and B are K-major and keep their signs.
 ///
 /// ```
 /// use colex_atom::{GmmaOptions, Major};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
+use crate::element::sealed;
 use crate::error::{Error, ErrorKind};
 use crate::signature;
 use crate::signature::Signature;
@@ -29,6 +30,30 @@ pub struct LoadedKernel {
     /// The claims of its accesses about a launch; a kernel from a text has none.
     claims: LaunchClaims,
     code: Code,
+}
+
+/// A kernel that [`Device::launch`] and [`Device::profile`] take: a [`Function`], or a [`LoadedKernel`] of the device.
+pub trait Launchable: sealed::Sealed {
+    /// The loaded kernel, or an error if it was loaded on another device.
+    #[doc(hidden)]
+    fn loaded_on(&self, device: &Device) -> Result<&LoadedKernel, Error>;
+}
+
+impl sealed::Sealed for Function {}
+
+impl Launchable for Function {
+    fn loaded_on(&self, device: &Device) -> Result<&LoadedKernel, Error> {
+        device.owns(self)?;
+        Ok(&self.loaded)
+    }
+}
+
+impl sealed::Sealed for LoadedKernel {}
+
+impl Launchable for LoadedKernel {
+    fn loaded_on(&self, _: &Device) -> Result<&LoadedKernel, Error> {
+        Ok(self)
+    }
 }
 
 /// The kernel itself.
@@ -222,7 +247,7 @@ impl Device {
     /// # use colex_ir::launch::Launch;
     /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
     /// let loaded = device.load_kernel(&kernel)?;
-    /// device.launch_loaded(&loaded, &Launch::new(1, 32), &[])?;
+    /// device.launch(&*loaded, Launch::new(1, 32), &[])?;
     /// # Ok::<(), colex_device::Error>(())
     /// ```
     ///
@@ -351,43 +376,17 @@ impl Device {
     /// another device.
     pub fn launch(
         &self,
-        function: &Function,
+        kernel: &impl Launchable,
         launch: Launch,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        self.owns(function)?;
-        self.launch_loaded(&function.loaded, &launch, arguments)
-    }
-
-    /// Runs a kernel that this device has loaded, over a grid.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
-    /// # let device = Device::simulator(Arch::Sm90a);
-    /// # use colex_ir::KernelBuilder;
-    /// # use colex_ir::launch::Launch;
-    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
-    /// let loaded = device.load_kernel(&kernel)?;
-    /// device.launch_loaded(&loaded, &Launch::new(1, 32), &[])?;
-    /// # Ok::<(), colex_device::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the launch or an argument is refused.
-    pub fn launch_loaded(
-        &self,
-        loaded: &LoadedKernel,
-        launch: &Launch,
-        arguments: &[Argument],
-    ) -> Result<(), Error> {
+        let loaded = kernel.loaded_on(self)?;
         match (&self.0, &loaded.code) {
             (Kind::Gpu(gpu), Code::Gpu(code)) => {
-                loaded.check_launch(launch, arguments, gpu.limits())?;
-                gpu.launch(code, launch, arguments)
+                loaded.check_launch(&launch, arguments, gpu.limits())?;
+                gpu.launch(code, &launch, arguments)
             }
-            _ => self.profile_loaded(loaded, launch, arguments).map(drop),
+            _ => self.profile(loaded, launch, arguments).map(drop),
         }
     }
 
@@ -411,44 +410,17 @@ impl Device {
     /// Returns the errors of [`launch`](Device::launch), and an error on a GPU, which does not count.
     pub fn profile(
         &self,
-        function: &Function,
+        kernel: &impl Launchable,
         launch: Launch,
         arguments: &[Argument],
     ) -> Result<Report, Error> {
-        self.owns(function)?;
-        self.profile_loaded(&function.loaded, &launch, arguments)
-    }
-
-    /// Runs a kernel that this device has loaded, and returns the simulator's counts.
-    ///
-    /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
-    /// # let device = Device::simulator(Arch::Sm90a);
-    /// # use colex_ir::KernelBuilder;
-    /// # use colex_ir::launch::Launch;
-    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
-    /// let loaded = device.load_kernel(&kernel)?;
-    /// let report = device.profile_loaded(&loaded, &Launch::new(1, 32), &[])?;
-    /// assert_eq!(report.bank_conflicts(), 0);
-    /// # Ok::<(), colex_device::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`profile`](Device::profile).
-    pub fn profile_loaded(
-        &self,
-        loaded: &LoadedKernel,
-        launch: &Launch,
-        arguments: &[Argument],
-    ) -> Result<Report, Error> {
-        loaded.check_launch(launch, arguments, self.limits())?;
+        let loaded = kernel.loaded_on(self)?;
+        loaded.check_launch(&launch, arguments, self.limits())?;
         match (&self.0, &loaded.code) {
             (Kind::Simulator(simulated), Code::Simulated(kernel, _)) => {
                 let mut memory = simulated.memory();
                 let options = simulated.options();
-                Ok(simulate(kernel, launch, arguments, &mut memory, options)?)
+                Ok(simulate(kernel, &launch, arguments, &mut memory, options)?)
             }
             _ => Err(ErrorKind::Unsupported {
                 what: "count what a kernel does",

@@ -38,7 +38,7 @@ pub use device_slice::DeviceSlice;
 pub use element::Element;
 pub use error::Error;
 pub use event::Event;
-pub use function::{Function, LoadedKernel, Origin, Resources};
+pub use function::{Function, Launchable, LoadedKernel, Origin, Resources};
 pub use memo::Memo;
 pub use timing::{Repeats, Timing};
 pub use view::{View, ViewMut};

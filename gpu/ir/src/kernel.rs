@@ -82,7 +82,8 @@ pub struct SharedRegion {
 }
 
 impl SharedRegion {
-    /// Returns the name of a byte, by the unit that it belongs to.
+    /// Returns the name of the unit that holds the byte `byte` of dynamic shared memory, such as `element 3 of the f16
+    /// tensor (64,32):(32,1)`.
     ///
     /// ```
     /// use colex_ir::SharedRegion;

@@ -6,7 +6,7 @@ use colex_tiled::TiledCopy;
 
 use super::loop_nest::Loop;
 use super::plan::CopyPlan;
-use colex_tensor::{AtThread, Builder, Error, Hints, Index, Tensor};
+use colex_tensor::{AtThread, Builder, Error, Index, Tensor};
 
 /// The alignment of the address and the strides of a tensor map, in bytes.
 pub(crate) const MAP: i64 = 16;
@@ -112,6 +112,14 @@ pub(crate) fn through_registers(
         k.fragment_unpacked(&source)
     };
     let bounded = |tensor: &Tensor| inside && tensor.space() == Space::Global;
-    k.copy_with(copy, &source, &held, bounded(from), Hints::default());
-    k.copy_with(copy, &held, &destination, bounded(to), Hints::default());
+    if bounded(from) {
+        k.copy_in_bounds(copy, &source, &held);
+    } else {
+        k.copy(copy, &source, &held);
+    }
+    if bounded(to) {
+        k.copy_in_bounds(copy, &held, &destination);
+    } else {
+        k.copy(copy, &held, &destination);
+    }
 }

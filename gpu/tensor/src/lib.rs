@@ -11,7 +11,7 @@
 //! | [`Tensor`] | `k.tensor(name, ty, layout)` a parameter; `a.local_tile((64, 32), (m, step))` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice((.., .., 0))` |
 //! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)`, `.partition_dst(&t)`, `tiled_mma.at(&tid).partition(&t, Operand::C)` |
 //! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)`, `k.convert(&f, Ty::F16)`, `k.axpby(..)` |
-//! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `copy_with` hints for the caches |
+//! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `hints.on(&tiled_copy)` for the caches |
 //! | arithmetic | `k.map2(BinaryOp::Max, &d, &a, &b)`, `map1`, `fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)` |
 //! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)`, `k.loop_(..)`, `k.break_unless(p)` |
@@ -73,7 +73,7 @@ pub use build::pipeline::{Consumer, Pipeline, Producer, Stage};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use copy::tma::TmaTensor;
-pub use copy::{Hints, Piece};
+pub use copy::{HintedCopy, Hints, Piece};
 pub use error::Error;
 pub use fragment::elementwise::FragmentExpr;
 pub use fragment::rows::Rows;

@@ -344,11 +344,11 @@ impl Layout {
         (long.unwrap_or(last), last)
     }
 
-    /// Returns the layout in units of `1/n` element: neighbours become `n` times as many, larger strides are
-    /// multiplied.
+    /// Returns the layout of the parts when each element is split into `n` parts.
     ///
-    /// One mode of stride 1 takes the parts: the first of an extent beyond 1, or else the first. CuTe's `downcast` lets
-    /// every mode of stride 1 grow, so that parts are counted twice.
+    /// One mode of stride 1 grows: its extent is multiplied by `n`. The strides of the other modes are multiplied by `n`.
+    /// The mode that grows is the first of stride 1 with an extent above 1, or else the first of stride 1. CuTe's
+    /// `downcast` lets every mode of stride 1 grow, which counts parts twice.
     ///
     /// Law `downcast_parts`: at digit `n*c + k` of the mode that grows, the result is `n*self(c) + k`.
     ///

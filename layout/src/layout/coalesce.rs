@@ -56,8 +56,8 @@ impl Layout {
         }))
     }
 
-    /// Returns the layout without its stride-0 and extent-1 modes, coalesced: it has the offsets of this layout, each as
-    /// often as the modes that are left repeat it.
+    /// Returns the layout without its modes of stride 0 or extent 1, coalesced. The result reaches the same offsets as this
+    /// layout; an offset that only modes of stride 0 repeat, it reaches once.
     ///
     /// The [`Profile`] `..` filters the whole layout, and a tuple each part that one of its leaves names.
     ///

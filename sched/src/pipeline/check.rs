@@ -9,12 +9,12 @@ use super::step::Pipeline;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// What a check without a fault walked.
+/// The size of a check that found no fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Distinct states.
+    /// The number of distinct states that the check visited.
     pub states: usize,
-    /// Steps and landings between them.
+    /// The number of transitions between them: steps of actors, and landings.
     pub transitions: usize,
 }
 
@@ -48,7 +48,8 @@ const MOST_BYTES: usize = 1 << 29;
 /// The bytes of all states that the short walk makes, and of all that the search for the nearest fault makes.
 const MOST_MADE: [usize; 2] = [1 << 29, 1 << 27];
 
-/// Returns whether any interleaving of the actors' steps and the loads' landings has a fault.
+/// Checks every interleaving of the actors' steps and the loads' landings. A landing is the arrival of the data of an
+/// asynchronous load.
 ///
 /// Steps that commute are walked in one order only, so the walk is short where actors seldom meet: the states of the
 /// [`Report`] are those it needed. [`check_exhaustively`] gives the same verdict and walks them all.

@@ -11,7 +11,9 @@ pub struct Blocked {
     pub waits_for: String,
 }
 
-/// The first fault found, after the fewest steps that lead to it.
+/// The fault of a pipeline: the one that the fewest steps lead to.
+///
+/// It is data as well as an error: a program that draws the interleaving matches it. Later versions may add faults.
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {

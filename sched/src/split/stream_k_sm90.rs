@@ -219,8 +219,8 @@ impl StreamKSm90 {
         self.base.slots() - self.sk_tiles + self.sk_units
     }
 
-    /// Returns what unit `unit` computes, in its order: a stream-K unit goes backwards, so that what waits for peers
-    /// comes last.
+    /// Returns the segments that unit `unit` computes, in their order. A stream-K unit takes its segments last first, so
+    /// that it comes last to a tile whose sum waits for other units.
     pub fn work(&self, unit: i64) -> Vec<Segment> {
         let (size, inside) = (self.cluster_size(), unit % self.cluster_size());
         if !(0..self.units()).contains(&unit) {

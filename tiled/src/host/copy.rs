@@ -67,8 +67,8 @@ impl TiledCopy {
         self.move_if(src, dst, None)
     }
 
-    /// Does the same as [`TiledCopy::copy`], of the coordinates of which `predicate` says true: an instruction moves
-    /// all of its values or none.
+    /// Copies as [`TiledCopy::copy`] does, but only the coordinates for which `predicate` returns true. An instruction
+    /// moves all of its values or none.
     ///
     /// An element of the tensors stands for one value of the copy. Its type may be wider than the value (an index for a
     /// half), and not narrower. What a thread reads or writes by one instruction must be next to each other in a memory
@@ -129,7 +129,7 @@ impl TiledCopy {
         self.execute(src, dst, predicate, |_, value| value)
     }
 
-    /// Does the same as [`TiledCopy::copy`] of an atom that reduces: every element of `dst` becomes `combine` of itself
+    /// Copies as [`TiledCopy::copy`] does, by an atom that reduces: every element of `dst` becomes `combine` of itself
     /// and of what arrives. What the atom combines, and in which type, is [`colex_atom::CopyAtom::reduction`].
     ///
     /// ```

@@ -25,11 +25,12 @@ pub struct MmaReport {
     pub instructions: usize,
     /// The multiply-adds that the tensors need, and those that the instructions do; a sparse A counts with its zeros.
     pub work: [i64; 2],
-    /// Elements of C that no thread owns, and the first.
+    /// The number of elements of C that no thread owns, and the first of them.
     pub missing: (usize, Option<IntTuple>),
-    /// Elements of C with a second owner (copies of atoms along K aside), and the first of them with its second thread.
+    /// The number of elements of C with a second owner (copies of atoms along K aside), and the first of them with its
+    /// second thread.
     pub repeated: (usize, Option<Place>),
-    /// The number of atoms along K. Each has a C of its own; adding these up is another step.
+    /// The number of atoms along K. Each has a C of its own, and the MMA does not add these up.
     pub sums: i64,
     /// Threads that own no element of C.
     pub idle: Vec<i64>,
@@ -54,7 +55,7 @@ pub struct OperandReport {
     pub held: [usize; 2],
     /// The first element whose number of holders differs from that of the element before it.
     pub uneven: Option<IntTuple>,
-    /// Coordinates outside of the tensor, and the first.
+    /// The number of coordinates outside of the tensor, and the first of them.
     pub outside: (usize, Option<Place>),
     /// The number of values that a thread gives one instruction.
     pub values: usize,
@@ -65,7 +66,7 @@ pub struct OperandReport {
     /// The largest number of values that every thread could move at once between its registers and the tensor, if that
     /// is in memory.
     pub widest: Option<i64>,
-    /// Why not twice as many, unless the reason is the limit of 16 bytes.
+    /// Why vectors of twice as many values are not legal, unless the reason is the limit of 16 bytes.
     pub narrow: Option<TooWide>,
     /// The traffic of moving them in such vectors.
     pub traffic: Option<Traffic>,

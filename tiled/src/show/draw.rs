@@ -98,7 +98,8 @@ impl TiledCopy {
         Ok(ThreadValues::copy(&source, &destination)?)
     }
 
-    /// Returns the picture of source and destination with what one thread reads and writes before the rest.
+    /// Returns the picture of source and destination that highlights what `thread` reads and writes; other cells are
+    /// pale.
     ///
     /// ```
     /// # use colex_tiled::{Side, TiledCopy};
@@ -222,7 +223,8 @@ impl TiledMma {
         Ok(ThreadValues::mma(&c, &a, &b)?)
     }
 
-    /// Returns the same with what one thread holds before the rest.
+    /// Returns the picture of [`picture`](Self::picture) that highlights what `thread` holds of A, B and C; other cells are
+    /// pale.
     ///
     /// # Errors
     ///

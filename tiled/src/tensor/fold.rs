@@ -1,4 +1,4 @@
-//! What is done with all elements of a tensor.
+//! Operations on all elements of a tensor, on the host: `reduce`, `fill`, `axpby`, `transform`, `copy` and their masked forms.
 
 use core::ops::{Add, Deref, DerefMut, Mul};
 
@@ -10,7 +10,7 @@ use crate::tensor::extents::{bare, check_walk};
 use crate::tensor::one_place_each;
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
-    /// Returns all elements combined with `init`, one after the other in colexicographic order.
+    /// Returns `combine(.. combine(combine(init, first), second) .., last)` over the elements in colexicographic order.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -65,7 +65,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         Ok(())
     }
 
-    /// Computes `self = alpha x + beta self`, element by element in colexicographic order.
+    /// Computes `self = alpha x + beta self`, element by element in colexicographic order. The two layouts may differ;
+    /// elements with the same index belong together.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -81,6 +82,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
     /// # Errors
     ///
     /// Returns an error if the two differ in their number of elements, or `self` has one element at two coordinates.
+    ///
+    /// Source: `axpby` in `cute/algorithm/axpby.hpp`.
     pub fn axpby<S: Deref<Target = [T]>>(
         &mut self,
         alpha: T,
@@ -196,8 +199,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.transform_from(x, T::clone)
     }
 
-    /// Does the same as [`Tensor::copy_from`], of the coordinates of which `predicate` says true: CuTe's `copy_if` of
-    /// two tensors.
+    /// Copies as [`Tensor::copy_from`] does, but only the coordinates for which `predicate` returns true: CuTe's `copy_if`
+    /// of two tensors.
     ///
     /// ```
     /// use colex_tiled::Tensor;
@@ -223,7 +226,8 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         self.update_if("copy_if", x, predicate, |_, x| x.clone())
     }
 
-    /// Does the same as [`Tensor::axpby`], of the coordinates of which `predicate` says true; the other elements stay.
+    /// Computes as [`Tensor::axpby`] does, but only at the coordinates for which `predicate` returns true; the other
+    /// elements stay.
     ///
     /// # Errors
     ///

@@ -10,12 +10,12 @@ use super::progress::Progress;
 use super::{Run, layers, new_op, packages, ptxas, snapshots, suite, wasm, words};
 use crate::{book, golden, gpu, workspace};
 
-type Check = fn(&mut Run, &Progress) -> Result<Outcome>;
+type StepCheck = fn(&mut Run, &Progress) -> Result<Outcome>;
 
 /// One check.
 pub(super) struct Step {
     pub(super) name: &'static str,
-    pub(super) check: Check,
+    pub(super) check: StepCheck,
     /// Whether cargo compiles for it: only one such step runs at a time, since cargo locks the target folder.
     pub(super) compiles: bool,
     /// The steps that must have ended before it begins.
@@ -23,7 +23,7 @@ pub(super) struct Step {
 }
 
 /// A step that only reads what is there.
-const fn step(name: &'static str, check: Check) -> Step {
+const fn step(name: &'static str, check: StepCheck) -> Step {
     Step {
         name,
         check,
@@ -33,7 +33,7 @@ const fn step(name: &'static str, check: Check) -> Step {
 }
 
 /// A step for which cargo compiles.
-const fn build(name: &'static str, check: Check) -> Step {
+const fn build(name: &'static str, check: StepCheck) -> Step {
     Step {
         compiles: true,
         ..step(name, check)

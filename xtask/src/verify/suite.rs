@@ -142,7 +142,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
             command.envs(watched.iter().map(|(name, value)| (name, value)));
             let started = Instant::now();
             let finished = cargo::run_with(command, |line| {
-                // Nobody listens once another binary could not be started.
+                // The receiver is gone once another binary could not be started.
                 drop(said.send(format!("{}: {line}", binary.name)));
             })?;
             let seconds = started.elapsed().as_secs_f64();

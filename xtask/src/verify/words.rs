@@ -358,6 +358,7 @@ const VERBS: &[&str] = &[
     "Hands",
     "Initialises",
     "Joins",
+    "Judges",
     "Keeps",
     "Leaves",
     "Limits",

@@ -66,7 +66,7 @@ impl Kernel {
         entry::module(self)
     }
 
-    /// Returns the same text without [`verify`](Kernel::verify), to see how the assembler judges a wrong kernel.
+    /// Returns the PTX of the kernel without verifying it first, so that tests can ask the assembler about a wrong kernel.
     ///
     /// # Errors
     ///

@@ -8,6 +8,9 @@ use colex_atom::Arch;
 use crate::{Cohort, Escaped, Operand, Reg, RegType, Type};
 
 /// A problem of an instruction or a declaration.
+///
+/// It is data, not an error: a program that shows findings its own way matches it. [`Diagnostic`](super::Diagnostic) has
+/// its sentence. Later versions may add problems.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Problem {

@@ -15,9 +15,12 @@ use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
 use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
 
 impl Builder {
-    /// Declares a tensor in global memory that the launch passes: a pointer, then the layout's dynamic leaves in the
-    /// order of [`Layout::dynamic_values`], extents as 32-bit numbers and strides as 64-bit ones. Its static leaves are
-    /// constants of the kernel. Dynamic extents are at most [`MAX_EXTENT`], strides below 2^40 in absolute value.
+    /// Declares a tensor in global memory that the launch passes.
+    ///
+    /// Its parameters are a pointer, then the layout's dynamic leaves in the order of [`Layout::dynamic_values`]: extents
+    /// as 32-bit numbers, strides as 64-bit ones. Static leaves are constants of the kernel. The values of dynamic leaves
+    /// in `layout` are examples, for reports. Dynamic extents are at most [`MAX_EXTENT`], strides below 2^40 in absolute
+    /// value.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -142,7 +145,7 @@ impl Builder {
         Index::leaf(leaf, (range.start, range.end - 1), multiple, 0)
     }
 
-    /// Declares a scalar that the launch passes, and returns the register that holds it.
+    /// Declares a scalar of type `ty` that the launch passes, and returns the register that holds it.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -175,8 +178,8 @@ impl Builder {
         reg
     }
 
-    /// Declares a 32-bit integer that the launch passes. It lies in `range` (end excluded), which
-    /// [`crate::TensorKernel::arguments`] checks.
+    /// Declares a 32-bit integer that the launch passes, and returns it as an index. It lies in `range` (end excluded):
+    /// [`crate::TensorKernel::arguments`] refuses other values.
     ///
     /// ```
     /// # use colex_atom::Arch;

@@ -1206,8 +1206,11 @@ impl Producer {
         )
     }
 
-    /// Hands the stage to the consumers, and goes on to the next one. What the threads have written themselves is published
-    /// by their arrival; the copies of `cp.async` become a group; TMA's loads report by themselves.
+    /// Hands the stage to the consumers and advances to the next one.
+    ///
+    /// What completes the stage depends on how it was filled. Threads that wrote it themselves arrive at its barrier.
+    /// Copies by `cp.async` become a group that the consumer waits for. TMA's loads complete the barrier's bytes, and
+    /// `commit` adds nothing.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -1385,8 +1388,8 @@ impl Builder {
 }
 
 impl Consumer {
-    /// Waits until the next stage is full, and returns it. Of `cp.async`, waits for the thread's own copies and then for the
-    /// other threads of the block.
+    /// Waits until the next stage is full, and returns it. In a pipeline of `cp.async`, a thread waits for its own copies,
+    /// and then at a barrier for those of the other threads of the block.
     ///
     /// ```
     /// # use colex_atom::Arch;

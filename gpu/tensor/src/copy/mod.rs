@@ -122,6 +122,40 @@ pub struct Hints {
     pub policy: Option<Reg>,
 }
 
+/// A tiled copy as [`Builder::copy`] and its siblings take it: a `&TiledCopy`, or one with cache hints.
+#[derive(Clone, Copy, Debug)]
+pub struct HintedCopy<'c> {
+    copy: &'c TiledCopy,
+    hints: Hints,
+}
+
+impl<'c> From<&'c TiledCopy> for HintedCopy<'c> {
+    fn from(copy: &'c TiledCopy) -> Self {
+        Hints::default().on(copy)
+    }
+}
+
+impl Hints {
+    /// Returns the copy with these hints: CuTe's `copy.with(hint)`.
+    ///
+    /// ```
+    /// # use colex_ir::Cache;
+    /// # use colex_proof::examples::copied;
+    /// # use colex_tensor::Hints;
+    /// let to = copied((4, 8), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     let streaming = Hints { cache: Cache::Cs, ..Hints::default() };
+    ///     k.copy(streaming.on(copy), src, &held); // `ld.global.cs`: read once
+    ///     k.copy(copy, &held, dst);
+    /// })?;
+    /// assert_eq!(to[..4], [0.0, 1.0, 2.0, 3.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on(self, copy: &TiledCopy) -> HintedCopy<'_> {
+        HintedCopy { copy, hints: self }
+    }
+}
+
 impl Default for Hints {
     fn default() -> Self {
         Hints {
@@ -167,14 +201,12 @@ impl Builder {
     #[track_caller]
     pub fn copy<'a>(
         &mut self,
-        copy: &TiledCopy,
+        copy: impl Into<HintedCopy<'a>>,
         src: impl Into<Piece<'a>>,
         dst: impl Into<Piece<'a>>,
     ) {
-        let ends = (src.into(), dst.into());
-        self.run(Location::caller(), |k| {
-            k.run_copy(copy, ends, Hints::default(), Mask::All)
-        });
+        let (copy, ends) = (copy.into(), (src.into(), dst.into()));
+        self.run(Location::caller(), |k| k.run_copy(copy, ends, Mask::All));
     }
 
     /// Copies as [`Builder::copy`] does, but only elements whose coordinates lie within the tensor in global memory and
@@ -201,14 +233,12 @@ impl Builder {
     #[track_caller]
     pub fn copy_in_bounds<'a>(
         &mut self,
-        copy: &TiledCopy,
+        copy: impl Into<HintedCopy<'a>>,
         src: impl Into<Piece<'a>>,
         dst: impl Into<Piece<'a>>,
     ) {
-        let ends = (src.into(), dst.into());
-        self.run(Location::caller(), |k| {
-            k.run_copy(copy, ends, Hints::default(), Mask::Inside)
-        });
+        let (copy, ends) = (copy.into(), (src.into(), dst.into()));
+        self.run(Location::caller(), |k| k.run_copy(copy, ends, Mask::Inside));
     }
 
     /// Copies as [`Builder::copy`] does, but predicates each instruction with `cond`, which is called with the
@@ -234,56 +264,20 @@ impl Builder {
     #[track_caller]
     pub fn copy_if<'a>(
         &mut self,
-        copy: &TiledCopy,
+        copy: impl Into<HintedCopy<'a>>,
         src: impl Into<Piece<'a>>,
         dst: impl Into<Piece<'a>>,
         mut cond: impl FnMut(&mut Builder, &[Index]) -> Cond,
     ) {
-        let ends = (src.into(), dst.into());
+        let (copy, ends) = (copy.into(), (src.into(), dst.into()));
         let mask = Mask::If(&mut cond);
-        self.run(Location::caller(), |k| {
-            k.run_copy(copy, ends, Hints::default(), mask)
-        });
-    }
-
-    /// Copies with cache hints: as [`Builder::copy_in_bounds`] does if `inside` is set, else as [`Builder::copy`] does.
-    ///
-    /// ```
-    /// # use colex_ir::Cache;
-    /// # use colex_proof::examples::copied;
-    /// # use colex_tensor::Hints;
-    /// let to = copied((4, 8), |k, copy, src, dst| {
-    ///     let held = k.fragment_like(src);
-    ///     let hints = Hints { cache: Cache::Cs, ..Hints::default() };
-    ///     k.copy_with(copy, src, &held, false, hints); // `ld.global.cs`: read once
-    ///     k.copy(copy, &held, dst);
-    /// })?;
-    /// assert_eq!(to[..4], [0.0, 1.0, 2.0, 3.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Builder::finish`] fails as for [`Builder::copy`].
-    #[track_caller]
-    pub fn copy_with<'a>(
-        &mut self,
-        copy: &TiledCopy,
-        src: impl Into<Piece<'a>>,
-        dst: impl Into<Piece<'a>>,
-        inside: bool,
-        hints: Hints,
-    ) {
-        let ends = (src.into(), dst.into());
-        let mask = if inside { Mask::Inside } else { Mask::All };
-        self.run(Location::caller(), |k| k.run_copy(copy, ends, hints, mask));
+        self.run(Location::caller(), |k| k.run_copy(copy, ends, mask));
     }
 
     fn run_copy(
         &mut self,
-        copy: &TiledCopy,
+        HintedCopy { copy, hints }: HintedCopy<'_>,
         (src, dst): (Piece<'_>, Piece<'_>),
-        hints: Hints,
         mut mask: Mask<'_>,
     ) -> Result<(), ErrorKind> {
         for piece in [src, dst] {

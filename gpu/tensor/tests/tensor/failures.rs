@@ -145,7 +145,7 @@ fn failing() -> Vec<Case> {
         "copy" => |k, s| k.copy(&s.copy, &s.part, &s.sums);
         "copy_in_bounds" => |k, s| k.copy_in_bounds(&s.copy, &s.part, &s.sums);
         "copy_if" => |k, s| k.copy_if(&s.copy, &s.part, &s.sums, |_, _| Cond::Known(true));
-        "copy_with" => |k, s| k.copy_with(&s.copy, &s.part, &s.sums, false, Hints::default());
+        "copy with hints" => |k, s| k.copy(Hints::default().on(&s.copy), &s.part, &s.sums);
         "mma" => |k, s| k.mma(&s.mma, &s.sums, &s.sums, &s.sums, &s.sums);
         "wgmma_tile" => |k, s| k.wgmma_tile(&s.mma, &s.sums, &s.sums, &s.operand, ScaleD::Zero);
         "gmma_operand" => |k, s| k.gmma_operand(&s.gmma, Operand::C, &s.slab, &0.into());

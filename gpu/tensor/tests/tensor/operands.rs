@@ -234,7 +234,7 @@ fn the_verifier_knows_the_operands_of_registers() {
             let f = k.fragment_like(&part);
             let policy = Some(k.emit(|k| k.mov(colex_ir::Type::B32, 0)));
             let cache = Cache::Default;
-            k.copy_with(&copy, &part, &f, false, Hints { cache, policy });
+            k.copy(Hints { cache, policy }.on(&copy), &part, &f);
         }),
         ("a factor of another class", &|k| {
             let (f, alpha) = (filled(k, Ty::F32), register(k, RegType::F64));

@@ -4,8 +4,8 @@ use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_ir::{BinaryOp, UnaryOp};
 use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
 use colex_tensor::{
-    AtThread, Barriers, Builder, Cond, Consumer, Fragment, GmmaOperand, Hints, Index, Pipeline,
-    Producer, Rows, Stage, Tensor, TmaTensor, Var,
+    AtThread, Barriers, Builder, Cond, Consumer, Fragment, GmmaOperand, Index, Pipeline, Producer,
+    Rows, Stage, Tensor, TmaTensor, Var,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -172,8 +172,6 @@ fn foreign() -> Vec<Case> {
         "copy_in_bounds: dst" => |k, s, t| k.copy_in_bounds(&s.copy, &s.held, &t.part);
         "copy_if: src" => |k, s, t| k.copy_if(&s.copy, &t.part, &s.held, |_, _| Cond::Known(true));
         "copy_if: dst" => |k, s, t| k.copy_if(&s.copy, &s.part, &t.held, |_, _| Cond::Known(true));
-        "copy_with: src" => |k, s, t| k.copy_with(&s.copy, &t.part, &s.held, false, Hints::default());
-        "copy_with: dst" => |k, s, t| k.copy_with(&s.copy, &s.part, &t.held, false, Hints::default());
         "bulk_load: from" => |k, s, t| k.bulk_load(&t.row, &s.shared, &s.full);
         "bulk_load: to" => |k, s, t| k.bulk_load(&s.row, &t.shared, &s.full);
         "bulk_load: barrier" => |k, s, t| k.bulk_load(&s.row, &s.shared.slice((0, .., 0)), &t.full);

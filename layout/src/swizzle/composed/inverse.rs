@@ -113,9 +113,10 @@ impl Layout {
 }
 
 impl ComposedLayout {
-    /// Returns the longest layout that `self` undoes: `self.at(r.at(i)) == i`.
+    /// Returns the longest layout `r` with `self.at(r.at(i)) == i` for every index `i` of `r`: it takes an offset to the
+    /// index at which `self` has it.
     ///
-    /// Where no swizzle on the left of the inner inverse gives it, the result has XOR strides.
+    /// The result is a swizzle over the inverse of the inner layout. If no swizzle gives it, the result has XOR strides.
     ///
     /// # Errors
     ///
@@ -140,7 +141,8 @@ impl ComposedLayout {
         )
     }
 
-    /// Returns the layout that finds an index for every offset: `self.at(l.at(self.at(i))) == self.at(i)`.
+    /// Returns a layout `l` that takes every offset of `self` to an index with this offset:
+    /// `self.at(l.at(self.at(i))) == self.at(i)`.
     ///
     /// # Errors
     ///

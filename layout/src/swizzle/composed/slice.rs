@@ -60,7 +60,8 @@ impl ComposedLayout {
         }
     }
 
-    /// Returns the modes where `coord` has `_`, with the offset inside.
+    /// Returns the modes where `coord` has `_`: `slice(c) == self(coord with c)`. The offset at which they start is the
+    /// offset of the composed layout.
     ///
     /// # Errors
     ///
@@ -75,7 +76,8 @@ impl ComposedLayout {
         )
     }
 
-    /// Returns the layout as seen from `coord`, which becomes the origin; the offset is inside.
+    /// Returns the layout with `coord` as its origin: `result(c) == self(coord + c)`. The offset of `coord` is the offset of
+    /// the composed layout.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use crate::markdown::{self, Fence};
 
 /// A piece of a program in a chapter.
 #[derive(Debug, PartialEq)]
-pub(super) struct Shown {
+pub(super) struct ShownPiece {
     pub(super) line: usize,
     /// The bytes of the chapter that its fence takes.
     pub(super) range: Range<usize>,
@@ -29,7 +29,7 @@ pub(super) struct Output {
 /// What a chapter shows of programs.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
-    pub(super) shown: Vec<Shown>,
+    pub(super) shown: Vec<ShownPiece>,
     /// What is wrong, with its line.
     pub(super) complaints: Vec<(usize, String)>,
 }
@@ -62,7 +62,7 @@ impl Pieces {
             self.complaints.push((fence.line, what));
             return;
         };
-        self.shown.push(Shown {
+        self.shown.push(ShownPiece {
             line: fence.line,
             range: fence.range.clone(),
             program,

@@ -31,7 +31,7 @@ use anyhow::Result;
 
 use super::chapters::Chapters;
 use crate::{markdown, workspace};
-use chapter::Shown;
+use chapter::ShownPiece;
 pub(super) use pages::Included;
 pub(crate) use run::Blessing;
 pub(super) use run::check as run;
@@ -83,7 +83,7 @@ pub(super) fn check(
 }
 
 /// What is wrong with a piece that a chapter shows.
-fn piece_complaint(shown: &Shown, programs: &Programs) -> Option<String> {
+fn piece_complaint(shown: &ShownPiece, programs: &Programs) -> Option<String> {
     let program = match programs.get(&shown.program) {
         Ok(program) => program,
         Err(what) => return Some(what),
@@ -113,7 +113,7 @@ fn prints(code: &str) -> bool {
 }
 
 /// A chapter that shows programs has one of its own.
-fn own_program(file: &str, shown: &[Shown], programs: &Programs) -> Option<String> {
+fn own_program(file: &str, shown: &[ShownPiece], programs: &Programs) -> Option<String> {
     let own = file.strip_suffix(".md")?;
     (!shown.is_empty() && programs.get(own).is_err()).then(|| {
         format!("book/chapters/{file} shows pieces, but there is no book/examples/{own}.rs")
@@ -148,8 +148,8 @@ fn length_complaint(lines: usize) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn shown(program: &str, name: &str) -> Shown {
-        Shown {
+    fn shown(program: &str, name: &str) -> ShownPiece {
+        ShownPiece {
             line: 1,
             range: 0..0,
             program: program.into(),
