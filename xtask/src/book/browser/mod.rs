@@ -300,3 +300,29 @@ impl Drop for Browser {
         let _ = self.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_browser_that_ends_early_is_started_again_and_then_named() {
+        let folder = env::temp_dir().join(format!("colex-pages-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("it can be made");
+        fs::write(folder.join("a.html"), "<main></main>").expect("it can be written");
+        let mut at = Vec::new();
+        // It is no browser: it refuses its options.
+        let error = check(Path::new("ls"), &folder, |stop| at.push(stop.to_string()));
+        fs::remove_dir_all(&folder).expect("it was made");
+        let text = error.map(|report| report.covered).unwrap_err().to_string();
+        assert!(
+            text.starts_with("ls was started 3 times and has not seen 1 page:\na browser ended with exit status: "),
+            "{text}"
+        );
+        assert!(
+            text.contains(" after `no request`\nIt wrote:\nls: "),
+            "{text}"
+        );
+        assert_eq!(at.len(), 3);
+    }
+}
