@@ -39,12 +39,18 @@ pub(super) fn read(text: &str, file: &str) -> Pieces {
     let mut pieces = Pieces::default();
     let mut above: Option<Fence> = None;
     for fence in markdown::parts(text).fences {
+        let touches = |above: &Fence| text[above.range.end..fence.range.start].trim().is_empty();
         if fence.is_program() {
+            if above
+                .as_ref()
+                .is_some_and(|above| above.is_program() && touches(above))
+            {
+                let what = "two pieces without prose between them: write what the second does";
+                pieces.complaints.push((fence.line, what.to_string()));
+            }
             pieces.take_program(&fence, file);
         } else if fence.is_output() {
-            let follows = |above: &Fence| {
-                above.is_program() && text[above.range.end..fence.range.start].trim().is_empty()
-            };
+            let follows = |above: &Fence| above.is_program() && touches(above);
             pieces.take_output(&fence, above.as_ref().is_some_and(follows));
         }
         above = Some(fence);
@@ -156,6 +162,19 @@ mod tests {
                 complaints(&format!("# A\n\n```program\n{body}\n```\n")),
                 [(3, "a `program` block holds one line: {{#include ../../examples/PART/CHAPTER.rs:PIECE}}".to_string())]
             );
+        }
+    }
+
+    #[test]
+    fn prose_stands_between_pieces() {
+        let what = "two pieces without prose between them: write what the second does";
+        assert_eq!(
+            complaints(&format!("{PIECE}\n{PIECE}")),
+            [(5, what.to_string())]
+        );
+        let output = "\n```output\n1\n```\n";
+        for between in ["\nText.\n\n", output] {
+            assert_eq!(complaints(&format!("{PIECE}{between}{PIECE}")), []);
         }
     }
 
