@@ -89,6 +89,8 @@ enum Task {
         /// Where a bench on a GPU writes its numbers.
         #[arg(long, requires = "name")]
         json: Option<PathBuf>,
+        #[command(flatten)]
+        sweep: bench::Sweep,
     },
 }
 
@@ -112,7 +114,7 @@ fn main() -> ExitCode {
         Task::Examples { name } => examples::task(name.as_deref()),
         Task::Golden { files, keep } => golden::task(&files, keep),
         Task::Gpu { what } => gpu::task(&what),
-        Task::Bench { name, json } => bench::task(name.as_deref(), json.as_deref()),
+        Task::Bench { name, json, sweep } => bench::task(name.as_deref(), json.as_deref(), &sweep),
     };
     match done {
         Ok(code) => code,

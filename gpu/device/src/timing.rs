@@ -110,6 +110,36 @@ impl Device {
         repeats: Repeats,
         work: impl Fn(&Device) -> Result<(), E>,
     ) -> Result<Timing, E> {
+        let work = |device: &Device, _| work(device);
+        let mut timings = self.time_in_turns(repeats, &[&work])?;
+        Ok(timings.remove(0))
+    }
+
+    /// Measures several pieces of work in turn, each as [`Device::time`] measures one. Another piece begins each round.
+    /// A piece is called with the number of the repetition in its batch, so that it can rotate among its operands.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// use colex_device::{Error, Repeats};
+    ///
+    /// let (from, to) = (device.zeros::<f32>(1 << 10)?, device.zeros::<f32>(1 << 10)?);
+    /// let there = |_: &Device, _: usize| to.copy_from(&from);
+    /// let back = |_: &Device, _: usize| from.copy_from(&to);
+    /// let timings: Result<_, Error> = device.time_in_turns(Repeats::default(), &[&there, &back]);
+    /// assert!(timings.is_err()); // only a GPU has a time
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Device::time`].
+    pub fn time_in_turns<E: From<Error>>(
+        &self,
+        repeats: Repeats,
+        works: &[&dyn Fn(&Device, usize) -> Result<(), E>],
+    ) -> Result<Vec<Timing>, E> {
         let Kind::Gpu(gpu) = &self.0 else {
             let name = self.name();
             return Err(E::from(
@@ -125,25 +155,27 @@ impl Device {
         lane.wait_for(&gpu.record()?)?;
         let batch = repeats.batch.max(1);
         let device = Device(Kind::Gpu(lane.clone()));
-        let graph = lane.capture(|| (0..batch).try_for_each(|_| work(&device)))?;
-        (0..repeats.warmups).try_for_each(|_| graph.launch())?;
-        let sample = |_| {
-            let start = lane.record()?;
-            graph.launch()?;
-            Ok((start, lane.record()?))
-        };
-        let samples = (0..repeats.samples)
-            .map(sample)
-            .collect::<Result<Vec<_>, Error>>()?;
-        let microseconds = |(start, end): &(crate::cuda::GpuEvent, crate::cuda::GpuEvent)| {
-            let run = end.milliseconds_since(start)?;
-            Ok(f64::from(run) * 1e3 / batch as f64)
-        };
-        Ok(Timing::of(
-            samples
-                .iter()
-                .map(microseconds)
-                .collect::<Result<_, Error>>()?,
-        ))
+        let graphs = works
+            .iter()
+            .map(|work| lane.capture(|| (0..batch).try_for_each(|i| work(&device, i))))
+            .collect::<Result<Vec<_>, E>>()?;
+        for graph in &graphs {
+            (0..repeats.warmups).try_for_each(|_| graph.launch())?;
+        }
+        let mut microseconds = vec![Vec::new(); graphs.len()];
+        for round in 0..repeats.samples {
+            let mut spans = Vec::new();
+            for place in 0..graphs.len() {
+                let one = (place + round) % graphs.len();
+                let start = lane.record()?;
+                graphs[one].launch()?;
+                spans.push((one, start, lane.record()?));
+            }
+            for (one, start, end) in spans {
+                let run = f64::from(end.milliseconds_since(&start)?);
+                microseconds[one].push(run * 1e3 / batch as f64);
+            }
+        }
+        Ok(microseconds.into_iter().map(Timing::of).collect())
     }
 }

@@ -11,7 +11,8 @@ use colex_tiled::Operand;
 use super::epilogue::convert::{outputs, scale_type};
 use super::matrix::{self, Matrix, Packed};
 use super::plan::{GemmPlan, Operands, vector};
-use super::prepared::{GemmShape, PreparedGemms};
+use super::choose::choose;
+use super::prepared::{GemmShape, PreparedGemms, Wish};
 use super::problem::{Major, check_extent};
 use crate::calls::{Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
@@ -146,9 +147,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Returns the errors of [`gemm`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.a.device();
-        let call = self.call(scratch::take, |operands, arch| {
-            Ok(self.usual(operands, arch))
-        })?;
+        let call = self.call(scratch::take, |_, _| Ok(self.wish()))?;
         call.run(device)?;
         call.give_back(device);
         Ok(())
@@ -161,7 +160,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// Returns the errors of [`gemm`].
     pub fn prepare(&self) -> Result<GemmCall<'a>, Error> {
-        self.prepare_with(|operands, arch| Ok(self.usual(operands, arch)))
+        self.call(scratch::allocate, |_, _| Ok(self.wish()))
     }
 
     /// Prepares the product with the plan that `plan` makes from the types, majors and alignments of the matrices.
@@ -175,15 +174,14 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         &self,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
     ) -> Result<GemmCall<'a>, Error> {
-        self.call(scratch::allocate, plan)
+        self.call(scratch::allocate, |operands, arch| {
+            Ok(Wish::Plan(plan(operands, arch)?))
+        })
     }
 
-    /// Returns the plan of the method that was set, or of the fastest one that takes the problem.
-    fn usual(&self, operands: Operands, arch: Arch) -> GemmPlan {
-        match self.method {
-            Some(method) => GemmPlan::new(method, operands),
-            None => choose(operands, arch),
-        }
+    /// Returns the wish for the usual plan of the method that was set, or for the fastest plan.
+    fn wish(&self) -> Wish {
+        self.method.map_or(Wish::Fastest, Wish::Method)
     }
 
     /// Returns the extents M, N and K, which the views must agree on.
@@ -213,7 +211,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     fn call(
         &self,
         take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
-        plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
+        wish: impl FnOnce(Operands, Arch) -> Result<Wish, Error>,
     ) -> Result<GemmCall<'a>, Error> {
         let device = self.a.device();
         one_device(device, [("B", self.b.device()), ("C", self.c.device())])?;
@@ -257,7 +255,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let addresses = matrices.map(|matrix| matrix.address);
         let operands = operands::<T, C>(&problem, addresses);
         let shape = GemmShape {
-            plan: plan(operands, device.arch())?,
+            wish: wish(operands, device.arch())?,
             operands,
             sizes: [problem.m, problem.n, problem.k],
             leading: matrices.map(|matrix| matrix.leading),
@@ -487,9 +485,15 @@ fn prepare(
     device: &Device,
     addresses: [u64; 3],
 ) -> Result<Shape<(GemmPlan, Arc<TensorKernel>)>, Error> {
-    shape.plan.check(device.arch())?;
-    shape.plan.check_call(problem, &shape.operands)?;
-    let plan = &shape.plan.narrowed(problem);
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let plan = match shape.wish {
+        Wish::Plan(plan) => plan,
+        Wish::Method(method) => GemmPlan::new(method, shape.operands),
+        Wish::Fastest => choose(problem, shape.operands, device.arch(), multiprocessors),
+    };
+    plan.check(device.arch())?;
+    plan.check_call(problem, &shape.operands)?;
+    let plan = &plan.narrowed(problem);
     let gemms = device.extension::<PreparedGemms>();
     let kernel = gemms.0.kernels.get_or_make(plan, || {
         let built = built(plan, device.arch())?;
@@ -568,13 +572,6 @@ fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
     }
 }
 
-/// The default plan of the fastest kernel that takes the problem. If none does, the error is that of the SIMT kernel.
-fn choose(operands: Operands, arch: Arch) -> GemmPlan {
-    let mut methods = GemmMethod::BY_SPEED.into_iter();
-    let method = methods.find(|method| method.fits(&operands, arch));
-    GemmPlan::new(method.unwrap_or(GemmMethod::Simt), operands)
-}
-
 fn arguments(
     problem: &GemmProblem,
     plan: &GemmPlan,
@@ -606,7 +603,7 @@ fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &TensorKernel, device: 
     let launch = plan
         .method
         .family()
-        .launch([tiles_m, tiles_n], threads, device);
+        .launch(plan, [tiles_m, tiles_n], threads, device);
     launch.dynamic_shared(built.dynamic_shared())
 }
 

@@ -24,6 +24,7 @@ pub(crate) struct Numbers {
     pub(crate) tile: [i64; 3],
     pub(crate) stages: i64,
     pub(crate) warps: [i64; 2],
+    pub(crate) cluster: [i64; 3],
 }
 
 /// A family of kernels. Everything that depends on the family is in the file that implements it.
@@ -55,6 +56,11 @@ pub(crate) trait GemmFamily {
     /// Returns the largest number of its units (threads, warps or warpgroups) along M and along N. Along one mode alone,
     /// they fill a block.
     fn most_units(&self) -> [i64; 2];
+
+    /// Returns the largest number of blocks of a cluster along M, N and K.
+    fn most_cluster(&self) -> [i64; 3] {
+        [1; 3]
+    }
 
     /// Returns the number of threads of a block that hold accumulators.
     fn consumers(&self, plan: &GemmPlan) -> i64;
@@ -133,7 +139,7 @@ pub(crate) trait GemmFamily {
     }
 
     /// Returns the grid of a launch for `tiles` tiles along M and N.
-    fn launch(&self, tiles: [i64; 2], threads: u32, _: &Device) -> Launch {
+    fn launch(&self, _: &GemmPlan, tiles: [i64; 2], threads: u32, _: &Device) -> Launch {
         let blocks = u32::try_from(tiles[0] * tiles[1]).unwrap_or(u32::MAX);
         Launch::new(blocks, threads)
     }

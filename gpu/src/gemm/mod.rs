@@ -1,6 +1,7 @@
 //! Matrix products (GEMM): the plan, one kernel for each generation of instructions, and the call.
 
 pub(crate) mod call;
+mod choose;
 pub(crate) mod epilogue;
 mod family;
 mod matrix;
@@ -17,4 +18,5 @@ mod sm90;
 
 pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
+pub use choose::PlanCost;
 pub use plan::{GemmPlan, Operands};

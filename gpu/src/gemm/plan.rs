@@ -80,8 +80,11 @@ pub struct GemmPlan {
     pub stages: i64,
     /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
     pub warps: [i64; 2],
-    /// The order in which blocks (on Hopper, clusters of two blocks) visit the tiles: a grouped order with strips of 1
-    /// to 65536 tiles.
+    /// The blocks of a cluster along M, N and K (Hopper; 1 each for the others). Two blocks along M share the tile of B
+    /// and two along N that of A: each loads a half for both. Up to 8 blocks along K divide the sum: each has a part of
+    /// K, and then each sums a part of the tile's columns over all blocks, in the order of their ranks.
+    pub cluster: [i64; 3],
+    /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
     /// Whether the tiles must divide the problem. A call sets this by itself if they do; the Ampere kernel then has no
     /// predicates.
@@ -100,6 +103,7 @@ impl GemmPlan {
             tile,
             stages,
             warps,
+            cluster,
         } = method.family().numbers(&operands);
         GemmPlan {
             method,
@@ -107,6 +111,7 @@ impl GemmPlan {
             tile,
             stages,
             warps,
+            cluster,
             order: Order::Grouped {
                 width: 8,
                 raster: if method == GemmMethod::Hopper {
@@ -193,18 +198,26 @@ impl GemmPlan {
         tile.expect("invariant: an order without a formula is refused before a kernel is built")
     }
 
-    /// Whether C goes through shared memory and TMA, both ways if it is read: N fastest, 16 or 32 bits, rows that begin
-    /// and end at multiples of 16 bytes, and an even number of parts to a tile.
+    /// Whether C goes through shared memory and TMA, both ways if it is read: 16 or 32 bits, rows (or columns) that begin
+    /// and end at multiples of 16 bytes, and whole parts of a tile.
     pub(crate) fn stages_c(&self) -> bool {
         let operands = &self.operands;
         let bits = i64::from(operands.c.bits());
         self.method == GemmMethod::Hopper
-            // A warpgroup has the rows of one instruction.
-            && self.tile[0] == 64 * self.warps[0]
             && [16, 32].contains(&bits)
-            && operands.major(Operand::C) == Major::Second
             && operands.vector(Operand::C) * bits == 128
-            && self.tile[1] % (2 * super::epilogue::sm90::columns(self)) == 0
+            && super::epilogue::sm90::columns(self).is_some()
+    }
+
+    /// The plan of what one block stores: where the blocks of a cluster divide K, each stores a part of the columns.
+    pub(crate) fn stored(&self) -> GemmPlan {
+        let [m, n, k] = self.tile;
+        let [along_m, along_n, along_k] = self.cluster;
+        GemmPlan {
+            tile: [m, n / along_k, k],
+            cluster: [along_m, along_n, 1],
+            ..*self
+        }
     }
 
     /// The matrix instruction repeated over the warps.
@@ -239,8 +252,17 @@ impl fmt::Display for GemmPlan {
         let Operands { ab, c, .. } = self.operands;
         write!(
             f,
-            "{} {ab} to {c}, tile {m}x{n}x{k}, {} stages, {}",
-            self.method, self.stages, self.order
-        )
+            "{} {ab} to {c}, tile {m}x{n}x{k}, {} stages, ",
+            self.method, self.stages
+        )?;
+        if self.method == GemmMethod::Hopper {
+            let [along_m, along_n, along_k] = self.cluster;
+            write!(
+                f,
+                "{} consumers, cluster {along_m}x{along_n}x{along_k}, ",
+                self.warps[0]
+            )?;
+        }
+        self.order.fmt(f)
     }
 }

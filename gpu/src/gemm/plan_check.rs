@@ -48,6 +48,7 @@ impl GemmPlan {
         self.number("number of warps along M", self.warps[0], 1..=warps_m, 1)?;
         self.number("number of warps along N", self.warps[1], 1..=warps_n, 1)?;
         self.limit("threads in a block", family.threads(self), MOST_THREADS)?;
+        self.check_cluster(family.most_cluster())?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
         self.limit(
@@ -72,7 +73,27 @@ impl GemmPlan {
         let bytes = elements * i64::from(ty.bits()) / 8;
         let room = i64::from(Limits::of(arch).shared);
         self.limit("bytes of shared memory for A and B", bytes, room)?;
+        if self.cluster[2] > 1 {
+            let sums = self.tile[0] * self.tile[1] * 4;
+            let what = "bytes of shared memory for A, B and the sums of a cluster";
+            self.limit(what, bytes + sums, room)?;
+        }
         self.check_unrolled()
+    }
+
+    /// Whether the kernel takes the blocks of a cluster.
+    fn check_cluster(&self, [most_m, most_n, most_k]: [i64; 3]) -> Result<(), Error> {
+        let [m, n, k] = self.cluster;
+        self.number("number of a cluster's blocks along M", m, 1..=most_m, 1)?;
+        self.number("number of a cluster's blocks along N", n, 1..=most_n, 1)?;
+        self.number("number of a cluster's blocks along K", k, 1..=most_k, 1)?;
+        if k > 1 {
+            let what = "blocks along M and N in a cluster that divides K";
+            self.limit(what, m * n, 1)?;
+            let what = "rows of a tile for a cluster that divides K";
+            return self.limit(what, self.tile[0], 64 * self.warps[0]);
+        }
+        self.limit("blocks along M and N in a cluster", m * n, 2)
     }
 
     fn number(

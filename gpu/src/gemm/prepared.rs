@@ -7,6 +7,7 @@ use colex_tensor::TensorKernel;
 
 use super::plan::{GemmPlan, Operands};
 use crate::calls::PreparedCalls;
+use crate::method::GemmMethod;
 
 /// The cache of prepared products of a device.
 #[derive(Debug)]
@@ -26,10 +27,21 @@ impl Extension for PreparedGemms {
     }
 }
 
-/// A product's plan as it was asked for, what is known of the matrices, and the numbers; the factors as bits.
+/// How a product's plan is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Wish {
+    /// It is given.
+    Plan(GemmPlan),
+    /// The usual plan of a method.
+    Method(GemmMethod),
+    /// The one that the model says is the fastest.
+    Fastest,
+}
+
+/// How a product's plan is found, what is known of the matrices, and the numbers; the factors as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GemmShape {
-    pub(crate) plan: GemmPlan,
+    pub(crate) wish: Wish,
     pub(crate) operands: Operands,
     pub(crate) sizes: [i64; 3],
     pub(crate) leading: [i64; 3],

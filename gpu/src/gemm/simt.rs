@@ -43,6 +43,7 @@ impl GemmFamily for Simt {
             tile: [edge, edge, 16],
             stages: 2,
             warps: [16, 16],
+            cluster: [1; 3],
         }
     }
 

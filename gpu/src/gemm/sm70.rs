@@ -38,6 +38,7 @@ impl GemmFamily for Volta {
             tile: [128, 128, 32],
             stages: 2,
             warps: [2, 4],
+            cluster: [1; 3],
         }
     }
 

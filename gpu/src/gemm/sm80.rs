@@ -39,6 +39,7 @@ impl GemmFamily for Ampere {
             tile,
             stages,
             warps,
+            cluster: [1; 3],
         }
     }
 

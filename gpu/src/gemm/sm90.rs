@@ -10,6 +10,7 @@ use colex_layout::Layout;
 use colex_sched::pipeline::WarpSpecialized;
 use colex_tiled::{Operand, TiledMma};
 
+use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::Epilogue;
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::boxed_layout;
@@ -50,7 +51,12 @@ impl GemmFamily for Hopper {
             tile: [128, 256, 64],
             stages: 4,
             warps: [2, 1],
+            cluster: [2, 1, 1],
         }
+    }
+
+    fn most_cluster(&self) -> [i64; 3] {
+        [2, 2, MOST_ALONG_K]
     }
 
     fn most_units(&self) -> [i64; 2] {
@@ -66,8 +72,9 @@ impl GemmFamily for Hopper {
     }
 
     fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
-        // Each of the two blocks of a cluster loads half of B and multicasts it.
-        [64 * plan.warps[0], 16, 16]
+        // Each block of a cluster loads a part of B and multicasts it, or stores a part of the columns.
+        let [m, _, k] = plan.cluster;
+        [64 * plan.warps[0], 8 * m.max(k), 16]
     }
 
     /// A box of a tensor map has at most 256 elements along each mode; along M and N these are rows if K is contiguous.
@@ -144,12 +151,13 @@ impl GemmFamily for Hopper {
     }
 
     /// The kernel is persistent: the grid has the clusters that run at once, and each cluster loops over tiles.
-    fn launch(&self, [m, n]: [i64; 2], threads: u32, device: &Device) -> Launch {
-        let cluster = i64::from(CLUSTER);
-        let wanted = (m + cluster - 1) / cluster * n;
-        let at_once = i64::from(device.limits().multiprocessors) / cluster;
-        let blocks = wanted.min(at_once.max(1)) * cluster;
-        Launch::new(blocks as u32, threads).cluster(CLUSTER)
+    fn launch(&self, plan: &GemmPlan, [m, n]: [i64; 2], threads: u32, device: &Device) -> Launch {
+        let [along_m, along_n, _] = plan.cluster;
+        let size = blocks(plan);
+        let wanted = ((m + along_m - 1) / along_m).saturating_mul((n + along_n - 1) / along_n);
+        let at_once = i64::from(device.limits().multiprocessors) / i64::from(size);
+        let clusters = wanted.min(at_once.max(1)) as u32;
+        Launch::new(clusters * size, threads).cluster(size)
     }
 }
 
@@ -163,9 +171,10 @@ struct WarpSpecializedKernel<'a> {
     ring: Pipeline,
     /// A and B in global memory, and their stages.
     operands: [(TmaTensor, Tensor); 2],
-    /// The number of steps along K.
+    /// The number of steps along K of this block, and the first of them.
     steps: Index,
-    /// The number of clusters along M, and of tiles along N.
+    start: Index,
+    /// The number of clusters along M and along N.
     extents: [Index; 2],
     rank: Index,
     group: Index,
@@ -174,8 +183,13 @@ struct WarpSpecializedKernel<'a> {
     stride: Index,
 }
 
-/// The blocks of a cluster along M.
-const CLUSTER: u32 = 2;
+/// The most blocks of a cluster along K: clusters of more blocks are not portable.
+const MOST_ALONG_K: i64 = 8;
+
+/// The blocks of a plan's cluster.
+fn blocks(plan: &GemmPlan) -> u32 {
+    plan.cluster.iter().product::<i64>() as u32
+}
 
 /// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
@@ -196,45 +210,67 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = plan.tile;
     let consumers = plan.warps[0] as u32;
     let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * WARPGROUP_THREADS);
-    k.cluster([CLUSTER, 1, 1]).min_blocks(1);
+    let [along_m, along_n, along_k] = plan.cluster;
+    let size = blocks(plan);
+    k.min_blocks(1);
+    if size > 1 {
+        k.cluster([size, 1, 1]);
+    }
     let schedule = WarpSpecialized {
-        cluster: [CLUSTER as usize, 1],
+        cluster: [along_m as usize, along_n as usize],
         consumers: consumers as usize,
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
     let mma = plan.tiled_mma()?;
     let ring = k.pipeline_of(&schedule);
-    let a = operand(&mut k, plan, Operand::A, 1)?;
-    let b = operand(&mut k, plan, Operand::B, CLUSTER.into())?;
-    let epilogue = Epilogue::new(&mut k, plan, &mma)?;
+    let a = operand(&mut k, plan, Operand::A, along_n)?;
+    let b = operand(&mut k, plan, Operand::B, along_m)?;
+    let stored = plan.stored();
+    let stored_mma = stored.tiled_mma()?;
+    let epilogue = Epilogue::new(&mut k, &stored, &stored_mma)?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..1 << 31));
     let scale = [
         k.scalar_argument("alpha", Type::F32),
         k.scalar_argument("beta", Type::F32),
     ];
     let [m, n, kk] = sizes;
-    let tall = bm * i64::from(CLUSTER);
-    let rank = k.cluster_rank(CLUSTER);
+    let [tall, wide] = [bm * along_m, bn * along_n];
+    let rank = match size {
+        1 => 0.into(),
+        _ => k.cluster_rank(size),
+    };
+    let sum = (along_k > 1).then(|| ClusterSum::new(&mut k, plan, stored_mma, &rank));
     epilogue.start(&mut k);
-    k.start_pipelines(&[&ring], true);
+    if let Some(sum) = &sum {
+        sum.start(&mut k);
+    }
+    k.start_pipelines(&[&ring], size > 1);
+    let all = ((kk + (bk - 1)) / bk).within(1..1 << 25);
+    // Beyond K, loads bring zeros: all blocks of a cluster take as many steps.
+    let steps = ((all + (along_k - 1)) / along_k).within(1..1 << 25);
+    let start = match along_k {
+        1 => 0.into(),
+        _ => (&rank * &steps).within(0..1 << 26),
+    };
     let kernel = WarpSpecializedKernel {
         plan,
         mma: &mma,
         ring,
         operands: [a, b],
-        steps: ((kk + (bk - 1)) / bk).within(1..1 << 25),
-        extents: [(m + (tall - 1)) / tall, (n + (bn - 1)) / bn],
+        steps,
+        start,
+        extents: [(m + (tall - 1)) / tall, (n + (wide - 1)) / wide],
         rank,
         group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
-        first: k.block_index(0) / i64::from(CLUSTER),
-        stride: k.grid_extent(0) / i64::from(CLUSTER),
+        first: k.block_index(0) / i64::from(size),
+        stride: k.grid_extent(0) / i64::from(size),
     };
     let produces = k.equal(&kernel.group, &i64::from(consumers).into());
     k.if_else(
         produces,
         |k| kernel.produce(k),
-        |k| kernel.consume(k, &epilogue, scale),
+        |k| kernel.consume(k, &stored, &epilogue, sum.as_ref(), scale),
     );
     k.finish()
 }
@@ -260,7 +296,12 @@ impl WarpSpecializedKernel<'_> {
     /// The coordinates of this block's tile in an iteration of its cluster.
     fn place(&self, number: &Index) -> [Index; 2] {
         let [m, n] = self.plan.tile_at(number.clone(), &self.extents);
-        [m * i64::from(CLUSTER) + &self.rank, n]
+        let [along_m, along_n, _] = self.plan.cluster;
+        let rank = |along: i64| match along {
+            1 => 0.into(),
+            _ => self.rank.clone(),
+        };
+        [m * along_m + rank(along_m), n * along_n + rank(along_n)]
     }
 
     /// `body(m, n)` for the tiles of this block.
@@ -288,21 +329,36 @@ impl WarpSpecializedKernel<'_> {
     fn load(&self, k: &mut Builder) {
         let [(a, sa), (b, sb)] = &self.operands;
         let producer = k.tma_producer(&self.ring, a.tile_bytes() + b.tile_bytes());
-        let cluster_mask = k.emit(|k| k.mov(Type::B16, (1 << CLUSTER) - 1));
+        let [along_m, along_n, _] = self.plan.cluster;
+        let both = k.emit(|k| k.mov(Type::B16, 0b11));
         self.each_tile(k, |k, [m, n]| {
             k.for_(0, &self.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let full = stage.barrier();
-                k.tma_load(a, (&m, step), &sa.at(2, &stage), &full);
-                let sb = sb.at(2, &stage);
-                k.tma_load_multicast(b, (&n, step), &sb, &full, &self.rank, cluster_mask);
+                let step = &self.start + step;
+                for (map, at, shared, along) in [(a, &m, sa, along_n), (b, &n, sb, along_m)] {
+                    let shared = shared.at(2, &stage);
+                    match along {
+                        1 => k.tma_load(map, (at, &step), &shared, &full),
+                        _ => k.tma_load_multicast(map, (at, &step), &shared, &full, &self.rank, both),
+                    }
+                }
                 producer.commit(k, &stage);
             });
         });
-        producer.tail(k);
+        if [along_m, along_n] != [1, 1] {
+            producer.tail(k);
+        }
     }
 
-    fn consume(&self, k: &mut Builder, epilogue: &Epilogue, scale: [Reg; 2]) {
+    fn consume(
+        &self,
+        k: &mut Builder,
+        stored: &GemmPlan,
+        epilogue: &Epilogue,
+        sum: Option<&ClusterSum>,
+        scale: [Reg; 2],
+    ) {
         if let Some(registers) = consumer_registers(self.plan.warps[0] as u32) {
             k.set_max_registers(true, registers);
         }
@@ -319,8 +375,14 @@ impl WarpSpecializedKernel<'_> {
         let thread = k.thread().within(0..mma.threads());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
         let consumer = k.consumer(&self.ring, &lane);
-        let epilogue = epilogue.of_thread(k, self.plan, &thread);
-        self.each_tile(k, |k, at| {
+        let epilogue = epilogue.of_thread(k, stored, &thread);
+        let sum = sum.map(|sum| sum.of_thread(k, &thread));
+        self.each_tile(k, |k, [m, n]| {
+            // Where the blocks of a cluster divide K, this one stores the columns of its rank.
+            let at = match &sum {
+                None => [m, n],
+                Some(_) => [m, n * self.plan.cluster[2] + &self.rank],
+            };
             epilogue.fetch(k, &at);
             k.for_(0, &self.steps, 1, |k, step| {
                 let stage = consumer.wait(k);
@@ -335,8 +397,17 @@ impl WarpSpecializedKernel<'_> {
             });
             k.wgmma_wait(0);
             consumer.release_rest(k, &self.steps);
-            epilogue.store(k, &acc, &at, scale);
+            match &sum {
+                None => epilogue.store(k, &acc, &at, scale),
+                Some(sum) => {
+                    let total = sum.total(k, &acc);
+                    epilogue.store(k, &total, &at, scale);
+                }
+            }
         });
         epilogue.finish(k);
+        if let Some(sum) = &sum {
+            sum.finish(k);
+        }
     }
 }

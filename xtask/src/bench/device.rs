@@ -72,8 +72,7 @@ pub(super) struct BenchReport {
 
 impl BenchReport {
     pub(super) fn new(bench: &str, unit: &str, device: &Device) -> BenchReport {
-        let version = device.driver_version().unwrap_or(0);
-        let driver = format!("CUDA {}.{}", version / 1000, version % 1000 / 10);
+        let driver = driver(device);
         BenchReport {
             value: json!({
                 "bench": bench, "unit": unit, "device": device.name(), "driver": driver,
@@ -119,8 +118,14 @@ fn round(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 
+/// The version of CUDA that the driver has.
+pub(super) fn driver(device: &Device) -> String {
+    let version = device.driver_version().unwrap_or(0);
+    format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
+}
+
 /// The commit, where there is git and a repository; else what the environment says.
-fn commit() -> String {
+pub(super) fn commit() -> String {
     if let Ok(commit) = std::env::var("COLEX_COMMIT") {
         return commit;
     }

@@ -10,6 +10,7 @@ mod gemm;
 mod host;
 mod layout;
 mod measure;
+mod sweep;
 mod transpose;
 
 use std::env;
@@ -18,6 +19,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use colex_gpu::Device;
+
+pub(crate) use sweep::Sweep;
 
 /// What a group runs on.
 enum Runner {
@@ -41,7 +44,7 @@ const GROUPS: &[(&str, Runner)] = &[
 ];
 
 /// Measures the group `name`, or all of them; `json` is where a group on a GPU writes its numbers. A build without optimisation hands over to one with it.
-pub(crate) fn task(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> {
+pub(crate) fn task(name: Option<&str>, json: Option<&Path>, sweep: &Sweep) -> Result<ExitCode> {
     let groups: Vec<_> = GROUPS
         .iter()
         .filter(|(group, _)| name.is_none_or(|name| name == *group))
@@ -55,7 +58,11 @@ pub(crate) fn task(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> 
         );
     }
     if cfg!(debug_assertions) {
-        return optimised(name, json);
+        return optimised();
+    }
+    if sweep.is_asked() {
+        anyhow::ensure!(name == Some("gemm"), "shapes are for the bench `gemm`");
+        return sweep.run(&Device::gpu(0)?, json);
     }
     if calls::is_child() {
         return calls::child();
@@ -77,8 +84,8 @@ pub(crate) fn task(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs this task in a release build, which leaves out the tasks that no bench needs.
-fn optimised(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> {
+/// Runs this task, with its arguments, in a release build, which leaves out the tasks that no bench needs.
+fn optimised() -> Result<ExitCode> {
     let cargo = env::var_os("CARGO")
         .context("this build is not optimised, and only cargo can make one that is")?;
     let status = Command::new(cargo)
@@ -89,10 +96,8 @@ fn optimised(name: Option<&str>, json: Option<&Path>) -> Result<ExitCode> {
             "xtask",
             "--no-default-features",
             "--",
-            "bench",
         ])
-        .args(name)
-        .args(json.map(|path| format!("--json={}", path.display())))
+        .args(env::args_os().skip(1))
         .status()
         .context("cargo cannot be started")?;
     Ok(if status.success() {

@@ -171,6 +171,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         tile,
         stages,
         warps,
+        cluster,
         order,
         whole: _,
     } = plan;
@@ -181,7 +182,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         vectors,
         beta: _,
     } = operands;
-    let lists = tile.iter_mut().chain(warps).chain(vectors);
+    let lists = tile.iter_mut().chain(warps).chain(cluster).chain(vectors);
     lists.chain([stages]).chain(widths(order)).collect()
 }
 
@@ -302,6 +303,18 @@ impl GemmPlanCase {
                 }
                 GemmMethod::Hopper => [dice.of(&[1, 1, 2, 2, 3, 4]), 1],
             };
+        }
+        if plan.method == GemmMethod::Hopper && !dice.one_in(4) {
+            plan.cluster = dice.of(&[
+                [1, 1, 1],
+                [2, 1, 1],
+                [1, 2, 1],
+                [1, 1, 2],
+                [1, 1, 3],
+                [1, 1, 4],
+                [1, 1, 8],
+                [2, 2, 1],
+            ]);
         }
         if !dice.one_in(4) {
             let steps = plan.steps();
@@ -482,6 +495,7 @@ impl fmt::Display for GemmPlanCase {
             tile,
             stages,
             warps,
+            cluster,
             order,
             whole,
         } = &self.plan;
@@ -499,7 +513,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, {order}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {order}, whole {whole}",
             self.arch
         )
     }

@@ -1,5 +1,6 @@
 //! Epilogues: accumulators are scaled, rounded and stored.
 
+pub(crate) mod cluster_sum;
 pub(crate) mod convert;
 pub(crate) mod direct;
 pub(crate) mod sm80;

@@ -4,7 +4,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::convert::scale_and_round;
 use super::direct::Direct;
-use crate::gemm::operand::shared_layout;
+use crate::gemm::operand::boxed_layout;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::WARPGROUP_THREADS;
 use crate::kernels::Major;
@@ -21,7 +21,7 @@ const BUFFERS: i64 = 2;
 
 /// The way in which C is read and written.
 pub(crate) enum Epilogue {
-    /// In parts of 128 bytes per row.
+    /// In parts of whole columns.
     Staged(Box<Staged>),
     /// Each thread accesses its own elements.
     Direct(Box<(Tensor, Direct)>),
@@ -33,25 +33,37 @@ pub(crate) struct Staged {
     shared: Tensor,
     /// One for each buffer of each warpgroup, where what C holds is read.
     landed: Option<Barriers>,
+    /// The columns of a part.
+    columns: i64,
     copies: FragmentCopies,
 }
 
-/// Columns of a part: a row of 128 bytes.
-pub(crate) fn columns(plan: &GemmPlan) -> i64 {
-    1024 / i64::from(plan.operands.c.bits())
+/// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none.
+pub(crate) fn columns(plan: &GemmPlan) -> Option<i64> {
+    let bits = i64::from(plan.operands.c.bits());
+    let columns = plan.tile[1] / plan.cluster[2];
+    let widths = [128, 64, 32].into_iter().map(|bytes| bytes * 8 / bits);
+    widths.into_iter().find(|width| columns % width == 0)
+}
+
+/// The bytes of the buffers in shared memory.
+pub(crate) fn shared_bytes(plan: &GemmPlan) -> i64 {
+    let bits = i64::from(plan.operands.c.bits());
+    let columns = columns(plan).filter(|_| plan.stages_c());
+    columns.map_or(0, |n| BUFFERS * ROWS * plan.warps[0] * n * bits / 8)
 }
 
 impl Epilogue {
     pub(crate) fn new(k: &mut Builder, plan: &GemmPlan, mma: &TiledMma) -> Result<Epilogue, Error> {
         let (ty, layout) = (plan.operands.c, plan.operands.layout(Operand::C));
-        if !plan.stages_c() {
+        let Some(columns) = columns(plan).filter(|_| plan.stages_c()) else {
             let c = Box::new(k.tensor("C", ty, &layout));
             let direct = Direct::new(plan, mma)?;
             return Ok(Epilogue::Direct(Box::new((*c, direct))));
-        }
-        let [rows, columns] = [plan.tile[0], columns(plan)];
-        let shared = shared_layout(Major::Second, ty.bits(), &[rows, columns, BUFFERS], columns)?;
-        let tile = shared_layout(Major::Second, ty.bits(), &[ROWS, columns], columns)?;
+        };
+        let (rows, major) = (ROWS * plan.warps[0], plan.operands.major(Operand::C));
+        let shared = boxed_layout(major, ty.bits(), &[rows, columns, BUFFERS])?;
+        let tile = boxed_layout(major, ty.bits(), &[ROWS, columns])?;
         let map = k.tma_tensor("C", ty, &layout, [ROWS, columns], &tile, 1);
         let shared = k.shared_tensor(ty, shared);
         let buffers = BUFFERS * rows / ROWS;
@@ -60,6 +72,7 @@ impl Epilogue {
             map,
             shared,
             landed,
+            columns,
             copies: FragmentCopies::new(plan, mma)?,
         })))
     }
@@ -109,9 +122,11 @@ impl FragmentCopies {
     fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<FragmentCopies, Error> {
         let bits = i64::from(plan.operands.c.bits());
         // `ldmatrix` and `stmatrix` move 16-bit elements; of 32-bit elements, a thread has pairs along N.
-        let [read, write] = match bits {
-            16 => ["SM75_U32x4_LDSM_N", "SM90_U32x4_STSM_N"],
-            _ => ["UniversalCopy<uint64_t>"; 2],
+        let [read, write] = match (bits, plan.operands.major(Operand::C)) {
+            (16, Major::Second) => ["SM75_U32x4_LDSM_N", "SM90_U32x4_STSM_N"],
+            (16, Major::First) => ["SM75_U16x8_LDSM_T", "SM90_U16x8_STSM_T"],
+            (_, Major::Second) => ["UniversalCopy<uint64_t>"; 2],
+            (_, Major::First) => ["UniversalCopy<uint32_t>"; 2],
         };
         let copy = |name| TiledCopy::for_accumulator_atom(colex_atom::copy(name)?, bits, mma);
         Ok(FragmentCopies {
@@ -134,21 +149,28 @@ pub(crate) struct ThreadEpilogue<'a> {
 }
 
 impl ThreadEpilogue<'_> {
-    /// Parts of a tile.
-    fn parts(&self) -> i64 {
-        self.plan.tile[1] / columns(self.plan)
+    /// Parts of a warpgroup's rows of one instruction.
+    fn parts_along_n(&self, staged: &Staged) -> i64 {
+        self.plan.tile[1] / staged.columns
+    }
+
+    /// Parts of a warpgroup.
+    fn parts(&self, staged: &Staged) -> i64 {
+        let rows = self.plan.tile[0] / (ROWS * self.plan.warps[0]);
+        rows * self.parts_along_n(staged)
     }
 
     /// The place of a part of tile (M, N) among C's, in parts.
-    fn place(&self, [m, n]: &[Index; 2], part: i64) -> [Index; 2] {
-        let groups = self.plan.tile[0] / ROWS;
-        [m * groups + &self.group, n * self.parts() + part]
+    fn place(&self, staged: &Staged, [m, n]: &[Index; 2], part: i64) -> [Index; 2] {
+        let along_n = self.parts_along_n(staged);
+        let row = &self.group + part / along_n * self.plan.warps[0];
+        [m * (self.plan.tile[0] / ROWS) + row, n * along_n + part % along_n]
     }
 
     /// The part's buffer.
     fn buffer(&self, staged: &Staged, part: i64) -> Tensor {
         let at = (&self.group, 0, part % BUFFERS);
-        staged.shared.local_tile((ROWS, columns(self.plan)), at)
+        staged.shared.local_tile((ROWS, staged.columns), at)
     }
 
     fn barrier(&self, landed: &Barriers, part: i64) -> Index {
@@ -165,14 +187,14 @@ impl ThreadEpilogue<'_> {
         let Epilogue::Staged(staged) = self.end else {
             return;
         };
-        let (Some(landed), true) = (&staged.landed, part < self.parts()) else {
+        let (Some(landed), true) = (&staged.landed, part < self.parts(staged)) else {
             return;
         };
         k.where_(self.leads, |ir| ir.bulk_wait(0, true));
         let (buffer, full) = (self.buffer(staged, part), self.barrier(landed, part));
         k.if_(self.leads, |k| {
             k.arrive_expect(&full, staged.map.tile_bytes());
-            k.tma_load(&staged.map, self.place(at, part), &buffer, &full);
+            k.tma_load(&staged.map, self.place(staged, at, part), &buffer, &full);
         });
     }
 
@@ -186,10 +208,10 @@ impl ThreadEpilogue<'_> {
                 direct.store(k, plan, acc, &tile, &self.thread, scale);
             }
             Epilogue::Staged(staged) => {
-                for part in 0..self.parts() {
+                for part in 0..self.parts(staged) {
                     self.store_part(k, staged, acc, (at, part), scale);
                 }
-                self.next_turn(k);
+                self.next_turn(k, staged);
             }
         }
     }
@@ -203,12 +225,12 @@ impl ThreadEpilogue<'_> {
         scale: [Reg; 2],
     ) {
         let copies = &staged.copies;
-        let values = ROWS * columns(self.plan) / i64::from(WARPGROUP_THREADS);
+        let values = ROWS * staged.columns / i64::from(WARPGROUP_THREADS);
         let sum = acc.gathered(values * part, values);
         let named = &self.group + 1;
         let old = match &staged.landed {
             Some(landed) => {
-                let parity = self.parity(k, part);
+                let parity = self.parity(k, staged, part);
                 k.wait(&self.barrier(landed, part), &parity);
                 // (CPY, CPY_M, CPY_N, BUFFERS)
                 let from = copies.read.at(&self.thread).partition_src(&staged.shared);
@@ -220,7 +242,12 @@ impl ThreadEpilogue<'_> {
         };
         let out = scale_and_round(k, self.plan.operands.c, &sum, old.as_ref(), scale);
         if old.is_none() {
-            k.where_(self.leads, |ir| ir.bulk_wait(BUFFERS as u32 - 1, true));
+            // After an odd number of parts, the buffer of the first part is the one that was stored last.
+            let pending = match (part, self.parts(staged) % BUFFERS) {
+                (0, 1) => 0,
+                _ => BUFFERS as u32 - 1,
+            };
+            k.where_(self.leads, |ir| ir.bulk_wait(pending, true));
             k.sync_named(&named, WARPGROUP_THREADS);
         }
         // (CPY, CPY_M, CPY_N, BUFFERS)
@@ -230,29 +257,31 @@ impl ThreadEpilogue<'_> {
         k.sync_named(&named, WARPGROUP_THREADS);
         let buffer = self.buffer(staged, part);
         k.if_(self.leads, |k| {
-            k.tma_store(&staged.map, self.place(at, part), &buffer);
+            k.tma_store(&staged.map, self.place(staged, at, part), &buffer);
             k.bulk_commit();
         });
         self.bring(k, at, part + BUFFERS);
     }
 
-    /// Whether the barriers begin a tile with the other parity than the tile before.
-    fn alternates(&self) -> bool {
-        self.parts() / BUFFERS % 2 == 1
+    /// Whether the barrier of a buffer begins a tile with the other parity than the tile before: a tile takes the buffer an
+    /// odd number of times.
+    fn alternates(&self, staged: &Staged, buffer: i64) -> bool {
+        (self.parts(staged) + BUFFERS - 1 - buffer) / BUFFERS % 2 == 1
     }
 
     /// The parity of the phase in which a part lands.
-    fn parity(&self, k: &mut Builder, part: i64) -> Index {
+    fn parity(&self, k: &mut Builder, staged: &Staged, part: i64) -> Index {
         let fixed = part / BUFFERS % 2;
-        if self.alternates() {
+        if self.alternates(staged, part % BUFFERS) {
             ((k.get(&self.turn) + fixed) % 2).within(0..2)
         } else {
             fixed.into()
         }
     }
 
-    fn next_turn(&self, k: &mut Builder) {
-        if self.alternates() && self.plan.operands.beta {
+    fn next_turn(&self, k: &mut Builder, staged: &Staged) {
+        let alternates = (0..BUFFERS).any(|buffer| self.alternates(staged, buffer));
+        if alternates && self.plan.operands.beta {
             let turn = k.get(&self.turn);
             k.set(&self.turn, (Index::from(1) - turn).within(0..2));
         }

@@ -1,0 +1,226 @@
+//! The plans that the library chooses among, and the model of time that it chooses by.
+
+use core::fmt;
+
+use colex_atom::Arch;
+use colex_ir::launch::Limits;
+
+use super::epilogue::sm90::shared_bytes;
+use super::plan::{GemmPlan, Operands};
+use crate::kernels::GemmProblem;
+use crate::method::GemmMethod;
+use colex_sched::{Order, RasterOrder};
+
+/// A plan of Hopper's kernel: its tile along M and N, its consumers, and the blocks of its cluster. The rest follows.
+struct Row([i64; 2], i64, [i64; 3]);
+
+/// Every plan of Hopper's kernel that a call takes by itself.
+const HOPPER: [Row; 22] = [
+    Row([128, 256], 2, [2, 1, 1]),
+    Row([256, 128], 2, [1, 2, 1]),
+    Row([128, 192], 2, [2, 1, 1]),
+    Row([128, 160], 2, [2, 1, 1]),
+    Row([128, 128], 2, [2, 1, 1]),
+    Row([128, 128], 2, [1, 1, 1]),
+    Row([128, 96], 2, [1, 1, 1]),
+    Row([128, 64], 2, [1, 1, 1]),
+    Row([128, 32], 2, [1, 1, 1]),
+    Row([64, 256], 1, [1, 1, 1]),
+    Row([64, 128], 1, [1, 1, 1]),
+    Row([64, 64], 1, [1, 1, 1]),
+    Row([64, 32], 1, [1, 1, 1]),
+    Row([128, 128], 2, [1, 1, 2]),
+    Row([128, 128], 2, [1, 1, 4]),
+    Row([128, 128], 2, [1, 1, 8]),
+    Row([128, 64], 2, [1, 1, 2]),
+    Row([128, 64], 2, [1, 1, 4]),
+    Row([64, 256], 1, [1, 1, 8]),
+    Row([64, 128], 1, [1, 1, 4]),
+    Row([64, 128], 1, [1, 1, 2]),
+    Row([64, 64], 1, [1, 1, 2]),
+];
+
+/// The most stages that a plan of the list has: more hide no latency.
+const MOST_STAGES: i64 = 10;
+
+/// Bytes of shared memory that barriers and alignment take.
+const BESIDE: i64 = 2048;
+
+impl GemmPlan {
+    /// Returns the plans that a call chooses among: those of Hopper's kernel for these matrices on an architecture, or
+    /// the one of the fastest other kernel.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// assert!(GemmPlan::candidates(operands, Arch::Sm90a).len() <= 24);
+    /// assert_eq!(GemmPlan::candidates(operands, Arch::Sm80).len(), 1);
+    /// ```
+    pub fn candidates(operands: Operands, arch: Arch) -> Vec<GemmPlan> {
+        let mut methods = GemmMethod::BY_SPEED.into_iter();
+        let method = methods.find(|method| method.fits(&operands, arch));
+        let usual = GemmPlan::new(method.unwrap_or(GemmMethod::Simt), operands);
+        if usual.method != GemmMethod::Hopper {
+            return vec![usual];
+        }
+        let plans = HOPPER.iter().map(|row| row.plan(usual, arch));
+        plans.filter(|plan| plan.check(arch).is_ok()).collect()
+    }
+}
+
+impl Row {
+    fn plan(&self, usual: GemmPlan, arch: Arch) -> GemmPlan {
+        let Row([m, n], consumers, cluster) = *self;
+        let plan = GemmPlan {
+            tile: [m, n, usual.tile[2]],
+            warps: [consumers, 1],
+            cluster,
+            order: Order::Grouped {
+                width: 8,
+                raster: if cluster[1] > 1 {
+                    RasterOrder::AlongM
+                } else {
+                    RasterOrder::AlongN
+                },
+            },
+            ..usual
+        };
+        let stages = stages(&plan, i64::from(Limits::of(arch).shared));
+        GemmPlan { stages, ..plan }
+    }
+}
+
+/// The number of stages for which a plan leaves room.
+fn stages(plan: &GemmPlan, room: i64) -> i64 {
+    let [m, n, k] = plan.tile;
+    let sums = if plan.cluster[2] > 1 { m * n * 4 } else { 0 };
+    let stage = (m + n) * k * i64::from(plan.operands.ab.bits()) / 8;
+    let left = room - BESIDE - sums - shared_bytes(&plan.stored());
+    (left / stage).clamp(2, MOST_STAGES)
+}
+
+/// What the model says of a plan for a problem, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanCost {
+    /// The launch, the first loads and the end.
+    pub fixed: f64,
+    /// The rounds in which the blocks take the tiles.
+    pub waves: f64,
+    /// One round's steps along K: the slowest of tensor cores, shared memory and the second-level cache.
+    pub mainloop: f64,
+    /// One round's epilogue.
+    pub epilogue: f64,
+    /// The sum over the blocks of a cluster that divide K.
+    pub sum: f64,
+    /// Every byte once through the memory of the device.
+    pub memory: f64,
+}
+
+impl PlanCost {
+    /// Returns the microseconds of the whole product.
+    pub fn total(&self) -> f64 {
+        let hidden = 0.5 * self.epilogue * (self.waves - 1.0);
+        let rounds = self.waves * (self.mainloop + self.epilogue + self.sum) - hidden;
+        self.fixed + rounds.max(self.memory)
+    }
+}
+
+impl fmt::Display for PlanCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlanCost {
+            fixed,
+            waves,
+            mainloop,
+            epilogue,
+            sum,
+            memory,
+        } = self;
+        write!(
+            f,
+            "{:.1} us: {fixed:.1} fixed, {waves:.0} x ({mainloop:.1} mainloop, {epilogue:.1} epilogue, {sum:.1} sum), memory \
+             {memory:.1}",
+            self.total()
+        )
+    }
+}
+
+/// Constants of the model, of an H200.
+mod h200 {
+    /// Clocks in a microsecond, while many multiprocessors multiply.
+    pub(super) const CLOCKS: f64 = 1600.0;
+    /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
+    pub(super) const PRODUCTS: f64 = 2048.0;
+    /// Bytes of a multiprocessor's shared memory in a clock.
+    pub(super) const SHARED: f64 = 128.0;
+    /// Bytes of the second-level cache in a clock, for all multiprocessors together.
+    pub(super) const CACHE: f64 = 6154.0;
+    /// Bytes of the device's memory in a microsecond.
+    pub(super) const MEMORY: f64 = 4.0e6;
+    /// Microseconds of a launch, the first loads and the last store.
+    pub(super) const FIXED: f64 = 4.0;
+    /// Microseconds of a sum over a cluster, beside the bytes.
+    pub(super) const SUM: f64 = 1.2;
+    /// Clocks of an epilogue, beside the bytes.
+    pub(super) const EPILOGUE: f64 = 1000.0;
+}
+
+impl GemmPlan {
+    /// Returns what the model says of the plan for a problem on a device with a number of multiprocessors.
+    pub(crate) fn cost(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+        let [bm, bn, bk] = self.tile.map(|n| n as f64);
+        let [cm, cn, ck] = self.cluster;
+        let up = |extent: i64, tile: i64, blocks: i64| {
+            let tiles = (extent + tile - 1) / tile;
+            (tiles + blocks - 1) / blocks * blocks
+        };
+        let tiles = up(problem.m, self.tile[0], cm) * up(problem.n, self.tile[1], cn);
+        let blocks = cm * cn * ck;
+        let at_once = multiprocessors / blocks * blocks;
+        let wanted = tiles * ck;
+        let waves = (wanted + at_once - 1) / at_once;
+        let active = wanted.min(at_once) as f64;
+        let bytes = f64::from(self.operands.ab.bits()) / 8.0;
+        let bytes_of_c = f64::from(self.operands.c.bits()) / 8.0;
+        let instructions = (self.tile[0] as f64 / 64.0).ceil();
+        let multiply = bm * bn / h200::PRODUCTS * (bytes / 2.0);
+        let shared = bytes * (2.0 * bm + bn + instructions * bn) / h200::SHARED;
+        let cache = bytes * (bm / cn as f64 + bn / cm as f64) * active / h200::CACHE;
+        let steps = up(problem.k, self.tile[2], ck) / ck;
+        let clocks = steps as f64 * bk * multiply.max(shared).max(cache);
+        let stored = bm * bn / ck as f64;
+        let epilogue = h200::EPILOGUE + stored * (bytes_of_c * active / h200::CACHE + 1.0 / 64.0);
+        let sum = if ck > 1 {
+            h200::SUM + bm * bn * 8.0 / h200::SHARED / h200::CLOCKS
+        } else {
+            0.0
+        };
+        let [m, n, k] = [problem.m, problem.n, problem.k].map(|extent| extent as f64);
+        let read_c = if self.operands.beta { 2.0 } else { 1.0 };
+        let memory = ((m * k + n * k) * bytes + m * n * bytes_of_c * read_c) / h200::MEMORY;
+        PlanCost {
+            fixed: h200::FIXED,
+            waves: waves as f64,
+            mainloop: clocks / h200::CLOCKS,
+            epilogue: epilogue / h200::CLOCKS,
+            sum,
+            memory,
+        }
+    }
+}
+
+/// The plan that the model says is the fastest for a problem.
+pub(crate) fn choose(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> GemmPlan {
+    let plans = GemmPlan::candidates(operands, arch).into_iter();
+    let costs = plans.map(|plan| (plan.cost(problem, multiprocessors).total(), plan));
+    let best = costs.min_by(|x, y| x.0.total_cmp(&y.0));
+    best.expect("a kernel has a plan").1
+}
