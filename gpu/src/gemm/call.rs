@@ -11,7 +11,7 @@ use colex_tiled::Operand;
 use super::epilogue::convert::{outputs, scale_type};
 use super::matrix::{self, Matrix, Packed};
 use super::plan::{GemmPlan, Operands, vector};
-use super::choose::choose;
+use super::choose::{SOME_ROWS, choose, choose_invariant, packs};
 use super::prepared::{GemmShape, PreparedGemms, Wish};
 use super::problem::{Major, check_extent};
 use crate::calls::{Call, KernelOf, PreparedLaunch, Shape, same_device};
@@ -87,6 +87,8 @@ pub struct Gemm<'a, T, C> {
     beta: f64,
     compute: Option<Compute>,
     method: Option<GemmMethod>,
+    /// Whether the bits of a row do not depend on the number of rows.
+    is_batch_invariant: bool,
     /// The contiguous modes of a BLAS-shaped problem, which states them even if an extent is 1.
     majors: [Option<Major>; 3],
 }
@@ -102,6 +104,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             beta: 0.0,
             compute: None,
             method: None,
+            is_batch_invariant: false,
             majors: [None; 3],
         }
     }
@@ -129,6 +132,27 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Gemm { method, ..self }
     }
 
+    /// Asks for a row of C with the same bits whatever M is and wherever the row stands, for an A whose rows are contiguous
+    /// along K. The plan then divides K as it would for 64 rows, so that few rows may take longer.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, Gemm};
+    ///
+    /// let device = Device::open();
+    /// let a = device.upload(&[1f32, 2.0, 3.0, 4.0])?;
+    /// let mut c = device.poisoned::<f32>(4)?;
+    /// let rows = a.view((2, 2))?;
+    /// Gemm::new(&rows, &rows, &c.view_mut((2, 2))?).batch_invariant().run()?;
+    /// assert_eq!(c.download()?, [5.0, 11.0, 11.0, 25.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn batch_invariant(self) -> Self {
+        Gemm {
+            is_batch_invariant: true,
+            ..self
+        }
+    }
+
     /// Sets the contiguous mode of each matrix whose layout leaves it open because an extent is 1.
     pub(crate) fn majors(self, majors: [Major; 3]) -> Self {
         let majors = majors.map(Some);
@@ -147,7 +171,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Returns the errors of [`gemm`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.a.device();
-        let call = self.call(scratch::take, |_, _| Ok(self.wish()))?;
+        let may_pack = self.method.is_none();
+        let call = self.call(scratch::take, may_pack, |_, _| Ok(self.wish()))?;
         call.run(device)?;
         call.give_back(device);
         Ok(())
@@ -160,7 +185,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// Returns the errors of [`gemm`].
     pub fn prepare(&self) -> Result<GemmCall<'a>, Error> {
-        self.call(scratch::allocate, |_, _| Ok(self.wish()))
+        let may_pack = self.method.is_none();
+        self.call(scratch::allocate, may_pack, |_, _| Ok(self.wish()))
     }
 
     /// Prepares the product with the plan that `plan` makes from the types, majors and alignments of the matrices.
@@ -174,14 +200,18 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         &self,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
     ) -> Result<GemmCall<'a>, Error> {
-        self.call(scratch::allocate, |operands, arch| {
+        self.call(scratch::allocate, false, |operands, arch| {
             Ok(Wish::Plan(plan(operands, arch)?))
         })
     }
 
     /// Returns the wish for the usual plan of the method that was set, or for the fastest plan.
     fn wish(&self) -> Wish {
-        self.method.map_or(Wish::Fastest, Wish::Method)
+        match self.method {
+            Some(method) => Wish::Method(method),
+            None if self.is_batch_invariant => Wish::BatchInvariant,
+            None => Wish::Fastest,
+        }
     }
 
     /// Returns the extents M, N and K, which the views must agree on.
@@ -211,6 +241,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     fn call(
         &self,
         take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
+        may_pack: bool,
         wish: impl FnOnce(Operands, Arch) -> Result<Wish, Error>,
     ) -> Result<GemmCall<'a>, Error> {
         let device = self.a.device();
@@ -240,9 +271,16 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             };
             steps.zeros(m.max(n), take(device, m.max(n) as usize * T::BYTES)?)?
         } else {
+            // The plan of a batch-invariant product does not depend on M.
+            let rows = if self.is_batch_invariant {
+                SOME_ROWS
+            } else {
+                m
+            };
+            let packs = may_pack && packs::<T>([rows, n, k], device.arch());
             [
-                steps.operand(Operand::A, &self.a, self.majors[0], &take)?,
-                steps.operand(Operand::B, &self.b, self.majors[1], &take)?,
+                steps.operand(Operand::A, &self.a, self.majors[0], packs, &take)?,
+                steps.operand(Operand::B, &self.b, self.majors[1], packs, &take)?,
             ]
         };
         let c = match Matrix::of(&self.c, self.majors[2]) {
@@ -327,15 +365,20 @@ struct Steps {
 }
 
 impl Steps {
-    /// Returns an operand in a form that kernels take; packs it if its strides require it.
+    /// Returns an operand in a form that kernels take. Packs it if its strides require it, and where `packs` says so if
+    /// no tensor map describes it.
     fn operand<T: GemmElement>(
         &mut self,
         operand: Operand,
         view: &View<'_, T>,
         wanted: Option<Major>,
+        packs: bool,
         take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
     ) -> Result<Matrix, Error> {
-        if let Some(matrix) = Matrix::of(view, wanted) {
+        let bytes = T::BYTES as i64;
+        let is_mapped =
+            |matrix: &Matrix| vector(bytes, matrix.address, matrix.leading) * bytes == 16;
+        if let Some(matrix) = Matrix::of(view, wanted).filter(|m| !packs || is_mapped(m)) {
             return Ok(matrix);
         }
         let packed = Packed::new(view, |bytes| take(view.device(), bytes))?;
@@ -490,6 +533,9 @@ fn prepare(
         Wish::Plan(plan) => plan,
         Wish::Method(method) => GemmPlan::new(method, shape.operands),
         Wish::Fastest => choose(problem, shape.operands, device.arch(), multiprocessors),
+        Wish::BatchInvariant => {
+            choose_invariant(problem, shape.operands, device.arch(), multiprocessors)
+        }
     };
     plan.check(device.arch())?;
     plan.check_call(problem, &shape.operands)?;

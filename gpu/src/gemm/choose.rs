@@ -3,11 +3,12 @@
 use core::fmt;
 
 use colex_atom::Arch;
+use colex_device::Device;
 use colex_ir::launch::Limits;
 
 use super::epilogue::sm90::shared_bytes;
 use super::plan::{GemmPlan, Operands};
-use crate::kernels::GemmProblem;
+use crate::kernels::{GemmElement, GemmProblem};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
 
@@ -212,6 +213,20 @@ impl GemmPlan {
     }
 }
 
+/// The plans for a problem with their costs, the fastest first.
+fn ranked(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> Vec<(PlanCost, GemmPlan)> {
+    let plans = GemmPlan::candidates(operands, arch).into_iter();
+    let costs = plans.map(|plan| (plan.cost(problem, multiprocessors), plan));
+    let mut costs: Vec<_> = costs.collect();
+    costs.sort_by(|x, y| x.0.total().total_cmp(&y.0.total()));
+    costs
+}
+
 /// The plan that the model says is the fastest for a problem.
 pub(crate) fn choose(
     problem: &GemmProblem,
@@ -219,8 +234,70 @@ pub(crate) fn choose(
     arch: Arch,
     multiprocessors: i64,
 ) -> GemmPlan {
-    let plans = GemmPlan::candidates(operands, arch).into_iter();
-    let costs = plans.map(|plan| (plan.cost(problem, multiprocessors).total(), plan));
-    let best = costs.min_by(|x, y| x.0.total_cmp(&y.0));
-    best.expect("a kernel has a plan").1
+    ranked(problem, operands, arch, multiprocessors)[0].1
+}
+
+/// The rows for which a batch-invariant product divides K.
+pub(crate) const SOME_ROWS: i64 = 64;
+
+/// The fastest of the plans that divide K as the plan for [`SOME_ROWS`] rows does: every plan of the list sums the steps
+/// of one part of K in one order.
+pub(crate) fn choose_invariant(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> GemmPlan {
+    let some = GemmProblem {
+        m: SOME_ROWS,
+        ..*problem
+    };
+    let along_k = choose(&some, operands, arch, multiprocessors).cluster[2];
+    let all = ranked(problem, operands, arch, multiprocessors).into_iter();
+    let mut same = all.filter(|(_, plan)| plan.cluster[2] == along_k);
+    same.next().expect("the plan for some rows is one of them").1
+}
+
+/// Whether a product of 16-bit matrices that no tensor map describes is faster if they are packed first: Hopper's kernel
+/// then multiplies what Ampere's would load by elements.
+pub(crate) fn packs<T: GemmElement>([m, n, k]: [i64; 3], arch: Arch) -> bool {
+    let hopper = GemmMethod::Hopper.family();
+    if !hopper.runs_on(arch) || !hopper.types().contains(&T::TY) {
+        return false;
+    }
+    let up = |extent: i64| ((extent + 127) / 128 * 128) as f64;
+    let [rows, columns, depth] = [m, n, k].map(|extent| extent as f64);
+    // Measured on an H200: 20 TFLOP/s by elements. A copy of elements of 2 bytes reads and writes 1 TB/s.
+    let by_elements = 2.0 * up(m) * up(n) * depth / 20e6;
+    let product = 2.0 * rows * columns * depth / 500e6;
+    let bytes = 4.0 * (rows + columns) * depth;
+    by_elements > 10.0 + bytes / 1e6 + product
+}
+
+impl GemmPlan {
+    /// Returns what the model says of the plan for a problem on a device, and of the plans that it says are the fastest.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::Device;
+    /// use colex_gpu::kernels::{GemmProblem, Major};
+    /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+    /// let said = plan.explain(&GemmProblem::new(64, 4096, 4096), &Device::simulator(Arch::Sm90a));
+    /// assert!(said.starts_with("Hopper bf16 to bf16, tile 128x256x64, 4 stages, 2 consumers, cluster 2x1x1, "));
+    /// assert_eq!(said.lines().count(), 6); // the plan, and five others
+    /// ```
+    pub fn explain(&self, problem: &GemmProblem, device: &Device) -> String {
+        let multiprocessors = i64::from(device.limits().multiprocessors);
+        let own = self.cost(problem, multiprocessors);
+        let mut said = format!("{self}: {own}");
+        let all = ranked(problem, self.operands, device.arch(), multiprocessors).into_iter();
+        for (cost, plan) in all.filter(|(_, plan)| plan != self).take(5) {
+            said += &format!("\n  {plan}: {cost}");
+        }
+        said
+    }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Wish {
     Method(GemmMethod),
     /// The one that the model says is the fastest.
     Fastest,
+    /// The fastest of those that sum each row as they do for any other number of rows.
+    BatchInvariant,
 }
 
 /// How a product's plan is found, what is known of the matrices, and the numbers; the factors as bits.

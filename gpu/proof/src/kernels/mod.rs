@@ -8,4 +8,4 @@ mod samples;
 pub mod views;
 
 pub(crate) use samples::samples;
-pub use samples::{copy_samples, product_samples};
+pub use samples::{copy_samples, listed_plans, product_samples};

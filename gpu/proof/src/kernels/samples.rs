@@ -99,10 +99,28 @@ fn products() -> Result<Vec<Sample>, Error> {
             (GemmMethod::Simt, _, _) => (140, 0),
             (GemmMethod::Volta, _, _) => (132, 0),
             (GemmMethod::Ampere, _, _) => (248, 0),
-            (GemmMethod::Hopper, _, Major::First) => (168, 16),
-            (GemmMethod::Hopper, _, Major::Second) => (168, 0),
+            // Each thread stores its own elements of 32 bits.
+            (GemmMethod::Hopper, _, Major::First) if operands.c == Ty::F32 => (168, 16),
+            (GemmMethod::Hopper, ..) => (168, 0),
         };
         Ok(Sample::new(kernel, registers).spilling(spilled))
     };
-    product_samples().into_iter().map(build).collect()
+    let mut all: Vec<Sample> = (product_samples().into_iter().map(build)).collect::<Result<_, Error>>()?;
+    // A plan of one consumer begins with 255 registers.
+    for plan in listed_plans(Ty::Bf16) {
+        all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+    }
+    Ok(all)
+}
+
+/// The plans that a call of Hopper's kernel chooses among, for compact matrices of 16-bit numbers.
+pub fn listed_plans(ty: Ty) -> Vec<GemmPlan> {
+    let operands = Operands {
+        ab: ty,
+        c: ty,
+        majors: [Major::Second; 3],
+        vectors: [8; 3],
+        beta: false,
+    };
+    GemmPlan::candidates(operands, Arch::Sm90a)
 }

@@ -15,7 +15,16 @@ fn product(
     problem: GemmProblem,
     change: impl FnOnce(&mut GemmPlan),
 ) -> Result<f64, String> {
-    let device = Device::simulator(arch);
+    product_on(&Device::simulator(arch), method, problem, change)
+}
+
+/// The same on a device.
+fn product_on(
+    device: &Device,
+    method: GemmMethod,
+    problem: GemmProblem,
+    change: impl FnOnce(&mut GemmPlan),
+) -> Result<f64, String> {
     let fill = |name, by: usize| -> Vec<f16> {
         let length = problem
             .layout(name)
@@ -41,7 +50,7 @@ fn product(
         Ok(plan)
     });
     let call = call.map_err(|refused| refused.to_string())?;
-    call.run(&device)
+    call.run(device)
         .map_err(|fault| format!("the simulator: {fault}"))?;
     let found = reference::matrix(&problem, Operand::C, &dc.download().unwrap());
     let expected = reference::gemm(&problem, &a, &b, &old);
@@ -326,6 +335,136 @@ fn more_tiles_than_the_kernel_counts_are_refused() {
     assert_eq!(
         call.expect_err("it is refused").to_string(),
         "the plan asks for 1099511627776 tiles in a strip of its order: the SIMT kernel takes at most 1073741823, 1098437885953 fewer"
+    );
+}
+
+/// The library never returns a plan that it has not multiplied by: each plan of the list, where warps go as they may.
+#[test]
+fn every_plan_of_the_list_multiplies() {
+    let plans = listed_plans(Ty::F16);
+    assert!((16..=24).contains(&plans.len()), "{}", plans.len());
+    for (i, listed) in plans.iter().enumerate() {
+        // One tile and a half, and parts of K of which the last has no whole step.
+        let [m, n, k] = listed.tile;
+        let problem = GemmProblem::new(m / 2 + 3, n + 8, k * listed.cluster[2] + 40)
+            .major(MatrixName::C, [Major::First, Major::Second][i % 2])
+            .beta([0.0, 1.0][i / 2 % 2]);
+        let options = SimOptions::default().seed(i as u64 + 1);
+        let device = Device::simulator_with(Arch::Sm90a, options);
+        let found = product_on(&device, GemmMethod::Hopper, problem, |plan| {
+            *plan = GemmPlan {
+                operands: plan.operands,
+                ..*listed
+            };
+        });
+        assert_eq!(found, Ok(0.0), "{listed}, {problem}");
+    }
+    println!("law plans.listed: {} cases", plans.len());
+}
+
+/// One plan gives the same bits in every run, also where the blocks of a cluster divide K; and with `batch_invariant` a row
+/// has the same bits among any number of rows.
+#[test]
+fn bits_do_not_depend_on_the_run_or_the_batch() {
+    let (n, k) = (72, 1096);
+    let random = |count: usize, seed: u64| -> Vec<f16> {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 40) as f64 / f64::from(1 << 23) - 1.0
+        };
+        (0..count).map(|_| f16::from_f64(next())).collect()
+    };
+    let (a, b) = (random(200 * k, 1), random(n * k, 2));
+    let bits = |rows: std::ops::Range<usize>, seed: u64, along_k: Option<i64>| -> Vec<u32> {
+        let device = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(seed));
+        let (m, at) = (rows.len(), rows.start * k);
+        let da = device.upload(&a[at..at + m * k]).unwrap();
+        let (db, mut c) = (device.upload(&b).unwrap(), device.poisoned::<f32>(m * n).unwrap());
+        let (va, vb) = (da.view((m, k)).unwrap(), db.view((n, k)).unwrap());
+        let vc = c.view_mut((m, n)).unwrap();
+        let gemm = Gemm::new(&va, &vb, &vc).batch_invariant();
+        let call = match along_k {
+            None => gemm.prepare().unwrap(),
+            Some(along_k) => gemm
+                .prepare_with(|operands, _| {
+                    Ok(GemmPlan {
+                        tile: [64, 64, 64],
+                        warps: [1, 1],
+                        cluster: [1, 1, along_k],
+                        ..GemmPlan::new(GemmMethod::Hopper, operands)
+                    })
+                })
+                .unwrap(),
+        };
+        assert_eq!(call.plan().unwrap().method, GemmMethod::Hopper);
+        call.run(&device).unwrap();
+        c.download().unwrap().iter().map(|x| x.to_bits()).collect()
+    };
+    let mut cases = 0;
+    for along_k in [2, 4] {
+        let first = bits(0..40, 1, Some(along_k));
+        for seed in 2..5 {
+            assert_eq!(bits(0..40, seed, Some(along_k)), first, "{along_k} blocks along K");
+            cases += 1;
+        }
+    }
+    let all = bits(0..200, 1, None);
+    for rows in [7..8, 3..67, 70..199] {
+        assert_eq!(bits(rows.clone(), 1, None), all[rows.start * n..rows.end * n]);
+        cases += 1;
+    }
+    println!("law plans.same_bits: {cases} cases");
+}
+
+/// Rows of 16-bit numbers that no tensor map describes are packed where that is faster.
+#[test]
+fn rows_of_odd_lengths_are_packed_for_hopper() {
+    let device = Device::simulator(Arch::Sm90a);
+    let (m, n, k) = (4095, 4097, 4099);
+    let a = device.zeros::<f16>(m * k).unwrap();
+    let (b, mut c) = (device.zeros::<f16>(n * k).unwrap(), device.zeros::<f16>(m * n).unwrap());
+    let (va, vb) = (a.view((m, k)).unwrap(), b.view((n, k)).unwrap());
+    let call = Gemm::new(&va, &vb, &c.view_mut((m, n)).unwrap()).prepare().unwrap();
+    assert_eq!(call.plan().unwrap().method, GemmMethod::Hopper);
+    assert_eq!(call.packed().count(), 2);
+    let (m, n, k) = (65, 33, 129);
+    let (va, vb) = (a.view((m, k)).unwrap(), b.view((n, k)).unwrap());
+    let call = Gemm::new(&va, &vb, &c.view_mut((m, n)).unwrap()).prepare().unwrap();
+    assert_eq!(call.plan().unwrap().method, GemmMethod::Ampere);
+    assert_eq!(call.packed().count(), 0);
+}
+
+#[test]
+fn clusters_that_no_kernel_has_are_refused() {
+    use GemmMethod::{Ampere, Hopper};
+    assert_eq!(
+        said(Ampere, |plan| plan.cluster = [2, 1, 1]),
+        "the plan's number of a cluster's blocks along M is 2: the Ampere kernel takes 1 only"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.cluster = [1, 1, 16]),
+        "the plan's number of a cluster's blocks along K is 16: the Hopper kernel takes 1 to 8"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.cluster = [2, 2, 1]),
+        "the plan asks for 4 blocks along M and N in a cluster: the Hopper kernel takes at most 2, 2 fewer"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.cluster = [2, 1, 2]),
+        "the plan asks for 2 blocks along M and N in a cluster that divides K: the Hopper kernel takes at most 1, 1 fewer"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.cluster = [1, 1, 4]),
+        "the plan asks for 327680 bytes of shared memory for A, B and the sums of a cluster: the Hopper kernel takes at most \
+         232448, 95232 fewer"
+    );
+    assert_eq!(
+        said(Hopper, |plan| {
+            plan.cluster = [1, 1, 3];
+            plan.tile = [128, 64, 64];
+        }),
+        "the plan's tile along N is 64: the Hopper kernel takes 24 to 240, in multiples of 24"
     );
 }
 

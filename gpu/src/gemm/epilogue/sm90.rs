@@ -125,8 +125,7 @@ impl FragmentCopies {
         let [read, write] = match (bits, plan.operands.major(Operand::C)) {
             (16, Major::Second) => ["SM75_U32x4_LDSM_N", "SM90_U32x4_STSM_N"],
             (16, Major::First) => ["SM75_U16x8_LDSM_T", "SM90_U16x8_STSM_T"],
-            (_, Major::Second) => ["UniversalCopy<uint64_t>"; 2],
-            (_, Major::First) => ["UniversalCopy<uint32_t>"; 2],
+            _ => ["UniversalCopy<uint64_t>"; 2],
         };
         let copy = |name| TiledCopy::for_accumulator_atom(colex_atom::copy(name)?, bits, mma);
         Ok(FragmentCopies {
