@@ -122,14 +122,15 @@ impl<A> Shape<A> {
 }
 
 impl PreparedLaunch {
-    /// Opens the addresses of a launch's arguments: its pointers and tensor maps are those of the operands, in order.
+    /// Opens the addresses of a launch's arguments: its pointers and tensor maps are those of the operands in `order`.
     pub(crate) fn new<const N: usize>(
         loaded: Arc<LoadedKernel>,
         launch: Launch,
         arguments: Vec<Argument>,
         addresses: [u64; N],
+        order: [usize; N],
     ) -> PreparedLaunch {
-        let mut operands = 0..N;
+        let mut operands = order.into_iter();
         let mut next = || {
             operands
                 .next()

@@ -41,7 +41,13 @@ pub(crate) fn launch(
     let arguments = kernel.built.arguments(&tensors)?;
     let launch = shape(&kernel.built, grid, threads);
     let loaded = kernel.loaded.clone();
-    Ok(PreparedLaunch::new(loaded, launch, arguments, addresses))
+    Ok(PreparedLaunch::new(
+        loaded,
+        launch,
+        arguments,
+        addresses,
+        [0, 1],
+    ))
 }
 
 /// The key of a kernel.

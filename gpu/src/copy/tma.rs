@@ -78,9 +78,8 @@ impl CopyFamily for Tma {
         let threads = plan.squares().threads(plan.bytes());
         let launch = shape(&kernel.built, plan.grid(), threads);
         let loaded = kernel.loaded.clone();
-        Ok(vec![PreparedLaunch::new(
-            loaded, launch, arguments, addresses,
-        )])
+        let one = PreparedLaunch::new(loaded, launch, arguments, addresses, [0, 1]);
+        Ok(vec![one])
     }
 }
 

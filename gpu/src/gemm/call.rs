@@ -8,10 +8,10 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::Operand;
 
+use super::choose::{SOME_ROWS, choose, choose_invariant, packs};
 use super::epilogue::convert::{outputs, scale_type};
 use super::matrix::{self, Matrix, Packed};
 use super::plan::{GemmPlan, Operands, vector};
-use super::choose::{SOME_ROWS, choose, choose_invariant, packs};
 use super::prepared::{GemmShape, PreparedGemms, Wish};
 use super::problem::{Major, check_extent};
 use crate::calls::{Call, KernelOf, PreparedLaunch, Shape, same_device};
@@ -539,20 +539,23 @@ fn prepare(
     };
     plan.check(device.arch())?;
     plan.check_call(problem, &shape.operands)?;
-    let plan = &plan.narrowed(problem);
+    let plan = plan.narrowed(problem);
+    let (seen, order) = plan.seen(problem);
+    let launched = &plan.launched();
     let gemms = device.extension::<PreparedGemms>();
-    let kernel = gemms.0.kernels.get_or_make(plan, || {
-        let built = built(plan, device.arch())?;
+    let kernel = gemms.0.kernels.get_or_make(launched, || {
+        let built = built(launched, device.arch())?;
         let loaded = device.load_kernel(&built.kernel)?;
         Ok::<_, Error>(KernelOf { built, loaded })
     })?;
-    let arguments = arguments(problem, plan, &kernel.built, addresses)?;
-    let launch = launch(problem, plan, &kernel.built, device);
+    let in_order = order.map(|operand| addresses[operand]);
+    let arguments = arguments(&seen, launched, &kernel.built, in_order)?;
+    let launch = launch(&seen, launched, &kernel.built, device);
     kernel
         .loaded
         .check_launch(&launch, &arguments, device.limits())?;
-    let one = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses);
-    Ok(Shape::new((*plan, kernel.built.clone()), vec![one]))
+    let one = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);
+    Ok(Shape::new((plan, kernel.built.clone()), vec![one]))
 }
 
 /// The facts about the matrices of a problem that decide about plans.

@@ -8,6 +8,7 @@ use colex_ir::launch::Limits;
 
 use super::epilogue::sm90::shared_bytes;
 use super::plan::{GemmPlan, Operands};
+use super::sm90::clusters_at_once;
 use crate::kernels::{GemmElement, GemmProblem};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
@@ -15,8 +16,8 @@ use colex_sched::{Order, RasterOrder};
 /// A plan of Hopper's kernel: its tile along M and N, its consumers, and the blocks of its cluster. The rest follows.
 struct Row([i64; 2], i64, [i64; 3]);
 
-/// Every plan of Hopper's kernel that a call takes by itself.
-const HOPPER: [Row; 22] = [
+/// Plans of many rows.
+const TILES: [Row; 19] = [
     Row([128, 256], 2, [2, 1, 1]),
     Row([256, 128], 2, [1, 2, 1]),
     Row([128, 192], 2, [2, 1, 1]),
@@ -25,20 +26,26 @@ const HOPPER: [Row; 22] = [
     Row([128, 128], 2, [1, 1, 1]),
     Row([128, 96], 2, [1, 1, 1]),
     Row([128, 64], 2, [1, 1, 1]),
-    Row([128, 32], 2, [1, 1, 1]),
     Row([64, 256], 1, [1, 1, 1]),
     Row([64, 128], 1, [1, 1, 1]),
     Row([64, 64], 1, [1, 1, 1]),
     Row([64, 32], 1, [1, 1, 1]),
     Row([128, 128], 2, [1, 1, 2]),
     Row([128, 128], 2, [1, 1, 4]),
-    Row([128, 128], 2, [1, 1, 8]),
-    Row([128, 64], 2, [1, 1, 2]),
-    Row([128, 64], 2, [1, 1, 4]),
-    Row([64, 256], 1, [1, 1, 8]),
-    Row([64, 128], 1, [1, 1, 4]),
     Row([64, 128], 1, [1, 1, 2]),
+    Row([64, 128], 1, [1, 1, 4]),
+    Row([64, 128], 1, [1, 1, 8]),
     Row([64, 64], 1, [1, 1, 2]),
+    Row([64, 64], 1, [1, 1, 4]),
+];
+
+/// Plans of few rows, with A and B swapped: the tile's columns are the rows of the problem.
+const FEW_ROWS: [Row; 5] = [
+    Row([128, 16], 2, [1, 1, 1]),
+    Row([128, 16], 2, [1, 1, 2]),
+    Row([64, 16], 1, [1, 1, 2]),
+    Row([128, 32], 2, [1, 1, 1]),
+    Row([64, 32], 1, [1, 1, 2]),
 ];
 
 /// The most stages that a plan of the list has: more hide no latency.
@@ -68,18 +75,21 @@ impl GemmPlan {
         if usual.method != GemmMethod::Hopper {
             return vec![usual];
         }
-        let plans = HOPPER.iter().map(|row| row.plan(usual, arch));
+        let straight = TILES.iter().map(|row| row.plan(usual, false, arch));
+        let swapped = FEW_ROWS.iter().map(|row| row.plan(usual, true, arch));
+        let plans = straight.chain(swapped);
         plans.filter(|plan| plan.check(arch).is_ok()).collect()
     }
 }
 
 impl Row {
-    fn plan(&self, usual: GemmPlan, arch: Arch) -> GemmPlan {
+    fn plan(&self, usual: GemmPlan, swap: bool, arch: Arch) -> GemmPlan {
         let Row([m, n], consumers, cluster) = *self;
         let plan = GemmPlan {
             tile: [m, n, usual.tile[2]],
             warps: [consumers, 1],
             cluster,
+            swap,
             order: Order::Grouped {
                 width: 8,
                 raster: if cluster[1] > 1 {
@@ -90,7 +100,7 @@ impl Row {
             },
             ..usual
         };
-        let stages = stages(&plan, i64::from(Limits::of(arch).shared));
+        let stages = stages(&plan.launched(), i64::from(Limits::of(arch).shared));
         GemmPlan { stages, ..plan }
     }
 }
@@ -124,9 +134,9 @@ pub struct PlanCost {
 impl PlanCost {
     /// Returns the microseconds of the whole product.
     pub fn total(&self) -> f64 {
-        let hidden = 0.5 * self.epilogue * (self.waves - 1.0);
-        let rounds = self.waves * (self.mainloop + self.epilogue + self.sum) - hidden;
-        self.fixed + rounds.max(self.memory)
+        // The root of squares: where both take as long, neither hides the other.
+        let rounds = self.waves * (self.mainloop + self.epilogue + self.sum);
+        self.fixed + rounds.hypot(self.memory)
     }
 }
 
@@ -149,29 +159,32 @@ impl fmt::Display for PlanCost {
     }
 }
 
-/// Constants of the model, of an H200.
+/// Constants of the model: fitted to what 22 plans took for 203 shapes on an H200 (`PERFORMANCE.md`).
 mod h200 {
-    /// Clocks in a microsecond, while many multiprocessors multiply.
-    pub(super) const CLOCKS: f64 = 1600.0;
+    /// Clocks in a microsecond.
+    pub(super) const CLOCKS: f64 = 1940.0;
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
-    pub(super) const PRODUCTS: f64 = 2048.0;
+    pub(super) const PRODUCTS: f64 = 1830.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
-    pub(super) const SHARED: f64 = 128.0;
+    pub(super) const SHARED: f64 = 118.0;
+    /// Bytes that a multiprocessor loads in a clock.
+    pub(super) const LOADS: f64 = 78.0;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 6154.0;
+    pub(super) const CACHE: f64 = 6790.0;
     /// Bytes of the device's memory in a microsecond.
-    pub(super) const MEMORY: f64 = 4.0e6;
+    pub(super) const MEMORY: f64 = 3.6e6;
     /// Microseconds of a launch, the first loads and the last store.
-    pub(super) const FIXED: f64 = 4.0;
-    /// Microseconds of a sum over a cluster, beside the bytes.
-    pub(super) const SUM: f64 = 1.2;
-    /// Clocks of an epilogue, beside the bytes.
-    pub(super) const EPILOGUE: f64 = 1000.0;
+    pub(super) const FIXED: f64 = 1.7;
+    /// Clocks of a sum over a cluster for each byte of a block's accumulators.
+    pub(super) const SUM: f64 = 0.11;
+    /// Clocks of an epilogue, and for each element that a block stores.
+    pub(super) const EPILOGUE: [f64; 2] = [600.0, 0.1];
 }
 
 impl GemmPlan {
     /// Returns what the model says of the plan for a problem on a device with a number of multiprocessors.
     pub(crate) fn cost(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+        let (problem, _) = self.seen(problem);
         let [bm, bn, bk] = self.tile.map(|n| n as f64);
         let [cm, cn, ck] = self.cluster;
         let up = |extent: i64, tile: i64, blocks: i64| {
@@ -180,22 +193,24 @@ impl GemmPlan {
         };
         let tiles = up(problem.m, self.tile[0], cm) * up(problem.n, self.tile[1], cn);
         let blocks = cm * cn * ck;
-        let at_once = multiprocessors / blocks * blocks;
+        let at_once = clusters_at_once(blocks, multiprocessors) * blocks;
         let wanted = tiles * ck;
         let waves = (wanted + at_once - 1) / at_once;
         let active = wanted.min(at_once) as f64;
         let bytes = f64::from(self.operands.ab.bits()) / 8.0;
         let bytes_of_c = f64::from(self.operands.c.bits()) / 8.0;
-        let instructions = (self.tile[0] as f64 / 64.0).ceil();
+        let instructions = bm / 64.0;
         let multiply = bm * bn / h200::PRODUCTS * (bytes / 2.0);
         let shared = bytes * (2.0 * bm + bn + instructions * bn) / h200::SHARED;
-        let cache = bytes * (bm / cn as f64 + bn / cm as f64) * active / h200::CACHE;
+        let loaded = bytes * (bm / cn as f64 + bn / cm as f64);
+        let loads = loaded / h200::LOADS.min(h200::CACHE / active);
         let steps = up(problem.k, self.tile[2], ck) / ck;
-        let clocks = steps as f64 * bk * multiply.max(shared).max(cache);
+        let clocks = steps as f64 * bk * multiply.max(shared).max(loads);
         let stored = bm * bn / ck as f64;
-        let epilogue = h200::EPILOGUE + stored * (bytes_of_c * active / h200::CACHE + 1.0 / 64.0);
+        let [once, each] = h200::EPILOGUE;
+        let epilogue = once + stored * (bytes_of_c * active / h200::CACHE + each);
         let sum = if ck > 1 {
-            h200::SUM + bm * bn * 8.0 / h200::SHARED / h200::CLOCKS
+            bm * bn * 4.0 * h200::SUM
         } else {
             0.0
         };
@@ -207,7 +222,7 @@ impl GemmPlan {
             waves: waves as f64,
             mainloop: clocks / h200::CLOCKS,
             epilogue: epilogue / h200::CLOCKS,
-            sum,
+            sum: sum / h200::CLOCKS,
             memory,
         }
     }
@@ -255,7 +270,9 @@ pub(crate) fn choose_invariant(
     let along_k = choose(&some, operands, arch, multiprocessors).cluster[2];
     let all = ranked(problem, operands, arch, multiprocessors).into_iter();
     let mut same = all.filter(|(_, plan)| plan.cluster[2] == along_k);
-    same.next().expect("the plan for some rows is one of them").1
+    same.next()
+        .expect("the plan for some rows is one of them")
+        .1
 }
 
 /// Whether a product of 16-bit matrices that no tensor map describes is faster if they are packed first: Hopper's kernel
@@ -267,8 +284,10 @@ pub(crate) fn packs<T: GemmElement>([m, n, k]: [i64; 3], arch: Arch) -> bool {
     }
     let up = |extent: i64| ((extent + 127) / 128 * 128) as f64;
     let [rows, columns, depth] = [m, n, k].map(|extent| extent as f64);
-    // Measured on an H200: 20 TFLOP/s by elements. A copy of elements of 2 bytes reads and writes 1 TB/s.
-    let by_elements = 2.0 * up(m) * up(n) * depth / 20e6;
+    // Measured on an H200: Ampere's kernel takes 5 us for each step of 64 along K that it loads by elements, and 132 tiles
+    // at once. A copy of elements of 2 bytes reads and writes 1 TB/s.
+    let tiles = (up(m) * up(n) / 16384.0 / 132.0).ceil();
+    let by_elements = 5.0 * tiles * (depth / 64.0).ceil();
     let product = 2.0 * rows * columns * depth / 500e6;
     let bytes = 4.0 * (rows + columns) * depth;
     by_elements > 10.0 + bytes / 1e6 + product

@@ -86,6 +86,10 @@ pub struct GemmPlan {
     pub cluster: [i64; 3],
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
+    /// Whether the kernel multiplies B by A and stores the transpose of C (Hopper). The tile, the warps, the cluster and
+    /// the order are then those of the kernel, whose M is the problem's N. With few rows, an instruction has fewer columns
+    /// that are not used than rows.
+    pub swap: bool,
     /// Whether the tiles must divide the problem. A call sets this by itself if they do; the Ampere kernel then has no
     /// predicates.
     pub whole: bool,
@@ -120,6 +124,7 @@ impl GemmPlan {
                     RasterOrder::AlongM
                 },
             },
+            swap: false,
             whole: false,
         }
     }
@@ -148,7 +153,7 @@ impl GemmPlan {
     /// partition.
     pub fn build(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
         self.check(arch)?;
-        let built = self.method.family().build(self, arch)?;
+        let built = self.method.family().build(&self.launched(), arch)?;
         built.kernel.verify()?;
         Ok(built)
     }
@@ -214,6 +219,32 @@ impl GemmPlan {
             && super::epilogue::sm90::columns(self).is_some()
     }
 
+    /// The plan of the kernel that is launched: that of the transposed product if A and B are swapped.
+    pub(crate) fn launched(&self) -> GemmPlan {
+        if !self.swap {
+            return *self;
+        }
+        let ([a, b, c], [va, vb, vc]) = (self.operands.majors, self.operands.vectors);
+        GemmPlan {
+            operands: Operands {
+                majors: [b, a, c.turned()],
+                vectors: [vb, va, vc],
+                ..self.operands
+            },
+            swap: false,
+            ..*self
+        }
+    }
+
+    /// The problem as the kernel sees it, and the operands in its order.
+    pub(crate) fn seen(&self, problem: &GemmProblem) -> (GemmProblem, [usize; 3]) {
+        if self.swap {
+            (problem.turned(), [1, 0, 2])
+        } else {
+            (*problem, [0, 1, 2])
+        }
+    }
+
     /// The plan of what one block stores: where the blocks of a cluster divide K, each stores a part of the columns.
     pub(crate) fn stored(&self) -> GemmPlan {
         let [m, n, k] = self.tile;
@@ -268,6 +299,7 @@ impl fmt::Display for GemmPlan {
                 self.warps[0]
             )?;
         }
-        self.order.fmt(f)
+        self.order.fmt(f)?;
+        f.write_str(if self.swap { ", A and B swapped" } else { "" })
     }
 }

@@ -40,6 +40,11 @@ impl GemmPlan {
     /// [`Error::plan`](crate::Error::plan) says which.
     pub fn check(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
+        if self.swap {
+            let most = i64::from(self.method == GemmMethod::Hopper);
+            self.limit("swaps of A and B", 1, most)?;
+            return self.launched().check(arch);
+        }
         self.check_types(arch)?;
         for name in Operand::ALL {
             self.check_vector(name)?;
@@ -293,10 +298,11 @@ impl GemmPlan {
                 read(call.beta).to_string(),
             );
         }
-        if let (true, Some((what, tile, extent))) = (self.whole, self.remainder(problem)) {
+        let (problem, _) = self.seen(problem);
+        if let (true, Some((what, tile, extent))) = (self.whole, self.remainder(&problem)) {
             return Err(ErrorKind::PlanWhole { what, tile, extent }.into());
         }
-        self.check_tiles(problem)
+        self.check_tiles(&problem)
     }
 
     /// The first extent of a problem that the tile does not divide, its name and the tile's extent.

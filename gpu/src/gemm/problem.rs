@@ -22,6 +22,16 @@ pub enum Major {
     Second,
 }
 
+impl Major {
+    /// The mode that is contiguous in the transpose.
+    pub(crate) fn turned(self) -> Major {
+        match self {
+            Major::First => Major::Second,
+            Major::Second => Major::First,
+        }
+    }
+}
+
 /// An element type of GEMM operands and results.
 pub trait GemmElement: Element {
     /// Its type in the table of atoms.
@@ -187,6 +197,18 @@ impl GemmProblem {
         let shape = IntTuple::flat(extents.map(|(extent, _)| extent.into()));
         let stride = Tuple::flat(strides.map(Stride::from));
         Ok(Layout::new(shape, stride).expect("two extents of 31 bits make a layout"))
+    }
+
+    /// Returns the problem whose C is the transpose of this one's: `C^T = alpha B A^T + beta C^T`.
+    pub(crate) fn turned(&self) -> GemmProblem {
+        let ([a, b, c], [lda, ldb, ldc]) = (self.majors, self.leading);
+        GemmProblem {
+            m: self.n,
+            n: self.m,
+            majors: [b, a, c.turned()],
+            leading: [ldb, lda, ldc],
+            ..*self
+        }
     }
 
     /// Checks the extents and the leading dimensions.

@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use colex_atom::{Arch, Ty};
+use colex_atom::{Arch, L2Promotion, TensorMap, Ty};
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch};
 use colex_layout::Layout;
@@ -135,16 +135,18 @@ impl GemmFamily for Hopper {
         [la, lb, lc]: &'a [Layout; 3],
         [a, b, c]: [u64; 3],
     ) -> Result<Vec<Arg<'a>>, crate::Error> {
-        let map = |name, layout, address| {
+        let map = |name, layout, address, l2| {
             let map = built.tensor_map(name, layout)?;
-            Ok::<_, crate::Error>(Arg::Value(unencoded(map, address)))
+            Ok::<_, crate::Error>(Arg::Value(unencoded(TensorMap { l2, ..map }, address)))
         };
         let c = if plan.stages_c() {
-            map("C", lc, c)?
+            map("C", lc, c, L2Promotion::B128)?
         } else {
             Arg::checked(c, lc)
         };
-        let mut given = vec![map("A", la, a)?, map("B", lb, b)?, c];
+        // Neighbouring tiles along K follow soon.
+        let wide = L2Promotion::B256;
+        let mut given = vec![map("A", la, a, wide)?, map("B", lb, b, wide)?, c];
         let sizes = [problem.m, problem.n, problem.k];
         given.extend(sizes.map(|n| Arg::Value(Argument::U32(n as u32))));
         Ok(given)
@@ -155,8 +157,8 @@ impl GemmFamily for Hopper {
         let [along_m, along_n, _] = plan.cluster;
         let size = blocks(plan);
         let wanted = ((m + along_m - 1) / along_m).saturating_mul((n + along_n - 1) / along_n);
-        let at_once = i64::from(device.limits().multiprocessors) / i64::from(size);
-        let clusters = wanted.min(at_once.max(1)) as u32;
+        let at_once = clusters_at_once(i64::from(size), device.limits().multiprocessors.into());
+        let clusters = wanted.min(at_once) as u32;
         Launch::new(clusters * size, threads).cluster(size)
     }
 }
@@ -185,6 +187,14 @@ struct WarpSpecializedKernel<'a> {
 
 /// The most blocks of a cluster along K: clusters of more blocks are not portable.
 const MOST_ALONG_K: i64 = 8;
+
+/// The clusters of a number of blocks that run at once. A cluster lies in one group of multiprocessors: of more than two
+/// blocks, an H200 runs a tenth fewer than its multiprocessors would hold.
+pub(crate) fn clusters_at_once(blocks: i64, multiprocessors: i64) -> i64 {
+    let whole = multiprocessors / blocks;
+    let kept = if blocks > 2 { whole * 10 / 11 } else { whole };
+    kept.max(1)
+}
 
 /// The blocks of a plan's cluster.
 fn blocks(plan: &GemmPlan) -> u32 {
@@ -340,7 +350,9 @@ impl WarpSpecializedKernel<'_> {
                     let shared = shared.at(2, &stage);
                     match along {
                         1 => k.tma_load(map, (at, &step), &shared, &full),
-                        _ => k.tma_load_multicast(map, (at, &step), &shared, &full, &self.rank, both),
+                        _ => {
+                            k.tma_load_multicast(map, (at, &step), &shared, &full, &self.rank, both)
+                        }
                     }
                 }
                 producer.commit(k, &stage);

@@ -184,7 +184,8 @@ struct Random(u64);
 
 impl Random {
     fn new(seed: u64, case: u64) -> Random {
-        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ case.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed =
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ case.wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mut random = Random(mixed | 1);
         for _ in 0..8 {
             random.next();
@@ -308,8 +309,8 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
             let sizes = problems.iter().map(|p| sets::<T, C>(p) * size(p));
             sizes.max().unwrap_or(1) as usize
         };
-        let operands = device
-            .uninitialised(most(&|p| step::<T>(p.m * p.k) + step::<T>(p.n * p.k)))?;
+        let operands =
+            device.uninitialised(most(&|p| step::<T>(p.m * p.k) + step::<T>(p.n * p.k)))?;
         normal(&operands)?;
         let results = device.uninitialised(most(&|p| step::<C>(p.m * p.n)))?;
         Ok(Pools { operands, results })
@@ -586,7 +587,9 @@ fn one<T: GemmElement, C: GemmElement>(
     }
     for (_, calls) in &ours {
         if let Ok(calls) = calls {
-            works.push(Box::new(move |device, i| calls[i % calls.len()].run(device)));
+            works.push(Box::new(move |device, i| {
+                calls[i % calls.len()].run(device)
+            }));
         }
     }
     device.synchronize()?;

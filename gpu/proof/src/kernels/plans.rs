@@ -173,6 +173,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         warps,
         cluster,
         order,
+        swap: _,
         whole: _,
     } = plan;
     let Operands {
@@ -347,6 +348,10 @@ impl GemmPlanCase {
             plan.order = dice.of(&other_orders());
         }
         plan.whole = dice.one_in(5);
+        plan.swap = match plan.method {
+            GemmMethod::Hopper => dice.one_in(3),
+            _ => dice.one_in(60),
+        };
     }
 
     /// One number that may be anything, in a third of the plans; more, and other types, in a few.
@@ -374,9 +379,9 @@ impl GemmPlanCase {
     /// plan was made.
     pub fn problem(&self, dice: &mut Dice) -> GemmCase {
         let plan = &self.plan;
-        let tile = plan
-            .tile
-            .map(|t| if (1..=512).contains(&t) { t } else { 32 });
+        let [m, n, k] = plan.tile;
+        let tile = if plan.swap { [n, m, k] } else { [m, n, k] };
+        let tile = tile.map(|t| if (1..=512).contains(&t) { t } else { 32 });
         let whole = plan.whole && !dice.one_in(5);
         let mut extents = tile.map(|t| {
             if whole {
@@ -497,6 +502,7 @@ impl fmt::Display for GemmPlanCase {
             warps,
             cluster,
             order,
+            swap,
             whole,
         } = &self.plan;
         let Operands {
@@ -513,7 +519,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {order}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {order}, swap {swap}, whole {whole}",
             self.arch
         )
     }

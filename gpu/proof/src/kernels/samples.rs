@@ -105,7 +105,8 @@ fn products() -> Result<Vec<Sample>, Error> {
         };
         Ok(Sample::new(kernel, registers).spilling(spilled))
     };
-    let mut all: Vec<Sample> = (product_samples().into_iter().map(build)).collect::<Result<_, Error>>()?;
+    let mut all: Vec<Sample> =
+        (product_samples().into_iter().map(build)).collect::<Result<_, Error>>()?;
     // A plan of one consumer begins with 255 registers.
     for plan in listed_plans(Ty::Bf16) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));

@@ -1,11 +1,13 @@
 //! Plans of the kernel library with any numbers: the right product, or a refusal that names the limit.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::{CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
+use colex_gpu::{Device, Gemm};
+use colex_proof::kernels::listed_plans;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
+use colex_sim::SimOptions;
 use half::f16;
 
 /// The largest error of the product of a problem by a plan, or what is said instead.
@@ -346,8 +348,9 @@ fn every_plan_of_the_list_multiplies() {
     for (i, listed) in plans.iter().enumerate() {
         // One tile and a half, and parts of K of which the last has no whole step.
         let [m, n, k] = listed.tile;
+        let [m, n] = if listed.swap { [n, m] } else { [m, n] };
         let problem = GemmProblem::new(m / 2 + 3, n + 8, k * listed.cluster[2] + 40)
-            .major(MatrixName::C, [Major::First, Major::Second][i % 2])
+            .major(Operand::C, [Major::First, Major::Second][i % 2])
             .beta([0.0, 1.0][i / 2 % 2]);
         let options = SimOptions::default().seed(i as u64 + 1);
         let device = Device::simulator_with(Arch::Sm90a, options);
@@ -370,7 +373,9 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
     let random = |count: usize, seed: u64| -> Vec<f16> {
         let mut state = seed;
         let mut next = || {
-            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (state >> 40) as f64 / f64::from(1 << 23) - 1.0
         };
         (0..count).map(|_| f16::from_f64(next())).collect()
@@ -380,7 +385,10 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
         let device = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(seed));
         let (m, at) = (rows.len(), rows.start * k);
         let da = device.upload(&a[at..at + m * k]).unwrap();
-        let (db, mut c) = (device.upload(&b).unwrap(), device.poisoned::<f32>(m * n).unwrap());
+        let (db, mut c) = (
+            device.upload(&b).unwrap(),
+            device.poisoned::<f32>(m * n).unwrap(),
+        );
         let (va, vb) = (da.view((m, k)).unwrap(), db.view((n, k)).unwrap());
         let vc = c.view_mut((m, n)).unwrap();
         let gemm = Gemm::new(&va, &vb, &vc).batch_invariant();
@@ -405,13 +413,20 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
     for along_k in [2, 4] {
         let first = bits(0..40, 1, Some(along_k));
         for seed in 2..5 {
-            assert_eq!(bits(0..40, seed, Some(along_k)), first, "{along_k} blocks along K");
+            assert_eq!(
+                bits(0..40, seed, Some(along_k)),
+                first,
+                "{along_k} blocks along K"
+            );
             cases += 1;
         }
     }
     let all = bits(0..200, 1, None);
     for rows in [7..8, 3..67, 70..199] {
-        assert_eq!(bits(rows.clone(), 1, None), all[rows.start * n..rows.end * n]);
+        assert_eq!(
+            bits(rows.clone(), 1, None),
+            all[rows.start * n..rows.end * n]
+        );
         cases += 1;
     }
     println!("law plans.same_bits: {cases} cases");
@@ -423,14 +438,21 @@ fn rows_of_odd_lengths_are_packed_for_hopper() {
     let device = Device::simulator(Arch::Sm90a);
     let (m, n, k) = (4095, 4097, 4099);
     let a = device.zeros::<f16>(m * k).unwrap();
-    let (b, mut c) = (device.zeros::<f16>(n * k).unwrap(), device.zeros::<f16>(m * n).unwrap());
+    let (b, mut c) = (
+        device.zeros::<f16>(n * k).unwrap(),
+        device.zeros::<f16>(m * n).unwrap(),
+    );
     let (va, vb) = (a.view((m, k)).unwrap(), b.view((n, k)).unwrap());
-    let call = Gemm::new(&va, &vb, &c.view_mut((m, n)).unwrap()).prepare().unwrap();
+    let call = Gemm::new(&va, &vb, &c.view_mut((m, n)).unwrap())
+        .prepare()
+        .unwrap();
     assert_eq!(call.plan().unwrap().method, GemmMethod::Hopper);
     assert_eq!(call.packed().count(), 2);
     let (m, n, k) = (65, 33, 129);
     let (va, vb) = (a.view((m, k)).unwrap(), b.view((n, k)).unwrap());
-    let call = Gemm::new(&va, &vb, &c.view_mut((m, n)).unwrap()).prepare().unwrap();
+    let call = Gemm::new(&va, &vb, &c.view_mut((m, n)).unwrap())
+        .prepare()
+        .unwrap();
     assert_eq!(call.plan().unwrap().method, GemmMethod::Ampere);
     assert_eq!(call.packed().count(), 0);
 }
@@ -458,6 +480,10 @@ fn clusters_that_no_kernel_has_are_refused() {
         said(Hopper, |plan| plan.cluster = [1, 1, 4]),
         "the plan asks for 327680 bytes of shared memory for A, B and the sums of a cluster: the Hopper kernel takes at most \
          232448, 95232 fewer"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.swap = true),
+        "the plan asks for 1 swaps of A and B: the Ampere kernel takes at most 0, 1 fewer"
     );
     assert_eq!(
         said(Hopper, |plan| {

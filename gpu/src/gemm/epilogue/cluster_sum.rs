@@ -104,7 +104,10 @@ impl ThreadSum<'_> {
         let access = Access::new(Space::Shared, Type::F32);
         let turn = k.get(&self.turn);
         // The other blocks have read the sums of the tile before.
-        k.wait(&self.of.read.at(&self.group), &(Index::from(1) - &turn).within(0..2));
+        k.wait(
+            &self.of.read.at(&self.group),
+            &(Index::from(1) - &turn).within(0..2),
+        );
         let own = &self.of.sums + &self.thread * BYTES;
         let address = k.value(&own);
         let all = acc.gathered(0, acc.layout().size());
@@ -114,7 +117,7 @@ impl ThreadSum<'_> {
                 ir.store_vector(access, at, vector);
             }
         });
-        self.tell(k, &self.of.written);
+        self.tell(k, &self.of.written, true);
         self.wait_for_blocks(k, &turn);
         let [m, n] = self.of.extents;
         let total = k.fragment_of(&self.of.part, Operand::C, (m, n));
@@ -138,17 +141,20 @@ impl ThreadSum<'_> {
                 }
             }
         });
-        self.tell(k, &self.of.read);
+        self.tell(k, &self.of.read, false);
         k.set(&self.turn, (Index::from(1) - turn).within(0..2));
         total
     }
 
-    /// Tells every block of the cluster that the threads of this warpgroup have come here.
-    fn tell(&self, k: &mut Builder, barriers: &Barriers) {
+    /// Tells every block of the cluster that the threads of this warpgroup have come here, and publishes what they have
+    /// written if `publish` is set.
+    fn tell(&self, k: &mut Builder, barriers: &Barriers, publish: bool) {
         k.sync_named(&(&self.group + 1), WARPGROUP_THREADS);
         k.if_(self.arrives, |k| {
-            // An arrival alone publishes what this block's threads have done to this block only.
-            k.fence(FenceKind::AcqRelCluster);
+            if publish {
+                // An arrival alone publishes what this block's threads have written to this block only.
+                k.fence(FenceKind::AcqRelCluster);
+            }
             k.arrive_at(&barriers.at(&self.group), &self.lane, Cond::Known(true));
         });
     }
@@ -175,6 +181,9 @@ impl ThreadSum<'_> {
     /// Waits until the other blocks have read the last sums: this block's memory ends with it.
     pub(crate) fn finish(&self, k: &mut Builder) {
         let turn = k.get(&self.turn);
-        k.wait(&self.of.read.at(&self.group), &(Index::from(1) - turn).within(0..2));
+        k.wait(
+            &self.of.read.at(&self.group),
+            &(Index::from(1) - turn).within(0..2),
+        );
     }
 }

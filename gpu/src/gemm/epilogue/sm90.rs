@@ -163,7 +163,10 @@ impl ThreadEpilogue<'_> {
     fn place(&self, staged: &Staged, [m, n]: &[Index; 2], part: i64) -> [Index; 2] {
         let along_n = self.parts_along_n(staged);
         let row = &self.group + part / along_n * self.plan.warps[0];
-        [m * (self.plan.tile[0] / ROWS) + row, n * along_n + part % along_n]
+        [
+            m * (self.plan.tile[0] / ROWS) + row,
+            n * along_n + part % along_n,
+        ]
     }
 
     /// The part's buffer.
