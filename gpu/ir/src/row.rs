@@ -183,12 +183,13 @@ pub(crate) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// A row without operands, of an instruction that every target has: its word in listings and its text in PTX.
+    /// A row without operands, of an instruction that every target has: its word in listings and its text in PTX. Its
+    /// value may differ between lanes: one that is a function of what is read has to say so.
     pub(crate) fn new(mnemonic: impl Into<String>, ptx: impl Into<Ptx<'a>>) -> Self {
         Row {
             mnemonic: mnemonic.into(),
             ptx: ptx.into(),
-            formula: Formula::Function,
+            formula: Formula::Lane,
             slots: Vec::new(),
             pieces: None,
             form: Ok(()),
@@ -278,6 +279,11 @@ impl<'a> Row<'a> {
     /// Says what is known of its value.
     pub(crate) fn formula(self, formula: Formula<'a>) -> Self {
         Row { formula, ..self }
+    }
+
+    /// Says that its value is a function of what is read.
+    pub(crate) fn function(self) -> Self {
+        self.formula(Formula::Function)
     }
 
     /// Bounds the constants of the last operand.

@@ -24,8 +24,9 @@ struct Probe {
     modules: &'static [MatchingModule],
 }
 
-/// A module, its folder, and the enums over which it matches. `verify` and `ptx` read the rows of instructions: a new
-/// instruction whose row consists of known kinds of operands, text and values needs nothing there, and a new kind does.
+/// A module, its folder, and the enums over which it matches. In `rows` that is every family: an instruction without a
+/// row does not compile. `verify` and `ptx` read the rows: a new instruction whose row consists of known kinds of
+/// operands, text and values needs nothing there, and a new kind does.
 struct MatchingModule {
     name: &'static str,
     folder: &'static str,
@@ -48,11 +49,14 @@ const PROBES: [Probe; 2] = [
                 matches: &["Control", "Atom", "Arg", "Ptx"],
             },
             MatchingModule {
+                name: "rows",
+                folder: "gpu/ir/src/op/",
+                matches: &FAMILIES,
+            },
+            MatchingModule {
                 name: "ir",
                 folder: "gpu/ir/src/",
-                matches: &[
-                    "Alu", "Memory", "Exchange", "Sync", "Async", "Control", "Atom", "Arg",
-                ],
+                matches: &["Arg"],
             },
         ],
     },

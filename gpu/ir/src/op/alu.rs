@@ -135,15 +135,18 @@ impl Alu {
                 pieces: Some(pieces(parts, *d)),
                 ..Row::new("pack", format!("mov.b{}", d.ty.bits()))
             }
+            .function()
             .slot("destination", Arg::Write(from_ref(d)), None)
             .regs("source", parts, None),
             Alu::Unpack { parts, a } => Row {
                 pieces: Some(pieces(parts, *a)),
                 ..Row::new("unpack", format!("mov.b{}", a.ty.bits()))
             }
+            .function()
             .slot("destination", Arg::Write(parts), None)
             .regs("source", from_ref(a), None),
             Alu::Unary { op, ty, d, a } => Row::new(format!("{}.{ty}", op.ptx()), op.opcode(*ty))
+                .function()
                 .d(d, op.result(*ty))
                 .s(a, *ty)
                 .types(*ty, op.types())
@@ -177,6 +180,7 @@ impl Alu {
                     last: Some(format!("{table:#04x}")),
                 },
             )
+            .function()
             .d(d, Type::B32)
             .s(a, Type::B32)
             .s(b, Type::B32)
@@ -189,6 +193,7 @@ impl Alu {
                 start,
                 length,
             } => Row::new(format!("bfi.{ty}"), format!("bfi.b{}", ty.bits()))
+                .function()
                 .d(d, *ty)
                 .s(a, *ty)
                 .s(b, *ty)
@@ -287,6 +292,7 @@ impl Alu {
                     format!("cvt{relu}.{to}.{from}"),
                     format!("cvt.rn{finite}{relu}.{to}.{from}"),
                 )
+                .function()
                 .d(d, *to)
                 .s(hi, *from)
                 .s(lo, *from)
@@ -298,6 +304,7 @@ impl Alu {
                 let ty = dp4a_result(*signed);
                 let mnemonic = format!("dp4a.{ta}.{tb}");
                 Row::new(mnemonic.clone(), mnemonic)
+                    .function()
                     .d(d, ty)
                     .s(a, ta)
                     .s(b, tb)

@@ -171,6 +171,7 @@ impl Memory {
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
             Memory::AddressOf { d, a } => Row::new("address", Ptx::AddressOf { d: *d, a: *a })
+                .function()
                 .d(
                     d,
                     if d.ty == RegType::B64 {
@@ -256,6 +257,7 @@ impl Memory {
                     )
             }
             Memory::Mapa { d, a, rank } => Row::new("mapa", "mapa.shared::cluster.u32")
+                .function()
                 .d(d, Type::U32)
                 .s(a, Type::U32)
                 .s(rank, Type::U32)
@@ -269,6 +271,7 @@ impl Memory {
                 let to = if *to_generic { "" } else { ".to" };
                 let opcode = format!("cvta{to}{}.u64", space.dotted());
                 Row::new(format!("cvta{to}{}", space.suffix()), opcode)
+                    .function()
                     .d(d, Type::U64)
                     .s(a, Type::U64)
             }
@@ -286,6 +289,7 @@ impl Memory {
                     last: Some(format!("0f{:08X}", fraction.to_bits())),
                 },
             )
+            .function()
             .d(d, Type::B64)
             .form(policy(primary, *fraction))
             .needs(Needs::new(Arch::Sm80, 7, 4)),
