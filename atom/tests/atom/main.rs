@@ -2,10 +2,7 @@
 
 mod arithmetic;
 mod banks;
-mod copy_execute;
-mod copy_names;
-mod copy_table;
-mod copy_widths;
+mod copy;
 mod formats;
 mod gmma;
 mod hopper;

@@ -49,10 +49,10 @@ impl Display {
     }
 
     /// Shows that a step has begun.
-    pub(super) fn begin(&self, name: &'static str) -> Shown<'_> {
+    pub(super) fn begin(&self, name: &'static str) -> StepDisplay<'_> {
         let bar = self.bars.as_ref().map(|bars| bars.add(spinner(name)));
         let now = Instant::now();
-        Shown {
+        StepDisplay {
             display: self,
             name,
             started: now,
@@ -70,7 +70,7 @@ impl Display {
 }
 
 /// A step under way, as it is shown.
-pub(super) struct Shown<'a> {
+pub(super) struct StepDisplay<'a> {
     display: &'a Display,
     name: &'static str,
     started: Instant,
@@ -78,7 +78,7 @@ pub(super) struct Shown<'a> {
     bar: Option<ProgressBar>,
 }
 
-impl Shown<'_> {
+impl StepDisplay<'_> {
     /// Shows what the step works on.
     pub(super) fn at(&mut self, what: String) {
         match &self.bar {

@@ -128,7 +128,7 @@ impl Case {
         }
     }
 
-    /// Judges the output of each launch, and returns what all of them come to.
+    /// Returns the judgement on the outputs of all launches together.
     pub fn judged(&self, outputs: &[Vec<u8>]) -> Agreement {
         let judged = outputs.iter().enumerate();
         judged

@@ -7,8 +7,6 @@ mod control;
 mod copy;
 mod culprit;
 mod faults;
-mod faults_async;
-mod faults_few;
 mod floats;
 mod global;
 mod helpers;

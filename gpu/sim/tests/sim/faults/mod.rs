@@ -1,10 +1,13 @@
 //! A planted mistake for every sentence of the simulator.
 
+mod asynchronous;
+mod few;
+
 use colex_ir::launch::Launch;
 use colex_ir::{Address, Compare, Control, Kernel, KernelBuilder, Reg, RegType, Special, Type};
 use colex_sim::{Fault, FaultKind, SimOptions};
 
-use super::helpers::*;
+use crate::helpers::*;
 
 /// The fault of a kernel with one buffer `data` of 64 words, of which the first 32 are written.
 pub(crate) fn fault(build: impl FnOnce(&mut KernelBuilder, Reg), launch: Launch) -> Fault {

@@ -8,8 +8,8 @@ use colex_ir::{
 };
 use colex_sim::{Fault, FaultKind};
 
-use super::faults::{fault, first_thread, says, shared_word};
-use super::helpers::*;
+use super::{fault, first_thread, says, shared_word};
+use crate::helpers::*;
 
 /// A bulk copy of 128 bytes from a tile to `data`, by the first thread.
 fn bulk_out(k: &mut KernelBuilder, tile: colex_ir::SharedId, data: Reg) {

@@ -8,8 +8,8 @@ use colex_ir::{
 };
 use colex_sim::{FaultKind, SimOptions};
 
-use super::faults::fault;
-use super::helpers::*;
+use super::fault;
+use crate::helpers::*;
 
 #[test]
 fn the_lane_that_is_not_named_and_the_arrival_too_many() {

@@ -1,0 +1,6 @@
+//! Copy atoms.
+
+mod execute;
+mod names;
+mod table;
+mod widths;
