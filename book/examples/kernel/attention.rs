@@ -9,7 +9,7 @@ use colex_gpu::ir::{
 };
 use colex_gpu::tensor::{AtThread, Builder, Rows, TensorKernel};
 use colex_gpu::{Device, Load, View, ViewMut};
-use colex_layout::{C, ComposedLayout, Layout};
+use colex_layout::C;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
 use std::error::Error;
@@ -46,19 +46,18 @@ fn rows() -> Result<(), Box<dyn Error>> {
 /// softmax(Q K^T / 8) V, of rows of 64 numbers.
 fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("attention", Arch::Sm80, 128);
-    let by_rows: Layout = "(1024,_64):(64,_1)".parse()?;
-    let q = k.tensor("q", Ty::F16, &by_rows);
-    let keys = k.tensor("k", Ty::F16, &by_rows);
+    let by_rows = "(1024,_64):(64,_1)";
+    let q = k.tensor("q", Ty::F16, by_rows);
+    let keys = k.tensor("k", Ty::F16, by_rows);
     // As the right factor of P V has it: a column is a key.
     let v = k.tensor("v", Ty::F16, "(_64,1024):(_1,64)");
-    let o = k.tensor("o", Ty::F16, &by_rows);
+    let o = k.tensor("o", Ty::F16, by_rows);
     let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
 
-    let rows: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
-    let columns: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(1,64)".parse()?;
-    let shared_q = k.shared_tensor(Ty::F16, rows.clone());
+    let rows = "Sw<3,3,3> o 0 o (64,64):(64,1)";
+    let shared_q = k.shared_tensor(Ty::F16, rows);
     let shared_k = k.shared_tensor(Ty::F16, rows);
-    let shared_v = k.shared_tensor(Ty::F16, columns);
+    let shared_v = k.shared_tensor(Ty::F16, "Sw<3,3,3> o 0 o (64,64):(1,64)");
     // ANCHOR_END: arguments
 
     // ANCHOR: operations
@@ -100,22 +99,24 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
 
     // ANCHOR: scores
     let tile = q.local_tile((64, 64), (&block, 0)); // (BLK_M, BLK_D)
+    let (fill, filled) = k.cp_async_pipeline(1);
+    let stage = fill.acquire(&mut k);
     k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_q); // (CPY, CPY_M, CPY_D)
-    k.cp_async_commit();
-    k.cp_async_wait(0);
-    k.sync();
+    fill.commit(&mut k, &stage);
+    filled.wait(&mut k);
     k.copy(&read_q, &from_q, &held_q.retile(&read_q));
 
     let count = keys.extent(0);
     let places = mma.at(&tid).places(Operand::C, [64, 64]);
+    let (fill, filled) = k.cp_async_pipeline(1); // one stage: K and V of a step
     k.for_(0, (&count + 63) / 64, 1, |k, step| {
+        let stage = fill.acquire(k);
         let tile = keys.local_tile((64, 64), (step, 0)); // (BLK_N, BLK_D)
         k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_k); // (CPY, CPY_N, CPY_D)
         let tile = v.local_tile((64, 64), (0, step)); // (BLK_D, BLK_N)
         k.copy_in_bounds(&fetch_v, &mine_v.partition_src(&tile), &into_v); // (CPY, CPY_D, CPY_N)
-        k.cp_async_commit();
-        k.cp_async_wait(0);
-        k.sync();
+        fill.commit(k, &stage);
+        let stage = filled.wait(k);
 
         k.clear(&scores);
         k.copy(&read_k, &from_k, &held_k.retile(&read_k));
@@ -157,6 +158,7 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
         let weights = weights.as_operand(&mma, &mma, Operand::A, [64, 64]);
         k.copy(&read_v, &from_v, &held_v.retile(&read_v));
         k.mma(&mma, &out, &weights, &held_v, &out);
+        filled.release(k, &stage);
         k.sync();
     });
     // ANCHOR_END: softmax
