@@ -10,12 +10,13 @@ use crate::workspace;
 const PAGE: &str = "book/chapters/run.md";
 const PROGRAM: &str = "book/examples/run.rs";
 
-/// The files that lead to a project of one's own: Cargo takes profiles from the project's workspace only.
-const WITH_PROFILE: [&str; 4] = [
+/// The files that lead to a project of one's own, and what an unoptimised simulator says: Cargo takes profiles from the project's workspace only.
+const WITH_PROFILE: [&str; 5] = [
     "README.md",
     "gpu/README.md",
     PAGE,
     "examples/ndarray/Cargo.toml",
+    "gpu/sim/src/machine/mod.rs",
 ];
 
 /// Checks the page's commands.
@@ -117,6 +118,7 @@ mod tests {
         write("README.md", lines);
         write("gpu/README.md", &lines.replace('2', "1"));
         write("examples/ndarray/Cargo.toml", lines);
+        write("gpu/sim/src/machine/mod.rs", lines);
         let mut complaints = Vec::new();
         check(&root, &mut complaints).expect("both can be read");
         std::fs::remove_dir_all(&root).expect("it was just made");

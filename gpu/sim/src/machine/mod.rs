@@ -14,6 +14,7 @@ pub(crate) mod wait_text;
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::Once;
 
 use crate::lane::plan::Plan;
 use crate::lane::plan::Routes;
@@ -236,6 +237,23 @@ fn check_launch(
     }
 }
 
+/// What a program is told whose simulator is not optimised.
+const UNOPTIMISED: &str = r#"The simulator is built without optimisation, and is 10 to 20 times slower than with these lines in the Cargo.toml of your workspace:
+
+[profile.dev.package."*"]
+opt-level = 2
+"#;
+
+/// The number of instructions from which on a launch is long enough for that to matter.
+const LONG: u64 = 1 << 20;
+
+/// Says once what makes an unoptimised simulator fast.
+fn advise(is_unoptimised: bool, executed: u64, said: &Once, say: impl FnOnce(&str)) {
+    if is_unoptimised && executed >= LONG {
+        said.call_once(|| say(UNOPTIMISED));
+    }
+}
+
 /// Runs a kernel on simulated memory.
 pub(crate) fn simulate(
     kernel: &Kernel,
@@ -247,10 +265,37 @@ pub(crate) fn simulate(
     let program = Program::new(kernel);
     check_launch(&program, launch, arguments, options)?;
     let mut machine = Machine::new(&program, launch, arguments, memory, options);
-    machine.run()?;
+    let result = machine.run();
+    static SAID: Once = Once::new();
+    advise(cfg!(unoptimised), machine.executed, &SAID, |text| {
+        eprintln!("{text}");
+    });
+    result?;
     let report = machine.report();
     Ok(Report {
         events: machine.events,
         ..report
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unoptimised_simulator_says_so_once() {
+        let said = Once::new();
+        let mut texts = Vec::new();
+        for (is_unoptimised, executed) in [
+            (false, LONG),
+            (true, LONG - 1),
+            (true, LONG),
+            (true, 2 * LONG),
+        ] {
+            advise(is_unoptimised, executed, &said, |text| {
+                texts.push((executed, text.to_string()));
+            });
+        }
+        assert_eq!(texts, [(LONG, UNOPTIMISED.to_string())]);
+    }
 }
