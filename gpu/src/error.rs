@@ -6,7 +6,7 @@ use colex_atom::{Arch, Ty};
 use colex_device::Error as DeviceError;
 use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
-use colex_sim::Fault;
+use colex_sim::{Fault, Schedule};
 
 use crate::method::{Compute, GemmMethod};
 
@@ -154,6 +154,32 @@ pub(crate) enum ErrorKind {
         operand: &'static str,
         read: (u64, u64),
     },
+    #[error("under the schedule {schedule:?}: {why}")]
+    InSchedule { schedule: Schedule, why: String },
+    #[error(
+        "the results under the schedules Latest and {schedule:?} differ: a correct kernel has the same under every schedule"
+    )]
+    Schedules { schedule: Schedule },
+    #[error(
+        "element {index} of an output of {length} {}",
+        if *is_inside { "was not written" } else { "was written, and lies outside of it" }
+    )]
+    Output {
+        index: i64,
+        length: usize,
+        is_inside: bool,
+    },
+    #[error(
+        "element {index} is {found} and should be {expected}: a difference of {allowed:.3e} is allowed"
+    )]
+    Apart {
+        index: usize,
+        found: f64,
+        expected: f64,
+        allowed: f64,
+    },
+    #[error("{found} elements, and {expected} are expected")]
+    Lengths { found: usize, expected: usize },
     #[error("the {method} kernel does not copy {nest}: {why}")]
     Method {
         method: String,

@@ -22,6 +22,7 @@ mod method;
 pub mod reference;
 mod scratch;
 mod stream_key;
+pub mod testing;
 
 pub use colex_device::{
     Buffer, Cache, Device, Element, Error as DeviceError, Event, Function, Origin, Repeats,

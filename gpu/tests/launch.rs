@@ -239,3 +239,99 @@ fn law_what_is_written_is_apart_from_what_is_read() {
     );
     println!("law launch.apart: {cases} cases");
 }
+
+/// A kernel without a fault whose result depends on the order of its warps: each takes the next ticket.
+#[test]
+fn a_result_that_depends_on_the_schedule_is_refused() {
+    use colex_gpu::ir::{Access, Address, AtomicOp, KernelBuilder, Space, Special, Type};
+    let mut k = KernelBuilder::new("tickets", Arch::Sm80);
+    let [tickets, to] = ["tickets", "to"].map(|name| k.pointer(name));
+    let [tickets, to] = [tickets, to].map(|pointer| k.param(pointer));
+    let thread = k.mov(Type::U32, Special::Tid(0));
+    let first = k.setp(colex_gpu::ir::Compare::Eq, Type::U32, Special::LaneId, 0);
+    k.if_(first, |k| {
+        let one = k.mov(Type::U32, 1);
+        let ticket = k.atomic(AtomicOp::Add, Space::Global, Type::U32, tickets, one);
+        let offset = k.mul_wide(Type::U32, ticket, 4);
+        let at = k.add(Type::S64, to, offset);
+        k.store(
+            Access::new(Space::Global, Type::U32),
+            Address::from(at),
+            thread,
+        );
+    });
+    let kernel = k.finish();
+    let run = |device: &Device| {
+        let [tickets, to] = [device.zeros::<u32>(1)?, device.poisoned::<u32>(4)?];
+        let function = device.load(&kernel)?;
+        let arguments =
+            [&tickets, &to].map(|buffer| colex_gpu::Argument::Pointer(buffer.address()));
+        device.launch(&function, colex_gpu::Launch::new(1, 128), &arguments)?;
+        Ok(to.download()?)
+    };
+    let refused = colex_gpu::testing::in_every_schedule(Arch::Sm80, 20, run)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.starts_with("the results under the schedules Latest and Random("),
+        "{refused}"
+    );
+    let sorted = |device: &Device| {
+        let mut tickets = run(device)?;
+        tickets.sort_unstable();
+        Ok(tickets)
+    };
+    let sorted = colex_gpu::testing::in_every_schedule(Arch::Sm80, 20, sorted);
+    assert_eq!(sorted.unwrap(), [0, 32, 64, 96]);
+}
+
+#[test]
+fn an_output_says_what_was_not_written() {
+    let device = Device::simulator(Arch::Sm80);
+    let mut to = colex_gpu::testing::Output::<f32>::new(&device, 100).unwrap();
+    to.buffer().slice(..37).unwrap().write(&[1.0; 37]).unwrap();
+    let said = |to: &colex_gpu::testing::Output<f32>| to.elements().unwrap_err().to_string();
+    assert_eq!(said(&to), "element 37 of an output of 100 was not written");
+    to.buffer().write(&[1.0; 100]).unwrap();
+    assert_eq!(to.elements().unwrap(), [1.0; 100]);
+}
+
+/// Drawn sums in every type: what is rounded as the type rounds is close, and one more step of the type is not.
+#[test]
+fn law_close_is_two_roundings() {
+    use colex_gpu::kernels::GemmElement;
+    use colex_gpu::testing::close;
+    fn check<T: GemmElement>(epsilon: f64, cases: &mut u64) {
+        for i in 0..2000u64 {
+            let exact: Vec<f64> = (0..7)
+                .map(|j| ((i * 37 + j * 101) % 199) as f64 / 16.0 - 6.0)
+                .collect();
+            let rounded: Vec<T> = exact.iter().map(|x| T::from_f64(*x)).collect();
+            close(&rounded, &exact, 1).unwrap_or_else(|e| panic!("{e}"));
+            let scale = exact.iter().map(|x| x * x).sum::<f64>() / 7.0;
+            let mut wrong = rounded.clone();
+            let at = (i % 7) as usize;
+            wrong[at] = T::from_f64(
+                exact[at] + (1.0f64).max(6.0 * epsilon * exact[at].abs().max(scale.sqrt())),
+            );
+            let said = close(&wrong, &exact, 1).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("element {at} is ")), "{said}");
+            *cases += 2;
+        }
+    }
+    let mut cases = 0;
+    check::<f64>(2f64.powi(-53), &mut cases);
+    check::<f32>(2f64.powi(-24), &mut cases);
+    check::<f16>(2f64.powi(-11), &mut cases);
+    check::<half::bf16>(2f64.powi(-8), &mut cases);
+    assert!(close(&[f32::NAN], &[1.0], 1).is_err() && close(&[f32::NAN], &[f64::NAN], 1).is_ok());
+    assert!(close(&[f32::INFINITY], &[f64::NEG_INFINITY], 1).is_err());
+    assert!(
+        close(&[1i32, 2], &[1.0, 2.0], 1).is_ok() && close(&[1i32, 3], &[1.0, 2.0], 1).is_err()
+    );
+    assert_eq!(
+        close::<f32>(&[], &[1.0], 1).unwrap_err().to_string(),
+        "0 elements, and 1 are expected"
+    );
+    println!("law testing.close: {cases} cases");
+}
