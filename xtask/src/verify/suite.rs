@@ -25,11 +25,11 @@ use crate::workspace::{self, read};
 
 /// The binaries that take longest, of `tests-seconds.json`: they start first, in this order.
 const LONGEST: [&str; 8] = [
+    "proof proof",
+    "gpu mutants",
     "layout laws",
     "sim sim",
-    "gpu mutants",
     "tensor tensor",
-    "proof proof",
     "tiled tiled",
     "atom atom",
     "sched sched",
