@@ -40,7 +40,7 @@ pub use error::Error;
 pub use event::Event;
 pub use function::{Function, Launchable, LoadedKernel, Origin, Resources};
 pub use memo::Memo;
-pub use timing::{Repeats, Timing};
+pub use timing::{Repeats, TimedWork, Timing};
 pub use view::{View, ViewMut};
 
 /// The examples of the README run.

@@ -26,6 +26,9 @@ impl Default for Repeats {
     }
 }
 
+/// Work that [`Device::time_in_turns`] measures: it is given the device and the number of the repetition.
+pub type TimedWork<'a, E> = dyn Fn(&Device, usize) -> Result<(), E> + 'a;
+
 /// Measured times of the same work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timing {
@@ -138,7 +141,7 @@ impl Device {
     pub fn time_in_turns<E: From<Error>>(
         &self,
         repeats: Repeats,
-        works: &[&dyn Fn(&Device, usize) -> Result<(), E>],
+        works: &[&TimedWork<'_, E>],
     ) -> Result<Vec<Timing>, E> {
         let Kind::Gpu(gpu) = &self.0 else {
             let name = self.name();
