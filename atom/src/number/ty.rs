@@ -36,8 +36,14 @@ pub enum Ty {
     E2m3,
     /// 2 bits of exponent, 1 of fraction, finite only (OCP MX).
     E2m1,
+    /// Signed 64-bit integer.
+    S64,
+    /// Unsigned 64-bit integer.
+    U64,
     /// Signed 32-bit integer.
     S32,
+    /// Unsigned 32-bit integer.
+    U32,
     /// Signed 16-bit integer.
     S16,
     /// Unsigned 16-bit integer.
@@ -78,7 +84,7 @@ pub enum Class {
 
 impl Ty {
     /// Every type.
-    pub const ALL: [Ty; 20] = [
+    pub const ALL: [Ty; 23] = [
         Ty::F64,
         Ty::F32,
         Ty::Tf32,
@@ -89,7 +95,10 @@ impl Ty {
         Ty::E3m2,
         Ty::E2m3,
         Ty::E2m1,
+        Ty::S64,
+        Ty::U64,
         Ty::S32,
+        Ty::U32,
         Ty::S16,
         Ty::U16,
         Ty::S8,
@@ -106,8 +115,8 @@ impl Ty {
         match self {
             Ty::Gc64 => 192,
             Ty::C64 => 128,
-            Ty::F64 => 64,
-            Ty::F32 | Ty::Tf32 | Ty::S32 => 32,
+            Ty::F64 | Ty::S64 | Ty::U64 => 64,
+            Ty::F32 | Ty::Tf32 | Ty::S32 | Ty::U32 => 32,
             Ty::F16 | Ty::Bf16 | Ty::S16 | Ty::U16 => 16,
             Ty::E4m3 | Ty::E5m2 | Ty::S8 | Ty::U8 => 8,
             Ty::E3m2 | Ty::E2m3 => 6,
@@ -129,8 +138,10 @@ impl Ty {
             Ty::E3m2 => Class::Float(FloatFormat::E3M2),
             Ty::E2m3 => Class::Float(FloatFormat::E2M3),
             Ty::E2m1 => Class::Float(FloatFormat::E2M1),
-            Ty::S32 | Ty::S16 | Ty::S8 | Ty::S4 => Class::Integer { signed: true },
-            Ty::U16 | Ty::U8 | Ty::U4 | Ty::B1 => Class::Integer { signed: false },
+            Ty::S64 | Ty::S32 | Ty::S16 | Ty::S8 | Ty::S4 => Class::Integer { signed: true },
+            Ty::U64 | Ty::U32 | Ty::U16 | Ty::U8 | Ty::U4 | Ty::B1 => {
+                Class::Integer { signed: false }
+            }
             Ty::C64 => Class::Complex { parts: 2 },
             Ty::Gc64 => Class::Complex { parts: 3 },
         }
@@ -154,7 +165,10 @@ impl Ty {
             Ty::E3m2 => "e3m2",
             Ty::E2m3 => "e2m3",
             Ty::E2m1 => "e2m1",
+            Ty::S64 => "s64",
+            Ty::U64 => "u64",
             Ty::S32 => "s32",
+            Ty::U32 => "u32",
             Ty::S16 => "s16",
             Ty::U16 => "u16",
             Ty::S8 => "s8",
@@ -178,7 +192,10 @@ impl Ty {
             Ty::E3m2 => "E3M2",
             Ty::E2m3 => "E2M3",
             Ty::E2m1 => "E2M1",
+            Ty::S64 => "S64",
+            Ty::U64 => "U64",
             Ty::S32 => "S32",
+            Ty::U32 => "U32",
             Ty::S16 => "S16",
             Ty::U16 => "U16",
             Ty::S8 => "S8",
@@ -204,7 +221,10 @@ impl Ty {
             Ty::E3m2 => "float_e3m2_t",
             Ty::E2m3 => "float_e2m3_t",
             Ty::E2m1 => "float_e2m1_t",
+            Ty::S64 => "int64_t",
+            Ty::U64 => "uint64_t",
             Ty::S32 => "int32_t",
+            Ty::U32 => "uint32_t",
             Ty::S16 => "int16_t",
             Ty::U16 => "uint16_t",
             Ty::S8 => "int8_t",

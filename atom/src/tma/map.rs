@@ -57,7 +57,10 @@ impl TryFrom<Ty> for TmaElement {
             Ty::Tf32 => TmaElement::Tf32,
             Ty::F16 => TmaElement::F16,
             Ty::Bf16 => TmaElement::Bf16,
+            Ty::S64 => TmaElement::S64,
+            Ty::U64 => TmaElement::U64,
             Ty::S32 => TmaElement::S32,
+            Ty::U32 => TmaElement::U32,
             Ty::S16 | Ty::U16 => TmaElement::U16,
             Ty::E4m3 | Ty::E5m2 | Ty::S8 | Ty::U8 => TmaElement::U8,
             other => {
