@@ -8,10 +8,10 @@ use std::error::Error;
 use std::f64::consts::LOG2_E;
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::ir::{BinaryOp, UnaryOp};
+use colex_gpu::ir::BinaryOp;
 use colex_gpu::tensor::{
-    self, AtThread, Builder, Consumer, CopyAt, Fragment, Index, Places, Producer, Rows, Stage,
-    Tensor, TensorKernel,
+    self, AtThread, Builder, Consumer, CopyAt, Expr, Fragment, Index, Places, Producer, Rows,
+    Stage, Tensor, TensorKernel,
 };
 use colex_gpu::{Device, Load};
 use colex_layout::ComposedLayout;
@@ -272,29 +272,26 @@ impl Softmax {
             self.rows.broadcast_rows(&self.sum),
         );
         k.assign(&new, &self.top);
-        k.map2(BinaryOp::Max, &all_new, &all_new, scores);
+        k.assign(&all_new, Expr::from(&all_new).max(scores));
         k.reduce_rows(BinaryOp::Max, &self.rows, &new);
 
-        k.map2(BinaryOp::Sub, &shrink, &self.top, &new);
-        k.map2(BinaryOp::Mul, &shrink, &shrink, scale);
-        k.map1(UnaryOp::Ex2, &shrink, &shrink);
+        k.assign(&shrink, ((&self.top - &new) * scale).exp2());
         k.assign(&self.top, &new);
-        k.map2(BinaryOp::Mul, &self.sum, &self.sum, &shrink);
+        k.assign(&self.sum, &self.sum * &shrink);
         let shrink = self.rows_of_out.broadcast_rows(&shrink);
-        k.map2(BinaryOp::Mul, &self.out, &self.out, &shrink);
+        k.assign(&self.out, &self.out * &shrink);
 
-        k.map2(BinaryOp::Mul, &new, &new, -scale);
-        k.fma(scores, scores, scale, &all_new);
-        k.map1(UnaryOp::Ex2, scores, scores);
-        k.map2(BinaryOp::Add, &all_sum, &all_sum, scores);
+        k.assign(&new, &new * -scale);
+        k.assign(scores, Expr::from(scores).fma(scale, &all_new).exp2());
+        k.assign(&all_sum, &all_sum + scores);
     }
 
     /// The lanes of a row bring their sums together, and divide.
     fn end(&self, k: &mut Builder) {
         k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum);
-        k.map1(UnaryOp::Rcp, &self.sum, &self.sum);
+        k.assign(&self.sum, Expr::from(&self.sum).recip());
         let sum = self.rows_of_out.broadcast_rows(&self.sum);
-        k.map2(BinaryOp::Mul, &self.out, &self.out, &sum);
+        k.assign(&self.out, &self.out * &sum);
     }
 }
 

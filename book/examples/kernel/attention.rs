@@ -3,11 +3,8 @@
 //! Run it with `cargo run -p colex-book --example kernel_attention`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::ir::{
-    BinaryOp::{Add, Max, Mul, Sub},
-    UnaryOp::{Ex2, Rcp},
-};
-use colex_gpu::tensor::{AtThread, Builder, Rows, TensorKernel};
+use colex_gpu::ir::BinaryOp::{Add, Max};
+use colex_gpu::tensor::{AtThread, Builder, Expr, Rows, TensorKernel};
 use colex_gpu::{Device, Load, View, ViewMut};
 use colex_layout::C;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -130,29 +127,18 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
 
         // ANCHOR: softmax
         k.assign(&new, &top);
-        k.map2(
-            Max,
-            &rows.broadcast_rows(&new),
-            &rows.broadcast_rows(&new),
-            &scores,
-        );
+        let of_row = rows.broadcast_rows(&new);
+        k.assign(&of_row, Expr::from(&of_row).max(&scores));
         k.reduce_rows(Max, &rows, &new);
-        k.map2(Sub, &shrink, &top, &new);
-        k.map2(Mul, &shrink, &shrink, scale);
-        k.map1(Ex2, &shrink, &shrink);
+        k.assign(&shrink, ((&top - &new) * scale).exp2());
         k.assign(&top, &new);
-        k.map2(Mul, &sum, &sum, &shrink);
-        k.map2(Mul, &out, &out, &rows.broadcast_rows(&shrink));
+        k.assign(&sum, &sum * &shrink);
+        k.assign(&out, &out * rows.broadcast_rows(&shrink));
 
-        k.map2(Mul, &new, &new, -scale);
-        k.fma(&scores, &scores, scale, &rows.broadcast_rows(&new));
-        k.map1(Ex2, &scores, &scores);
-        k.map2(
-            Add,
-            &rows.broadcast_rows(&sum),
-            &rows.broadcast_rows(&sum),
-            &scores,
-        );
+        k.assign(&new, &new * -scale);
+        k.assign(&scores, Expr::from(&scores).fma(scale, &of_row).exp2());
+        let of_row = rows.broadcast_rows(&sum);
+        k.assign(&of_row, &of_row + &scores);
 
         let weights = k.convert(&scores, Ty::F16);
         let weights = weights.as_operand(&mma, &mma, Operand::A, [64, 64]);
@@ -166,8 +152,8 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     // ANCHOR: epilogue
     // A lane has summed its own columns only; once, at the end, the four come together.
     k.reduce_rows(Add, &rows, &sum);
-    k.map1(Rcp, &sum, &sum);
-    k.map2(Mul, &out, &out, &rows.broadcast_rows(&sum));
+    k.assign(&sum, Expr::from(&sum).recip());
+    k.assign(&out, &out * rows.broadcast_rows(&sum));
     let halves = k.convert(&out, Ty::F16);
     let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let store = TiledCopy::for_operand(store, 16, &mma, Operand::C)?;

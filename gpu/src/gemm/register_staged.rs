@@ -5,7 +5,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::epilogue::convert::{convert_operand, scale_and_round, scale_type};
+use super::epilogue::convert::{scale_and_round, scale_type};
 use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
 use colex_ir::Reg;
@@ -140,7 +140,7 @@ impl StagedOperand {
 
     /// Converts the loaded tile to the type of the product and stores it into a stage.
     fn put(&self, k: &mut Builder, held: &Fragment, stage: &Index) {
-        let wide = convert_operand(k, held, self.ty);
+        let wide = k.convert(held, self.ty);
         k.copy(&self.put, &wide, &self.smem_dst.at(3, stage));
     }
 

@@ -10,9 +10,9 @@
 //! | [`Cond`] | `k.less(&i, &j)`, `k.equal(&i, &j)`, `k.both(p, q)`; `k.if_(p, ..)`, `k.where_(p, ..)` |
 //! | [`Tensor`] | `k.tensor(name, ty, layout)` a parameter; `a.local_tile((64, 32), (m, step))` a tile of it; `k.shared_tensor(ty, layout)` swizzled or not, stages as a mode; `t.at(3, stage)`, `t.slice((.., .., 0))` |
 //! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)`, `.partition_dst(&t)`, `tiled_mma.at(&tid).partition(&t, Operand::C)` |
-//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)`, `k.convert(&f, Ty::F16)`, `k.axpby(..)` |
+//! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)`, `k.convert(&f, Ty::F16)` |
 //! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `hints.on(&tiled_copy)` for the caches |
-//! | arithmetic | `k.map2(BinaryOp::Max, &d, &a, &b)`, `map1`, `fma`, `assign`, `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
+//! | arithmetic | [`Expr`]: `k.map((&a * alpha + &b).relu())` makes a fragment, `k.assign(&d, ..)` writes one; `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)` |
 //! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)`, `k.loop_(..)`, `k.break_unless(p)` |
 //! | the end | `k.finish()?` is a [`TensorKernel`]: `.kernel`, `.arguments(&[Arg::tensor(&buffer, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
@@ -75,7 +75,7 @@ pub use build::variable::Var;
 pub use copy::tma::TmaTensor;
 pub use copy::{HintedCopy, Hints, Piece};
 pub use error::Error;
-pub use fragment::elementwise::FragmentExpr;
+pub use fragment::expr::{Expr, Mask, Round};
 pub use fragment::rows::Rows;
 pub use fragment::{Fragment, MAX_REGISTERS};
 pub use index::Index;

@@ -2,8 +2,8 @@
 //! elements.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::ir::{BinaryOp, FenceKind, UnaryOp};
-use colex_gpu::tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
+use colex_gpu::ir::FenceKind;
+use colex_gpu::tensor::{AtThread, Builder, Error, Expr, Fragment, Index, Tensor};
 use colex_layout::{ComposedLayout, Layout, Swizzle};
 use colex_tiled::TiledCopy;
 
@@ -560,23 +560,12 @@ fn elementwise(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let d = held(h, &mut k);
     let other = k.convert(&rx, h.ty("convert", ty));
     let halves = k.convert(&rx, Ty::F16);
-    k.fma(
-        &d,
-        &h.pick("fma", Kind::Type, other, &[halves.clone()]),
-        2.0,
-        &ry,
-    );
-    k.map2(
-        BinaryOp::Max,
-        &d,
-        &h.pick("map2", Kind::Type, d.clone(), &[halves.clone()]),
-        &rx,
-    );
-    k.map1(
-        UnaryOp::Neg,
-        &d,
-        &h.pick("map1", Kind::Type, d.clone(), &[halves]),
-    );
+    let factor = h.pick("Expr::fma", Kind::Type, other, &[halves.clone()]);
+    k.assign(&d, Expr::from(factor).fma(2.0, &ry));
+    let other = h.pick("Expr::max", Kind::Type, d.clone(), &[halves.clone()]);
+    k.assign(&d, Expr::from(other).max(&rx));
+    let other = h.pick("assign", Kind::Type, d.clone(), &[halves]);
+    k.assign(&d, -other);
     k.copy_in_bounds(&copy, &d, &both);
     Ok(Program {
         built: k.finish()?,

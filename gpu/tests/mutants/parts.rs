@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::ir::BinaryOp;
 use colex_gpu::tensor::{AtThread, Error, Fragment, Index, Tensor};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -376,7 +375,7 @@ fn gathered(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         let first = first.as_constant().unwrap_or(0);
         let part = held.gathered(first, h.count("gathered", slice));
         let sum = s.k.fragment(s.ty, part.layout());
-        s.k.map2(BinaryOp::Add, &sum, &part, &part);
+        s.k.assign(&sum, &part + &part);
         let number = h.moved("at", TO[j], &(j as i64).into());
         s.k.copy_in_bounds(&s.store, &sum, &to.at(1, &number));
         let to = number.as_constant().unwrap_or(0) * slice;

@@ -2,7 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp;
-use colex_gpu::tensor::{AtThread, Builder, Error, Rows};
+use colex_gpu::tensor::{AtThread, Builder, Error, Expr, Rows};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use crate::copies::{builder, layout, parameter, shared, tiled};
@@ -472,17 +472,13 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         top.clone(),
         std::slice::from_ref(&sums),
     ));
-    k.map2(
-        BinaryOp::Max,
-        &over,
-        &over,
-        &h.pick(
-            "map2",
-            Kind::Layout,
-            sums.clone(),
-            std::slice::from_ref(&top),
-        ),
+    let other = h.pick(
+        "assign",
+        Kind::Layout,
+        sums.clone(),
+        std::slice::from_ref(&top),
     );
+    k.assign(&over, Expr::from(&over).max(other));
     let four = k.fragment(Ty::F32, "_4:_1");
     let first = top.values(0, 1);
     k.reduce_rows(
@@ -495,7 +491,7 @@ fn rows(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             &[over.clone(), sums.clone(), four, first],
         ),
     );
-    k.map2(BinaryOp::Sub, &sums, &sums, &over);
+    k.assign(&sums, &sums - &over);
     let store = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
     let tid = k.thread();

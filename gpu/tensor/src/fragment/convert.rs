@@ -3,28 +3,15 @@
 use std::panic::Location;
 
 use colex_atom::Ty;
+use colex_layout::Layout;
 
-use super::{Fragment, class};
+use super::Fragment;
+use super::expr::{Expr, Node};
 use crate::build::Builder;
 use crate::error::ErrorKind;
-use colex_ir::{Reg, RegType, Rounding, Type};
-
-/// The type that an instruction reads an element as.
-fn scalar(ty: Ty) -> Option<Type> {
-    Some(match ty {
-        Ty::F64 => Type::F64,
-        Ty::F32 => Type::F32,
-        Ty::F16 => Type::F16,
-        Ty::Bf16 => Type::Bf16,
-        Ty::S32 => Type::S32,
-        _ => return None,
-    })
-}
 
 impl Builder {
-    /// Converts the elements to another type, under the same layout, in fresh registers: between `f64`, `f32`, `f16`,
-    /// `bf16` and `s32`, rounded to nearest even (toward zero into integers, `f64` and `s32` to the narrow ones through
-    /// `f32`), and `f32` to `tf32`.
+    /// Converts the elements to another type as [`Expr::to`] does, under the same layout, in fresh registers.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -36,14 +23,17 @@ impl Builder {
     /// let halves = k.convert(&sums, Ty::F16);
     /// assert_eq!((halves.regs().len(), halves.packed()), (2, 2));
     /// assert_eq!(k.convert(&halves, Ty::F32).regs().len(), 4);
-    /// k.convert(&halves, Ty::S8);
+    /// k.convert(&halves, Ty::S4);
     /// let error = k.finish().unwrap_err();
-    /// assert_eq!(error.what(), "convert: f16 to s8; f64, f32, f16, bf16 and s32 are converted into each other");
+    /// assert_eq!(
+    ///     error.what(),
+    ///     "convert: f16 to s4; floats and integers of 8 to 64 bits are converted into each other"
+    /// );
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails if a type is not one of these.
+    /// [`Builder::finish`] fails as for [`Expr::to`].
     #[track_caller]
     pub fn convert(&mut self, from: &Fragment, to: Ty) -> Fragment {
         let inert = |k: &mut Self| k.inert_fragment(to);
@@ -55,82 +45,42 @@ impl Builder {
         if from.ty == to {
             return Ok(from.clone());
         }
-        let target = if to == Ty::Tf32 {
-            Some(Type::Tf32)
-        } else {
-            scalar(to)
-        };
-        let is_tf32 = to == Ty::Tf32 && from.ty != Ty::F32;
-        let (Some(source), Some(target), false) = (scalar(from.ty), target, is_tf32) else {
-            let why = format!(
-                "{} to {to}; f64, f32, f16, bf16 and s32 are converted into each other",
-                from.ty
-            );
-            return Err(ErrorKind::operands("convert", why));
-        };
-        let elements = self.elements(from, source);
-        let regs = match (source, target) {
-            (Type::F32, Type::F16) => self.paired(&elements, Type::F16x2),
-            (Type::F32, Type::Bf16) => self.paired(&elements, Type::Bf16x2),
-            _ => self.each_converted(&elements, source, target),
-        };
+        if let Node::Poison(kind) = &Expr::from(from).to(to).0.node {
+            return Err(kind.clone());
+        }
+        let offsets = (0..from.layout.size()).map(|i| Ok(from.start + from.layout.at(i)?));
+        let mut offsets = offsets.collect::<Result<Vec<i64>, ErrorKind>>()?;
+        // Each element once, in the order of the registers.
+        offsets.sort();
+        offsets.dedup();
+        let all = Layout::column_major(from.regs.len() as i64 * from.packed())?.to_static();
+        let wide = self.new_fragment(to, &all)?;
+        let packed = wide.packed();
+        for own in offsets
+            .chunk_by(|a, b| a / packed == b / packed)
+            .filter(|own| (own.len() as i64) < packed)
+        {
+            let (reg, _) = wide.element(own[0])?;
+            self.ir.mov_to(reg, 0);
+        }
+        for run in offsets.chunk_by(|a, b| a + 1 == *b) {
+            let layout = Layout::column_major(run.len() as i64)?.to_static();
+            let part = |of: &Fragment| Fragment {
+                start: run[0],
+                layout: layout.clone(),
+                is_whole: false,
+                rows: None,
+                operand: None,
+                ..of.clone()
+            };
+            self.assigned("convert", &part(&wide), &Expr::from(part(from)).to(to))?;
+        }
         let converted = Fragment {
             ty: to,
-            regs,
+            regs: wide.regs,
             ..from.clone()
         };
         self.hold_same(&converted, from);
         Ok(converted)
-    }
-
-    /// The elements of all registers, each in its own.
-    fn elements(&mut self, from: &Fragment, ty: Type) -> Vec<Reg> {
-        let packed = from.regs[0].ty.bits() > ty.bits();
-        let split = |reg: &Reg| {
-            if packed {
-                self.ir.unpack(RegType::B16, *reg)
-            } else {
-                vec![*reg]
-            }
-        };
-        from.regs.iter().flat_map(split).collect()
-    }
-
-    /// Two elements of `f32` rounded into one register; zero beside the last of an odd number.
-    fn paired(&mut self, elements: &[Reg], ty: Type) -> Vec<Reg> {
-        let pair = |pair: &[Reg]| match pair {
-            [lo, hi] => self.ir.cvt_pack(ty, *hi, *lo),
-            [lo, ..] => self.ir.cvt_pack(ty, 0.0, *lo),
-            [] => unreachable!("chunks are not empty"),
-        };
-        elements.chunks(2).map(pair).collect()
-    }
-
-    fn each_converted(&mut self, elements: &[Reg], from: Type, to: Type) -> Vec<Reg> {
-        let convert = |reg: &Reg| self.one(*reg, from, to);
-        let regs: Vec<Reg> = elements.iter().map(convert).collect();
-        if to.bits() >= 32 {
-            return regs;
-        }
-        let zero = regs.len() % 2 == 1;
-        let zero = zero.then(|| self.ir.mov(Type::B16, 0));
-        let regs: Vec<Reg> = regs.into_iter().chain(zero).collect();
-        let pack = |pair: &[Reg]| self.ir.pack(class(Ty::F16), pair);
-        regs.chunks(2).map(pack).collect()
-    }
-
-    fn one(&mut self, reg: Reg, from: Type, to: Type) -> Reg {
-        let narrow = |ty: Type| ty.is_float() && ty.bits() == 16;
-        // PTX converts the narrow floats only to and from `f32`.
-        if narrow(from) && to != Type::F32 || narrow(to) && from != Type::F32 {
-            let middle = self.one(reg, from, Type::F32);
-            return self.one(middle, Type::F32, to);
-        }
-        if to == Type::Tf32 {
-            let d = self.ir.reg(RegType::B32);
-            self.ir.cvt_to(d, to, from, Rounding::Rna, reg);
-            return d;
-        }
-        self.ir.cvt(to, from, reg)
     }
 }

@@ -1,302 +1,211 @@
-//! Arithmetic on fragments, element by element.
+//! Fragments computed element by element.
 
+use std::collections::HashMap;
 use std::panic::Location;
+use std::rc::Rc;
 
 use colex_atom::Ty;
+use colex_ir::{Alu, Operand, Reg, RegType, TernaryOp, Type};
+use colex_layout::{IntTuple, Layout};
 
 use super::Fragment;
+use super::expr::lower::{Lanes, Lower, broadcast, fragments, leaves, nodes};
+use super::expr::{Expr, Mask, Node, Test, is_half};
 use crate::build::Builder;
 use crate::build::flow::Cond;
+use crate::build::held::Part;
 use crate::error::ErrorKind;
-use colex_ir::{Alu, BinaryOp, KernelBuilder, Operand, Reg, TernaryOp, Type, UnaryOp};
 
-/// A source of an element-wise operation: the element at the same index of another fragment, or one value for all
-/// elements.
-#[derive(Clone, Copy, Debug)]
-pub enum FragmentExpr<'a> {
-    /// A fragment with the same number of elements.
-    Each(&'a Fragment),
-    /// A register or a constant.
-    All(Operand),
-}
-
-impl<'a> From<&'a Fragment> for FragmentExpr<'a> {
-    fn from(fragment: &'a Fragment) -> Self {
-        FragmentExpr::Each(fragment)
-    }
-}
-
-macro_rules! from_operand {
-    ($($ty:ty),*) => {$(
-        impl From<$ty> for FragmentExpr<'_> {
-            fn from(value: $ty) -> Self {
-                FragmentExpr::All(value.into())
-            }
-        }
-    )*};
-}
-from_operand!(Reg, Operand, f32, f64, i32, i64);
-
-/// The type of an instruction on elements that have a register each.
-fn lone(operation: &'static str, fragment: &Fragment) -> Result<Type, ErrorKind> {
-    match fragment.ty {
-        Ty::F32 => Ok(Type::F32),
-        Ty::F64 => Ok(Type::F64),
-        Ty::S32 => Ok(Type::S32),
-        other => Err(ErrorKind::operands(
-            operation,
-            format!("elements of {other}; f32, f64 and s32 are (`convert` makes them)"),
-        )),
-    }
-}
-
-/// A number as an element of a type. A float type rounds it; an integer type must hold it exactly.
-fn number(operation: &'static str, ty: Type, value: f64) -> Result<Operand, ErrorKind> {
-    let whole = value as i32;
-    match ty.is_float() {
-        true => Ok(ty.constant(value)),
-        false if f64::from(whole) == value => Ok(Operand::Int(whole.into())),
-        false => {
-            let why = format!("{value} is no {ty}");
-            Err(ErrorKind::operands(operation, why))
+/// What is wrong with an expression, where it was made.
+fn poison(
+    expr: &Expr,
+    at: &'static Location<'static>,
+) -> Option<(ErrorKind, &'static Location<'static>)> {
+    let sources = file!().trim_end_matches("elementwise.rs");
+    let of = |kind: &ErrorKind, own: &'static Location<'static>| {
+        (
+            kind.clone(),
+            if own.file().starts_with(sources) {
+                at
+            } else {
+                own
+            },
+        )
+    };
+    fn of_mask(mask: &Mask) -> Option<(&ErrorKind, &'static Location<'static>)> {
+        match &*mask.0 {
+            Test::Poison(kind, at) => Some((kind, at)),
+            Test::Both(_, a, b) => of_mask(a).or_else(|| of_mask(b)),
+            Test::Not(a) => of_mask(a),
+            Test::Compare(..) | Test::Conds(_) => None,
         }
     }
+    nodes(expr).iter().find_map(|node| match &node.0.node {
+        Node::Poison(kind) => Some(of(kind, node.0.at)),
+        Node::Select(mask, ..) => of_mask(mask).map(|(kind, own)| of(kind, own)),
+        _ => None,
+    })
 }
 
-/// The fragments among what an instruction writes and reads.
-fn fragments<'a>(d: &'a Fragment, terms: &[FragmentExpr<'a>]) -> Vec<&'a Fragment> {
-    let each = terms.iter().filter_map(|term| match term {
-        FragmentExpr::Each(fragment) => Some(*fragment),
-        FragmentExpr::All(_) => None,
+/// The shape to which all leaves are broadcast.
+fn form(operation: &'static str, leaves: &[Expr]) -> Result<Layout, ErrorKind> {
+    let layouts = leaves.iter().filter_map(|leaf| match &leaf.0.node {
+        Node::Fragment(fragment) => Some(&fragment.layout),
+        Node::Indices(_, layout) => Some(layout),
+        _ => None,
     });
-    std::iter::once(d).chain(each).collect()
-}
-
-impl FragmentExpr<'_> {
-    /// The operand for each element of `d`.
-    fn of(&self, operation: &'static str, d: &Fragment) -> Result<Vec<Operand>, ErrorKind> {
-        let size = d.layout.size();
-        let fragment = match self {
-            FragmentExpr::All(operand) => return Ok(vec![*operand; size as usize]),
-            FragmentExpr::Each(fragment) => fragment,
+    let layouts: Vec<&Layout> = layouts.collect();
+    let Some(first) = layouts.first() else {
+        return Ok(Layout::column_major(1)?.to_static());
+    };
+    // The first of the largest.
+    let largest = layouts
+        .iter()
+        .fold(*first, |a, b| if b.size() > a.size() { b } else { a });
+    let is_common = |all: &Layout| {
+        layouts
+            .iter()
+            .all(|one| broadcast(operation, one, all).is_ok())
+    };
+    if !is_common(largest) {
+        // Of fragments that are each broadcast along other modes, the larger extent of every mode.
+        let ranks = layouts
+            .iter()
+            .filter(|layout| layout.size() > 1)
+            .map(|layout| layout.rank());
+        let rank = ranks.min().unwrap_or(1);
+        let mode = |i: usize| {
+            let modes = layouts.iter().filter_map(|layout| layout.mode(i));
+            modes.fold(None, |a: Option<Layout>, b| match a {
+                Some(a) if a.size() >= b.size() => Some(a),
+                _ => Some(b),
+            })
         };
-        if (fragment.ty, fragment.layout.size()) != (d.ty, size) {
-            let why = format!(
-                "{} elements of {} for {size} of {}: as many of the same type are",
-                fragment.layout.size(),
-                fragment.ty,
-                d.ty
-            );
-            return Err(ErrorKind::operands(operation, why));
+        let modes: Vec<IntTuple> = (0..rank)
+            .filter_map(mode)
+            .map(|mode| mode.shape().clone())
+            .collect();
+        let all = Layout::column_major(IntTuple::concat(&modes))?.to_static();
+        for layout in &layouts {
+            broadcast(operation, layout, &all)?;
         }
-        (0..size)
-            .map(|i| Ok(fragment.element(i)?.0.into()))
-            .collect()
+        return Ok(all);
     }
-}
-
-/// The register of every element. If several elements share one register, the operation reduces into it, so it must
-/// also read it.
-fn registers(
-    operation: &'static str,
-    d: &Fragment,
-    read: &[Vec<Operand>],
-) -> Result<Vec<Reg>, ErrorKind> {
-    let regs = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
-    let regs = regs.collect::<Result<Vec<Reg>, ErrorKind>>()?;
-    let gathers = |term: &Vec<Operand>| term.iter().zip(&regs).all(|(a, d)| *a == Operand::Reg(*d));
-    if !d.layout.is_injective()? && !read.iter().any(gathers) {
-        let why = format!(
-            "{} has one register for several elements, and none of them is read: only the last would stay",
-            d.layout
-        );
-        return Err(ErrorKind::operands(operation, why));
-    }
-    Ok(regs)
+    Ok(Layout::column_major(largest.shape())?.to_static())
 }
 
 impl Builder {
-    /// Computes `d[i] = op(a[i])`, in the order of `i`. `d` may be `a`.
+    /// Computes an expression for every element, into a fresh fragment of its type. The fragment has the shape to which the
+    /// fragments of the expression are broadcast, compact in colexicographic order.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::UnaryOp;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let x = k.fragment(Ty::F32, "_2:_1");
-    /// k.fill(&x, -4.0);
-    /// k.map1(UnaryOp::Abs, &x, &x);
-    /// k.map1(UnaryOp::Sqrt, &x, &x);
-    /// assert_eq!(elements(k, &x)?[0], [2.0, 2.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Builder::finish`] fails if elements are packed into a register, if types or sizes differ, if fragments hold different
-    /// elements of their tiles at the same index, or if `d` has one register for several elements and the operation does not
-    /// read `d`.
-    #[track_caller]
-    pub fn map1<'a>(&mut self, op: UnaryOp, d: &Fragment, a: impl Into<FragmentExpr<'a>>) {
-        self.each(
-            "map1",
-            Location::caller(),
-            d,
-            [a.into()],
-            |k, ty, d, [a]| {
-                k.push(Alu::Unary { op, ty, d, a });
-            },
-        );
-    }
-
-    /// Computes `d[i] = a[i] op b[i]`, in the order of `i`. `d` may be `a` or `b`.
-    ///
-    /// There is one instruction for each index, and elements at one offset share a register. A fragment whose layout has stride
-    /// 0 along the columns of another one therefore has one number for each row: as a source it is broadcast along the row, and
-    /// as the destination it is the reduction of the row. [`Rows::broadcast_rows`](crate::Rows::broadcast_rows) builds such a
-    /// fragment from one number per row.
-    ///
-    /// ```
-    /// use colex_atom::{Arch, Ty};
-    /// use colex_ir::BinaryOp;
-    /// use colex_tensor::Builder;
-    ///
+    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
-    /// let top = k.fragment(Ty::F32, "(_2,_3):(_1,_0)");
-    /// k.fill(&x, 1.0);
-    /// k.fill(&top, f64::NEG_INFINITY);
-    /// k.map2(BinaryOp::Max, &top, &top, &x);
-    /// k.map2(BinaryOp::Sub, &x, &x, &top);
-    /// let text = k.finish()?.kernel.ptx()?;
-    /// assert_eq!(text.matches("max.f32").count(), 6);
-    /// assert!(text.contains("max.f32 %f6, %f6, %f4;") && text.contains("sub.rn.f32 %f5, %f5, %f7;"));
+    /// let bias = k.fragment(Ty::F32, "(_1,_3):(_0,_1)");
+    /// k.fill(&x, 1.5);
+    /// k.fill(&bias, -2.0);
+    /// k.fill(&bias.slice((.., 2)), 4.0);
+    /// let y = k.map((&x + &bias).relu()); // each row with the bias of its column
+    /// assert_eq!(elements(k, &y)?[0], [0.0, 0.0, 0.0, 0.0, 5.5, 5.5]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails as for [`Builder::map1`].
+    /// [`Builder::finish`] fails if an operation of the expression was refused, with its line; if the shapes of two fragments
+    /// do not meet; if fragments hold different elements of their tiles at the same index; if a fragment, an index or a
+    /// condition is of another builder; or if an input is bound to nothing.
     #[track_caller]
-    pub fn map2<'a>(
-        &mut self,
-        op: BinaryOp,
-        d: &Fragment,
-        a: impl Into<FragmentExpr<'a>>,
-        b: impl Into<FragmentExpr<'a>>,
-    ) {
-        let terms = [a.into(), b.into()];
-        self.each("map2", Location::caller(), d, terms, |k, ty, d, [a, b]| {
-            k.binary_to(op, ty, d, a, b);
-        });
+    pub fn map(&mut self, expr: impl Into<Expr>) -> Fragment {
+        let (expr, at) = (expr.into(), Location::caller());
+        let ty = expr.ty().unwrap_or(Ty::F32);
+        let inert = |k: &mut Self| k.inert_fragment(ty);
+        if let Some((kind, at)) = poison(&expr, at) {
+            self.failure.keep(kind, at);
+            return inert(self);
+        }
+        self.attempt(at, inert, |k| {
+            if expr.ty().is_none() {
+                let why =
+                    "constants alone have no type: `assign` and `fill` take that of their fragment";
+                return Err(ErrorKind::operands("map", why));
+            }
+            let leaves = leaves(&expr);
+            let own = k.new_fragment(ty, &form("map", &leaves)?)?;
+            // Numbers of rows stay numbers of the same rows.
+            let sources = fragments(&leaves);
+            let mut rows = sources
+                .iter()
+                .filter(|f| f.layout.size() == own.layout.size())
+                .map(|f| &f.rows);
+            let first = rows.next().cloned().flatten();
+            let own = Fragment {
+                rows: first.filter(|first| {
+                    rows.all(|other| other.as_ref().is_none_or(|other| other == first))
+                }),
+                ..own
+            };
+            k.assigned("map", &own, &expr)?;
+            Ok(own)
+        })
     }
 
-    /// Computes `d[i] = a[i] b[i] + c[i]`, in the order of `i`, rounded once if it is a float. `d` may be any of the
-    /// three.
+    /// Computes an expression for every element of `d`. The fragments of the expression, of which `d` may be one, are
+    /// broadcast to the shape of `d`; they are read before the elements that they share registers with are written.
+    ///
+    /// A register that holds several elements, of which `d` names some, keeps the others: it must have been written before, for
+    /// example by [`Builder::clear`].
+    ///
+    /// If `d` has stride 0 along modes, one register stands for several elements. The expression must then read `d` at the
+    /// same index: it is computed element by element in colexicographic order, each reading what the one before has written,
+    /// so that it reduces along these modes.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let x = k.fragment(Ty::F32, "_2:_1");
-    /// k.fill(&x, 3.0);
-    /// k.fma(&x, &x, 10.0_f32, 0.5_f32);
-    /// assert_eq!(elements(k, &x)?[0], [30.5, 30.5]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Builder::finish`] fails as for [`Builder::map1`].
-    #[track_caller]
-    pub fn fma<'a>(
-        &mut self,
-        d: &Fragment,
-        a: impl Into<FragmentExpr<'a>>,
-        b: impl Into<FragmentExpr<'a>>,
-        c: impl Into<FragmentExpr<'a>>,
-    ) {
-        let terms = [a.into(), b.into(), c.into()];
-        self.each(
-            "fma",
-            Location::caller(),
-            d,
-            terms,
-            |k, ty, d, [a, b, c]| {
-                let op = if ty.is_float() {
-                    TernaryOp::Fma
-                } else {
-                    TernaryOp::Mad
-                };
-                k.ternary_to(op, ty, d, a, b, c);
-            },
-        );
-    }
-
-    /// Copies `d[i] = a[i]`, in the order of `i`: fragments of one type and size under any two layouts.
-    ///
-    /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let [x, d] = ["(_2,_2):(_1,_2)", "(_2,_2):(_2,_1)"].map(|layout| k.fragment(Ty::F32, layout));
     /// k.fill(&x, 1.0);
     /// k.fill(&x.slice((.., 1)), 7.0);
-    /// k.assign(&d, &x);
-    /// assert_eq!(elements(k, &d)?[0], [1.0, 1.0, 7.0, 7.0]); // in the order of the indices
+    /// k.assign(&d, 10.0 * &x);
+    /// assert_eq!(elements(k, &d)?[0], [10.0, 10.0, 70.0, 70.0]); // in the order of the indices
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails as for [`Builder::map1`].
+    /// [`Builder::finish`] fails as for [`Builder::map`]; if the expression has another type than `d`; and if `d` has one
+    /// register for several elements and the expression does not read it.
     #[track_caller]
-    pub fn assign<'a>(&mut self, d: &Fragment, a: impl Into<FragmentExpr<'a>>) {
-        self.each(
-            "assign",
-            Location::caller(),
-            d,
-            [a.into()],
-            |k, _, d, [a]| {
-                k.mov_to(d, a);
-            },
-        );
+    pub fn assign(&mut self, d: &Fragment, expr: impl Into<Expr>) {
+        self.assign_as("assign", Location::caller(), d, &expr.into());
     }
 
-    /// Adds the instruction `op` for every element of `d`, in the order of their indices.
-    fn each<const N: usize>(
+    fn assign_as(
         &mut self,
         operation: &'static str,
         at: &'static Location<'static>,
         d: &Fragment,
-        terms: [FragmentExpr<'_>; N],
-        op: impl Fn(&mut KernelBuilder, Type, Reg, [Operand; N]),
+        expr: &Expr,
     ) {
-        self.run(at, |k| {
-            k.own_fragments(&fragments(d, &terms))?;
-            let ty = lone(operation, d)?;
-            let read = terms.iter().map(|term| term.of(operation, d));
-            let read = read.collect::<Result<Vec<Vec<Operand>>, ErrorKind>>()?;
-            let to = registers(operation, d, &read)?;
-            k.check_each(operation, &fragments(d, &terms))?;
-            for (i, d) in to.into_iter().enumerate() {
-                op(&mut k.ir, ty, d, std::array::from_fn(|term| read[term][i]));
-            }
-            Ok(())
-        });
+        if let Some((kind, at)) = poison(expr, at) {
+            return self.failure.keep(kind, at);
+        }
+        self.run(at, |k| k.assigned(operation, d, expr));
     }
 
-    /// Sets every element to `value`, converted to the element type.
+    /// Sets every element to `value`, which a float type rounds to nearest and an integer type holds exactly.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
     /// # use colex_proof::examples::elements;
     /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let x = k.fragment(Ty::F32, "_2:_1");
+    /// let x = k.fragment(Ty::F16, "_2:_1");
     /// k.fill(&x, f64::NEG_INFINITY);
     /// assert_eq!(elements(k, &x)?[0], [f32::NEG_INFINITY; 2]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -304,17 +213,10 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails as for [`Builder::map1`], and if the type does not hold the number.
+    /// [`Builder::finish`] fails if the type does not hold the number, or if the fragment is of another builder.
     #[track_caller]
     pub fn fill(&mut self, d: &Fragment, value: f64) {
-        self.run(Location::caller(), |k| {
-            k.own_fragments(&[d])?;
-            let value = number("fill", lone("fill", d)?, value)?;
-            for reg in d.named()? {
-                k.ir.mov_to(reg, value);
-            }
-            k.forget(d)
-        });
+        self.assign_as("fill", Location::caller(), d, &value.into());
     }
 
     /// Sets the elements for which `keep` does not hold to `value`, for example those beyond the end of a row or above the
@@ -334,7 +236,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails as for [`Builder::map1`].
+    /// [`Builder::finish`] fails as for [`Builder::fill`].
     #[track_caller]
     pub fn mask(
         &mut self,
@@ -343,22 +245,280 @@ impl Builder {
         mut keep: impl FnMut(&mut Builder, i64) -> Cond,
     ) {
         let at = Location::caller();
-        self.run(at, |k| {
-            k.own_fragments(&[d])?;
-            let value = number("mask", lone("mask", d)?, value)?;
-            let to = (0..d.layout.size()).map(|i| Ok(d.element(i)?.0));
-            let to = to.collect::<Result<Vec<Reg>, ErrorKind>>()?;
-            for (i, d) in (0..).zip(to) {
-                let cond = keep(k, i);
-                match k.known(cond, at) {
-                    Ok(true) => {}
-                    Ok(false) => k.ir.mov_to(d, value),
-                    Err(guard) => {
-                        k.ir.when(guard.negated(), |k| k.mov_to(d, value));
-                    }
-                }
+        let conds = self.site(at, |k| (0..d.layout.size()).map(|i| keep(k, i)).collect());
+        let kept = Mask(Rc::new(Test::Conds(conds)));
+        let expr = Expr::new(Node::Select(kept, d.into(), value.into()), Some(d.ty), at);
+        self.assign_as("mask", at, d, &expr);
+    }
+
+    pub(crate) fn assigned(
+        &mut self,
+        operation: &'static str,
+        d: &Fragment,
+        expr: &Expr,
+    ) -> Result<(), ErrorKind> {
+        let refuse = |why: String| Err(ErrorKind::operands(operation, why));
+        if let Some(ty) = expr.ty().filter(|ty| *ty != d.ty) {
+            return refuse(format!(
+                "{ty} into elements of {}: `.to(Ty::{:?})` converts",
+                d.ty, d.ty
+            ));
+        }
+        if !matches!(d.ty.bits(), 8 | 16 | 32 | 64) {
+            return refuse(format!(
+                "elements of {}; those of 8 to 64 bits are computed",
+                d.ty
+            ));
+        }
+        let leaves = leaves(expr);
+        let sources = fragments(&leaves);
+        let all: Vec<&Fragment> = std::iter::once(d).chain(sources.iter().copied()).collect();
+        self.own_fragments(&all)?;
+        for leaf in &leaves {
+            if let Node::Indices(indices, _) = &leaf.0.node {
+                indices
+                    .iter()
+                    .try_for_each(|index| self.failure.own_indices([index]))?;
             }
-            Ok(())
-        });
+        }
+        let size = d.layout.size();
+        let parts = (0..size)
+            .map(|i| d.element(i))
+            .collect::<Result<Vec<Part>, ErrorKind>>()?;
+        let mut lower = Lower::new(self, operation);
+        lower.bind(expr, &d.layout)?;
+        // Elements that share a register are computed one after the other.
+        let folds = !d.layout.is_injective()? && !leaves.is_empty();
+        if folds {
+            let reads = |source: &&Fragment| {
+                (0..size).all(|i| {
+                    source
+                        .element(i)
+                        .is_ok_and(|part| part == parts[i as usize])
+                })
+            };
+            if !sources
+                .iter()
+                .filter(|source| source.layout.size() == size)
+                .any(|source| reads(&source))
+            {
+                return refuse(format!(
+                    "{} has one register for several elements, and none of them is read: only the last would stay",
+                    d.layout
+                ));
+            }
+        }
+        let whole: Vec<&Fragment> = all
+            .into_iter()
+            .filter(|f| f.layout.size() == size)
+            .collect();
+        lower.k.check_each(operation, &whole)?;
+        let groups = groups(&lower, d, expr, &parts, folds);
+        let owner: HashMap<Reg, usize> = groups
+            .iter()
+            .enumerate()
+            .flat_map(|(number, group)| group.iter().map(move |i| (*i, number)))
+            .map(|(i, number)| (parts[i].0, number))
+            .collect();
+        let is_read_elsewhere = |number: usize, i: usize| {
+            lower
+                .parts_at(i)
+                .any(|(reg, _)| owner.get(&reg).is_some_and(|of| *of != number))
+        };
+        let waits = !folds
+            && groups
+                .iter()
+                .enumerate()
+                .any(|(number, group)| group.iter().any(|i| is_read_elsewhere(number, *i)));
+        let mut later = Vec::new();
+        for group in groups {
+            let to = if waits {
+                Vec::new()
+            } else {
+                targets(d, &parts, &group)
+            };
+            let lanes = lower.eval(expr, d.ty, &group, &to)?;
+            if waits {
+                let lanes = lower.kept(lanes, |reg| owner.contains_key(&reg));
+                later.push((group, lanes));
+                continue;
+            }
+            store(&mut lower, d, &parts, &group, lanes, folds);
+            if folds {
+                lower.forget();
+            }
+        }
+        for (group, lanes) in later {
+            store(&mut lower, d, &parts, &group, lanes, folds);
+        }
+        Ok(())
+    }
+}
+
+/// Indices that are computed together: those whose elements share a register of the destination, or of a source.
+fn groups(
+    lower: &Lower<'_>,
+    d: &Fragment,
+    expr: &Expr,
+    parts: &[Part],
+    folds: bool,
+) -> Vec<Vec<usize>> {
+    let alone = || (0..parts.len()).map(|i| vec![i]).collect();
+    if folds {
+        return alone();
+    }
+    if d.packed() > 1 {
+        let mut all: Vec<Vec<usize>> = Vec::new();
+        let mut number: HashMap<Reg, usize> = HashMap::new();
+        for (i, (reg, _)) in parts.iter().enumerate() {
+            let number = *number.entry(*reg).or_insert_with(|| {
+                all.push(Vec::new());
+                all.len() - 1
+            });
+            all[number].push(i);
+        }
+        for group in &mut all {
+            group.sort_by_key(|i| parts[*i].1);
+            // One value for all needs one store.
+            group.dedup_by_key(|i| parts[*i].1);
+        }
+        return all;
+    }
+    let Some(sources) = lower.packed_parts(expr) else {
+        return alone();
+    };
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    for i in 0..parts.len() {
+        let follows = |group: &&mut Vec<usize>| {
+            let (reg, part) = sources[group[group.len() - 1]];
+            sources[i] == (reg, part + 1)
+        };
+        match all.last_mut().filter(follows) {
+            Some(group) => group.push(i),
+            None => all.push(vec![i]),
+        }
+    }
+    all
+}
+
+/// The registers that the values of a group may be written to.
+fn targets(d: &Fragment, parts: &[Part], group: &[usize]) -> Vec<Reg> {
+    match (d.packed(), group.len()) {
+        (1, _) => group.iter().map(|i| parts[*i].0).collect(),
+        (2, 2) if is_half(d.ty) => vec![parts[group[0]].0],
+        _ => Vec::new(),
+    }
+}
+
+/// Puts the values of a group into their registers, unless they are there.
+fn store(
+    lower: &mut Lower<'_>,
+    d: &Fragment,
+    parts: &[Part],
+    group: &[usize],
+    lanes: Lanes,
+    folds: bool,
+) {
+    let packed = d.packed();
+    let reg = parts[group[0]].0;
+    if packed == 1 {
+        for (i, x) in group.iter().zip(lower.each(lanes)) {
+            let to = parts[*i].0;
+            if x != Operand::Reg(to) {
+                let x = if is_half(d.ty) {
+                    lower.word(d.ty, x).into()
+                } else {
+                    x
+                };
+                lower.k.ir.mov_to(to, x);
+            }
+        }
+        return;
+    }
+    let is_full = group.len() as i64 == packed;
+    match lanes {
+        Lanes::Pairs(pairs) if is_full => match &pairs[..] {
+            [pair] if *pair == reg => {}
+            [pair] => lower.k.ir.mov_to(reg, *pair),
+            _ => lower.k.ir.push(Alu::Pack {
+                d: reg,
+                parts: pairs,
+            }),
+        },
+        lanes if is_half(d.ty) => {
+            let mut halves = [None; 2];
+            for (i, x) in group.iter().zip(lower.each(lanes)) {
+                halves[parts[*i].1 as usize] = Some(lower.word(d.ty, x));
+            }
+            let keeps = (folds || !d.is_whole) && halves.contains(&None);
+            let old = if keeps {
+                lower.k.ir.unpack(RegType::B16, reg)
+            } else {
+                Vec::new()
+            };
+            let half = |(i, half): (usize, Option<Reg>)| match half.or(old.get(i).copied()) {
+                Some(half) => half,
+                None => lower.k.ir.mov(Type::B16, 0),
+            };
+            let parts = halves.into_iter().enumerate().map(half).collect();
+            lower.k.ir.push(Alu::Pack { d: reg, parts });
+        }
+        lanes => {
+            let float = !d.ty.is_integer();
+            let each: Vec<Operand> = lower.each(lanes);
+            let word = |x: Operand| match (float, x) {
+                (true, Operand::Reg(x)) => lower.k.ir.cvt(Type::U32, Type::U16, x).into(),
+                (_, x) => x,
+            };
+            let each: Vec<Operand> = each.into_iter().map(word).collect();
+            pack(lower, d, reg, (parts, group), &each, folds);
+        }
+    }
+}
+
+/// Integers of 8 or 16 bits, each in 32, side by side in a register.
+fn pack(
+    lower: &mut Lower<'_>,
+    d: &Fragment,
+    reg: Reg,
+    (parts, group): (&[Part], &[usize]),
+    each: &[Operand],
+    folds: bool,
+) {
+    let ir = &mut lower.k.ir;
+    let mut join = |a: Operand, b: Operand, bytes: i64, to: Option<Reg>| {
+        let to = to.unwrap_or_else(|| ir.reg(RegType::B32));
+        ir.ternary_to(TernaryOp::Prmt, Type::B32, to, a, b, bytes);
+        to
+    };
+    match each {
+        [a, b] if d.packed() == 2 => {
+            join(*a, *b, 0x5410, Some(reg));
+        }
+        [a, b, c, e] => {
+            let (low, high) = (join(*a, *b, 0x0040, None), join(*c, *e, 0x0040, None));
+            join(low.into(), high.into(), 0x5410, Some(reg));
+        }
+        some => {
+            let bits = i64::from(d.ty.bits());
+            let mut word: Operand = if folds || !d.is_whole {
+                reg.into()
+            } else {
+                Operand::Int(0)
+            };
+            for (i, x) in group.iter().zip(some) {
+                let to = ir.reg(RegType::B32);
+                ir.push(Alu::Bfi {
+                    ty: Type::B32,
+                    d: to,
+                    a: *x,
+                    b: word,
+                    start: (bits * parts[*i].1).into(),
+                    length: bits.into(),
+                });
+                word = to.into();
+            }
+            ir.mov_to(reg, word);
+        }
     }
 }

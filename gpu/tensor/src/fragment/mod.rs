@@ -4,6 +4,8 @@ pub(crate) mod as_operand;
 pub(crate) mod contents;
 pub(crate) mod convert;
 pub(crate) mod elementwise;
+pub(crate) mod expr;
+pub(crate) mod reduce;
 pub(crate) mod rows;
 
 use std::panic::Location;
@@ -18,7 +20,7 @@ use crate::build::flow::zero_of;
 use crate::error::ErrorKind;
 use crate::failure::FirstFailure;
 use crate::tensor::coord::SliceCoord;
-use colex_ir::{Operand as Word, Reg, RegType, Type};
+use colex_ir::{Reg, RegType};
 
 /// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
 ///
@@ -53,6 +55,7 @@ pub(crate) fn class(ty: Ty) -> RegType {
     match ty {
         Ty::F64 => RegType::F64,
         Ty::F32 => RegType::F32,
+        Ty::S64 | Ty::U64 => RegType::B64,
         _ => RegType::B32,
     }
 }
@@ -615,81 +618,6 @@ impl Builder {
             }
             k.forget(fragment)
         });
-    }
-
-    /// Computes `d = alpha x + beta d`, in `f32` or `f64`, element by element; without `beta`, `d = alpha x`.
-    ///
-    /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
-    /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let [x, d] = [2.0, 10.0].map(|value| {
-    ///     let x = k.fragment(Ty::F32, "_2:_1");
-    ///     k.fill(&x, value);
-    ///     x
-    /// });
-    /// k.axpby(3.0_f32, &x, Some(0.5_f32.into()), &d);
-    /// assert_eq!(elements(k, &d)?[0], [3.0 * 2.0 + 0.5 * 10.0; 2]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`Builder::finish`] fails if the fragments differ in type or size, or hold different elements of their tiles at
-    /// the same index.
-    #[track_caller]
-    pub fn axpby(
-        &mut self,
-        alpha: impl Into<Word>,
-        x: &Fragment,
-        beta: Option<Word>,
-        d: &Fragment,
-    ) {
-        let alpha = alpha.into();
-        self.run(Location::caller(), |k| k.run_axpby(alpha, x, beta, d));
-    }
-
-    fn run_axpby(
-        &mut self,
-        alpha: Word,
-        x: &Fragment,
-        beta: Option<Word>,
-        d: &Fragment,
-    ) -> Result<(), ErrorKind> {
-        self.own_fragments(&[x, d])?;
-        let ty = match x.ty {
-            Ty::F32 => Type::F32,
-            Ty::F64 => Type::F64,
-            other => {
-                return Err(ErrorKind::operands(
-                    "axpby",
-                    format!("of {other}; f32 and f64 are"),
-                ));
-            }
-        };
-        let sizes = [x.layout.size(), d.layout.size()];
-        if x.ty != d.ty || sizes[0] != sizes[1] {
-            let why = format!("{} of {} and {} of {}", sizes[0], x.ty, sizes[1], d.ty);
-            return Err(ErrorKind::operands("axpby", why));
-        }
-        self.check_each("axpby", &[d, x])?;
-        let elements = |f: &Fragment| {
-            (0..sizes[0])
-                .map(|i| f.element(i))
-                .collect::<Result<Vec<_>, _>>()
-        };
-        let (x, d) = (elements(x)?, elements(d)?);
-        for ((x, _), (d, _)) in x.into_iter().zip(d) {
-            match beta {
-                None => (self.ir).binary_to(colex_ir::BinaryOp::Mul, ty, d, x, alpha),
-                Some(beta) => {
-                    let old = self.ir.mul(ty, d, beta);
-                    (self.ir).ternary_to(colex_ir::TernaryOp::Fma, ty, d, x, alpha, old);
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
-use colex_ir::{BinaryOp, UnaryOp};
+use colex_ir::BinaryOp;
 use colex_layout::{Int, IntTuple, Layout, Tiler};
 use colex_tensor::{AtThread, Builder, Error, Index, Rows};
 use colex_tiled::{Operand, TiledMma};
@@ -265,17 +265,14 @@ fn what_would_have_to_move_is_refused() {
         "reduce_rows: elements of f16; f32 and s32 are shuffled"
     );
     assert_eq!(
-        refused(warp(), scene, |k, (_, halves)| k.map1(
-            UnaryOp::Ex2,
-            &halves,
-            &halves
-        )),
-        "map1: elements of f16; f32, f64 and s32 are (`convert` makes them)"
+        refused(warp(), scene, |k, (sums, halves)| k.assign(&halves, &sums)),
+        "assign: f32 into elements of f16: `.to(Ty::F16)` converts"
     );
     assert_eq!(
         refused(warp(), scene, |k, (sums, _)| {
-            k.map2(BinaryOp::Add, &sums, &sums, &sums.values(0, 4));
+            k.assign(&sums, &sums + sums.values(0, 4));
         }),
-        "map2: 4 elements of f32 for 16 of f32: as many of the same type are"
+        "assign: a fragment of _4 and one of ((_2,_2),_1,_4): they have the same number of elements, or the same modes where \
+         extents of 1 are broadcast"
     );
 }

@@ -351,9 +351,9 @@ fn a_destination_has_a_place_for_every_element() {
     );
     assert_eq!(
         refused(warp(), scene, |k, (_, held, twice)| {
-            k.map2(colex_ir::BinaryOp::Add, &twice, &held, &held);
+            k.assign(&twice, &held + &held);
         }),
-        "map2: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would stay"
+        "assign: ((_1,_2)):((_0,_0)) has one register for several elements, and none of them is read: only the last would stay"
     );
     let mut k = warp();
     let (_, held, _) = scene(&mut k);

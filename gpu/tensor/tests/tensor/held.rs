@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::ir::BinaryOp;
 use colex_gpu::tensor::{AtThread, Builder, Fragment, Index, Tensor};
 use colex_layout::{IntTuple, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
@@ -62,15 +61,15 @@ fn registers_of_a_plain_fragment_know_the_tile_that_was_loaded() {
     assert_eq!(
         refused(warp(), scene, |k, (_, held, other)| {
             let sum = k.fragment(Ty::F32, other.layout());
-            k.map2(BinaryOp::Add, &sum, &held, &other);
+            k.assign(&sum, &held + &other);
         }),
-        "map2: one fragment is a part of a tile of [8, 4], and another of one of [8, 8]: both tiles have the same extents"
+        "assign: one fragment is a part of a tile of [8, 4], and another of one of [8, 8]: both tiles have the same extents"
     );
     assert_eq!(
         refused(warp(), scene, |k, (_, held, other)| {
-            k.axpby(2.0, &held, Some(1.0.into()), &other);
+            k.assign(&other, 2.0 * &held + &other);
         }),
-        "axpby: one fragment is a part of a tile of [8, 8], and another of one of [8, 4]: both tiles have the same extents"
+        "assign: one fragment is a part of a tile of [8, 8], and another of one of [8, 4]: both tiles have the same extents"
     );
 }
 
@@ -616,12 +615,7 @@ fn arithmetic_on_parts_is_free() {
     };
     let sum = by_slices(|k, held, [source, target], copy| {
         let sum = loaded(k, held, source, copy);
-        k.map2(
-            BinaryOp::Add,
-            &sum,
-            &held.values(0, 4),
-            &held.slice((.., .., 3)),
-        );
+        k.assign(&sum, held.values(0, 4) + held.slice((.., .., 3)));
         k.copy_in_bounds(copy, &sum, &target.slice((.., .., 1)));
         k.copy_in_bounds(copy, &sum, &target.slice((.., 2, ..)));
     });
@@ -633,12 +627,7 @@ fn arithmetic_on_parts_is_free() {
     );
     let mixed = by_slices(|k, held, [source, target], copy| {
         let sum = loaded(k, held, source, copy);
-        k.map2(
-            BinaryOp::Add,
-            &sum,
-            &held.slice((.., 0, ..)),
-            &held.slice((.., .., 3)),
-        );
+        k.assign(&sum, held.slice((.., 0, ..)) + held.slice((.., .., 3)));
         k.copy_in_bounds(copy, &sum, &target.slice((.., 2, ..)));
         k.copy_in_bounds(copy, &sum, &target.slice((.., .., 2)));
     });

@@ -21,9 +21,9 @@ pub(crate) fn refused<S>(
 }
 
 mod attention;
-mod conversions;
 mod copies;
 mod defects;
+mod expressions;
 mod failures;
 mod gemm_sm80;
 mod gemm_sm90;
@@ -35,4 +35,5 @@ mod operands;
 mod owners;
 mod parts;
 mod pipelines;
+mod reductions;
 mod refusals;

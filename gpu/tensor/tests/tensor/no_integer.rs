@@ -265,14 +265,14 @@ fn fragments_have_registers() {
     );
 }
 
-/// `clear` and `axpby` touch what the layout names, and nothing beside it.
+/// `clear` and `assign` touch what the layout names, and nothing beside it.
 #[test]
 fn a_slice_is_not_the_whole() {
     let mut k = Builder::new("k", Arch::Sm80, 128);
     let all = k.fragment(Ty::F32, "_8:_1");
     let two = all.values(2, 2);
     k.clear(&two);
-    k.axpby(2.0, &two, None, &two);
+    k.assign(&two, 2.0 * &two);
     let body = k.finish().expect("a kernel").kernel.to_string();
     let written = |reg: &str| {
         body.matches(&format!("{reg} ")).count() + body.matches(&format!("{reg},")).count()

@@ -4,9 +4,9 @@ use crate::refused;
 use colex_atom::{Arch, Major, Reduction, SmemSwizzle, Ty, gmma_smem_atom};
 use colex_gpu::Device;
 use colex_ir::launch::Launch;
-use colex_ir::{BinaryOp, Cache, RegType, UnaryOp};
+use colex_ir::{BinaryOp, Cache, RegType};
 use colex_layout::{IntTuple, Layout, LayoutLeft};
-use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Hints, RawMemory, Rows};
+use colex_tensor::{Arg, AtThread, Builder, Cond, Error, Expr, Hints, RawMemory, Rows};
 use colex_tiled::{TiledCopy, TiledMma};
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
@@ -146,22 +146,6 @@ fn a_fragment_is_filled_with_numbers_of_its_type() {
     );
 }
 
-/// Only `f32` is rounded to `tf32`.
-#[test]
-fn only_f32_becomes_tf32() {
-    for ty in [Ty::F64, Ty::F16, Ty::Bf16, Ty::S32] {
-        assert_eq!(
-            finished(|k| {
-                let f = k.fragment(ty, "_2:_1");
-                k.convert(&f, Ty::Tf32);
-            }),
-            format!(
-                "convert: {ty} to tf32; f64, f32, f16, bf16 and s32 are converted into each other"
-            )
-        );
-    }
-}
-
 /// A reduction that the elements of a map do not have ends a kernel in an illegal instruction.
 #[test]
 fn a_map_is_reduced_as_its_elements_can_be() {
@@ -210,15 +194,15 @@ fn the_verifier_knows_the_operands_of_registers() {
     let calls: [(&str, Call<'_>); 6] = [
         ("ex2 of f64", &|k| {
             let f = filled(k, Ty::F64);
-            k.map1(UnaryOp::Ex2, &f, &f);
+            k.assign(&f, Expr::from(&f).exp2());
         }),
         ("a fraction in s32", &|k| {
             let f = filled(k, Ty::S32);
-            k.map2(BinaryOp::Add, &f, &f, 1.5);
+            k.assign(&f, &f + 1.5);
         }),
         ("a register of another class", &|k| {
             let (f, other) = (filled(k, Ty::F32), register(k, RegType::F64));
-            k.map2(BinaryOp::Add, &f, &f, other);
+            k.assign(&f, &f + other);
         }),
         ("a float as an integer", &|k| {
             let reg = register(k, RegType::F32);
@@ -238,7 +222,7 @@ fn the_verifier_knows_the_operands_of_registers() {
         }),
         ("a factor of another class", &|k| {
             let (f, alpha) = (filled(k, Ty::F32), register(k, RegType::F64));
-            k.axpby(alpha, &f, None, &f);
+            k.assign(&f, alpha * &f);
         }),
     ];
     for (what, call) in calls {

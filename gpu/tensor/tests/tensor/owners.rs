@@ -1,11 +1,11 @@
 //! Handles of another builder are refused by every method that takes one.
 
 use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
-use colex_ir::{BinaryOp, UnaryOp};
+use colex_ir::BinaryOp;
 use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
 use colex_tensor::{
-    AtThread, Barriers, Builder, Cond, Consumer, Fragment, GmmaOperand, Index, Pipeline, Producer,
-    Rows, Stage, Tensor, TmaTensor, Var,
+    AtThread, Barriers, Builder, Cond, Consumer, Expr, Fragment, GmmaOperand, Index, Mask,
+    Pipeline, Producer, Rows, Stage, Tensor, TmaTensor, Var,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -197,19 +197,19 @@ fn foreign() -> Vec<Case> {
         "tma_reduce: tensor" => |k, s, t| k.tma_reduce(&t.map, colex_atom::Reduction::Add, (0, 0), &s.slab);
         "tma_reduce: at" => |k, s, t| k.tma_reduce(&s.map, colex_atom::Reduction::Add, (&t.tid, 0), &s.slab);
         "tma_reduce: shared" => |k, s, t| k.tma_reduce(&s.map, colex_atom::Reduction::Add, (0, 0), &t.slab);
-        "map1: d" => |k, s, t| k.map1(UnaryOp::Neg, &t.held, &s.held);
-        "map1: a" => |k, s, t| k.map1(UnaryOp::Neg, &s.held, &t.held);
-        "map2: d" => |k, s, t| k.map2(BinaryOp::Add, &t.held, &s.held, &s.held);
-        "map2: a" => |k, s, t| k.map2(BinaryOp::Add, &s.held, &t.held, &s.held);
-        "map2: b" => |k, s, t| k.map2(BinaryOp::Add, &s.held, &s.held, &t.held);
-        "fma: d" => |k, s, t| k.fma(&t.held, &s.held, 2.0, &s.held);
-        "fma: a" => |k, s, t| k.fma(&s.held, &t.held, 2.0, &s.held);
-        "fma: b" => |k, s, t| k.fma(&s.held, &s.held, &t.held, 2.0);
-        "fma: c" => |k, s, t| k.fma(&s.held, &s.held, 2.0, &t.held);
+        "map: expr" => |k, s, t| k.map(&t.held + 1.0);
         "assign: d" => |k, s, t| k.assign(&t.held, &s.held);
-        "assign: a" => |k, s, t| k.assign(&s.held, &t.held);
-        "axpby: x" => |k, s, t| k.axpby(2.0, &t.held, None, &s.held);
-        "axpby: d" => |k, s, t| k.axpby(2.0, &s.held, None, &t.held);
+        "assign: expr" => |k, s, t| k.assign(&s.held, &t.held + &s.held);
+        "assign: index" => |k, s, t| k.assign(&s.held, Expr::from(&t.tid).to(Ty::F32));
+        "assign: condition" => |k, s, t| k.assign(&s.held, Mask::from(t.cond).select(&s.held, 0.0));
+        "reduce: x" => |k, s, t| k.reduce(BinaryOp::Add, &t.held, 0);
+        "reduce_all: x" => |k, s, t| k.reduce_all(BinaryOp::Add, &t.held);
+        "reduce_warp: x" => |k, s, t| k.reduce_warp(BinaryOp::Add, &t.held);
+        "reduce_block: x" => |k, s, t| k.reduce_block(BinaryOp::Add, &t.held);
+        "reduce_cluster: x" => |k, s, t| k.reduce_cluster(BinaryOp::Add, &t.held, 1);
+        "arg_reduce_block: x" => |k, s, t| k.arg_reduce_block(BinaryOp::Max, &t.held, &s.tid);
+        "arg_reduce_block: numbers" => |k, s, t| k.arg_reduce_block(BinaryOp::Max, &s.held, &t.tid);
+        "scan_block: x" => |k, s, t| k.scan_block(BinaryOp::Add, &t.held, false);
         "fill: d" => |k, s, t| k.fill(&t.held, 1.0);
         "clear: fragment" => |k, s, t| k.clear(&t.held);
         "mask: d" => |k, s, t| k.mask(&t.held, 0.0, |_, _| Cond::Known(false));
@@ -249,7 +249,7 @@ fn methods() -> Vec<String> {
         "Tensor",
         "TmaTensor",
         "Fragment",
-        "FragmentExpr",
+        "Expr",
         "GmmaOperand",
         "GmmaSource",
         "Piece",

@@ -118,7 +118,7 @@ fn sums_of_fragments_where_a_condition_holds() {
         let (rx, ry) = (k.fragment_like(&x), k.fragment_like(&y));
         k.copy(&copy, &x, &rx);
         k.copy(&copy, &y, &ry);
-        k.axpby(2.0, &rx, Some(3.0.into()), &ry);
+        k.assign(&ry, (2.0 * &rx).fma(1.0, 3.0 * &ry));
         k.copy_if(&copy, &ry, &y, |k, at: &[Index]| k.less(&at[0], &at[1]));
         k.finish()
     };

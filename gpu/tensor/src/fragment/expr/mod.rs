@@ -1,0 +1,643 @@
+//! Expressions over the elements of fragments.
+//!
+//! An [`Expr`] is a formula for one element. Its leaves are the elements of fragments, registers that hold one value for all
+//! elements, constants, [`Index`]es, and numbered inputs ([`Expr::input`]). Operators and methods build it, and no instruction
+//! is added before [`Builder::map`](crate::Builder::map) or [`Builder::assign`](crate::Builder::assign) takes it. One formula
+//! serves both executors: [`Expr::over`] puts fragments in the place of the inputs, and [`Expr::evaluate`] computes the same
+//! formula on the host, with the same roundings.
+//!
+//! # Types
+//!
+//! An operation works in the type of its operands, and its result has that type: `f64`, `f32`, `f16`, `bf16`, or an integer of
+//! 8 to 64 bits. Operands of two types are refused; [`Expr::to`] converts. A constant takes the type of what it meets. The
+//! types `tf32`, `e4m3` and `e5m2` have no arithmetic: they are only converted.
+//!
+//! # Rounding
+//!
+//! | operation | result |
+//! |---|---|
+//! | `+ - * /`, [`Expr::fma`], [`Expr::sqrt`] | rounded once to nearest even, in every float type, as `half_t` of CUTLASS does |
+//! | `min`, `max`, `abs`, `-x`, comparisons, [`Mask::select`] | exact; `min` and `max` prefer a number to a NaN |
+//! | [`Expr::recip`], [`Expr::rsqrt`], [`Expr::exp2`], [`Expr::log2`], [`Expr::sin`], [`Expr::cos`], [`Expr::tanh_approx`] | one approximate instruction in `f32` (PTX ISA 9.7.3); a 16-bit float is computed in `f32` and rounded once |
+//! | [`Expr::exp`], [`Expr::log`], [`Expr::sigmoid`], [`Expr::silu`], [`Expr::tanh`], [`Expr::erf`], [`Expr::gelu`], [`Expr::gelu_tanh`] | a few operations in `f32`, and one rounding to a 16-bit type |
+//! | `+ - *` of integers | modulo 2^bits; `/` and `%` toward zero |
+//!
+//! Pairs of 16-bit floats in one register take one packed instruction (`fma.rn.f16x2`, `add.rn.bf16x2`, `cvt.rn.f16x2.f32`)
+//! where the architecture has it. Where it does not, they are computed in `f32`, with the same result.
+//!
+//! The host computes approximate instructions as the exact function rounded to nearest, and so does the simulator. A GPU
+//! differs from that by the error that the PTX ISA states for the instruction: at most 2 units in the last place of `f32`, but
+//! for `tanh.approx`, whose relative error is at most 2^-11, and for `sin.approx` and `cos.approx`, whose absolute error is
+//! about 2^-20 between -π and π. Arguments and results of these instructions that are subnormal become 0 on a GPU.
+//!
+//! # Shapes
+//!
+//! A fragment meets another one index by index if the sizes agree. A fragment of the same rank that has extent 1 along some
+//! modes is broadcast along them, and a fragment of one element along all. A fragment whose layout has stride 0 along a mode
+//! is broadcast by its layout.
+
+pub(crate) mod convert;
+pub(crate) mod evaluate;
+pub(crate) mod lower;
+pub(crate) mod math;
+
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
+use std::panic::Location;
+use std::rc::Rc;
+
+use colex_atom::{Class, Ty};
+use colex_ir::{BinaryOp, Compare, Reg, RegType, UnaryOp};
+use colex_layout::Layout;
+
+use crate::build::flow::Cond;
+use crate::error::ErrorKind;
+use crate::fragment::Fragment;
+use crate::index::Index;
+
+/// A formula for one element of a fragment.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_proof::examples::elements;
+/// use colex_tensor::{Builder, Expr};
+///
+/// // A formula over two inputs, on the host ..
+/// let (x, y) = (Expr::input(0, Ty::F32), Expr::input(1, Ty::F32));
+/// let formula = (2.0 * x + y).max(0.0);
+/// let bits = |x: f32| u64::from(x.to_bits());
+/// assert_eq!(formula.evaluate(&[bits(3.0), bits(0.5)])?, bits(6.5));
+///
+/// // .. and over fragments of a kernel.
+/// let mut k = Builder::new("k", Arch::Sm80, 32);
+/// let [x, y] = [3.0, 0.5].map(|value| {
+///     let fragment = k.fragment(Ty::F32, "_4:_1");
+///     k.fill(&fragment, value);
+///     fragment
+/// });
+/// let d = k.map(formula.over([&x, &y]));
+/// assert_eq!(elements(k, &d)?[0], [6.5; 4]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Expr(pub(crate) Rc<Data>);
+
+/// A condition on one element: the comparison of two expressions.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_proof::examples::elements;
+/// use colex_tensor::{Builder, Expr};
+///
+/// let mut k = Builder::new("k", Arch::Sm80, 32);
+/// let x = k.fragment(Ty::F32, "_2:_1");
+/// k.fill(&x, -4.0);
+/// let is_small = Expr::from(&x).lt(0.0) & Expr::from(&x).gt(-8.0);
+/// let d = k.map(is_small.select(-&x, 1.0));
+/// assert_eq!(elements(k, &d)?[0], [4.0; 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mask(pub(crate) Rc<Test>);
+
+#[derive(Debug)]
+pub(crate) struct Data {
+    pub(crate) node: Node,
+    /// The type of its value; none of constants.
+    pub(crate) ty: Option<Ty>,
+    pub(crate) at: &'static Location<'static>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Input(usize),
+    Fragment(Fragment),
+    Register(Reg),
+    /// One for all elements, or one for each element of a layout.
+    Indices(Vec<Index>, Layout),
+    Real(f64),
+    Integer(i128),
+    Convert(Expr, Round, Saturate),
+    Unary(UnaryOp, Expr),
+    Binary(BinaryOp, Expr, Expr),
+    Fma([Expr; 3]),
+    Select(Mask, Expr, Expr),
+    Poison(ErrorKind),
+}
+
+#[derive(Debug)]
+pub(crate) enum Test {
+    /// The operands, and their type.
+    Compare(Compare, Expr, Expr, Ty),
+    Both(BinaryOp, Mask, Mask),
+    Not(Mask),
+    /// One for all elements, or one for each.
+    Conds(Vec<Cond>),
+    Poison(ErrorKind, &'static Location<'static>),
+}
+
+/// The rounding of a conversion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Round {
+    /// To the nearest number, ties to the even one; into `tf32`, ties away from zero.
+    Nearest,
+    /// Toward zero.
+    Zero,
+    /// Down, into integers only.
+    Down,
+    /// Up, into integers only.
+    Up,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Saturate {
+    Wrap,
+    Clamp,
+}
+
+/// Whether operations exist in a type.
+pub(crate) fn has_arithmetic(ty: Ty) -> bool {
+    match ty.class() {
+        Class::Float(_) => matches!(ty, Ty::F64 | Ty::F32 | Ty::F16 | Ty::Bf16),
+        Class::Integer { .. } => ty.bits() >= 8,
+        Class::Complex { .. } => false,
+    }
+}
+
+/// Whether it is a float of 16 bits, which approximate functions compute in `f32`.
+pub(crate) fn is_half(ty: Ty) -> bool {
+    matches!(ty, Ty::F16 | Ty::Bf16)
+}
+
+/// The sentence on a type without the operation, if there is none.
+fn check_type(name: &str, ty: Ty, is_float: Option<bool>) -> Result<(), ErrorKind> {
+    let why = match is_float {
+        _ if !has_arithmetic(ty) => {
+            format!("{name} of {ty}: it has no arithmetic, and `.to(Ty::F32)` converts it")
+        }
+        Some(true) if ty.is_integer() => {
+            format!("{name} of {ty}: it is for floats, and `.to(Ty::F32)` converts it")
+        }
+        Some(false) if !ty.is_integer() => {
+            format!("{name} of {ty}: it is for integers, and `.to(Ty::S32)` converts it")
+        }
+        _ => return Ok(()),
+    };
+    Err(ErrorKind::operands("expression", why))
+}
+
+/// Which types a unary operation has: floats, integers, or both.
+fn unary_class(op: UnaryOp) -> Option<bool> {
+    match op {
+        UnaryOp::Neg | UnaryOp::Abs => None,
+        UnaryOp::Not | UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev | UnaryOp::Bfind => Some(false),
+        UnaryOp::Rcp
+        | UnaryOp::Sqrt
+        | UnaryOp::Rsqrt
+        | UnaryOp::Ex2
+        | UnaryOp::Lg2
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tanh => Some(true),
+    }
+}
+
+/// The same of a binary operation.
+fn binary_class(op: BinaryOp) -> Option<bool> {
+    match op {
+        BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::Div
+        | BinaryOp::Min
+        | BinaryOp::Max => None,
+        BinaryOp::MulHi
+        | BinaryOp::MulWide
+        | BinaryOp::Rem
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => Some(false),
+    }
+}
+
+impl Expr {
+    pub(crate) fn new(node: Node, ty: Option<Ty>, at: &'static Location<'static>) -> Expr {
+        Expr(Rc::new(Data { node, ty, at }))
+    }
+
+    pub(crate) fn poison(kind: ErrorKind, at: &'static Location<'static>) -> Expr {
+        Expr::new(Node::Poison(kind), None, at)
+    }
+
+    /// Builds input `number` of a formula, an element of type `ty`: [`Expr::over`] puts a fragment in its place, and
+    /// [`Expr::evaluate`] a number.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_tensor::Expr;
+    /// let square = Expr::input(0, Ty::S32) * Expr::input(0, Ty::S32);
+    /// assert_eq!(square.evaluate(&[7])?, 49);
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn input(number: usize, ty: Ty) -> Expr {
+        Expr::new(Node::Input(number), Some(ty), Location::caller())
+    }
+
+    /// Builds the value of a register as an element of type `ty`: one value for all elements.
+    ///
+    /// The register has the width of the type; one of 8 bits has none.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_ir::Type;
+    /// # use colex_tensor::{Builder, Expr};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let alpha = k.scalar_argument("alpha", Type::F16);
+    /// let x = k.fragment(Ty::F16, "_4:_1");
+    /// k.fill(&x, 1.0);
+    /// k.assign(&x, &x * Expr::register(alpha, Ty::F16));
+    /// assert!(k.finish()?.kernel.ptx()?.contains("mul.rn.f16x2"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn register(register: Reg, ty: Ty) -> Expr {
+        let at = Location::caller();
+        let is_word = ty.bits() >= 16 && register.ty.bits() == ty.bits();
+        if !is_word || register.ty == RegType::Pred {
+            let why = format!(
+                "{register} of {} bits as an element of {ty}",
+                register.ty.bits()
+            );
+            return Expr::poison(ErrorKind::operands("register", why), at);
+        }
+        Expr::new(Node::Register(register), Some(ty), at)
+    }
+
+    /// Returns the type of the value; `None` of constants alone.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_tensor::Expr;
+    /// let x = Expr::input(0, Ty::F16);
+    /// assert_eq!((&x * 2.0).ty(), Some(Ty::F16));
+    /// assert_eq!((x.to(Ty::F32) * 2.0).ty(), Some(Ty::F32));
+    /// assert_eq!(Expr::from(2.0).ty(), None);
+    /// ```
+    pub fn ty(&self) -> Option<Ty> {
+        self.0.ty
+    }
+
+    /// Builds an operation of one operand. Methods such as [`Expr::sqrt`] name most of them.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_ir::UnaryOp;
+    /// # use colex_tensor::Expr;
+    /// assert_eq!(Expr::unary(UnaryOp::Abs, Expr::input(0, Ty::S8)).evaluate(&[0xfe])?, 2);
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn unary(op: UnaryOp, a: impl Into<Expr>) -> Expr {
+        let (a, at) = (a.into(), Location::caller());
+        let checked = match (op, a.ty()) {
+            (UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev | UnaryOp::Bfind, _) => {
+                let why = format!("{} counts bits of one register: `emit` adds it", op.ptx());
+                Err(ErrorKind::operands("expression", why))
+            }
+            (_, Some(ty)) => check_type(op.ptx(), ty, unary_class(op)),
+            (_, None) => Ok(()),
+        };
+        match checked {
+            Ok(()) => Expr::new(Node::Unary(op, a.clone()), a.ty(), at),
+            Err(kind) => Expr::poison(kind, at),
+        }
+    }
+
+    /// Builds an operation of two operands of one type. Operators and methods such as [`Expr::max`] name most of them.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::Expr;
+    /// let larger = Expr::binary(BinaryOp::Max, Expr::input(0, Ty::U8), 100);
+    /// assert_eq!(larger.evaluate(&[7])?, 100);
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn binary(op: BinaryOp, a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+        let (a, b, at) = (a.into(), b.into(), Location::caller());
+        let checked = common(op.ptx(), &[&a, &b]).and_then(|ty| {
+            match (op, ty) {
+                (BinaryOp::MulHi | BinaryOp::MulWide, _) => {
+                    let why = format!("{}: convert to the wider type and multiply there", op.ptx());
+                    return Err(ErrorKind::operands("expression", why));
+                }
+                (_, Some(ty)) => check_type(op.ptx(), ty, binary_class(op))?,
+                (_, None) => {}
+            }
+            Ok(ty)
+        });
+        match checked {
+            Ok(ty) => Expr::new(Node::Binary(op, a, b), ty, at),
+            Err(kind) => Expr::poison(kind, at),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn compare(&self, cmp: Compare, other: Expr) -> Mask {
+        let at = Location::caller();
+        let checked = common(cmp.ptx(), &[self, &other]).and_then(|ty| match ty {
+            Some(ty) => check_type(cmp.ptx(), ty, None).map(|()| ty),
+            None => Err(ErrorKind::operands(
+                "expression",
+                "a comparison of constants: one side has a type",
+            )),
+        });
+        Mask(Rc::new(match checked {
+            Ok(ty) => Test::Compare(cmp, self.clone(), other, ty),
+            Err(kind) => Test::Poison(kind, at),
+        }))
+    }
+
+    /// Returns the formula with `inputs` in the place of its inputs: the expression at place `i` for input `i`.
+    ///
+    /// If there is none for an input, or one of another type, [`Builder::finish`](crate::Builder::finish) fails where the
+    /// expression is used.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_tensor::Expr;
+    /// let (x, y) = (Expr::input(0, Ty::F32), Expr::input(1, Ty::F32));
+    /// let difference = &x - &y;
+    /// let swapped = difference.over([&y, &x]);
+    /// let [one, three] = [1.0_f32, 3.0].map(|x| u64::from(x.to_bits()));
+    /// assert_eq!(difference.evaluate(&[three, one])?, u64::from(2.0_f32.to_bits()));
+    /// assert_eq!(swapped.evaluate(&[one, three])?, u64::from(2.0_f32.to_bits()));
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    pub fn over<T: Into<Expr>>(&self, inputs: impl IntoIterator<Item = T>) -> Expr {
+        let inputs: Vec<Expr> = inputs.into_iter().map(Into::into).collect();
+        self.replaced(&inputs, &mut Vec::new())
+    }
+
+    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const Data, Expr)>) -> Expr {
+        let key = Rc::as_ptr(&self.0);
+        if let Some((_, expr)) = done.iter().find(|(known, _)| *known == key) {
+            return expr.clone();
+        }
+        let mut of = |expr: &Expr| expr.replaced(inputs, done);
+        let node = match &self.0.node {
+            Node::Input(i) => match inputs.get(*i) {
+                Some(input) if input.ty() == self.ty() || input.ty().is_none() => {
+                    return input.clone();
+                }
+                Some(input) => {
+                    let names = [self.ty(), input.ty()].map(|ty| ty.map_or("", Ty::ptx));
+                    let why = format!("input {i} is of {}, and {} is given", names[0], names[1]);
+                    Node::Poison(ErrorKind::operands("over", why))
+                }
+                None => return self.clone(),
+            },
+            Node::Convert(x, round, saturate) => Node::Convert(of(x), *round, *saturate),
+            Node::Unary(op, x) => Node::Unary(*op, of(x)),
+            Node::Binary(op, a, b) => Node::Binary(*op, of(a), of(b)),
+            Node::Fma(all) => Node::Fma(all.each_ref().map(of)),
+            Node::Select(mask, a, b) => {
+                let (a, b) = (of(a), of(b));
+                Node::Select(mask.replaced(inputs, done), a, b)
+            }
+            Node::Fragment(_)
+            | Node::Register(_)
+            | Node::Indices(..)
+            | Node::Real(_)
+            | Node::Integer(_)
+            | Node::Poison(_) => return self.clone(),
+        };
+        let expr = Expr::new(node, self.ty(), self.0.at);
+        done.push((key, expr.clone()));
+        expr
+    }
+}
+
+impl Mask {
+    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const Data, Expr)>) -> Mask {
+        Mask(Rc::new(match &*self.0 {
+            Test::Compare(cmp, a, b, ty) => {
+                let (a, b) = (a.replaced(inputs, done), b.replaced(inputs, done));
+                Test::Compare(*cmp, a, b, *ty)
+            }
+            Test::Both(op, a, b) => {
+                Test::Both(*op, a.replaced(inputs, done), b.replaced(inputs, done))
+            }
+            Test::Not(a) => Test::Not(a.replaced(inputs, done)),
+            Test::Conds(_) | Test::Poison(..) => return self.clone(),
+        }))
+    }
+
+    /// Builds the element `a` where the condition holds, else `b`; both are of one type.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_tensor::Expr;
+    /// let x = Expr::input(0, Ty::S32);
+    /// let sign = x.lt(0).select(-1, x.gt(0).select(1, x.clone()));
+    /// assert_eq!(sign.evaluate(&[7])?, 1);
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn select(&self, a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+        let (a, b, at) = (a.into(), b.into(), Location::caller());
+        match common("select", &[&a, &b]) {
+            Ok(ty) => Expr::new(Node::Select(self.clone(), a, b), ty, at),
+            Err(kind) => Expr::poison(kind, at),
+        }
+    }
+}
+
+/// The one type of several operands; none if all are constants.
+fn common(name: &str, operands: &[&Expr]) -> Result<Option<Ty>, ErrorKind> {
+    let mut ty: Option<Ty> = None;
+    for operand in operands {
+        // What is wrong with an operand is said where it was made.
+        match (ty, operand.ty()) {
+            (Some(a), Some(b)) if a != b => {
+                let why = format!(
+                    "{name} of {a} and {b}: both have one type, and `.to(Ty::{b:?})` converts"
+                );
+                return Err(ErrorKind::operands("expression", why));
+            }
+            (None, other) => ty = other,
+            _ => {}
+        }
+    }
+    Ok(ty)
+}
+
+impl From<&Fragment> for Expr {
+    #[track_caller]
+    fn from(fragment: &Fragment) -> Self {
+        fragment.clone().into()
+    }
+}
+
+impl From<Fragment> for Expr {
+    #[track_caller]
+    fn from(fragment: Fragment) -> Self {
+        let ty = fragment.ty;
+        Expr::new(Node::Fragment(fragment), Some(ty), Location::caller())
+    }
+}
+
+impl From<&Expr> for Expr {
+    fn from(expr: &Expr) -> Self {
+        expr.clone()
+    }
+}
+
+/// A register of `f32` or `f64`, or a signed integer of 32 or 64 bits: [`Expr::register`] says another type.
+impl From<Reg> for Expr {
+    #[track_caller]
+    fn from(register: Reg) -> Self {
+        let ty = match register.ty {
+            RegType::F32 => Ty::F32,
+            RegType::F64 => Ty::F64,
+            RegType::B64 => Ty::S64,
+            _ => Ty::S32,
+        };
+        Expr::register(register, ty)
+    }
+}
+
+/// A signed integer of 32 bits.
+impl From<&Index> for Expr {
+    #[track_caller]
+    fn from(index: &Index) -> Self {
+        let one = Layout::column_major(1).expect("one element").to_static();
+        Expr::new(
+            Node::Indices(vec![index.clone()], one),
+            Some(Ty::S32),
+            Location::caller(),
+        )
+    }
+}
+
+impl From<Index> for Expr {
+    #[track_caller]
+    fn from(index: Index) -> Self {
+        (&index).into()
+    }
+}
+
+macro_rules! constants {
+    ($($node:ident: $($ty:ty),*;)*) => {$($(
+        impl From<$ty> for Expr {
+            #[track_caller]
+            fn from(value: $ty) -> Self {
+                Expr::new(Node::$node(value.into()), None, Location::caller())
+            }
+        }
+    )*)*};
+}
+constants! {
+    Real: f32, f64;
+    Integer: i32, i64, u32, u64;
+}
+
+/// A condition that holds for all elements of a thread, or for none.
+impl From<Cond> for Mask {
+    fn from(cond: Cond) -> Self {
+        Mask(Rc::new(Test::Conds(vec![cond])))
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $name:ident = $op:ident;)*) => {$(
+        operators!(@of Expr, $trait $name $op);
+        operators!(@of &Expr, $trait $name $op);
+        operators!(@of Fragment, $trait $name $op);
+        operators!(@of &Fragment, $trait $name $op);
+        operators!(@number f64 i32 Reg, $trait $name $op);
+    )*};
+    (@of $left:ty, $trait:ident $name:ident $op:ident) => {
+        impl<R: Into<Expr>> $trait<R> for $left {
+            type Output = Expr;
+            #[track_caller]
+            fn $name(self, other: R) -> Expr {
+                Expr::binary(BinaryOp::$op, self, other)
+            }
+        }
+    };
+    (@number $($left:ty)*, $trait:ident $name:ident $op:ident) => {$(
+        operators!(@left $left, Expr, $trait $name $op);
+        operators!(@left $left, &Expr, $trait $name $op);
+        operators!(@left $left, Fragment, $trait $name $op);
+        operators!(@left $left, &Fragment, $trait $name $op);
+    )*};
+    (@left $left:ty, $right:ty, $trait:ident $name:ident $op:ident) => {
+        impl $trait<$right> for $left {
+            type Output = Expr;
+            #[track_caller]
+            fn $name(self, other: $right) -> Expr {
+                Expr::binary(BinaryOp::$op, self, other)
+            }
+        }
+    };
+}
+operators! {
+    Add add = Add;
+    Sub sub = Sub;
+    Mul mul = Mul;
+    Div div = Div;
+    Rem rem = Rem;
+    BitAnd bitand = And;
+    BitOr bitor = Or;
+    BitXor bitxor = Xor;
+    Shl shl = Shl;
+    Shr shr = Shr;
+}
+
+macro_rules! signs {
+    ($($of:ty),*) => {$(
+        impl Neg for $of {
+            type Output = Expr;
+            #[track_caller]
+            fn neg(self) -> Expr {
+                Expr::unary(UnaryOp::Neg, self)
+            }
+        }
+
+        impl Not for $of {
+            type Output = Expr;
+            #[track_caller]
+            fn not(self) -> Expr {
+                Expr::unary(UnaryOp::Not, self)
+            }
+        }
+    )*};
+}
+signs!(Expr, &Expr, Fragment, &Fragment);
+
+macro_rules! logic {
+    ($($trait:ident $name:ident = $op:ident;)*) => {$(
+        impl $trait for Mask {
+            type Output = Mask;
+            fn $name(self, other: Mask) -> Mask {
+                Mask(Rc::new(Test::Both(BinaryOp::$op, self, other)))
+            }
+        }
+    )*};
+}
+logic! {
+    BitAnd bitand = And;
+    BitOr bitor = Or;
+    BitXor bitxor = Xor;
+}
+
+impl Not for Mask {
+    type Output = Mask;
+    fn not(self) -> Mask {
+        Mask(Rc::new(Test::Not(self)))
+    }
+}

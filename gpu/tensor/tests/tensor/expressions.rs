@@ -1,0 +1,753 @@
+//! Expressions on the simulator against the host, and the host against other arithmetic.
+
+use colex_atom::{Arch, FloatFormat, Ty};
+use colex_ir::launch::{Argument, Launch};
+use colex_ir::{BinaryOp, UnaryOp};
+use colex_layout::Layout;
+use colex_sim::{Memory, SimOptions, simulate};
+use colex_tensor::{Arg, AtThread, Builder, Error, Expr, Fragment, RawMemory, Round, TensorKernel};
+use colex_tiled::TiledCopy;
+use half::{bf16, f16};
+
+use crate::refused;
+
+/// The types that a conversion has.
+const TYPES: [Ty; 15] = [
+    Ty::F64,
+    Ty::F32,
+    Ty::Tf32,
+    Ty::F16,
+    Ty::Bf16,
+    Ty::E4m3,
+    Ty::E5m2,
+    Ty::S64,
+    Ty::U64,
+    Ty::S32,
+    Ty::U32,
+    Ty::S16,
+    Ty::U16,
+    Ty::S8,
+    Ty::U8,
+];
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+}
+
+fn low(ty: Ty, bits: u64) -> u64 {
+    bits & (u64::MAX >> (64 - ty.bits()))
+}
+
+/// The bits of an element: small numbers, the ends of the range, and any.
+fn element(r: &mut Random, ty: Ty) -> u64 {
+    if let Some(of) = FloatFormat::of(ty) {
+        let small = (r.below(41) as f64 - 20.0) / r.one(&[1.0, 2.0, 4.0, 3.0, 7.0]);
+        let near = colex_atom::Rounding::Nearest;
+        return match r.below(6) {
+            0 => of.encode(
+                r.one(&[
+                    0.0,
+                    -0.0,
+                    1.0,
+                    -1.0,
+                    f64::INFINITY,
+                    f64::NEG_INFINITY,
+                    f64::NAN,
+                ]),
+                near,
+            ),
+            1 => of.encode(r.one(&[1.0, -1.0]) * of.max(), near),
+            2 => low(ty, r.next()),
+            3 => of.encode(small * 300.0, near),
+            _ => of.encode(small, near),
+        };
+    }
+    low(
+        ty,
+        match r.below(4) {
+            0 => r.one(&[
+                0,
+                1,
+                u64::MAX,
+                1 << (ty.bits() - 1),
+                (1 << (ty.bits() - 1)) - 1,
+            ]),
+            1 => r.next(),
+            _ => (r.below(41) as i64 - 20) as u64,
+        },
+    )
+}
+
+fn is_nan(ty: Ty, bits: u64) -> bool {
+    FloatFormat::of(ty).is_some_and(|of| of.decode(bits).is_nan())
+}
+
+/// How the registers of a thread's elements lie: compact, one register each, or in another order.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Compact,
+    Apart,
+    Reversed,
+}
+
+/// A kernel of 32 threads, `n` elements each: the formula over inputs of these types.
+fn kernel(
+    arch: Arch,
+    types: &[Ty],
+    n: i64,
+    formula: &Expr,
+    places: &[Place],
+) -> Result<TensorKernel, Error> {
+    let mut k = Builder::new("formula", arch, 32);
+    let whole: Layout = format!("(_32,_{n}):(_{n},_1)").parse()?;
+    let tid = k.thread();
+    let mut parts = Vec::new();
+    let all = types.iter().copied().chain(formula.ty());
+    for (i, ty) in all.enumerate() {
+        let tensor = k.tensor(&format!("t{i}"), ty, &whole);
+        let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", ty.bits()))?;
+        let copy = TiledCopy::new(
+            atom,
+            ty.bits().into(),
+            "(32,1):(1,32)",
+            format!("(1,{n}):({n},1)").as_str(),
+        )?;
+        let part = copy.at(&tid).partition_src(&tensor); // (CPY, CPY_M, CPY_N)
+        let place = places[i % places.len()];
+        let held = match place {
+            Place::Compact => k.fragment_like(&part),
+            Place::Apart => k.fragment_unpacked(&part),
+            Place::Reversed => {
+                let own = Layout::column_major(part.layout().shape())?;
+                let text = format!("_{n}:_1");
+                let reversed = k.fragment(ty, text.as_str());
+                reversed.with_layout(own.to_static())
+            }
+        };
+        parts.push((copy, part, held));
+    }
+    let (out_copy, out, d) = parts.pop().expect("the result");
+    for (copy, part, held) in &parts {
+        k.copy(copy, part, held);
+    }
+    let inputs: Vec<&Fragment> = parts.iter().map(|(_, _, held)| held).collect();
+    k.assign(&d, formula.over(inputs));
+    k.copy(&out_copy, &d, &out);
+    k.finish()
+}
+
+/// Runs a kernel on elements, and compares it with the host; the number of elements.
+fn check(
+    arch: Arch,
+    types: &[Ty],
+    n: i64,
+    formula: &Expr,
+    places: &[Place],
+    r: &mut Random,
+    name: &str,
+) -> usize {
+    let built = kernel(arch, types, n, formula, places).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let count = 32 * n as usize;
+    let ty = formula.ty().expect("a type");
+    let inputs: Vec<Vec<u64>> = types
+        .iter()
+        .map(|ty| (0..count).map(|_| element(r, *ty)).collect())
+        .collect();
+    let mut memory = Memory::default();
+    let mut upload = |ty: Ty, elements: &[u64]| {
+        let width = (ty.bits() / 8) as usize;
+        let bytes: Vec<u8> = elements
+            .iter()
+            .flat_map(|x| x.to_le_bytes()[..width].to_vec())
+            .collect();
+        let address = memory.allocate(bytes.len() as u64).expect("memory");
+        memory.write(address, &bytes).expect("allocated");
+        RawMemory {
+            address,
+            bytes: bytes.len() as u64,
+            ty,
+        }
+    };
+    let mut raw: Vec<RawMemory> = types
+        .iter()
+        .zip(&inputs)
+        .map(|(ty, x)| upload(*ty, x))
+        .collect();
+    raw.push(upload(ty, &vec![0; count]));
+    let whole: Layout = format!("(_32,_{n}):(_{n},_1)").parse().expect("a layout");
+    let given: Vec<Arg<'_>> = raw.iter().map(|memory| Arg::raw(*memory, &whole)).collect();
+    let arguments: Vec<Argument> = built
+        .arguments(&given)
+        .unwrap_or_else(|e| panic!("{name}: {e}"));
+    simulate(
+        &built.kernel,
+        &Launch::new(1, 32),
+        &arguments,
+        &mut memory,
+        &SimOptions::default(),
+    )
+    .unwrap_or_else(|fault| panic!("{name}: {fault}"));
+    let width = (ty.bits() / 8) as usize;
+    let found = memory
+        .read(raw[types.len()].address, (count * width) as u64)
+        .expect("allocated");
+    for (i, bytes) in found.chunks(width).enumerate() {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        let found = u64::from_le_bytes(word);
+        let given: Vec<u64> = inputs.iter().map(|x| x[i]).collect();
+        let expected = formula
+            .evaluate(&given)
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        let alike = found == expected || is_nan(ty, found) && is_nan(ty, expected);
+        assert!(
+            alike,
+            "{name} for {arch}: element {i} of {given:x?} is {found:#x}, and {expected:#x} on the host ({ty})"
+        );
+    }
+    count
+}
+
+/// A random formula of a type over the inputs.
+fn formula(r: &mut Random, types: &[Ty], ty: Ty, depth: usize) -> Expr {
+    let has_arithmetic = !matches!(ty, Ty::Tf32 | Ty::E4m3 | Ty::E5m2);
+    if depth == 0 || !has_arithmetic || r.below(8) == 0 {
+        let own: Vec<usize> = (0..types.len()).filter(|i| types[*i] == ty).collect();
+        return match own[..] {
+            [] => {
+                let i = r.below(types.len());
+                let x = Expr::input(i, types[i]);
+                if r.below(3) == 0 {
+                    x.saturating(ty)
+                } else {
+                    x.to(ty)
+                }
+            }
+            _ => {
+                let i = own[r.below(own.len())];
+                Expr::input(i, ty)
+            }
+        };
+    }
+    let a = formula(r, types, ty, depth - 1);
+    if r.below(6) == 0 {
+        let other = r.one(&[
+            Ty::F32,
+            Ty::F16,
+            Ty::S32,
+            Ty::U8,
+            Ty::S16,
+            Ty::F64,
+            Ty::Bf16,
+        ]);
+        return formula(r, types, other, depth - 1).to(ty);
+    }
+    let b = match r.below(4) {
+        0 => Expr::from(r.one(&[0_i32, 1, 2, 5])),
+        1 => a.clone(),
+        _ => formula(r, types, ty, depth - 1),
+    };
+    if ty.is_integer() {
+        return match r.below(13) {
+            0 => a + b,
+            1 => a - b,
+            2 => a * b,
+            3 => a.min(b),
+            4 => a.max(b),
+            5 => a & b,
+            6 => a | b,
+            7 => a ^ b,
+            8 => a / ((b & 7) + 1),
+            9 => a % ((b & 7) + 1),
+            10 => Expr::binary(
+                r.one(&[BinaryOp::Shl, BinaryOp::Shr]),
+                a,
+                r.below(ty.bits() as usize) as i32,
+            ),
+            11 => r
+                .one(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Not])
+                .pipe(|op| Expr::unary(op, a)),
+            _ => a.le(&b).select(a.fma(3, &b), b),
+        };
+    }
+    match r.below(15) {
+        0 => a + b,
+        1 => a - b,
+        2 => a * b,
+        3 => a / b,
+        4 => a.min(b),
+        5 => a.max(b),
+        6 => a.fma(b, 0.5),
+        7 => b.fma(&a, a.clone()),
+        8 => -a,
+        9 => a.abs().sqrt(),
+        10 => a.recip(),
+        11 => (a.lt(&b) | !a.gt(0.25)).select(a, b),
+        12 => a.relu(),
+        13 if ty != Ty::F64 => r
+            .one(&[UnaryOp::Ex2, UnaryOp::Tanh, UnaryOp::Cos])
+            .pipe(|op| Expr::unary(op, a)),
+        _ => a.abs().rsqrt(),
+    }
+}
+
+trait Pipe: Sized {
+    fn pipe<T>(self, f: impl FnOnce(Self) -> T) -> T {
+        f(self)
+    }
+}
+
+impl<T> Pipe for T {}
+
+/// `COLEX_EXPRESSIONS=20000` draws as many formulas.
+#[test]
+fn law_expressions_are_those_of_the_host() {
+    let count = std::env::var("COLEX_EXPRESSIONS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(120);
+    let mut r = Random(17);
+    let mut cases = 0;
+    for number in 0..count {
+        let arch = r.one(&[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm89, Arch::Sm90a]);
+        let with_eighths = arch >= Arch::Sm89;
+        let kinds: Vec<Ty> = TYPES
+            .into_iter()
+            .filter(|ty| match ty {
+                Ty::E4m3 | Ty::E5m2 => with_eighths,
+                Ty::Tf32 => arch >= Arch::Sm80,
+                _ => true,
+            })
+            .collect();
+        let types: Vec<Ty> = (0..1 + r.below(3)).map(|_| r.one(&kinds)).collect();
+        let (ty, depth) = (r.one(&kinds), 1 + r.below(4));
+        let f = formula(&mut r, &types, ty, depth);
+        let n = r.one(&[1, 2, 3, 4, 8]);
+        let places: Vec<Place> = (0..4)
+            .map(|_| {
+                r.one(&[
+                    Place::Compact,
+                    Place::Compact,
+                    Place::Apart,
+                    Place::Reversed,
+                ])
+            })
+            .collect();
+        // Before Ampere bf16 has no fused product.
+        let is_refused = arch < Arch::Sm80
+            && kernel(arch, &types, n, &f, &places)
+                .is_err_and(|e| e.what().contains("fma of bf16"));
+        if !is_refused {
+            cases += check(
+                arch,
+                &types,
+                n,
+                &f,
+                &places,
+                &mut r,
+                &format!("formula {number}"),
+            );
+        }
+    }
+    println!("law expressions: {cases} elements");
+}
+
+/// Every pair of types, in every way in which they are converted.
+#[test]
+fn law_conversions() {
+    let mut r = Random(5);
+    let mut cases = 0;
+    for (from, to) in TYPES.iter().flat_map(|from| TYPES.map(|to| (*from, to))) {
+        let x = Expr::input(0, from);
+        let is_rounded = !from.is_integer() && to.is_integer();
+        let mut all = vec![x.to(to), x.saturating(to)];
+        if is_rounded {
+            let rounds = [Round::Nearest, Round::Down, Round::Up];
+            all.push(x.rounded(to, r.one(&rounds)));
+        } else if !from.is_integer() && matches!(to, Ty::F32 | Ty::F16 | Ty::Bf16) {
+            all.push(x.rounded(to, Round::Zero));
+        }
+        let eighth = [from, to]
+            .iter()
+            .any(|ty| matches!(ty, Ty::E4m3 | Ty::E5m2));
+        let arch = if eighth {
+            Arch::Sm90a
+        } else {
+            r.one(&[Arch::Sm80, Arch::Sm90a])
+        };
+        for (i, formula) in all.iter().enumerate() {
+            let places = [r.one(&[Place::Compact, Place::Apart])];
+            let n = r.one(&[1, 2, 4]);
+            cases += check(
+                arch,
+                &[from],
+                n,
+                formula,
+                &places,
+                &mut r,
+                &format!("{from} to {to}, way {i}"),
+            );
+        }
+    }
+    println!("law conversions: {cases} elements");
+}
+
+/// The host's conversions against those of Rust and of `half`.
+#[test]
+fn law_the_host_converts_as_rust_does() {
+    let mut r = Random(3);
+    let mut cases = 0;
+    let of = |from: Ty, to: Ty, bits: u64| {
+        Expr::input(0, from)
+            .to(to)
+            .evaluate(&[bits])
+            .expect("a number")
+    };
+    for _ in 0..4000 {
+        let bits = element(&mut r, Ty::F32);
+        let x = f32::from_bits(bits as u32);
+        let wide = f64::from(x);
+        let mut pairs = vec![
+            (Ty::S8, low(Ty::S8, x as i8 as u64)),
+            (Ty::U8, x as u8 as u64),
+            (Ty::S16, low(Ty::S16, x as i16 as u64)),
+            (Ty::U16, x as u16 as u64),
+            (Ty::S32, low(Ty::S32, x as i32 as u64)),
+            (Ty::U32, x as u32 as u64),
+        ];
+        if !x.is_nan() {
+            pairs.extend([
+                (Ty::F16, f16::from_f32(x).to_bits().into()),
+                (Ty::Bf16, bf16::from_f32(x).to_bits().into()),
+                (Ty::F64, wide.to_bits()),
+                (Ty::S64, x as i64 as u64),
+                (Ty::U64, x as u64),
+            ]);
+        }
+        for (to, expected) in pairs {
+            assert_eq!(of(Ty::F32, to, bits), expected, "{x} to {to}");
+            cases += 1;
+        }
+        let word = r.next();
+        let pairs = [
+            (Ty::S32, Ty::S64, word as i32 as i64 as u64),
+            (Ty::S32, Ty::U64, word as i32 as u64),
+            (Ty::U32, Ty::S64, word as u32 as i64 as u64),
+            (Ty::S64, Ty::U8, word as u8 as u64),
+            (Ty::U64, Ty::F32, u64::from((word as f32).to_bits())),
+            (Ty::S64, Ty::F64, (word as i64 as f64).to_bits()),
+            (Ty::U16, Ty::S8, u64::from(word as i8 as u8)),
+        ];
+        for (from, to, expected) in pairs {
+            assert_eq!(
+                of(from, to, low(from, word)),
+                expected,
+                "{word:#x} of {from} to {to}"
+            );
+            cases += 1;
+        }
+    }
+    println!("law expressions.host_conversions: {cases} numbers");
+}
+
+/// `a b + c` of f16 in units of 2^-48, rounded by integers.
+fn exact_fma([a, b, c]: [f16; 3]) -> f16 {
+    let units = |x: f16| (f64::from(x) * 2f64.powi(24)) as i128;
+    let sum = units(a) * units(b) + (units(c) << 24);
+    let magnitude = sum.unsigned_abs();
+    // The least subnormal is 2^-24.
+    let top = 128 - magnitude.leading_zeros() as i32;
+    let shift = (top - 11).max(24);
+    let (kept, rest) = (magnitude >> shift, magnitude & ((1 << shift) - 1));
+    let half = 1_u128 << (shift - 1);
+    let up = rest > half || rest == half && kept & 1 == 1;
+    let value = (kept + u128::from(up)) as f64 * 2f64.powi(shift - 48);
+    f16::from_f64(if sum < 0 { -value } else { value })
+}
+
+#[test]
+fn law_the_host_fuses_exactly() {
+    let mut r = Random(11);
+    let (x, y, z) = (
+        Expr::input(0, Ty::F16),
+        Expr::input(1, Ty::F16),
+        Expr::input(2, Ty::F16),
+    );
+    let fused = x.fma(y, z);
+    let mut cases = 0;
+    for _ in 0..40000 {
+        // Sums that fall near a tie: one term is much smaller than the other.
+        let all = [0, 1, 2].map(|_| f16::from_bits(r.next() as u16));
+        if all.iter().any(|x| !x.is_finite()) {
+            continue;
+        }
+        let bits = all.map(|x| u64::from(x.to_bits()));
+        let (found, expected) = (fused.evaluate(&bits).expect("a number"), exact_fma(all));
+        let found = f16::from_bits(found as u16);
+        assert!(found == expected, "{all:?}: {found} and {expected}");
+        cases += 1;
+    }
+    println!("law expressions.host_fma: {cases} numbers");
+}
+
+/// `erfc(z)` by its continued fraction, or its series.
+fn erfc(z: f64) -> f64 {
+    if z < 2.5 {
+        let (mut term, mut sum) = (z, z);
+        for n in 1..80 {
+            term *= -z * z / f64::from(n);
+            sum += term / f64::from(2 * n + 1);
+        }
+        return 1.0 - sum * 2.0 / std::f64::consts::PI.sqrt();
+    }
+    let fraction = (1..120)
+        .rev()
+        .fold(0.0, |s, n| f64::from(n) / 2.0 / (z + s));
+    (-z * z).exp() / (std::f64::consts::PI.sqrt() * (z + fraction))
+}
+
+/// What the documentation says of the functions' errors.
+#[test]
+fn law_functions_are_as_accurate_as_they_say() {
+    type Function = (&'static str, Expr, fn(f64) -> f64, f64, f64);
+    let x = || Expr::input(0, Ty::F32);
+    let gelu_tanh = |x: f64| {
+        let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+        x / (1.0 + (-2.0 * u).exp())
+    };
+    let power = |n: i32| 2f64.powi(n);
+    let all: [Function; 8] = [
+        ("exp", x().exp(), f64::exp, power(-19), 0.0),
+        (
+            "log",
+            x().abs().log(),
+            |x| x.abs().ln(),
+            power(-21),
+            power(-21),
+        ),
+        (
+            "sigmoid",
+            x().sigmoid(),
+            |x| 1.0 / (1.0 + (-x).exp()),
+            power(-19),
+            0.0,
+        ),
+        (
+            "silu",
+            x().silu(),
+            |x| x / (1.0 + (-x).exp()),
+            power(-19),
+            0.0,
+        ),
+        ("tanh", x().tanh(), f64::tanh, 0.0, power(-21)),
+        (
+            "erf",
+            x().erf(),
+            |x| x.signum() * (1.0 - erfc(x.abs())),
+            0.0,
+            power(-20),
+        ),
+        (
+            "gelu",
+            x().gelu(),
+            |x| {
+                x * if x < 0.0 {
+                    0.5 * erfc(x.abs() * std::f64::consts::FRAC_1_SQRT_2)
+                } else {
+                    1.0 - 0.5 * erfc(x * std::f64::consts::FRAC_1_SQRT_2)
+                }
+            },
+            power(-16),
+            power(-60),
+        ),
+        (
+            "gelu_tanh",
+            x().gelu_tanh(),
+            gelu_tanh,
+            power(-17),
+            power(-60),
+        ),
+    ];
+    let mut cases = 0;
+    for (name, formula, exact, relative, absolute) in &all {
+        for i in -8000..8000 {
+            let x = i as f32 / 1000.0 + 0.0003;
+            let found = formula.evaluate(&[x.to_bits().into()]).expect("a number");
+            let (found, exact) = (f64::from(f32::from_bits(found as u32)), exact(x.into()));
+            let error = (found - exact).abs();
+            assert!(
+                error <= relative * exact.abs() + absolute,
+                "{name} of {x}: {found}, and {exact} exactly"
+            );
+            cases += 1;
+        }
+    }
+    println!("law expressions.accuracy: {cases} numbers");
+}
+
+/// Pairs of 16-bit floats take the packed instructions of their architecture.
+#[test]
+fn pairs_take_one_instruction() {
+    let text = |arch: Arch, ty: Ty, formula: fn(&Expr) -> Expr| {
+        let mut k = Builder::new("k", arch, 32);
+        let x = k.fragment(ty, "_4:_1");
+        k.fill(&x, 1.0);
+        k.assign(&x, formula(&Expr::from(&x)));
+        k.finish()
+            .expect("a kernel")
+            .kernel
+            .ptx()
+            .expect("its text")
+    };
+    let all: [(Arch, Ty, fn(&Expr) -> Expr, &str); 8] = [
+        (Arch::Sm70, Ty::F16, |x| x + 1.5, "add.rn.f16x2"),
+        (Arch::Sm70, Ty::F16, |x| x.fma(2.0, 1.5), "fma.rn.f16x2"),
+        (Arch::Sm80, Ty::F16, |x| x.relu(), "max.f16x2"),
+        (Arch::Sm80, Ty::Bf16, |x| x * 1.5, "fma.rn.bf16x2"),
+        (Arch::Sm90a, Ty::Bf16, |x| x * 1.5, "mul.rn.bf16x2"),
+        (Arch::Sm80, Ty::Bf16, |x| -x, "neg.bf16x2"),
+        (
+            Arch::Sm80,
+            Ty::F16,
+            |x| (x.to(Ty::F32) * 0.1).to(Ty::F16),
+            "cvt.rn.f16x2.f32",
+        ),
+        (
+            Arch::Sm80,
+            Ty::F16,
+            |x| x.to(Ty::F32).silu().to(Ty::F16),
+            "cvt.rn.f16x2.f32",
+        ),
+    ];
+    for (arch, ty, formula, word) in all {
+        let text = text(arch, ty, formula);
+        assert_eq!(text.matches(word).count(), 2, "{arch} {ty}: {text}");
+    }
+}
+
+/// A fragment that is read at other indices than it is written is read first.
+#[test]
+fn what_shares_registers_is_read_before_it_is_written() -> Result<(), Box<dyn std::error::Error>> {
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let x = k.fragment(Ty::F32, "(_2,_2):(_1,_2)");
+    let index = Expr::from(k.lane()).to(Ty::F32);
+    for (i, place) in [(0, (0, 0)), (1, (1, 0)), (2, (0, 1)), (3, (1, 1))] {
+        k.assign(&x.slice(place), &index + i);
+    }
+    k.assign(&x, x.with_layout("(_2,_2):(_2,_1)"));
+    assert_eq!(
+        colex_proof::examples::elements(k, &x)?[1],
+        [1.0, 3.0, 2.0, 4.0]
+    );
+    Ok(())
+}
+
+/// Wrong uses, in the words of `finish`, at the line of the operator.
+#[test]
+fn wrong_expressions_are_refused() {
+    let warp = || Builder::new("k", Arch::Sm80, 32);
+    let scene = |k: &mut Builder| {
+        let x = k.fragment(Ty::F32, "_4:_1");
+        let h = k.fragment(Ty::F16, "_4:_1");
+        k.fill(&x, 1.0);
+        k.fill(&h, 1.0);
+        (x, h)
+    };
+    let said = |call: fn(&mut Builder, (Fragment, Fragment))| refused(warp(), scene, call);
+    assert_eq!(
+        said(|k, (x, h)| k.assign(&x, &x + &h)),
+        "expression: add of f32 and f16: both have one type, and `.to(Ty::F16)` converts"
+    );
+    assert_eq!(
+        said(|k, (x, h)| k.assign(&x, &h)),
+        "assign: f16 into elements of f32: `.to(Ty::F32)` converts"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, Expr::from(&x).to(Ty::Tf32) + 1.0)),
+        "expression: add of tf32: it has no arithmetic, and `.to(Ty::F32)` converts it"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, &x & &x)),
+        "expression: and of f32: it is for integers, and `.to(Ty::S32)` converts it"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, (Expr::from(&x).to(Ty::S8) + 300).to(Ty::F32))),
+        "assign: 300 is no s8, which goes from -128 to 127"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, Expr::from(&x).to(Ty::F64).exp2().to(Ty::F32))),
+        "assign: ex2.approx of f64: no instruction computes it, and `.to(Ty::F32)` converts"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, Expr::from(&x).to(Ty::F64).gelu().to(Ty::F32))),
+        "expression: f64: the function is computed in f32, and `.to(Ty::F32)` converts"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, Expr::from(&x).to(Ty::E4m3).to(Ty::F32))),
+        "assign: e4m3 is converted since sm_89, and the kernel is for sm_80"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, Expr::from(&x).rounded(Ty::F16, Round::Up).to(Ty::F32))),
+        "convert: f32 to f16, rounded up; to nearest it is"
+    );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, Expr::input(0, Ty::F32) + &x)),
+        "assign: input 0 of the expression is no element of a kernel: `over` binds it"
+    );
+    assert_eq!(
+        said(|k, (x, h)| k.assign(&x, Expr::input(0, Ty::F32).over([&h]) + &x)),
+        "over: input 0 is of f32, and f16 is given"
+    );
+    assert_eq!(
+        said(|k, _| drop(k.map(2.0))),
+        "map: constants alone have no type: `assign` and `fill` take that of their fragment"
+    );
+    assert_eq!(
+        said(|k, (x, _)| {
+            let other = k.fragment(Ty::F32, "(_3,_2):(_1,_3)");
+            k.assign(&x, &x + &other);
+        }),
+        "assign: a fragment of (_3,_2) and one of _4: they have the same number of elements, or the same modes where extents of \
+         1 are broadcast"
+    );
+    assert_eq!(
+        refused(
+            Builder::new("k", Arch::Sm75, 32),
+            |k| k.fragment(Ty::Bf16, "_2:_1"),
+            |k, x| {
+                k.fill(&x, 1.0);
+                k.assign(&x, Expr::from(&x).fma(2.0, 1.0));
+            }
+        ),
+        "assign: fma of bf16 rounds once since sm_80, and the kernel is for sm_75: `.to(Ty::F32)` converts"
+    );
+    let fragment = Builder::new("k", Arch::Sm80, 32).fragment(Ty::F32, "_1:_1");
+    assert_eq!(
+        (Expr::from(&fragment) + 1.0)
+            .evaluate(&[])
+            .unwrap_err()
+            .what(),
+        "evaluate: only a kernel knows its registers: take an `input`"
+    );
+    assert_eq!(
+        Expr::input(1, Ty::F32).evaluate(&[0]).unwrap_err().what(),
+        "evaluate: input 1, and 1 are given"
+    );
+}
