@@ -1,9 +1,11 @@
-//! The cases of the library: copies, products, and plans drawn over all of their fields.
+//! The cases of the library: copies, products, plans drawn over all of their fields, expressions and reductions of fragments.
 
 pub mod copies;
+pub mod fragments;
 pub mod gemm;
 pub mod maps;
 pub mod plans;
+pub mod reductions;
 mod samples;
 pub mod views;
 

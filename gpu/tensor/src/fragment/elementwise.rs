@@ -300,7 +300,7 @@ impl Builder {
             if !sources
                 .iter()
                 .filter(|source| source.layout.size() == size)
-                .any(|source| reads(&source))
+                .any(reads)
             {
                 return refuse(format!(
                     "{} has one register for several elements, and none of them is read: only the last would stay",

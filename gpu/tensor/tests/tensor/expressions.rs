@@ -1,320 +1,14 @@
 //! Expressions on the simulator against the host, and the host against other arithmetic.
 
-use colex_atom::{Arch, FloatFormat, Ty};
-use colex_ir::launch::{Argument, Launch};
-use colex_ir::{BinaryOp, UnaryOp};
-use colex_layout::Layout;
-use colex_sim::{Memory, SimOptions, simulate};
-use colex_tensor::{Arg, AtThread, Builder, Error, Expr, Fragment, RawMemory, Round, TensorKernel};
-use colex_tiled::TiledCopy;
+use colex_atom::{Arch, Ty};
+use colex_gpu::Device;
+use colex_proof::kernels::fragments::{
+    Place, Random, TYPES, check, element, formula, is_there, kernel,
+};
+use colex_tensor::{Builder, Expr, Fragment, Round};
 use half::{bf16, f16};
 
 use crate::refused;
-
-/// The types that a conversion has.
-const TYPES: [Ty; 15] = [
-    Ty::F64,
-    Ty::F32,
-    Ty::Tf32,
-    Ty::F16,
-    Ty::Bf16,
-    Ty::E4m3,
-    Ty::E5m2,
-    Ty::S64,
-    Ty::U64,
-    Ty::S32,
-    Ty::U32,
-    Ty::S16,
-    Ty::U16,
-    Ty::S8,
-    Ty::U8,
-];
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
-
-fn low(ty: Ty, bits: u64) -> u64 {
-    bits & (u64::MAX >> (64 - ty.bits()))
-}
-
-/// The bits of an element: small numbers, the ends of the range, and any.
-fn element(r: &mut Random, ty: Ty) -> u64 {
-    if let Some(of) = FloatFormat::of(ty) {
-        let small = (r.below(41) as f64 - 20.0) / r.one(&[1.0, 2.0, 4.0, 3.0, 7.0]);
-        let near = colex_atom::Rounding::Nearest;
-        return match r.below(6) {
-            0 => of.encode(
-                r.one(&[
-                    0.0,
-                    -0.0,
-                    1.0,
-                    -1.0,
-                    f64::INFINITY,
-                    f64::NEG_INFINITY,
-                    f64::NAN,
-                ]),
-                near,
-            ),
-            1 => of.encode(r.one(&[1.0, -1.0]) * of.max(), near),
-            2 => low(ty, r.next()),
-            3 => of.encode(small * 300.0, near),
-            _ => of.encode(small, near),
-        };
-    }
-    low(
-        ty,
-        match r.below(4) {
-            0 => r.one(&[
-                0,
-                1,
-                u64::MAX,
-                1 << (ty.bits() - 1),
-                (1 << (ty.bits() - 1)) - 1,
-            ]),
-            1 => r.next(),
-            _ => (r.below(41) as i64 - 20) as u64,
-        },
-    )
-}
-
-fn is_nan(ty: Ty, bits: u64) -> bool {
-    FloatFormat::of(ty).is_some_and(|of| of.decode(bits).is_nan())
-}
-
-/// How the registers of a thread's elements lie: compact, one register each, or in another order.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    Compact,
-    Apart,
-    Reversed,
-}
-
-/// A kernel of 32 threads, `n` elements each: the formula over inputs of these types.
-fn kernel(
-    arch: Arch,
-    types: &[Ty],
-    n: i64,
-    formula: &Expr,
-    places: &[Place],
-) -> Result<TensorKernel, Error> {
-    let mut k = Builder::new("formula", arch, 32);
-    let whole: Layout = format!("(_32,_{n}):(_{n},_1)").parse()?;
-    let tid = k.thread();
-    let mut parts = Vec::new();
-    let all = types.iter().copied().chain(formula.ty());
-    for (i, ty) in all.enumerate() {
-        let tensor = k.tensor(&format!("t{i}"), ty, &whole);
-        let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", ty.bits()))?;
-        let copy = TiledCopy::new(
-            atom,
-            ty.bits().into(),
-            "(32,1):(1,32)",
-            format!("(1,{n}):({n},1)").as_str(),
-        )?;
-        let part = copy.at(&tid).partition_src(&tensor); // (CPY, CPY_M, CPY_N)
-        let place = places[i % places.len()];
-        let held = match place {
-            Place::Compact => k.fragment_like(&part),
-            Place::Apart => k.fragment_unpacked(&part),
-            Place::Reversed => {
-                let own = Layout::column_major(part.layout().shape())?;
-                let text = format!("_{n}:_1");
-                let reversed = k.fragment(ty, text.as_str());
-                reversed.with_layout(own.to_static())
-            }
-        };
-        parts.push((copy, part, held));
-    }
-    let (out_copy, out, d) = parts.pop().expect("the result");
-    for (copy, part, held) in &parts {
-        k.copy(copy, part, held);
-    }
-    let inputs: Vec<&Fragment> = parts.iter().map(|(_, _, held)| held).collect();
-    k.assign(&d, formula.over(inputs));
-    k.copy(&out_copy, &d, &out);
-    k.finish()
-}
-
-/// Runs a kernel on elements, and compares it with the host; the number of elements.
-fn check(
-    arch: Arch,
-    types: &[Ty],
-    n: i64,
-    formula: &Expr,
-    places: &[Place],
-    r: &mut Random,
-    name: &str,
-) -> usize {
-    let built = kernel(arch, types, n, formula, places).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let count = 32 * n as usize;
-    let ty = formula.ty().expect("a type");
-    let inputs: Vec<Vec<u64>> = types
-        .iter()
-        .map(|ty| (0..count).map(|_| element(r, *ty)).collect())
-        .collect();
-    let mut memory = Memory::default();
-    let mut upload = |ty: Ty, elements: &[u64]| {
-        let width = (ty.bits() / 8) as usize;
-        let bytes: Vec<u8> = elements
-            .iter()
-            .flat_map(|x| x.to_le_bytes()[..width].to_vec())
-            .collect();
-        let address = memory.allocate(bytes.len() as u64).expect("memory");
-        memory.write(address, &bytes).expect("allocated");
-        RawMemory {
-            address,
-            bytes: bytes.len() as u64,
-            ty,
-        }
-    };
-    let mut raw: Vec<RawMemory> = types
-        .iter()
-        .zip(&inputs)
-        .map(|(ty, x)| upload(*ty, x))
-        .collect();
-    raw.push(upload(ty, &vec![0; count]));
-    let whole: Layout = format!("(_32,_{n}):(_{n},_1)").parse().expect("a layout");
-    let given: Vec<Arg<'_>> = raw.iter().map(|memory| Arg::raw(*memory, &whole)).collect();
-    let arguments: Vec<Argument> = built
-        .arguments(&given)
-        .unwrap_or_else(|e| panic!("{name}: {e}"));
-    simulate(
-        &built.kernel,
-        &Launch::new(1, 32),
-        &arguments,
-        &mut memory,
-        &SimOptions::default(),
-    )
-    .unwrap_or_else(|fault| panic!("{name}: {fault}"));
-    let width = (ty.bits() / 8) as usize;
-    let found = memory
-        .read(raw[types.len()].address, (count * width) as u64)
-        .expect("allocated");
-    for (i, bytes) in found.chunks(width).enumerate() {
-        let mut word = [0; 8];
-        word[..width].copy_from_slice(bytes);
-        let found = u64::from_le_bytes(word);
-        let given: Vec<u64> = inputs.iter().map(|x| x[i]).collect();
-        let expected = formula
-            .evaluate(&given)
-            .unwrap_or_else(|e| panic!("{name}: {e}"));
-        let alike = found == expected || is_nan(ty, found) && is_nan(ty, expected);
-        assert!(
-            alike,
-            "{name} for {arch}: element {i} of {given:x?} is {found:#x}, and {expected:#x} on the host ({ty})"
-        );
-    }
-    count
-}
-
-/// A random formula of a type over the inputs.
-fn formula(r: &mut Random, types: &[Ty], ty: Ty, depth: usize) -> Expr {
-    let has_arithmetic = !matches!(ty, Ty::Tf32 | Ty::E4m3 | Ty::E5m2);
-    if depth == 0 || !has_arithmetic || r.below(8) == 0 {
-        let own: Vec<usize> = (0..types.len()).filter(|i| types[*i] == ty).collect();
-        return match own[..] {
-            [] => {
-                let i = r.below(types.len());
-                let x = Expr::input(i, types[i]);
-                if r.below(3) == 0 {
-                    x.saturating(ty)
-                } else {
-                    x.to(ty)
-                }
-            }
-            _ => {
-                let i = own[r.below(own.len())];
-                Expr::input(i, ty)
-            }
-        };
-    }
-    let a = formula(r, types, ty, depth - 1);
-    if r.below(6) == 0 {
-        let other = r.one(&[
-            Ty::F32,
-            Ty::F16,
-            Ty::S32,
-            Ty::U8,
-            Ty::S16,
-            Ty::F64,
-            Ty::Bf16,
-        ]);
-        return formula(r, types, other, depth - 1).to(ty);
-    }
-    let b = match r.below(4) {
-        0 => Expr::from(r.one(&[0_i32, 1, 2, 5])),
-        1 => a.clone(),
-        _ => formula(r, types, ty, depth - 1),
-    };
-    if ty.is_integer() {
-        return match r.below(13) {
-            0 => a + b,
-            1 => a - b,
-            2 => a * b,
-            3 => a.min(b),
-            4 => a.max(b),
-            5 => a & b,
-            6 => a | b,
-            7 => a ^ b,
-            8 => a / ((b & 7) + 1),
-            9 => a % ((b & 7) + 1),
-            10 => Expr::binary(
-                r.one(&[BinaryOp::Shl, BinaryOp::Shr]),
-                a,
-                r.below(ty.bits() as usize) as i32,
-            ),
-            11 => r
-                .one(&[UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Not])
-                .pipe(|op| Expr::unary(op, a)),
-            _ => a.le(&b).select(a.fma(3, &b), b),
-        };
-    }
-    match r.below(15) {
-        0 => a + b,
-        1 => a - b,
-        2 => a * b,
-        3 => a / b,
-        4 => a.min(b),
-        5 => a.max(b),
-        6 => a.fma(b, 0.5),
-        7 => b.fma(&a, a.clone()),
-        8 => -a,
-        9 => a.abs().sqrt(),
-        10 => a.recip(),
-        11 => (a.lt(&b) | !a.gt(0.25)).select(a, b),
-        12 => a.relu(),
-        13 if ty != Ty::F64 => r
-            .one(&[UnaryOp::Ex2, UnaryOp::Tanh, UnaryOp::Cos])
-            .pipe(|op| Expr::unary(op, a)),
-        _ => a.abs().rsqrt(),
-    }
-}
-
-trait Pipe: Sized {
-    fn pipe<T>(self, f: impl FnOnce(Self) -> T) -> T {
-        f(self)
-    }
-}
-
-impl<T> Pipe for T {}
 
 /// `COLEX_EXPRESSIONS=20000` draws as many formulas.
 #[test]
@@ -327,43 +21,22 @@ fn law_expressions_are_those_of_the_host() {
     let mut cases = 0;
     for number in 0..count {
         let arch = r.one(&[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm89, Arch::Sm90a]);
-        let with_eighths = arch >= Arch::Sm89;
-        let kinds: Vec<Ty> = TYPES
-            .into_iter()
-            .filter(|ty| match ty {
-                Ty::E4m3 | Ty::E5m2 => with_eighths,
-                Ty::Tf32 => arch >= Arch::Sm80,
-                _ => true,
-            })
-            .collect();
+        let kinds: Vec<Ty> = TYPES.into_iter().filter(|ty| is_there(arch, *ty)).collect();
         let types: Vec<Ty> = (0..1 + r.below(3)).map(|_| r.one(&kinds)).collect();
         let (ty, depth) = (r.one(&kinds), 1 + r.below(4));
-        let f = formula(&mut r, &types, ty, depth);
+        let f = formula(&mut r, &types, (ty, true), depth);
         let n = r.one(&[1, 2, 3, 4, 8]);
         let places: Vec<Place> = (0..4)
-            .map(|_| {
-                r.one(&[
-                    Place::Compact,
-                    Place::Compact,
-                    Place::Apart,
-                    Place::Reversed,
-                ])
-            })
+            .map(|_| r.one(&[Place::Compact, Place::Compact, Place::Apart, Place::Plain]))
             .collect();
         // Before Ampere bf16 has no fused product.
         let is_refused = arch < Arch::Sm80
             && kernel(arch, &types, n, &f, &places)
                 .is_err_and(|e| e.what().contains("fma of bf16"));
         if !is_refused {
-            cases += check(
-                arch,
-                &types,
-                n,
-                &f,
-                &places,
-                &mut r,
-                &format!("formula {number}"),
-            );
+            let device = Device::simulator(arch);
+            let done = check(&device, &types, (&f, 0.0), (n, &places), &mut r);
+            cases += done.unwrap_or_else(|why| panic!("formula {number} for {arch}: {why}"));
         }
     }
     println!("law expressions: {cases} elements");
@@ -395,18 +68,21 @@ fn law_conversions() {
         for (i, formula) in all.iter().enumerate() {
             let places = [r.one(&[Place::Compact, Place::Apart])];
             let n = r.one(&[1, 2, 4]);
-            cases += check(
-                arch,
+            let done = check(
+                &Device::simulator(arch),
                 &[from],
-                n,
-                formula,
-                &places,
+                (formula, 0.0),
+                (n, &places),
                 &mut r,
-                &format!("{from} to {to}, way {i}"),
             );
+            cases += done.unwrap_or_else(|why| panic!("{from} to {to}, way {i}: {why}"));
         }
     }
     println!("law conversions: {cases} elements");
+}
+
+fn low(ty: Ty, bits: u64) -> u64 {
+    bits & (u64::MAX >> (64 - ty.bits()))
 }
 
 /// The host's conversions against those of Rust and of `half`.
@@ -445,7 +121,7 @@ fn law_the_host_converts_as_rust_does() {
             assert_eq!(of(Ty::F32, to, bits), expected, "{x} to {to}");
             cases += 1;
         }
-        let word = r.next();
+        let word = r.next_u64();
         let pairs = [
             (Ty::S32, Ty::S64, word as i32 as i64 as u64),
             (Ty::S32, Ty::U64, word as i32 as u64),
@@ -494,7 +170,7 @@ fn law_the_host_fuses_exactly() {
     let mut cases = 0;
     for _ in 0..40000 {
         // Sums that fall near a tie: one term is much smaller than the other.
-        let all = [0, 1, 2].map(|_| f16::from_bits(r.next() as u16));
+        let all = [0, 1, 2].map(|_| f16::from_bits(r.next_u64() as u16));
         if all.iter().any(|x| !x.is_finite()) {
             continue;
         }
@@ -616,7 +292,8 @@ fn pairs_take_one_instruction() {
             .ptx()
             .expect("its text")
     };
-    let all: [(Arch, Ty, fn(&Expr) -> Expr, &str); 8] = [
+    type Case = (Arch, Ty, fn(&Expr) -> Expr, &'static str);
+    let all: [Case; 8] = [
         (Arch::Sm70, Ty::F16, |x| x + 1.5, "add.rn.f16x2"),
         (Arch::Sm70, Ty::F16, |x| x.fma(2.0, 1.5), "fma.rn.f16x2"),
         (Arch::Sm80, Ty::F16, |x| x.relu(), "max.f16x2"),

@@ -637,7 +637,7 @@ fn arithmetic_on_parts_is_free() {
         k.copy_in_bounds(copy, source, held);
         let own = k.fragment_like(target);
         for j in 0..4 {
-            k.assign(&own.slice((.., j, ..)), &held.slice((.., .., j)));
+            k.assign(&own.slice((.., j, ..)), held.slice((.., .., j)));
         }
         k.copy_in_bounds(copy, &own, target);
     });

@@ -52,9 +52,26 @@ const CHECKS: &[Check] = &[
     Check { name: "products of i32", run: products::every::<i32, i32> },
     Check { name: "products of views", run: products::views },
     Check { name: "large products", run: products::large },
+    Check { name: "expressions", run: expressions },
+    Check { name: "reductions", run: reductions },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
 ];
+
+/// Formulas on fragments of every type.
+fn expressions(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 200 } else { 20 };
+    let elements =
+        colex_proof::kernels::fragments::check_all(device, rounds).map_err(anyhow::Error::msg)?;
+    Ok(format!("{elements} elements"))
+}
+
+/// Reductions and scans of every type.
+fn reductions(device: &Device) -> Result<String> {
+    let results =
+        colex_proof::kernels::reductions::check_all(device).map_err(anyhow::Error::msg)?;
+    Ok(format!("{results} results"))
+}
 
 /// A few cases, those first that such a tool never reached.
 #[rustfmt::skip] // A list to read, not a column.

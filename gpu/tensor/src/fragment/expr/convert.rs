@@ -125,7 +125,7 @@ impl Lower<'_> {
     pub(crate) fn narrowed(&mut self, wide: Vec<Operand>, ty: Ty, to: &[Reg]) -> Lanes {
         let is_ampere = self.k.target() >= Arch::Sm80;
         let kind = pair_type(ty);
-        if wide.len() % 2 == 0 && is_ampere {
+        if wide.len().is_multiple_of(2) && is_ampere {
             let pair = |(i, pair): (usize, &[Operand])| {
                 let d = of(to, i, kind).unwrap_or_else(|| self.k.ir.reg(RegType::B32));
                 let (hi, lo) = (pair[1], pair[0]);
@@ -211,7 +211,7 @@ impl Lower<'_> {
                 let one = |(i, x): (usize, Operand)| {
                     let own = of(d, i, into).filter(|_| to.bits() >= 32);
                     let x = self.cvt(into, kind, Some(to_integer(round)), x, own);
-                    self.into_range(to, x).into()
+                    self.near_range(to, x).into()
                 };
                 let all = each.into_iter().enumerate().map(one).collect();
                 Ok(Lanes::Each(all))
@@ -236,14 +236,14 @@ impl Lower<'_> {
                     .into()
                 };
                 let all: Vec<Operand> = each.into_iter().enumerate().map(one).collect();
-                self.from_f32(all, to, Round::Nearest, d)
+                self.float_of(all, to, Round::Nearest, d)
             }
             [true, true] => self.floats(lanes, (from, to), (round, saturate), d),
         }
     }
 
     /// An integer of 32 bits at the nearest end of the range of a narrower type.
-    fn into_range(&mut self, to: Ty, x: Reg) -> Reg {
+    fn near_range(&mut self, to: Ty, x: Reg) -> Reg {
         if to.bits() >= 32 {
             return x;
         }
@@ -342,7 +342,7 @@ impl Lower<'_> {
                 .into()
             };
             let all = each.into_iter().enumerate().map(one).collect();
-            return self.from_f32(all, to, round, d);
+            return self.float_of(all, to, round, d);
         }
         let wide = self.widened(lanes, from)?;
         let wide = self.clamped(wide, (from, to), Type::F32, saturate);
@@ -354,11 +354,11 @@ impl Lower<'_> {
             };
             return Ok(Lanes::Each(wide.into_iter().enumerate().map(one).collect()));
         }
-        self.from_f32(wide, to, round, d)
+        self.float_of(wide, to, round, d)
     }
 
     /// Numbers of binary32 in another float type.
-    fn from_f32(
+    fn float_of(
         &mut self,
         wide: Vec<Operand>,
         to: Ty,

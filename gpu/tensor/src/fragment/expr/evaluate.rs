@@ -252,11 +252,7 @@ fn unary(op: UnaryOp, ty: Ty, x: u64) -> u64 {
         return y as u64 & mask(ty);
     };
     let sign = 1 << (ty.bits() - 1);
-    let single = |x: f64| match is_half(ty) {
-        // The function is computed in binary32.
-        true => f64::from(x as f32),
-        false => x,
-    };
+    let single = |x: f64| if is_half(ty) { f64::from(x as f32) } else { x };
     let y = match op {
         UnaryOp::Neg => return x ^ sign,
         UnaryOp::Abs => return x & !sign,

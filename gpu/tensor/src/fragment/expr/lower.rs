@@ -299,9 +299,12 @@ impl<'k> Lower<'k> {
             _ => false,
         };
         if is_packed_float && packed > 1 && parts.chunks(2).all(neighbours) {
-            let pair = |pair: &[Part]| match is_half(ty) {
-                true => pair[0].0,
-                false => self.half(pair[0].0, pair[0].1 / 2),
+            let pair = |pair: &[Part]| {
+                if is_half(ty) {
+                    pair[0].0
+                } else {
+                    self.half(pair[0].0, pair[0].1 / 2)
+                }
             };
             return Ok(Lanes::Pairs(parts.chunks(2).map(pair).collect()));
         }
@@ -539,35 +542,35 @@ impl<'k> Lower<'k> {
                 && self.k.target() < Arch::Sm90
                 && matches!(op, BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul);
             let is_paired = |lanes: &Lanes| matches!(lanes, Lanes::Pairs(_));
-            let (kind, paired) = match is_paired(&a) || is_paired(&b) {
-                true => (pair_type(ty), true),
-                false => (lane_type(ty), false),
+            let (kind, paired) = if is_paired(&a) || is_paired(&b) {
+                (pair_type(ty), true)
+            } else {
+                (lane_type(ty), false)
             };
-            let (a, b): (Vec<Reg>, Vec<Reg>) = match paired {
-                true => (self.pairs(ty, a), self.pairs(ty, b)),
-                false => {
-                    let [a, b] = [a, b].map(|lanes| {
-                        let each = self.each(lanes);
-                        each.into_iter().map(|x| self.word(ty, x)).collect()
-                    });
-                    (a, b)
-                }
+            let (a, b): (Vec<Reg>, Vec<Reg>) = if paired {
+                (self.pairs(ty, a), self.pairs(ty, b))
+            } else {
+                let [a, b] = [a, b].map(|lanes| {
+                    let each = self.each(lanes);
+                    each.into_iter().map(|x| self.word(ty, x)).collect()
+                });
+                (a, b)
             };
             let number = |k: &mut Self, x: f64| -> Operand { k.k.ir.mov(kind, x).into() };
             let one = |(i, (a, b)): (usize, (Reg, Reg))| {
                 let to = of(to, i, kind).filter(|_| paired);
-                match fuses {
-                    true => {
-                        let terms = terms(self, &number, [a.into(), b.into()]);
-                        self.fma_to(kind, terms, to)
-                    }
-                    false => self.binary_to(op, kind, [a.into(), b.into()], to),
+                if fuses {
+                    let terms = terms(self, &number, [a.into(), b.into()]);
+                    self.fma_to(kind, terms, to)
+                } else {
+                    self.binary_to(op, kind, [a.into(), b.into()], to)
                 }
             };
             let all: Vec<Reg> = a.into_iter().zip(b).enumerate().map(one).collect();
-            return Ok(match paired {
-                true => Lanes::Pairs(all),
-                false => Lanes::Each(all.into_iter().map(Operand::from).collect()),
+            return Ok(if paired {
+                Lanes::Pairs(all)
+            } else {
+                Lanes::Each(all.into_iter().map(Operand::from).collect())
             });
         }
         if is_half(ty) {
@@ -627,9 +630,10 @@ impl<'k> Lower<'k> {
         }
         let [a, b, c] = all.map(|lanes| self.each(lanes));
         let one = |i: usize| {
-            let operands = match is_half(ty) {
-                true => [a[i], b[i], c[i]].map(|x| self.word(ty, x).into()),
-                false => [self.word(ty, a[i]).into(), b[i], c[i]],
+            let operands = if is_half(ty) {
+                [a[i], b[i], c[i]].map(|x| self.word(ty, x).into())
+            } else {
+                [self.word(ty, a[i]).into(), b[i], c[i]]
             };
             let d = self.fma_to(lane, operands, of(to, i, lane).filter(|_| ty.bits() >= 32));
             self.wrapped(ty, d, None).into()
@@ -650,9 +654,10 @@ impl<'k> Lower<'k> {
                     self.eval(a, *ty, group, &[])?,
                     self.eval(b, *ty, group, &[])?,
                 );
-                let (kind, a, b) = match is_half(*ty) {
-                    true => (Type::F32, self.widened(a, *ty)?, self.widened(b, *ty)?),
-                    false => (lane_type(*ty), self.each(a), self.each(b)),
+                let (kind, a, b) = if is_half(*ty) {
+                    (Type::F32, self.widened(a, *ty)?, self.widened(b, *ty)?)
+                } else {
+                    (lane_type(*ty), self.each(a), self.each(b))
                 };
                 let compare = |(a, b): (Operand, Operand)| {
                     let a = match a {
@@ -710,9 +715,12 @@ impl<'k> Lower<'k> {
                 Err(guard) => guard,
             };
             let (a, b) = if guard.when { (a, b) } else { (b, a) };
-            let [a, b] = [a, b].map(|x| match is_half(ty) {
-                true => self.word(ty, x).into(),
-                false => x,
+            let [a, b] = [a, b].map(|x| {
+                if is_half(ty) {
+                    self.word(ty, x).into()
+                } else {
+                    x
+                }
             });
             let d = of(to, i, lane).unwrap_or_else(|| self.k.ir.reg(lane.register()));
             self.k.ir.push(Alu::Selp {

@@ -53,6 +53,7 @@ use crate::build::flow::Cond;
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 use crate::index::Index;
+use crate::tensor::Tensor;
 
 /// A formula for one element of a fragment.
 ///
@@ -273,6 +274,46 @@ impl Expr {
             return Expr::poison(ErrorKind::operands("register", why), at);
         }
         Expr::new(Node::Register(register), Some(ty), at)
+    }
+
+    /// Builds the coordinate along mode `mode` of the tensor in global memory, of each element of a thread's part of it: an
+    /// integer of type `s32`. A fragment of that part meets it element by element.
+    ///
+    /// ```
+    /// use colex_proof::examples::copied;
+    /// use colex_tensor::Expr;
+    ///
+    /// // What lies above the diagonal becomes 0.
+    /// let to = copied((4, 8), |k, copy, src, dst| {
+    ///     let held = k.fragment_like(src);
+    ///     k.copy(copy, src, &held);
+    ///     let [m, n] = [0, 1].map(|mode| Expr::coordinate(src, mode));
+    ///     k.assign(&held, n.le(m).select(&held, 0.0));
+    ///     k.copy(copy, &held, dst);
+    /// })?;
+    /// assert_eq!(to[8..12], [8.0, 9.0, 0.0, 0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`](crate::Builder::finish) fails if the expression is used and the tensor is in shared memory, or has no
+    /// such mode.
+    #[track_caller]
+    pub fn coordinate(part: &Tensor, mode: usize) -> Expr {
+        let at = Location::caller();
+        let of = |i: i64| {
+            let all = part.coordinates_at(i)?;
+            let why = format!("mode {mode} of a tensor of {}", all.len());
+            all.get(mode)
+                .cloned()
+                .ok_or_else(|| ErrorKind::operands("coordinate", why))
+        };
+        let layout = part.layout();
+        match (0..layout.size()).map(of).collect() {
+            Ok(all) => Expr::new(Node::Indices(all, layout.clone()), Some(Ty::S32), at),
+            Err(kind) => Expr::poison(kind, at),
+        }
     }
 
     /// Returns the type of the value; `None` of constants alone.
