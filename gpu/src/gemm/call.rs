@@ -132,7 +132,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Gemm { method, ..self }
     }
 
-    /// Asks for a row of C with the same bits whatever M is and wherever the row stands, for an A whose rows are contiguous
+    /// Keeps the bits of a row of C the same for every M and every place of the row, for an A whose rows are contiguous
     /// along K. The plan then divides K as it would for 64 rows, so that few rows may take longer.
     ///
     /// ```

@@ -100,7 +100,7 @@ impl Sweep {
             Some(path) => lines(path)?
                 .iter()
                 .map(|line| line.parse())
-                .collect::<Result<Vec<Variant>>>()?,
+                .collect::<Result<Vec<PlanLine>>>()?,
             None => Vec::new(),
         };
         match self.types {
@@ -224,7 +224,7 @@ fn drawn(seed: u64, number: u64) -> [i64; 3] {
 
 /// A plan of Hopper's kernel as the change that it makes to the usual one.
 #[derive(Clone, Debug)]
-struct Variant {
+struct PlanLine {
     text: String,
     tile: [i64; 3],
     stages: Option<i64>,
@@ -233,12 +233,12 @@ struct Variant {
     order: Option<Order>,
 }
 
-impl FromStr for Variant {
+impl FromStr for PlanLine {
     type Err = anyhow::Error;
 
-    fn from_str(line: &str) -> Result<Variant> {
+    fn from_str(line: &str) -> Result<PlanLine> {
         let mut words = line.split_whitespace();
-        let mut variant = Variant {
+        let mut variant = PlanLine {
             text: line.to_string(),
             tile: shape(words.next().unwrap_or_default())?,
             stages: None,
@@ -269,7 +269,7 @@ impl FromStr for Variant {
     }
 }
 
-impl Variant {
+impl PlanLine {
     fn plan(&self, operands: Operands) -> GemmPlan {
         let usual = GemmPlan::new(GemmMethod::Hopper, operands);
         GemmPlan {
@@ -359,7 +359,7 @@ fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
 
 /// What was found for a shape.
 #[derive(Clone, Debug)]
-struct Found {
+struct Measured {
     problem: GemmProblem,
     sets: i64,
     /// Microseconds of each of cuBLASLt's algorithms, its own choice first.
@@ -375,7 +375,7 @@ struct Ours {
     time: Result<f64, String>,
 }
 
-impl Found {
+impl Measured {
     fn best(&self) -> f64 {
         self.library.iter().copied().fold(f64::INFINITY, f64::min)
     }
@@ -415,7 +415,7 @@ fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let GemmProblem {
             m, n, k, majors, ..
@@ -443,7 +443,7 @@ fn measure<T: GemmElement, C: GemmElement>(
     sweep: &Sweep,
     device: &Device,
     problems: &[GemmProblem],
-    plans: &[Variant],
+    plans: &[PlanLine],
     json: Option<&Path>,
 ) -> Result<ExitCode> {
     let started = Instant::now();
@@ -473,7 +473,7 @@ fn measure<T: GemmElement, C: GemmElement>(
         "commit": commit(), "protocol": PROTOCOL, "types": [T::NAME, C::NAME],
     }))?;
     let pools = Pools::<T, C>::new(device, problems)?;
-    let mut all: Vec<Found> = Vec::new();
+    let mut all: Vec<Measured> = Vec::new();
     let mut wrong = Vec::new();
     for problem in problems {
         if started.elapsed() > budget {
@@ -487,8 +487,8 @@ fn measure<T: GemmElement, C: GemmElement>(
         all.push(found);
     }
     summarise(&all);
-    let mut lowest: Vec<&Found> = all.iter().collect();
-    let ratio = |found: &Found| found.best() / found.default();
+    let mut lowest: Vec<&Measured> = all.iter().collect();
+    let ratio = |found: &Measured| found.best() / found.default();
     lowest.sort_by(|x, y| ratio(x).partial_cmp(&ratio(y)).unwrap_or(Ordering::Less));
     println!("\nthe lowest, measured again");
     for found in lowest.into_iter().take(AGAIN) {
@@ -522,10 +522,10 @@ fn one<T: GemmElement, C: GemmElement>(
     device: &Device,
     pools: &Pools<T, C>,
     problem: &GemmProblem,
-    plans: &[Variant],
+    plans: &[PlanLine],
     tune: bool,
     wrong: &mut Vec<String>,
-) -> Result<Found> {
+) -> Result<Measured> {
     let sets = sets::<T, C>(problem);
     let mut matrices = (0..sets)
         .map(|i| pools.set(problem, i))
@@ -614,7 +614,7 @@ fn one<T: GemmElement, C: GemmElement>(
             },
         })
         .collect();
-    Ok(Found {
+    Ok(Measured {
         problem: *problem,
         sets,
         library,
@@ -649,19 +649,19 @@ fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
 }
 
 /// Means and percentiles of the ratios of speeds, by stratum.
-fn summarise(all: &[Found]) {
+fn summarise(all: &[Measured]) {
     println!("\nratios of speeds, ours over cuBLASLt's best");
-    let stratum = |found: &Found| STRATA.iter().filter(|bound| found.best() > **bound).count();
+    let stratum = |found: &Measured| STRATA.iter().filter(|bound| found.best() > **bound).count();
     let names = ["all", "below 5 us", "5 to 50 us", "above 50 us"];
     for (i, name) in names.into_iter().enumerate() {
-        let these: Vec<&Found> = all
+        let these: Vec<&Measured> = all
             .iter()
             .filter(|found| i == 0 || stratum(found) == i - 1)
             .collect();
         if these.is_empty() {
             continue;
         }
-        let line = |what: &str, of: &dyn Fn(&Found) -> f64| {
+        let line = |what: &str, of: &dyn Fn(&Measured) -> f64| {
             let mut ratios: Vec<f64> = these.iter().map(|found| of(found)).collect();
             ratios.sort_by(f64::total_cmp);
             let mean = ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len() as f64;
@@ -702,12 +702,12 @@ mod tests {
 
     #[test]
     fn plans_are_read() {
-        let variant: Variant = "64x128x64 stages=8 warps=1 cluster=1x1x4 group=16n"
+        let variant: PlanLine = "64x128x64 stages=8 warps=1 cluster=1x1x4 group=16n"
             .parse()
             .expect("a plan");
         assert_eq!((variant.tile, variant.stages), ([64, 128, 64], Some(8)));
         assert_eq!(variant.cluster, Some([1, 1, 4]));
-        let refused = "64x128 stages=8".parse::<Variant>().unwrap_err();
+        let refused = "64x128 stages=8".parse::<PlanLine>().unwrap_err();
         assert_eq!(refused.to_string(), "`64x128` has 2 numbers: a shape has 3");
     }
 }

@@ -114,7 +114,7 @@ fn products() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
-/// The plans that a call of Hopper's kernel chooses among, for compact matrices of 16-bit numbers.
+/// Returns the plans that a call of Hopper's kernel chooses among, for compact matrices of 16-bit numbers.
 pub fn listed_plans(ty: Ty) -> Vec<GemmPlan> {
     let operands = Operands {
         ab: ty,
