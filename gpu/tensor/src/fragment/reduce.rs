@@ -14,7 +14,7 @@ use std::panic::Location;
 
 use colex_atom::{FloatFormat, Ty};
 use colex_ir::{Access, BinaryOp, Compare, Reg, RegType, ShuffleMode, Space, Type};
-use colex_layout::{Int, IntTuple, Layout};
+use colex_layout::{IntTuple, Layout};
 
 use super::Fragment;
 use super::expr::evaluate::range;
@@ -105,6 +105,7 @@ impl Builder {
                 let why = format!("mode {mode} of {}, which has {}", x.layout, x.layout.rank());
                 return Err(ErrorKind::operands("reduce", why));
             };
+            let single = one()?.shape().clone();
             let part = |i: i64| -> Result<Fragment, ErrorKind> {
                 let of = |m| {
                     if m == mode {
@@ -121,7 +122,7 @@ impl Builder {
                     .enumerate()
                     .map(|(m, own)| {
                         if m == mode {
-                            IntTuple::flat([Int::Static(1)])
+                            single.clone()
                         } else {
                             own.shape().clone()
                         }
@@ -190,7 +191,8 @@ impl Builder {
     /// # use colex_proof::examples::elements;
     /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
-    /// let x = k.map(Expr::from(k.thread()).to(Ty::F32));
+    /// let thread = k.thread();
+    /// let x = k.map(Expr::from(thread).to(Ty::F32));
     /// let most = k.reduce_warp(BinaryOp::Max, &x);
     /// let found = elements(k, &most)?;
     /// assert_eq!((found[0][0], found[63][0]), (31.0, 63.0));
@@ -224,7 +226,8 @@ impl Builder {
     /// # use colex_proof::examples::elements;
     /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
-    /// let x = k.map(Expr::from(k.thread()).to(Ty::F32));
+    /// let thread = k.thread();
+    /// let x = k.map(Expr::from(thread).to(Ty::F32));
     /// let sum = k.reduce_block(BinaryOp::Add, &x);
     /// assert_eq!(elements(k, &sum)?[77], [8128.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -258,7 +261,8 @@ impl Builder {
     /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm90a, 64);
     /// k.cluster([2, 1, 1]);
-    /// let x = k.map(Expr::from(k.block_index(0)).to(Ty::F32) + 1.0);
+    /// let block = k.block_index(0);
+    /// let x = k.map(Expr::from(block).to(Ty::F32) + 1.0);
     /// let sum = k.reduce_cluster(BinaryOp::Add, &x, 2);
     /// assert_eq!(elements(k, &sum)?[77], [64.0 + 128.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -169,7 +169,6 @@ impl Rows {
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
     /// # use colex_proof::examples::elements;
     /// # use colex_tensor::{Builder, Rows};
     /// # use colex_tiled::TiledMma;
@@ -178,7 +177,7 @@ impl Rows {
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (c, scale) = (k.accumulators(&mma, (16, 8)), k.row_values(&rows, Ty::F32));
     /// k.fill(&scale, 2.0);
-    /// k.map2(BinaryOp::Add, &c, &c, &rows.broadcast_rows(&scale));
+    /// k.assign(&c, &c + rows.broadcast_rows(&scale));
     /// assert_eq!(elements(k, &c)?[0], [2.0; 4]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -296,7 +295,7 @@ impl Builder {
     /// k.fill(&c, 1.0);
     /// k.clear(&sums);
     /// let sums_by_element = rows.broadcast_rows(&sums);
-    /// k.map2(BinaryOp::Add, &sums_by_element, &sums_by_element, &c); // the thread's 2 columns
+    /// k.assign(&sums_by_element, &sums_by_element + &c); // the thread's 2 columns
     /// k.reduce_rows(BinaryOp::Add, &rows, &sums); // those of the 4 lanes of a row
     /// assert_eq!(elements(k, &sums)?[0], [8.0, 8.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
