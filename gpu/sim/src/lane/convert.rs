@@ -92,10 +92,12 @@ impl Cvt {
             _ => x.trunc(),
         };
         let (least, most) = range(self.to);
-        // Beyond the range the nearest end; for a NaN zero, in 64 bits the top bit (PTX ISA 9.7.9, `cvt`).
-        let y = match (x.is_nan(), self.to.bits()) {
-            (true, 64) => 1 << 63,
-            (true, _) => 0,
+        // Beyond the range the nearest end. A NaN becomes 0; of a binary64 or in 64 bits it becomes the top bit alone
+        // (PTX ISA 9.7.9, `cvt`), and in fewer than 32 bits the end of the range that is nearest to that of 32 (an H200).
+        let y = match (x.is_nan(), self.from == Type::F64 || self.to.bits() == 64) {
+            (true, true) if self.to.is_signed() => least,
+            (true, true) => (1 << (self.to.bits().max(32) - 1)).min(most),
+            (true, false) => 0,
             (false, _) => (x as i128).clamp(least, most),
         };
         y as u64

@@ -254,7 +254,9 @@ fn conversions_round_once() {
             for (t, found) in triples.iter().zip(found) {
                 let x = number(t[0]);
                 let expected = match to {
+                    // An H200 does so.
                     _ if x.is_nan() && to.bits() == 64 => 1 << 63,
+                    _ if x.is_nan() && from == Type::F64 => 1 << 31,
                     Type::S32 => u64::from(x as i32 as u32),
                     Type::U32 => u64::from(x as u32),
                     Type::S64 => x as i64 as u64,

@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_proof::kernels::fragments::{
-    Place, Random, TYPES, check, element, formula, is_there, kernel,
+    Draws, RegisterPlace, TYPES, check, element, formula, is_there, kernel,
 };
 use colex_tensor::{Builder, Expr, Fragment, Round};
 use half::{bf16, f16};
@@ -17,7 +17,7 @@ fn law_expressions_are_those_of_the_host() {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(120);
-    let mut r = Random(17);
+    let mut r = Draws(17);
     let mut cases = 0;
     for number in 0..count {
         let arch = r.one(&[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm89, Arch::Sm90a]);
@@ -26,8 +26,15 @@ fn law_expressions_are_those_of_the_host() {
         let (ty, depth) = (r.one(&kinds), 1 + r.below(4));
         let f = formula(&mut r, &types, (ty, true), depth);
         let n = r.one(&[1, 2, 3, 4, 8]);
-        let places: Vec<Place> = (0..4)
-            .map(|_| r.one(&[Place::Compact, Place::Compact, Place::Apart, Place::Plain]))
+        let places: Vec<RegisterPlace> = (0..4)
+            .map(|_| {
+                r.one(&[
+                    RegisterPlace::Compact,
+                    RegisterPlace::Compact,
+                    RegisterPlace::Apart,
+                    RegisterPlace::Plain,
+                ])
+            })
             .collect();
         // Before Ampere bf16 has no fused product.
         let is_refused = arch < Arch::Sm80
@@ -45,7 +52,7 @@ fn law_expressions_are_those_of_the_host() {
 /// Every pair of types, in every way in which they are converted.
 #[test]
 fn law_conversions() {
-    let mut r = Random(5);
+    let mut r = Draws(5);
     let mut cases = 0;
     for (from, to) in TYPES.iter().flat_map(|from| TYPES.map(|to| (*from, to))) {
         let x = Expr::input(0, from);
@@ -66,7 +73,7 @@ fn law_conversions() {
             r.one(&[Arch::Sm80, Arch::Sm90a])
         };
         for (i, formula) in all.iter().enumerate() {
-            let places = [r.one(&[Place::Compact, Place::Apart])];
+            let places = [r.one(&[RegisterPlace::Compact, RegisterPlace::Apart])];
             let n = r.one(&[1, 2, 4]);
             let done = check(
                 &Device::simulator(arch),
@@ -88,7 +95,7 @@ fn low(ty: Ty, bits: u64) -> u64 {
 /// The host's conversions against those of Rust and of `half`.
 #[test]
 fn law_the_host_converts_as_rust_does() {
-    let mut r = Random(3);
+    let mut r = Draws(3);
     let mut cases = 0;
     let of = |from: Ty, to: Ty, bits: u64| {
         Expr::input(0, from)
@@ -140,6 +147,23 @@ fn law_the_host_converts_as_rust_does() {
             cases += 1;
         }
     }
+    // What an H200 makes of a NaN: 0 of a binary32 in up to 32 bits, else the top bit, or the nearest end of a narrow type.
+    let nan = [
+        (Ty::S8, [0, 0x80]),
+        (Ty::U8, [0, 0xff]),
+        (Ty::S16, [0, 0x8000]),
+        (Ty::U16, [0, 0xffff]),
+        (Ty::S32, [0, 0x8000_0000]),
+        (Ty::U32, [0, 0x8000_0000]),
+        (Ty::S64, [1 << 63; 2]),
+        (Ty::U64, [1 << 63; 2]),
+    ];
+    for (to, expected) in nan {
+        let narrow = of(Ty::F32, to, f32::NAN.to_bits().into());
+        let wide = of(Ty::F64, to, f64::NAN.to_bits());
+        assert_eq!([narrow, wide], expected, "NaN to {to}");
+        cases += 2;
+    }
     println!("law expressions.host_conversions: {cases} numbers");
 }
 
@@ -160,7 +184,7 @@ fn exact_fma([a, b, c]: [f16; 3]) -> f16 {
 
 #[test]
 fn law_the_host_fuses_exactly() {
-    let mut r = Random(11);
+    let mut r = Draws(11);
     let (x, y, z) = (
         Expr::input(0, Ty::F16),
         Expr::input(1, Ty::F16),

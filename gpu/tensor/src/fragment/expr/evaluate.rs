@@ -3,7 +3,7 @@
 use colex_atom::{FloatFormat, Rounding, Ty};
 use colex_ir::{BinaryOp, Compare, UnaryOp};
 
-use super::{Data, Expr, Mask, Node, Round, Saturate, Test, is_half};
+use super::{Expr, ExprData, ExprNode, Mask, Round, Saturate, Test, is_half};
 use crate::build::flow::Cond;
 use crate::error::{Error, ErrorKind};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// The numbers of one evaluation.
 struct Host<'a> {
     inputs: &'a [u64],
-    known: HashMap<(*const Data, Ty), u64>,
+    known: HashMap<(*const ExprData, Ty), u64>,
 }
 
 type Outcome<T> = Result<T, (ErrorKind, &'static Location<'static>)>;
@@ -44,7 +44,7 @@ impl Expr {
         let at = Location::caller();
         let Some(ty) = self.ty() else {
             let found = match &self.0.node {
-                Node::Poison(kind) => (kind.clone(), self.0.at),
+                ExprNode::Poison(kind) => (kind.clone(), self.0.at),
                 _ => (
                     ErrorKind::operands("evaluate", "constants alone have no type"),
                     at,
@@ -148,24 +148,24 @@ impl Host<'_> {
         let refuse = |why: String| Err((ErrorKind::operands("evaluate", why), None));
         let mut of = |expr: &Expr, ty| self.value(expr, ty).map_err(|(kind, at)| (kind, Some(at)));
         Ok(match &expr.0.node {
-            Node::Input(i) => match self.inputs.get(*i) {
+            ExprNode::Input(i) => match self.inputs.get(*i) {
                 Some(bits) => bits & mask(ty),
                 None => return refuse(format!("input {i}, and {} are given", self.inputs.len())),
             },
-            Node::Fragment(_) | Node::Register(_) | Node::Indices(..) => {
+            ExprNode::Fragment(_) | ExprNode::Register(_) | ExprNode::Indices(..) => {
                 return refuse("only a kernel knows its registers: take an `input`".into());
             }
-            Node::Real(x) => real_constant(ty, *x).or_else(refuse)?,
-            Node::Integer(x) => integer_constant(ty, *x).or_else(refuse)?,
-            Node::Poison(kind) => return Err((kind.clone(), None)),
-            Node::Convert(x, round, saturate) => match x.ty() {
+            ExprNode::Real(x) => real_constant(ty, *x).or_else(refuse)?,
+            ExprNode::Integer(x) => integer_constant(ty, *x).or_else(refuse)?,
+            ExprNode::Poison(kind) => return Err((kind.clone(), None)),
+            ExprNode::Convert(x, round, saturate) => match x.ty() {
                 Some(from) => convert(of(x, from)?, (from, ty), *round, *saturate),
                 None => of(x, ty)?,
             },
-            Node::Unary(op, x) => unary(*op, ty, of(x, ty)?),
-            Node::Binary(op, a, b) => binary(*op, ty, of(a, ty)?, of(b, ty)?),
-            Node::Fma([a, b, c]) => fma(ty, of(a, ty)?, of(b, ty)?, of(c, ty)?),
-            Node::Select(test, a, b) => {
+            ExprNode::Unary(op, x) => unary(*op, ty, of(x, ty)?),
+            ExprNode::Binary(op, a, b) => binary(*op, ty, of(a, ty)?, of(b, ty)?),
+            ExprNode::Fma([a, b, c]) => fma(ty, of(a, ty)?, of(b, ty)?, of(c, ty)?),
+            ExprNode::Select(test, a, b) => {
                 let (a, b) = (of(a, ty)?, of(b, ty)?);
                 let holds = self.holds(test).map_err(|(kind, at)| (kind, Some(at)))?;
                 if holds { a } else { b }
@@ -336,9 +336,10 @@ pub(crate) fn convert(bits: u64, (from, to): (Ty, Ty), round: Round, saturate: S
         (Some(of), None) => {
             let x = whole(of.decode(bits), round);
             let (low, high) = range(to);
-            let y = match (x.is_nan(), to.bits()) {
-                (true, 64) => 1 << 63,
-                (true, _) => 0,
+            let y = match (x.is_nan(), from == Ty::F64 || to.bits() == 64) {
+                (true, true) if low < 0 => low,
+                (true, true) => (1 << (to.bits().max(32) - 1)).min(high),
+                (true, false) => 0,
                 (false, _) => (x as i128).clamp(low, high),
             };
             y as u64 & mask(to)

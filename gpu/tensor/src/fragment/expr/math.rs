@@ -6,7 +6,7 @@ use std::panic::Location;
 use colex_atom::{Class, Ty};
 use colex_ir::{BinaryOp, Compare, UnaryOp};
 
-use super::{Expr, Mask, Node, Round, Saturate, common, is_half};
+use super::{Expr, ExprNode, Mask, Round, Saturate, common, is_half};
 use crate::error::ErrorKind;
 
 /// `log2(erfc(z) exp(z^2) / t)` for `t = 1 / (1 + z / 2)` and `z` from 0 to 10, within 8e-8: the polynomial in `t` that has
@@ -142,8 +142,8 @@ macro_rules! comparisons {
             /// # use colex_atom::Ty;
             /// # use colex_tensor::Expr;
             /// let x = Expr::input(0, Ty::S32);
-            #[doc = concat!("let chosen = x.", stringify!($name), "(5).select(1, 0);")]
-            #[doc = concat!("assert_eq!(chosen.evaluate(&[7])?, ", $of_7_and_5, ");")]
+            #[doc = concat!("let chosen = x.", stringify!($name), "(5).select(&x, 0);")]
+            #[doc = concat!("assert_eq!(chosen.evaluate(&[7])?, ", $of_7_and_5, " * 7);")]
             /// # Ok::<(), colex_tensor::Error>(())
             /// ```
             #[track_caller]
@@ -218,7 +218,7 @@ impl Expr {
                 .map(|()| ty)
         });
         match checked {
-            Ok(ty) => Expr::new(Node::Fma(all), ty, at),
+            Ok(ty) => Expr::new(ExprNode::Fma(all), ty, at),
             Err(kind) => Expr::poison(kind, at),
         }
     }
@@ -250,7 +250,7 @@ impl Expr {
     }
 
     /// Builds the element rounded to nearest even in type `ty`; a float becomes an integer toward zero, and at the least or the
-    /// largest integer beyond that, 0 of a NaN (but -2^63 or 2^63 in 64 bits); an integer becomes a narrower one modulo 2^bits.
+    /// largest integer beyond that, 0 of a NaN (of a binary64, or in 64 bits, the top bit alone; all ones in `U8` and `U16`); an integer becomes a narrower one modulo 2^bits.
     /// `f64` and integers become floats of less than 32 bits by way of `f32`. Numbers beyond the largest `e4m3` or `e5m2`
     /// become that (`satfinite`).
     ///
@@ -355,7 +355,11 @@ impl Expr {
         if from == Some(ty) {
             return self.clone();
         }
-        Expr::new(Node::Convert(self.clone(), round, saturate), Some(ty), at)
+        Expr::new(
+            ExprNode::Convert(self.clone(), round, saturate),
+            Some(ty),
+            at,
+        )
     }
 
     /// What `function` makes of it in `f32`, rounded to its type.
