@@ -62,7 +62,13 @@ pub(super) fn build(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         "--message-format",
         "json-render-diagnostics",
     ];
-    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+    // What cargo says to programs is not for readers.
+    let is_message = |line: &str| line.starts_with('{');
+    let done = cargo::run_with(cargo::command(&run.root, &arguments), |line| {
+        if !is_message(line) {
+            progress.at(line);
+        }
+    })?;
     let binaries: Vec<Binary> = done.stdout.lines().filter_map(binary).collect();
     let covered = format!("{} binaries", binaries.len());
     let untested = untested(run)?;
@@ -70,7 +76,8 @@ pub(super) fn build(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         return Ok(Outcome::failed(covered, untested.join("\n")));
     }
     if !done.ok || binaries.is_empty() {
-        return Ok(Outcome::failed(covered, done.all));
+        let said: Vec<&str> = done.all.lines().filter(|line| !is_message(line)).collect();
+        return Ok(Outcome::failed(covered, said.join("\n")));
     }
     fs::write(list(run), serde_json::to_string(&binaries)?)?;
     Ok(Outcome::ok(covered))
