@@ -28,9 +28,9 @@ pub const TYPES: [Ty; 15] = [
 
 /// SplitMix64: the same draws on every run.
 #[derive(Clone, Debug)]
-pub struct Random(pub u64);
+pub struct Draws(pub u64);
 
-impl Random {
+impl Draws {
     /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -56,7 +56,7 @@ fn low(ty: Ty, bits: u64) -> u64 {
 }
 
 /// Returns the bits of a random element: a small number, an end of the range, or any.
-pub fn element(r: &mut Random, ty: Ty) -> u64 {
+pub fn element(r: &mut Draws, ty: Ty) -> u64 {
     if let Some(of) = FloatFormat::of(ty) {
         let small = (r.below(41) as f64 - 20.0) / r.one(&[1.0, 2.0, 4.0, 3.0, 7.0]);
         let near = colex_atom::Rounding::Nearest;
@@ -101,13 +101,18 @@ fn is_nan(ty: Ty, bits: u64) -> bool {
 
 /// How the registers of a thread's elements lie: compact, one register each, or in another order.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum RegisterPlace {
     /// Compact, as many as fit in a register.
     Compact,
     /// Each in a register of its own.
     Apart,
     /// As a plain fragment under another layout.
     Plain,
+}
+
+/// The elements of 32 threads, `n` elements per thread in a run.
+fn rows(n: i64) -> Result<Layout, colex_layout::Error> {
+    Ok(Layout::new((32, n), (n, 1))?.to_static())
 }
 
 /// Builds a kernel of 32 threads that computes a formula over inputs of these types, `n` elements per thread.
@@ -120,31 +125,25 @@ pub fn kernel(
     types: &[Ty],
     n: i64,
     formula: &Expr,
-    places: &[Place],
+    places: &[RegisterPlace],
 ) -> Result<TensorKernel, colex_tensor::Error> {
     let mut k = Builder::new("formula", arch, 32);
-    let whole: Layout = format!("(_32,_{n}):(_{n},_1)").parse()?;
+    let whole = rows(n)?;
     let tid = k.thread();
     let mut parts = Vec::new();
     let all = types.iter().copied().chain(formula.ty());
     for (i, ty) in all.enumerate() {
         let tensor = k.tensor(&format!("t{i}"), ty, &whole);
         let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", ty.bits()))?;
-        let copy = TiledCopy::new(
-            atom,
-            ty.bits().into(),
-            "(32,1):(1,32)",
-            format!("(1,{n}):({n},1)").as_str(),
-        )?;
+        let copy = TiledCopy::new(atom, ty.bits().into(), ((32, 1), (1, 32)), ((1, n), (n, 1)))?;
         let part = copy.at(&tid).partition_src(&tensor); // (CPY, CPY_M, CPY_N)
         let place = places[i % places.len()];
         let held = match place {
-            Place::Compact => k.fragment_like(&part),
-            Place::Apart => k.fragment_unpacked(&part),
-            Place::Plain => {
+            RegisterPlace::Compact => k.fragment_like(&part),
+            RegisterPlace::Apart => k.fragment_unpacked(&part),
+            RegisterPlace::Plain => {
                 let own = Layout::column_major(part.layout().shape())?;
-                let text = format!("_{n}:_1");
-                let plain = k.fragment(ty, text.as_str());
+                let plain = k.fragment(ty, Layout::new(n, 1)?.to_static());
                 plain.with_layout(own.to_static())
             }
         };
@@ -170,8 +169,8 @@ pub fn check(
     device: &Device,
     types: &[Ty],
     (formula, tolerance): (&Expr, f64),
-    (n, places): (i64, &[Place]),
-    r: &mut Random,
+    (n, places): (i64, &[RegisterPlace]),
+    r: &mut Draws,
 ) -> Result<usize, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let built = kernel(device.arch(), types, n, formula, places).map_err(|e| text(&e))?;
@@ -193,9 +192,7 @@ pub fn check(
     let all = types.iter().zip(&inputs).map(|(ty, x)| upload(*ty, x));
     let mut buffers = all.collect::<Result<Vec<_>, String>>()?;
     buffers.push(upload(ty, &vec![0; count])?);
-    let whole: Layout = format!("(_32,_{n}):(_{n},_1)")
-        .parse()
-        .map_err(|e| text(&e))?;
+    let whole = rows(n).map_err(|e| text(&e))?;
     let own = types.iter().copied().chain([ty]);
     let given = own.zip(&buffers).map(|(ty, buffer)| {
         let (address, bytes) = (buffer.address(), (count * width(ty)) as u64);
@@ -246,7 +243,7 @@ fn is_near(ty: Ty, bits: [u64; 2], tolerance: f64) -> bool {
 }
 
 /// Builds a random formula of type `ty` over inputs of these types; without `approximate`, of exact instructions only.
-pub fn formula(r: &mut Random, types: &[Ty], (ty, approximate): (Ty, bool), depth: usize) -> Expr {
+pub fn formula(r: &mut Draws, types: &[Ty], (ty, approximate): (Ty, bool), depth: usize) -> Expr {
     let has_arithmetic = !matches!(ty, Ty::Tf32 | Ty::E4m3 | Ty::E5m2);
     if depth == 0 || !has_arithmetic || r.below(8) == 0 {
         let own: Vec<usize> = (0..types.len()).filter(|i| types[*i] == ty).collect();
@@ -360,14 +357,14 @@ fn functions(x: &Expr) -> Vec<(Expr, f64)> {
 ///
 /// # Errors
 ///
-/// Returns the first difference in words.
+/// Returns the first difference of each conversion, or of a formula, in words.
 pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
-    let mut r = Random(29);
+    let mut r = Draws(29);
     let kinds: Vec<Ty> = TYPES
         .into_iter()
         .filter(|ty| is_there(device.arch(), *ty))
         .collect();
-    let mut count = 0;
+    let (mut count, mut wrong) = (0, Vec::new());
     for (from, to) in kinds
         .iter()
         .flat_map(|from| kinds.iter().map(move |to| (*from, *to)))
@@ -380,11 +377,17 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
                 device,
                 &[from],
                 (&formula, 0.0),
-                (4, &[Place::Compact]),
+                (4, &[RegisterPlace::Compact]),
                 &mut r,
             );
-            count += done.map_err(|why| format!("{from} to {to}: {why}"))?;
+            match done {
+                Ok(done) => count += done,
+                Err(why) => wrong.push(format!("{from} to {to}: {why}")),
+            }
         }
+    }
+    if !wrong.is_empty() {
+        return Err(wrong.join("; "));
     }
     for round in 0..rounds {
         let types: Vec<Ty> = (0..1 + r.below(3)).map(|_| r.one(&kinds)).collect();
@@ -395,7 +398,7 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
             device,
             &types,
             (&formula, 0.0),
-            (n, &[Place::Compact]),
+            (n, &[RegisterPlace::Compact]),
             &mut r,
         );
         count += done.map_err(|why| format!("formula {round}: {why}"))?;
@@ -408,7 +411,7 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
                 device,
                 &[Ty::S8],
                 (formula, *tolerance),
-                (4, &[Place::Compact]),
+                (4, &[RegisterPlace::Compact]),
                 &mut r,
             );
             count += done.map_err(|why| format!("function {i} of {ty}: {why}"))?;
@@ -417,7 +420,7 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Whether an architecture converts a type.
+/// Returns whether an architecture converts a type.
 pub fn is_there(arch: Arch, ty: Ty) -> bool {
     match ty {
         Ty::E4m3 | Ty::E5m2 => arch >= Arch::Sm89,

@@ -43,14 +43,14 @@ fn part(
     [threads, n]: [i64; 2],
 ) -> Result<(TiledCopy, Tensor), colex_tensor::Error> {
     let blocks = if k.target() >= Arch::Sm90a { 2 } else { 1 };
-    let all: Layout = format!("(_{},_{n}):(_{n},_1)", threads * blocks).parse()?;
+    let all = Layout::new((threads * blocks, n), (n, 1))?.to_static();
     let tensor = k.tensor(name, ty, &all);
     let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", ty.bits()))?;
     let copy = TiledCopy::new(
         atom,
         ty.bits().into(),
-        format!("({threads},1):(1,0)").as_str(),
-        format!("(1,{n}):(0,1)").as_str(),
+        ((threads, 1), (1, 0)),
+        ((1, n), (0, 1)),
     )?;
     let (tid, block) = (k.thread(), k.block_index(0).within(0..blocks));
     let part = copy
@@ -79,20 +79,17 @@ pub fn kernel(
     let (copy, source) = part(&mut k, "source", ty, [threads, n])?;
     let held = k.fragment_like(&source);
     k.copy_in_bounds(&copy, &source, &held);
-    let own = held.with_layout(format!("_{n}:_1").as_str());
+    let own = held.with_layout(Layout::new(n, 1)?.to_static());
     let results = body(&mut k, op, &own);
     let count: i64 = results.iter().map(|f| f.layout().size()).sum();
     let (copy, target) = part(&mut k, "target", ty, [threads, count])?;
     let all = k.fragment_like(&target);
     k.clear(&all);
+    let run = all.with_layout(Layout::new(count, 1)?.to_static());
     let mut first = 0;
     for result in &results {
         let size = result.layout().size();
-        k.assign(
-            &all.with_layout(format!("_{count}:_1").as_str())
-                .values(first, size),
-            result,
-        );
+        k.assign(&run.values(first, size), result);
         first += size;
     }
     k.copy_in_bounds(&copy, &all, &target);
@@ -138,7 +135,7 @@ pub fn run(
         upload(&given)?,
         upload(&vec![0; (threads * count) as usize])?,
     ];
-    let layout = |n: i64| format!("(_{threads},_{n}):(_{n},_1)").parse::<Layout>();
+    let layout = |n: i64| Layout::new((threads, n), (n, 1)).map(|layout| layout.to_static());
     let layouts = [
         layout(n).map_err(|e| text(&e))?,
         layout(count).map_err(|e| text(&e))?,
@@ -217,7 +214,7 @@ pub fn check_all(device: &Device) -> Result<usize, String> {
         let (warps, n) = (extents[0] as usize / 32, extents[1] as usize);
         let own: Body = |k, op, x| {
             let half = x.layout().size() / 2;
-            let two = x.with_layout(format!("(_{half},_2):(_1,_{half})").as_str());
+            let two = x.with_layout(((half, 2), (1, half)));
             let all = [
                 k.reduce_all(op, x),
                 k.reduce_warp(op, x),

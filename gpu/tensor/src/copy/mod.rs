@@ -107,7 +107,7 @@ fn check_partition(copy: &TiledCopy, piece: &Piece<'_>, end: Side) -> Result<(),
 }
 
 /// Which of its instructions a copy executes.
-pub(crate) enum Mask<'a> {
+pub(crate) enum Predication<'a> {
     All,
     Inside,
     If(&'a mut dyn FnMut(&mut Builder, &[Index]) -> Cond),
@@ -206,7 +206,9 @@ impl Builder {
         dst: impl Into<Piece<'a>>,
     ) {
         let (copy, ends) = (copy.into(), (src.into(), dst.into()));
-        self.run(Location::caller(), |k| k.run_copy(copy, ends, Mask::All));
+        self.run(Location::caller(), |k| {
+            k.run_copy(copy, ends, Predication::All)
+        });
     }
 
     /// Copies as [`Builder::copy`] does, but only elements whose coordinates lie within the tensor in global memory and
@@ -238,7 +240,9 @@ impl Builder {
         dst: impl Into<Piece<'a>>,
     ) {
         let (copy, ends) = (copy.into(), (src.into(), dst.into()));
-        self.run(Location::caller(), |k| k.run_copy(copy, ends, Mask::Inside));
+        self.run(Location::caller(), |k| {
+            k.run_copy(copy, ends, Predication::Inside)
+        });
     }
 
     /// Copies as [`Builder::copy`] does, but predicates each instruction with `cond`, which is called with the
@@ -270,7 +274,7 @@ impl Builder {
         mut cond: impl FnMut(&mut Builder, &[Index]) -> Cond,
     ) {
         let (copy, ends) = (copy.into(), (src.into(), dst.into()));
-        let mask = Mask::If(&mut cond);
+        let mask = Predication::If(&mut cond);
         self.run(Location::caller(), |k| k.run_copy(copy, ends, mask));
     }
 
@@ -278,7 +282,7 @@ impl Builder {
         &mut self,
         HintedCopy { copy, hints }: HintedCopy<'_>,
         (src, dst): (Piece<'_>, Piece<'_>),
-        mut mask: Mask<'_>,
+        mut mask: Predication<'_>,
     ) -> Result<(), ErrorKind> {
         for piece in [src, dst] {
             match piece {
@@ -331,9 +335,9 @@ impl Builder {
         }
         // A load in bounds fills registers that it does not load with zeros; a `copy_if` leaves them alone.
         let fills = match (&src, &mask) {
-            (Piece::Memory(_), Mask::If(_)) => atom.row().form == CopyForm::Universal,
-            (Piece::Registers(_), Mask::If(_)) => false,
-            (_, Mask::All | Mask::Inside) => true,
+            (Piece::Memory(_), Predication::If(_)) => atom.row().form == CopyForm::Universal,
+            (Piece::Registers(_), Predication::If(_)) => false,
+            (_, Predication::All | Predication::Inside) => true,
         };
         let held = self.check_places(copy, (&src, &dst), fills)?;
         for (piece, end) in [(&src, Side::Source), (&dst, Side::Destination)] {
@@ -364,7 +368,7 @@ impl Builder {
             addresses: [Vec::new(), Vec::new()],
         };
         // All instructions of an unpredicated copy execute together, so one claim covers them.
-        let whole = matches!(mask, Mask::All).then(|| self.open_claim());
+        let whole = matches!(mask, Predication::All).then(|| self.open_claim());
         run.claim = whole;
         for i in 0..n {
             self.instruction(&mut run, i, (&mut mask, whole))?;
@@ -372,7 +376,7 @@ impl Builder {
         let ends = run.ends(copy);
         self.note(run.atom.name(), n, String::new(), ends);
         if let Some(line) = self.reports.lines.last_mut() {
-            line.predicated = !matches!(mask, Mask::All);
+            line.predicated = !matches!(mask, Predication::All);
         }
         run.join(self);
         match dst {
@@ -469,7 +473,7 @@ impl Builder {
         &mut self,
         run: &mut Run<'_>,
         i: i64,
-        (mask, whole): (&mut Mask<'_>, Option<ClaimId>),
+        (mask, whole): (&mut Predication<'_>, Option<ClaimId>),
     ) -> Result<(), ErrorKind> {
         let [s, d] = [run.counts[0] * i, run.counts[1] * i];
         let fills = run.takes(Argument::SourceBytes);
@@ -480,7 +484,7 @@ impl Builder {
         let (source, target) = (memory(run.src, s), memory(run.dst, d));
         let (mut cond, mut stored, mut partial) = (Cond::Known(true), Cond::Known(true), None);
         match mask {
-            Mask::All => {
+            Predication::All => {
                 for ((tensor, at), count) in [source, target]
                     .into_iter()
                     .zip(run.counts)
@@ -492,7 +496,7 @@ impl Builder {
                     }
                 }
             }
-            Mask::Inside => {
+            Predication::Inside => {
                 let mut claim = None;
                 if let Some((tensor, at)) = source {
                     (cond, partial) = self.inside(tensor, at, run.counts[0], fills, &mut claim)?;
@@ -502,7 +506,7 @@ impl Builder {
                 }
                 run.claim = claim;
             }
-            Mask::If(says) => {
+            Predication::If(says) => {
                 let global = [source, target]
                     .into_iter()
                     .flatten()
@@ -522,7 +526,7 @@ impl Builder {
             }
         }
         // What a fill leaves out is no predicate of the instruction.
-        if matches!(mask, Mask::If(_)) && (!fills || cond == Cond::Known(true)) {
+        if matches!(mask, Predication::If(_)) && (!fills || cond == Cond::Known(true)) {
             let claim = self.open_claim();
             for (end, count) in [source, target].into_iter().zip(run.counts) {
                 if let Some((tensor, at)) = end {

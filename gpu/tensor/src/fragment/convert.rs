@@ -6,7 +6,7 @@ use colex_atom::Ty;
 use colex_layout::Layout;
 
 use super::Fragment;
-use super::expr::{Expr, Node};
+use super::expr::{Expr, ExprNode};
 use crate::build::Builder;
 use crate::error::ErrorKind;
 
@@ -45,7 +45,7 @@ impl Builder {
         if from.ty == to {
             return Ok(from.clone());
         }
-        if let Node::Poison(kind) = &Expr::from(from).to(to).0.node {
+        if let ExprNode::Poison(kind) = &Expr::from(from).to(to).0.node {
             return Err(kind.clone());
         }
         let offsets = (0..from.layout.size()).map(|i| Ok(from.start + from.layout.at(i)?));

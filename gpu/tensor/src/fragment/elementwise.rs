@@ -10,7 +10,7 @@ use colex_layout::{IntTuple, Layout};
 
 use super::Fragment;
 use super::expr::lower::{Lanes, Lower, broadcast, fragments, leaves, nodes};
-use super::expr::{Expr, Mask, Node, Test, is_half};
+use super::expr::{Expr, ExprNode, Mask, Test, is_half};
 use crate::build::Builder;
 use crate::build::flow::Cond;
 use crate::build::held::Part;
@@ -41,8 +41,8 @@ fn poison(
         }
     }
     nodes(expr).iter().find_map(|node| match &node.0.node {
-        Node::Poison(kind) => Some(of(kind, node.0.at)),
-        Node::Select(mask, ..) => of_mask(mask).map(|(kind, own)| of(kind, own)),
+        ExprNode::Poison(kind) => Some(of(kind, node.0.at)),
+        ExprNode::Select(mask, ..) => of_mask(mask).map(|(kind, own)| of(kind, own)),
         _ => None,
     })
 }
@@ -50,8 +50,8 @@ fn poison(
 /// The shape to which all leaves are broadcast.
 fn form(operation: &'static str, leaves: &[Expr]) -> Result<Layout, ErrorKind> {
     let layouts = leaves.iter().filter_map(|leaf| match &leaf.0.node {
-        Node::Fragment(fragment) => Some(&fragment.layout),
-        Node::Indices(_, layout) => Some(layout),
+        ExprNode::Fragment(fragment) => Some(&fragment.layout),
+        ExprNode::Indices(_, layout) => Some(layout),
         _ => None,
     });
     let layouts: Vec<&Layout> = layouts.collect();
@@ -247,7 +247,11 @@ impl Builder {
         let at = Location::caller();
         let conds = self.site(at, |k| (0..d.layout.size()).map(|i| keep(k, i)).collect());
         let kept = Mask(Rc::new(Test::Conds(conds)));
-        let expr = Expr::new(Node::Select(kept, d.into(), value.into()), Some(d.ty), at);
+        let expr = Expr::new(
+            ExprNode::Select(kept, d.into(), value.into()),
+            Some(d.ty),
+            at,
+        );
         self.assign_as("mask", at, d, &expr);
     }
 
@@ -275,7 +279,7 @@ impl Builder {
         let all: Vec<&Fragment> = std::iter::once(d).chain(sources.iter().copied()).collect();
         self.own_fragments(&all)?;
         for leaf in &leaves {
-            if let Node::Indices(indices, _) = &leaf.0.node {
+            if let ExprNode::Indices(indices, _) = &leaf.0.node {
                 indices
                     .iter()
                     .try_for_each(|index| self.failure.own_indices([index]))?;

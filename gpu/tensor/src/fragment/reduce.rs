@@ -18,7 +18,7 @@ use colex_layout::{IntTuple, Layout};
 
 use super::Fragment;
 use super::expr::evaluate::range;
-use super::expr::{Expr, Mask, Node};
+use super::expr::{Expr, ExprNode, Mask};
 use crate::build::Builder;
 use crate::error::ErrorKind;
 use crate::index::Index;
@@ -51,7 +51,7 @@ fn element(of: &Fragment, i: i64) -> Result<Fragment, ErrorKind> {
 
 /// The number that a reduction begins with.
 fn identity(op: BinaryOp, ty: Ty) -> Expr {
-    let integer = |x: i128| Expr::new(Node::Integer(x), None, Location::caller());
+    let integer = |x: i128| Expr::new(ExprNode::Integer(x), None, Location::caller());
     let ends = |largest: bool| match FloatFormat::of(ty) {
         Some(_) if largest => Expr::from(f64::INFINITY),
         Some(_) => Expr::from(f64::NEG_INFINITY),
@@ -386,7 +386,7 @@ impl Builder {
     #[track_caller]
     fn fragment_of_expr(&mut self, x: Expr) -> Fragment {
         match &x.0.node {
-            Node::Fragment(fragment) => fragment.clone(),
+            ExprNode::Fragment(fragment) => fragment.clone(),
             _ => self.map(x),
         }
     }

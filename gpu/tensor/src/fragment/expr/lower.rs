@@ -8,7 +8,7 @@ use colex_ir::{Alu, BinaryOp, Compare, Guard, Operand, Reg, RegType, TernaryOp, 
 use colex_layout::Layout;
 
 use super::evaluate::{integer_constant, real_constant};
-use super::{Data, Expr, Mask, Node, Test, is_half};
+use super::{Expr, ExprData, ExprNode, Mask, Test, is_half};
 use crate::build::Builder;
 use crate::build::held::Part;
 use crate::error::ErrorKind;
@@ -50,20 +50,20 @@ pub(crate) fn pair_type(ty: Ty) -> Type {
 }
 
 /// A leaf of the expression: what it is at every index of the destination.
-enum Leaf {
+enum ExprLeaf {
     Parts { parts: Vec<Part>, packed: i64 },
     Indices(Vec<Index>),
 }
 
 /// The node of an expression, and the type in which constants are read.
-type Key = (*const Data, Ty);
+type Key = (*const ExprData, Ty);
 
 pub(crate) struct Lower<'k> {
     pub(crate) k: &'k mut Builder,
     operation: &'static str,
-    leaves: HashMap<*const Data, Leaf>,
+    leaves: HashMap<*const ExprData, ExprLeaf>,
     /// The leaves below each node.
-    below: HashMap<*const Data, Rc<Vec<*const Data>>>,
+    below: HashMap<*const ExprData, Rc<Vec<*const ExprData>>>,
     /// What was computed, by the parts of registers that it was computed from.
     memo: HashMap<(Key, Vec<Part>), Lanes>,
     halves: HashMap<Reg, Vec<Reg>>,
@@ -107,17 +107,17 @@ impl<'k> Lower<'k> {
         for leaf in leaves(expr) {
             let key = Rc::as_ptr(&leaf.0);
             let leaf = match &leaf.0.node {
-                Node::Fragment(fragment) => {
+                ExprNode::Fragment(fragment) => {
                     let numbers = broadcast(self.operation, &fragment.layout, form)?;
                     let parts = numbers.into_iter().map(|i| fragment.element(i));
-                    Leaf::Parts {
+                    ExprLeaf::Parts {
                         parts: parts.collect::<Result<_, _>>()?,
                         packed: fragment.packed(),
                     }
                 }
-                Node::Indices(indices, layout) => {
+                ExprNode::Indices(indices, layout) => {
                     let numbers = broadcast(self.operation, layout, form)?;
-                    Leaf::Indices(
+                    ExprLeaf::Indices(
                         numbers
                             .into_iter()
                             .map(|i| indices[i as usize].clone())
@@ -131,13 +131,13 @@ impl<'k> Lower<'k> {
         Ok(())
     }
 
-    fn below(&mut self, expr: &Expr) -> Rc<Vec<*const Data>> {
+    fn below(&mut self, expr: &Expr) -> Rc<Vec<*const ExprData>> {
         let key = Rc::as_ptr(&expr.0);
         if let Some(known) = self.below.get(&key) {
             return Rc::clone(known);
         }
         let mut all = match expr.0.node {
-            Node::Fragment(_) | Node::Indices(..) => vec![key],
+            ExprNode::Fragment(_) | ExprNode::Indices(..) => vec![key],
             _ => Vec::new(),
         };
         for operand in operands(expr) {
@@ -153,15 +153,15 @@ impl<'k> Lower<'k> {
     /// The parts of registers of all leaves of fragments at one index of the destination.
     pub(crate) fn parts_at(&self, i: usize) -> impl Iterator<Item = Part> + '_ {
         self.leaves.values().filter_map(move |leaf| match leaf {
-            Leaf::Parts { parts, .. } => Some(parts[i]),
-            Leaf::Indices(_) => None,
+            ExprLeaf::Parts { parts, .. } => Some(parts[i]),
+            ExprLeaf::Indices(_) => None,
         })
     }
 
     /// The parts at all indices of the first leaf that has several elements in a register.
     pub(crate) fn packed_parts(&self, expr: &Expr) -> Option<Vec<Part>> {
         let packed = |leaf: &Expr| match self.leaves.get(&Rc::as_ptr(&leaf.0)) {
-            Some(Leaf::Parts { parts, packed }) if *packed > 1 => Some(parts.clone()),
+            Some(ExprLeaf::Parts { parts, packed }) if *packed > 1 => Some(parts.clone()),
             _ => None,
         };
         leaves(expr).iter().find_map(packed)
@@ -186,8 +186,8 @@ impl<'k> Lower<'k> {
         let mut parts = Vec::new();
         for leaf in below.iter() {
             match &self.leaves[leaf] {
-                Leaf::Parts { parts: all, .. } => parts.extend(group.iter().map(|i| all[*i])),
-                Leaf::Indices(all) => {
+                ExprLeaf::Parts { parts: all, .. } => parts.extend(group.iter().map(|i| all[*i])),
+                ExprLeaf::Indices(all) => {
                     // Indices that are equal are one value.
                     let first = |i: &usize| all.iter().position(|x| *x == all[*i]).unwrap_or(*i);
                     let place = |i: &usize| {
@@ -222,17 +222,17 @@ impl<'k> Lower<'k> {
         let none: &[Reg] = &[];
         let same = |operand: Operand| Lanes::Each(vec![operand; group.len()]);
         Ok(match &expr.0.node {
-            Node::Input(i) => {
+            ExprNode::Input(i) => {
                 return self.refuse(format!(
                     "input {i} of the expression is no element of a kernel: `over` binds it"
                 ));
             }
-            Node::Poison(kind) => return Err(kind.clone()),
-            Node::Real(x) => {
+            ExprNode::Poison(kind) => return Err(kind.clone()),
+            ExprNode::Real(x) => {
                 real_constant(ty, *x).or_else(|why| self.refuse(why))?;
                 same(constant(ty, *x))
             }
-            Node::Integer(x) => {
+            ExprNode::Integer(x) => {
                 integer_constant(ty, *x).or_else(|why| self.refuse(why))?;
                 same(if ty.is_integer() {
                     Operand::Int(*x as i64)
@@ -240,32 +240,32 @@ impl<'k> Lower<'k> {
                     constant(ty, *x as f64)
                 })
             }
-            Node::Register(reg) => same((*reg).into()),
-            Node::Indices(..) => self.indices(expr, group)?,
-            Node::Fragment(_) => self.load(expr, ty, group)?,
-            Node::Convert(x, round, saturate) => match x.ty() {
+            ExprNode::Register(reg) => same((*reg).into()),
+            ExprNode::Indices(..) => self.indices(expr, group)?,
+            ExprNode::Fragment(_) => self.load(expr, ty, group)?,
+            ExprNode::Convert(x, round, saturate) => match x.ty() {
                 Some(from) => {
                     let x = self.eval(x, from, group, none)?;
                     self.convert(x, (from, ty), (*round, *saturate), to)?
                 }
                 None => self.eval(x, ty, group, to)?,
             },
-            Node::Unary(op, x) => {
+            ExprNode::Unary(op, x) => {
                 let x = self.eval(x, ty, group, none)?;
                 self.unary(*op, ty, x, to)?
             }
-            Node::Binary(op, a, b) => {
+            ExprNode::Binary(op, a, b) => {
                 let (a, b) = (
                     self.eval(a, ty, group, none)?,
                     self.eval(b, ty, group, none)?,
                 );
                 self.binary(*op, ty, a, b, to)?
             }
-            Node::Fma([a, b, c]) => {
+            ExprNode::Fma([a, b, c]) => {
                 let [a, b, c] = [a, b, c].map(|x| self.eval(x, ty, group, none));
                 self.fma(ty, [a?, b?, c?], to)?
             }
-            Node::Select(mask, a, b) => {
+            ExprNode::Select(mask, a, b) => {
                 let tests = self.mask(mask, group)?;
                 let (a, b) = (
                     self.eval(a, ty, group, none)?,
@@ -277,7 +277,7 @@ impl<'k> Lower<'k> {
     }
 
     fn indices(&mut self, expr: &Expr, group: &[usize]) -> Result<Lanes, ErrorKind> {
-        let Some(Leaf::Indices(all)) = self.leaves.get(&Rc::as_ptr(&expr.0)) else {
+        let Some(ExprLeaf::Indices(all)) = self.leaves.get(&Rc::as_ptr(&expr.0)) else {
             return self.refuse("an index that was not bound");
         };
         let some: Vec<Index> = group.iter().map(|i| all[*i].clone()).collect();
@@ -288,7 +288,7 @@ impl<'k> Lower<'k> {
 
     /// The elements of a fragment.
     fn load(&mut self, expr: &Expr, ty: Ty, group: &[usize]) -> Result<Lanes, ErrorKind> {
-        let Some(Leaf::Parts { parts, packed }) = self.leaves.get(&Rc::as_ptr(&expr.0)) else {
+        let Some(ExprLeaf::Parts { parts, packed }) = self.leaves.get(&Rc::as_ptr(&expr.0)) else {
             return self.refuse("a fragment that was not bound");
         };
         let (parts, packed): (Vec<Part>, i64) =
@@ -778,27 +778,31 @@ fn operands(expr: &Expr) -> Vec<Expr> {
     }
     let mut all = Vec::new();
     match &expr.0.node {
-        Node::Convert(x, ..) | Node::Unary(_, x) => all.push(x.clone()),
-        Node::Binary(_, a, b) => all.extend([a.clone(), b.clone()]),
-        Node::Fma(three) => all.extend(three.iter().cloned()),
-        Node::Select(mask, a, b) => {
+        ExprNode::Convert(x, ..) | ExprNode::Unary(_, x) => all.push(x.clone()),
+        ExprNode::Binary(_, a, b) => all.extend([a.clone(), b.clone()]),
+        ExprNode::Fma(three) => all.extend(three.iter().cloned()),
+        ExprNode::Select(mask, a, b) => {
             of_mask(mask, &mut all);
             all.extend([a.clone(), b.clone()]);
         }
-        Node::Input(_)
-        | Node::Fragment(_)
-        | Node::Register(_)
-        | Node::Indices(..)
-        | Node::Real(_)
-        | Node::Integer(_)
-        | Node::Poison(_) => {}
+        ExprNode::Input(_)
+        | ExprNode::Fragment(_)
+        | ExprNode::Register(_)
+        | ExprNode::Indices(..)
+        | ExprNode::Real(_)
+        | ExprNode::Integer(_)
+        | ExprNode::Poison(_) => {}
     }
     all
 }
 
 /// The nodes of an expression, each once, operands before what they are operands of.
 pub(crate) fn nodes(expr: &Expr) -> Vec<Expr> {
-    fn walk(expr: &Expr, all: &mut Vec<Expr>, seen: &mut std::collections::HashSet<*const Data>) {
+    fn walk(
+        expr: &Expr,
+        all: &mut Vec<Expr>,
+        seen: &mut std::collections::HashSet<*const ExprData>,
+    ) {
         if seen.insert(Rc::as_ptr(&expr.0)) {
             operands(expr)
                 .iter()
@@ -813,14 +817,15 @@ pub(crate) fn nodes(expr: &Expr) -> Vec<Expr> {
 
 /// The leaves of an expression, each once.
 pub(crate) fn leaves(expr: &Expr) -> Vec<Expr> {
-    let is_leaf = |expr: &Expr| matches!(expr.0.node, Node::Fragment(_) | Node::Indices(..));
+    let is_leaf =
+        |expr: &Expr| matches!(expr.0.node, ExprNode::Fragment(_) | ExprNode::Indices(..));
     nodes(expr).into_iter().filter(is_leaf).collect()
 }
 
 /// The fragments of an expression.
 pub(crate) fn fragments(leaves: &[Expr]) -> Vec<&Fragment> {
     let fragments = leaves.iter().filter_map(|leaf| match &leaf.0.node {
-        Node::Fragment(fragment) => Some(fragment),
+        ExprNode::Fragment(fragment) => Some(fragment),
         _ => None,
     });
     fragments.collect()

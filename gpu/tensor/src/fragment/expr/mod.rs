@@ -80,7 +80,7 @@ use crate::tensor::Tensor;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Expr(pub(crate) Rc<Data>);
+pub struct Expr(pub(crate) Rc<ExprData>);
 
 /// A condition on one element: the comparison of two expressions.
 ///
@@ -101,15 +101,15 @@ pub struct Expr(pub(crate) Rc<Data>);
 pub struct Mask(pub(crate) Rc<Test>);
 
 #[derive(Debug)]
-pub(crate) struct Data {
-    pub(crate) node: Node,
+pub(crate) struct ExprData {
+    pub(crate) node: ExprNode,
     /// The type of its value; none of constants.
     pub(crate) ty: Option<Ty>,
     pub(crate) at: &'static Location<'static>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum ExprNode {
     Input(usize),
     Fragment(Fragment),
     Register(Reg),
@@ -223,12 +223,12 @@ fn binary_class(op: BinaryOp) -> Option<bool> {
 }
 
 impl Expr {
-    pub(crate) fn new(node: Node, ty: Option<Ty>, at: &'static Location<'static>) -> Expr {
-        Expr(Rc::new(Data { node, ty, at }))
+    pub(crate) fn new(node: ExprNode, ty: Option<Ty>, at: &'static Location<'static>) -> Expr {
+        Expr(Rc::new(ExprData { node, ty, at }))
     }
 
     pub(crate) fn poison(kind: ErrorKind, at: &'static Location<'static>) -> Expr {
-        Expr::new(Node::Poison(kind), None, at)
+        Expr::new(ExprNode::Poison(kind), None, at)
     }
 
     /// Builds input `number` of a formula, an element of type `ty`: [`Expr::over`] puts a fragment in its place, and
@@ -243,7 +243,7 @@ impl Expr {
     /// ```
     #[track_caller]
     pub fn input(number: usize, ty: Ty) -> Expr {
-        Expr::new(Node::Input(number), Some(ty), Location::caller())
+        Expr::new(ExprNode::Input(number), Some(ty), Location::caller())
     }
 
     /// Builds the value of a register as an element of type `ty`: one value for all elements.
@@ -273,7 +273,7 @@ impl Expr {
             );
             return Expr::poison(ErrorKind::operands("register", why), at);
         }
-        Expr::new(Node::Register(register), Some(ty), at)
+        Expr::new(ExprNode::Register(register), Some(ty), at)
     }
 
     /// Builds the coordinate along mode `mode` of the tensor in global memory, of each element of a thread's part of it: an
@@ -311,7 +311,7 @@ impl Expr {
         };
         let layout = part.layout();
         match (0..layout.size()).map(of).collect() {
-            Ok(all) => Expr::new(Node::Indices(all, layout.clone()), Some(Ty::S32), at),
+            Ok(all) => Expr::new(ExprNode::Indices(all, layout.clone()), Some(Ty::S32), at),
             Err(kind) => Expr::poison(kind, at),
         }
     }
@@ -351,7 +351,7 @@ impl Expr {
             (_, None) => Ok(()),
         };
         match checked {
-            Ok(()) => Expr::new(Node::Unary(op, a.clone()), a.ty(), at),
+            Ok(()) => Expr::new(ExprNode::Unary(op, a.clone()), a.ty(), at),
             Err(kind) => Expr::poison(kind, at),
         }
     }
@@ -381,7 +381,7 @@ impl Expr {
             Ok(ty)
         });
         match checked {
-            Ok(ty) => Expr::new(Node::Binary(op, a, b), ty, at),
+            Ok(ty) => Expr::new(ExprNode::Binary(op, a, b), ty, at),
             Err(kind) => Expr::poison(kind, at),
         }
     }
@@ -423,38 +423,38 @@ impl Expr {
         self.replaced(&inputs, &mut Vec::new())
     }
 
-    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const Data, Expr)>) -> Expr {
+    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const ExprData, Expr)>) -> Expr {
         let key = Rc::as_ptr(&self.0);
         if let Some((_, expr)) = done.iter().find(|(known, _)| *known == key) {
             return expr.clone();
         }
         let mut of = |expr: &Expr| expr.replaced(inputs, done);
         let node = match &self.0.node {
-            Node::Input(i) => match inputs.get(*i) {
+            ExprNode::Input(i) => match inputs.get(*i) {
                 Some(input) if input.ty() == self.ty() || input.ty().is_none() => {
                     return input.clone();
                 }
                 Some(input) => {
                     let names = [self.ty(), input.ty()].map(|ty| ty.map_or("", Ty::ptx));
                     let why = format!("input {i} is of {}, and {} is given", names[0], names[1]);
-                    Node::Poison(ErrorKind::operands("over", why))
+                    ExprNode::Poison(ErrorKind::operands("over", why))
                 }
                 None => return self.clone(),
             },
-            Node::Convert(x, round, saturate) => Node::Convert(of(x), *round, *saturate),
-            Node::Unary(op, x) => Node::Unary(*op, of(x)),
-            Node::Binary(op, a, b) => Node::Binary(*op, of(a), of(b)),
-            Node::Fma(all) => Node::Fma(all.each_ref().map(of)),
-            Node::Select(mask, a, b) => {
+            ExprNode::Convert(x, round, saturate) => ExprNode::Convert(of(x), *round, *saturate),
+            ExprNode::Unary(op, x) => ExprNode::Unary(*op, of(x)),
+            ExprNode::Binary(op, a, b) => ExprNode::Binary(*op, of(a), of(b)),
+            ExprNode::Fma(all) => ExprNode::Fma(all.each_ref().map(of)),
+            ExprNode::Select(mask, a, b) => {
                 let (a, b) = (of(a), of(b));
-                Node::Select(mask.replaced(inputs, done), a, b)
+                ExprNode::Select(mask.replaced(inputs, done), a, b)
             }
-            Node::Fragment(_)
-            | Node::Register(_)
-            | Node::Indices(..)
-            | Node::Real(_)
-            | Node::Integer(_)
-            | Node::Poison(_) => return self.clone(),
+            ExprNode::Fragment(_)
+            | ExprNode::Register(_)
+            | ExprNode::Indices(..)
+            | ExprNode::Real(_)
+            | ExprNode::Integer(_)
+            | ExprNode::Poison(_) => return self.clone(),
         };
         let expr = Expr::new(node, self.ty(), self.0.at);
         done.push((key, expr.clone()));
@@ -463,7 +463,7 @@ impl Expr {
 }
 
 impl Mask {
-    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const Data, Expr)>) -> Mask {
+    fn replaced(&self, inputs: &[Expr], done: &mut Vec<(*const ExprData, Expr)>) -> Mask {
         Mask(Rc::new(match &*self.0 {
             Test::Compare(cmp, a, b, ty) => {
                 let (a, b) = (a.replaced(inputs, done), b.replaced(inputs, done));
@@ -491,7 +491,7 @@ impl Mask {
     pub fn select(&self, a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
         let (a, b, at) = (a.into(), b.into(), Location::caller());
         match common("select", &[&a, &b]) {
-            Ok(ty) => Expr::new(Node::Select(self.clone(), a, b), ty, at),
+            Ok(ty) => Expr::new(ExprNode::Select(self.clone(), a, b), ty, at),
             Err(kind) => Expr::poison(kind, at),
         }
     }
@@ -527,7 +527,7 @@ impl From<Fragment> for Expr {
     #[track_caller]
     fn from(fragment: Fragment) -> Self {
         let ty = fragment.ty;
-        Expr::new(Node::Fragment(fragment), Some(ty), Location::caller())
+        Expr::new(ExprNode::Fragment(fragment), Some(ty), Location::caller())
     }
 }
 
@@ -557,7 +557,7 @@ impl From<&Index> for Expr {
     fn from(index: &Index) -> Self {
         let one = Layout::column_major(1).expect("one element").to_static();
         Expr::new(
-            Node::Indices(vec![index.clone()], one),
+            ExprNode::Indices(vec![index.clone()], one),
             Some(Ty::S32),
             Location::caller(),
         )
@@ -576,7 +576,7 @@ macro_rules! constants {
         impl From<$ty> for Expr {
             #[track_caller]
             fn from(value: $ty) -> Self {
-                Expr::new(Node::$node(value.into()), None, Location::caller())
+                Expr::new(ExprNode::$node(value.into()), None, Location::caller())
             }
         }
     )*)*};
