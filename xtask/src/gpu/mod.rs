@@ -9,7 +9,7 @@ mod shares;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use colex_gpu::Device;
 
@@ -37,6 +37,9 @@ pub(crate) enum GpuTask {
         /// A few cases of each type and kernel, those of i8, i32, f32 and bf16 first: for compute-sanitizer's racecheck.
         #[arg(long)]
         sample: bool,
+        /// Only the checks whose names begin so.
+        #[arg(long)]
+        only: Option<String>,
     },
     /// Run drawn plans of products and copies, and compare with the reference.
     Plans(plans::PlanOptions),
@@ -51,14 +54,19 @@ pub(crate) fn task(task: &GpuTask) -> Result<ExitCode> {
         GpuTask::Plans(options) => return plans::task(options),
         GpuTask::Executor => executor_report(|line| println!("{line}"))?,
         GpuTask::Breaking { name } => return breaking(name),
-        GpuTask::Kernels { simulator, sample } => {
+        GpuTask::Kernels {
+            simulator,
+            sample,
+            only,
+        } => {
             let device = if *simulator {
                 Device::simulator(colex_atom::Arch::Sm90a)
             } else {
                 device()?
             };
             let cases = if *sample { Cases::Sample } else { Cases::Every };
-            kernels_report(&device, cases, |line| println!("{line}"))
+            let only = only.as_deref().unwrap_or_default();
+            kernels_report(&device, (cases, only), |line| println!("{line}"))?
         }
     };
     println!("{report}");
@@ -96,12 +104,31 @@ pub(crate) fn executor_report(say: impl Fn(&str)) -> Result<GpuReport> {
     Ok(report)
 }
 
-/// The checks of those cases of the kernel library; `say` gets the line of each when it is done.
-pub(crate) fn kernels_report(device: &Device, cases: Cases, say: impl Fn(&str)) -> GpuReport {
+/// The checks of those cases of the kernel library whose names begin so; `say` gets the line of each when it is done.
+pub(crate) fn kernels_report(
+    device: &Device,
+    (cases, only): (Cases, &str),
+    say: impl Fn(&str),
+) -> Result<GpuReport> {
     let mut report = GpuReport::on(device);
     say(&report.device);
-    for check in kernels::checks(cases) {
+    let mut checks = kernels::checks(cases)
+        .filter(|check| check.name.starts_with(only))
+        .peekable();
+    ensure!(
+        checks.peek().is_some(),
+        "no check has a name that begins with `{only}`: there are {}",
+        names(kernels::checks(cases))
+    );
+    for check in checks {
         report.run(check.name, || (check.run)(device), &say);
     }
-    report
+    Ok(report)
+}
+
+fn names<'a>(checks: impl Iterator<Item = &'a check::Check>) -> String {
+    checks
+        .map(|check| check.name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -254,7 +254,8 @@ fn gpu_atoms(run: &mut Run, _: &Progress) -> Result<Outcome> {
 /// The kernel library on the device, but for its large cases: they are for `xtask gpu kernels`, optimised.
 fn gpu_kernels(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     on_gpu(run, |_, device| {
-        let report = gpu::kernels_report(device, gpu::Cases::Small, |line| progress.at(line));
+        let cases = (gpu::Cases::Small, "");
+        let report = gpu::kernels_report(device, cases, |line| progress.at(line))?;
         let covered = format!("{} checks of kernels on {}", report.ran, report.device);
         Ok(Outcome::of(report.ran, covered, &report.failures))
     })
