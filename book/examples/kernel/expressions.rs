@@ -193,9 +193,9 @@ fn rotary() -> Result<TensorKernel, Box<dyn Error>> {
     let four = colex_atom::copy("UniversalCopy<uint128_t>")?;
     let copy = TiledCopy::new(four, 32, "(16,8):(8,1)", "(1,4):(0,1)")?;
     let (mine, block) = (copy.at(&k.thread()), k.block_index(0));
-    // (CPY, CPY_M, CPY_N) of each half
+    // (CPY, CPY_M, CPY_N)
     let parts = [0, 1].map(|half| mine.partition_src(&x.local_tile((16, 32), (&block, half))));
-    // (CPY, CPY_M, CPY_N) of each half
+    // (CPY, CPY_M, CPY_N)
     let into = [0, 1].map(|half| mine.partition_dst(&y.local_tile((16, 32), (&block, half))));
     let [a, b] = parts.each_ref().map(|part| k.fragment_like(part)); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&copy, &parts[0], &a);
