@@ -96,6 +96,24 @@ impl Error {
         matches!(self.kind(), ErrorKind::Shapes { .. })
     }
 
+    /// Returns whether a capture of the stream forbids the call: it was not prepared before, or it packs a matrix into
+    /// memory that the graph would share with later calls.
+    pub fn is_capturing(&self) -> bool {
+        match self.kind() {
+            ErrorKind::Captured => true,
+            ErrorKind::Device(error) => error.is_capturing(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the caller's workspace is too short or does not begin where it must.
+    pub fn is_workspace_refused(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Workspace { .. } | ErrorKind::WorkspaceAddress { .. }
+        )
+    }
+
     /// Returns whether an output shares bytes with what the kernel reads.
     pub fn is_overlap(&self) -> bool {
         matches!(self.kind(), ErrorKind::Overlap { .. })
@@ -309,6 +327,17 @@ pub(crate) enum ErrorKind {
         tile: i64,
         extent: i64,
     },
+    #[error(
+        "the product packs a matrix into memory that later calls overwrite, and a graph would go on using it: prepare it \
+         before the capture with `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph"
+    )]
+    Captured,
+    #[error(
+        "the workspace has {found} bytes, and the product needs {need}: `Gemm::workspace` returns that number"
+    )]
+    Workspace { found: usize, need: usize },
+    #[error("the workspace begins at {address:#x}, which is not a multiple of {need} bytes")]
+    WorkspaceAddress { address: u64, need: u64 },
     #[error("{what} needs {need} elements, and its buffer has {length}")]
     Short {
         what: &'static str,

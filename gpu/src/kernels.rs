@@ -4,6 +4,16 @@
 //! before it launches a kernel, and returns an [`Error`](crate::Error) if they are wrong. A [`LoopNest`] describes a copy between
 //! two layouts, a [`GemmProblem`] a matrix product. [`reference`](mod@reference) computes both on the host.
 
+/// What threads share: the compiler checks it wherever the crate is built.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Gemm<'_, f32, f32>>();
+    shared::<gemm::GemmCall<'_>>();
+    shared::<CopyCall<'_>>();
+    shared::<crate::DeviceKernel>();
+    shared::<crate::Error>();
+};
+
 pub use crate::copy::call::{CopyCall, copy, transpose};
 pub use crate::copy::loop_nest::{Loop, LoopNest};
 pub use crate::copy::plan::{CopyMethod, CopyPlan};

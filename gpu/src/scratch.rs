@@ -4,59 +4,127 @@ use std::sync::{Mutex, PoisonError};
 
 use colex_device::{Buffer, Device, Extension};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::stream_key::StreamKey;
 
 /// The most pieces of memory that a device keeps for calls to come.
 const PIECES: usize = 8;
 
-/// Memory that calls have given back, with the stream that their work was given to.
+/// The alignment of every piece, in bytes: that of new memory.
+const ALIGNMENT: u64 = 256;
+
+/// Memory that calls have given back, with the stream that their work was given to, and memory that is zero.
 ///
 /// A piece is taken again only for the same stream: what is given to a stream runs in order, so that the next use begins
-/// after the last one has ended. Nothing is allocated for a repeated call, which stream capture would forbid.
+/// after the last one has ended. A graph may run at any time, on any stream: nothing of it is taken for a capture.
 #[derive(Debug, Default)]
-pub(crate) struct Scratch(Mutex<Vec<(StreamKey, Buffer<u8>)>>);
+pub(crate) struct Scratch {
+    pieces: Mutex<Vec<(StreamKey, Buffer<u8>)>>,
+    /// Kept for good, so that a graph may use it: each is at least twice as long as the one before.
+    zeros: Mutex<Vec<Buffer<u8>>>,
+}
 
 impl Extension for Scratch {
     fn clear(&self) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        locked(&self.pieces).clear();
+        locked(&self.zeros).clear();
     }
 }
 
-/// Takes at least `bytes` bytes, whose address is a multiple of 256: the smallest piece that is large enough, or new memory.
-///
-/// # Errors
-///
-/// Returns the device's error if the allocation fails.
-pub(crate) fn take(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the memory of a call comes from.
+#[derive(Debug)]
+pub(crate) enum Workspace<'a> {
+    /// From the pieces that a device keeps: for a call that runs once, at once.
+    Kept(&'a Device),
+    /// From the device: for a call that owns it.
+    Own(&'a Device),
+    /// From the caller: the address of what is left.
+    Given(u64),
+}
+
+/// A piece of memory.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    pub(crate) address: u64,
+    /// Its owner, if that is the call.
+    pub(crate) memory: Option<Buffer<u8>>,
+}
+
+impl Workspace<'_> {
+    /// Returns the caller's memory from `begin` to `end` as a workspace of at least `need` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is too short, or if it does not begin at a multiple of 256.
+    pub(crate) fn given((begin, end): (u64, u64), need: usize) -> Result<Self, Error> {
+        let found = (end - begin) as usize;
+        if found < need {
+            return Err(ErrorKind::Workspace { found, need }.into());
+        }
+        if need > 0 && !begin.is_multiple_of(ALIGNMENT) {
+            return Err(ErrorKind::WorkspaceAddress {
+                address: begin,
+                need: ALIGNMENT,
+            }
+            .into());
+        }
+        Ok(Workspace::Given(begin))
+    }
+
+    /// Takes `bytes` bytes, whose address is a multiple of 256.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if an allocation fails, and an error if a graph would keep a piece that later calls
+    /// overwrite.
+    pub(crate) fn take(&mut self, bytes: usize) -> Result<Piece, Error> {
+        let memory = match self {
+            Workspace::Kept(device) => take(device, bytes)?,
+            Workspace::Own(device) => device.uninitialised(bytes)?,
+            Workspace::Given(next) => {
+                let address = *next;
+                *next += aligned(bytes) as u64;
+                let memory = None;
+                return Ok(Piece { address, memory });
+            }
+        };
+        Ok(Piece {
+            address: memory.address(),
+            memory: Some(memory),
+        })
+    }
+}
+
+/// Returns the bytes that a piece of `bytes` bytes takes of a workspace.
+pub(crate) fn aligned(bytes: usize) -> usize {
+    bytes.saturating_add(ALIGNMENT as usize - 1) / ALIGNMENT as usize * ALIGNMENT as usize
+}
+
+/// Takes at least `bytes` bytes: the smallest piece that is large enough, or new memory.
+fn take(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
+    if device.is_capturing()? {
+        return Err(ErrorKind::Captured.into());
+    }
     let kept = device.extension::<Scratch>();
-    let mut pieces = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pieces = locked(&kept.pieces);
     let stream = stream(device);
     let fits = |(of, piece): &(StreamKey, Buffer<u8>)| *of == stream && piece.len() >= bytes;
     let indexed = pieces.iter().enumerate().filter(|(_, piece)| fits(piece));
     match indexed.min_by_key(|(_, (_, piece))| piece.len()) {
         Some((at, _)) => Ok(pieces.swap_remove(at).1),
-        None => allocate(device, bytes),
+        None => Ok(device.uninitialised(bytes)?),
     }
-}
-
-/// Allocates `bytes` bytes of memory that no call has used.
-///
-/// # Errors
-///
-/// Returns the device's error if the allocation fails.
-pub(crate) fn allocate(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
-    Ok(device.uninitialised(bytes)?)
 }
 
 /// Returns a piece to the cache after the last work that uses it was enqueued on the stream of `device`. If there are
 /// too many pieces, the smallest one is freed.
 pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
     let kept = device.extension::<Scratch>();
-    let mut pieces = kept.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pieces = locked(&kept.pieces);
     pieces.push((stream(device), piece));
     if pieces.len() > PIECES {
         let smallest = (0..pieces.len()).min_by_key(|&at| pieces[at].1.len());
@@ -65,6 +133,23 @@ pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
         drop(pieces);
         drop(freed);
     }
+}
+
+/// Returns at least `bytes` bytes that are zero, for work on any stream: the first call for so many waits until they are.
+///
+/// # Errors
+///
+/// Returns the device's error.
+pub(crate) fn zeros(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
+    let kept = device.extension::<Scratch>();
+    let mut zeros = locked(&kept.zeros);
+    if let Some(long) = zeros.iter().find(|memory| memory.len() >= bytes) {
+        return Ok(long.clone());
+    }
+    let memory = device.zeros(bytes.next_power_of_two())?;
+    device.synchronize()?;
+    zeros.push(memory.clone());
+    Ok(memory)
 }
 
 /// Returns the key of the stream that a device gives its work to.

@@ -335,3 +335,44 @@ fn law_close_is_two_roundings() {
     );
     println!("law testing.close: {cases} cases");
 }
+
+/// Eight threads on two simulated devices at once: products and transposes of all of them are those of the host.
+#[test]
+fn threads_multiply_on_two_devices() {
+    let devices = [Arch::Sm80, Arch::Sm90a].map(Device::simulator);
+    let work = |thread: usize| -> Result<usize, colex_gpu::Error> {
+        let device = devices[thread % 2].on_new_stream()?;
+        let mut cases = 0;
+        for round in 0..6 {
+            // Threads of one device ask for the same few shapes, and so for the same kernels.
+            let [m, n, k] = [17 + (round % 3) as i64, 24, 16];
+            let number = |i: i64| ((i * 7 + thread as i64) % 13 - 6) as f32;
+            let a: Vec<f16> = (0..m * k).map(|i| f16::from_f32(number(i))).collect();
+            let b: Vec<f16> = (0..n * k).map(|i| f16::from_f32(number(i + 5))).collect();
+            let (da, db) = (device.upload(&a)?, device.upload(&b)?);
+            let mut dc = device.poisoned::<f32>((m * n) as usize)?;
+            let mut turned = device.poisoned::<f32>((m * n) as usize)?;
+            colex_gpu::gemm(&da.view((m, k))?, &db.view((n, k))?, &dc.view_mut((m, n))?)?;
+            colex_gpu::transpose(&dc.view((m, n))?, &turned.view_mut((n, m))?, &[1, 0])?;
+            let (c, turned) = (dc.download()?, turned.download()?);
+            for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let product =
+                    |l: i64| a[(i * k + l) as usize].to_f32() * b[(j * k + l) as usize].to_f32();
+                let sum: f32 = (0..k).map(product).sum();
+                assert_eq!(c[(i * n + j) as usize], sum, "thread {thread}, C({i},{j})");
+                assert_eq!(turned[(j * m + i) as usize], sum, "thread {thread}");
+                cases += 2;
+            }
+        }
+        Ok(cases)
+    };
+    let cases: usize = std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..8).map(|i| scope.spawn(move || work(i))).collect();
+        let each = threads
+            .into_iter()
+            .map(|thread| thread.join().expect("nothing panics"));
+        each.map(|cases| cases.expect("no error")).sum()
+    });
+    println!("law threads_multiply_on_two_devices: {cases} cases");
+}

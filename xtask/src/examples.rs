@@ -1,8 +1,12 @@
 //! `cargo xtask examples`: programs outside of the workspace, each resolved and checked as a user's program would be.
+//!
+//! A program whose packages cannot be downloaded is skipped, and said to be: a machine without a network checks nothing
+//! of it. A lock file that does not fit the manifest is a failure everywhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -32,19 +36,28 @@ pub(crate) fn task(name: Option<&str>) -> Result<ExitCode> {
             names.join(", ")
         );
     }
-    let target = root.join("target/examples");
-    let mut failed = 0;
-    for program in chosen {
+    // A folder beside that of the workspace: each program chooses the features of its dependencies by itself.
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or("target".into());
+    let target = root.join(target).join("examples");
+    let (mut failed, mut skipped) = (0, 0);
+    for program in &chosen {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let started = Instant::now();
         let remark = match check(program, &target) {
-            Ok(remark) => remark,
+            Ok(Outcome::Passed(remark)) => remark,
+            Ok(Outcome::Skipped(why)) => {
+                skipped += 1;
+                format!("SKIPPED: {why}")
+            }
             Err(error) => {
                 failed += 1;
-                format!("failed: {error:#}")
+                format!("FAILED: {error:#}")
             }
         };
-        println!("{name:<16} {remark}");
+        println!("{name:<16} {:>4} s  {remark}", started.elapsed().as_secs());
     }
+    let passed = chosen.len() - failed - skipped;
+    println!("examples: {passed} passed, {failed} failed, {skipped} skipped");
     Ok(if failed == 0 {
         ExitCode::SUCCESS
     } else {
@@ -72,8 +85,47 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(programs)
 }
 
+/// How the check of a program ended, if it did not fail.
+enum Outcome {
+    /// What was seen.
+    Passed(String),
+    /// Why nothing was seen.
+    Skipped(String),
+}
+
+/// Returns a command of cargo in the folder of a program.
+fn cargo(program: &Path, arguments: &[&str]) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(arguments).current_dir(program);
+    cargo
+}
+
+/// Downloads the packages of a program. Returns why they cannot be had, if that is so.
+///
+/// # Errors
+///
+/// Returns an error if the lock file does not fit the manifest.
+fn missing_packages(program: &Path) -> Result<Option<String>> {
+    let output = cargo(program, &["fetch", "--locked", "--quiet"]).output();
+    let output = output.context("cargo cannot be started")?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+    // A lock file that does not fit is the repository's own mistake; anything else is the network's.
+    ensure!(!said.contains("--locked"), "{said}");
+    Ok(Some(
+        said.lines().last().unwrap_or_default().trim().to_string(),
+    ))
+}
+
 /// Checks one program with the versions of its lock file, and runs it where nothing has to be linked with CUDA.
-fn check(program: &Path, target: &Path) -> Result<String> {
+fn check(program: &Path, target: &Path) -> Result<Outcome> {
+    if let Some(why) = missing_packages(program)? {
+        return Ok(Outcome::Skipped(format!(
+            "its packages cannot be downloaded: {why}"
+        )));
+    }
     let manifest = fs::read_to_string(program.join("Cargo.toml"))?;
     let needs_nvcc = manifest.contains("candle-core");
     let links_cuda = needs_nvcc || manifest.contains("dynamic-linking");
@@ -88,12 +140,8 @@ fn check(program: &Path, target: &Path) -> Result<String> {
         remark.push_str(", candle's kernels by a stub of nvcc");
     }
     let task = if links_cuda { "check" } else { "run" };
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo
-        .args([task, "--locked", "--quiet"])
-        .current_dir(program)
-        .env("CARGO_TARGET_DIR", target)
-        .env("PATH", path);
+    let mut cargo = cargo(program, &[task, "--locked", "--quiet"]);
+    cargo.env("CARGO_TARGET_DIR", target).env("PATH", path);
     if needs_nvcc {
         // The other programs name a version by a feature, beside which the variable would add another.
         for (variable, value) in [
@@ -114,11 +162,11 @@ fn check(program: &Path, target: &Path) -> Result<String> {
         "{}",
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    Ok(if links_cuda {
+    Ok(Outcome::Passed(if links_cuda {
         format!("checked{remark}: to link it, CUDA's libraries are needed")
     } else {
         format!("ran{remark}: {said}")
-    })
+    }))
 }
 
 /// Whether a program can be started.

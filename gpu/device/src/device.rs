@@ -17,8 +17,63 @@ use colex_ir::launch::{ArgumentError, Limits};
 use colex_sim::{Memory, SimOptions};
 
 /// A GPU or the simulator. Clones are handles to the same device and may be sent to other threads.
+///
+/// # What handles share
+///
+/// A handle is a context of a GPU with one of its streams. All handles to a context are the same
+/// [device](Device::is_same_device), however each was made, and share in this process:
+///
+/// - the loaded kernels, the prepared library calls, and whatever else a library keeps in an [`Extension`];
+/// - the disk cache that [`set_cache`](Device::set_cache) sets;
+/// - the news that a kernel broke the context.
+///
+/// Two contexts share nothing of that, not even on one GPU: each loads its own code, and neither takes the other's
+/// buffers, functions or events. The folder of the disk cache is shared by contexts and by processes. The kernels that
+/// the library builds, before they are loaded, are kept once per process.
+///
+/// # Threads
+///
+/// Everything here is `Send` and `Sync`: handles, buffers, functions, events and prepared calls may be used by several
+/// threads at once, and no call needs a lock of the caller's. A call makes its context current on its thread, and does not
+/// restore the one that was current before. What two threads give to one stream runs in the order in which the driver
+/// receives it. What they give to two streams may run at the same time: order that by [events](Device::record) if both
+/// access the same memory and one of them writes it. Of several threads that need the same kernel at the same time, one
+/// makes it, and the others wait for that one.
+///
+/// ```
+/// use colex_device::Device;
+///
+/// let device = Device::open();
+/// let buffer = device.upload(&[1u32, 2, 3, 4])?;
+/// let sums: Vec<Result<u32, colex_device::Error>> = std::thread::scope(|scope| {
+///     let sum = |part: usize| {
+///         let device = device.on_new_stream()?; // a stream of the thread's own
+///         let (half, copy) = (buffer.slice(2 * part..2 * part + 2)?, device.zeros::<u32>(2)?);
+///         copy.copy_from(&half)?;
+///         Ok(copy.download()?.iter().sum())
+///     };
+///     let threads: Vec<_> = (0..2).map(|part| scope.spawn(move || sum(part))).collect();
+///     threads.into_iter().map(|thread| thread.join().expect("nothing panics")).collect()
+/// });
+/// assert_eq!(sums, [Ok(3), Ok(7)]);
+/// # Ok::<(), colex_device::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Device(pub(crate) Kind);
+
+/// What threads share: the compiler checks it wherever the crate is built.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Device>();
+    shared::<Buffer<f32>>();
+    shared::<crate::View<'_, f32>>();
+    shared::<crate::ViewMut<'_, f32>>();
+    shared::<crate::Function>();
+    shared::<crate::LoadedKernel>();
+    shared::<crate::Event>();
+    shared::<Cache>();
+    shared::<Error>();
+};
 
 /// The two kinds of device.
 #[derive(Clone, Debug)]
@@ -331,6 +386,32 @@ impl Device {
         }
     }
 
+    /// Returns whether the work given to this handle becomes part of a CUDA graph instead of running, because a program
+    /// captures its stream.
+    ///
+    /// During a capture, what would break it off is refused by an error: an allocation, the load of a kernel, a wait, a
+    /// copy between host and device. Everything else may be captured: launches, copies within the device, fills, and
+    /// library calls that were prepared. A graph keeps the addresses that it was captured with. The memory, the loaded
+    /// kernels and the prepared calls must live as long as it may run.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert!(!device.is_capturing()?); // the simulator runs every launch at once
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the driver's error.
+    pub fn is_capturing(&self) -> Result<bool, Error> {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.is_capturing(),
+            Kind::Simulator(_) => Ok(false),
+        }
+    }
+
     /// Returns a handle to the same device with a new stream, whose work may run concurrently with that of this handle.
     /// On the simulator, where every call runs to completion, it is another handle.
     ///
@@ -594,23 +675,6 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Event;
-    use crate::Function;
-
-    #[test]
-    fn handles_go_to_other_threads() {
-        fn check<T: Send + Sync>() {}
-        check::<Device>();
-        check::<Buffer<f32>>();
-        check::<Function>();
-        check::<Event>();
-        let device = Device::simulator(Arch::Sm90a);
-        let buffer = std::thread::scope(|scope| {
-            let uploaded = scope.spawn(|| device.upload(&[1u8, 2]));
-            uploaded.join().expect("nothing panics")
-        });
-        assert_eq!(buffer.unwrap().download().unwrap(), [1, 2]);
-    }
 
     #[test]
     fn the_simulator_says_what_it_does_not() {

@@ -82,6 +82,12 @@ impl Error {
         matches!(self.kind(), ErrorKind::NothingCaptured)
     }
 
+    /// Returns whether a capture of the stream forbids what was asked: an allocation, the load of a kernel, a wait, or a
+    /// copy between host and device.
+    pub fn is_capturing(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Capturing { .. })
+    }
+
     /// Returns whether a tensor has no tensor map, or a kernel was built for other tensors.
     pub fn is_tensor_refused(&self) -> bool {
         matches!(self.kind(), ErrorKind::Tma(_) | ErrorKind::Argument(_))
@@ -181,6 +187,11 @@ pub(crate) enum ErrorKind {
     ContextLost { device: String, cause: String },
     #[error("nothing was captured: give the work to the device that the function is called with")]
     NothingCaptured,
+    #[error(
+        "{what} would break off the capture of the stream: do it before the capture begins, and prepare library calls \
+         there (`Gemm::prepare`, `CopyCall::new`)"
+    )]
+    Capturing { what: &'static str },
     #[error("the {what} belongs to another context than the device's")]
     OtherContext { what: &'static str },
     #[error("the context is null: give the `CUcontext` that the program works in")]
@@ -362,6 +373,12 @@ mod tests {
             (
                 ErrorKind::NothingCaptured,
                 "nothing was captured: give the work to the device that the function is called with",
+            ),
+            (
+                ErrorKind::Capturing {
+                    what: "loading a kernel",
+                },
+                "loading a kernel would break off the capture of the stream: do it before the capture begins, and prepare library calls there (`Gemm::prepare`, `CopyCall::new`)",
             ),
             (
                 ErrorKind::OtherContext { what: "slice" },

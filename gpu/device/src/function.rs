@@ -192,6 +192,9 @@ impl LoadedKernel {
     }
 }
 
+/// What a capture forbids of a load, in the words of the error.
+const LOADING: &str = "loading a kernel";
+
 /// The bytes of a kernel's variables in shared memory, in order and aligned.
 fn static_shared(kernel: &Kernel) -> u32 {
     let after = |end: u32, variable: &SharedVar| {
@@ -272,6 +275,7 @@ impl Device {
         let kernel = Arc::new(kernel.clone());
         let code = match &self.0 {
             Kind::Gpu(gpu) => {
+                gpu.outside_capture(LOADING)?;
                 let module = gpu.module(&kernel.ptx_unverified()?)?;
                 Code::Gpu(gpu.entry_of(module, &kernel.name)?)
             }
@@ -338,6 +342,7 @@ impl Device {
             }
             .into());
         };
+        gpu.outside_capture(LOADING)?;
         let other = loads.any_of_text(text);
         let module = match other.as_deref().and_then(LoadedKernel::on_gpu) {
             Some(other) => other.module(),

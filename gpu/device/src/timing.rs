@@ -154,6 +154,7 @@ impl Device {
                 .into(),
             ));
         };
+        gpu.outside_capture("taking the time")?;
         let lane = gpu.on_new_stream()?;
         lane.wait_for(&gpu.record()?)?;
         let batch = repeats.batch.max(1);

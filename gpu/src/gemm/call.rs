@@ -10,7 +10,7 @@ use colex_tiled::Operand;
 
 use super::choose::{SOME_ROWS, choose, choose_invariant, packs};
 use super::epilogue::convert::{outputs, scale_type};
-use super::matrix::{self, Matrix, Packed};
+use super::matrix::{self, Matrix, Place};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmShape, PreparedGemms, Wish};
 use super::problem::{Major, check_extent};
@@ -19,8 +19,8 @@ use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
-use crate::scratch;
-use colex_device::{Buffer, Device, Function, Memo, View, ViewMut};
+use crate::scratch::{self, Workspace};
+use colex_device::{Buffer, Device, DeviceSlice, Function, Memo, View, ViewMut};
 use colex_ir::Type;
 use colex_ir::launch::Argument;
 use colex_ir::launch::Launch;
@@ -171,22 +171,78 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Returns the errors of [`gemm`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.a.device();
-        let may_pack = self.method.is_none();
-        let call = self.call(scratch::take, may_pack, |_, _| Ok(self.wish()))?;
+        let mut memory = Workspace::Kept(device);
+        let call = self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))?;
         call.run(device)?;
         call.give_back(device);
         Ok(())
     }
 
-    /// Prepares the product, to be launched any number of times. The call owns the memory of the matrices that it
-    /// packs.
+    /// Prepares the product, to be launched any number of times: builds and loads its kernels, and allocates the memory
+    /// of the matrices that it packs, which the call owns. Whatever a stream capture forbids is done here, so that the
+    /// call may run in one. It must then live as long as the graph.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`gemm`].
     pub fn prepare(&self) -> Result<GemmCall<'a>, Error> {
-        let may_pack = self.method.is_none();
-        self.call(scratch::allocate, may_pack, |_, _| Ok(self.wish()))
+        let mut memory = Workspace::Own(self.a.device());
+        self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))
+    }
+
+    /// Returns the number of bytes of memory that the product needs besides its matrices: 0, unless it packs one.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, Gemm, View};
+    ///
+    /// let device = Device::open();
+    /// let (a, b) = (device.upload(&[1f32; 64])?, device.upload(&[1f32; 16])?);
+    /// let mut c = device.poisoned::<f32>(16)?;
+    /// // Every second element of every second row: no stride is 1.
+    /// let scattered = View::new(&a, "(4,4):(16,2)")?;
+    /// let rows = b.view((4, 4))?;
+    /// let product = Gemm::new(&scattered, &rows, &c.view_mut((4, 4))?);
+    /// assert!(product.workspace()? >= 64); // A takes 64 bytes
+    /// let mut memory = device.uninitialised::<u8>(product.workspace()?)?;
+    /// product.prepare_in(&mut memory)?.run(&device)?;
+    /// assert_eq!(c.download()?, [4.0; 16]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gemm`] that concern the views.
+    pub fn workspace(&self) -> Result<usize, Error> {
+        let Some(problem) = self.checked()? else {
+            return Ok(0);
+        };
+        let (operands, c) = self.places(&problem, self.may_pack())?;
+        let places = operands.iter().flatten().chain([&c]);
+        let each = places.map(|place| scratch::aligned(place.bytes()));
+        Ok(each.fold(0, usize::saturating_add))
+    }
+
+    /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it
+    /// packs: [`workspace`](Gemm::workspace) bytes at a multiple of 256. Calls of one stream may share it, since the work
+    /// of a stream runs in order. A graph that captured the call uses it whenever it runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gemm`], and an error if the workspace is too short, does not begin at a multiple of 256, is
+    /// on another device, may not be written, or overlaps a matrix.
+    pub fn prepare_in(
+        &self,
+        workspace: &'a mut impl DeviceSlice<u8>,
+    ) -> Result<GemmCall<'a>, Error> {
+        let count = workspace.count() as i64;
+        let given = ViewMut::row_major(workspace, count)?;
+        one_device(self.a.device(), [("the workspace", given.device())])?;
+        let bytes = [self.a.bytes(), self.b.bytes(), self.c.bytes()];
+        for (matrix, bytes) in Operand::ALL.into_iter().zip(bytes) {
+            disjoint("the workspace", given.bytes(), matrix.name(), bytes)?;
+        }
+        let mut memory = Workspace::given(given.bytes(), self.workspace()?)?;
+        self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))
     }
 
     /// Prepares the product with the plan that `plan` makes from the types, majors and alignments of the matrices.
@@ -200,9 +256,15 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         &self,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
     ) -> Result<GemmCall<'a>, Error> {
-        self.call(scratch::allocate, false, |operands, arch| {
+        let mut memory = Workspace::Own(self.a.device());
+        self.call(&mut memory, false, |operands, arch| {
             Ok(Wish::Plan(plan(operands, arch)?))
         })
+    }
+
+    /// Returns whether the product may pack a matrix that a kernel would take: not if a method was set.
+    fn may_pack(&self) -> bool {
+        self.method.is_none()
     }
 
     /// Returns the wish for the usual plan of the method that was set, or for the fastest plan.
@@ -238,55 +300,84 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Ok([m, n, k])
     }
 
-    fn call(
-        &self,
-        take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
-        may_pack: bool,
-        wish: impl FnOnce(Operands, Arch) -> Result<Wish, Error>,
-    ) -> Result<GemmCall<'a>, Error> {
+    /// Returns the problem of the views, or `None` if there is nothing to do. If the product is 0, its K is 0.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gemm`] that concern the views.
+    fn checked(&self) -> Result<Option<GemmProblem>, Error> {
         let device = self.a.device();
         one_device(device, [("B", self.b.device()), ("C", self.c.device())])?;
         let [m, n, k] = self.extents()?;
         disjoint("C", self.c.bytes(), "A", self.a.bytes())?;
         disjoint("C", self.c.bytes(), "B", self.b.bytes())?;
-        let mut problem = GemmProblem {
+        let problem = GemmProblem {
             alpha: self.alpha,
             beta: self.beta,
             compute: self.compute,
-            ..GemmProblem::new(m, n, k)
+            ..GemmProblem::new(m, n, if self.alpha == 0.0 { 0 } else { k })
         };
         check_types::<T, C>(&problem)?;
         check_factors::<T>(&problem)?;
-        let is_zero = k == 0 || self.alpha == 0.0;
-        if m == 0 || n == 0 || is_zero && self.beta == 1.0 {
-            return Ok(GemmCall::of_nothing(device));
+        let is_nothing = m == 0 || n == 0 || problem.k == 0 && self.beta == 1.0;
+        Ok((!is_nothing).then_some(problem))
+    }
+
+    /// Returns how the kernel is given A and B, unless their product is 0, and C.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Place::of`].
+    fn places(
+        &self,
+        problem: &GemmProblem,
+        may_pack: bool,
+    ) -> Result<(Option<[Place; 2]>, Place), Error> {
+        let c = Place::of(&self.c, self.majors[2], false)?;
+        if problem.k == 0 {
+            return Ok((None, c));
         }
-        let mut steps = Steps::default();
-        let [a, b] = if is_zero {
-            // The product of one column of zeros with another: the ordinary epilogue scales C.
-            problem = GemmProblem {
-                k: 1,
-                alpha: 1.0,
-                ..problem
-            };
-            steps.zeros(m.max(n), take(device, m.max(n) as usize * T::BYTES)?)?
+        // The plan of a batch-invariant product does not depend on M.
+        let rows = if self.is_batch_invariant {
+            SOME_ROWS
         } else {
-            // The plan of a batch-invariant product does not depend on M.
-            let rows = if self.is_batch_invariant {
-                SOME_ROWS
-            } else {
-                m
-            };
-            let packs = may_pack && packs::<T>([rows, n, k], device.arch());
-            [
-                steps.operand(Operand::A, &self.a, self.majors[0], packs, &take)?,
-                steps.operand(Operand::B, &self.b, self.majors[1], packs, &take)?,
-            ]
+            problem.m
         };
-        let c = match Matrix::of(&self.c, self.majors[2]) {
-            Some(matrix) => matrix,
-            None => steps.output(&self.c, self.beta != 0.0, &take)?,
+        let packs = may_pack && packs::<T>([rows, problem.n, problem.k], self.a.device().arch());
+        let a = Place::of(&self.a, self.majors[0], packs)?;
+        let b = Place::of(&self.b, self.majors[1], packs)?;
+        Ok((Some([a, b]), c))
+    }
+
+    fn call(
+        &self,
+        memory: &mut Workspace<'_>,
+        may_pack: bool,
+        wish: impl FnOnce(Operands, Arch) -> Result<Wish, Error>,
+    ) -> Result<GemmCall<'a>, Error> {
+        let device = self.a.device();
+        let Some(mut problem) = self.checked()? else {
+            return Ok(GemmCall::of_nothing(device));
         };
+        let mut steps = Steps::default();
+        let (factors, c) = self.places(&problem, may_pack)?;
+        let [a, b] = match factors {
+            Some([a, b]) => [
+                steps.operand(Operand::A, &self.a, a, memory)?,
+                steps.operand(Operand::B, &self.b, b, memory)?,
+            ],
+            None => {
+                // The product of one column of zeros with another: the ordinary epilogue scales C.
+                problem = GemmProblem {
+                    k: 1,
+                    alpha: 1.0,
+                    ..problem
+                };
+                let count = problem.m.max(problem.n);
+                steps.zeros(count, scratch::zeros(device, count as usize * T::BYTES)?)
+            }
+        };
+        let c = steps.output(&self.c, c, self.beta != 0.0, memory)?;
         let matrices = [a, b, c];
         problem.majors = matrices.map(|matrix| matrix.major);
         problem.leading = matrices.map(|matrix| Some(matrix.leading));
@@ -362,59 +453,65 @@ struct Steps {
     before: Vec<(Operand, CopyCall<'static>)>,
     after: Option<CopyCall<'static>>,
     memory: Vec<Buffer<u8>>,
+    /// The operands of a product that is 0, kept for as long as the call.
+    zeros: Option<Buffer<u8>>,
 }
 
 impl Steps {
-    /// Returns an operand in a form that kernels take. Packs it if its strides require it, and where `packs` says so if
-    /// no tensor map describes it.
+    /// Returns an operand as the kernel is given it.
     fn operand<T: GemmElement>(
         &mut self,
         operand: Operand,
         view: &View<'_, T>,
-        wanted: Option<Major>,
-        packs: bool,
-        take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
+        place: Place,
+        memory: &mut Workspace<'_>,
     ) -> Result<Matrix, Error> {
-        let bytes = T::BYTES as i64;
-        let is_mapped =
-            |matrix: &Matrix| vector(bytes, matrix.address, matrix.leading) * bytes == 16;
-        if let Some(matrix) = Matrix::of(view, wanted).filter(|m| !packs || is_mapped(m)) {
-            return Ok(matrix);
-        }
-        let packed = Packed::new(view, |bytes| take(view.device(), bytes))?;
-        self.before.push((operand, packed.fill(view)?));
-        let matrix = packed.matrix();
-        self.memory.push(packed.into_memory());
-        Ok(matrix)
+        let packed = match place {
+            Place::Here(matrix) => return Ok(matrix),
+            Place::Packed(packed) => packed,
+        };
+        let address = self.take(packed.bytes(), memory)?;
+        self.before.push((operand, packed.fill(view, address)?));
+        Ok(packed.at(address))
     }
 
-    /// Returns compact memory for C. The call copies it to C after the product and, if `is_read`, from C before.
+    /// Returns C as the kernel is given it. Packed memory is copied to C after the product and, if `is_read`, from C
+    /// before.
     fn output<C: GemmElement>(
         &mut self,
         view: &View<'_, C>,
+        place: Place,
         is_read: bool,
-        take: impl Fn(&Device, usize) -> Result<Buffer<u8>, Error>,
+        memory: &mut Workspace<'_>,
     ) -> Result<Matrix, Error> {
-        let packed = Packed::new(view, |bytes| take(view.device(), bytes))?;
+        let packed = match place {
+            Place::Here(matrix) => return Ok(matrix),
+            Place::Packed(packed) => packed,
+        };
+        let address = self.take(packed.bytes(), memory)?;
         if is_read {
-            self.before.push((Operand::C, packed.fill(view)?));
+            self.before.push((Operand::C, packed.fill(view, address)?));
         }
-        self.after = Some(packed.empty(view)?);
-        let matrix = packed.matrix();
-        self.memory.push(packed.into_memory());
-        Ok(matrix)
+        self.after = Some(packed.empty(view, address)?);
+        Ok(packed.at(address))
     }
 
-    /// Returns two columns of `count` zeros.
-    fn zeros(&mut self, count: i64, memory: Buffer<u8>) -> Result<[Matrix; 2], Error> {
-        memory.fill_bytes(0)?;
+    /// Takes memory for a packed matrix, and returns its address.
+    fn take(&mut self, bytes: usize, memory: &mut Workspace<'_>) -> Result<u64, Error> {
+        let piece = memory.take(bytes)?;
+        self.memory.extend(piece.memory);
+        Ok(piece.address)
+    }
+
+    /// Returns two columns of `count` zeros, which lie in `zeros`.
+    fn zeros(&mut self, count: i64, zeros: Buffer<u8>) -> [Matrix; 2] {
         let column = Matrix {
-            address: memory.address(),
+            address: zeros.address(),
             major: Major::First,
             leading: count,
         };
-        self.memory.push(memory);
-        Ok([column; 2])
+        self.zeros = Some(zeros);
+        [column; 2]
     }
 }
 
@@ -579,7 +676,10 @@ pub(crate) fn operands<T: GemmElement, C: GemmElement>(
 }
 
 /// Checks that B and C are on the device of A.
-fn one_device(device: &Device, others: [(&'static str, &Device); 2]) -> Result<(), Error> {
+fn one_device<const N: usize>(
+    device: &Device,
+    others: [(&'static str, &Device); N],
+) -> Result<(), Error> {
     let mut others = others.into_iter();
     Ok(others.try_for_each(|(what, other)| device.check_same(what, other))?)
 }

@@ -1,10 +1,11 @@
 //! The matrices that kernels take: a view with a contiguous mode and a leading dimension, or a compact copy of the
 //! view.
 
-use colex_device::{Buffer, Element, View};
+use colex_device::{Element, View};
 use colex_layout::{IntTuple, Layout, Stride};
 use colex_tiled::Operand;
 
+use super::plan::vector;
 use super::problem::{MOST, Major};
 use crate::copy::call::CopyCall;
 use crate::copy::plan::CopyPlan;
@@ -18,12 +19,21 @@ pub(crate) struct Matrix {
     pub(crate) leading: i64,
 }
 
-/// A compact copy of a view whose strides no kernel takes.
+/// The compact form of a view whose strides no kernel takes.
 #[derive(Debug)]
 pub(crate) struct Packed {
-    memory: Buffer<u8>,
     layout: Layout,
     leading: i64,
+    bytes: usize,
+}
+
+/// How a kernel is given a matrix.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// Where it is.
+    Here(Matrix),
+    /// By a compact copy.
+    Packed(Box<Packed>),
 }
 
 /// The alignment of the rows of a packed matrix, in bytes: that of the widest access.
@@ -120,61 +130,96 @@ fn aligned(length: i64, bytes: i64) -> i64 {
 }
 
 impl Packed {
-    /// Allocates memory for a compact copy of a view, with the second mode contiguous.
+    /// Returns the compact form of a view, with the second mode contiguous.
     ///
     /// # Errors
     ///
-    /// Returns the device's error if the allocation fails, and an error if the size does not fit 63 bits.
-    pub(crate) fn new<T: Element>(
-        view: &View<'_, T>,
-        take: impl FnOnce(usize) -> Result<Buffer<u8>, Error>,
-    ) -> Result<Packed, Error> {
+    /// Returns an error if the size does not fit 63 bits.
+    pub(crate) fn new<T: Element>(view: &View<'_, T>) -> Result<Packed, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
         let columns = layout.mode(1).map_or(1, |mode| mode.size());
         let leading = aligned(columns, T::BYTES as i64);
         let layout = compact(layout, leading).map_err(colex_tensor::Error::from)?;
         let count = layout.cosize().map_err(colex_tensor::Error::from)?;
         Ok(Packed {
-            memory: take((count as usize).saturating_mul(T::BYTES))?,
             layout,
             leading,
+            bytes: (count as usize).saturating_mul(T::BYTES),
         })
     }
 
-    /// Returns the copy as a matrix.
-    pub(crate) fn matrix(&self) -> Matrix {
+    /// Returns the bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the matrix of a copy at an address.
+    pub(crate) fn at(&self, address: u64) -> Matrix {
         Matrix {
-            address: self.memory.address(),
+            address,
             major: Major::Second,
             leading: self.leading,
         }
     }
 
-    /// Returns the copy of the view into the packed memory.
+    /// Returns the copy of the view to memory at an address.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`copy`](crate::copy()).
-    pub(crate) fn fill<T: Element>(&self, view: &View<'_, T>) -> Result<CopyCall<'static>, Error> {
+    pub(crate) fn fill<T: Element>(
+        &self,
+        view: &View<'_, T>,
+        address: u64,
+    ) -> Result<CopyCall<'static>, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
-        let addresses = [view.bytes().0, self.memory.address()];
+        let addresses = [view.bytes().0, address];
         CopyCall::between(view.device(), [layout, &self.layout], addresses, T::BYTES)
     }
 
-    /// Returns the copy of the packed memory to the view.
+    /// Returns the copy of memory at an address to the view.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`copy`](crate::copy()).
-    pub(crate) fn empty<T: Element>(&self, view: &View<'_, T>) -> Result<CopyCall<'static>, Error> {
+    pub(crate) fn empty<T: Element>(
+        &self,
+        view: &View<'_, T>,
+        address: u64,
+    ) -> Result<CopyCall<'static>, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
-        let addresses = [self.memory.address(), view.bytes().0];
+        let addresses = [address, view.bytes().0];
         CopyCall::between(view.device(), [&self.layout, layout], addresses, T::BYTES)
     }
+}
 
-    /// Returns the memory.
-    pub(crate) fn into_memory(self) -> Buffer<u8> {
-        self.memory
+impl Place {
+    /// Returns how a kernel is given a view: where it is, or packed if its strides require it. Where `packs` says so, a
+    /// matrix that no tensor map describes is packed too. `wanted` is the contiguous mode where both are.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Packed::new`].
+    pub(crate) fn of<T: Element>(
+        view: &View<'_, T>,
+        wanted: Option<Major>,
+        packs: bool,
+    ) -> Result<Place, Error> {
+        let bytes = T::BYTES as i64;
+        let is_mapped =
+            |matrix: &Matrix| vector(bytes, matrix.address, matrix.leading) * bytes == 16;
+        Ok(match Matrix::of(view, wanted) {
+            Some(matrix) if !packs || is_mapped(&matrix) => Place::Here(matrix),
+            _ => Place::Packed(Box::new(Packed::new(view)?)),
+        })
+    }
+
+    /// Returns the bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Place::Here(_) => 0,
+            Place::Packed(packed) => packed.bytes(),
+        }
     }
 }
 

@@ -1,17 +1,18 @@
-//! What library calls and loads ask of the driver: everything once, and one launch from then on.
+//! What library calls and loads ask of the driver: everything once, and one launch from then on, which a program may
+//! capture.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use colex_atom::Arch;
 use colex_gpu::cuda::RawStream;
-use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream};
+use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::kernels::{
     CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
-use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, copy, transpose};
+use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, Repeats, copy, transpose};
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
@@ -112,6 +113,22 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
     all.extend(product::<f32, f32>("f32", device, small));
     all.extend(product::<f64, f64>("f64", device, small));
     all.extend(product::<i8, i32>("s8", device, small));
+
+    let long = GemmProblem::new(64, 64, 8192);
+    all.extend(product::<bf16, f32>("bf16, long K", device, long));
+    let few = GemmProblem::new(3, 512, 1024);
+    all.extend(product::<bf16, bf16>("bf16, few rows", device, few));
+    // Products that are 0.
+    let empty = GemmProblem::new(128, 64, 0);
+    all.extend(product::<f16, f16>("K is 0", device, empty));
+    let scaled = small.alpha(0.0).beta(0.5);
+    all.extend(product::<f32, f32>("alpha is 0", device, scaled));
+    let (a, c) = (buffer::<bf16>(device), buffer::<bf16>(device));
+    all.push((
+        "Gemm::batch_invariant".to_string(),
+        Box::new(move || on(few, [&a, &a], &c)?.batch_invariant().run()),
+        1,
+    ));
 
     let (a, b, c) = (
         buffer::<f16>(device),
@@ -238,7 +255,8 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         }),
         1,
     ));
-    let (context, stream) = cudarc_stream();
+    let own = |(context, stream): (&Arc<_>, &Arc<_>)| (Arc::clone(context), Arc::clone(stream));
+    let (context, stream) = device.cuda().map_or_else(cudarc_stream, own);
     let (a, c) = (buffer::<bf16>(device), buffer::<bf16>(device));
     all.push((
         "from_cuda, load and gemm".to_string(),
@@ -296,6 +314,227 @@ fn repeated_calls_only_launch() {
     let (calls, rows) = rows.split_last().expect("the number of calls comes last");
     println!("{}", rows.join("\n"));
     println!("law repeated_calls_only_launch: {calls} cases");
+}
+
+/// A device on a stream of `cudarc`, which the test captures.
+fn on_cudarc() -> Device {
+    let (context, stream) = cudarc_stream();
+    Device::from_cuda(context, stream).unwrap()
+}
+
+/// Captures the device's stream, in the mode that forbids most, while some work is done. Returns the nodes of the graph,
+/// or the driver's code if the capture was broken off, and how the work ended.
+fn captured<T, E>(
+    device: &Device,
+    work: impl FnOnce() -> Result<T, E>,
+) -> (Result<usize, sys::CUresult>, Result<T, E>) {
+    let stream = device.raw().unwrap().stream.cast();
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL;
+    // SAFETY: the stream lives as long as the device.
+    unsafe { result::stream::begin_capture(stream, mode) }.unwrap();
+    assert!(device.is_capturing().unwrap());
+    let worked = work();
+    // SAFETY: as above; the graph is the one that was captured.
+    let nodes = unsafe { result::stream::end_capture(stream) }.map(|graph| {
+        let mut nodes = 0;
+        unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &mut nodes) };
+        nodes
+    });
+    (nodes.map_err(|error| error.0), worked)
+}
+
+/// A call that was made before may be captured: it only launches. One that was not is refused, and the capture goes on.
+#[test]
+fn repeated_calls_are_captured() {
+    let act = || {
+        let device = on_cudarc();
+        let (mut refused, mut calls) = (0, 0);
+        for (name, work, launches) in entries(&device) {
+            let (nodes, first) = captured(&device, &work);
+            match first {
+                // Its kernels are those of an entry before it.
+                Ok(()) => assert_eq!(nodes, Ok(launches as usize), "{name}, at first"),
+                Err(error) => {
+                    assert!(error.is_capturing() && nodes.is_ok(), "{name}: {error}");
+                    refused += 1;
+                    work().unwrap();
+                }
+            }
+            let (nodes, again) = captured(&device, &work);
+            assert_eq!((nodes, again), (Ok(launches as usize), Ok(())), "{name}");
+            calls += 2;
+        }
+        format!("{refused} {calls}")
+    };
+    let counts = said("calls::repeated_calls_are_captured", "whole", act);
+    let (refused, calls) = counts.split_once(' ').unwrap();
+    assert!(refused.parse::<usize>().unwrap() > 15, "{refused}");
+    println!("law repeated_calls_are_captured: {calls} cases");
+}
+
+/// A product that packs a matrix takes memory that later calls overwrite, which a graph must not keep: it is captured
+/// where it owns its memory, or was given some.
+#[test]
+fn packed_products_are_captured_when_they_are_prepared() {
+    let act = || {
+        let device = on_cudarc();
+        // The matrices of 64 x 32 by 32 x 48, each compact and with strides that no kernel takes.
+        let layouts = [
+            ["(64,32):(32,1)", "(64,32):(128,2)"],
+            ["(48,32):(32,1)", "(48,32):(96,3)"],
+            ["(64,48):(48,1)", "(64,48):(192,4)"],
+        ];
+        let mut said = Vec::new();
+        for case in 0..16 {
+            let [a, b, c, with_beta] = [0, 1, 2, 3].map(|bit| case >> bit & 1);
+            let memory = [(); 3].map(|()| buffer::<f32>(&device));
+            let views = (
+                view(&memory[0], layouts[0][a]),
+                view(&memory[1], layouts[1][b]),
+                view_mut(&memory[2], layouts[2][c]),
+            );
+            let product = Gemm::new(&views.0, &views.1, &views.2).beta(with_beta as f64);
+            let launches = 1 + a + b + c * (1 + with_beta);
+            let bytes = product.workspace().unwrap();
+            assert_eq!(bytes > 0, launches > 1, "case {case}");
+            product.run().unwrap();
+            let mut counts = counted(&device, || product.run()).unwrap();
+            // For each matrix that is packed it asks once whether the stream is being captured.
+            *counts.get_mut("cuCtxSetCurrent").unwrap() -= (a + b + c) as u64;
+            assert_eq!(counts, only_launches(launches as u64), "case {case}");
+            let run = captured(&device, || product.run());
+            if launches > 1 {
+                let error = run.1.unwrap_err();
+                assert!(error.is_capturing() && run.0 == Ok(0), "case {case}");
+                said.push(error.to_string());
+            } else {
+                assert_eq!(run, (Ok(1), Ok(())));
+            }
+            let call = product.prepare().unwrap();
+            let run = captured(&device, || call.run(&device));
+            assert_eq!(run, (Ok(launches), Ok(())), "case {case}, prepared");
+            // Its kernels are known now, and its memory is the caller's: nothing is left that a capture forbids.
+            let mut workspace = device.uninitialised::<u8>(bytes).unwrap();
+            let run = captured(&device, || product.prepare_in(&mut workspace)?.run(&device));
+            assert_eq!(run, (Ok(launches), Ok(())), "case {case}, in a workspace");
+            for length in [0, 256, bytes.saturating_sub(1)] {
+                let mut short = workspace.slice(..length.min(bytes)).unwrap();
+                let is_short = short.len() < bytes;
+                let refused = product.prepare_in(&mut short).err();
+                assert_eq!(refused.is_some(), is_short, "case {case}");
+                assert!(refused.is_none_or(|error| error.is_workspace_refused()));
+            }
+        }
+        // One case, word for word.
+        let matrix = "(64,32):(128,2)";
+        let memory = [(); 3].map(|()| buffer::<f32>(&device));
+        let views = (
+            view(&memory[0], matrix),
+            view(&memory[1], "(48,32):(32,1)"),
+            view_mut(&memory[2], "(64,48):(48,1)"),
+        );
+        let product = Gemm::new(&views.0, &views.1, &views.2);
+        let bytes = product.workspace().unwrap();
+        let room = buffer::<u8>(&device);
+        let refused = |from: &Buffer<u8>, range: std::ops::Range<usize>| {
+            let mut part = from.slice(range).unwrap();
+            product.prepare_in(&mut part).unwrap_err().to_string()
+        };
+        said.push(refused(&room, 0..bytes - 1));
+        said.push(
+            refused(&room, 8..8 + bytes).replace(&format!("{:#x}", room.address() + 8), "ADDRESS"),
+        );
+        said.dedup();
+        said.join("\n")
+    };
+    let name = "calls::packed_products_are_captured_when_they_are_prepared";
+    let expected = [
+        "the product packs a matrix into memory that later calls overwrite, and a graph would go on using it: prepare it \
+         before the capture with `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph",
+        "the workspace has 8191 bytes, and the product needs 8192: `Gemm::workspace` returns that number",
+        "the workspace begins at ADDRESS, which is not a multiple of 256 bytes",
+    ];
+    assert_eq!(said(name, "whole", act), expected.join(" / "));
+    println!("law packed_products_are_captured_when_they_are_prepared: 16 cases");
+}
+
+/// What a capture forbids is refused before the driver is asked, so that the capture goes on; the rest is captured.
+#[test]
+fn what_a_capture_forbids_is_refused() {
+    let act = || {
+        let device = on_cudarc();
+        let [from, to] = [(); 2].map(|()| device.uninitialised::<u32>(64).unwrap());
+        let known = device.load(&kernel()).unwrap();
+        let (start, end) = (device.record().unwrap(), device.record().unwrap());
+        let unknown = KernelBuilder::new("unknown", Arch::Sm90a).finish();
+        let time = |work: &dyn Fn(&Device) -> Result<(), DeviceError>| {
+            device.time(Repeats::default(), work).map(drop)
+        };
+        type Forbidden<'a> = &'a dyn Fn() -> Result<(), DeviceError>;
+        let forbidden: [(&str, Forbidden<'_>); 13] = [
+            ("allocating memory", &|| {
+                device.uninitialised::<u8>(4).map(drop)
+            }),
+            ("allocating memory", &|| device.zeros::<u8>(4).map(drop)),
+            ("allocating memory", &|| device.poisoned::<u8>(4).map(drop)),
+            ("allocating memory", &|| device.upload(&[1u8]).map(drop)),
+            ("a copy between host and device", &|| from.write(&[0; 64])),
+            ("a copy between host and device", &|| {
+                from.download().map(drop)
+            }),
+            ("a copy between host and device", &|| {
+                from.download_array((8, 8)).map(drop)
+            }),
+            ("waiting for the stream", &|| device.synchronize()),
+            ("waiting for an event", &|| {
+                end.milliseconds_since(&start).map(drop)
+            }),
+            ("loading a kernel", &|| device.load(&unknown).map(drop)),
+            ("loading a kernel", &|| {
+                device.load_kernel(&unknown).map(drop)
+            }),
+            ("loading a kernel", &|| device.load_ptx(TEXT, "k").map(drop)),
+            ("taking the time", &|| {
+                time(&|device| device.launch(&known, Launch::new(1, 32), &[7u32.into()]))
+            }),
+        ];
+        for (what, act) in forbidden {
+            let (nodes, refused) = captured(&device, act);
+            let error = refused.unwrap_err();
+            assert!(error.is_capturing() && nodes == Ok(0), "{what}: {error}");
+            assert!(error.to_string().starts_with(what), "{error}");
+        }
+        type Allowed<'a> = &'a dyn Fn() -> Result<(), DeviceError>;
+        let allowed: [(usize, Allowed<'_>); 6] = [
+            (1, &|| {
+                device.launch(&known, Launch::new(1, 32), &[7u32.into()])
+            }),
+            (1, &|| {
+                let again = device.load(&kernel())?;
+                device.launch(&again, Launch::new(1, 32), &[7u32.into()])
+            }),
+            (1, &|| to.copy_from(&from)),
+            (1, &|| to.fill_bytes(1)),
+            (0, &|| device.record().map(drop)),
+            (0, &|| beside(&device).map(drop)),
+        ];
+        for (launches, act) in allowed {
+            assert_eq!(captured(&device, act), (Ok(launches), Ok(())));
+        }
+        assert!(!device.is_capturing().unwrap());
+        // Beside a capture of another stream, the driver itself refuses, and breaks that capture off.
+        let other = device.on_new_stream().unwrap();
+        let (nodes, refused) = captured(&other, || device.zeros::<u8>(4));
+        format!(
+            "{:?}; {}",
+            nodes.map_err(|code| code as u32),
+            refused.unwrap_err()
+        )
+    };
+    assert_eq!(
+        said("calls::what_a_capture_forbids_is_refused", "whole", act),
+        "Err(901); cuMemAlloc returned CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900): what the driver says"
+    );
 }
 
 /// Other addresses cost the encoding of tensor maps; other sizes that take the same kernel, new arguments. No kernel is
@@ -628,6 +867,55 @@ fn threads_share_what_was_made() {
         said("calls::threads_share_what_was_made", "whole", act),
         "done"
     );
+}
+
+/// Eight threads in three contexts at once, each with a device of its own: every launch is of a function of the context of
+/// its stream, as the fake driver demands, while one thread drops what its context has loaded.
+#[test]
+fn threads_work_in_several_contexts() {
+    let act = || {
+        let primary = device();
+        let work = |thread: usize| {
+            let device = match thread % 3 {
+                0 => primary.on_new_stream()?,
+                1 => elsewhere(0x9000)?,
+                _ => elsewhere(0xa000)?,
+            };
+            let memory: Vec<Buffer<bf16>> = (0..3).map(|_| buffer(&device)).collect();
+            for round in 0..40 {
+                let n = [512, 384, 256][(thread + round) % 3];
+                on(
+                    GemmProblem::new(256, n, 512),
+                    [&memory[0], &memory[1]],
+                    &memory[2],
+                )?
+                .run()?;
+                let from = view(&memory[0], "(256,512):(512,1)");
+                copy(&from, &view_mut(&memory[1], "(256,512):(1,256)"))?;
+                let function = device.load(&kernel())?;
+                device.launch(&function, Launch::new(1, 32), &[7u32.into()])?;
+                if thread == 4 && round % 10 == 9 {
+                    device.clear_module_cache();
+                }
+            }
+            Ok(())
+        };
+        let all = || {
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..8).map(|i| scope.spawn(move || work(i))).collect();
+                threads
+                    .into_iter()
+                    .try_for_each(|thread| thread.join().unwrap())
+            })
+        };
+        let counts = counted(&primary, all).unwrap();
+        counts["cuLaunchKernelEx"].to_string()
+    };
+    assert_eq!(
+        said("calls::threads_work_in_several_contexts", "whole", act),
+        (8 * 40 * 3).to_string()
+    );
+    println!("law threads_work_in_several_contexts: {} cases", 8 * 40 * 3);
 }
 
 /// Ten times what a call may take on a machine that does nothing else.

@@ -3,6 +3,11 @@
 //! It counts its calls. Where the variable `FAKE_CUDA_CALLS` names a file, `cuStreamSynchronize` writes there how often
 //! each function was called since the last time, a name and a number per line, and counts from 0 again.
 //!
+//! It models stream capture as strictly as the driver's documentation allows it to be: what allocates, waits, loads or
+//! unloads code, or sets attributes, is refused while a capture in global mode is going on in any thread, or one of the
+//! calling thread in thread-local mode, and breaks the capture off. A launch needs a function of the context that is
+//! current and that its stream belongs to.
+//!
 //! Parameters that the driver's own header has as pointers to write through are references here: the caller always
 //! passes them.
 #![allow(non_snake_case)]
@@ -10,6 +15,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
+use std::thread::{self, ThreadId};
 
 type Code = u32;
 type Handle = usize;
@@ -63,6 +69,56 @@ macro_rules! counted {
     }};
 }
 
+/// A stream that is being captured.
+struct Capture {
+    stream: Handle,
+    mode: u32,
+    thread: ThreadId,
+    nodes: usize,
+    broken: bool,
+}
+
+/// The captures that are going on.
+static CAPTURES: Mutex<Vec<Capture>> = Mutex::new(Vec::new());
+
+/// The graphs that captures have made, by the number of their nodes.
+static GRAPHS: Mutex<Vec<(Handle, usize)>> = Mutex::new(Vec::new());
+
+/// Whether a capture forbids a call that allocates or waits; such captures are broken off. `CU_STREAM_CAPTURE_MODE_GLOBAL`
+/// is 0, `THREAD_LOCAL` is 1, `RELAXED` is 2.
+fn is_forbidden() -> bool {
+    let mut captures = CAPTURES.lock().unwrap();
+    let forbids = |capture: &Capture| match capture.mode {
+        0 => true,
+        1 => capture.thread == thread::current().id(),
+        _ => false,
+    };
+    let mut found = false;
+    for capture in captures.iter_mut().filter(|capture| forbids(capture)) {
+        capture.broken = true;
+        found = true;
+    }
+    found
+}
+
+/// Returns `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` from the function if a capture forbids it.
+macro_rules! outside_capture {
+    () => {
+        if is_forbidden() {
+            return 900;
+        }
+    };
+}
+
+/// Adds work to the graph of its stream, if that is being captured.
+fn enqueue(stream: Handle) -> Code {
+    let mut captures = CAPTURES.lock().unwrap();
+    if let Some(capture) = captures.iter_mut().find(|capture| capture.stream == stream) {
+        capture.nodes += 1;
+    }
+    0
+}
+
 /// Writes the counts to the file that the variable names, and begins anew.
 fn tell() {
     let Ok(file) = std::env::var("FAKE_CUDA_CALLS") else {
@@ -81,6 +137,18 @@ macro_rules! succeeds {
         #[no_mangle]
         pub extern "C" fn $name($(_: $argument),*) -> Code {
             counted!($name);
+            0
+        }
+    )*};
+}
+
+/// Functions that succeed outside of captures.
+macro_rules! succeeds_outside_capture {
+    ($($name:ident($($argument:ty),*);)*) => {$(
+        #[no_mangle]
+        pub extern "C" fn $name($(_: $argument),*) -> Code {
+            counted!($name);
+            outside_capture!();
             0
         }
     )*};
@@ -124,6 +192,7 @@ pub extern "C" fn cuGetErrorName(code: Code, name: &mut &'static u8) -> Code {
         218 => b"CUDA_ERROR_INVALID_PTX\0",
         700 => b"CUDA_ERROR_ILLEGAL_ADDRESS\0",
         719 => b"CUDA_ERROR_LAUNCH_FAILED\0",
+        900 => b"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\0",
         999 => b"CUDA_ERROR_UNKNOWN\0",
         _ => return 1,
     };
@@ -278,6 +347,7 @@ pub extern "C" fn cuStreamGetCtx(stream: Handle, context: &mut Handle) -> Code {
 #[no_mangle]
 pub extern "C" fn cuMemAlloc_v2(address: &mut u64, bytes: usize) -> Code {
     counted!(cuMemAlloc_v2);
+    outside_capture!();
     static NEXT: AtomicU64 = AtomicU64::new(0x7000_0000);
     if bytes > 1 << 20 {
         return 2;
@@ -295,15 +365,118 @@ pub extern "C" fn cuMemGetInfo_v2(free: &mut usize, total: &mut usize) -> Code {
 
 #[no_mangle]
 pub extern "C" fn cuStreamSynchronize(_: Handle) -> Code {
+    outside_capture!();
     tell();
     number("synchronize").unwrap_or(0)
 }
 
+/// Not counted, as the wait is not: the library asks before it waits.
 #[no_mangle]
-pub extern "C" fn cuGraphGetNodes(_: Handle, _: Handle, count: &mut usize) -> Code {
-    counted!(cuGraphGetNodes);
-    *count = 0;
+pub extern "C" fn cuStreamIsCapturing(stream: Handle, status: &mut u32) -> Code {
+    let captures = CAPTURES.lock().unwrap();
+    let found = captures.iter().find(|capture| capture.stream == stream);
+    *status = found.map_or(0, |capture| 1 + u32::from(capture.broken));
     0
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) -> Code {
+    counted!(cuStreamBeginCapture_v2);
+    let thread = thread::current().id();
+    let (nodes, broken) = (0, false);
+    CAPTURES.lock().unwrap().push(Capture { stream, mode, thread, nodes, broken });
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamEndCapture(stream: Handle, graph: &mut Handle) -> Code {
+    counted!(cuStreamEndCapture);
+    let mut captures = CAPTURES.lock().unwrap();
+    let Some(at) = captures.iter().position(|capture| capture.stream == stream) else {
+        return 401;
+    };
+    let capture = captures.remove(at);
+    *graph = 0;
+    if capture.broken {
+        return 901;
+    }
+    *graph = fresh();
+    GRAPHS.lock().unwrap().push((*graph, capture.nodes));
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuGraphGetNodes(graph: Handle, _: Handle, count: &mut usize) -> Code {
+    counted!(cuGraphGetNodes);
+    let graphs = GRAPHS.lock().unwrap();
+    *count = graphs.iter().find(|(made, _)| *made == graph).map_or(0, |(_, nodes)| *nodes);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuMemsetD8Async(_: u64, _: u8, _: usize, stream: Handle) -> Code {
+    counted!(cuMemsetD8Async);
+    enqueue(stream)
+}
+
+#[no_mangle]
+pub extern "C" fn cuMemcpyDtoDAsync_v2(_: u64, _: u64, _: usize, stream: Handle) -> Code {
+    counted!(cuMemcpyDtoDAsync_v2);
+    enqueue(stream)
+}
+
+/// The modules and functions, each with its context.
+static CODE_OF: Mutex<Vec<(Handle, Handle)>> = Mutex::new(Vec::new());
+
+/// The context of a module or a function.
+fn context_of(handle: Handle) -> Option<Handle> {
+    let of = CODE_OF.lock().unwrap();
+    of.iter().find(|(made, _)| *made == handle).map(|(_, context)| *context)
+}
+
+#[no_mangle]
+pub extern "C" fn cuModuleLoadDataEx(module: &mut Handle, _: Handle, _: u32, _: Handle, _: Handle) -> Code {
+    counted!(cuModuleLoadDataEx);
+    outside_capture!();
+    *module = fresh();
+    CODE_OF.lock().unwrap().push((*module, CURRENT.get()));
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuModuleGetFunction(function: &mut Handle, module: Handle, _: Handle) -> Code {
+    counted!(cuModuleGetFunction);
+    outside_capture!();
+    let Some(context) = context_of(module) else {
+        return 400;
+    };
+    *function = fresh();
+    CODE_OF.lock().unwrap().push((*function, context));
+    0
+}
+
+/// `CUlaunchConfig`, as far as it is read.
+#[repr(C)]
+pub struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    stream: Handle,
+}
+
+#[no_mangle]
+pub extern "C" fn cuLaunchKernelEx(config: &Config, function: Handle, _: Handle, _: Handle) -> Code {
+    counted!(cuLaunchKernelEx);
+    let current = CURRENT.get();
+    let streams = STREAMS.lock().unwrap();
+    let stream = streams.iter().find(|(made, _)| *made == config.stream);
+    // A default stream is that of the current context.
+    let of_stream = stream.map_or(current, |(_, context)| *context);
+    if context_of(function) != Some(current) || of_stream != current {
+        return 400;
+    }
+    drop(streams);
+    enqueue(config.stream)
 }
 
 /// The error log of the link that was made last.
@@ -389,34 +562,31 @@ pub extern "C" fn cuCtxCreate_v4(context: &mut Handle, _: Handle, _: u32, _: i32
 
 makes! {
     cuEventCreate(&mut Handle, u32);
-    cuModuleLoadDataEx(&mut Handle, Handle, u32, Handle, Handle);
-    cuModuleGetFunction(&mut Handle, Handle, Handle);
     cuGraphInstantiateWithFlags(&mut Handle, Handle, u64);
 }
 
 succeeds! {
     cuCtxDestroy_v2(Handle);
-    cuCtxSynchronize();
-    cuMemFree_v2(u64);
-    cuMemsetD8Async(u64, u8, usize, Handle);
-    cuMemcpyHtoDAsync_v2(u64, Handle, usize, Handle);
-    cuMemcpyDtoHAsync_v2(Handle, u64, usize, Handle);
-    cuMemcpyDtoDAsync_v2(u64, u64, usize, Handle);
     cuStreamWaitEvent(Handle, Handle, u32);
-    cuStreamBeginCapture_v2(Handle, u32);
-    cuStreamEndCapture(Handle, Handle);
     cuEventRecord(Handle, Handle);
-    cuEventQuery(Handle);
-    cuEventSynchronize(Handle);
     cuEventElapsedTime(Handle, Handle, Handle);
     cuEventDestroy_v2(Handle);
     cuGraphLaunch(Handle, Handle);
     cuGraphDestroy(Handle);
     cuGraphExecDestroy(Handle);
     cuLinkDestroy(Handle);
+}
+
+succeeds_outside_capture! {
+    cuCtxSynchronize();
+    cuMemFree_v2(u64);
+    // In a capture a copy from or to pageable memory keeps an address of the host that may be gone at the replay.
+    cuMemcpyHtoDAsync_v2(u64, Handle, usize, Handle);
+    cuMemcpyDtoHAsync_v2(Handle, u64, usize, Handle);
+    cuEventQuery(Handle);
+    cuEventSynchronize(Handle);
     cuModuleUnload(Handle);
     cuFuncSetAttribute(Handle, u32, i32);
-    cuLaunchKernelEx(Handle, Handle, Handle, Handle);
 }
 
 /// Tells what it was given: of a tensor of rank 2, in words that the test reads.

@@ -65,6 +65,7 @@ table! {
     stream_get_ctx: "cuStreamGetCtx"(sys::StreamHandle, *mut sys::Context);
     stream_synchronize: "cuStreamSynchronize"(sys::StreamHandle);
     stream_wait_event: "cuStreamWaitEvent"(sys::StreamHandle, Handle, c_uint);
+    stream_is_capturing: "cuStreamIsCapturing"(sys::StreamHandle, *mut c_uint);
     stream_begin_capture: "cuStreamBeginCapture_v2"(sys::StreamHandle, c_uint);
     stream_end_capture: "cuStreamEndCapture"(sys::StreamHandle, *mut Handle);
     event_create: "cuEventCreate"(*mut Handle, c_uint);

@@ -51,6 +51,7 @@ impl Gpu {
 impl GpuEvent {
     /// The milliseconds from another event of this GPU to this one, once both are reached.
     pub(crate) fn milliseconds_since(&self, start: &GpuEvent) -> Result<f32, Error> {
+        self.gpu.outside_capture("waiting for an event")?;
         for event in [start, self] {
             self.gpu.call("cuEventSynchronize", |api| {
                 // SAFETY: the event lives.

@@ -263,8 +263,35 @@ impl Gpu {
         *locked(&self.shared.cache) = cache;
     }
 
+    /// Whether work that is given to the stream becomes part of a graph instead of running.
+    pub(crate) fn is_capturing(&self) -> Result<bool, Error> {
+        /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`: the legacy default stream, while another stream is being captured.
+        const IMPLICIT: StatusCode = 906;
+        let mut status = 0;
+        self.call("cuStreamIsCapturing", |api| {
+            // SAFETY: the stream lives; the function stores one number.
+            match unsafe { (api.stream_is_capturing)(self.stream.handle(), &mut status) } {
+                IMPLICIT => {
+                    status = 1;
+                    0
+                }
+                code => code,
+            }
+        })?;
+        Ok(status != 0)
+    }
+
+    /// Refuses, while the stream is being captured, what the driver would answer by breaking off the capture.
+    pub(crate) fn outside_capture(&self, what: &'static str) -> Result<(), Error> {
+        if self.is_capturing()? {
+            return Err(ErrorKind::Capturing { what }.into());
+        }
+        Ok(())
+    }
+
     /// Waits for the stream.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        self.outside_capture("waiting for the stream")?;
         self.call("cuStreamSynchronize", |api| {
             // SAFETY: the stream lives as long as this handle.
             unsafe { (api.stream_synchronize)(self.stream.handle()) }

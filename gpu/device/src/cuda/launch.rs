@@ -68,7 +68,6 @@ impl Gpu {
         launch: &Launch,
         arguments: &[Argument],
     ) -> Result<(), Error> {
-        function.expect_dynamic(self, launch.dynamic_shared)?;
         let maps = maps(arguments)?;
         let mut addresses = addresses(arguments, &maps);
         let mut cluster = LaunchAttribute::cluster(launch.cluster);

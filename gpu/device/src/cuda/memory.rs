@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind};
 impl Gpu {
     /// Allocates `bytes` bytes, at least one, at a multiple of 256.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<u64, Error> {
+        self.outside_capture("allocating memory")?;
         let mut address = 0;
         let done = self.call("cuMemAlloc", |api| {
             // SAFETY: stores one address.
@@ -106,6 +107,7 @@ impl Gpu {
         if bytes == 0 {
             return Ok(());
         }
+        self.outside_capture("a copy between host and device")?;
         let started = self.call(name, |_| copy(self, bytes));
         let waited = self.synchronize();
         started.and(waited)

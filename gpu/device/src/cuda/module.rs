@@ -2,7 +2,6 @@
 
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use super::api::Handle;
@@ -51,13 +50,11 @@ pub(crate) struct Loaded {
     module: Arc<Module>,
     pub(super) handle: Handle,
     pub(crate) resources: Resources,
-    /// The dynamic shared memory that the driver was told to expect, in bytes.
-    dynamic: AtomicU32,
 }
 
 // SAFETY: as for `Module`.
 unsafe impl Send for Loaded {}
-// SAFETY: as for `Module`; the driver's functions on functions may run at the same time.
+// SAFETY: as for `Module`; the driver's functions on functions may run at the same time, and nothing in it changes.
 unsafe impl Sync for Loaded {}
 
 impl Loaded {
@@ -75,24 +72,11 @@ impl Loaded {
     pub(crate) fn origin(&self) -> &Origin {
         &self.module.origin
     }
-
-    /// Makes room for `bytes` bytes of dynamic shared memory: beyond 48 KiB it must be asked for.
-    pub(super) fn expect_dynamic(&self, gpu: &Gpu, bytes: u32) -> Result<(), Error> {
-        if bytes <= 48 << 10 || bytes <= self.dynamic.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        gpu.call("cuFuncSetAttribute", |api| {
-            let which = Attribute::MaxDynamicSharedBytes as c_uint;
-            // SAFETY: the function lives.
-            unsafe { (api.func_set_attribute)(self.handle, which, bytes as c_int) }
-        })?;
-        self.dynamic.fetch_max(bytes, Ordering::Relaxed);
-        Ok(())
-    }
 }
 
 impl Gpu {
-    /// The function of that name in a module.
+    /// The function of that name in a module. It may have all the dynamic shared memory that a block of the device has:
+    /// beyond 48 KiB that must be asked for, once.
     pub(crate) fn entry_of(&self, module: Arc<Module>, entry: &str) -> Result<Loaded, Error> {
         let handle = self.entry(module.handle, entry)?;
         let attribute = |which| self.attribute(handle, which);
@@ -102,11 +86,18 @@ impl Gpu {
             static_shared: attribute(Attribute::SharedBytes)?,
             threads: attribute(Attribute::MaxThreadsPerBlock)?,
         };
+        let most = self.limits().shared.saturating_sub(resources.static_shared);
+        if most > 48 << 10 {
+            self.call("cuFuncSetAttribute", |api| {
+                let which = Attribute::MaxDynamicSharedBytes as c_uint;
+                // SAFETY: the function lives.
+                unsafe { (api.func_set_attribute)(handle, which, most as c_int) }
+            })?;
+        }
         Ok(Loaded {
             module,
             handle,
             resources,
-            dynamic: AtomicU32::new(0),
         })
     }
 
