@@ -135,7 +135,8 @@ pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
     }
 }
 
-/// Returns at least `bytes` bytes that are zero, for work on any stream: the first call for so many waits until they are.
+/// Returns at least `bytes` bytes that are zero, for work on any stream. A call that needs more than all calls before it
+/// waits until they are.
 ///
 /// # Errors
 ///

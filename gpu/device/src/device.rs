@@ -23,7 +23,7 @@ use colex_sim::{Memory, SimOptions};
 /// A handle is a context of a GPU with one of its streams. All handles to a context are the same
 /// [device](Device::is_same_device), however each was made, and share in this process:
 ///
-/// - the loaded kernels, the prepared library calls, and whatever else a library keeps in an [`Extension`];
+/// - the loaded kernels, the prepared library calls, and everything else that a library keeps in an [`Extension`];
 /// - the disk cache that [`set_cache`](Device::set_cache) sets;
 /// - the news that a kernel broke the context.
 ///
@@ -60,20 +60,6 @@ use colex_sim::{Memory, SimOptions};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Device(pub(crate) Kind);
-
-/// What threads share: the compiler checks it wherever the crate is built.
-const _: () = {
-    const fn shared<T: Send + Sync>() {}
-    shared::<Device>();
-    shared::<Buffer<f32>>();
-    shared::<crate::View<'_, f32>>();
-    shared::<crate::ViewMut<'_, f32>>();
-    shared::<crate::Function>();
-    shared::<crate::LoadedKernel>();
-    shared::<crate::Event>();
-    shared::<Cache>();
-    shared::<Error>();
-};
 
 /// The two kinds of device.
 #[derive(Clone, Debug)]

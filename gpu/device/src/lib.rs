@@ -43,6 +43,20 @@ pub use memo::Memo;
 pub use timing::{Repeats, TimedWork, Timing};
 pub use view::{View, ViewMut};
 
+/// What threads share: the compiler checks it wherever the crate is built.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Device>();
+    shared::<Buffer<f32>>();
+    shared::<View<'_, f32>>();
+    shared::<ViewMut<'_, f32>>();
+    shared::<Function>();
+    shared::<LoadedKernel>();
+    shared::<Event>();
+    shared::<Cache>();
+    shared::<Error>();
+};
+
 /// The examples of the README run.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

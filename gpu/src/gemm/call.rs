@@ -179,7 +179,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Prepares the product, to be launched any number of times: builds and loads its kernels, and allocates the memory
-    /// of the matrices that it packs, which the call owns. Whatever a stream capture forbids is done here, so that the
+    /// of the matrices that it packs, which the call owns. All that a stream capture forbids is done here, so that the
     /// call may run in one. It must then live as long as the graph.
     ///
     /// # Errors

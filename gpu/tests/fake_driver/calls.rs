@@ -337,6 +337,7 @@ fn captured<T, E>(
     // SAFETY: as above; the graph is the one that was captured.
     let nodes = unsafe { result::stream::end_capture(stream) }.map(|graph| {
         let mut nodes = 0;
+        // SAFETY: with null for the nodes it stores how many there are.
         unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &mut nodes) };
         nodes
     });
