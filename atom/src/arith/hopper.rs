@@ -120,6 +120,96 @@ impl MmaAtom {
     }
 
     fn sums_on_hopper(&self, a: &[f64], b: &[f64], c: &[f64]) -> Vec<f64> {
+        let side_by_side = match self.way() {
+            Way::Aligned(fraction) => self.sums_side_by_side([a, b, c], fraction),
+            Way::Chained | Way::Pairs => None,
+        };
+        side_by_side.unwrap_or_else(|| self.sums_one_by_one(a, b, c))
+    }
+
+    /// [`sums_one_by_one`](Self::sums_one_by_one) for `Way::Aligned`, with the rows of D side by side; `None` for
+    /// infinities, NaNs and few rows.
+    fn sums_side_by_side(&self, [a, b, c]: [&[f64]; 3], fraction: i32) -> Option<Vec<f64>> {
+        let [m, n, k] = self.mnk().map(|extent| extent as usize);
+        let finite = |tile: &[f64]| tile.iter().all(|x| x.is_finite());
+        if !m.is_multiple_of(m.min(ROWS)) || !finite(a) || !finite(b) {
+            return None;
+        }
+        let (traits, options) = (self.traits(), self.options());
+        let format = |ty| FloatFormat::of(ty).unwrap_or(FloatFormat::F32);
+        let exponents = |tile: &[f64], format: FloatFormat| -> Vec<i16> {
+            let one = |x: &f64| exponent(*x, format).max(i32::from(NONE)) as i16;
+            tile.iter().map(one).collect()
+        };
+        let exponents_a = exponents(a, format(traits.ty_a));
+        let exponents_b = exponents(b, format(traits.ty_b));
+        let sign = if options.negate_a != options.negate_b {
+            -1.0
+        } else {
+            1.0
+        };
+        let lowest = |tile: &[f64], rows: usize, row: usize, count: usize| {
+            let places = (0..k).flat_map(|k| tile[rows * k + row..][..count].iter());
+            places.map(|x| lowest_bit(*x)).min().unwrap_or(NOTHING)
+        };
+        let side = m.min(ROWS);
+        let lowest_a: Vec<i32> = (0..m)
+            .step_by(side)
+            .map(|i| lowest(a, m, i, side))
+            .collect();
+        let format = format(traits.ty_c);
+        let mut d = Vec::with_capacity(m * n);
+        let (mut largest, mut units) = (vec![0i16; side], vec![0; side]);
+        let (mut sums, mut scales) = (vec![0.0; side], vec![0.0; side]);
+        for j in 0..n {
+            let lowest_b = lowest(b, n, j, 1);
+            for (i, lowest_a) in (0..m).step_by(side).zip(&lowest_a) {
+                let c = &c[i + m * j..][..side];
+                largest.fill(2 * NONE);
+                sums.fill(0.0);
+                for k in 0..k {
+                    raise(
+                        &mut largest,
+                        &exponents_a[i + m * k..],
+                        exponents_b[j + n * k],
+                    );
+                }
+                for ((unit, largest), c) in units.iter_mut().zip(&largest).zip(c) {
+                    let largest = i32::from(*largest).max(exponent(*c, format));
+                    *unit = largest.max(least(format)) - fraction;
+                }
+                let highest = units.iter().fold(i32::MIN, |x, y| x.max(*y));
+                // Where no product has a bit below the unit, nothing is cut off, and every sum is exact.
+                let exact = lowest_a + lowest_b >= highest;
+                for (scale, unit) in scales.iter_mut().zip(&units) {
+                    *scale = times_power_of_two(1.0, -unit);
+                }
+                for k in 0..k {
+                    let (column, other) = (&a[i + m * k..], sign * b[j + n * k]);
+                    if exact {
+                        add(&mut sums, column, other);
+                    } else {
+                        add_whole(&mut sums, column, &scales, other);
+                    }
+                }
+                for l in 0..side {
+                    let (sum, scale, unit) = (sums[l], scales[l], units[l]);
+                    d.push(match (largest[l], c[l]) {
+                        (_, c) if !c.is_finite() => c,
+                        (none, 0.0) if none < NONE / 2 => 0.0,
+                        (_, c) => {
+                            let sum = if exact { sum * scale } else { sum };
+                            let sum = times_power_of_two(sum + whole(c * scale), unit);
+                            finished(sum, format, fraction)
+                        }
+                    });
+                }
+            }
+        }
+        Some(d)
+    }
+
+    fn sums_one_by_one(&self, a: &[f64], b: &[f64], c: &[f64]) -> Vec<f64> {
         let (traits, options) = (self.traits(), self.options());
         let negated = options.negate_a != options.negate_b;
         let sign = if negated { -1.0 } else { 1.0 };
@@ -141,12 +231,67 @@ impl MmaAtom {
     /// How this operation sums.
     fn way(&self) -> Way {
         let narrow = self.traits().ty_a.bits() == 8;
-        match (self.row().form, self.threads()) {
-            (_, 8) => Way::Chained,
+        match (self.row().form, self.mnk()) {
+            // The atoms of quad-pairs.
+            (_, [8, 8, 4]) => Way::Chained,
             (Form::Sync, _) if narrow => Way::Pairs,
             _ if narrow && self.b_in_shared() => Way::Aligned(FRACTION_FP8),
             _ => Way::Aligned(FRACTION),
         }
+    }
+}
+
+/// The most rows of D that are summed side by side.
+const ROWS: usize = 16;
+
+/// The exponent of zero where all are of 16 bits.
+const NONE: i16 = -8192;
+
+/// The lowest bit of zero, which has none.
+const NOTHING: i32 = 1 << 16;
+
+/// The exponent of the lowest bit of a number that is set.
+fn lowest_bit(x: f64) -> i32 {
+    let bits = x.to_bits() & !(1 << 63);
+    let (exponent, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
+    match (exponent, fraction) {
+        (0, 0) => NOTHING,
+        (0, _) => fraction.trailing_zeros() as i32 - 1074,
+        (_, 0) => exponent - 1023,
+        (_, _) => exponent - 1075 + fraction.trailing_zeros() as i32,
+    }
+}
+
+/// A number below 2^51, cut off at the point. The additions round to a whole number, in two registers at once.
+fn whole(x: f64) -> f64 {
+    const POINT: f64 = (1u64 << 52) as f64;
+    let (size, rounded) = (x.abs(), x.abs() + POINT - POINT);
+    let cut = if rounded > size {
+        rounded - 1.0
+    } else {
+        rounded
+    };
+    cut.copysign(x)
+}
+
+/// Raises exponents to those of the products of a column of A with an element of B.
+fn raise(largest: &mut [i16], column: &[i16], other: i16) {
+    for (largest, x) in largest.iter_mut().zip(column) {
+        *largest = x.wrapping_add(other).max(*largest);
+    }
+}
+
+/// Adds the products of a column of A with an element of B.
+fn add(sums: &mut [f64], column: &[f64], other: f64) {
+    for (sum, x) in sums.iter_mut().zip(column) {
+        *sum += x * other;
+    }
+}
+
+/// The same in units, cut off at the point.
+fn add_whole(sums: &mut [f64], column: &[f64], scales: &[f64], other: f64) {
+    for ((sum, x), scale) in sums.iter_mut().zip(column).zip(scales) {
+        *sum += whole(x * other * scale);
     }
 }
 
@@ -236,6 +381,17 @@ impl Terms {
     }
 }
 
+/// The least exponent that the terms of a sum are aligned to.
+fn least(format: FloatFormat) -> i32 {
+    if format == FloatFormat::F16 {
+        LEAST_OF_F16
+    } else if format == FloatFormat::F32 {
+        LEAST_OF_F32
+    } else {
+        OF_ZERO
+    }
+}
+
 /// The sum of what is left of the terms when bits more than `fraction` below the largest exponent are cut off.
 fn aligned(products: &Terms, c: f64, format: FloatFormat, fraction: i32) -> f64 {
     if !c.is_finite() {
@@ -246,14 +402,7 @@ fn aligned(products: &Terms, c: f64, format: FloatFormat, fraction: i32) -> f64 
     if largest < OF_ZERO / 2 {
         return 0.0;
     }
-    let least = if format == FloatFormat::F16 {
-        LEAST_OF_F16
-    } else if format == FloatFormat::F32 {
-        LEAST_OF_F32
-    } else {
-        OF_ZERO
-    };
-    let unit = largest.max(least) - fraction;
+    let unit = largest.max(least(format)) - fraction;
     let scale = times_power_of_two(1.0, -unit);
     // Below 2^27 each, so the conversion only cuts off, and the sum is exact.
     let cut = |value: f64| (value * scale) as i32;
@@ -309,7 +458,70 @@ fn chained(products: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{FRACTION, FloatFormat, Terms, aligned, cut_to_f32, times_power_of_two};
+    use super::{FRACTION, FloatFormat, Terms, Way, aligned, cut_to_f32, times_power_of_two};
+    use crate::number::Rounding;
+
+    /// Sums of rows side by side are those of one element after the other, for every atom and numbers of few and of many
+    /// bits, near to each other and far apart.
+    #[test]
+    fn sums_side_by_side_are_sums_one_by_one() {
+        let mut state = 1u64;
+        let mut draw = move |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) % below
+        };
+        let atoms = crate::mma_atoms().filter(|atom| atom.sums_floats() && atom.is_executable());
+        let (mut cases, mut fast) = (0u64, 0);
+        for atom in atoms {
+            let chained = matches!(atom.way(), Way::Chained);
+            assert_eq!(chained, atom.threads() == 8, "{}", atom.name());
+            let Way::Aligned(fraction) = atom.way() else {
+                continue;
+            };
+            let [m, n, k] = atom.mnk().map(|extent| extent as usize);
+            if n > 32 {
+                continue;
+            }
+            let traits = atom.traits();
+            for (bits, spread) in [(2, 3), (11, 3), (24, 8), (24, 24), (24, 300)] {
+                let mut tile = |ty, count: usize, shift: i32| -> Vec<f64> {
+                    let format = FloatFormat::of(ty).unwrap();
+                    let mut one = || {
+                        let size = draw(1 << bits) as f64 - (1u64 << (bits - 1)) as f64;
+                        let power = draw(spread) as i32 - spread as i32 / 2 - bits + shift;
+                        let x = format.round(times_power_of_two(size, power), Rounding::Nearest);
+                        match draw(4096) {
+                            0 => f64::INFINITY,
+                            1..100 => 0.0,
+                            _ if x.is_finite() => x,
+                            _ => -0.0,
+                        }
+                    };
+                    (0..count).map(|_| one()).collect()
+                };
+                let (a, b) = (tile(traits.ty_a, m * k, 0), tile(traits.ty_b, n * k, 0));
+                let c = tile(traits.ty_c, m * n, 2);
+                let expected = atom.sums_one_by_one(&a, &b, &c);
+                let Some(found) = atom.sums_side_by_side([&a, &b, &c], fraction) else {
+                    continue;
+                };
+                fast += 1;
+                for (found, expected) in found.iter().zip(&expected) {
+                    let same = found.to_bits() == expected.to_bits();
+                    assert!(
+                        same || found.is_nan() && expected.is_nan(),
+                        "{}: {found:e} for {expected:e}",
+                        atom.name()
+                    );
+                    cases += 1;
+                }
+            }
+        }
+        assert!(fast > 100);
+        println!("law sums_side_by_side_are_sums_one_by_one: {cases} cases");
+    }
 
     #[test]
     fn sums_are_cut_below_the_range_and_infinite_from_its_end_on() {

@@ -1,7 +1,8 @@
 //! Bulk copies and tensor copies: one thread issues them, and an asynchronous engine executes them.
 
 use colex_atom::{
-    Argument as Row, CopyAtom, OperandKind, Reduction, Scalar, Space as At, TensorMap, TmaElement,
+    Argument as Row, CopyAtom, Interleave, OperandKind, Reduction, Scalar, Space as At, TensorMap,
+    TmaElement,
 };
 
 use crate::machine::exec::{Exec, Flow};
@@ -212,15 +213,6 @@ impl Exec<'_, '_, '_> {
         for offset in &args.offsets {
             offsets.push(i64::from(self.reg(*offset, 1 << lane)?[lane] as u16));
         }
-        let im2col = name.contains(".im2col");
-        let elements = map.check_mode(im2col).and_then(|()| match (loads, im2col) {
-            (true, true) => map.loaded_at(&at, &offsets),
-            (true, false) => map.loaded(&at),
-            (false, _) => map.stored(&at),
-        });
-        let elements =
-            elements.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
-        let each = map.element.bytes() as usize;
         let bytes = map.box_bytes() as usize;
         let (end, which) = if loads {
             (&args.dst, Row::Dst)
@@ -231,27 +223,34 @@ impl Exec<'_, '_, '_> {
         let Target::Shared { block, at: start } = shared else {
             return Err(self.fault(FaultKind::Operand, lane, "a box lies in shared memory"));
         };
-        let first = i64::from(crate::state::block::SHARED_BASE) + start as i64;
-        let swizzle = map.swizzle.on_bytes();
-        let mut boxes: Vec<(Option<u64>, usize, usize)> = Vec::new();
-        for element in elements {
-            let to =
-                swizzle.apply(first + element.shared) - i64::from(crate::state::block::SHARED_BASE);
-            let (to, from) = (
-                to as usize,
-                element.global.map(|x| base.wrapping_add(x as u64)),
-            );
-            match boxes.last_mut() {
-                Some((last, place, length))
-                    if *place + *length == to
-                        && !to.is_multiple_of(UNIT)
-                        && follows(*last, *length, from) =>
-                {
-                    *length += each;
-                }
-                _ => boxes.push((from, to, each)),
+        let walk = Walk {
+            map: &map,
+            at: &at,
+            offsets: &offsets,
+            loads,
+            im2col: name.contains(".im2col"),
+            start,
+        };
+        let named = self.address(address, 1 << lane)?[lane];
+        let known = walk.inside().then_some((self.w.pc, start, named));
+        let boxes = match known.and_then(|key| self.m.boxes.get(&key)) {
+            Some((from, runs)) => {
+                let apart = walk.apart(from);
+                let moved = |(global, to, length): &Run| {
+                    (global.map(|x| x.wrapping_add(apart)), *to, *length)
+                };
+                runs.iter().map(moved).collect()
             }
-        }
+            None => {
+                let runs = walk.runs(base);
+                let runs =
+                    runs.map_err(|error| self.fault(FaultKind::Operand, lane, error.to_string()))?;
+                if let Some(key) = known {
+                    self.m.boxes.insert(key, (at.clone(), runs.clone()));
+                }
+                runs
+            }
+        };
         let size = self.g.blocks[block].shared.len();
         if let Some((_, to, length)) = boxes.iter().find(|(_, to, length)| to + length > size) {
             let what = self.m.beyond_shared(*to as i64, *length, size);
@@ -315,6 +314,84 @@ impl Exec<'_, '_, '_> {
                 Err(self.fault(FaultKind::Operand, lane, what))
             }
         }
+    }
+}
+
+/// Bytes of a box that lie together: their address in global memory if they lie in the tensor, their place in shared memory,
+/// how many they are.
+pub(crate) type Run = (Option<u64>, usize, usize);
+
+/// Where a box began that lies inside of its tensor, and its bytes.
+pub(crate) type Inside = (Vec<i64>, Vec<Run>);
+
+/// The box of a tensor copy.
+struct Walk<'a> {
+    map: &'a TensorMap,
+    at: &'a [i64],
+    offsets: &'a [i64],
+    loads: bool,
+    im2col: bool,
+    /// Where the box begins in the block's shared memory.
+    start: usize,
+}
+
+impl Walk<'_> {
+    /// Whether a box that begins elsewhere, also inside of the tensor, goes the same way.
+    fn inside(&self) -> bool {
+        let ends = self.at.iter().zip(&self.map.extents).zip(&self.map.dims);
+        let mut ends = ends.map(|((at, extent), dim)| *at >= 0 && at + extent <= *dim);
+        self.map.im2col.is_none()
+            && !self.im2col
+            && self.map.interleave == Interleave::None
+            && self.at.len() == self.map.dims.len()
+            && self.at[0] * self.map.element.bytes() % UNIT as i64 == 0
+            && ends.all(|inside| inside)
+    }
+
+    /// The bytes from where another box begins to where this one does.
+    fn apart(&self, other: &[i64]) -> u64 {
+        let steps = self.at.iter().zip(other).map(|(to, from)| to - from);
+        let strides = [self.map.element.bytes()]
+            .into_iter()
+            .chain(self.map.strides.iter().copied());
+        steps
+            .zip(strides)
+            .map(|(step, stride)| step * stride)
+            .sum::<i64>() as u64
+    }
+
+    /// The bytes that lie together, of a tensor that begins at `base`.
+    fn runs(&self, base: u64) -> Result<Vec<Run>, colex_atom::Error> {
+        let elements =
+            self.map
+                .check_mode(self.im2col)
+                .and_then(|()| match (self.loads, self.im2col) {
+                    (true, true) => self.map.loaded_at(self.at, self.offsets),
+                    (true, false) => self.map.loaded(self.at),
+                    (false, _) => self.map.stored(self.at),
+                })?;
+        let each = self.map.element.bytes() as usize;
+        let window = i64::from(crate::state::block::SHARED_BASE);
+        let swizzle = self.map.swizzle.on_bytes();
+        let mut runs: Vec<Run> = Vec::new();
+        for element in elements {
+            let to = swizzle.apply(window + self.start as i64 + element.shared) - window;
+            let (to, from) = (
+                to as usize,
+                element.global.map(|x| base.wrapping_add(x as u64)),
+            );
+            match runs.last_mut() {
+                Some((last, place, length))
+                    if *place + *length == to
+                        && !to.is_multiple_of(UNIT)
+                        && follows(*last, *length, from) =>
+                {
+                    *length += each;
+                }
+                _ => runs.push((from, to, each)),
+            }
+        }
+        Ok(runs)
     }
 }
 

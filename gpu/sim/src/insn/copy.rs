@@ -4,7 +4,6 @@ use colex_atom::{Argument, CopyAtom, CopyForm, OperandKind, Space as From};
 
 use crate::machine::exec::{Exec, Flow};
 use crate::report::fault::{Fault, FaultKind};
-use crate::state::warp::lanes;
 use colex_ir::{Access, CopyArgs, End, Operand, RegType, Space, Type};
 
 impl Exec<'_, '_, '_> {
@@ -120,11 +119,4 @@ impl Exec<'_, '_, '_> {
             )),
         }
     }
-}
-
-/// The lanes whose bit in a list is set.
-pub(crate) fn mask_of(holds: impl Fn(usize) -> bool) -> u32 {
-    lanes(u32::MAX)
-        .filter(|lane| holds(*lane))
-        .fold(0, |m, lane| m | 1 << lane)
 }

@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use colex_atom::{CopyAtom, Route};
 
-use super::copy::mask_of;
 use crate::lane::plan::Routes;
 use crate::machine::exec::Exec;
 use crate::machine::port::Accessor;
@@ -24,7 +23,7 @@ impl Exec<'_, '_, '_> {
         }
         let routes = atom.routes(16);
         let routes = routes.map_err(|e| self.fault_warp(FaultKind::Operand, e.to_string()))?;
-        let routes = Rc::new(routes);
+        let routes = Rc::new(Routes::new(routes));
         self.m.routes.insert(self.w.pc, routes.clone());
         Ok(routes)
     }
@@ -42,13 +41,9 @@ impl Exec<'_, '_, '_> {
         };
         let routes = self.routes(atom)?;
         let addresses = self.address(a, mask)?;
-        let givers = mask_of(|lane| {
-            let mut all = routes.iter().flatten().flatten();
-            all.any(|route| route.thread == lane)
-        });
-        self.count(Space::Shared, &addresses, ROW, givers);
+        self.count(Space::Shared, &addresses, ROW, routes.givers);
         let mut rows = [[0u8; ROW]; 32];
-        for lane in lanes(givers) {
+        for lane in lanes(routes.givers) {
             let target = self.target(Space::Shared, addresses[lane], ROW, ROW, lane)?;
             let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
             self.m.read(self.g, &accessor, target, &mut rows[lane])?;
@@ -77,7 +72,7 @@ impl Exec<'_, '_, '_> {
         let routes = self.routes(atom)?;
         let sources = self.words(s, mask)?;
         let value = |route: &Route| {
-            let word = sources[route.thread][route.value / 2];
+            let word = sources.at(route.thread, route.value / 2);
             u64::from(word >> (16 * (route.value % 2)) & 0xffff)
         };
         self.scatter_halves(d, &routes, value, mask)
@@ -95,7 +90,7 @@ impl Exec<'_, '_, '_> {
         for (i, reg) in d.iter().enumerate() {
             let mut values = [0; 32];
             for lane in lanes(mask) {
-                if let Some(Some([low, high])) = routes[lane]
+                if let Some(Some([low, high])) = routes.of[lane]
                     .as_ref()
                     .map(|routes| routes.get(2 * i..2 * i + 2))
                     .map(|pair| pair.and_then(|pair| <&[Route; 2]>::try_from(pair).ok()))
@@ -123,13 +118,12 @@ impl Exec<'_, '_, '_> {
         let routes = self.routes(atom)?;
         let sources = self.words(s, mask)?;
         let addresses = self.address(a, mask)?;
-        let takers = mask_of(|lane| routes[lane].is_some());
-        self.count(Space::Shared, &addresses, ROW, takers);
-        for lane in lanes(takers) {
+        self.count(Space::Shared, &addresses, ROW, routes.takers);
+        for lane in lanes(routes.takers) {
             let target = self.target(Space::Shared, addresses[lane], ROW, ROW, lane)?;
             let mut row = Vec::with_capacity(ROW);
-            for route in routes[lane].iter().flatten() {
-                let word = sources[route.thread][route.value / 2];
+            for route in routes.of[lane].iter().flatten() {
+                let word = sources.at(route.thread, route.value / 2);
                 row.extend(((word >> (16 * (route.value % 2))) as u16).to_le_bytes());
             }
             let accessor = Accessor::lane(self.w, lane, Proxy::Generic);

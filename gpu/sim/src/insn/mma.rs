@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use colex_atom::MmaAtom;
 
-use crate::lane::plan::Plan;
+use crate::lane::plan::{Plan, Words};
 use crate::machine::exec::{Exec, Flow};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::{FULL, lanes};
@@ -60,19 +60,23 @@ impl<'k> Exec<'_, '_, 'k> {
             self.words(b, mask)?,
             self.words(c, mask)?,
         ];
-        let mut result = vec![Vec::new(); 32];
-        for team in teams {
-            let of = |words: &[Vec<u32>]| -> Vec<Vec<u32>> {
-                team.iter().map(|lane| words[*lane].clone()).collect()
-            };
-            let (a, b, c) = (of(&a), of(&b), of(&c));
-            let words = product(&plan, self.m.options.hopper_sums, &a, &b, &c);
-            let words =
-                words.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
-            for (lane, words) in team.iter().zip(words) {
-                result[*lane] = words;
+        let hopper = self.m.options.hopper_sums;
+        let wrong =
+            |error: colex_atom::Error| self.fault_warp(FaultKind::Operand, error.to_string());
+        let result = match &teams[..] {
+            [whole] if whole.iter().copied().eq(0..32) => {
+                product(&plan, hopper, &a, &b, &c).map_err(wrong)?
             }
-        }
+            teams => {
+                let mut result = Words::default();
+                for team in teams {
+                    let [a, b, c] = [&a, &b, &c].map(|words| words.of(team));
+                    let words = product(&plan, hopper, &a, &b, &c).map_err(wrong)?;
+                    result.set(32, team, &words);
+                }
+                result
+            }
+        };
         self.set_words(d, mask, &result)?;
         Ok(Flow::Next)
     }
@@ -117,15 +121,13 @@ impl<'k> Exec<'_, '_, 'k> {
     }
 
     /// The registers of each lane side by side, in words of 32 bits.
-    pub(crate) fn words(&self, regs: &[Reg], mask: u32) -> Result<Vec<Vec<u32>>, Fault> {
-        let mut words = vec![Vec::new(); 32];
+    pub(crate) fn words(&self, regs: &[Reg], mask: u32) -> Result<Words, Fault> {
+        let mut words = Words::new(32, 0);
         for reg in regs {
             let values = self.reg(*reg, mask)?;
-            for lane in lanes(mask) {
-                words[lane].push(values[lane] as u32);
-                if reg.ty.bits() == 64 {
-                    words[lane].push((values[lane] >> 32) as u32);
-                }
+            words.push(|lane| values[lane] as u32);
+            if reg.ty.bits() == 64 {
+                words.push(|lane| (values[lane] >> 32) as u32);
             }
         }
         Ok(words)
@@ -136,20 +138,18 @@ impl<'k> Exec<'_, '_, 'k> {
         &mut self,
         regs: &[Reg],
         mask: u32,
-        words: &[Vec<u32>],
+        words: &Words,
     ) -> Result<(), Fault> {
         let mut at = 0;
         for reg in regs {
             let wide = reg.ty.bits() == 64;
-            let mut values = [0u64; 32];
-            for lane in lanes(mask) {
-                let word = |i: usize| u64::from(words[lane].get(i).copied().unwrap_or(0));
-                values[lane] = if wide {
-                    word(at) | word(at + 1) << 32
-                } else {
-                    word(at) & crate::machine::exec::low(reg.ty.bits())
-                };
-            }
+            let word = |lane: usize, i: usize| u64::from(words.at(lane, i));
+            let keep = crate::machine::exec::low(reg.ty.bits());
+            let values: [u64; 32] = if wide {
+                core::array::from_fn(|lane| word(lane, at) | word(lane, at + 1) << 32)
+            } else {
+                core::array::from_fn(|lane| word(lane, at) & keep)
+            };
             at += if wide { 2 } else { 1 };
             self.set(*reg, mask, &values)?;
         }
@@ -161,10 +161,10 @@ impl<'k> Exec<'_, '_, 'k> {
 fn product(
     plan: &Plan,
     hopper: bool,
-    a: &[Vec<u32>],
-    b: &[Vec<u32>],
-    c: &[Vec<u32>],
-) -> Result<Vec<Vec<u32>>, colex_atom::Error> {
+    a: &Words,
+    b: &Words,
+    c: &Words,
+) -> Result<Words, colex_atom::Error> {
     if plan.is_real(hopper) {
         let [a, b, c] = [(&plan.a, a), (&plan.b, b), (&plan.c, c)]
             .map(|(side, words)| side.gather_reals(words));

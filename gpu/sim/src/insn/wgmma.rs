@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use colex_atom::MmaAtom;
 
-use crate::lane::plan::Plan;
+use crate::lane::plan::{Plan, Words};
 use crate::machine::exec::{Exec, Flow};
 use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
@@ -37,7 +37,10 @@ impl Exec<'_, '_, '_> {
         let (a_descriptor, a_words) = if in_registers {
             (0, self.async_read_words(a, mask)?)
         } else {
-            (descriptor(self, a, "the descriptor of A")?, Vec::new())
+            (
+                descriptor(self, a, "the descriptor of A")?,
+                Words::default(),
+            )
         };
         let metadata = match e.first() {
             Some(reg) => self.reg(*reg, mask)?.iter().map(|x| *x as u32).collect(),
@@ -81,7 +84,7 @@ impl Exec<'_, '_, '_> {
     }
 
     /// The registers of A, which other products under way may read as well.
-    fn async_read_words(&mut self, regs: &[Reg], mask: u32) -> Result<Vec<Vec<u32>>, Fault> {
+    fn async_read_words(&mut self, regs: &[Reg], mask: u32) -> Result<Words, Fault> {
         let mut set_aside = Vec::new();
         for reg in regs {
             let slot = self.slot(*reg)?;

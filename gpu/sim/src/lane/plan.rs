@@ -2,8 +2,27 @@
 
 use colex_atom::{FloatFormat, MmaAtom, Rounding, Ty, Value};
 
-/// Of each thread of the destination, where its values come from.
-pub(crate) type Routes = Vec<Option<Vec<colex_atom::Route>>>;
+/// How a row of a matrix copy spreads values.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    /// Of each thread of the destination, where its values come from.
+    pub(crate) of: Vec<Option<Vec<colex_atom::Route>>>,
+    /// The threads that values come from, and those that get some.
+    pub(crate) givers: u32,
+    pub(crate) takers: u32,
+}
+
+impl Routes {
+    pub(crate) fn new(of: Vec<Option<Vec<colex_atom::Route>>>) -> Self {
+        let threads = of.iter().flatten().flatten().map(|route| route.thread);
+        let takers = of.iter().enumerate().filter(|(_, routes)| routes.is_some());
+        Routes {
+            givers: threads.fold(0, |mask, thread| mask | 1 << thread),
+            takers: takers.fold(0, |mask, (thread, _)| mask | 1 << thread),
+            of,
+        }
+    }
+}
 
 /// One operand in registers.
 #[derive(Debug)]
@@ -88,68 +107,73 @@ impl MmaOperand {
         })
     }
 
-    /// The tile that threads hold, given the 32-bit words of each.
-    pub(crate) fn gather(&self, words: &[Vec<u32>]) -> Vec<Value> {
+    fn threads(&self) -> usize {
+        self.table.len() / self.values
+    }
+
+    /// The tile that threads hold.
+    pub(crate) fn gather(&self, words: &Words) -> Vec<Value> {
         let bits = self.ty.bits() as usize;
+        let threads = self.threads();
         let mut tile = vec![Value::zero(self.ty); self.size];
-        for (t, words) in words.iter().enumerate() {
+        for t in 0..threads {
             for v in 0..self.values {
-                tile[self.table[t + self.table.len() / self.values * v]] =
-                    element(self.ty, bits, words, v);
+                tile[self.table[t + threads * v]] = element(self.ty, bits, words, t, v);
             }
         }
         tile
     }
 
     /// The same as numbers, for a type whose elements are floats of at most 32 bits.
-    pub(crate) fn gather_reals(&self, words: &[Vec<u32>]) -> Vec<f64> {
+    pub(crate) fn gather_reals(&self, words: &Words) -> Vec<f64> {
         let bits = self.ty.bits() as usize;
         let format = FloatFormat::of(self.ty).unwrap_or(FloatFormat::F32);
-        let threads = self.table.len() / self.values;
         let mut tile = vec![0.0; self.size];
-        for (t, words) in words.iter().enumerate() {
-            for v in 0..self.values {
-                let word = words[v * bits / 32] >> (v * bits % 32);
-                tile[self.table[t + threads * v]] = real(format, word);
+        for (v, places) in self.table.chunks_exact(self.threads()).enumerate() {
+            let row = words.row(v * bits / 32);
+            for (place, word) in places.iter().zip(row) {
+                tile[*place] = real(format, word >> (v * bits % 32));
             }
         }
         tile
     }
 
     /// The words in which each thread holds its part of a tile of numbers.
-    pub(crate) fn scatter_reals(&self, tile: &[f64]) -> Vec<Vec<u32>> {
+    pub(crate) fn scatter_reals(&self, tile: &[f64]) -> Words {
         let bits = self.ty.bits() as usize;
         let format = FloatFormat::of(self.ty).unwrap_or(FloatFormat::F32);
-        let threads = self.table.len() / self.values;
-        let mut words = vec![vec![0u32; (self.values * bits).div_ceil(32)]; threads];
-        for (t, words) in words.iter_mut().enumerate() {
-            for v in 0..self.values {
-                let x = tile[self.table[t + threads * v]];
+        let mut words = Words::new(self.threads(), (self.values * bits).div_ceil(32));
+        for (v, places) in self.table.chunks_exact(words.threads).enumerate() {
+            let row = words.row_mut(v * bits / 32);
+            for (place, word) in places.iter().zip(row) {
+                let x = tile[*place];
                 // The canonical NaN of the tensor cores has all bits but the sign.
                 let encoded = if format == FloatFormat::F32 && !x.is_nan() {
                     (x as f32).to_bits()
                 } else {
                     format.encode(x, Rounding::Nearest) as u32
                 };
-                words[v * bits / 32] |= encoded << (v * bits % 32);
+                *word |= encoded << (v * bits % 32);
             }
         }
         words
     }
 
     /// The words in which each thread holds its part of a tile.
-    pub(crate) fn scatter(&self, tile: &[Value]) -> Vec<Vec<u32>> {
+    pub(crate) fn scatter(&self, tile: &[Value]) -> Words {
         let bits = self.ty.bits() as usize;
-        let threads = self.table.len() / self.values;
-        let mut words = vec![vec![0u32; (self.values * bits).div_ceil(32)]; threads];
-        for (t, words) in words.iter_mut().enumerate() {
-            for v in 0..self.values {
-                let encoded = tile[self.table[t + threads * v]].encode(self.ty);
+        let mut words = Words::new(self.threads(), (self.values * bits).div_ceil(32));
+        for (v, places) in self.table.chunks_exact(words.threads).enumerate() {
+            for (t, place) in places.iter().enumerate() {
+                let encoded = tile[*place].encode(self.ty);
                 match bits {
-                    0..32 => words[v * bits / 32] |= (encoded[0] as u32) << (v * bits % 32),
+                    0..32 => {
+                        words.row_mut(v * bits / 32)[t] |= (encoded[0] as u32) << (v * bits % 32);
+                    }
                     _ => {
                         for i in 0..bits / 32 {
-                            words[v * bits / 32 + i] = (encoded[i / 2] >> (32 * (i % 2))) as u32;
+                            let word = (encoded[i / 2] >> (32 * (i % 2))) as u32;
+                            words.row_mut(v * bits / 32 + i)[t] = word;
                         }
                     }
                 }
@@ -159,26 +183,105 @@ impl MmaOperand {
     }
 }
 
+/// Words of 32 bits that threads hold in registers: the first of every thread, then the second of every thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Words {
+    threads: usize,
+    words: Vec<u32>,
+}
+
+impl Words {
+    /// Zeros.
+    pub(crate) fn new(threads: usize, each: usize) -> Self {
+        Words {
+            threads,
+            words: vec![0; threads * each],
+        }
+    }
+
+    /// Adds a word of each thread.
+    pub(crate) fn push(&mut self, of: impl Fn(usize) -> u32) {
+        self.words.extend((0..self.threads).map(of));
+    }
+
+    /// Word `i` of every thread, or none.
+    pub(crate) fn row(&self, i: usize) -> &[u32] {
+        let first = i * self.threads;
+        self.words
+            .get(first..first + self.threads)
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn row_mut(&mut self, i: usize) -> &mut [u32] {
+        &mut self.words[i * self.threads..(i + 1) * self.threads]
+    }
+
+    /// Word `i` of a thread, or 0.
+    pub(crate) fn at(&self, thread: usize, i: usize) -> u32 {
+        self.row(i).get(thread).copied().unwrap_or(0)
+    }
+
+    /// The words of some threads.
+    pub(crate) fn of(&self, threads: &[usize]) -> Words {
+        let mut some = Words::new(threads.len(), 0);
+        for row in self.words.chunks_exact(self.threads) {
+            some.push(|t| row[threads[t]]);
+        }
+        some
+    }
+
+    /// Sets the words of some of `threads` threads.
+    pub(crate) fn set(&mut self, threads: usize, some: &[usize], words: &Words) {
+        self.threads = threads;
+        let each = words.words.len() / words.threads;
+        self.words.resize(threads * each, 0);
+        for i in 0..each {
+            let row = self.row_mut(i);
+            for (t, word) in some.iter().zip(words.row(i)) {
+                row[*t] = *word;
+            }
+        }
+    }
+
+    /// The words of threads side by side, those of each part after the part's before it.
+    pub(crate) fn beside(parts: &[&Words]) -> Words {
+        let each = parts[0].threads;
+        let mut all = Words::new(each * parts.len(), 0);
+        for i in 0..parts[0].words.len() / each {
+            all.push(|t| parts[t / each].row(i)[t % each]);
+        }
+        all
+    }
+}
+
 /// The number that the low bits of a word stand for in a format of at most 32 bits.
 pub(crate) fn real(format: FloatFormat, word: u32) -> f64 {
     match format {
         FloatFormat::F32 => f64::from(f32::from_bits(word)),
         FloatFormat::TF32 => f64::from(f32::from_bits(word & 0xffff_e000)),
         FloatFormat::BF16 => f64::from(f32::from_bits(word << 16)),
-        FloatFormat::F16 => half::f16::from_bits(word as u16).to_f64(),
+        FloatFormat::F16 => {
+            let bits = (word & 0x7fff) << 13 | (word & 0x8000) << 16;
+            if word & 0x7c00 == 0x7c00 {
+                f64::from(f32::from_bits(bits | 0x7f80_0000))
+            } else {
+                // The exponents of the two formats are 112 apart, those of subnormal numbers too.
+                f64::from(f32::from_bits(bits)) * (1u128 << 112) as f64
+            }
+        }
         _ => format.decode(
             u64::from(word) & ((1 << (format.exponent_bits + format.fraction_bits + 1)) - 1),
         ),
     }
 }
 
-/// Value `v` of the values that lie side by side in words.
-fn element(ty: Ty, bits: usize, words: &[u32], v: usize) -> Value {
+/// Value `v` of thread `t`, whose values lie side by side in words.
+fn element(ty: Ty, bits: usize, words: &Words, t: usize, v: usize) -> Value {
     if bits <= 32 {
-        let word = words[v * bits / 32] >> (v * bits % 32);
+        let word = words.at(t, v * bits / 32) >> (v * bits % 32);
         return Value::decode(ty, &[u64::from(word)]);
     }
-    let word = |i: usize| words.get(v * bits / 32 + i).copied().unwrap_or(0);
+    let word = |i: usize| words.at(t, v * bits / 32 + i);
     let pair = |i: usize| u64::from(word(2 * i)) | u64::from(word(2 * i + 1)) << 32;
     let words = [pair(0), pair(1), pair(2)];
     Value::decode(ty, &words[..bits / 64])

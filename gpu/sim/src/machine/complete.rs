@@ -74,10 +74,12 @@ impl Machine<'_, '_> {
         g: &mut Group,
         accessor: &Accessor<'_>,
         transfer: &Transfer,
-    ) -> Result<Vec<Vec<u8>>, Fault> {
-        let mut data = Vec::with_capacity(transfer.pieces.len());
+    ) -> Result<Vec<u8>, Fault> {
+        let mut data = vec![0; transfer.pieces.iter().map(|piece| piece.bytes).sum()];
+        let mut rest = &mut data[..];
         for piece in &transfer.pieces {
-            let mut bytes = vec![0; piece.bytes];
+            let (bytes, others) = rest.split_at_mut(piece.bytes);
+            rest = others;
             if let Some(from) = piece.from.filter(|_| piece.read > 0) {
                 self.read(
                     g,
@@ -95,7 +97,6 @@ impl Machine<'_, '_> {
             } else if transfer.rounds {
                 bytes.chunks_exact_mut(4).for_each(to_tf32);
             }
-            data.push(bytes);
         }
         Ok(data)
     }
@@ -105,9 +106,12 @@ impl Machine<'_, '_> {
         g: &mut Group,
         accessor: &Accessor<'_>,
         transfer: &Transfer,
-        data: Vec<Vec<u8>>,
+        mut data: Vec<u8>,
     ) -> Result<(), Fault> {
-        for (piece, mut bytes) in transfer.pieces.iter().zip(data) {
+        let mut rest = &mut data[..];
+        for piece in &transfer.pieces {
+            let (bytes, others) = rest.split_at_mut(piece.bytes);
+            rest = others;
             let accessor = &accessor.for_lane(piece.lane);
             self.check_alive(g, accessor, piece.to)?;
             if let Some((reduction, scalar)) = transfer.reduce {
@@ -120,7 +124,7 @@ impl Machine<'_, '_> {
                     new.copy_from_slice(&sum.to_le_bytes()[..each]);
                 }
             }
-            self.write(g, accessor, piece.to, &bytes)?;
+            self.write(g, accessor, piece.to, bytes)?;
         }
         for (block, at, bytes) in &transfer.tell {
             let (agent, clock) = (accessor.agent, accessor.clock);

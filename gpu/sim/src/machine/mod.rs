@@ -12,10 +12,11 @@ pub(crate) mod running;
 pub(crate) mod suspect;
 pub(crate) mod wait_text;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Once;
 
+use crate::insn::bulk::Inside;
 use crate::lane::plan::Plan;
 use crate::lane::plan::Routes;
 use crate::machine::product::Places;
@@ -23,6 +24,7 @@ use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};
 use crate::options::{Dice, Schedule, SimOptions};
 use crate::order::global::Global;
+use crate::order::hash::Map;
 use crate::order::release::Release;
 use crate::report::event::Event;
 use crate::report::fault::{Fault, FaultKind};
@@ -41,7 +43,7 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) memory: &'a mut Memory,
     /// The accesses of global memory, and the clocks that releases have published there.
     pub(crate) global: Global,
-    pub(crate) ordered: HashMap<u64, Release>,
+    pub(crate) ordered: Map<u64, Release>,
     /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
     pub(crate) equal: BTreeMap<usize, (String, u64)>,
     pub(crate) params: Vec<u8>,
@@ -58,10 +60,12 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) suspects: Suspects,
     pub(crate) firsts: Firsts,
     /// The tables of the rows, by step.
-    pub(crate) plans: HashMap<usize, Rc<Plan>>,
-    pub(crate) routes: HashMap<usize, Rc<Routes>>,
+    pub(crate) plans: Map<usize, Rc<Plan>>,
+    pub(crate) routes: Map<usize, Rc<Routes>>,
     /// Where the tiles of `wgmma` lie, by descriptor, extents, width and major.
-    pub(crate) tiles: HashMap<(u64, usize, usize, usize, bool), Rc<Places>>,
+    pub(crate) tiles: Map<(u64, usize, usize, usize, bool), Rc<Places>>,
+    /// Boxes inside of their tensors, by step, place in shared memory and address of the tensor map.
+    pub(crate) boxes: Map<(usize, usize, u64), Inside>,
     /// Where dynamic shared memory begins in a block's.
     pub(crate) dynamic_at: u32,
     pub(crate) shared_bytes: u32,
@@ -85,7 +89,7 @@ impl<'a, 'k> Machine<'a, 'k> {
             memory,
             global: Global::new(launch.threads().div_ceil(32) as usize),
             equal: BTreeMap::new(),
-            ordered: HashMap::new(),
+            ordered: Map::default(),
             params: parameters(program, arguments),
             arguments,
             options: *options,
@@ -99,9 +103,10 @@ impl<'a, 'k> Machine<'a, 'k> {
             executed: 0,
             suspects: Suspects::default(),
             firsts: Firsts::default(),
-            plans: HashMap::new(),
-            routes: HashMap::new(),
-            tiles: HashMap::new(),
+            plans: Map::default(),
+            routes: Map::default(),
+            tiles: Map::default(),
+            boxes: Map::default(),
             dynamic_at,
             shared_bytes: match launch.dynamic_shared {
                 0 => program.static_shared,

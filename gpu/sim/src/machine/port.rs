@@ -244,8 +244,7 @@ impl Machine<'_, '_> {
         }
         let access = accessor.access(kind);
         let Group { blocks, reads, .. } = g;
-        let cells = &mut blocks[block].cells[at..at + count];
-        match check_access(cells, reads, &access) {
+        match check_access(&mut blocks[block].cells, (at, count), reads, &access) {
             Ok(()) => Ok(()),
             Err((i, race)) => {
                 let byte = self.shared_name(at + i);

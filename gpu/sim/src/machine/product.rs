@@ -6,6 +6,7 @@ use colex_atom::{FloatFormat, GmmaDescriptor, Major, Ty, Value};
 
 use super::Machine;
 use super::port::Accessor;
+use crate::lane::plan::Words;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Group, SHARED_BASE};
 use crate::state::pending::{Product, WarpOperands};
@@ -36,10 +37,7 @@ impl Machine<'_, '_> {
         let wrong = |machine: &Self, g: &Group, error: colex_atom::Error| {
             machine.fault(g, &accessor.site, FaultKind::Operand, error.to_string())
         };
-        let held: Vec<Vec<u32>> = parts
-            .iter()
-            .flat_map(|part| part.a.iter().cloned())
-            .collect();
+        let held = || Words::beside(&core::array::from_fn::<_, 4, _>(|w| &parts[w].a));
         let metadata: Vec<u32> = parts
             .iter()
             .flat_map(|p| p.metadata.iter().copied())
@@ -71,7 +69,7 @@ impl Machine<'_, '_> {
         let words = if plan.is_real(hopper) && packing == 1 {
             let a = match &places_a {
                 Some(places) => places.reals(shared, plan.a.ty),
-                None => plan.a.gather_reals(&held),
+                None => plan.a.gather_reals(&held()),
             };
             let b = places_b.reals(shared, plan.b.ty);
             let c = if scale_d {
@@ -85,7 +83,7 @@ impl Machine<'_, '_> {
         } else {
             let mut a = match &places_a {
                 Some(places) => places.values(shared, plan.a.ty),
-                None => plan.a.gather(&held),
+                None => plan.a.gather(&held()),
             };
             if packing > 1 {
                 a = plan
@@ -102,10 +100,11 @@ impl Machine<'_, '_> {
             let d = plan.multiply(hopper, &a, &b, &c);
             plan.c.scatter(&d.map_err(|error| wrong(self, g, error))?)
         };
-        for (w, warp) in team.iter_mut().enumerate() {
-            for (i, reg) in product.d.iter().enumerate() {
-                let slot = self.program.slot(*reg).unwrap_or(0);
-                let values = core::array::from_fn(|lane| u64::from(words[32 * w + lane][i]));
+        for (i, reg) in product.d.iter().enumerate() {
+            let slot = self.program.slot(*reg).unwrap_or(0);
+            let row = words.row(i);
+            for (w, warp) in team.iter_mut().enumerate() {
+                let values = core::array::from_fn(|lane| u64::from(row[32 * w + lane]));
                 warp.written[slot] = FULL;
                 warp.regs[slot] = values;
             }
@@ -113,15 +112,12 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    fn accumulators(&self, team: &[Warp], d: &[Reg]) -> Vec<Vec<u32>> {
-        let of = |warp: &Warp, lane: usize| -> Vec<u32> {
-            let slots = d.iter().filter_map(|reg| self.program.slot(*reg));
-            slots.map(|slot| warp.regs[slot][lane] as u32).collect()
-        };
-        team.iter()
-            .flat_map(|warp| (0..32).map(move |lane| (warp, lane)))
-            .map(|(warp, lane)| of(warp, lane))
-            .collect()
+    fn accumulators(&self, team: &[Warp], d: &[Reg]) -> Words {
+        let mut words = Words::new(32 * team.len(), 0);
+        for slot in d.iter().filter_map(|reg| self.program.slot(*reg)) {
+            words.push(|t| team[t / 32].regs[slot][t % 32] as u32);
+        }
+        words
     }
 
     /// A tile of shared memory, as its descriptor makes the tensor cores read it.
@@ -146,18 +142,19 @@ impl Machine<'_, '_> {
         };
         let block = accessor.site.block;
         let size = g.blocks[block].shared.len();
+        let mut unread = Vec::new();
         for (start, bytes) in &places.runs {
             let at = *start as i64 - i64::from(SHARED_BASE);
             if at < 0 || at as usize + bytes > size {
                 let what = self.beyond_shared(at, *bytes, size);
                 return Err(self.fault(g, &accessor.site, FaultKind::OutOfBounds, what));
             }
-            let mut bytes = vec![0; *bytes];
+            unread.resize(*bytes, 0);
             let target = super::place::Target::Shared {
                 block,
                 at: at as usize,
             };
-            self.read(g, accessor, target, &mut bytes)?;
+            self.read(g, accessor, target, &mut unread)?;
         }
         Ok(places)
     }
@@ -191,8 +188,20 @@ impl Places {
     /// The elements of a float type of at most 32 bits.
     fn reals(&self, shared: &[u8], ty: Ty) -> Vec<f64> {
         let format = FloatFormat::of(ty).unwrap_or(FloatFormat::F32);
-        let value = |word: u64| crate::lane::plan::real(format, word as u32);
-        self.words(shared, ty).map(value).collect()
+        let first = SHARED_BASE as usize;
+        // Without a question per element how wide it is.
+        match ty.bits() {
+            16 => {
+                let word =
+                    |at: &usize| u16::from_le_bytes([shared[at - first], shared[at - first + 1]]);
+                let value = |at: &usize| crate::lane::plan::real(format, word(at).into());
+                self.elements.iter().map(value).collect()
+            }
+            _ => {
+                let value = |word: u64| crate::lane::plan::real(format, word as u32);
+                self.words(shared, ty).map(value).collect()
+            }
+        }
     }
 
     fn words<'a>(&'a self, shared: &'a [u8], ty: Ty) -> impl Iterator<Item = u64> + 'a {

@@ -6,7 +6,7 @@ use super::exec::Exec;
 use super::port::{Site, beginning};
 use crate::options::Schedule;
 use crate::order::clock::ENGINES;
-use crate::order::shadow::SharedCell;
+use crate::order::history::Histories;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::{Block, Group};
 use crate::state::wait::Wait;
@@ -67,7 +67,7 @@ impl Machine<'_, '_> {
                 sm: (number as u32 * ranks + rank) % 132,
                 shared: vec![0; bytes],
                 written: vec![false; bytes],
-                cells: vec![SharedCell::default(); if self.options.races { bytes } else { 0 }],
+                cells: Histories::new(if self.options.races { bytes } else { 0 }),
                 named: Default::default(),
                 mbarriers: Default::default(),
                 live_warps: per_block,

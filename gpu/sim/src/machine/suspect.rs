@@ -5,14 +5,13 @@
 //! before it. The two are a data race in either order. When no other warp can continue, no write precedes the read. The
 //! readers then get zeros and continue for a while, only to find the access that writes the bytes too late.
 
-use std::collections::HashMap;
-
 use super::Machine;
 use super::place::Target;
 use super::port::{Accessor, Site};
 use super::race_text::{CurrentAccess, EarlierAccess};
 use super::running::{Cluster, Progress};
 use crate::order::clock::{Epoch, Proxy, View};
+use crate::order::hash::Map;
 use crate::order::lockstep::Lockstep;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
@@ -390,7 +389,7 @@ const WRITES: usize = 8;
 /// Bytes that were first written by atomic or ordered stores, which do not race with reads of their kind: a read that
 /// knows of no write may come before all of them.
 #[derive(Debug, Default)]
-pub(crate) struct Firsts(HashMap<Byte, Vec<(u32, Epoch)>>);
+pub(crate) struct Firsts(Map<Byte, Vec<(u32, Epoch)>>);
 
 impl Firsts {
     pub(crate) fn is_empty(&self) -> bool {

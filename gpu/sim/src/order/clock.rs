@@ -12,13 +12,13 @@ use super::lockstep::SEVERAL;
 /// Engines for asynchronous operations in a cluster.
 pub(crate) const ENGINES: usize = 128;
 
-/// A vector clock: for every agent, how many of its steps happened before.
+/// A vector clock: for every agent, how many of its steps happened before. Clones share it until one of them changes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Clock(Vec<u32>);
+pub(crate) struct Clock(Rc<[u32]>);
 
 impl Clock {
     pub(crate) fn new(agents: usize) -> Self {
-        Clock(vec![0; agents])
+        Clock(vec![0; agents].into())
     }
 
     pub(crate) fn get(&self, agent: usize) -> u32 {
@@ -26,23 +26,39 @@ impl Clock {
     }
 
     pub(crate) fn raise(&mut self, agent: usize, to: u32) {
-        if let Some(at) = self.0.get_mut(agent) {
-            *at = to.max(*at);
+        if self.0.get(agent).is_some_and(|at| *at < to) {
+            Rc::make_mut(&mut self.0)[agent] = to;
         }
     }
 
     /// Joins: after it, everything that happened before `other` also happened before this.
     pub(crate) fn join(&mut self, other: &Clock) {
-        for (mine, other) in self.0.iter_mut().zip(&other.0) {
+        if Rc::ptr_eq(&self.0, &other.0) || self.covers(other) {
+            return;
+        }
+        if other.covers(self) && self.0.len() == other.0.len() {
+            self.0 = other.0.clone();
+            return;
+        }
+        for (mine, other) in Rc::make_mut(&mut self.0).iter_mut().zip(&*other.0) {
             *mine = (*other).max(*mine);
         }
     }
 
     /// Meets: keeps what happened before both.
     pub(crate) fn meet(&mut self, other: &Clock) {
-        for (mine, other) in self.0.iter_mut().zip(&other.0) {
+        if Rc::ptr_eq(&self.0, &other.0) || other.covers(self) {
+            return;
+        }
+        for (mine, other) in Rc::make_mut(&mut self.0).iter_mut().zip(&*other.0) {
             *mine = (*other).min(*mine);
         }
+    }
+
+    /// Whether it is at least another, for every agent of both.
+    fn covers(&self, other: &Clock) -> bool {
+        let both = self.0.iter().zip(&*other.0);
+        both.fold(true, |all, (mine, other)| all & (mine >= other))
     }
 }
 
@@ -175,6 +191,11 @@ impl Epoch {
         (self.0 >> 28 & 0x3f) as usize
     }
 
+    /// The same of another lane.
+    pub(crate) fn of_lane(self, lane: usize) -> Self {
+        Epoch(self.0 & !(0x3f << 28) | (lane.min(SEVERAL) as u64) << 28)
+    }
+
     pub(crate) fn agent(self) -> usize {
         (self.0 >> 34 & 0x3ff) as usize
     }
@@ -200,7 +221,7 @@ impl Epoch {
     /// The same beside another of the same agent: of several lanes, if that is of another one at the same time.
     pub(crate) fn beside(self, other: Epoch) -> Self {
         if self.clock() == other.clock() && self.lane() != other.lane() {
-            Epoch(self.0 & !(0x3f << 28) | (SEVERAL as u64) << 28)
+            self.of_lane(SEVERAL)
         } else {
             self
         }

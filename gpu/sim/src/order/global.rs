@@ -4,16 +4,20 @@
 //! there. Clusters are ordered with each other only by the clocks that ordered accesses publish. Of unordered reads of a
 //! byte, the first [`MEMBERS`] are kept.
 
-use std::collections::HashMap;
-
 use super::clock::{Clock, Epoch, Proxy};
-use super::shadow::{Access, AccessKind, Race};
+use super::hash::Map;
+use super::history::Histories;
+use super::lockstep::SEVERAL;
+use super::shadow::{Access, AccessKind, REMEMBERED, Race};
 
 /// Bytes of a page of histories.
 const PAGE: u64 = 1 << 12;
 
 /// The number of reads of a byte that are remembered.
 const MEMBERS: usize = 16;
+
+/// The lanes of a warp, and what stands for several.
+const LANES: u32 = SEVERAL as u32 + 1;
 
 /// Set in the number of a set of reads.
 const SET: u32 = 1 << 31;
@@ -61,15 +65,15 @@ impl Mark {
 #[derive(Debug, Default)]
 pub(crate) struct Global {
     /// Where each page's histories are kept, and the page that was looked at last.
-    pages: HashMap<u64, usize>,
-    cells: Vec<Vec<GlobalCell>>,
+    pages: Map<u64, usize>,
+    cells: Vec<Histories<GlobalCell>>,
     last_page: Option<(u64, usize)>,
     marks: Vec<Mark>,
-    numbers: HashMap<Mark, u32>,
+    numbers: Map<Mark, u32>,
     last_mark: Option<(Mark, u32)>,
     sets: Vec<Vec<u32>>,
     /// A cache of the sets that adding a read to a set gave.
-    grown: HashMap<(u32, u32), u32>,
+    grown: Map<(u32, u32), u32>,
     /// The warps of a block.
     warps_per_block: usize,
 }
@@ -83,12 +87,17 @@ impl Global {
         }
     }
 
-    /// The number of an access.
+    /// The number of an access: of lane `l` of an instruction of a warp, [`LANES`] times the instruction's plus `l`.
     fn number(&mut self, mark: Mark) -> u32 {
+        let lane = mark.epoch.lane() as u32;
+        let mark = Mark {
+            epoch: mark.epoch.of_lane(0),
+            ..mark
+        };
         if let Some((last, number)) = self.last_mark
             && last == mark
         {
-            return number;
+            return number * LANES + lane;
         }
         let next = self.marks.len() as u32 + 1;
         let number = *self.numbers.entry(mark).or_insert(next);
@@ -96,11 +105,15 @@ impl Global {
             self.marks.push(mark);
         }
         self.last_mark = Some((mark, number));
-        number
+        number * LANES + lane
     }
 
     fn mark(&self, number: u32) -> Mark {
-        self.marks[number as usize - 1]
+        let mark = self.marks[(number / LANES) as usize - 1];
+        Mark {
+            epoch: mark.epoch.of_lane((number % LANES) as usize),
+            ..mark
+        }
     }
 
     fn members(&self, reads: u32) -> &[u32] {
@@ -128,8 +141,7 @@ impl Global {
             let here = (count - at).min((PAGE - first) as usize);
             let page = self.page(number);
             let mut cells = std::mem::take(&mut self.cells[page]);
-            let visited = &mut cells[first as usize..first as usize + here];
-            let result = self.visit(visited, cluster, own, access);
+            let result = self.visit((&mut cells, first as usize, here), cluster, own, access);
             self.cells[page] = cells;
             let found = result.map_err(|(i, race, other)| (at + i, race, other))?;
             equal = equal.or(found);
@@ -145,7 +157,7 @@ impl Global {
             return page;
         }
         let page = *self.pages.entry(number).or_insert_with(|| {
-            self.cells.push(vec![GlobalCell::default(); PAGE as usize]);
+            self.cells.push(Histories::new(PAGE as usize));
             self.cells.len() - 1
         });
         self.last_page = Some((number, page));
@@ -154,22 +166,13 @@ impl Global {
 
     fn visit(
         &mut self,
-        cells: &mut [GlobalCell],
+        (cells, at, count): (&mut Histories<GlobalCell>, usize, usize),
         cluster: u32,
         own: u32,
         access: &Access<'_>,
     ) -> Result<Option<Mark>, (usize, Race, u32)> {
         let mut equal = None;
-        // Neighbouring bytes mostly have the same history.
-        let mut last = None;
-        for (i, cell) in cells.iter_mut().enumerate() {
-            if let Some((old, new)) = last
-                && old == *cell
-            {
-                *cell = new;
-                continue;
-            }
-            let old = *cell;
+        let change = |old: GlobalCell| {
             let mut compared = old;
             if access.kind == AccessKind::Rewrite
                 && old.write != 0
@@ -178,27 +181,31 @@ impl Global {
                 equal = equal.or(Some(other));
                 compared.write = 0;
             }
-            self.compare(compared, cluster, access)
-                .map_err(|(race, other)| (i, race, other))?;
-            match (access.writes(), access.is_atomic()) {
-                (false, _) => cell.reads = self.with(old.reads, own, cluster, access),
-                (true, true) => cell.atomics = self.with(old.atomics, own, cluster, access),
-                (true, false) => {
+            self.compare(compared, cluster, access)?;
+            Ok(match (access.writes(), access.is_atomic()) {
+                (false, _) => GlobalCell {
+                    reads: self.with(old.reads, own, cluster, access),
+                    ..old
+                },
+                (true, true) => GlobalCell {
+                    atomics: self.with(old.atomics, own, cluster, access),
+                    ..old
+                },
+                (true, false) => GlobalCell {
                     // A later read must be ordered after all stores of the same value.
-                    let write = if compared.write == old.write {
+                    write: if compared.write == old.write {
                         own
                     } else {
                         self.with(old.write, own, cluster, access)
-                    };
-                    *cell = GlobalCell {
-                        write,
-                        ..GlobalCell::default()
-                    }
-                }
-            }
-            last = Some((old, *cell));
+                    },
+                    ..GlobalCell::default()
+                },
+            })
+        };
+        match cells.visit(at, count, change) {
+            Ok(()) => Ok(equal),
+            Err((i, (race, other))) => Err((i, race, other)),
         }
-        Ok(equal)
     }
 
     /// The store of another block that nothing orders before this one, if all such are plain stores of the same
@@ -326,6 +333,9 @@ impl Global {
                 (self.sets.len() as u32 - 1) | SET
             }
         };
+        if self.grown.len() == REMEMBERED {
+            self.grown.clear();
+        }
         self.grown.insert((reads, own), grown);
         grown
     }

@@ -2,6 +2,8 @@
 
 pub(crate) mod clock;
 pub(crate) mod global;
+pub(crate) mod hash;
+pub(crate) mod history;
 pub(crate) mod lockstep;
 pub(crate) mod release;
 pub(crate) mod shadow;

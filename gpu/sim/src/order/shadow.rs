@@ -1,8 +1,8 @@
 //! The shadow memory of shared memory: the last accesses of each byte, and the check of a new access against them.
 
-use std::collections::HashMap;
-
 use super::clock::{Clock, Epoch, Proxy, View};
+use super::hash::Map;
+use super::history::Histories;
 use super::lockstep::{Lockstep, SEVERAL};
 
 /// The last plain write to a byte, and the atomic writes and the reads since.
@@ -95,32 +95,41 @@ impl Access<'_> {
     }
 }
 
-/// Sets of reads that nothing orders, each kept once.
+/// The most sets that a cache remembers.
+pub(super) const REMEMBERED: usize = 1 << 14;
+
+/// Sets of reads that nothing orders, of one read per agent. The number of a set is the place of its latest read in the
+/// list, plus one; each read is followed by the set without it.
 #[derive(Debug, Default)]
 pub(crate) struct ReadSets {
-    sets: Vec<Vec<Epoch>>,
-    numbers: HashMap<Vec<Epoch>, u64>,
-    /// A cache of the sets that adding a read to a set gave.
-    grown: HashMap<(Epoch, Epoch), Epoch>,
+    list: Vec<(Epoch, Epoch)>,
+    /// A cache of the sets that adding a read to a set gave, of at most [`REMEMBERED`].
+    grown: Map<(Epoch, Epoch), Epoch>,
 }
 
 impl ReadSets {
-    /// Looks at each read of a set.
-    fn each(&self, reads: Epoch, look: impl Fn(Epoch) -> Result<(), Race>) -> Result<(), Race> {
-        match reads.proxy() {
-            Some(_) => look(reads),
-            None => self.sets[reads.0 as usize - 1]
-                .iter()
-                .try_for_each(|read| look(*read)),
-        }
+    /// The reads of a set, the latest first.
+    fn members(&self, reads: Epoch) -> impl Iterator<Item = Epoch> {
+        let mut rest = reads;
+        std::iter::from_fn(move || {
+            let (read, others) = match rest.proxy() {
+                _ if rest.is_none() => return None,
+                Some(_) => (rest, Epoch::default()),
+                None => self.list[rest.0 as usize - 1],
+            };
+            rest = others;
+            Some(read)
+        })
     }
 
-    fn members(&self, reads: &Epoch) -> Vec<Epoch> {
-        match reads.proxy() {
-            _ if reads.is_none() => Vec::new(),
-            Some(_) => vec![*reads],
-            None => self.sets[reads.0 as usize - 1].clone(),
-        }
+    /// Looks at each read of a set; of those that clash, at the agent with the least number.
+    fn each(&self, reads: Epoch, look: impl Fn(Epoch) -> Result<(), Race>) -> Result<(), Race> {
+        let clashes = |read: Epoch| look(read).err().map(|race| (read.agent(), race));
+        let first = self
+            .members(reads)
+            .filter_map(clashes)
+            .min_by_key(|(agent, _)| *agent);
+        first.map_or(Ok(()), |(_, race)| Err(race))
     }
 
     /// The set with one read more; reads that the new one knows of are left out.
@@ -132,66 +141,64 @@ impl ReadSets {
         if let Some(grown) = self.grown.get(&(reads, new)) {
             return *grown;
         }
-        let mut members = self.members(&reads);
         // A later read of the same agent replaces its earlier one: a write that is ordered after the later read is
         // ordered after both.
-        let same = |read: &&Epoch| read.agent() == access.epoch.agent();
-        for read in members.iter().filter(same) {
-            new = new.beside(*read);
+        let same = |read: &Epoch| read.agent() == access.epoch.agent();
+        if let Some(read) = self.members(reads).find(same) {
+            new = new.beside(read);
         }
-        members.retain(|read| read.agent() != new.agent() && !access.knows(*read));
-        members.push(new);
-        let grown = match &members[..] {
-            [one] => *one,
-            _ => self.number(members),
+        let stays = |read: &Epoch| read.agent() != new.agent() && !access.knows(*read);
+        let others = if self.members(reads).all(|read| stays(&read)) {
+            reads
+        } else {
+            let left: Vec<Epoch> = self.members(reads).filter(stays).collect();
+            let set = left.into_iter().rev();
+            set.fold(Epoch::default(), |set, read| self.number(read, set))
         };
+        let grown = self.number(new, others);
+        if self.grown.len() == REMEMBERED {
+            self.grown.clear();
+        }
         self.grown.insert((reads, access.epoch), grown);
         grown
     }
 
-    fn number(&mut self, mut members: Vec<Epoch>) -> Epoch {
-        members.sort_by_key(|read| read.agent());
-        let next = self.sets.len() as u64 + 1;
-        let number = *self.numbers.entry(members.clone()).or_insert(next);
-        if number == next {
-            self.sets.push(members);
+    /// The set of a read and of others.
+    fn number(&mut self, read: Epoch, others: Epoch) -> Epoch {
+        if others.is_none() {
+            return read;
         }
-        Epoch(number)
+        self.list.push((read, others));
+        Epoch(self.list.len() as u64)
     }
 }
 
 /// Compares an access to some bytes with those before it, and remembers it. The first byte that clashes, and how.
 pub(crate) fn check_access(
-    cells: &mut [SharedCell],
+    cells: &mut Histories<SharedCell>,
+    (at, count): (usize, usize),
     sets: &mut ReadSets,
     access: &Access<'_>,
 ) -> Result<(), (usize, Race)> {
-    // Neighbouring bytes mostly have the same history.
-    let mut last = None;
-    for (i, cell) in cells.iter_mut().enumerate() {
-        if let Some((old, new)) = last
-            && old == *cell
-        {
-            *cell = new;
-            continue;
-        }
-        let old = *cell;
-        compare(cell, sets, access).map_err(|race| (i, race))?;
-        match (access.writes(), access.is_atomic()) {
-            (false, _) => cell.reads = sets.with(cell.reads, access),
-            (true, true) => cell.atomics = sets.with(cell.atomics, access),
+    cells.visit(at, count, |old| {
+        compare(&old, sets, access)?;
+        Ok(match (access.writes(), access.is_atomic()) {
+            (false, _) => SharedCell {
+                reads: sets.with(old.reads, access),
+                ..old
+            },
+            (true, true) => SharedCell {
+                atomics: sets.with(old.atomics, access),
+                ..old
+            },
             // A plain write that passed the comparison is ordered after all earlier accesses of the byte, or repeats one
             // of its own instruction. What is ordered after it is ordered after them: it alone need be kept (FastTrack).
-            (true, false) => {
-                *cell = SharedCell {
-                    write: access.epoch,
-                    ..SharedCell::default()
-                }
-            }
-        }
-        last = Some((old, *cell));
-    }
-    Ok(())
+            (true, false) => SharedCell {
+                write: access.epoch,
+                ..SharedCell::default()
+            },
+        })
+    })
 }
 
 fn compare(cell: &SharedCell, sets: &ReadSets, access: &Access<'_>) -> Result<(), Race> {
@@ -257,7 +264,7 @@ mod tests {
 
     #[test]
     fn reads_do_not_clash_and_a_later_write_clashes_with_each() {
-        let mut cells = [SharedCell::default(); 2];
+        let mut cells = Histories::new(2);
         let mut sets = ReadSets::default();
         let lockstep = Lockstep::default();
         for agent in 0..2 {
@@ -265,11 +272,11 @@ mod tests {
             clocks[agent] = 1;
             let view = view(clocks);
             let read = access(epoch(agent, 1, Proxy::Generic), &view, &lockstep, false);
-            check_access(&mut cells, &mut sets, &read).unwrap();
+            check_access(&mut cells, (0, 1), &mut sets, &read).unwrap();
         }
         let knows_one = view([1, 0, 1]);
         let mut write = access(epoch(2, 1, Proxy::Generic), &knows_one, &lockstep, true);
-        let (at, race) = check_access(&mut cells, &mut sets, &write).unwrap_err();
+        let (at, race) = check_access(&mut cells, (0, 1), &mut sets, &write).unwrap_err();
         let expected = Race::Unordered {
             other: epoch(1, 1, Proxy::Generic),
             other_writes: false,
@@ -277,12 +284,12 @@ mod tests {
         assert_eq!((at, race), (0, expected));
         let knows_both = view([1, 1, 1]);
         write.view = &knows_both;
-        check_access(&mut cells, &mut sets, &write).unwrap();
+        check_access(&mut cells, (0, 1), &mut sets, &write).unwrap();
     }
 
     #[test]
     fn the_asynchronous_proxy_wants_a_fence() {
-        let mut cells = [SharedCell::default()];
+        let mut cells = Histories::new(1);
         let mut sets = ReadSets::default();
         let lockstep = Lockstep::default();
         let mut view = view([1, 0, 0]);
@@ -290,6 +297,7 @@ mod tests {
         let before = view.clone();
         check_access(
             &mut cells,
+            (0, 1),
             &mut sets,
             &access(wrote, &before, &lockstep, true),
         )
@@ -297,6 +305,7 @@ mod tests {
         let read = epoch(2, 1, Proxy::Async);
         let (_, race) = check_access(
             &mut cells,
+            (0, 1),
             &mut sets,
             &access(read, &before, &lockstep, false),
         )
@@ -306,6 +315,7 @@ mod tests {
         assert!(
             check_access(
                 &mut cells,
+                (0, 1),
                 &mut sets,
                 &access(read, &view, &lockstep, false)
             )
@@ -314,6 +324,7 @@ mod tests {
         view.fence(true, false);
         check_access(
             &mut cells,
+            (0, 1),
             &mut sets,
             &access(read, &view, &lockstep, false),
         )
@@ -331,31 +342,34 @@ mod tests {
             lane,
             ..access(of(lane), &view, lockstep, writes)
         };
-        let mut cells = [SharedCell::default()];
+        let mut cells = Histories::new(1);
         let mut sets = ReadSets::default();
-        check_access(&mut cells, &mut sets, &by(3, true, &before)).unwrap();
+        check_access(&mut cells, (0, 1), &mut sets, &by(3, true, &before)).unwrap();
         let same = Access {
             kind: AccessKind::Rewrite,
             ..by(4, true, &before)
         };
-        check_access(&mut cells.clone(), &mut sets, &same).unwrap();
-        let (_, race) = check_access(&mut cells, &mut sets, &by(4, false, &before)).unwrap_err();
+        check_access(&mut cells.clone(), (0, 1), &mut sets, &same).unwrap();
+        let (_, race) =
+            check_access(&mut cells, (0, 1), &mut sets, &by(4, false, &before)).unwrap_err();
         let unordered = |other, other_writes| Race::Unordered {
             other,
             other_writes,
         };
         assert_eq!(race, unordered(of(3), true));
         for lane in [4, 5] {
-            check_access(&mut cells, &mut sets, &by(lane, false, &lockstep)).unwrap();
+            check_access(&mut cells, (0, 1), &mut sets, &by(lane, false, &lockstep)).unwrap();
         }
-        let (_, race) = check_access(&mut cells, &mut sets, &by(5, true, &before)).unwrap_err();
+        let (_, race) =
+            check_access(&mut cells, (0, 1), &mut sets, &by(5, true, &before)).unwrap_err();
         assert_eq!(race, unordered(of(3), true));
-        let mut cells = [SharedCell::default()];
+        let mut cells = Histories::new(1);
         for lane in [4, 5] {
-            check_access(&mut cells, &mut sets, &by(lane, false, &before)).unwrap();
+            check_access(&mut cells, (0, 1), &mut sets, &by(lane, false, &before)).unwrap();
         }
-        let (_, race) = check_access(&mut cells, &mut sets, &by(5, true, &before)).unwrap_err();
+        let (_, race) =
+            check_access(&mut cells, (0, 1), &mut sets, &by(5, true, &before)).unwrap_err();
         assert_eq!(race, unordered(of(SEVERAL), false));
-        check_access(&mut cells, &mut sets, &by(5, true, &lockstep)).unwrap();
+        check_access(&mut cells, (0, 1), &mut sets, &by(5, true, &lockstep)).unwrap();
     }
 }

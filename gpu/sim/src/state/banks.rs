@@ -12,6 +12,11 @@ pub(crate) fn passes(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u6
     let mut total = (0, 0);
     for first in (0..32).step_by(group) {
         let members = mask >> first & (u32::MAX >> (32 - group));
+        if let Some(one) = one_pass(&addresses[first..first + group], bytes, members) {
+            total.0 += one;
+            total.1 += one;
+            continue;
+        }
         let starts = lanes(members).map(|lane| addresses[first + lane] as i64);
         let phase = banks.phase(first..first + group, starts, width);
         total.0 += phase.degree as u64;
@@ -20,8 +25,36 @@ pub(crate) fn passes(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u6
     total
 }
 
+/// The passes of lanes that are served together, 1 or 0, where that is seen without sorting: every bank is asked for at
+/// most one word.
+fn one_pass(addresses: &[u64], bytes: usize, members: u32) -> Option<u64> {
+    let words = (bytes / 4).max(1) as u64;
+    let mut of_bank = [u64::MAX; 32];
+    for lane in lanes(members) {
+        let address = addresses[lane];
+        if bytes >= 4 && !address.is_multiple_of(4) || bytes < 4 && address % 4 + bytes as u64 > 4 {
+            return None;
+        }
+        for word in address / 4..address / 4 + words {
+            let held = &mut of_bank[(word % 32) as usize];
+            if *held != word && *held != u64::MAX {
+                return None;
+            }
+            *held = word;
+        }
+    }
+    Some(u64::from(members != 0))
+}
+
 /// Returns the sectors of global memory that an access touches, and the sectors that its distinct bytes would fill.
 pub(crate) fn sectors(addresses: &[u64; 32], bytes: usize, mask: u32) -> (u64, u64) {
+    let first = addresses[0];
+    let follows = |lane: usize| addresses[lane] == first.wrapping_add((lane * bytes) as u64);
+    if mask == super::warp::FULL && first < 1 << 62 && (0..32).all(follows) {
+        let (end, size) = (first + 32 * bytes as u64, SECTOR_BYTES as u64);
+        let least = (32 * bytes as u64).div_ceil(size);
+        return (end.div_ceil(size) - first / size, least);
+    }
     let starts = lanes(mask).map(|lane| addresses[lane] as i64);
     let touched = Touched::of(starts, bytes as i64, SECTOR_BYTES);
     (touched.blocks as u64, touched.least as u64)
@@ -50,6 +83,49 @@ mod tests {
             "two lanes share a word"
         );
         assert_eq!(passes(&at(|t| 128 * t), 4, 1), (1, 1));
+    }
+
+    /// The short ways give what sorting gives.
+    #[test]
+    fn short_ways_count_what_sorting_counts() {
+        let mut state = 3u64;
+        let mut draw = move |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) % below
+        };
+        let (mut cases, mut short) = (0, 0);
+        for _ in 0..20_000 {
+            let bytes = [1, 2, 4, 8, 16][draw(5) as usize];
+            let (first, pitch) = (draw(300), [0, 1, 2, 4, 8, 12, 16, 128][draw(8) as usize]);
+            let aligned = draw(4) > 0;
+            let unit = if aligned { bytes } else { 1 };
+            let one = |t: u64| (first + pitch * t) / unit * unit;
+            let mut addresses = at(one);
+            addresses[draw(32) as usize] += draw(2) * bytes;
+            let mask = [FULL, draw(1 << 32) as u32][draw(2) as usize];
+            let width = bytes as i64;
+            let (banks, group) = (Banks::SHARED, Banks::SHARED.lanes(width).min(32));
+            let (mut all, mut least) = (0, 0);
+            for first in (0..32).step_by(group) {
+                let members = mask >> first & (u32::MAX >> (32 - group));
+                let starts = lanes(members).map(|lane| addresses[first + lane] as i64);
+                let phase = banks.phase(first..first + group, starts, width);
+                all += phase.degree as u64;
+                least += phase.least(banks) as u64;
+                let of_group = &addresses[first..first + group];
+                short += u32::from(one_pass(of_group, bytes as usize, members).is_some());
+            }
+            assert_eq!(passes(&addresses, bytes as usize, mask), (all, least));
+            let starts = lanes(mask).map(|lane| addresses[lane] as i64);
+            let touched = Touched::of(starts, width, SECTOR_BYTES);
+            let counted = sectors(&addresses, bytes as usize, mask);
+            assert_eq!(counted, (touched.blocks as u64, touched.least as u64));
+            cases += 1;
+        }
+        assert!(short > 1000);
+        println!("law short_ways_count_what_sorting_counts: {cases} cases");
     }
 
     #[test]

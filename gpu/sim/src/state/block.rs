@@ -1,12 +1,14 @@
 //! The state of blocks and clusters beside that of their warps.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::accessor::Accessor;
 use super::mbarrier::Mbarrier;
 use super::named::Named;
 use super::pending::Pending;
 use crate::order::clock::{ENGINES, Epoch, View};
+use crate::order::hash::Map;
+use crate::order::history::Histories;
 use crate::order::lockstep::SEVERAL;
 use crate::order::release::Release;
 use crate::order::shadow::{ReadSets, SharedCell};
@@ -30,7 +32,7 @@ pub(crate) struct Block {
     pub(crate) shared: Vec<u8>,
     pub(crate) written: Vec<bool>,
     /// The history of each byte; empty where races are not checked.
-    pub(crate) cells: Vec<SharedCell>,
+    pub(crate) cells: Histories<SharedCell>,
     /// Its named barriers.
     pub(crate) named: [Named; 16],
     /// Its barriers in shared memory, by the place of their first byte.
@@ -40,7 +42,7 @@ pub(crate) struct Block {
     /// The joined clocks of its ended warps.
     pub(crate) ended: View,
     /// The last access of each other agent to its shared memory.
-    pub(crate) visits: HashMap<usize, Epoch>,
+    pub(crate) visits: Map<usize, Epoch>,
     /// 32-bit registers of the block that its warps have given up (PTX ISA 9.7.19.5: a pool of the block).
     pub(crate) free_registers: i64,
 }
@@ -97,7 +99,7 @@ pub(crate) struct Group {
     next_engine: usize,
     pub(crate) barrier: ClusterBarrier,
     /// The releases published in shared memory, by block and offset.
-    pub(crate) ordered: HashMap<(usize, usize), Release>,
+    pub(crate) ordered: Map<(usize, usize), Release>,
     /// The number of executed instructions that other warps may wait for.
     pub(crate) served: u64,
 }
@@ -120,7 +122,7 @@ impl Group {
                 complete: View::new(agents),
                 ..ClusterBarrier::default()
             },
-            ordered: HashMap::new(),
+            ordered: Map::default(),
             served: 0,
         }
     }

@@ -7,7 +7,7 @@ use colex_ir::Reg;
 
 use super::accessor::Site;
 use super::target::Target;
-use crate::lane::plan::Plan;
+use crate::lane::plan::{Plan, Words};
 use crate::order::clock::{Proxy, View};
 use crate::order::lockstep::Lockstep;
 use crate::report::event::{self, SharedBytes};
@@ -71,8 +71,8 @@ pub(crate) struct Transfer {
     pub(crate) tell: Vec<(usize, usize, i64)>,
     /// Whether reading and writing are two events.
     pub(crate) two_steps: bool,
-    /// The bytes of each piece, once they were read and still have to be written.
-    pub(crate) fetched: Option<Vec<Vec<u8>>>,
+    /// The bytes of all pieces, once they were read and still have to be written.
+    pub(crate) fetched: Option<Vec<u8>>,
     /// Whether words of binary32 are rounded to tf32 between the two.
     pub(crate) rounds: bool,
     /// The value of each two bytes that have no source.
@@ -116,7 +116,7 @@ pub(crate) struct Product {
 #[derive(Debug)]
 pub(crate) struct WarpOperands {
     pub(crate) scale_d: bool,
-    pub(crate) a: Vec<Vec<u32>>,
+    pub(crate) a: Words,
     pub(crate) metadata: Vec<u32>,
     pub(crate) view: Rc<View>,
 }
