@@ -28,7 +28,7 @@ pub use copy::{
 };
 pub use error::Error;
 pub use gmma::{GmmaDescriptor, SmemSwizzle, gmma_smem_atom};
-pub use machine::{Arch, PtxVersion, RegClass, Registers, Space};
+pub use machine::{Arch, PtxVersion, RegClass, Registers, Release, Space};
 pub use memory::{
     Access, Banks, Choice, Conflicts, Effect, MAX_LANES, NoSwizzle, Phase, SECTOR_BYTES, Touched,
     choose_swizzle, choose_swizzle_for,

@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 #[path = "fake_driver/calls.rs"]
 mod calls;
+#[path = "fake_driver/gpus.rs"]
+mod gpus;
 #[path = "fake_driver/library.rs"]
 mod library;
 

@@ -6,7 +6,7 @@ mod major;
 mod registers;
 mod space;
 
-pub use arch::{Arch, PtxVersion};
+pub use arch::{Arch, PtxVersion, Release};
 pub use argument::Argument;
 pub use major::Major;
 pub use registers::{RegClass, Registers};

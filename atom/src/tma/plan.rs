@@ -131,6 +131,24 @@ impl TmaPlan {
         &self.map
     }
 
+    /// Returns the modes of the tensor that each dimension of the map walks, innermost dimension first.
+    ///
+    /// A dimension of one mode has that mode's extent, and its stride in bytes.
+    ///
+    /// ```
+    /// # use colex_atom::{TmaElement, TmaPlan, TmaTile};
+    /// let (global, shared) = (((1024, 256), (256, 1)), "(64,32):(32,1)");
+    /// let plan = TmaPlan::new(TmaTile { global, tile: (64, 32), shared, element: TmaElement::F32, multicast: 1 })?;
+    /// let modes: Vec<Vec<usize>> = plan.modes().iter().map(|modes| modes[0].path().collect()).collect();
+    /// assert_eq!(modes, [[1], [0]]); // rows of 256 elements, then the 1024 rows
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn modes(&self) -> Vec<Vec<Basis>> {
+        let modes =
+            |dimension: &Dimension| dimension.modes.iter().map(|piece| piece.mode).collect();
+        self.dimensions.iter().map(modes).collect()
+    }
+
     /// Returns the box before its multicast split, as a layout in CuTe's notation: the extents of the box, with
     /// strides that are basis vectors over the modes of the tensor.
     pub fn box_layout(&self) -> String {

@@ -1,6 +1,6 @@
 //! The errors of devices.
 
-use colex_atom::Arch;
+use colex_atom::{Arch, PtxVersion, Release};
 use colex_ir::Escaped;
 use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
@@ -117,6 +117,21 @@ impl Error {
         }
     }
 
+    /// Returns whether the driver is too old for the text: it does not know its version of PTX.
+    pub fn is_driver_too_old_for_text(&self) -> bool {
+        matches!(self.kind(), ErrorKind::PtxTooNew { .. })
+    }
+
+    /// Returns whether an image is no machine code of a GPU, or not of this one, or has other parameters.
+    pub fn is_image_refused(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Image { .. }
+                | ErrorKind::ImageRefused { .. }
+                | ErrorKind::ImageSignature { .. }
+        )
+    }
+
     /// Returns the log of the driver's assembler, if it refused the text.
     pub fn assembler_log(&self) -> Option<&str> {
         match self.kind() {
@@ -172,6 +187,30 @@ pub(crate) enum ErrorKind {
     },
     #[error("the driver's assembler for {device} refused the text: {log}")]
     Assembly { device: String, log: String },
+    #[error(
+        "the text is PTX {text}, which came with {brought}, and the driver implements CUDA {}",
+        release(*driver)
+    )]
+    PtxTooNew {
+        text: PtxVersion,
+        brought: Release,
+        driver: i32,
+    },
+    #[error("the image is no machine code of a GPU: {why}")]
+    Image { why: String },
+    #[error("{device} does not load the image: {log}")]
+    ImageRefused { device: String, log: String },
+    #[error(
+        "the parameters of `{}` have {} bytes, and those of the signature given {}",
+        Escaped(entry),
+        bytes(found),
+        bytes(given)
+    )]
+    ImageSignature {
+        entry: String,
+        found: Vec<u32>,
+        given: Vec<u32>,
+    },
     #[error("the module has no entry `{}`: it has {}", Escaped(entry), list(found))]
     NoEntry { entry: String, found: Vec<String> },
     #[error(
@@ -299,6 +338,17 @@ fn list(names: &[String]) -> String {
             let names: Vec<String> = names.iter().map(|name| Escaped(name).to_string()).collect();
             names.join(", ")
         }
+    }
+}
+
+fn bytes(sizes: &[u32]) -> String {
+    match sizes {
+        [] => "none".into(),
+        sizes => sizes
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 

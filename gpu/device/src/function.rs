@@ -8,11 +8,12 @@ use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
 use crate::element::sealed;
 use crate::error::{Error, ErrorKind};
+use crate::image;
 use crate::signature;
 use crate::signature::Signature;
+use colex_ir::Kernel;
 use colex_ir::launch::{Argument, ParameterType};
 use colex_ir::launch::{Launch, LaunchClaims, Limits, check_alignments, check_arguments};
-use colex_ir::{Kernel, SharedVar};
 use colex_sim::{Report, simulate};
 
 /// A kernel on a device, ready to be launched. Clones are handles to the same code.
@@ -97,6 +98,11 @@ pub enum Origin {
         loaded: Duration,
         /// Why it was not stored in the disk cache, if it was to be.
         not_stored: Option<String>,
+    },
+    /// From an image that the caller gave.
+    Image {
+        /// The time to load it onto the device.
+        loaded: Duration,
     },
     /// From the cache on the disk.
     Disk {
@@ -195,14 +201,6 @@ impl LoadedKernel {
 /// What a capture forbids of a load, in the words of the error.
 const LOADING: &str = "loading a kernel";
 
-/// The bytes of a kernel's variables in shared memory, in order and aligned.
-fn static_shared(kernel: &Kernel) -> u32 {
-    let after = |end: u32, variable: &SharedVar| {
-        end.next_multiple_of(variable.align.max(1)) + variable.bytes
-    };
-    kernel.shared.iter().fold(0, after)
-}
-
 impl Device {
     /// Returns a kernel, ready to be launched: verified, and on a GPU printed as PTX and assembled by the driver.
     ///
@@ -279,7 +277,7 @@ impl Device {
                 let module = gpu.module(&kernel.ptx_unverified()?)?;
                 Code::Gpu(gpu.entry_of(module, &kernel.name)?)
             }
-            Kind::Simulator(_) => Code::Simulated(kernel.clone(), static_shared(&kernel)),
+            Kind::Simulator(_) => Code::Simulated(kernel.clone(), kernel.static_shared()),
         };
         let loaded = LoadedKernel {
             entry: kernel.name.clone(),
@@ -355,6 +353,80 @@ impl Device {
             code: Code::Gpu(gpu.entry_of(module, entry)?),
         };
         Ok(self.function(loads.keep_text(text, loaded)))
+    }
+
+    /// Returns an entry of machine code that another compiler made for this device: a cubin, as `ptxas` or `nvcc -cubin`
+    /// writes it. `parameters` are the types of its parameters, which the image does not hold; their sizes it does, and
+    /// they are compared. Each call loads the image again.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// let error = device.load_cubin(b"no image", "k", &[]).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "the image is no machine code of a GPU: it does not begin as an ELF file of 64 bits"
+    /// );
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the image is no cubin or is cut off, if it lacks the entry, if the sizes of the entry's
+    /// parameters differ from those of `parameters`, or, in the driver's words, if it is for another device. Returns an
+    /// error on the simulator, which runs kernels of [`colex_ir`].
+    pub fn load_cubin(
+        &self,
+        image: &[u8],
+        entry: &str,
+        parameters: &[ParameterType],
+    ) -> Result<Function, Error> {
+        let mut entries = image::entries(image).map_err(|why| ErrorKind::Image { why })?;
+        let Some(found) = entries.remove(entry) else {
+            let found = entries.into_keys().collect();
+            let entry = entry.to_string();
+            return Err(ErrorKind::NoEntry { entry, found }.into());
+        };
+        let given: Vec<u32> = parameters.iter().map(|ty| ty.bytes() as u32).collect();
+        if given != found {
+            let entry = entry.to_string();
+            return Err(ErrorKind::ImageSignature {
+                entry,
+                found,
+                given,
+            }
+            .into());
+        }
+        let Kind::Gpu(gpu) = &self.0 else {
+            return Err(ErrorKind::Unsupported {
+                what: "run machine code",
+                device: self.name(),
+                why: "it interprets kernels of `colex_gpu::ir`",
+            }
+            .into());
+        };
+        let module = gpu
+            .module_of_image(image)
+            .map_err(|error| match error.kind() {
+                ErrorKind::Assembly { device, log } => ErrorKind::ImageRefused {
+                    device: device.clone(),
+                    log: log.clone(),
+                }
+                .into(),
+                _ => error,
+            })?;
+        let signature = Signature {
+            parameters: parameters.to_vec(),
+            alignments: vec![1; parameters.len()],
+            block: None,
+            cluster: None,
+        };
+        Ok(self.function(Arc::new(LoadedKernel {
+            entry: entry.to_string(),
+            signature,
+            claims: LaunchClaims::default(),
+            code: Code::Gpu(gpu.entry_of(module, entry)?),
+        })))
     }
 
     /// Runs a kernel over a grid, after all work enqueued before. On a GPU the call returns at once, and an error of

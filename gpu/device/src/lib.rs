@@ -26,7 +26,10 @@ mod element;
 mod error;
 mod event;
 mod function;
+mod image;
 mod memo;
+#[cfg(feature = "serde")]
+mod serialize;
 mod signature;
 mod timing;
 mod view;

@@ -1,6 +1,7 @@
 //! The signatures of the entries of a PTX text, against which a launch is checked.
 
 use crate::error::{Error, ErrorKind};
+use colex_atom::PtxVersion;
 use colex_ir::launch::ParameterType;
 use colex_ir::{Kernel, Param, ParamType, Type};
 
@@ -96,6 +97,14 @@ pub(crate) fn of(ptx: &str, entry: &str) -> Result<Signature, Error> {
         found,
     }
     .into())
+}
+
+/// Returns the number after `.version`.
+pub(crate) fn version(ptx: &str) -> Option<PtxVersion> {
+    let mut tokens = Tokens::of(ptx);
+    tokens.find(|&token| token == ".version")?;
+    let (major, minor) = tokens.next()?.split_once('.')?;
+    Some(PtxVersion(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Returns the word after `.target`: `sm_90a`.

@@ -36,6 +36,35 @@ fn number(name: &str) -> Option<Code> {
     said().strip_prefix(name)?.strip_prefix(':')?.parse().ok()
 }
 
+/// A part of a scene `gpu:MAJOR:MINOR:SHARED:VERSION`: a device of that compute capability, with that much shared memory
+/// of a block, behind a driver of that version. As a real driver does, it refuses a text of a later PTX, and one for
+/// another device.
+fn part(at: usize) -> Option<u32> {
+    said().strip_prefix("gpu:")?.split(':').nth(at)?.parse().ok()
+}
+
+/// What is wrong with a text for that driver and device.
+fn refusal(text: &str) -> Option<&'static [u8; 28]> {
+    let [major, minor, _, version] = [0, 1, 2, 3].map(|at| part(at).unwrap_or(0));
+    let after = |word: &str| text.split(word).nth(1).and_then(|rest| rest.split_whitespace().next());
+    let (text_major, text_minor) = after(".version ")?.split_once('.')?;
+    let text = text_major.parse::<u32>().ok()? * 10 + text_minor.parse::<u32>().ok()?;
+    let newest = match (version / 1000, version % 1000 / 10) {
+        (12, minor) => 80 + minor - u32::from(minor > 5),
+        (cuda, minor) => (cuda - 4) * 10 + minor,
+    };
+    if text > newest {
+        return Some(b"Unsupported .version        ");
+    }
+    let target = after(".target ")?.strip_prefix("sm_")?;
+    let device = major * 10 + minor;
+    let runs = match target.strip_suffix('a') {
+        Some(exact) => exact.parse() == Ok(device),
+        None => target.parse::<u32>().is_ok_and(|since| since <= device),
+    };
+    (!runs).then_some(b"the target is not this GPU's")
+}
+
 /// How often a function was called.
 struct Calls {
     name: &'static str,
@@ -174,7 +203,11 @@ fn fresh() -> Handle {
 #[no_mangle]
 pub extern "C" fn cuDriverGetVersion(version: &mut i32) -> Code {
     counted!(cuDriverGetVersion);
-    *version = if scene("old") { 11040 } else { 13000 };
+    *version = match part(3) {
+        Some(version) => version as i32,
+        None if scene("old") => 11040,
+        None => 13000,
+    };
     0
 }
 
@@ -243,9 +276,10 @@ pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) 
         5 => i32::MAX,
         6 | 7 => 65535,
         75 if scene("kepler") => 3,
-        75 => 9,
+        75 => part(0).unwrap_or(9) as i32,
         76 if scene("kepler") => 7,
-        97 => 232448,
+        76 => part(1).unwrap_or(0) as i32,
+        97 => part(2).unwrap_or(232448) as i32,
         16 => 132,
         120 => 1,
         _ => 0,
@@ -507,8 +541,8 @@ pub extern "C" fn cuLinkCreate_v2(
 pub extern "C" fn cuLinkAddData_v2(
     _: Handle,
     _: u32,
-    _: Handle,
-    _: usize,
+    text: *const u8,
+    bytes: usize,
     _: Handle,
     _: u32,
     _: Handle,
@@ -518,11 +552,17 @@ pub extern "C" fn cuLinkAddData_v2(
     if scene("silent") {
         return 218;
     }
-    if !scene("assembler") {
-        return 0;
-    }
+    let words = if scene("assembler") {
+        Some(b"ptxas line 8: Unknown symbol")
+    } else if part(0).is_some() {
+        let text = unsafe { std::slice::from_raw_parts(text, bytes) };
+        refusal(&String::from_utf8_lossy(text))
+    } else {
+        None
+    };
+    let Some(words) = words else { return 0 };
     if let Some(log) = LOG.lock().unwrap().as_mut() {
-        log[..28].copy_from_slice(b"ptxas line 8: Unknown symbol");
+        log[..28].copy_from_slice(words);
     }
     218
 }

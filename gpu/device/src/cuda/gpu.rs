@@ -141,9 +141,11 @@ impl Shared {
             attribute(Attribute::CapabilityMajor)?,
             attribute(Attribute::CapabilityMinor)?,
         );
-        let arch = arch_of(capability).ok_or_else(|| ErrorKind::DeviceTooOld {
-            name: name.clone(),
-            capability,
+        let arch = Arch::of_capability(capability.0, capability.1).ok_or_else(|| {
+            ErrorKind::DeviceTooOld {
+                name: name.clone(),
+                capability,
+            }
         })?;
         let users = ContextUsers::default();
         users.add(owner);
@@ -467,36 +469,4 @@ fn limits(attribute: impl Fn(Attribute) -> Result<u32, Error>) -> Result<Limits,
         shared: attribute(MaxSharedOptIn)?,
         multiprocessors: attribute(Multiprocessors)?,
     })
-}
-
-/// The newest architecture of the tables whose code runs on a device of that compute capability.
-fn arch_of((major, minor): (u32, u32)) -> Option<Arch> {
-    Some(match (major, minor) {
-        (10, 0) => Arch::Sm100a,
-        (12, 0) => Arch::Sm120a,
-        (9, 0) => Arch::Sm90a,
-        (9.., _) => Arch::Sm90,
-        (8, 9..) => Arch::Sm89,
-        (8, _) => Arch::Sm80,
-        (7, 5..) => Arch::Sm75,
-        (7, _) => Arch::Sm70,
-        (6, 1..) => Arch::Sm61,
-        (5 | 6, _) => Arch::Sm50,
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_architecture_that_runs() {
-        let named = |capability| arch_of(capability).map(Arch::target);
-        assert_eq!(named((9, 0)), Some("sm_90a"));
-        assert_eq!(named((8, 6)), Some("sm_80"));
-        assert_eq!(named((10, 3)), Some("sm_90"), "sm_100a runs on 10.0 only");
-        assert_eq!(named((12, 1)), Some("sm_90"));
-        assert_eq!(named((3, 7)), None);
-    }
 }

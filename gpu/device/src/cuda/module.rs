@@ -11,8 +11,9 @@ use super::gpu::Gpu;
 use super::jit::Cubin;
 use super::sys::FunctionAttribute as Attribute;
 use crate::cache::{Entry, Key};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::function::{Origin, Resources};
+use crate::signature;
 
 /// Machine code on a device; unloaded when the last function in it and the device's list are gone.
 pub(crate) struct Module {
@@ -111,7 +112,12 @@ impl Gpu {
     }
 
     /// The module of a text, assembled or taken from the disk.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the driver does not know the text's version of PTX, and with the log if it refuses the text.
     pub(crate) fn module(&self, ptx: &str) -> Result<Arc<Module>, Error> {
+        self.check_version(ptx)?;
         let key = Key {
             ptx,
             device: &format!("{} {}", self.arch(), self.name()),
@@ -141,6 +147,29 @@ impl Gpu {
             not_stored,
         };
         Ok(self.made(handle, entry.log, origin))
+    }
+
+    /// The module of machine code that the caller brings, whose lengths have been checked.
+    pub(crate) fn module_of_image(&self, image: &[u8]) -> Result<Arc<Module>, Error> {
+        let started = Instant::now();
+        let handle = self.load_code(image)?;
+        let loaded = started.elapsed();
+        Ok(self.made(handle, String::new(), Origin::Image { loaded }))
+    }
+
+    /// Refuses a text of a version that came after the driver. Of a version that is not known the driver decides.
+    fn check_version(&self, ptx: &str) -> Result<(), Error> {
+        let driver = self.driver_version();
+        let known = signature::version(ptx).and_then(|text| Some((text, text.release()?)));
+        match known.filter(|(_, brought)| brought.number() > driver) {
+            None => Ok(()),
+            Some((text, brought)) => Err(ErrorKind::PtxTooNew {
+                text,
+                brought,
+                driver,
+            }
+            .into()),
+        }
     }
 
     fn made(&self, handle: Handle, log: String, origin: Origin) -> Arc<Module> {

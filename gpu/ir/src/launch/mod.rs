@@ -301,8 +301,8 @@ impl Limits {
             Arch::Sm70 => (96, 80),
             Arch::Sm75 => (64, 72),
             Arch::Sm80 => (163, 108),
-            Arch::Sm89 | Arch::Sm120a => (99, 142),
-            Arch::Sm90 | Arch::Sm90a | Arch::Sm100a => (227, 132),
+            Arch::Sm86 | Arch::Sm89 | Arch::Sm120 | Arch::Sm120a => (99, 142),
+            Arch::Sm90 | Arch::Sm90a | Arch::Sm100 | Arch::Sm100a => (227, 132),
             _ => (227, 132),
         };
         Limits {

@@ -6,6 +6,7 @@ use colex_atom::Arch;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
+use crate::launch::Limits;
 use crate::{BarrierOp, Kernel, Op, Operand, ParamType, Sync, Type};
 
 /// The most bytes of shared variables that a kernel may declare (PTX ISA 5.1.7).
@@ -13,20 +14,6 @@ const MOST_STATIC: u64 = 48 << 10;
 
 /// The most bytes of parameters (PTX ISA 5.1.6.1, from PTX 8.1).
 const MOST_PARAMETERS: u32 = 32764;
-
-/// The most bytes of shared memory of a block (CUDA C++ Programming Guide, table of compute capabilities).
-pub(crate) fn most_shared(arch: Arch) -> u32 {
-    let kib = match arch {
-        Arch::Sm50 | Arch::Sm61 => 48,
-        Arch::Sm70 => 96,
-        Arch::Sm75 => 64,
-        Arch::Sm80 => 163,
-        Arch::Sm89 | Arch::Sm120a => 99,
-        Arch::Sm90 | Arch::Sm90a | Arch::Sm100a => 227,
-        _ => 227,
-    };
-    kib << 10
-}
 
 /// Returns the bytes of a kernel's parameters, each aligned.
 pub fn parameter_bytes(kernel: &Kernel) -> u32 {
@@ -113,7 +100,7 @@ fn shared_space(kernel: &Kernel) -> Option<Problem> {
     });
     (bytes > MOST_STATIC).then(|| Problem::SharedSpace {
         bytes,
-        dynamic: most_shared(kernel.target),
+        dynamic: Limits::of(kernel.target).shared,
         target: kernel.target,
     })
 }

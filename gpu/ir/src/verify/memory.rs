@@ -210,7 +210,7 @@ fn extent(
         Base::DynamicShared => match kernel.dynamic_shared {
             Some(align) => Some((
                 Some(align),
-                Some(super::declare::most_shared(kernel.target)),
+                Some(crate::launch::Limits::of(kernel.target).shared),
             )),
             None => {
                 found.add(Problem::Foreign {

@@ -206,7 +206,9 @@ impl Times {
                 self.assembled = Some(*assembled);
                 self.loaded = Some(*loaded);
             }
-            Some(Origin::Disk { took }) => self.loaded = Some(*took),
+            Some(Origin::Disk { took } | Origin::Image { loaded: took }) => {
+                self.loaded = Some(*took);
+            }
             None => {}
         }
     }
