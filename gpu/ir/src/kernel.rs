@@ -151,6 +151,14 @@ impl Kernel {
         self.registers[at.expect("ALL holds every class")]
     }
 
+    /// Returns the bytes of the variables in shared memory, in order and aligned.
+    pub fn static_shared(&self) -> u32 {
+        let after = |end: u32, variable: &SharedVar| {
+            end.next_multiple_of(variable.align.max(1)) + variable.bytes
+        };
+        self.shared.iter().fold(0, after)
+    }
+
     /// Visits every instruction, outermost first, in program order.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Stmt)) {
         fn block<'a>(body: &'a [Stmt], visit: &mut dyn FnMut(&'a Stmt)) {

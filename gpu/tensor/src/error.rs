@@ -51,6 +51,20 @@ impl Error {
     }
 }
 
+/// `sentence`, `file`, `line` and `column`.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Error {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        let mut fields = to.serialize_struct("Error", 4)?;
+        fields.serialize_field("sentence", &self.what())?;
+        fields.serialize_field("file", self.at().file())?;
+        fields.serialize_field("line", &self.at().line())?;
+        fields.serialize_field("column", &self.at().column())?;
+        fields.end()
+    }
+}
+
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{at}: {kind}")]

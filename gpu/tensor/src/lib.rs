@@ -64,6 +64,9 @@ mod tensor;
 
 pub use build::Builder;
 pub use build::barrier::Barriers;
+pub use build::export::{
+    DriverNumber, Exported, ExportedDimension, ExportedMap, ExportedParameter, Role,
+};
 pub use build::flow::{Cond, Predicate};
 pub use build::launch::{
     Arg, ArgumentError, KernelParameter, ParameterKind, RawMemory, Signature, TensorArg,

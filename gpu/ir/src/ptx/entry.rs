@@ -39,7 +39,7 @@ pub(super) fn module(kernel: &Kernel) -> Result<String, Refused> {
 }
 
 /// The lowest version of PTX that has everything in the kernel.
-fn version(kernel: &Kernel) -> PtxVersion {
+pub(super) fn version(kernel: &Kernel) -> PtxVersion {
     let mut version = kernel.target.ptx_version().max(PtxVersion(6, 0));
     kernel.walk(&mut |stmt| version = version.max(Needs::of(&stmt.op, kernel.target).version));
     if kernel.cluster.is_some() {

@@ -9,6 +9,8 @@ mod flow;
 mod lines;
 mod names;
 
+use colex_atom::PtxVersion;
+
 use crate::Kernel;
 pub use crate::Needs;
 use crate::verify::Refused;
@@ -64,6 +66,18 @@ impl Kernel {
     pub fn ptx(&self) -> Result<String, Refused> {
         self.verify()?;
         entry::module(self)
+    }
+
+    /// Returns the `.version` of the kernel's PTX: the lowest that has everything in it.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, PtxVersion};
+    /// use colex_ir::KernelBuilder;
+    ///
+    /// assert_eq!(KernelBuilder::new("empty", Arch::Sm90a).finish().ptx_version(), PtxVersion(8, 0));
+    /// ```
+    pub fn ptx_version(&self) -> PtxVersion {
+        entry::version(self)
     }
 
     /// Returns the PTX of the kernel without verifying it first, so that tests can ask the assembler about a wrong kernel.

@@ -431,6 +431,13 @@ pub(crate) struct Asked {
     least: i64,
 }
 
+impl Asked {
+    /// The number that divides the leaf, and its smallest value.
+    pub(crate) fn in_short(&self) -> (i64, i64) {
+        (common(self.vector, self.tile), self.least)
+    }
+}
+
 impl Default for Asked {
     fn default() -> Self {
         Asked {

@@ -2,7 +2,9 @@
 
 pub(crate) mod barrier;
 pub(crate) mod claims;
+pub(crate) mod export;
 pub(crate) mod flow;
+mod header;
 pub(crate) mod held;
 mod instructions;
 pub(crate) mod launch;

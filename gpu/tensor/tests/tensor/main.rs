@@ -23,6 +23,7 @@ pub(crate) fn refused<S>(
 mod attention;
 mod copies;
 mod defects;
+mod export;
 mod expressions;
 mod failures;
 mod gemm_sm80;

@@ -1,0 +1,105 @@
+"""Launches the kernels of this folder on tensors of torch, by ctypes and the driver: python3 launch.py FOLDER.
+
+FOLDER holds scale.json and scale_tma.json, as `cargo run -- FOLDER` writes them.
+"""
+
+import ctypes
+import json
+import pathlib
+import sys
+
+import torch
+
+cuda = ctypes.CDLL("libcuda.so.1")
+NUMBERS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "u32": ctypes.c_uint32, "s32": ctypes.c_int32}
+
+
+def call(name, *arguments):
+    code = getattr(cuda, name)(*arguments)
+    if code:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorName(code, ctypes.byref(text))
+        raise RuntimeError(f"{name}: {text.value}")
+
+
+def tensor_map(parameter, tensor):
+    """The 128 bytes that cuTensorMapEncodeTiled writes for a tensor of two modes."""
+    role = parameter["role"]
+    extents = [tensor.shape[d["leaf"]] for d in role["dimensions"]]
+    strides = [tensor.stride(d["leaf"]) * role["element_bytes"] for d in role["dimensions"]][1:]
+    rank = len(extents)
+    buffer = ctypes.create_string_buffer(128 + 128)
+    start = (ctypes.addressof(buffer) + 127) // 128 * 128
+    call(
+        "cuTensorMapEncodeTiled",
+        ctypes.c_void_p(start),
+        role["element"]["code"],
+        rank,
+        ctypes.c_void_p(tensor.data_ptr()),
+        (ctypes.c_uint64 * rank)(*extents),
+        (ctypes.c_uint64 * (rank - 1))(*strides),
+        (ctypes.c_uint32 * rank)(*role["extents"]),
+        (ctypes.c_uint32 * rank)(*role["element_strides"]),
+        role["interleave"]["code"],
+        role["swizzle"]["code"],
+        role["l2"]["code"],
+        role["fill"]["code"],
+    )
+    return ctypes.string_at(start, 128)
+
+
+def argument_buffer(kernel, tensors, numbers):
+    """All arguments in one buffer, each at its offset."""
+    data = bytearray(kernel["argument_bytes"])
+    for parameter in kernel["parameters"]:
+        role, name = parameter["role"], parameter["name"]
+        kind = role["kind"]
+        if kind == "pointer":
+            value = ctypes.c_uint64(tensors[name].data_ptr())
+        elif kind == "extent":
+            value = ctypes.c_uint32(tensors[role["tensor"]].shape[role["leaf"]])
+        elif kind == "stride":
+            value = ctypes.c_int64(tensors[role["tensor"]].stride(role["leaf"]))
+        elif kind == "tensor_map":
+            value = tensor_map(parameter, tensors[name])
+        else:
+            value = NUMBERS[parameter["ty"]](numbers[name])
+        start = parameter["offset"]
+        data[start : start + parameter["bytes"]] = bytes(value)
+    return bytes(data)
+
+
+def launch(kernel, grid, tensors, numbers):
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    call("cuModuleLoadData", ctypes.byref(module), kernel["ptx"].encode())
+    call("cuModuleGetFunction", ctypes.byref(function), module, kernel["entry"].encode())
+    if kernel["dynamic_shared"] > 48 << 10:
+        call("cuFuncSetAttribute", function, 8, kernel["dynamic_shared"])
+    data = argument_buffer(kernel, tensors, numbers)
+    size = ctypes.c_size_t(len(data))
+    # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END.
+    extra = (ctypes.c_void_p * 5)(
+        1, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, 2, ctypes.addressof(size), 0
+    )
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    call(
+        "cuLaunchKernel", function, *grid, *kernel["block"], kernel["dynamic_shared"], stream, None, extra
+    )
+    torch.cuda.synchronize()
+
+
+def main():
+    torch.cuda.init()
+    wide = torch.randn(1000, 40, device="cuda")
+    source = wide[:, :32]  # rows of 32 elements, 40 apart: not contiguous
+    for name in ["scale", "scale_tma"]:
+        kernel = json.loads((pathlib.Path(sys.argv[1]) / f"{name}.json").read_text())
+        target = torch.zeros(1000, 32, device="cuda")
+        grid = [(1000 + 63) // 64, 1, 1]
+        launch(kernel, grid, {"from": source, "to": target}, {"alpha": 2.5})
+        if not torch.equal(target, 2.5 * source):
+            sys.exit(f"{name}: WRONG, {(target - 2.5 * source).abs().max().item()}")
+        print(f"{name}: 1000 rows of 32 on {torch.cuda.get_device_name()}, equal to torch's")
+
+
+main()
