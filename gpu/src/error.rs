@@ -120,6 +120,30 @@ impl Error {
     }
 }
 
+/// `sentence`, `kind` and `diagnostics`, as the device's error has them.
+///
+/// The kinds of a call's own errors are `build` (a kernel was not built: one diagnostic, with file and line), `plan` and
+/// `call`.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Error {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::SerializeStruct;
+        if let Some(error) = self.device() {
+            return error.serialize(to);
+        }
+        let kind = match (self.build(), self.plan()) {
+            (Some(_), _) => "build",
+            (None, Some(_)) => "plan",
+            (None, None) => "call",
+        };
+        let mut fields = to.serialize_struct("Error", 3)?;
+        fields.serialize_field("sentence", &self.to_string())?;
+        fields.serialize_field("kind", kind)?;
+        fields.serialize_field("diagnostics", &self.build().into_iter().collect::<Vec<_>>())?;
+        fields.end()
+    }
+}
+
 macro_rules! of_device {
     ($($ty:ty),*) => {$(
         impl From<$ty> for Error {

@@ -2,10 +2,19 @@
 //!
 //! Only `verify` needs cargo (and `bench` to make itself an optimised build), so a release binary does the rest of its
 //! work on a machine without Rust.
+//!
+//! A task ends with 0 if it found nothing wrong, 1 if it did, 2 if its arguments are not understood, 4 if it could not
+//! do its work, and 141 if the reader of its output closed the pipe.
+
+#![deny(clippy::print_stdout)]
+
+#[macro_use]
+mod output;
 
 mod bench;
 mod golden;
 mod gpu;
+mod verdict;
 mod workspace;
 
 #[cfg(feature = "repository")]
@@ -22,12 +31,16 @@ mod verify;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 /// The tasks of the Colex workspace.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
 struct Arguments {
+    /// Write one JSON object to standard output, the verdict, and text for a reader to standard error.
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     task: Task,
 }
@@ -88,39 +101,56 @@ enum Task {
         name: Option<String>,
         /// Where a bench on a GPU writes its numbers.
         #[arg(long, requires = "name")]
-        json: Option<PathBuf>,
+        out: Option<PathBuf>,
         #[command(flatten)]
         sweep: bench::Sweep,
     },
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().task {
-        #[cfg(feature = "repository")]
-        Task::Verify {
-            gpu,
-            only,
-            bless_times,
-            step,
-        } => match step {
-            Some(name) => verify::step(gpu, &name),
-            None => verify::task(gpu, only.as_deref(), bless_times),
-        },
-        #[cfg(feature = "repository")]
-        Task::Book { serve, bless, port } => {
-            book::task(serve.then_some(port), book::Blessing::of(bless))
+    let Arguments { json, task } = Arguments::parse();
+    output::end(task.name(), json, || task.run())
+}
+
+impl Task {
+    /// Its name, as its verdict says it.
+    fn name(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "repository")]
+            Task::Verify { .. } => "verify",
+            #[cfg(feature = "repository")]
+            Task::Book { .. } => "book",
+            #[cfg(feature = "repository")]
+            Task::Examples { .. } => "examples",
+            Task::Golden { .. } => "golden",
+            Task::Gpu { what } => what.name(),
+            Task::Bench { .. } => "bench",
         }
-        #[cfg(feature = "repository")]
-        Task::Examples { name } => examples::task(name.as_deref()),
-        Task::Golden { files, keep } => golden::task(&files, keep),
-        Task::Gpu { what } => gpu::task(&what),
-        Task::Bench { name, json, sweep } => bench::task(name.as_deref(), json.as_deref(), &sweep),
-    };
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+    }
+
+    fn run(self) -> Result<ExitCode> {
+        match self {
+            #[cfg(feature = "repository")]
+            Task::Verify {
+                gpu,
+                only,
+                bless_times,
+                step,
+            } => match step {
+                Some(name) => verify::step(gpu, &name),
+                None => verify::task(gpu, only.as_deref(), bless_times),
+            },
+            #[cfg(feature = "repository")]
+            Task::Book { serve, bless, port } => {
+                book::task(serve.then_some(port), book::Blessing::of(bless))
+            }
+            #[cfg(feature = "repository")]
+            Task::Examples { name } => examples::task(name.as_deref()),
+            Task::Golden { files, keep } => golden::task(&files, keep),
+            Task::Gpu { what } => gpu::task(&what),
+            Task::Bench { name, out, sweep } => {
+                bench::task(name.as_deref(), out.as_deref(), &sweep)
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ mod op;
 mod operand;
 pub mod ptx;
 mod row;
+#[cfg(feature = "serde")]
+pub mod serialize;
 mod stmt;
 mod text;
 mod ty;

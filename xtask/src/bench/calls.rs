@@ -8,15 +8,19 @@ mod library;
 
 use std::cell::Cell;
 use std::env;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use colex_gpu::cuda::cudarc::driver::CudaContext;
 use colex_gpu::ir::KernelBuilder;
 use colex_gpu::kernels::{CopyCall, GemmProblem, View, ViewMut};
 use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, transpose};
 use half::bf16;
+use serde_json::json;
+
+use crate::output;
+use crate::verdict::{self, Checked, Ended};
 
 use library::{counted, shown};
 
@@ -62,25 +66,37 @@ pub(super) fn run() -> Result<()> {
         }
         Err(why) => {
             println!("\non the fake driver: skipped: {}", why.trim());
+            Checked::new("on the fake driver", Ended::Skipped, why.trim()).add();
             Ok(())
         }
     }
 }
 
 fn on_fake_driver(folder: &std::path::Path) -> Result<()> {
-    let status = Command::new(env::current_exe()?)
+    let mut command = Command::new(env::current_exe()?);
+    command
         .args(["bench", "host"])
+        .args(output::is_for_programs().then_some("--json"))
         .env("LD_LIBRARY_PATH", folder)
         .env("FAKE_CUDA", "whole")
         .env(library::CALLS, folder.join("calls"))
         .env("COLEX_CACHE", "off")
-        .status()
-        .context("the process on the fake driver cannot be started")?;
-    if status.success() {
-        Ok(())
-    } else {
-        bail!("the process on the fake driver failed: {status}")
+        .stderr(Stdio::inherit());
+    if !output::is_for_programs() {
+        command.stdout(Stdio::inherit());
     }
+    let said = command
+        .output()
+        .context("the process on the fake driver cannot be started")?;
+    ensure!(
+        said.status.success(),
+        "the process on the fake driver failed: {}",
+        said.status
+    );
+    if output::is_for_programs() {
+        verdict::adopt(&said.stdout)?;
+    }
+    Ok(())
 }
 
 type TimedCall<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
@@ -112,6 +128,11 @@ fn measure(device: &Device, fake: bool) -> Result<()> {
         samples.sort_by(f64::total_cmp);
         let at = |percent: usize| samples[percent * (BATCHES - 1) / 100];
         let range = format!("[{:.2}, {:.2}]", at(10), at(90));
+        Checked {
+            data: json!({"us": at(50), "tenth": at(10), "ninetieth": at(90), "first ms": first, "fake driver": fake}),
+            ..Checked::new(name, Ended::Passed, PROTOCOL)
+        }
+        .add();
         print!("  {name:<52} {:>9.2}  {range:<20} {first:>9.2}", at(50));
         if fake {
             println!("  {}", shown(&counted(device, &work)?))

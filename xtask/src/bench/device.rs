@@ -8,6 +8,7 @@ use colex_gpu::{Buffer, Device, Element, Error, Timing};
 use serde_json::{Value, json};
 
 use super::host;
+use crate::verdict::{Checked, Ended};
 
 /// How the numbers are taken, for the reader of them.
 pub(super) const PROTOCOL: &str = "contenders in turn in one process, one warm-up each, events around every run, \
@@ -96,6 +97,11 @@ impl BenchReport {
                 "least": round(time.least()), "most": round(time.most()), "samples": time.samples(),
             }));
         }
+        Checked {
+            data: json!({"unit": unit, "rows": rows}),
+            ..Checked::new(title, Ended::Passed, PROTOCOL)
+        }
+        .add();
         let groups = self.value["groups"].as_array_mut();
         groups
             .expect("groups are a list")

@@ -3,6 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
+use crate::verdict::{Checked, Ended};
+
 /// How the numbers are taken, for the reader of them.
 pub(super) const PROTOCOL: &str = "median of 201 batches of at least 1 ms each, after 100 ms of warming up; \
 in brackets the 10th and the 90th percentile; one thread, release build";
@@ -34,6 +38,11 @@ pub(super) fn items<T>(name: &str, items: u64, mut call: impl FnMut() -> T) {
         print!("  {:.0} M items/s", items as f64 / median * 1e3);
     }
     println!();
+    Checked {
+        data: json!({"ns": median, "tenth": at(10), "ninetieth": at(90), "items": items}),
+        ..Checked::new(name, Ended::Passed, PROTOCOL)
+    }
+    .add();
 }
 
 /// How many calls make a batch.

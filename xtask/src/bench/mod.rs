@@ -20,6 +20,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use colex_gpu::Device;
 
+use crate::output;
+use crate::verdict::{self, Checked, Ended};
+
 pub(crate) use sweep::Sweep;
 
 /// What a group runs on.
@@ -43,8 +46,9 @@ const GROUPS: &[(&str, Runner)] = &[
     ("generations", Runner::Gpu(gemm::generations)),
 ];
 
-/// Measures the group `name`, or all of them; `json` is where a group on a GPU writes its numbers. A build without optimisation hands over to one with it.
-pub(crate) fn task(name: Option<&str>, json: Option<&Path>, sweep: &Sweep) -> Result<ExitCode> {
+/// Measures the group `name`, or all of them; `out` is where a group on a GPU writes its numbers. A
+/// build without optimisation hands over to one with it.
+pub(crate) fn task(name: Option<&str>, out: Option<&Path>, sweep: &Sweep) -> Result<ExitCode> {
     let groups: Vec<_> = GROUPS
         .iter()
         .filter(|(group, _)| name.is_none_or(|name| name == *group))
@@ -62,11 +66,12 @@ pub(crate) fn task(name: Option<&str>, json: Option<&Path>, sweep: &Sweep) -> Re
     }
     if sweep.is_asked() {
         anyhow::ensure!(name == Some("gemm"), "shapes are for the bench `gemm`");
-        return sweep.run(&Device::gpu(0)?, json);
+        return sweep.run(&Device::gpu(0)?, out);
     }
     if calls::is_child() {
         return calls::child();
     }
+    verdict::subject(host::description());
     println!("{}", host::description());
     for (group, run) in groups {
         println!("\n{group}");
@@ -76,8 +81,11 @@ pub(crate) fn task(name: Option<&str>, json: Option<&Path>, sweep: &Sweep) -> Re
                 run();
             }
             (Runner::Driver(run), _) => run()?,
-            (Runner::Gpu(run), Ok(device)) => run(&device, json)?,
-            (Runner::Gpu(_), Err(why)) if name.is_none() => println!("skipped: {why}"),
+            (Runner::Gpu(run), Ok(device)) => run(&device, out)?,
+            (Runner::Gpu(_), Err(why)) if name.is_none() => {
+                Checked::new(*group, Ended::Skipped, why.to_string()).add();
+                println!("skipped: {why}");
+            }
             (Runner::Gpu(_), Err(why)) => bail!("the bench `{group}` needs a GPU: {why}"),
         }
     }
@@ -100,9 +108,6 @@ fn optimised() -> Result<ExitCode> {
         .args(env::args_os().skip(1))
         .status()
         .context("cargo cannot be started")?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    // The other process has written the verdict.
+    std::process::exit(status.code().unwrap_or(i32::from(output::FAILED)))
 }

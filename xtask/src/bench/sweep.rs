@@ -23,6 +23,8 @@ use serde_json::{Value, json};
 
 use super::device::{commit, driver};
 use super::host;
+use crate::output;
+use crate::verdict::{Checked, Ended};
 
 const PROTOCOL: &str = "one process; graphs of calls replayed in turn, another one first in each round; medians; \
 normal numbers; operands rotated over 240 MB or 192 sets; each result compared with cuBLASLt's";
@@ -484,6 +486,11 @@ fn measure<T: GemmElement, C: GemmElement>(
         let found = found.with_context(|| problem.to_string())?;
         println!("{found}");
         write(found.json())?;
+        Checked {
+            data: found.json(),
+            ..Checked::new(problem.to_string(), Ended::Passed, PROTOCOL)
+        }
+        .add();
         all.push(found);
     }
     summarise(&all);
@@ -505,11 +512,14 @@ fn measure<T: GemmElement, C: GemmElement>(
     for line in &wrong {
         println!("WRONG: {line}");
     }
-    Ok(if wrong.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Checked::new(
+        "results",
+        Ended::of(wrong.is_empty()),
+        format!("{} shapes", all.len()),
+    )
+    .complaining(&wrong.join("\n"))
+    .add();
+    Ok(output::code(wrong.is_empty()))
 }
 
 /// The call of a contender for a set of operands.

@@ -28,13 +28,13 @@ mod tiled;
 mod value;
 mod verdict;
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::workspace;
+use crate::verdict::{Checked, Ended};
+use crate::{output, workspace};
 pub(crate) use case::Case;
 pub(crate) use verdict::{GoldenReport, Verdict};
 
@@ -89,28 +89,24 @@ pub(crate) fn task(files: &[PathBuf], keep: bool) -> Result<ExitCode> {
         return own(&workspace::root()?, keep);
     }
     let report = compare(files, |_| {})?;
-    show(&report)?;
-    Ok(code(report.failures().is_empty()))
+    show(&report);
+    Ok(output::code(report.failures().is_empty()))
 }
 
 fn own(root: &Path, keep: bool) -> Result<ExitCode> {
     let report = compare(&repository_files(root)?, |_| {})?;
-    show(&report)?;
+    show(&report);
     if keep {
         println!("{}", baseline::keep(root, &report)?);
         return Ok(ExitCode::SUCCESS);
     }
     let complaints = complaints(root, &report)?;
     complaints.iter().for_each(|what| println!("{what}"));
-    Ok(code(complaints.is_empty()))
-}
-
-fn code(fine: bool) -> ExitCode {
-    if fine {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let known = Ended::of(complaints.is_empty());
+    Checked::new("known endings", known, report.summary())
+        .complaining(&complaints.join("\n"))
+        .add();
+    Ok(output::code(complaints.is_empty()))
 }
 
 /// What is wrong with a run over the repository's files: the cases that failed, and those that end otherwise than is known.
@@ -120,12 +116,10 @@ pub(crate) fn complaints(root: &Path, report: &GoldenReport) -> Result<Vec<Strin
     Ok(complaints)
 }
 
-/// Prints the report; a reader that has closed the pipe is no error.
-fn show(report: &GoldenReport) -> Result<()> {
-    match writeln!(io::stdout(), "{report}") {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
+/// Prints the report, and adds its operations to the verdict.
+fn show(report: &GoldenReport) {
+    println!("{report}");
+    report.checks().into_iter().for_each(Checked::add);
 }
 
 /// The files that travel with the repository.

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde_json::Value as Json;
+
 use super::case::{Case, CaseFile, shortened};
+use crate::verdict::{Checked, Ended};
 
 /// The verdict on one case.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +69,7 @@ impl Verdict {
 /// A case that is not equal.
 struct Remark {
     column: usize,
+    op: String,
     place: String,
     /// The call, and CuTe's result.
     call: String,
@@ -107,6 +111,7 @@ impl GoldenReport {
         if let Some(why) = verdict.remark() {
             self.remarks.push(Remark {
                 column,
+                op: case.op.clone(),
                 place: case.place.clone(),
                 call: case.shown(),
                 why: why.to_string(),
@@ -119,6 +124,27 @@ impl GoldenReport {
         let failed = COLUMNS.len() - 1;
         let failures = self.remarks.iter().filter(|r| r.column == failed);
         failures.map(Remark::line).collect()
+    }
+
+    /// A check for each operation: the counts of its verdicts, and its cases that failed.
+    pub(crate) fn checks(&self) -> Vec<Checked> {
+        let failed = COLUMNS.len() - 1;
+        let check = |(op, counts): (&String, &[usize; COLUMNS.len()])| {
+            let cases: usize = counts.iter().sum();
+            let failures = self
+                .remarks
+                .iter()
+                .filter(|r| r.column == failed && r.op == *op);
+            let failures: Vec<String> = failures.map(Remark::line).collect();
+            let named = COLUMNS.iter().zip(counts);
+            let data = named.map(|(name, count)| (name.to_lowercase(), (*count).into()));
+            Checked {
+                data: Json::Object(data.collect()),
+                ..Checked::new(op, Ended::of(counts[failed] == 0), format!("{cases} cases"))
+                    .complaining(&failures.join("\n"))
+            }
+        };
+        self.counts.iter().map(check).collect()
     }
 
     /// The files, then every case that is not equal, as `kept` keeps them.

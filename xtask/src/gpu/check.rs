@@ -7,6 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use colex_gpu::Device;
 
+use crate::verdict::{self, Ended};
+
 /// A check that leaves the device usable. It returns a line about what it saw.
 pub(super) struct Check {
     pub(super) name: &'static str,
@@ -55,8 +57,10 @@ impl GpuReport {
     pub(super) fn on(device: &Device) -> GpuReport {
         let version = device.driver_version().unwrap_or(0);
         let release = format!("{}.{}", version / 1000, version % 1000 / 10);
+        let device = format!("{}, {}, CUDA {release}", device.name(), device.arch());
+        verdict::subject(&device);
         GpuReport {
-            device: format!("{}, {}, CUDA {release}", device.name(), device.arch()),
+            device,
             ran: 0,
             failures: Vec::new(),
         }
@@ -77,6 +81,17 @@ impl GpuReport {
         };
         self.ran += 1;
         say(&line);
+        let told = match &outcome {
+            Ok(seen) => verdict::Checked::new(name, Ended::Passed, seen),
+            Err(error) => {
+                verdict::Checked::new(name, Ended::Failed, "").complaining(&format!("{error:#}"))
+            }
+        };
+        verdict::Checked {
+            seconds: Some(seconds),
+            ..told
+        }
+        .add();
         if outcome.is_err() {
             self.failures.push(line);
         }

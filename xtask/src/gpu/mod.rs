@@ -6,6 +6,7 @@ mod executor;
 mod kernels;
 mod plans;
 mod shares;
+mod targets;
 
 use std::process::ExitCode;
 
@@ -13,10 +14,14 @@ use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use colex_gpu::Device;
 
+use crate::output;
+
 #[cfg(feature = "repository")]
 pub(crate) use atoms::{against_recorded, on_gpu as atoms_on_gpu, sampled as sampled_atoms};
 pub(crate) use check::GpuReport;
 pub(crate) use kernels::Cases;
+#[cfg(feature = "repository")]
+pub(crate) use targets::{complaints as target_complaints, lines as target_lines};
 
 /// What to run on a device.
 #[derive(Subcommand)]
@@ -43,8 +48,28 @@ pub(crate) enum GpuTask {
     },
     /// Run drawn plans of products and copies, and compare with the reference.
     Plans(plans::PlanOptions),
+    /// List the target, the version of PTX and the first driver of every kernel of the library; no GPU is needed.
+    Targets {
+        /// Keep the list as `xtask/targets.tsv`, with which `verify` compares.
+        #[arg(long)]
+        keep: bool,
+    },
     /// Execute every matrix and copy instruction up to Hopper, and compare with its row's arithmetic.
     Atoms(atoms::AtomOptions),
+}
+
+impl GpuTask {
+    /// Its name, as its verdict says it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            GpuTask::Executor => "gpu executor",
+            GpuTask::Breaking { .. } => "gpu breaking",
+            GpuTask::Kernels { .. } => "gpu kernels",
+            GpuTask::Plans(_) => "gpu plans",
+            GpuTask::Targets { .. } => "gpu targets",
+            GpuTask::Atoms(_) => "gpu atoms",
+        }
+    }
 }
 
 /// Runs a task on the first GPU, and prints a line for each check.
@@ -52,6 +77,7 @@ pub(crate) fn task(task: &GpuTask) -> Result<ExitCode> {
     let report = match task {
         GpuTask::Atoms(options) => return atoms::task(options),
         GpuTask::Plans(options) => return plans::task(options),
+        GpuTask::Targets { keep } => return targets::task(*keep),
         GpuTask::Executor => executor_report(|line| println!("{line}"))?,
         GpuTask::Breaking { name } => return breaking(name),
         GpuTask::Kernels {
@@ -70,11 +96,7 @@ pub(crate) fn task(task: &GpuTask) -> Result<ExitCode> {
         }
     };
     println!("{report}");
-    Ok(if report.failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(output::code(report.failures.is_empty()))
 }
 
 /// Runs a check that breaks the device; what it saw is all that it prints.

@@ -14,6 +14,9 @@ use colex_gpu::Device;
 use colex_proof::kernels::plans::{PlanCase, PlanOutcome, Tally};
 use serde_json::{Value, json};
 
+use crate::output;
+use crate::verdict::{Checked, Ended};
+
 use super::atoms::cores;
 use super::shares::{BROKEN, SharedCases, Sharing, shard};
 
@@ -66,16 +69,22 @@ pub(crate) fn task(options: &PlanOptions) -> Result<ExitCode> {
             .for_each(|failure| println!("{failure}"));
     }
     println!("{tally}");
-    let failures: usize = outcomes.iter().map(|outcome| outcome.failed.len()).sum();
-    let [plans, accepted, right] = tally.totals();
+    let failed = outcomes.iter().flat_map(|outcome| outcome.failed.clone());
+    let failed: Vec<String> = failed.collect();
+    let ([plans, accepted, right], failures) = (tally.totals(), failed.len());
     let seconds = started.elapsed().as_secs_f64();
-    println!(
-        "{plans} plans, {accepted} accepted, {right} right, {failures} failed, seed {seed}, in {seconds:.1} s"
+    let what = format!(
+        "{plans} plans, {accepted} accepted, {right} right, {failures} failed, seed {seed}"
     );
-    Ok(match failures {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    println!("{what}, in {seconds:.1} s");
+    let numbers = json!({"plans": plans, "accepted": accepted, "right": right, "failed": failures, "seed": seed});
+    Checked {
+        seconds: Some(seconds),
+        data: numbers,
+        ..Checked::new("plans", Ended::of(failed.is_empty()), what).complaining(&failed.join("\n"))
+    }
+    .add();
+    Ok(output::code(failed.is_empty()))
 }
 
 /// Plans that the GPU's architecture accepts, each in a process that others do not need.

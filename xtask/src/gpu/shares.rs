@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 /// The message of a process whose context was lost before its share was done.
-pub(super) const BROKEN: u8 = 3;
+pub(super) const BROKEN: u8 = 17;
 
 /// How cases are shared among processes.
 #[derive(clap::Args, Clone, Debug, Default)]

@@ -4,6 +4,7 @@
 //! each is that of its process. What it says goes through its standard output (`report.rs`).
 
 mod cargo;
+mod commands;
 mod counts;
 mod examples;
 mod layers;
@@ -26,7 +27,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-use crate::workspace;
+use crate::{output, workspace};
 use outcome::{Outcome, Tally};
 use progress::Progress;
 use report::Report;
@@ -97,16 +98,20 @@ pub(crate) fn task(gpu: bool, only: Option<&str>, bless: bool) -> Result<ExitCod
             .unwrap_or_else(|error| Outcome::failed("could not run", format!("{error:#}")));
         println!("{}", outcome.text(times::NAME, watch.elapsed()));
         tally.add(&outcome);
+        let seconds = watch.elapsed().as_secs_f64();
+        outcome.check(times::NAME, seconds, &[]).add();
+    }
+    for (name, report) in &reports {
+        report
+            .outcome
+            .check(name, report.seconds, &report.counts)
+            .add();
     }
     for (name, count) in reports.iter().flat_map(|(_, report)| &report.counts) {
         println!("{name:<26} {count}");
     }
     println!("{tally}");
-    Ok(if tally.failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(output::code(tally.failed == 0))
 }
 
 /// Runs one step in this process, and says how it ended on standard output.

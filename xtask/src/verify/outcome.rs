@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::verdict::{Checked, Ended};
+
 /// How a step ended. What was covered is a phrase with its counts: `17656 cases of 118 ops`.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
@@ -81,6 +83,25 @@ impl Outcome {
                 .for_each(|line| text += &format!("\n    {line}"));
         }
         text
+    }
+
+    /// The step in the verdict of the run, with what it counted.
+    pub(crate) fn check(&self, name: &str, seconds: f64, counts: &[(String, String)]) -> Checked {
+        let check = match self {
+            Outcome::Ok { covered } => Checked::new(name, Ended::Passed, covered),
+            Outcome::Failed { covered, output } => {
+                Checked::new(name, Ended::Failed, covered).complaining(output)
+            }
+            Outcome::Skipped { why } => Checked::new(name, Ended::Skipped, why),
+        };
+        let counts = counts
+            .iter()
+            .map(|(name, count)| (name.clone(), count.as_str().into()));
+        Checked {
+            seconds: Some(seconds),
+            data: serde_json::Value::Object(counts.collect()),
+            ..check
+        }
     }
 
     pub(crate) fn is_skipped(&self) -> bool {

@@ -7,7 +7,7 @@ use super::cargo;
 use super::counts::Counts;
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::{Run, layers, new_op, packages, ptxas, snapshots, suite, wasm, words};
+use super::{Run, commands, layers, new_op, packages, ptxas, snapshots, suite, wasm, words};
 use crate::{book, golden, gpu, workspace};
 
 type StepCheck = fn(&mut Run, &Progress) -> Result<Outcome>;
@@ -67,10 +67,12 @@ pub(super) const ALL: &[Step] = &[
     step("layers", layers::check),
     step("words", words::check),
     step("packages", packages::check),
+    step("commands", commands::check),
     step("ptxas", ptxas::rows::check),
     step("ptxas, forms", ptxas::forms::check),
     step("ptxas, kernels", ptxas::kernels::check),
     step("ptxas, atom sweep", ptxas::sweep::check),
+    step("targets", targets),
     step("atom sweep", atom_sweep),
     step("gpu", gpu),
     step("gpu, atoms", gpu_atoms).after(&["gpu"]),
@@ -233,6 +235,17 @@ fn atom_sweep(run: &mut Run, _: &Progress) -> Result<Outcome> {
         compared.covered,
         &compared.complaints,
     ))
+}
+
+/// The targets, versions of PTX and drivers of the kernels, compared with those that are kept.
+fn targets(run: &mut Run, _: &Progress) -> Result<Outcome> {
+    let lines = gpu::target_lines()?;
+    let complaints = gpu::target_complaints(&run.root, &lines)?;
+    let covered = format!(
+        "{} kernels with target, PTX and driver, as kept",
+        lines.len() - 1
+    );
+    Ok(Outcome::of(lines.len() - 1, covered, &complaints))
 }
 
 fn gpu(run: &mut Run, progress: &Progress) -> Result<Outcome> {

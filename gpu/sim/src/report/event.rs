@@ -6,6 +6,7 @@ use std::panic::Location;
 pub type BarrierAt = (usize, usize);
 
 /// A contiguous range of bytes of shared memory.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SharedBytes {
     /// The rank of their block in the cluster.
@@ -51,6 +52,7 @@ impl SharedBytes {
 /// assert_eq!(*last[0], EventKind::Wait { barrier: (0, 0), parity: 0 });
 /// # Ok::<(), colex_sim::Fault>(())
 /// ```
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The number of the cluster in the launch.
@@ -60,12 +62,21 @@ pub struct Event {
     /// The warp's number in its block: the one that executed the instruction.
     pub warp: usize,
     /// The call of the builder that made the instruction.
+    #[cfg_attr(
+        feature = "serde",
+        serde(flatten, serialize_with = "colex_ir::serialize::place")
+    )]
     pub at: &'static Location<'static>,
     /// The kind of the event.
     pub kind: EventKind,
 }
 
 /// The asynchronous operations that complete in groups. Each kind has its own groups.
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Grouped {
     /// Copies of single threads: `cp.async`.
@@ -77,6 +88,11 @@ pub enum Grouped {
 }
 
 /// The kind of an event. Asynchronous operations have a number that is unique in a cluster.
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
     /// `mbarrier.init`.

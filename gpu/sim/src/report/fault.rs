@@ -4,6 +4,11 @@ use core::fmt;
 use std::panic::Location;
 
 /// The kind of a [`Fault`].
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize),
+    serde(rename_all = "snake_case")
+)]
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {

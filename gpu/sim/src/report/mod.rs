@@ -2,6 +2,8 @@
 
 pub(crate) mod event;
 pub(crate) mod fault;
+#[cfg(feature = "serde")]
+mod serialize;
 
 use core::fmt;
 use std::panic::Location;
@@ -9,11 +11,16 @@ use std::panic::Location;
 use event::Event;
 
 /// The counts of one instruction of the kernel, over all warps.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct LineCount {
     /// The instruction.
     pub instruction: String,
     /// The call of the builder that made it.
+    #[cfg_attr(
+        feature = "serde",
+        serde(flatten, serialize_with = "colex_ir::serialize::place")
+    )]
     pub at: &'static Location<'static>,
     /// The number of times that a warp executed it.
     pub executed: u64,
@@ -35,13 +42,19 @@ impl LineCount {
 }
 
 /// A benign data race: formally a race, whose result does not depend on the order. The kernel ran to its end.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The instruction.
     pub instruction: String,
     /// The call of the builder that made it.
+    #[cfg_attr(
+        feature = "serde",
+        serde(flatten, serialize_with = "colex_ir::serialize::place")
+    )]
     pub at: &'static Location<'static>,
     /// The sentence about the first occurrence.
+    #[cfg_attr(feature = "serde", serde(rename = "sentence"))]
     pub what: String,
     /// The number of occurrences in this instruction, counted per thread.
     pub count: u64,
@@ -85,6 +98,7 @@ impl fmt::Display for Warning {
 /// assert!(text.ends_with("`st.shared.u32 [%r2], %r1`: 32 passes of 1\n"));
 /// # Ok::<(), colex_sim::Fault>(())
 /// ```
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// The number of instructions that all warps executed.

@@ -19,6 +19,9 @@ use colex_atom::Arch;
 use colex_gpu::Device;
 use colex_proof::sweep::{Record, Subject, Verdict, subjects};
 
+use crate::output;
+use crate::verdict::{self, Checked, Ended};
+
 use super::shares::Sharing;
 pub(crate) use baseline::against_recorded;
 use record::Head;
@@ -98,6 +101,7 @@ pub(crate) fn task(options: &AtomOptions) -> Result<ExitCode> {
     let head = Head::of(&device, seed, options.repeats);
     drop(device);
     println!("{} cases on {}, seed {seed}", subjects.len(), head.device);
+    verdict::subject(format!("{}, seed {seed}", head.device));
     let progress = RecordProgress::new(subjects.len());
     let records = if options.simulator {
         on_simulator(&subjects, seed, options.repeats, &|record| {
@@ -151,15 +155,16 @@ fn compare() -> Result<ExitCode> {
         .complaints
         .iter()
         .for_each(|complaint| println!("{complaint}"));
-    println!(
-        "{} in {:.1} s",
-        compared.covered,
-        started.elapsed().as_secs_f64()
-    );
-    Ok(match compared.complaints.as_slice() {
-        [] => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    let seconds = started.elapsed().as_secs_f64();
+    println!("{} in {seconds:.1} s", compared.covered);
+    let is_fine = compared.complaints.is_empty();
+    Checked {
+        seconds: Some(seconds),
+        ..Checked::new("recorded", Ended::of(is_fine), compared.covered)
+            .complaining(&compared.complaints.join("\n"))
+    }
+    .add();
+    Ok(output::code(is_fine))
 }
 
 /// Prints the table and what was refused or wrong.
@@ -174,10 +179,8 @@ fn report(records: &[Record], started: Instant) -> ExitCode {
         table.summary(),
         started.elapsed().as_secs_f64()
     );
-    match table.wrong() {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    }
+    table.checks().into_iter().for_each(Checked::add);
+    output::code(table.wrong() == 0)
 }
 
 /// The medians of the steps from a description to a loaded module.

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use colex_proof::sweep::{Record, Verdict};
+use serde_json::json;
+
+use crate::verdict::{Checked, Ended};
 
 /// The counts of all records.
 #[derive(Default)]
@@ -10,6 +13,8 @@ pub(crate) struct Table {
     rows: Vec<Row>,
     /// What was wrong or refused, in words.
     pub(crate) remarks: Vec<String>,
+    /// Those of them that are wrong, with their family.
+    faulty: Vec<(String, String)>,
 }
 
 #[derive(Clone, Default)]
@@ -41,7 +46,11 @@ impl Table {
                 self.remarks
                     .push(format!("{} refused by the {by}: {words}", record.name));
             }
-            Verdict::Wrong(words) => self.remarks.push(format!("{} WRONG: {words}", record.name)),
+            Verdict::Wrong(words) => {
+                let remark = format!("{} WRONG: {words}", record.name);
+                self.faulty.push((record.family.clone(), remark.clone()));
+                self.remarks.push(remark);
+            }
             Verdict::Within => {
                 let first = record.agreement.rounded.as_deref().unwrap_or_default();
                 let others = record.agreement.elements - record.agreement.modelled;
@@ -71,6 +80,30 @@ impl Table {
             total.refused,
             total.wrong
         )
+    }
+
+    /// A check for each family: its counts, and what is wrong in it.
+    pub(crate) fn checks(&self) -> Vec<Checked> {
+        let check = |row: &Row| {
+            let of_row = self
+                .faulty
+                .iter()
+                .filter(|(family, _)| *family == row.family);
+            let wrong: Vec<&str> = of_row.map(|(_, remark)| remark.as_str()).collect();
+            Checked {
+                data: json!({
+                    "run": row.run, "exact": row.exact, "modelled": row.modelled, "within": row.within,
+                    "refused": row.refused, "wrong": row.wrong, "elements": row.elements, "bit for bit": row.same,
+                }),
+                ..Checked::new(
+                    &row.family,
+                    Ended::of(row.wrong == 0),
+                    format!("{} instructions", row.run),
+                )
+                .complaining(&wrong.join("\n"))
+            }
+        };
+        self.rows.iter().map(check).collect()
     }
 
     fn total(&self) -> Row {
