@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use crate::verify::{Diagnostic, Refused};
 
-/// Serialises the call of a builder as the fields `file`, `line` and `column`, counted from 1.
+/// Writes the call of a builder as the fields `file`, `line` and `column`, counted from 1.
 ///
 /// # Errors
 ///
