@@ -405,6 +405,7 @@ impl Device {
             }
             .into());
         };
+        gpu.outside_capture(LOADING)?;
         let module = gpu
             .module_of_image(image)
             .map_err(|error| match error.kind() {
