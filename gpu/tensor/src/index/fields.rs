@@ -2,9 +2,9 @@
 
 use super::{Index, Node, align, moved, sum, term_bits};
 
-/// Adds `x * c` to terms: equal terms and fields of the same integer under the same shift become one. None if a number
-/// does not fit 64 bits.
-pub(crate) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) -> Option<()> {
+/// Adds `x * c` to terms: equal terms and fields of the same integer under the same shift become one, whose constant is
+/// returned. None if a number does not fit 64 bits.
+pub(crate) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) -> Option<i64> {
     let (x, c) = match (&x.0.node, c.count_ones() == 1 && c > 0) {
         (Node::BitField(_, _, shift), true) if shift + c.trailing_zeros() as i32 > 62 => {
             return None;
@@ -27,22 +27,26 @@ pub(crate) fn add_term(terms: &mut Vec<(Index, i64)>, x: Index, c: i64) -> Optio
                 unreachable!("found as a field")
             };
             let joined = bits(of, mask | m, *s);
+            // All fields of a sum are the sum, which may have a constant.
             let (inner, constant) = joined.terms();
-            debug_assert_eq!(constant, 0, "a field has no constant of its own");
-            return (inner.into_iter()).try_for_each(|(y, d)| add_term(terms, y, d));
+            return (inner.into_iter()).try_fold(constant, |sum, (y, d)| {
+                sum.checked_add(add_term(terms, y, d)?)
+            });
         }
     }
     // The same for divisors that are no powers of two: `x / d * d + x % d` is `x`.
     if let Some((partner, whole)) = divided(terms, &x, c) {
         terms.remove(partner);
         let inner = whole.0.terms().0.into_iter();
-        return { inner }.try_for_each(|(y, d)| add_term(terms, y, d.checked_mul(whole.1)?));
+        return { inner }.try_fold(0_i64, |sum, (y, d)| {
+            sum.checked_add(add_term(terms, y, d.checked_mul(whole.1)?)?)
+        });
     }
     match terms.iter_mut().find(|(y, _)| *y == x) {
         Some((_, d)) => *d = d.checked_add(c)?,
         None => terms.push((x, c)),
     }
-    Some(())
+    Some(0)
 }
 
 /// A quotient times its divisor, beside the remainder, is the dividend: the place of the other term, and what both are.

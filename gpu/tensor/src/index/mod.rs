@@ -512,7 +512,8 @@ fn gathered(terms: &[(Index, i64)], constant: i64) -> Option<(Vec<(Index, i64)>,
         let (inner, k) = x.terms();
         total = total.checked_add(k.checked_mul(*c)?)?;
         for (y, d) in inner {
-            crate::index::fields::add_term(&mut flat, y, c.checked_mul(d)?)?;
+            let more = crate::index::fields::add_term(&mut flat, y, c.checked_mul(d)?)?;
+            total = total.checked_add(more)?;
         }
     }
     // Terms cancel only once all are gathered; a factor of 0 left here would make equal integers unequal nodes.

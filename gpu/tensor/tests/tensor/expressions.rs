@@ -42,8 +42,12 @@ fn law_expressions_are_those_of_the_host() {
                 .is_err_and(|e| e.what().contains("fma of bf16"));
         if !is_refused {
             let device = Device::simulator(arch);
-            let done = check(&device, &types, (&f, 0.0), (n, &places), &mut r);
-            cases += done.unwrap_or_else(|why| panic!("formula {number} for {arch}: {why}"));
+            match check(&device, &types, (&f, 0.0), (n, &places), &mut r) {
+                Ok(done) => cases += done,
+                // The verifier names what an architecture does not have.
+                Err(why) if arch == Arch::Sm70 && why.contains("came with sm_75") => {}
+                Err(why) => panic!("formula {number} for {arch}: {why}"),
+            }
         }
     }
     println!("law expressions: {cases} elements");

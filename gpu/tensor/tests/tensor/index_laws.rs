@@ -115,6 +115,41 @@ fn layouts(random: &mut Random) -> Layout {
     Layout::new(shape, stride).expect("extents of at least 1")
 }
 
+/// Parts of an integer that are put together again, as the coordinates of a partition are, are the integer.
+#[test]
+fn law_index_joins_its_parts() {
+    let mut random = Random(5);
+    let mut cases = 0;
+    for _ in 0..20_000 {
+        let (x, f) = tree(&mut random, &thread(), 2);
+        let x = x + random.below(300);
+        let constant = x.eval(&|_| Some(0)).unwrap_or(0) - f(0);
+        let mut cut = || match random.below(3) {
+            0 => 1 + random.below(12),
+            _ => 1 << random.below(8),
+        };
+        let (p, q) = (cut(), cut());
+        let scale = 1 << random.below(4);
+        let parts = [&x % p, &x / p % q * p, &x / p / q * (p * q)];
+        let mut order = [0, 1, 2];
+        order.swap(0, random.below(3) as usize);
+        let joined = order
+            .iter()
+            .fold(Index::constant(0), |sum, i| sum + &parts[*i] * scale);
+        for t in (0..THREADS).step_by(5) {
+            let found = joined.eval(&|_| Some(t));
+            let expected = (f(t) + constant) * scale;
+            assert_eq!(
+                found,
+                Some(expected),
+                "{joined} of {x} by {p} and {q} at {t}"
+            );
+            cases += 1;
+        }
+    }
+    println!("law index.joins: {cases} values");
+}
+
 /// `layout_at` is the layout, at all coordinates.
 #[test]
 fn law_index_layout_at() {

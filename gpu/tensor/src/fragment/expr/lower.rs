@@ -64,8 +64,8 @@ pub(crate) struct Lower<'k> {
     leaves: HashMap<*const ExprData, ExprLeaf>,
     /// The leaves below each node.
     below: HashMap<*const ExprData, Rc<Vec<*const ExprData>>>,
-    /// What was computed, by the parts of registers that it was computed from.
-    memo: HashMap<(Key, Vec<Part>), Lanes>,
+    /// What was computed, by the number of elements and the parts of registers that it was computed from.
+    memo: HashMap<(Key, usize, Vec<Part>), Lanes>,
     halves: HashMap<Reg, Vec<Reg>>,
 }
 
@@ -203,7 +203,7 @@ impl<'k> Lower<'k> {
                 }
             }
         }
-        let key = ((Rc::as_ptr(&expr.0), ty), parts);
+        let key = ((Rc::as_ptr(&expr.0), ty), group.len(), parts);
         if let Some(known) = self.memo.get(&key) {
             return Ok(known.clone());
         }
@@ -641,8 +641,16 @@ impl<'k> Lower<'k> {
         Ok(Lanes::Each((0..a.len()).map(one).collect()))
     }
 
+    /// The integer that an index is for one element, where the expression is an index and nothing else.
+    pub(crate) fn index(&self, expr: &Expr, i: usize) -> Option<Index> {
+        match self.leaves.get(&Rc::as_ptr(&expr.0))? {
+            ExprLeaf::Indices(all) => all.get(i).cloned(),
+            ExprLeaf::Parts { .. } => None,
+        }
+    }
+
     /// Whether a condition holds for each of a group of elements.
-    fn mask(
+    pub(crate) fn mask(
         &mut self,
         mask: &Mask,
         group: &[usize],
