@@ -33,8 +33,16 @@ pub struct Launch {
     pub dynamic_shared: u32,
 }
 
-/// One extent, or three.
+/// The extents of a grid, a block or a cluster along x, y and z: a number, or an array or tuple of up to three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extents([u32; 3]);
+
+impl Extents {
+    /// Returns the extents along x, y and z.
+    pub fn xyz(self) -> [u32; 3] {
+        self.0
+    }
+}
 
 impl From<u32> for Extents {
     fn from(x: u32) -> Extents {
@@ -51,6 +59,24 @@ impl From<[u32; 2]> for Extents {
 impl From<[u32; 3]> for Extents {
     fn from(xyz: [u32; 3]) -> Extents {
         Extents(xyz)
+    }
+}
+
+impl From<(u32,)> for Extents {
+    fn from((x,): (u32,)) -> Extents {
+        Extents([x, 1, 1])
+    }
+}
+
+impl From<(u32, u32)> for Extents {
+    fn from((x, y): (u32, u32)) -> Extents {
+        Extents([x, y, 1])
+    }
+}
+
+impl From<(u32, u32, u32)> for Extents {
+    fn from((x, y, z): (u32, u32, u32)) -> Extents {
+        Extents([x, y, z])
     }
 }
 

@@ -293,7 +293,6 @@ impl<'a> Lowered<'a> {
 
     fn leaf(&self, leaf: Leaf, signed: bool) -> Expression {
         let reg = leaf.reg;
-        let thread = || Expression::value(Value::Special(Special::Tid(0)));
         if let Some(special) = self.specials.get(&reg) {
             return Expression::value(Value::Special(*special));
         }
@@ -301,9 +300,23 @@ impl<'a> Lowered<'a> {
             return Expression::value(Value::Parameter { id: *id, signed });
         }
         match self.builder.reports.values.groups.get(&reg) {
-            Some(threads) => thread().binary(Term::Quotient, &Expression::number(*threads)),
+            Some(threads) => (self.thread()).binary(Term::Quotient, &Expression::number(*threads)),
             None => Expression::value(Value::Register { reg, signed }),
         }
+    }
+
+    /// The number of the thread in its block.
+    fn thread(&self) -> Expression {
+        let along = |axis: u8| Expression::value(Value::Special(Special::Tid(axis)));
+        let [x, y, z] = self.builder.block.map(i64::from);
+        let mut number = along(0);
+        for (axis, extent, before) in [(1, y, x), (2, z, x * y)] {
+            if extent > 1 {
+                let part = along(axis).binary(Term::Multiply, &Expression::number(before));
+                number = number.binary(Term::Add, &part);
+            }
+        }
+        number
     }
 
     fn expression(&self, index: &Index) -> Option<Expression> {
@@ -438,7 +451,8 @@ impl<'a> Lowered<'a> {
     /// The threads that reach farthest among those that the branches on the thread's number let through.
     fn threads(&self, around: &[Around], bounds: &[Bound], elected: bool) -> Option<Vec<u32>> {
         let is_thread =
-            |value: Value| matches!(value, Value::Special(Special::Tid(0) | Special::LaneId));
+            |value: Value| matches!(value, Value::Special(Special::Tid(_) | Special::LaneId));
+        let [x, y, _] = self.builder.block;
         let alone = |test: &Test| {
             let mut alone = true;
             test.visit(&mut |e| alone &= e.values().all(is_thread));
@@ -447,7 +461,11 @@ impl<'a> Lowered<'a> {
         let of = |thread: u32, others: i64| {
             move |value: Value| {
                 Some(match value {
-                    Value::Special(Special::Tid(0)) => i64::from(thread),
+                    Value::Special(Special::Tid(axis)) => i64::from(match axis {
+                        0 => thread % x,
+                        1 => thread / x % y,
+                        _ => thread / x / y,
+                    }),
                     Value::Special(Special::LaneId) => i64::from(thread % 32),
                     _ => others,
                 })

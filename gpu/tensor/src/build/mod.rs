@@ -28,6 +28,7 @@ use crate::failure::FirstFailure;
 use crate::index::{Index, Leaf};
 use crate::tensor::Tensor;
 use colex_ir::claims::ClaimId;
+use colex_ir::launch::Extents;
 use colex_ir::{Compare, Guard, Kernel, KernelBuilder, Reg, Special, Type};
 
 /// Builds a kernel from tensors.
@@ -56,6 +57,9 @@ use colex_ir::{Compare, Guard, Kernel, KernelBuilder, Reg, Special, Type};
 pub struct Builder {
     pub(crate) ir: KernelBuilder,
     pub(crate) scopes: Vec<Scope>,
+    /// The extents of the block along x, y and z.
+    pub(crate) block: [u32; 3],
+    /// How many threads it has.
     pub(crate) threads: u32,
     pub(crate) specials: HashMap<Special, Reg>,
     pub(crate) stamp: u32,
@@ -115,7 +119,8 @@ impl Scope {
 }
 
 impl Builder {
-    /// Starts a kernel named `name` for the architecture `target`, in blocks of `threads` threads.
+    /// Starts a kernel named `name` for the architecture `target`, in blocks of `threads` threads: a number, or a tuple of up to
+    /// three extents along x, y and z.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -123,16 +128,20 @@ impl Builder {
     /// let k = Builder::new("scale", Arch::Sm80, 128);
     /// let built = k.finish()?;
     /// assert_eq!(built.kernel.block, Some([128, 1, 1]));
+    /// let k = Builder::new("blur", Arch::Sm80, (32, 8));
+    /// assert_eq!(k.finish()?.kernel.block, Some([32, 8, 1]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn new(name: &str, target: Arch, threads: u32) -> Self {
+    pub fn new(name: &str, target: Arch, threads: impl Into<Extents>) -> Self {
+        let block = threads.into().xyz();
         let mut ir = KernelBuilder::new(name, target);
-        ir.block([threads, 1, 1]);
+        ir.block(block);
         Builder {
             ir,
             scopes: vec![Scope::new(false, 0)],
-            threads,
+            block,
+            threads: block.into_iter().fold(1, u32::saturating_mul),
             specials: HashMap::new(),
             stamp: 0,
             written: HashMap::new(),
@@ -176,11 +185,14 @@ impl Builder {
         let kernel = std::mem::replace(&mut self.ir, KernelBuilder::new("", target)).finish();
         let kernel = self.claimed(kernel);
         let refuse = |why: String| Error::at_call(ErrorKind::operands("finish", why), kernel.at);
-        if kernel.block != Some([self.threads, 1, 1]) {
+        if kernel.block != Some(self.block) {
+            let begun = match self.block {
+                [x, 1, 1] => format!("{x} threads along x"),
+                [x, y, z] => format!("{x} by {y} by {z} threads"),
+            };
             return Err(refuse(format!(
-                "the block is declared as {:?}, and the kernel was begun for {} threads along x",
-                kernel.block.unwrap_or([0; 3]),
-                self.threads
+                "the block is declared as {:?}, and the kernel was begun for {begun}",
+                kernel.block.unwrap_or([0; 3])
             )));
         }
         let blocks: u32 = kernel.cluster.map_or(1, |cluster| cluster.iter().product());
@@ -256,7 +268,8 @@ impl Builder {
         result
     }
 
-    /// Returns the index of the thread in its block along x (`%tid.x`).
+    /// Returns the number of the thread in its block. Threads are numbered along x first, then along y and z, as warps are
+    /// formed of them: in a block of extents along x alone it is `%tid.x`.
     ///
     /// ```
     /// # use colex_atom::Arch;
@@ -270,12 +283,60 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn thread(&mut self) -> Index {
-        // The verifier speaks of a block without threads.
-        let threads = i64::from(self.threads.max(1));
         let at = Location::caller();
-        let thread = self.special_within(Special::Tid(0), (0, threads - 1), at);
-        self.reports.values.thread = self.specials.get(&Special::Tid(0)).copied();
-        thread
+        let mut before = 1;
+        let mut number: Option<Index> = None;
+        for (axis, extent) in (0..).zip(self.block) {
+            if axis == 0 || extent > 1 {
+                let along = self.thread_along(axis, at) * before;
+                number = Some(match number {
+                    None => along,
+                    Some(number) => number + along,
+                });
+            }
+            before *= i64::from(extent);
+        }
+        number.unwrap_or_else(|| 0.into())
+    }
+
+    /// Returns the index of the thread in its block along `axis`, which is 0, 1 or 2 (`%tid`).
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm80, (16, 4));
+    /// let (x, y) = (k.thread_index(0), k.thread_index(1));
+    /// assert_eq!((x.range(), y.range()), ((0, 15), (0, 3)));
+    /// assert_eq!(values(k, &(y * 100 + x))?[30..34], [114, 115, 200, 201]); // by the threads' numbers
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails for another axis.
+    #[track_caller]
+    pub fn thread_index(&mut self, axis: u8) -> Index {
+        let at = Location::caller();
+        if axis > 2 {
+            let why = format!("axis {axis}: a block has axes 0, 1 and 2");
+            self.fail(ErrorKind::operands("thread_index", why), at);
+            return 0.into();
+        }
+        self.thread_along(axis, at)
+    }
+
+    fn thread_along(&mut self, axis: u8, at: &'static Location<'static>) -> Index {
+        // The verifier speaks of a block without threads.
+        let extents = self.block.map(|extent| i64::from(extent.max(1)));
+        let own = usize::from(axis);
+        let index = self.special_within(Special::Tid(axis), (0, extents[own] - 1), at);
+        if let Some(reg) = self.specials.get(&Special::Tid(axis)) {
+            let before = extents[..own].iter().product();
+            let place = [before, extents[own]];
+            self.reports.values.threads.insert(*reg, place);
+        }
+        index
     }
 
     /// Returns the lane of the thread in its warp, 0 to 31.

@@ -21,8 +21,8 @@ pub struct Report {
 /// The values of registers with which addresses are evaluated.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Values {
-    /// The thread's index.
-    pub(crate) thread: Option<Reg>,
+    /// The indices of the thread along the axes of the block: `number / places[0] % places[1]`.
+    pub(crate) threads: HashMap<Reg, [i64; 2]>,
     /// Numbers of warps or warpgroups, with their threads.
     pub(crate) groups: HashMap<Reg, i64>,
     /// Counters of loops whose ends are constants, one after the other.
@@ -126,15 +126,17 @@ impl Report {
 impl Values {
     /// What a register holds in a thread, if the thread decides it.
     pub(crate) fn of_thread(&self, reg: Reg, thread: i64) -> Option<i64> {
-        if Some(reg) == self.thread {
-            return Some(thread);
+        if let Some([before, extent]) = self.threads.get(&reg) {
+            return Some(thread / before % extent);
         }
         self.groups.get(&reg).map(|threads| thread / threads)
     }
 
     /// Whether a register takes the ends of its range in every launch.
     pub(crate) fn is_bounded(&self, reg: Reg) -> bool {
-        Some(reg) == self.thread || self.groups.contains_key(&reg) || self.counters.contains(&reg)
+        self.threads.contains_key(&reg)
+            || self.groups.contains_key(&reg)
+            || self.counters.contains(&reg)
     }
 
     fn of(&self, reg: Reg, thread: i64) -> i64 {
