@@ -52,6 +52,7 @@ chapters! {
     kernel_index = "kernel/index.md";
     kernel_tensors = "kernel/tensors.md";
     kernel_expressions = "kernel/expressions.md";
+    kernel_gathers = "kernel/gathers.md";
     kernel_leaving = "kernel/leaving.md";
     kernel_simulator = "kernel/simulator.md";
     kernel_copy = "kernel/copy.md";

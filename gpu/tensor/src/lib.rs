@@ -13,6 +13,7 @@
 //! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)`, `k.convert(&f, Ty::F16)` |
 //! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `hints.on(&tiled_copy)` for the caches |
 //! | arithmetic | [`Expr`]: `k.map((&a * alpha + &b).relu())` makes a fragment, `k.assign(&d, ..)` writes one; `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
+//! | elements at coordinates | `t.elements((&ids, &column))` of a tensor: `k.gather(..)`, `k.scatter(values, ..)`, `k.atomic(AtomicOp::Add, .., 1)`, `k.compare_and_swap(..)`, each with its [bounds](Outside) |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)` |
 //! | loops | `k.for_(0, &steps, 1, \|k, i\| ..)`, `k.loop_(..)`, `k.break_unless(p)` |
 //! | the end | `k.finish()?` is a [`TensorKernel`]: `.kernel`, `.arguments(&[Arg::tensor(&buffer, &layout), ..])?`, `.dynamic_shared()`, `.report()` |
@@ -84,6 +85,7 @@ pub use fragment::{Fragment, MAX_REGISTERS};
 pub use index::Index;
 pub use mma::gmma::{GmmaOperand, GmmaSource};
 pub use tensor::coord::{IntoIndices, SliceCoord, SliceMode};
+pub use tensor::elements::{Elements, IntoCoordinates, Outside};
 pub use tensor::offset::{layout_at, swizzled};
 pub use tensor::partition::{AtThread, CopyAt, MmaAt, Places};
 pub use tensor::{MAX_EXTENT, Tensor};

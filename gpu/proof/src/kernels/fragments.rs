@@ -1,7 +1,7 @@
 //! Expressions on fragments: formulas of every type on a device, against the host.
 
 use colex_atom::{Arch, FloatFormat, Ty};
-use colex_gpu::{Device, Launch};
+use colex_gpu::{Buffer, Device, Launch};
 use colex_ir::{BinaryOp, UnaryOp};
 use colex_layout::Layout;
 use colex_tensor::{Arg, AtThread, Builder, Expr, Fragment, RawMemory, TensorKernel};
@@ -95,6 +95,27 @@ pub fn element(r: &mut Draws, ty: Ty) -> u64 {
     )
 }
 
+/// Uploads elements of a type, given as bits.
+pub(crate) fn upload(device: &Device, ty: Ty, elements: &[u64]) -> Result<Buffer<u8>, String> {
+    let width = (ty.bits() / 8) as usize;
+    let bytes = elements
+        .iter()
+        .flat_map(|x| x.to_le_bytes()[..width].to_vec());
+    let bytes: Vec<u8> = bytes.collect();
+    device.upload(&bytes).map_err(|e| e.to_string())
+}
+
+/// The bits of the elements in memory.
+pub(crate) fn words(ty: Ty, bytes: &[u8]) -> Vec<u64> {
+    let width = (ty.bits() / 8) as usize;
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(bytes);
+        u64::from_le_bytes(word)
+    };
+    bytes.chunks(width).map(word).collect()
+}
+
 fn is_nan(ty: Ty, bits: u64) -> bool {
     FloatFormat::of(ty).is_some_and(|of| of.decode(bits).is_nan())
 }
@@ -181,17 +202,12 @@ pub fn check(
         .map(|ty| (0..count).map(|_| element(r, *ty)).collect())
         .collect();
     let width = |ty: Ty| (ty.bits() / 8) as usize;
-    let upload = |ty: Ty, elements: &[u64]| {
-        let bytes = elements
-            .iter()
-            .flat_map(|x| x.to_le_bytes()[..width(ty)].to_vec());
-        device
-            .upload(&bytes.collect::<Vec<u8>>())
-            .map_err(|e| text(&e))
-    };
-    let all = types.iter().zip(&inputs).map(|(ty, x)| upload(*ty, x));
+    let all = types
+        .iter()
+        .zip(&inputs)
+        .map(|(ty, x)| upload(device, *ty, x));
     let mut buffers = all.collect::<Result<Vec<_>, String>>()?;
-    buffers.push(upload(ty, &vec![0; count])?);
+    buffers.push(upload(device, ty, &vec![0; count])?);
     let whole = rows(n).map_err(|e| text(&e))?;
     let own = types.iter().copied().chain([ty]);
     let given = own.zip(&buffers).map(|(ty, buffer)| {
@@ -206,10 +222,7 @@ pub fn check(
         .launch(&function, Launch::new(1, 32), &arguments)
         .map_err(|e| text(&e))?;
     let found = buffers[types.len()].download().map_err(|e| text(&e))?;
-    for (i, bytes) in found.chunks(width(ty)).enumerate() {
-        let mut word = [0; 8];
-        word[..width(ty)].copy_from_slice(bytes);
-        let found = u64::from_le_bytes(word);
+    for (i, found) in words(ty, &found).into_iter().enumerate() {
         let given: Vec<u64> = inputs.iter().map(|x| x[i]).collect();
         let expected = formula.evaluate(&given).map_err(|e| text(&e))?;
         let alike = found == expected

@@ -1,7 +1,8 @@
-//! The cases of the library: copies, products, plans drawn over all of their fields, expressions and reductions of fragments.
+//! The cases of the library: copies, products, plans drawn over all of their fields, expressions, reductions and gathers of fragments.
 
 pub mod copies;
 pub mod fragments;
+pub mod gathers;
 pub mod gemm;
 pub mod maps;
 pub mod plans;

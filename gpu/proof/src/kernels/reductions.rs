@@ -7,6 +7,8 @@ use colex_layout::Layout;
 use colex_tensor::{Arg, AtThread, Builder, Expr, Fragment, RawMemory, Tensor, TensorKernel};
 use colex_tiled::TiledCopy;
 
+use super::fragments::{upload, words};
+
 /// The types whose elements are reduced.
 pub const TYPES: [Ty; 12] = [
     Ty::F64,
@@ -125,15 +127,9 @@ pub fn run(
     };
     let given: Vec<u64> = (0..threads * n).map(number).collect();
     let width = (ty.bits() / 8) as usize;
-    let upload = |all: &[u64]| {
-        let bytes = all.iter().flat_map(|x| x.to_le_bytes()[..width].to_vec());
-        device
-            .upload(&bytes.collect::<Vec<u8>>())
-            .map_err(|e| text(&e))
-    };
     let buffers = [
-        upload(&given)?,
-        upload(&vec![0; (threads * count) as usize])?,
+        upload(device, ty, &given)?,
+        upload(device, ty, &vec![0; (threads * count) as usize])?,
     ];
     let layout = |n: i64| Layout::new((threads, n), (n, 1)).map(|layout| layout.to_static());
     let layouts = [
@@ -161,13 +157,7 @@ pub fn run(
     device
         .launch(&function, launch, &arguments)
         .map_err(|e| text(&e))?;
-    let word = |bytes: &[u8]| {
-        let mut word = [0; 8];
-        word[..width].copy_from_slice(bytes);
-        u64::from_le_bytes(word)
-    };
-    let found = buffers[1].download().map_err(|e| text(&e))?;
-    let found: Vec<u64> = found.chunks(width).map(word).collect();
+    let found = words(ty, &buffers[1].download().map_err(|e| text(&e))?);
     let by_thread = |all: &[u64], n: i64| all.chunks(n as usize).map(<[u64]>::to_vec).collect();
     Ok([by_thread(&found, count), by_thread(&given, n)])
 }

@@ -354,6 +354,17 @@ impl Builder {
         })
     }
 
+    /// The condition that is known, or that a guard of this kernel says.
+    pub(crate) fn cond_of(&self, known: Result<bool, Guard>) -> Cond {
+        match known {
+            Ok(known) => Cond::Known(known),
+            Err(guard) => Cond::Where(Predicate {
+                guard,
+                owner: self.failure.owner(),
+            }),
+        }
+    }
+
     /// Whether a condition holds, or the predicate that says so, which must be of this kernel.
     pub(crate) fn known(
         &mut self,

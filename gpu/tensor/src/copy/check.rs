@@ -371,28 +371,7 @@ impl Builder {
         if let View::Coords { of, .. } = &tensor.view {
             self.launch.require(of.slot, None, need);
             let vector = (need / bytes).max(1);
-            let coordinates = tensor.coordinates_at(first)?;
-            let (mut fixed, mut odd) = (Index::constant(0), None);
-            for (mode, x) in coordinates.iter().enumerate() {
-                for (place, stride) in self.check_mode(of, mode, x, vector) {
-                    let part = &place * &stride;
-                    if part.alignment() % vector != 0 {
-                        odd.get_or_insert((mode, x, stride));
-                    }
-                    fixed = fixed + part;
-                }
-            }
-            // Of static strides the sum counts.
-            if let Some((mode, x, stride)) = odd
-                && fixed.alignment() % vector != 0
-            {
-                let why = format!(
-                    "an instruction moves {vector} elements from a multiple of them, and in mode {mode} of {} it starts at {x} \
-                     times {stride}",
-                    of.name
-                );
-                return Err(ErrorKind::operands("copy", why));
-            }
+            self.check_start("copy", of, &tensor.coordinates_at(first)?, vector)?;
             return Ok(());
         }
         if (start - &tensor.base).alignment() % need != 0 {
@@ -401,6 +380,38 @@ impl Builder {
                 tensor.layout()
             );
             return Err(ErrorKind::operands("copy", why));
+        }
+        Ok(())
+    }
+
+    /// Asks that a vector begins at a multiple of its elements.
+    pub(crate) fn check_start(
+        &mut self,
+        operation: &'static str,
+        of: &Dense,
+        coordinates: &[Index],
+        vector: i64,
+    ) -> Result<(), ErrorKind> {
+        let (mut fixed, mut odd) = (Index::constant(0), None);
+        for (mode, x) in coordinates.iter().enumerate() {
+            for (place, stride) in self.check_mode(of, mode, x, vector) {
+                let part = &place * &stride;
+                if part.alignment() % vector != 0 {
+                    odd.get_or_insert((mode, x, stride));
+                }
+                fixed = fixed + part;
+            }
+        }
+        // Of static strides the sum counts.
+        if let Some((mode, x, stride)) = odd
+            && fixed.alignment() % vector != 0
+        {
+            let why = format!(
+                "an instruction moves {vector} elements from a multiple of them, and in mode {mode} of {} it starts at {x} \
+                 times {stride}",
+                of.name
+            );
+            return Err(ErrorKind::operands(operation, why));
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod bulk;
 pub(crate) mod check;
+pub(crate) mod gather;
 pub(crate) mod run;
 pub(crate) mod tma;
 

@@ -17,7 +17,7 @@ use crate::build::held::Part;
 use crate::error::ErrorKind;
 
 /// What is wrong with an expression, where it was made.
-fn poison(
+pub(crate) fn poison(
     expr: &Expr,
     at: &'static Location<'static>,
 ) -> Option<(ErrorKind, &'static Location<'static>)> {
@@ -48,7 +48,7 @@ fn poison(
 }
 
 /// The shape to which all leaves are broadcast.
-fn form(operation: &'static str, leaves: &[Expr]) -> Result<Layout, ErrorKind> {
+pub(crate) fn form(operation: &'static str, leaves: &[Expr]) -> Result<Layout, ErrorKind> {
     let layouts = leaves.iter().filter_map(|leaf| match &leaf.0.node {
         ExprNode::Fragment(fragment) => Some(&fragment.layout),
         ExprNode::Indices(_, layout) => Some(layout),
@@ -255,6 +255,69 @@ impl Builder {
         self.assign_as("mask", at, d, &expr);
     }
 
+    /// Returns a comparison of single elements as a condition of the control flow: of a branch, or of the end of a loop.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::elements;
+    /// # use colex_tensor::{Builder, Expr};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let x = k.fragment(Ty::F32, "_1:_1");
+    /// let thread = k.thread();
+    /// k.assign(&x, Expr::from(thread).to(Ty::F32) + 1.0);
+    /// k.loop_(|k| {
+    ///     let is_small = k.condition(Expr::from(&x).lt(10.0));
+    ///     k.break_unless(is_small);
+    ///     k.assign(&x, &x * 2.0);
+    /// });
+    /// assert_eq!(elements(k, &x)?[..3], [[16.0], [16.0], [12.0]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails as for [`Builder::map`], and if a fragment of the comparison has several elements.
+    #[track_caller]
+    pub fn condition(&mut self, mask: impl Into<Mask>) -> Cond {
+        let (mask, at) = (mask.into(), Location::caller());
+        let expr = mask.select(1, 0);
+        if let Some((kind, at)) = poison(&expr, at) {
+            self.failure.keep(kind, at);
+            return Cond::Known(false);
+        }
+        self.attempt(
+            at,
+            |_| Cond::Known(false),
+            |k| {
+                let leaves = leaves(&expr);
+                k.own_leaves(&leaves)?;
+                let form = form("condition", &leaves)?;
+                if form.size() != 1 {
+                    let why = format!(
+                        "a comparison of {} elements: a branch takes that of one",
+                        form.size()
+                    );
+                    return Err(ErrorKind::operands("condition", why));
+                }
+                let mut lower = Lower::new(k, "condition");
+                lower.bind(&expr, &form)?;
+                let known = lower.mask(&mask, &[0])?;
+                Ok(k.cond_of(known[0]))
+            },
+        )
+    }
+
+    /// Refuses leaves of expressions of another builder.
+    pub(crate) fn own_leaves(&self, leaves: &[Expr]) -> Result<(), ErrorKind> {
+        self.own_fragments(&fragments(leaves))?;
+        for leaf in leaves {
+            if let ExprNode::Indices(indices, _) = &leaf.0.node {
+                self.failure.own_indices(indices)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn assigned(
         &mut self,
         operation: &'static str,
@@ -277,14 +340,8 @@ impl Builder {
         let leaves = leaves(expr);
         let sources = fragments(&leaves);
         let all: Vec<&Fragment> = std::iter::once(d).chain(sources.iter().copied()).collect();
-        self.own_fragments(&all)?;
-        for leaf in &leaves {
-            if let ExprNode::Indices(indices, _) = &leaf.0.node {
-                indices
-                    .iter()
-                    .try_for_each(|index| self.failure.own_indices([index]))?;
-            }
-        }
+        self.own_fragments(&[d])?;
+        self.own_leaves(&leaves)?;
         let size = d.layout.size();
         let parts = (0..size)
             .map(|i| d.element(i))

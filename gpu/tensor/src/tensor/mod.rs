@@ -1,6 +1,7 @@
 //! `Tensor`: elements in global or shared memory under a layout, or a thread's part of them.
 
 pub(crate) mod coord;
+pub(crate) mod elements;
 pub(crate) mod offset;
 pub(crate) mod partition;
 pub(crate) mod partition_coords;
@@ -629,28 +630,30 @@ impl Tensor {
                 let offset = swizzled(*swizzle, &offset) + after;
                 Ok(&self.base + offset * bytes)
             }
-            View::Coords { of, start, .. } => {
-                let step = coordinates(&self.layout().coord_at(index)?);
-                let mut address = self.base.clone();
-                let mut steps = Index::constant(0);
-                for (i, (mode, s)) in of.modes.iter().zip(start).enumerate() {
-                    let step = step.get(i).copied().unwrap_or(0);
-                    match &mode[..] {
-                        [(_, stride)] => {
-                            let (s, constant) = s.split();
-                            address = address + s * stride * bytes;
-                            steps = steps + stride * ((step + constant) * bytes);
-                        }
-                        _ => address = address + nested(mode, &(s + step)) * bytes,
-                    }
+            View::Coords { of, .. } => Ok(self.bytes_in(of, &self.coordinates_at(index)?)),
+        }
+    }
+
+    /// The address in bytes of the element at coordinates of the parameter.
+    pub(crate) fn bytes_in(&self, of: &Dense, coordinates: &[Index]) -> Index {
+        let bytes = i64::from(self.ty.bits()) / 8;
+        let mut address = self.base.clone();
+        let mut steps = Index::constant(0);
+        for (mode, x) in of.modes.iter().zip(coordinates) {
+            match &mode[..] {
+                [(_, stride)] => {
+                    let (x, constant) = x.split();
+                    address = address + x * stride * bytes;
+                    steps = steps + stride * (constant * bytes);
                 }
-                let known = steps.as_constant().is_some();
-                Ok(if known {
-                    address + steps
-                } else {
-                    address.unit() + steps
-                })
+                _ => address = address + nested(mode, x) * bytes,
             }
+        }
+        let known = steps.as_constant().is_some();
+        if known {
+            address + steps
+        } else {
+            address.unit() + steps
         }
     }
 

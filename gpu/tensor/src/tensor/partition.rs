@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::rc::Rc;
 
-use colex_layout::{Coord, IntoLayout, Layout, Slot};
+use colex_layout::{Coord, Int, IntTuple, IntoIntTuple, IntoLayout, Layout, Slot};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::{Cut, Kept, Share, Tensor, View};
@@ -383,6 +383,65 @@ impl Tensor {
     #[track_caller]
     pub fn compose(&self, with: impl IntoLayout) -> Tensor {
         self.attempt(Location::caller(), || self.composed(&with.into_layout()?))
+    }
+
+    /// Returns all windows of the extents `window` of a tile, which overlap: the modes of their places, then those within a window,
+    /// so that element `(i, j, a, b)` of windows of two modes is element `(i + a, j + b)` of the tile. A stencil partitions the
+    /// places among its threads, and reads the elements of each window one by one.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_proof::examples::elements;
+    /// use colex_tensor::{AtThread, Builder};
+    /// use colex_tiled::TiledCopy;
+    ///
+    /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tile = k.shared_tensor(Ty::F32, "(4,10):(10,1)");
+    /// let (row, column) = (k.thread() / 8, k.thread() % 8);
+    /// k.scatter(1.0, &tile.elements((&row, &column)));
+    /// k.scatter(5.0, &tile.elements((&row, column % 2 + 8)));
+    /// k.sync();
+    /// let windows = tile.windows((1, 3));
+    /// assert_eq!(windows.layout().to_string(), "(_4,_8,_1,_3):(_10,_1,_1,_1)");
+    /// let mine = copy.at(&k.thread()).partition_src(&windows); // (CPY, CPY_M, CPY_N, 1, 3)
+    /// let held = k.fragment_like(&mine);
+    /// k.copy(&copy, &mine, &held);
+    /// let sums = k.reduce_all(colex_ir::BinaryOp::Add, &held);
+    /// assert_eq!(elements(k, &sums)?[5..8], [[3.0], [7.0], [11.0]]); // of columns 5, 6 and 7 of the first row
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`](crate::Builder::finish) fails if there is not one extent for each mode, or if a window is larger than
+    /// the tile; if the tile has dynamic extents; and if its layout is not linear along a mode that a window has several elements
+    /// of. A copy into windows is refused, since they overlap.
+    #[track_caller]
+    pub fn windows(&self, window: impl IntoIntTuple) -> Tensor {
+        self.attempt(Location::caller(), || {
+            let window = crate::tensor::coord::extents("windows", window)?;
+            let whole = fixed("windows", self.layout())?;
+            let extents: Vec<i64> = whole.modes().map(|mode| mode.size()).collect();
+            let fits = |(n, w): (&i64, &i64)| *w >= 1 && w <= n;
+            if window.len() != extents.len() || !extents.iter().zip(&window).all(fits) {
+                let why = format!(
+                    "windows of {window:?} in {whole}: an extent for each mode, from 1 to that of the mode"
+                );
+                return Err(ErrorKind::operands("windows", why));
+            }
+            let strides = extents.iter().scan(1, |before, n| {
+                let own = *before;
+                *before *= n;
+                Some(own)
+            });
+            let strides: Vec<i64> = strides.collect();
+            let places = extents.iter().zip(&window).map(|(n, w)| n - w + 1);
+            let shape = places.chain(window.iter().copied()).map(Int::Static);
+            let stride = strides.iter().chain(&strides).copied().map(Int::Static);
+            let all = Layout::new(IntTuple::flat(shape), IntTuple::flat(stride))?;
+            self.composed(&all.to_static())
+        })
     }
 
     fn composed(&self, with: &Layout) -> Result<Tensor, ErrorKind> {

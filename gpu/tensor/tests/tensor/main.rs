@@ -26,6 +26,7 @@ mod defects;
 mod export;
 mod expressions;
 mod failures;
+mod gathers;
 mod gemm_sm80;
 mod gemm_sm90;
 mod grids;

@@ -54,6 +54,7 @@ const CHECKS: &[Check] = &[
     Check { name: "large products", run: products::large },
     Check { name: "expressions", run: expressions },
     Check { name: "reductions", run: reductions },
+    Check { name: "gathers", run: gathers },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
 ];
@@ -71,6 +72,14 @@ fn reductions(device: &Device) -> Result<String> {
     let results =
         colex_proof::kernels::reductions::check_all(device).map_err(anyhow::Error::msg)?;
     Ok(format!("{results} results"))
+}
+
+/// Gathers, scatters and atomic operations of every type.
+fn gathers(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 300 } else { 30 };
+    let elements =
+        colex_proof::kernels::gathers::check_all(device, rounds).map_err(anyhow::Error::msg)?;
+    Ok(format!("{elements} elements"))
 }
 
 /// A few cases, those first that such a tool never reached.
