@@ -450,8 +450,7 @@ impl AtomicCase {
         let at = bins.elements((&id, 0)).vectors(1, count);
         if self.keeps {
             let old = if self.op == AtomicOp::Cas {
-                let free = Expr::from(&x) * 0;
-                k.compare_and_swap(&at, free, &x)
+                k.compare_and_swap(&at, 0, &x)
             } else {
                 k.atomic(self.op, &at, &x)
             };
@@ -534,7 +533,7 @@ impl AtomicCase {
         match op {
             // Every value but the last is some other operation's old one.
             AtomicOp::Exch if self.keeps => {
-                let all = sorted([&values, &[first][..]].concat());
+                let all = sorted([values, &[first]].concat());
                 if all != sorted([old, &[last]].concat()) {
                     return differs("exch");
                 }
