@@ -4,20 +4,13 @@ mod api;
 pub(crate) mod browser;
 mod chapters;
 mod drawings;
-mod examples;
-mod links;
-mod marks;
 mod math;
-mod names;
-mod outsider;
 mod pages;
 mod preprocess;
 mod programs;
 mod serve;
 mod server;
 mod swap;
-mod terms;
-mod voice;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +23,7 @@ use mdbook_driver::builtin_preprocessors::LinkPreprocessor;
 use crate::figure;
 use crate::markdown::{self, Fence};
 use crate::workspace::{self, counted};
-use chapters::Chapters;
+use chapters::{Chapters, examples, links, names, outsider, terms};
 pub(crate) use programs::Blessing;
 
 /// What a check of the book covered and found.

@@ -9,8 +9,9 @@ use mdbook_driver::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
 use super::api::{self, Api};
+use super::chapters::marks;
 use super::drawings::Drawings;
-use super::{marks, math};
+use super::math;
 use crate::{figure, markdown};
 
 /// Draws every figure and every formula of the book; the first that cannot be drawn fails the build.

@@ -8,8 +8,8 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use super::counts;
 use super::outcome::Outcome;
+use super::outcome::counts;
 use super::progress::Progress;
 
 /// What cargo knows of the workspace.

@@ -5,7 +5,6 @@
 
 mod cargo;
 mod commands;
-mod counts;
 mod examples;
 mod layers;
 mod new_op;
@@ -14,7 +13,6 @@ mod packages;
 mod progress;
 mod ptxas;
 mod queue;
-mod report;
 mod snapshots;
 mod steps;
 mod suite;
@@ -28,9 +26,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::{output, workspace};
+use outcome::report::{self, Report};
 use outcome::{Outcome, Tally};
 use progress::Progress;
-use report::Report;
 use steps::Step;
 use times::Stopwatch;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::report::Said;
+use super::outcome::report::Said;
 
 /// How long a step may be silent where there is no terminal.
 const SILENCE: Duration = Duration::from_secs(30);

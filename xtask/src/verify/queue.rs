@@ -8,8 +8,8 @@ use std::{env, thread};
 use anyhow::{Context, Result};
 
 use super::outcome::Outcome;
+use super::outcome::report::{Report, Said};
 use super::progress::Display;
-use super::report::{Report, Said};
 use super::steps::Step;
 use super::times::Stopwatch;
 

@@ -17,8 +17,8 @@ use serde_json::Value as Json;
 
 use super::Run;
 use super::cargo::{self, Finished};
-use super::counts::Counts;
 use super::outcome::Outcome;
+use super::outcome::counts::Counts;
 use super::progress::Progress;
 use super::{snapshots, times};
 use crate::workspace::{self, read};
@@ -71,7 +71,7 @@ pub(super) fn build(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     })?;
     let binaries: Vec<Binary> = done.stdout.lines().filter_map(binary).collect();
     let covered = format!("{} binaries", binaries.len());
-    let untested = untested(run)?;
+    let untested = untested(&run.root, &run.packages.all)?;
     if !untested.is_empty() {
         return Ok(Outcome::failed(covered, untested.join("\n")));
     }
@@ -84,31 +84,21 @@ pub(super) fn build(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 }
 
 /// Tests in the sources of libraries whose manifest says that they have none.
-fn untested(run: &Run) -> Result<Vec<String>> {
+fn untested(root: &Path, packages: &[Json]) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
-    for target in run
-        .packages
-        .all
-        .iter()
-        .filter_map(|package| package["targets"].as_array())
-    {
-        for library in target.iter().filter(|target| target["test"] == false) {
-            let folder = library["src_path"]
-                .as_str()
-                .and_then(|path| Path::new(path).parent());
-            let is_library = library["kind"]
-                .as_array()
-                .is_some_and(|kinds| kinds.contains(&"lib".into()));
-            let Some(folder) = folder.filter(|_| is_library) else {
-                continue;
-            };
-            for path in workspace::files(folder, ".rs")? {
-                if read(&path)?.contains("#[test]") {
-                    let shown = workspace::shown(&run.root, &path);
-                    complaints.push(format!(
-                        "{shown} has tests, and its `[lib]` says `test = false`: they never run"
-                    ));
-                }
+    let targets = packages.iter().filter_map(|one| one["targets"].as_array());
+    let is_untested = |target: &&Json| target["test"] == false && target["kind"][0] == "lib";
+    for library in targets.flatten().filter(is_untested) {
+        let source = library["src_path"].as_str().map(Path::new);
+        let Some(folder) = source.and_then(Path::parent) else {
+            continue;
+        };
+        for path in workspace::files(folder, ".rs")? {
+            if read(&path)?.contains("#[test]") {
+                let shown = workspace::shown(root, &path);
+                complaints.push(format!(
+                    "{shown} has tests, and its `[lib]` says `test = false`: they never run"
+                ));
             }
         }
     }
@@ -229,6 +219,28 @@ fn judge(run: &mut Run, tested: BTreeMap<&str, Tested>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_of_a_library_without_a_harness_are_refused() {
+        let root = std::env::temp_dir().join(format!("colex-untested-{}", std::process::id()));
+        fs::create_dir_all(root.join("src")).expect("it can be made");
+        for (file, text) in [("lib.rs", "mod a;"), ("a.rs", "#[test]\nfn one() {}\n")] {
+            fs::write(root.join("src").join(file), text).expect("it can be written");
+        }
+        let complaints = |kind: &str, test: bool| {
+            let source = root.join("src/lib.rs");
+            let target = serde_json::json!({"kind": [kind], "test": test, "src_path": source});
+            untested(&root, &[serde_json::json!({"targets": [target]})]).expect("it can be read")
+        };
+        let found = [
+            complaints("lib", false),
+            complaints("lib", true),
+            complaints("bin", false),
+        ];
+        fs::remove_dir_all(&root).expect("it was just made");
+        let refused = "src/a.rs has tests, and its `[lib]` says `test = false`: they never run";
+        assert_eq!(found, [vec![refused.to_string()], vec![], vec![]]);
+    }
 
     #[test]
     fn a_binary_of_tests_is_read_from_a_message_of_cargo() {

@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 
 use super::Run;
 use super::outcome::Outcome;
-use super::report::Report;
+use super::outcome::report::Report;
 use crate::workspace::{counted, read};
 
 /// The step that judges the times of all others, after them.

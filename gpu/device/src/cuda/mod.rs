@@ -4,7 +4,6 @@
 //! called: none that an old driver lacks is ever reached, and a code that no header names stays a number. Contexts and
 //! streams are opened here, or are a program's own: raw handles, or those of `cudarc` with the feature of that name.
 
-mod api;
 mod borrowed;
 mod context;
 mod cublaslt;
@@ -16,11 +15,9 @@ mod gpu;
 mod graph;
 mod jit;
 mod launch;
-mod library;
 mod memory;
 mod module;
 mod raw;
-mod sys;
 mod tensor_map;
 
 pub use borrowed::BorrowedSlice;
@@ -28,6 +25,8 @@ pub use cublaslt::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
 #[cfg(feature = "cudarc")]
 pub use cudarc;
 pub use raw::RawStream;
+
+use driver::{api, library, sys};
 
 pub(crate) use event::GpuEvent;
 pub(crate) use gpu::Gpu;

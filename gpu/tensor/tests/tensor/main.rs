@@ -22,20 +22,16 @@ pub(crate) fn refused<S>(
 
 mod attention;
 mod copies;
-mod defects;
 mod export;
 mod expressions;
-mod failures;
 mod gathers;
 mod gemm_sm80;
 mod gemm_sm90;
 mod grids;
 mod held;
 mod index_laws;
-mod no_integer;
+mod mistakes;
 mod operands;
-mod owners;
 mod parts;
 mod pipelines;
 mod reductions;
-mod refusals;

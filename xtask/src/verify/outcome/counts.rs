@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::cargo::Finished;
-use super::outcome::Outcome;
+use super::Outcome;
+use crate::verify::cargo::Finished;
 
 /// The counts read from one run of `cargo test`.
 #[derive(Debug, Default, PartialEq)]

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::chapters::Chapters;
+use super::Chapters;
 use crate::{markdown, workspace};
 
 const PAGE: &str = "appendix/names.md";
 
 /// Checks the page against its own code and against the aliases of `colex-layout`, `colex-draw` and `colex-tiled`; counts the names.
-pub(super) fn check(
+pub(crate) fn check(
     root: &Path,
     chapters: &Chapters,
     complaints: &mut Vec<String>,

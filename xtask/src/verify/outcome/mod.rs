@@ -1,5 +1,8 @@
 //! How a step ended, its line, and the count of all of them.
 
+pub(super) mod counts;
+pub(super) mod report;
+
 use std::fmt;
 use std::time::Duration;
 

@@ -3,26 +3,26 @@
 use std::ffi::{c_char, c_uint, c_void};
 
 /// `CUcontext`.
-pub(super) type Context = *mut c_void;
+pub(in crate::cuda) type Context = *mut c_void;
 
 /// `CUstream`. Null is the legacy default stream.
-pub(super) type StreamHandle = *mut c_void;
+pub(in crate::cuda) type StreamHandle = *mut c_void;
 
 /// `CUlaunchConfig`.
 #[repr(C)]
-pub(super) struct LaunchConfig {
-    pub(super) grid: [c_uint; 3],
-    pub(super) block: [c_uint; 3],
-    pub(super) shared_bytes: c_uint,
-    pub(super) stream: StreamHandle,
-    pub(super) attributes: *mut LaunchAttribute,
-    pub(super) attribute_count: c_uint,
+pub(in crate::cuda) struct LaunchConfig {
+    pub(in crate::cuda) grid: [c_uint; 3],
+    pub(in crate::cuda) block: [c_uint; 3],
+    pub(in crate::cuda) shared_bytes: c_uint,
+    pub(in crate::cuda) stream: StreamHandle,
+    pub(in crate::cuda) attributes: *mut LaunchAttribute,
+    pub(in crate::cuda) attribute_count: c_uint,
 }
 
 /// `CUlaunchAttribute` with the value of `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`. The value is a union of 64 bytes, whose
 /// alignment is that of a pointer.
 #[repr(C, align(8))]
-pub(super) struct LaunchAttribute {
+pub(in crate::cuda) struct LaunchAttribute {
     id: c_uint,
     _pad: [c_char; 4],
     cluster: [c_uint; 3],
@@ -31,7 +31,7 @@ pub(super) struct LaunchAttribute {
 
 impl LaunchAttribute {
     /// Returns the attribute that asks for clusters of that many blocks.
-    pub(super) fn cluster(blocks: [u32; 3]) -> LaunchAttribute {
+    pub(in crate::cuda) fn cluster(blocks: [u32; 3]) -> LaunchAttribute {
         LaunchAttribute {
             id: 4,
             _pad: [0; 4],
@@ -47,7 +47,7 @@ macro_rules! numbers {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
-        pub(super) enum $name {
+        pub(in crate::cuda) enum $name {
             $($variant = $value),*
         }
 

@@ -20,7 +20,7 @@ const WITH_PROFILE: [&str; 5] = [
 ];
 
 /// Checks the page's commands.
-pub(super) fn check(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
+pub(crate) fn check(root: &Path, complaints: &mut Vec<String>) -> Result<()> {
     let page = workspace::read(&root.join(PAGE))?;
     let program = workspace::read(&root.join(PROGRAM))?;
     let missing = named(&page).filter(|path| !root.join(path).exists());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::chapters::Chapters;
+use super::Chapters;
 use super::marks::{ExampleName, marks, misplaced, shown};
 use super::voice;
 use crate::{markdown, workspace};
@@ -21,7 +21,7 @@ const ERRATA: &str = "appendix/errata.md";
 type Runs = BTreeMap<ExampleName, BTreeSet<String>>;
 
 /// Checks the marks and the lists, adds what is wrong to `complaints`, and counts the examples that run.
-pub(super) fn check(
+pub(crate) fn check(
     root: &Path,
     chapters: &Chapters,
     complaints: &mut Vec<String>,

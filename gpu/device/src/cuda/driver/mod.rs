@@ -1,13 +1,16 @@
 //! The probe: whether there is a driver, whether it is new enough, and whether it sees a device.
 
+pub(super) mod api;
+pub(super) mod library;
+pub(super) mod sys;
+
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::api::{Api, StatusCode};
-use super::library;
 use crate::error::{Error, ErrorKind};
+use api::{Api, StatusCode};
 
 /// The oldest version of CUDA whose driver has tensor maps and launches with clusters.
 const OLDEST: i32 = 12000;

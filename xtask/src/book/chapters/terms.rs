@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use super::chapters::Chapters;
+use super::Chapters;
 use crate::workspace;
 
 const PAGE: &str = "appendix/terms.md";
 
 /// Checks the page against the chapters that it names; counts the terms.
-pub(super) fn check(chapters: &Chapters, complaints: &mut Vec<String>) -> Result<usize> {
+pub(crate) fn check(chapters: &Chapters, complaints: &mut Vec<String>) -> Result<usize> {
     let page = workspace::read(&chapters.folder.join(PAGE))?;
     let terms = terms(&page);
     complaints.extend(unordered(&terms));

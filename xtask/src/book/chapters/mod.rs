@@ -1,5 +1,13 @@
 //! The three lists of chapters that must agree: `SUMMARY.md`, the `chapters!` of the book's crate, and the folder.
 
+pub(crate) mod examples;
+pub(crate) mod links;
+pub(crate) mod marks;
+pub(crate) mod names;
+pub(crate) mod outsider;
+pub(crate) mod terms;
+mod voice;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 use libloading::Library;
 
 /// The names of the driver's library, those of the run-time package before those of the toolkit's stub.
-pub(super) const DRIVER: &[&str] = if cfg!(windows) {
+pub(in crate::cuda) const DRIVER: &[&str] = if cfg!(windows) {
     &["nvcuda.dll"]
 } else {
     &[
@@ -14,7 +14,7 @@ pub(super) const DRIVER: &[&str] = if cfg!(windows) {
 };
 
 /// The names of cuBLASLt's library, newest first.
-pub(super) const CUBLASLT: &[&str] = if cfg!(windows) {
+pub(in crate::cuda) const CUBLASLT: &[&str] = if cfg!(windows) {
     &["cublasLt64_13.dll", "cublasLt64_12.dll"]
 } else {
     &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]
@@ -25,7 +25,7 @@ pub(super) const CUBLASLT: &[&str] = if cfg!(windows) {
 /// # Safety
 ///
 /// The libraries' initialisers run.
-pub(super) unsafe fn open(names: &[&str]) -> Option<Library> {
+pub(in crate::cuda) unsafe fn open(names: &[&str]) -> Option<Library> {
     // SAFETY: as the caller promises.
     names
         .iter()

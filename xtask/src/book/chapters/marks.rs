@@ -107,7 +107,7 @@ pub(super) fn misplaced(text: &str, file: &str) -> Vec<(usize, String)> {
 }
 
 /// What replaces the marks of the chapter `file`, and the numbers of the lists that they lead to.
-pub(super) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
+pub(crate) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
     let up = "../".repeat(file.matches('/').count());
     let id = |name| shown(name).to_lowercase();
     let mut pieces: Vec<_> = marks(text)

@@ -3,22 +3,22 @@
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::outcome::Outcome;
+use super::Outcome;
 
 /// How a step ended.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Report {
-    pub(super) outcome: Outcome,
+pub(in crate::verify) struct Report {
+    pub(in crate::verify) outcome: Outcome,
     /// What it counted, by name.
-    pub(super) counts: Vec<(String, String)>,
-    pub(super) seconds: f64,
+    pub(in crate::verify) counts: Vec<(String, String)>,
+    pub(in crate::verify) seconds: f64,
     /// Of the step and of the programs it started; none where the system does not tell.
-    pub(super) processor: Option<f64>,
+    pub(in crate::verify) processor: Option<f64>,
 }
 
 /// A line on the standard output of a step.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Said {
+pub(in crate::verify) enum Said {
     /// What it works on.
     At(String),
     /// How it ended.
@@ -26,12 +26,12 @@ pub(super) enum Said {
 }
 
 impl Said {
-    pub(super) fn line(&self) -> Result<String> {
+    pub(in crate::verify) fn line(&self) -> Result<String> {
         Ok(serde_json::to_string(self)?)
     }
 
     /// Reads a line; none where it is something else that a step printed.
-    pub(super) fn read(line: &str) -> Option<Said> {
+    pub(in crate::verify) fn read(line: &str) -> Option<Said> {
         serde_json::from_str(line).ok()
     }
 }

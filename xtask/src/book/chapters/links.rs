@@ -4,11 +4,11 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
 
-use super::chapters::Chapters;
+use super::Chapters;
 use crate::{markdown, workspace};
 
 /// Checks every relative link of every markdown file, adds what is wrong to `complaints`, and counts the links.
-pub(super) fn check(
+pub(crate) fn check(
     root: &Path,
     chapters: &Chapters,
     complaints: &mut Vec<String>,

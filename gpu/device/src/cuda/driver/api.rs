@@ -8,16 +8,16 @@ use super::sys;
 
 /// The return type of the driver's functions: `CUresult` as a plain number, since a newer driver may have codes that
 /// the bindings do not list.
-pub(super) type StatusCode = u32;
+pub(in crate::cuda) type StatusCode = u32;
 
 /// An opaque handle: a module, a function, an event, a graph.
-pub(super) type Handle = *mut c_void;
+pub(in crate::cuda) type Handle = *mut c_void;
 
 macro_rules! table {
     ($($name:ident: $symbol:literal ($($argument:ty),*);)*) => {
         /// The addresses of the driver's functions.
-        pub(super) struct Api {
-            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> StatusCode,)*
+        pub(in crate::cuda) struct Api {
+            $(pub(in crate::cuda) $name: unsafe extern "C" fn($($argument),*) -> StatusCode,)*
         }
 
         impl Api {
@@ -26,7 +26,7 @@ macro_rules! table {
             /// # Errors
             ///
             /// The first name that the library does not have and that is needed.
-            pub(super) fn load(library: &Library) -> Result<Api, &'static str> {
+            pub(in crate::cuda) fn load(library: &Library) -> Result<Api, &'static str> {
                 // SAFETY: the types are those of `cuda.h` for these symbols, whose suffix names the version of the
                 // signature; `CUresult` is an `unsigned int`. The library is never closed.
                 unsafe {
