@@ -1,8 +1,10 @@
 //! The layers: no import runs upwards in the list of crates and folders that ARCHITECTURE.md holds, lowest first.
 //!
 //! What counts is what a module names: in a `use`, and in a path of a type or an expression. Through a `pub use` a path
-//! leads to the folder that defines the item. Tests, macros and documentation may name what they like.
+//! leads to the folder that defines the item. Tests, macros and documentation may name what they like. A folder of sources
+//! is seen at a glance, and says what its files have in common.
 
+mod crowded;
 mod list;
 mod resolve;
 mod source;
@@ -77,6 +79,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
             found.complaints.push(done.all);
         }
     }
+    found.complaints.extend(crowded::check(&run.root)?);
     let covered = format!(
         "{} imports of {} folders in {}, {} without CUDA",
         found.imports,
