@@ -180,12 +180,21 @@ pub(crate) struct Row<'a> {
     pub(crate) older: Option<Needs>,
     /// The threads that must execute it together, if it is collective.
     pub(crate) cohort: Option<Cohort>,
+    /// Whether it takes whole groups of such threads, so that the block must consist of them.
+    pub(crate) whole: bool,
+    /// The operands that must be the same in all threads of a group, and the group.
+    pub(crate) same: Option<(Cohort, Vec<Operand>)>,
 }
 
 impl<'a> Row<'a> {
-    /// A row without operands, of an instruction that every target has: its word in listings and its text in PTX. Its
-    /// value may differ between lanes: one that is a function of what is read has to say so.
-    pub(crate) fn new(mnemonic: impl Into<String>, ptx: impl Into<Ptx<'a>>) -> Self {
+    /// A row without operands, of an instruction that each thread executes for itself: its word in listings, its text
+    /// in PTX, and what it needs. Its value may differ between lanes: one that is a function of what is read has to say
+    /// so.
+    pub(crate) fn alone(
+        mnemonic: impl Into<String>,
+        ptx: impl Into<Ptx<'a>>,
+        needs: Needs,
+    ) -> Self {
         Row {
             mnemonic: mnemonic.into(),
             ptx: ptx.into(),
@@ -193,9 +202,38 @@ impl<'a> Row<'a> {
             slots: Vec::new(),
             pieces: None,
             form: Ok(()),
-            needs: Needs::BASE,
+            needs,
             older: None,
             cohort: None,
+            whole: false,
+            same: None,
+        }
+    }
+
+    /// The same of an instruction that the threads of a cohort execute together. Lanes that do not exist take no part,
+    /// and barriers count the threads that there are.
+    pub(crate) fn together(
+        cohort: impl Into<Option<Cohort>>,
+        mnemonic: impl Into<String>,
+        ptx: impl Into<Ptx<'a>>,
+        needs: Needs,
+    ) -> Self {
+        Row {
+            cohort: cohort.into(),
+            ..Row::alone(mnemonic, ptx, needs)
+        }
+    }
+
+    /// The same of an instruction that takes all threads of its cohort: none may be missing in the block.
+    pub(crate) fn whole(
+        cohort: impl Into<Option<Cohort>>,
+        mnemonic: impl Into<String>,
+        ptx: impl Into<Ptx<'a>>,
+        needs: Needs,
+    ) -> Self {
+        Row {
+            whole: true,
+            ..Row::together(cohort, mnemonic, ptx, needs)
         }
     }
 
@@ -254,11 +292,9 @@ impl<'a> Row<'a> {
         self.slot(role, Arg::ReadReg(a), ty)
     }
 
-    /// Adds the mask of the lanes that take part, and says that a whole warp executes it together.
+    /// Adds the mask of the lanes that take part.
     pub(crate) fn lanes(self, mask: &'a Operand) -> Self {
-        let cohort = Cohort::of_mask(*mask);
         self.slot("mask", Arg::Lanes(mask), Some(Type::U32))
-            .cohort(cohort)
     }
 
     /// Adds a predicate that it reads.
@@ -304,14 +340,12 @@ impl<'a> Row<'a> {
         self.form(crate::types::among(ty, lists))
     }
 
-    /// Says what it needs.
-    pub(crate) fn needs(self, needs: Needs) -> Self {
-        Row { needs, ..self }
-    }
-
-    /// Sets the threads that must execute it together.
-    pub(crate) fn cohort(self, cohort: Option<Cohort>) -> Self {
-        Row { cohort, ..self }
+    /// Says which operands must be the same in all threads of a group.
+    pub(crate) fn same(self, group: Cohort, operands: Vec<Operand>) -> Self {
+        Row {
+            same: Some((group, operands)),
+            ..self
+        }
     }
 
     /// The operands that it reads, of which those that are a vector follow each other.

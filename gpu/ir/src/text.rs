@@ -79,8 +79,8 @@ impl Kernel {
 fn block(f: &mut fmt::Formatter<'_>, kernel: &Kernel, body: &[Stmt], depth: usize) -> fmt::Result {
     let indent = "    ".repeat(depth);
     for stmt in body {
-        match &stmt.op {
-            Op::Control(Control::If { p, then, other }) => {
+        match stmt.op.control() {
+            Some(Control::If { p, then, other }) => {
                 writeln!(f, "{indent}{}if {} {{", guarded(stmt.guard), guard(*p))?;
                 block(f, kernel, then, depth + 1)?;
                 if !other.is_empty() {
@@ -89,26 +89,18 @@ fn block(f: &mut fmt::Formatter<'_>, kernel: &Kernel, body: &[Stmt], depth: usiz
                 }
                 writeln!(f, "{indent}}}")?;
             }
-            Op::Control(Control::Loop { body }) => {
+            Some(Control::Loop { body }) => {
                 writeln!(f, "{indent}{}loop {{", guarded(stmt.guard))?;
                 block(f, kernel, body, depth + 1)?;
                 writeln!(f, "{indent}}}")?;
             }
-            Op::Control(Control::Comment(text)) => {
+            Some(Control::Comment(text)) => {
                 for line in text.lines() {
                     writeln!(f, "{indent}// {}", Escaped(line))?;
                 }
             }
-            op @ (Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Sync(_)
-            | Op::Async(_)
-            | Op::Atom(_)
-            | Op::Control(
-                Control::Break | Control::Continue | Control::Exit | Control::Trap,
-            )) => {
-                let text = instruction(kernel, op);
+            Some(Control::Break | Control::Continue | Control::Exit | Control::Trap) | None => {
+                let text = instruction(kernel, &stmt.op);
                 writeln!(f, "{indent}{}{text}", guarded(stmt.guard))?;
             }
         }
@@ -127,8 +119,8 @@ fn guard(guard: Guard) -> String {
 /// Returns the text of one instruction: what it writes, its mnemonic, what it reads.
 pub fn instruction(kernel: &Kernel, op: &Op) -> String {
     let names = Names(kernel);
-    match op {
-        Op::Atom(Atom::Mma {
+    match op.atom() {
+        Some(Atom::Mma {
             d,
             a,
             b,
@@ -151,13 +143,8 @@ pub fn instruction(kernel: &Kernel, op: &Op) -> String {
             };
             format!("{d} = {} {a} * {b}{plus}{sparse}", op.mnemonic())
         }
-        Op::Atom(Atom::Copy { args, .. }) => names.copy(op, args),
-        Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Control(_) => names.plain(op),
+        Some(Atom::Copy { args, .. }) => names.copy(op, args),
+        None => names.plain(op),
     }
 }
 

@@ -127,58 +127,60 @@ impl Alu {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
-            Alu::Mov { d, a } => Row::new("mov", Ptx::Mov { d: *d, a: *a })
+            Alu::Mov { d, a } => Row::alone("mov", Ptx::Mov { d: *d, a: *a }, Needs::BASE)
                 .formula(Formula::Copy(a))
                 .slot("destination", Arg::Write(from_ref(d)), None)
                 .s(a, moved(*d, *a)),
             Alu::Pack { d, parts } => Row {
                 pieces: Some(pieces(parts, *d)),
-                ..Row::new("pack", format!("mov.b{}", d.ty.bits()))
+                ..Row::alone("pack", format!("mov.b{}", d.ty.bits()), Needs::BASE)
             }
             .function()
             .slot("destination", Arg::Write(from_ref(d)), None)
             .regs("source", parts, None),
             Alu::Unpack { parts, a } => Row {
                 pieces: Some(pieces(parts, *a)),
-                ..Row::new("unpack", format!("mov.b{}", a.ty.bits()))
+                ..Row::alone("unpack", format!("mov.b{}", a.ty.bits()), Needs::BASE)
             }
             .function()
             .slot("destination", Arg::Write(parts), None)
             .regs("source", from_ref(a), None),
-            Alu::Unary { op, ty, d, a } => Row::new(format!("{}.{ty}", op.ptx()), op.opcode(*ty))
-                .function()
-                .d(d, op.result(*ty))
-                .s(a, *ty)
-                .types(*ty, op.types())
-                .needs(op.needs(*ty)),
+            Alu::Unary { op, ty, d, a } => {
+                let mnemonic = format!("{}.{ty}", op.ptx());
+                Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty))
+                    .function()
+                    .d(d, op.result(*ty))
+                    .s(a, *ty)
+                    .types(*ty, op.types())
+            }
             Alu::Binary { op, ty, d, a, b } => {
-                Row::new(format!("{}.{ty}", op.ptx()), op.opcode(*ty))
+                let mnemonic = format!("{}.{ty}", op.ptx());
+                Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty))
                     .formula(Formula::Binary(*op, *ty, a, b))
                     .d(d, op.result(*ty))
                     .s(a, *ty)
                     .s(b, op.second(*ty))
                     .types(*ty, op.types())
-                    .needs(op.needs(*ty))
             }
             Alu::Ternary { op, ty, d, a, b, c } => {
                 let types = op.operands(*ty);
-                let row = Row::new(format!("{}.{ty}", op.ptx()), op.opcode(*ty));
+                let mnemonic = format!("{}.{ty}", op.ptx());
+                let row = Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty));
                 let row = row.d(d, op.result(*ty)).s(a, types[0]).s(b, types[1]);
                 let row = if *op == TernaryOp::Bfe {
                     row.most(255, FIELD).s(c, types[2]).most(255, FIELD)
                 } else {
                     row.s(c, types[2])
                 };
-                row.formula(op.formula(a, b, c))
-                    .types(*ty, op.types())
-                    .needs(op.needs(*ty))
+                row.formula(op.formula(a, b, c)).types(*ty, op.types())
             }
-            Alu::Lop3 { d, a, b, c, table } => Row::new(
+            Alu::Lop3 { d, a, b, c, table } => Row::alone(
                 format!("lop3.{table:#04x}"),
                 Ptx::Line {
                     opcode: "lop3.b32".into(),
                     last: Some(format!("{table:#04x}")),
                 },
+                Needs::BASE,
             )
             .function()
             .d(d, Type::B32)
@@ -192,34 +194,37 @@ impl Alu {
                 b,
                 start,
                 length,
-            } => Row::new(format!("bfi.{ty}"), format!("bfi.b{}", ty.bits()))
-                .function()
-                .d(d, *ty)
-                .s(a, *ty)
-                .s(b, *ty)
-                .s(start, Type::U32)
-                .most(255, FIELD)
-                .s(length, Type::U32)
-                .most(255, FIELD)
-                .types(*ty, &[BITS_FROM_32, INTEGERS_FROM_32]),
+            } => {
+                let opcode = format!("bfi.b{}", ty.bits());
+                Row::alone(format!("bfi.{ty}"), opcode, Needs::BASE)
+                    .function()
+                    .d(d, *ty)
+                    .s(a, *ty)
+                    .s(b, *ty)
+                    .s(start, Type::U32)
+                    .most(255, FIELD)
+                    .s(length, Type::U32)
+                    .most(255, FIELD)
+                    .types(*ty, &[BITS_FROM_32, INTEGERS_FROM_32])
+            }
             Alu::Setp { cmp, ty, p, a, b } => {
                 let mnemonic = format!("setp.{}.{ty}", cmp.ptx());
-                Row::new(mnemonic.clone(), mnemonic)
+                let needs = if *ty == Type::Bf16 {
+                    Needs::HOPPER
+                } else {
+                    Needs::BASE
+                };
+                Row::alone(mnemonic.clone(), mnemonic, needs)
                     .formula(Formula::Compare(*cmp, *ty, a, b))
                     .d(p, Type::Pred)
                     .s(a, *ty)
                     .s(b, *ty)
                     .types(*ty, cmp.types())
-                    .needs(if *ty == Type::Bf16 {
-                        Needs::HOPPER
-                    } else {
-                        Needs::BASE
-                    })
             }
             Alu::PredLogic { op, p, a, b } => {
                 let mnemonic = format!("{}.pred", op.ptx());
                 let exists = [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op);
-                Row::new(mnemonic.clone(), mnemonic)
+                Row::alone(mnemonic.clone(), mnemonic, Needs::BASE)
                     .formula(Formula::Logic(*op, *a, *b))
                     .slot("predicate", Arg::Write(from_ref(p)), Some(Type::Pred))
                     .guard("predicate", *a)
@@ -231,7 +236,8 @@ impl Alu {
                     })
             }
             Alu::Selp { ty, d, a, b, p } => {
-                Row::new(format!("selp.{ty}"), format!("selp.{}", ty.moved()))
+                let opcode = format!("selp.{}", ty.moved());
+                Row::alone(format!("selp.{ty}"), opcode, Needs::BASE)
                     .formula(Formula::Select(*p, a, b))
                     .d(d, *ty)
                     .s(a, *ty)
@@ -260,9 +266,10 @@ impl Alu {
                     ""
                 };
                 let keeps = !to.is_float() && !from.is_float() && to.bits() >= 32;
-                Row::new(
+                Row::alone(
                     format!("cvt{rounds}{modifier}.{to}.{from}"),
                     format!("cvt{rounds}{saturates}.{to}.{from}"),
+                    convert_needs(*to, *from, *rounding),
                 )
                 .formula(if keeps {
                     Formula::Copy(a)
@@ -272,7 +279,6 @@ impl Alu {
                 .d(d, *to)
                 .s(a, *from)
                 .form(convert(*to, *from, *rounding, *saturate))
-                .needs(convert_needs(*to, *from, *rounding))
             }
             Alu::CvtPack {
                 to,
@@ -288,22 +294,22 @@ impl Alu {
                 } else {
                     ("", Needs::AMPERE)
                 };
-                Row::new(
+                Row::alone(
                     format!("cvt{relu}.{to}.{from}"),
                     format!("cvt.rn{finite}{relu}.{to}.{from}"),
+                    needs,
                 )
                 .function()
                 .d(d, *to)
                 .s(hi, *from)
                 .s(lo, *from)
                 .form(convert_pair(*to, *from))
-                .needs(needs)
             }
             Alu::Dp4a { signed, d, a, b, c } => {
                 let [ta, tb] = signed.map(|signed| if signed { Type::S32 } else { Type::U32 });
                 let ty = dp4a_result(*signed);
                 let mnemonic = format!("dp4a.{ta}.{tb}");
-                Row::new(mnemonic.clone(), mnemonic)
+                Row::alone(mnemonic.clone(), mnemonic, Needs::BASE)
                     .function()
                     .d(d, ty)
                     .s(a, ta)
@@ -431,20 +437,10 @@ const FP8: Needs = Needs::new(Arch::Sm89, 8, 1);
 impl UnaryOp {
     /// Returns the type of its result.
     pub fn result(self, ty: Type) -> Type {
-        match self {
-            UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Bfind => Type::U32,
-            UnaryOp::Neg
-            | UnaryOp::Abs
-            | UnaryOp::Not
-            | UnaryOp::Brev
-            | UnaryOp::Rcp
-            | UnaryOp::Sqrt
-            | UnaryOp::Rsqrt
-            | UnaryOp::Ex2
-            | UnaryOp::Lg2
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh => ty,
+        if [UnaryOp::Popc, UnaryOp::Clz, UnaryOp::Bfind].contains(&self) {
+            Type::U32
+        } else {
+            ty
         }
     }
 
@@ -518,40 +514,19 @@ impl UnaryOp {
 impl BinaryOp {
     /// Returns the type of its result.
     pub fn result(self, ty: Type) -> Type {
-        match self {
-            BinaryOp::MulWide => ty.wide(),
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::Mul
-            | BinaryOp::MulHi
-            | BinaryOp::Div
-            | BinaryOp::Rem
-            | BinaryOp::Min
-            | BinaryOp::Max
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::Xor
-            | BinaryOp::Shl
-            | BinaryOp::Shr => ty,
+        if self == BinaryOp::MulWide {
+            ty.wide()
+        } else {
+            ty
         }
     }
 
     /// Returns the type that its second source is read in.
     pub fn second(self, ty: Type) -> Type {
-        match self {
-            BinaryOp::Shl | BinaryOp::Shr => Type::U32,
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::Mul
-            | BinaryOp::MulHi
-            | BinaryOp::MulWide
-            | BinaryOp::Div
-            | BinaryOp::Rem
-            | BinaryOp::Min
-            | BinaryOp::Max
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::Xor => ty,
+        if [BinaryOp::Shl, BinaryOp::Shr].contains(&self) {
+            Type::U32
+        } else {
+            ty
         }
     }
 
@@ -643,15 +618,10 @@ impl TernaryOp {
 
     /// Returns the type of its result.
     pub fn result(self, ty: Type) -> Type {
-        match self {
-            TernaryOp::MadWide => ty.wide(),
-            TernaryOp::Mad
-            | TernaryOp::MadHi
-            | TernaryOp::Fma
-            | TernaryOp::Prmt
-            | TernaryOp::ShfL
-            | TernaryOp::ShfR
-            | TernaryOp::Bfe => ty,
+        if self == TernaryOp::MadWide {
+            ty.wide()
+        } else {
+            ty
         }
     }
 

@@ -37,34 +37,34 @@ impl Async {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         let wgmma = |mnemonic: &str, pending: String| {
-            Row::new(
-                format!("{mnemonic}{pending}"),
-                format!("{mnemonic}.sync.aligned{pending}"),
-            )
-            .needs(Needs::WARPGROUP)
-            .cohort(Some(Cohort::Warp))
+            let opcode = format!("{mnemonic}.sync.aligned{pending}");
+            let mnemonic = format!("{mnemonic}{pending}");
+            Row::together(Cohort::Warp, mnemonic, opcode, Needs::WARPGROUP)
+        };
+        let ampere = |mnemonic: String, opcode| Row::alone(mnemonic, opcode, Needs::AMPERE);
+        let bulk = |mnemonic: String| {
+            let opcode = format!("cp.async.{mnemonic}");
+            Row::alone(mnemonic, opcode, Needs::HOPPER_ASYNC)
         };
         match self {
             Async::CpAsyncArrive { a, noinc } => {
                 let noinc = if *noinc { ".noinc" } else { "" };
                 let mnemonic = format!("cp.async.mbarrier.arrive{noinc}");
                 let opcode = format!("{mnemonic}.shared.b64");
-                Row::new(mnemonic, opcode).at(*a).needs(Needs::AMPERE)
+                ampere(mnemonic, opcode).at(*a)
             }
             Async::CpAsyncCommit => {
-                Row::new("cp.async.commit_group", "cp.async.commit_group").needs(Needs::AMPERE)
+                let mnemonic = "cp.async.commit_group".to_string();
+                ampere(mnemonic.clone(), mnemonic)
             }
             Async::CpAsyncWait { pending } => {
                 let mnemonic = format!("cp.async.wait_group {pending}");
-                Row::new(mnemonic.clone(), mnemonic).needs(Needs::AMPERE)
+                ampere(mnemonic.clone(), mnemonic)
             }
-            Async::BulkCommit => Row::new("bulk.commit_group", "cp.async.bulk.commit_group")
-                .needs(Needs::HOPPER_ASYNC),
+            Async::BulkCommit => bulk("bulk.commit_group".to_string()),
             Async::BulkWait { pending, read } => {
                 let read = if *read { ".read" } else { "" };
-                let mnemonic = format!("bulk.wait_group{read} {pending}");
-                let text = format!("cp.async.{mnemonic}");
-                Row::new(mnemonic, text).needs(Needs::HOPPER_ASYNC)
+                bulk(format!("bulk.wait_group{read} {pending}"))
             }
             Async::WgmmaFence => wgmma("wgmma.fence", String::new()),
             Async::WgmmaCommit => wgmma("wgmma.commit_group", String::new()),

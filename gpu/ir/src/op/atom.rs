@@ -105,16 +105,23 @@ impl Atom {
                 e,
                 scale_d,
             } => {
-                let op = atom.op().map(|op| (op.since, op.version)).ok();
-                let row = Row::new(format!("mma {}", atom.name()), Ptx::Atom(self))
+                let needs = Needs::of_atom(atom.op().map(|op| (op.since, op.version)).ok());
+                let cohort = Cohort::of_threads(atom.threads());
+                let mnemonic = format!("mma {}", atom.name());
+                let row = Row::whole(cohort, mnemonic, Ptx::Atom(self), needs)
                     .formula(Formula::Lane)
                     .slot("D", Arg::Write(d), None)
                     .regs("A", a, None)
                     .regs("B", b, None)
                     .regs("C", c, None)
-                    .regs("E", e, None)
-                    .needs(Needs::of_atom(op))
-                    .cohort(Cohort::of_threads(atom.threads()));
+                    .regs("E", e, None);
+                let row = if atom.b_in_shared() {
+                    let a = a.iter().filter(|_| atom.a_in_shared());
+                    let descriptors = a.chain(b).map(Operand::from).collect();
+                    row.same(Cohort::Warpgroup, descriptors)
+                } else {
+                    row
+                };
                 let row = match scale_d {
                     ScaleD::Pred(p) => row.regs("predicate", std::slice::from_ref(p), None),
                     ScaleD::Zero | ScaleD::One => row,
@@ -126,18 +133,21 @@ impl Atom {
                 }
             }
             Atom::Copy { atom, args } => {
-                let op = atom.op().map(|op| (op.since, op.version)).ok();
-                let row = Row::new(format!("copy {}", atom.name()), Ptx::Atom(self));
-                // A copy into registers gives each lane its own part.
-                let row = row.formula(if atom.threads() > 1 {
-                    Formula::Lane
-                } else {
-                    Formula::Function
-                });
-                let row = args.slots(row);
+                let needs = Needs::of_atom(atom.op().map(|op| (op.since, op.version)).ok());
+                let cohort = Cohort::of_threads(atom.threads());
+                let mnemonic = format!("copy {}", atom.name());
+                let row = args.slots(Row::whole(cohort, mnemonic, Ptx::Atom(self), needs));
                 let named = row.addresses().map(Needs::of_generic);
-                let needs = named.fold(Needs::of_atom(op), Needs::max);
-                row.needs(needs).cohort(Cohort::of_threads(atom.threads()))
+                Row {
+                    needs: named.fold(needs, Needs::max),
+                    // A copy into registers gives each lane its own part.
+                    formula: if atom.threads() > 1 {
+                        Formula::Lane
+                    } else {
+                        Formula::Function
+                    },
+                    ..row
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Control flow.
 
+use crate::needs::Needs;
 use crate::row::{Ptx, Row};
 use crate::stmt::{Guard, Stmt};
 use crate::ty::Type;
@@ -36,7 +37,7 @@ pub enum Control {
 impl Control {
     /// The row of the instruction, without the blocks inside it.
     pub(crate) fn row(&self) -> Row<'_> {
-        let row = |mnemonic: &str| Row::new(mnemonic, Ptx::Control(self));
+        let row = |mnemonic: &str| Row::alone(mnemonic, Ptx::Control(self), Needs::BASE);
         match self {
             Control::If { p, .. } => {
                 row("if").regs("condition", from_ref(&p.pred), Some(Type::Pred))

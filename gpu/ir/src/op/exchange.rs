@@ -4,7 +4,7 @@ use crate::build::KernelBuilder;
 use crate::modifiers::{BinaryOp, ShuffleMode, VoteMode, modifiers};
 use crate::needs::Needs;
 use crate::operand::{Operand, Reg};
-use crate::row::{Arg, Formula, Row};
+use crate::row::{Arg, Cohort, Formula, Row};
 use crate::stmt::Guard;
 use crate::ty::{RegType, Type};
 use crate::types::{BITS_FROM_32, WORDS, among};
@@ -74,9 +74,11 @@ impl Exchange {
                 lane,
                 clamp,
                 mask,
-            } => Row::new(
+            } => Row::together(
+                Cohort::of_mask(*mask),
                 format!("shfl.{}", mode.ptx()),
                 format!("shfl.sync.{}.b32", mode.ptx()),
+                Needs::BASE,
             )
             .formula(Formula::Shuffle {
                 mode: *mode,
@@ -91,9 +93,11 @@ impl Exchange {
             .source("lane", lane, Type::U32)
             .s(clamp, Type::U32)
             .lanes(mask),
-            Exchange::Vote { mode, d, p, mask } => Row::new(
+            Exchange::Vote { mode, d, p, mask } => Row::together(
+                Cohort::of_mask(*mask),
                 format!("vote.{}", mode.ptx()),
                 format!("vote.sync.{}.{}", mode.ptx(), mode.result()),
+                Needs::BASE,
             )
             .formula(Formula::Warp(p.pred.into(), *mask))
             .d(d, mode.result())
@@ -102,16 +106,17 @@ impl Exchange {
             Exchange::Redux { op, ty, d, a, mask } => {
                 let bitwise = [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op);
                 let written = if bitwise { Type::B32 } else { *ty };
-                Row::new(
+                Row::together(
+                    Cohort::of_mask(*mask),
                     format!("redux.{}.{ty}", op.ptx()),
                     format!("redux.sync.{}.{written}", op.ptx()),
+                    Needs::AMPERE,
                 )
                 .formula(Formula::Warp(*a, *mask))
                 .d(d, *ty)
                 .s(a, *ty)
                 .lanes(mask)
                 .form(redux(*op, *ty))
-                .needs(Needs::AMPERE)
             }
             Exchange::Match {
                 mode,
@@ -122,9 +127,11 @@ impl Exchange {
                 mask,
             } => {
                 let modifier = mode.ptx();
-                let row = Row::new(
+                let row = Row::together(
+                    Cohort::of_mask(*mask),
                     format!("match.{modifier}.{ty}"),
                     format!("match.{modifier}.sync.{ty}"),
+                    Needs::BASE,
                 );
                 let value = match mode {
                     MatchMode::Any => Formula::Lane,
@@ -142,15 +149,18 @@ impl Exchange {
                     among(*ty, &[BITS_FROM_32])
                 })
             }
-            Exchange::Elect { p, mask } => Row::new("elect", "elect.sync")
-                .formula(Formula::Lane)
-                .slot("destination", Arg::Beside(from_ref(p)), Some(Type::Pred))
-                .lanes(mask)
-                .needs(Needs::HOPPER_ASYNC),
-            Exchange::ActiveMask { d } => Row::new("activemask", "activemask.b32")
-                .formula(Formula::Lane)
-                .d(d, Type::B32)
-                .needs(Needs::new(Arch::Sm70, 6, 2)),
+            Exchange::Elect { p, mask } => {
+                let cohort = Cohort::of_mask(*mask);
+                Row::together(cohort, "elect", "elect.sync", Needs::HOPPER_ASYNC)
+                    .formula(Formula::Lane)
+                    .slot("destination", Arg::Beside(from_ref(p)), Some(Type::Pred))
+                    .lanes(mask)
+            }
+            Exchange::ActiveMask { d } => {
+                Row::alone("activemask", "activemask.b32", Needs::new(Arch::Sm70, 6, 2))
+                    .formula(Formula::Lane)
+                    .d(d, Type::B32)
+            }
         }
     }
 }
@@ -231,16 +241,11 @@ impl VoteMode {
 }
 
 fn redux(op: BinaryOp, ty: Type) -> Result<(), String> {
-    match op {
-        BinaryOp::Add | BinaryOp::Min | BinaryOp::Max => among(ty, &[&[Type::U32, Type::S32]]),
-        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => among(ty, &[WORDS]),
-        BinaryOp::Sub
-        | BinaryOp::Mul
-        | BinaryOp::MulHi
-        | BinaryOp::MulWide
-        | BinaryOp::Div
-        | BinaryOp::Rem
-        | BinaryOp::Shl
-        | BinaryOp::Shr => Err("`redux` has add, min, max, and, or and xor".into()),
+    if [BinaryOp::Add, BinaryOp::Min, BinaryOp::Max].contains(&op) {
+        among(ty, &[&[Type::U32, Type::S32]])
+    } else if [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(&op) {
+        among(ty, &[WORDS])
+    } else {
+        Err("`redux` has add, min, max, and, or and xor".into())
     }
 }

@@ -90,15 +90,18 @@ impl Access {
         )
     }
 
-    fn needs(&self) -> Needs {
+    /// The row of an access to a vector of `count` elements, without its operands.
+    fn row(&self, word: &str, count: usize) -> Row<'_> {
         let policy = match self.policy {
             Some(_) => Needs::new(Arch::Sm80, 7, 4),
             None => Needs::BASE,
         };
-        (self.space.needs())
-            .max(self.order.needs())
-            .max(self.cache.needs())
-            .max(policy)
+        let needs = self.space.needs().max(self.order.needs());
+        Row::alone(
+            self.mnemonic(word, count),
+            self.opcode(word, count),
+            needs.max(self.cache.needs()).max(policy),
+        )
     }
 }
 
@@ -170,37 +173,33 @@ impl Memory {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
-            Memory::AddressOf { d, a } => Row::new("address", Ptx::AddressOf { d: *d, a: *a })
-                .function()
-                .d(
-                    d,
-                    if d.ty == RegType::B64 {
-                        Type::B64
-                    } else {
-                        Type::U32
-                    },
-                )
+            Memory::AddressOf { d, a } => {
+                let ty = if d.ty == RegType::B64 {
+                    Type::B64
+                } else {
+                    Type::U32
+                };
+                let text = Ptx::AddressOf { d: *d, a: *a };
+                Row::alone("address", text, Needs::of_generic(*a))
+                    .function()
+                    .d(d, ty)
+                    .at(*a)
+            }
+            Memory::Load { access, d, a } => access
+                .row("ld", d.len())
+                .formula(if access.order == Order::Weak {
+                    Formula::Function
+                } else {
+                    Formula::Shared
+                })
+                .ds(d, access.ty)
                 .at(*a)
-                .needs(Needs::of_generic(*a)),
-            Memory::Load { access, d, a } => {
-                Row::new(access.mnemonic("ld", d.len()), access.opcode("ld", d.len()))
-                    .formula(if access.order == Order::Weak {
-                        Formula::Function
-                    } else {
-                        Formula::Shared
-                    })
-                    .ds(d, access.ty)
-                    .at(*a)
-                    .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
-                    .needs(access.needs())
-            }
-            Memory::Store { access, a, s } => {
-                Row::new(access.mnemonic("st", s.len()), access.opcode("st", s.len()))
-                    .at(*a)
-                    .ss(s, access.ty)
-                    .regs("cache policy", access.policy.as_slice(), Some(Type::B64))
-                    .needs(access.needs())
-            }
+                .regs("cache policy", access.policy.as_slice(), Some(Type::B64)),
+            Memory::Store { access, a, s } => access
+                .row("st", s.len())
+                .at(*a)
+                .ss(s, access.ty)
+                .regs("cache policy", access.policy.as_slice(), Some(Type::B64)),
             Memory::Atomic {
                 op,
                 space,
@@ -210,9 +209,10 @@ impl Memory {
                 a,
                 s,
                 t,
-            } => Row::new(
+            } => Row::alone(
                 format!("atom{}{}.{}.{ty}", order.suffix(), space.suffix(), op.ptx()),
                 op.opcode("atom", *space, *ty, *order, 1),
+                space.needs().max(order.needs()).max(op.needs(*ty)),
             )
             .formula(Formula::Lane)
             .d(d, *ty)
@@ -223,8 +223,7 @@ impl Memory {
                 among(*ty, op.types())
             } else {
                 Err("only `cas` takes a second value, and it needs one".into())
-            })
-            .needs(space.needs().max(order.needs()).max(op.needs(*ty))),
+            }),
             Memory::Reduce {
                 op,
                 space,
@@ -245,23 +244,19 @@ impl Memory {
                     op.ptx()
                 );
                 let opcode = op.opcode("red", *space, *ty, *order, s.len());
-                Row::new(mnemonic, opcode)
+                let needs = needs.max(space.needs()).max(order.needs());
+                Row::alone(mnemonic, opcode, needs.max(op.needs(*ty)))
                     .at(*a)
                     .ss(s, *ty)
                     .form(reduce(*op, *ty, s.len()))
-                    .needs(
-                        needs
-                            .max(space.needs())
-                            .max(order.needs())
-                            .max(op.needs(*ty)),
-                    )
             }
-            Memory::Mapa { d, a, rank } => Row::new("mapa", "mapa.shared::cluster.u32")
-                .function()
-                .d(d, Type::U32)
-                .s(a, Type::U32)
-                .s(rank, Type::U32)
-                .needs(Needs::HOPPER),
+            Memory::Mapa { d, a, rank } => {
+                Row::alone("mapa", "mapa.shared::cluster.u32", Needs::HOPPER)
+                    .function()
+                    .d(d, Type::U32)
+                    .s(a, Type::U32)
+                    .s(rank, Type::U32)
+            }
             Memory::Cvta {
                 to_generic,
                 space,
@@ -270,29 +265,31 @@ impl Memory {
             } => {
                 let to = if *to_generic { "" } else { ".to" };
                 let opcode = format!("cvta{to}{}.u64", space.dotted());
-                Row::new(format!("cvta{to}{}", space.suffix()), opcode)
+                let mnemonic = format!("cvta{to}{}", space.suffix());
+                Row::alone(mnemonic, opcode, Needs::BASE)
                     .function()
                     .d(d, Type::U64)
                     .s(a, Type::U64)
             }
-            Memory::PrefetchTensorMap { a } => Row::new("prefetch.tensormap", "prefetch.tensormap")
-                .at_map(*a)
-                .needs(Needs::HOPPER_ASYNC.max(Needs::of_generic(*a))),
+            Memory::PrefetchTensorMap { a } => {
+                let needs = Needs::HOPPER_ASYNC.max(Needs::of_generic(*a));
+                Row::alone("prefetch.tensormap", "prefetch.tensormap", needs).at_map(*a)
+            }
             Memory::CreatePolicy {
                 d,
                 primary,
                 fraction,
-            } => Row::new(
+            } => Row::alone(
                 format!("createpolicy.{primary}.{fraction}"),
                 Ptx::Line {
                     opcode: format!("createpolicy.fractional.L2::{primary}.b64"),
                     last: Some(format!("0f{:08X}", fraction.to_bits())),
                 },
+                Needs::new(Arch::Sm80, 7, 4),
             )
             .function()
             .d(d, Type::B64)
-            .form(policy(primary, *fraction))
-            .needs(Needs::new(Arch::Sm80, 7, 4)),
+            .form(policy(primary, *fraction)),
         }
     }
 }

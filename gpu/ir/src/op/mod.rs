@@ -53,18 +53,36 @@ impl Op {
         }
     }
 
-    /// Returns the blocks inside it, in program order.
-    pub fn blocks(&self) -> Vec<&[Stmt]> {
+    /// Returns it if it is control flow. An instruction of the other families is one line of PTX or a few: it holds no
+    /// statements, and goes to the next one.
+    pub fn control(&self) -> Option<&Control> {
         match self {
-            Op::Control(op) => op.blocks(),
-            // An instruction of the other families is one line of PTX or a few: it holds no statements.
+            Op::Control(op) => Some(op),
             Op::Alu(_)
             | Op::Memory(_)
             | Op::Exchange(_)
             | Op::Sync(_)
             | Op::Async(_)
-            | Op::Atom(_) => Vec::new(),
+            | Op::Atom(_) => None,
         }
+    }
+
+    /// Returns it if it is a matrix or a copy instruction, whose operands the row of its atom describes.
+    pub fn atom(&self) -> Option<&Atom> {
+        match self {
+            Op::Atom(op) => Some(op),
+            Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Sync(_)
+            | Op::Async(_)
+            | Op::Control(_) => None,
+        }
+    }
+
+    /// Returns the blocks inside it, in program order.
+    pub fn blocks(&self) -> Vec<&[Stmt]> {
+        self.control().map_or_else(Vec::new, Control::blocks)
     }
 }
 

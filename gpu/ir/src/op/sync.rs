@@ -78,15 +78,22 @@ impl Sync {
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
             Sync::Barrier { op, id, threads } => {
-                Row::new(format!("barrier.{}", op.ptx()), format!("bar.{}", op.ptx()))
+                let cohort = match threads {
+                    None => Cohort::Block,
+                    Some(_) => Cohort::Warp,
+                };
+                let [mnemonic, opcode] =
+                    ["barrier", "bar"].map(|word| format!("{word}.{}", op.ptx()));
+                let numbers = [*id].into_iter().chain(*threads).collect();
+                Row::together(cohort, mnemonic, opcode, Needs::BASE)
                     .s(id, Type::U32)
                     .ss(threads.as_slice(), Type::U32)
-                    .cohort(Some(match threads {
-                        None => Cohort::Block,
-                        Some(_) => Cohort::Warp,
-                    }))
+                    .same(Cohort::Warp, numbers)
             }
-            Sync::WarpSync { mask } => Row::new("barrier.warp", "bar.warp.sync").lanes(mask),
+            Sync::WarpSync { mask } => {
+                let cohort = Cohort::of_mask(*mask);
+                Row::together(cohort, "barrier.warp", "bar.warp.sync", Needs::BASE).lanes(mask)
+            }
             Sync::ClusterArrive { order } => {
                 let (relaxed, needs) = match order {
                     ClusterOrder::Release => ("", Needs::HOPPER),
@@ -94,30 +101,34 @@ impl Sync {
                 };
                 let mnemonic = format!("barrier.cluster.arrive{relaxed}");
                 let opcode = format!("{mnemonic}.aligned");
-                Row::new(mnemonic, opcode)
-                    .needs(needs)
-                    .cohort(Some(Cohort::Block))
+                Row::together(Cohort::Block, mnemonic, opcode, needs)
             }
-            Sync::ClusterWait => Row::new("barrier.cluster.wait", "barrier.cluster.wait.aligned")
-                .needs(Needs::HOPPER)
-                .cohort(Some(Cohort::Block)),
-            Sync::Fence(kind) => Row::new(kind.ptx(), kind.ptx()).needs(match kind {
-                FenceKind::AcqRelCta | FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Needs::BASE,
-                FenceKind::AcqRelCluster => Needs::HOPPER,
-                FenceKind::ProxyAsyncShared
-                | FenceKind::ProxyAsyncGlobal
-                | FenceKind::ProxyAsync
-                | FenceKind::MbarrierInit => Needs::HOPPER_ASYNC,
-            }),
+            Sync::ClusterWait => {
+                let mnemonic = "barrier.cluster.wait";
+                let opcode = "barrier.cluster.wait.aligned";
+                Row::together(Cohort::Block, mnemonic, opcode, Needs::HOPPER)
+            }
+            Sync::Fence(kind) => {
+                let needs = match kind {
+                    FenceKind::AcqRelCta | FenceKind::AcqRelGpu | FenceKind::AcqRelSys => {
+                        Needs::BASE
+                    }
+                    FenceKind::AcqRelCluster => Needs::HOPPER,
+                    FenceKind::ProxyAsyncShared
+                    | FenceKind::ProxyAsyncGlobal
+                    | FenceKind::ProxyAsync
+                    | FenceKind::MbarrierInit => Needs::HOPPER_ASYNC,
+                };
+                Row::alone(kind.ptx(), kind.ptx(), needs)
+            }
             Sync::MbarrierInit { a, count } => {
-                Row::new("mbarrier.init", "mbarrier.init.shared.b64")
+                Row::alone("mbarrier.init", "mbarrier.init.shared.b64", Needs::AMPERE)
                     .at(*a)
                     .s(count, Type::U32)
-                    .needs(Needs::AMPERE)
             }
-            Sync::MbarrierInval { a } => Row::new("mbarrier.inval", "mbarrier.inval.shared.b64")
-                .at(*a)
-                .needs(Needs::AMPERE),
+            Sync::MbarrierInval { a } => {
+                Row::alone("mbarrier.inval", "mbarrier.inval.shared.b64", Needs::AMPERE).at(*a)
+            }
             Sync::MbarrierArrive {
                 space,
                 a,
@@ -125,9 +136,15 @@ impl Sync {
                 expect,
             } => {
                 let modifier = if expect.is_some() { ".expect_tx" } else { "" };
-                let row = Row::new(
+                let needs = match (space, count, expect) {
+                    (Space::Cluster, ..) | (.., Some(_)) => Needs::HOPPER_ASYNC,
+                    (_, Some(_), _) => Needs::HOPPER,
+                    _ => MBARRIER,
+                };
+                let row = Row::alone(
                     format!("mbarrier.arrive{modifier}{}", space.suffix()),
                     format!("mbarrier.arrive{modifier}{}.b64 _,", space.dotted()),
+                    needs,
                 )
                 .at(*a);
                 let row = match expect {
@@ -136,19 +153,14 @@ impl Sync {
                     Some(_) => row.implied(count.as_slice(), Type::U32),
                 };
                 row.ss(expect.as_slice(), Type::U32)
-                    .needs(match (space, count, expect) {
-                        (Space::Cluster, ..) | (.., Some(_)) => Needs::HOPPER_ASYNC,
-                        (_, Some(_), _) => Needs::HOPPER,
-                        _ => MBARRIER,
-                    })
             }
-            Sync::MbarrierExpect { space, a, bytes } => Row::new(
+            Sync::MbarrierExpect { space, a, bytes } => Row::alone(
                 format!("mbarrier.expect_tx{}", space.suffix()),
                 format!("mbarrier.expect_tx.relaxed.cta{}.b64", space.dotted()),
+                Needs::HOPPER_ASYNC,
             )
             .at(*a)
-            .s(bytes, Type::U32)
-            .needs(Needs::HOPPER_ASYNC),
+            .s(bytes, Type::U32),
             Sync::MbarrierTry {
                 test,
                 p,
@@ -167,13 +179,13 @@ impl Sync {
                         (format!(".acquire.{}", scope.ptx()), Needs::HOPPER_ASYNC)
                     }
                 };
-                Row::new(mnemonic, format!("{mnemonic}.parity{acquire}.shared.b64"))
+                let opcode = format!("{mnemonic}.parity{acquire}.shared.b64");
+                Row::alone(mnemonic, opcode, needs)
                     .formula(Formula::Lane)
                     .d(p, Type::Pred)
                     .at(*a)
                     .s(parity, Type::U32)
                     .most(1, PARITY)
-                    .needs(needs)
             }
             Sync::MbarrierWait { a, parity } => {
                 let text = Ptx::Wait {
@@ -182,21 +194,20 @@ impl Sync {
                 };
                 Row {
                     older: Some(MBARRIER),
-                    ..Row::new("mbarrier.wait", text)
+                    ..Row::alone("mbarrier.wait", text, Needs::HOPPER)
                 }
                 .at(*a)
                 .s(parity, Type::U32)
                 .most(1, PARITY)
-                .needs(Needs::HOPPER)
             }
             Sync::SetMaxReg { increase, count } => {
                 let modifier = if *increase { "inc" } else { "dec" };
-                Row::new(
+                Row::whole(
+                    Cohort::Warpgroup,
                     format!("setmaxnreg.{modifier} {count}"),
                     format!("setmaxnreg.{modifier}.sync.aligned.u32 {count}"),
+                    Needs::WARPGROUP,
                 )
-                .needs(Needs::WARPGROUP)
-                .cohort(Some(Cohort::Warpgroup))
             }
             Sync::GridDependency { wait } => {
                 let mnemonic = if *wait {
@@ -204,11 +215,12 @@ impl Sync {
                 } else {
                     "griddepcontrol.launch_dependents"
                 };
-                Row::new(mnemonic, mnemonic).needs(Needs::HOPPER)
+                Row::alone(mnemonic, mnemonic, Needs::HOPPER)
             }
-            Sync::NanoSleep { nanoseconds } => Row::new("nanosleep", "nanosleep.u32")
-                .s(nanoseconds, Type::U32)
-                .needs(Needs::new(Arch::Sm70, 6, 2)),
+            Sync::NanoSleep { nanoseconds } => {
+                let needs = Needs::new(Arch::Sm70, 6, 2);
+                Row::alone("nanosleep", "nanosleep.u32", needs).s(nanoseconds, Type::U32)
+            }
         }
     }
 }

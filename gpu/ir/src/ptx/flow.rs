@@ -196,14 +196,10 @@ impl<'a> Flow<'a> {
 
 /// Whether nothing after it is executed.
 fn leaves(stmt: &Stmt) -> bool {
-    let goes = match &stmt.op {
-        Op::Control(Control::Break | Control::Continue | Control::Exit) => true,
-        Op::Control(
-            Control::Trap | Control::If { .. } | Control::Loop { .. } | Control::Comment(_),
-        ) => false,
-        Op::Alu(_) | Op::Memory(_) | Op::Exchange(_) | Op::Sync(_) | Op::Async(_) | Op::Atom(_) => {
-            false
-        }
+    let goes = match stmt.op.control() {
+        Some(Control::Break | Control::Continue | Control::Exit) => true,
+        Some(Control::Trap | Control::If { .. } | Control::Loop { .. } | Control::Comment(_))
+        | None => false,
     };
     goes && stmt.guard.is_none()
 }

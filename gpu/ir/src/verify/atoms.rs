@@ -9,8 +9,8 @@ use crate::{Atom, CopyArgs, End, Kernel, Op, Operand, Reg, RegType, ScaleD, Spac
 
 /// Checks counts and classes.
 pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Findings<'_>) {
-    match op {
-        Op::Atom(Atom::Mma {
+    match op.atom() {
+        Some(Atom::Mma {
             atom,
             d,
             a,
@@ -22,13 +22,8 @@ pub(super) fn check(kernel: &Kernel, op: &Op, found: &mut Findings<'_>) {
             mma(atom, [d, a, b, c, e], found);
             scale(atom, *scale_d, found);
         }
-        Op::Atom(Atom::Copy { atom, args }) => copy(kernel, atom, args, found),
-        Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Control(_) => {}
+        Some(Atom::Copy { atom, args }) => copy(kernel, atom, args, found),
+        None => {}
     }
 }
 

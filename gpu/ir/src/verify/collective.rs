@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
 use super::uniform::{UniformValues, Uniformity, WHOLE};
-use crate::{Atom, Cohort, Control, Guard, Kernel, Op, Operand, Reg, Stmt, Sync};
+use crate::{Control, Guard, Kernel, Operand, Reg, Stmt};
 
 /// Finds collective instructions that divergent control flow lets only some of their threads reach.
 pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
@@ -107,36 +107,28 @@ impl CollectiveWalk<'_> {
         };
         // The threads without the guard continue where those with it leave.
         let others = stmt.guard.map(|_| own);
-        match &stmt.op {
-            Op::Control(Control::If { p, then, other }) => {
-                match self.branch(stmt, *p, then, other, own) {
-                    None => others,
-                    Some(after) if after == own => Some(active),
-                    Some(after) => Some(after),
-                }
-            }
-            Op::Control(Control::Loop { body }) => {
+        match stmt.op.control() {
+            Some(Control::If { p, then, other }) => match self.branch(stmt, *p, then, other, own) {
+                None => others,
+                Some(after) if after == own => Some(active),
+                Some(after) => Some(after),
+            },
+            Some(Control::Loop { body }) => {
                 self.repeat(body, own);
                 // All threads reconverge at the end of the loop, except those that have exited.
                 let gone = exits(body).then(|| own.under(0, stmt.at));
                 Some(gone.unwrap_or(active))
             }
-            Op::Control(Control::Break) => {
+            Some(Control::Break) => {
                 self.leave(own, |open| &mut open.breaks);
                 others
             }
-            Op::Control(Control::Continue) => {
+            Some(Control::Continue) => {
                 self.leave(own, |open| &mut open.again);
                 others
             }
-            Op::Control(Control::Exit | Control::Trap) => others,
-            Op::Control(Control::Comment(_))
-            | Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Sync(_)
-            | Op::Async(_)
-            | Op::Atom(_) => {
+            Some(Control::Exit | Control::Trap) => others,
+            Some(Control::Comment(_)) | None => {
                 self.collective(stmt, own);
                 self.values.execute(self.kernel, stmt);
                 Some(active)
@@ -268,38 +260,7 @@ impl CollectiveWalk<'_> {
 
     /// Operands that all threads of the group must agree on.
     fn varying(&self, stmt: &Stmt) -> Option<Problem> {
-        let (needs, operands): (Cohort, Vec<Operand>) = match &stmt.op {
-            Op::Atom(Atom::Mma { atom, a, b, .. }) if atom.b_in_shared() => {
-                let a = a.iter().filter(|_| atom.a_in_shared());
-                let all = a.chain(b).map(Operand::from).collect();
-                (Cohort::Warpgroup, all)
-            }
-            Op::Sync(Sync::Barrier { id, threads, .. }) => {
-                (Cohort::Warp, [*id].into_iter().chain(*threads).collect())
-            }
-            Op::Atom(Atom::Mma { .. } | Atom::Copy { .. })
-            | Op::Sync(
-                Sync::WarpSync { .. }
-                | Sync::ClusterArrive { .. }
-                | Sync::ClusterWait
-                | Sync::Fence(_)
-                | Sync::MbarrierInit { .. }
-                | Sync::MbarrierInval { .. }
-                | Sync::MbarrierArrive { .. }
-                | Sync::MbarrierExpect { .. }
-                | Sync::MbarrierTry { .. }
-                | Sync::MbarrierWait { .. }
-                | Sync::SetMaxReg { .. }
-                | Sync::GridDependency { .. }
-                | Sync::NanoSleep { .. },
-            )
-            // Each lane brings its own operands into an exchange; the others are not collective in their operands.
-            | Op::Exchange(_)
-            | Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Async(_)
-            | Op::Control(_) => return None,
-        };
+        let (needs, operands) = stmt.op.row().same?;
         let least = needs.log2().min(self.whole);
         let regs = operands.into_iter().filter_map(Operand::reg);
         let mut varying = regs.filter(|reg| self.group(*reg) < least);
@@ -313,9 +274,9 @@ impl CollectiveWalk<'_> {
 
 /// Whether a thread may end inside.
 fn exits(body: &[Stmt]) -> bool {
-    body.iter().any(|stmt| match &stmt.op {
-        Op::Control(Control::Exit) => true,
-        Op::Control(
+    body.iter().any(|stmt| match stmt.op.control() {
+        Some(Control::Exit) => true,
+        Some(
             Control::If { .. }
             | Control::Loop { .. }
             | Control::Break
@@ -323,12 +284,7 @@ fn exits(body: &[Stmt]) -> bool {
             | Control::Trap
             | Control::Comment(_),
         )
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Atom(_) => stmt.op.blocks().into_iter().any(exits),
+        | None => stmt.op.blocks().into_iter().any(exits),
     })
 }
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
 use super::regset::RegSet;
-use crate::{Atom, Control, Guard, Op, Reg, RegType, ScaleD, Stmt};
+use crate::{Atom, Control, Guard, Reg, RegType, ScaleD, Stmt};
 
 /// Finds the registers that are read on a path on which no instruction wrote them; each is reported once.
 pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
@@ -102,25 +102,17 @@ impl AssignmentWalk {
 
     fn stmt(&mut self, stmt: &Stmt, mut state: AssignmentState) -> Reached {
         self.reads(stmt, &state);
-        let after = match &stmt.op {
-            Op::Control(Control::If { p, then, other }) => {
-                self.branch(*p, then, other, state.clone())
-            }
-            Op::Control(Control::Loop { body }) => self.repeat(body, state.clone()),
-            Op::Control(Control::Break) => {
+        let after = match stmt.op.control() {
+            Some(Control::If { p, then, other }) => self.branch(*p, then, other, state.clone()),
+            Some(Control::Loop { body }) => self.repeat(body, state.clone()),
+            Some(Control::Break) => {
                 let left = self.left.pop();
                 let left = left.map(|left| meet(left, Some(state.clone())));
                 self.left.extend(left);
                 None
             }
-            Op::Control(Control::Continue | Control::Exit | Control::Trap) => None,
-            Op::Control(Control::Comment(_))
-            | Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Sync(_)
-            | Op::Async(_)
-            | Op::Atom(_) => {
+            Some(Control::Continue | Control::Exit | Control::Trap) => None,
+            Some(Control::Comment(_)) | None => {
                 for reg in stmt.op.uses().defs {
                     state.write(reg, stmt.guard);
                 }
@@ -215,8 +207,8 @@ pub(super) fn written(body: &[Stmt], into: &mut HashSet<Reg>) {
 /// The registers that are certainly read. A `wgmma` with a predicated `scale-d` reads D only if the predicate holds.
 fn read(stmt: &Stmt) -> Vec<Reg> {
     let all = stmt.reads();
-    match &stmt.op {
-        Op::Atom(Atom::Mma {
+    match stmt.op.atom() {
+        Some(Atom::Mma {
             d,
             a,
             scale_d: ScaleD::Pred(_),
@@ -225,12 +217,6 @@ fn read(stmt: &Stmt) -> Vec<Reg> {
             .into_iter()
             .filter(|reg| a.contains(reg) || !d.contains(reg))
             .collect(),
-        Op::Atom(Atom::Mma { .. } | Atom::Copy { .. })
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Control(_) => all,
+        Some(Atom::Mma { .. } | Atom::Copy { .. }) | None => all,
     }
 }

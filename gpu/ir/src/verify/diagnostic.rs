@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::HashMap;
 use std::panic::Location;
 
-use super::problem::Problem;
+use super::problem::{Join, Problem};
 use crate::{Escaped, Kernel};
 
 colex_layout::opaque_error! {
@@ -49,19 +49,20 @@ fn joined(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
     // Where in `out` the finding of a kind and place is.
     let mut places = HashMap::new();
     for mut one in all {
-        let kind = one.problem.mistake().map(|issued| (one.at, issued));
-        let known = kind.and_then(|kind| places.get(&kind).copied());
-        match known.and_then(|at: usize| out[at].problem.regs_mut()) {
-            Some(regs) => regs.extend(one.problem.regs_mut().into_iter().flat_map(std::mem::take)),
-            None => {
-                places.extend(kind.map(|kind| (kind, out.len())));
-                out.push(one);
+        if let Join::Registers(issued, regs) = one.problem.join() {
+            let at = *places.entry((one.at, issued)).or_insert(out.len());
+            if let Some(Join::Registers(_, known)) = out.get_mut(at).map(|one| one.problem.join()) {
+                known.append(regs);
+                continue;
             }
         }
+        out.push(one);
     }
-    for regs in out.iter_mut().filter_map(|one| one.problem.regs_mut()) {
-        regs.sort_by_key(|reg| (reg.ty, reg.index));
-        regs.dedup();
+    for one in &mut out {
+        if let Join::Registers(_, regs) = one.problem.join() {
+            regs.sort_by_key(|reg| (reg.ty, reg.index));
+            regs.dedup();
+        }
     }
     out
 }

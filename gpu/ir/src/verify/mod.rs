@@ -24,7 +24,8 @@ pub use problem::Problem;
 pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
 
 pub use crate::Cohort;
-use crate::{Atom, Control, Kernel, Needs, Op, Row, Stmt, Sync};
+use crate::{Control, Kernel, Needs, Op, Row, Stmt};
+use problem::Join;
 
 impl Kernel {
     /// Checks the kernel.
@@ -52,8 +53,8 @@ impl Kernel {
         let mut all = declare::check(self);
         block(self, &self.body, 0, &mut all);
         // Registers of another kernel have no place in this one's control flow.
-        let foreign = |found: &Diagnostic| found.problem.is_foreign();
-        if !all.iter().any(foreign) {
+        let is_foreign = |found: &mut Diagnostic| matches!(found.problem.join(), Join::Foreign);
+        if !all.iter_mut().any(is_foreign) {
             all.extend(definite_assignment::check(&self.body));
             all.extend(collective::check(self));
             all.extend(wgmma::check(&self.body));
@@ -97,50 +98,36 @@ fn block(kernel: &Kernel, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) 
     for stmt in body {
         let mut found = Findings { stmt, all };
         instruction(kernel, stmt, loops, &mut found);
-        let inside = loops + u32::from(is_loop(&stmt.op));
+        let inside = match stmt.op.control() {
+            Some(Control::Loop { .. }) => loops + 1,
+            Some(
+                Control::If { .. }
+                | Control::Break
+                | Control::Continue
+                | Control::Exit
+                | Control::Trap
+                | Control::Comment(_),
+            )
+            | None => loops,
+        };
         for inner in stmt.op.blocks() {
             block(kernel, inner, inside, all);
         }
     }
 }
 
-fn is_loop(op: &Op) -> bool {
-    match op {
-        Op::Control(Control::Loop { .. }) => true,
-        Op::Control(
-            Control::If { .. }
-            | Control::Break
-            | Control::Continue
-            | Control::Exit
-            | Control::Trap
-            | Control::Comment(_),
-        )
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Atom(_) => false,
-    }
-}
-
 /// Whether it goes to an end of the loop around it.
 fn leaves_loop(op: &Op) -> bool {
-    match op {
-        Op::Control(Control::Break | Control::Continue) => true,
-        Op::Control(
+    match op.control() {
+        Some(Control::Break | Control::Continue) => true,
+        Some(
             Control::If { .. }
             | Control::Loop { .. }
             | Control::Exit
             | Control::Trap
             | Control::Comment(_),
         )
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Atom(_) => false,
+        | None => false,
     }
 }
 
@@ -162,7 +149,7 @@ fn instruction(kernel: &Kernel, stmt: &Stmt, loops: u32, found: &mut Findings<'_
     memory::check(kernel, op, found);
     atoms::check(kernel, op, found);
     declare::numbers(kernel, op, found);
-    whole_groups(kernel, op, &row, found);
+    whole_groups(kernel, &row, found);
     if leaves_loop(op) && loops == 0 {
         let mnemonic = op.mnemonic();
         found.add(Problem::NoLoop { mnemonic });
@@ -181,28 +168,8 @@ fn target(kernel: &Kernel, op: &Op, found: &mut Findings<'_>) {
 }
 
 /// Warps and warpgroups are whole if the block's size is a multiple of theirs.
-fn whole_groups(kernel: &Kernel, op: &Op, row: &Row<'_>, found: &mut Findings<'_>) {
-    let refuses = match op {
-        Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) | Op::Sync(Sync::SetMaxReg { .. }) => true,
-        // Lanes that do not exist take no part in an exchange, and barriers count what there is.
-        Op::Alu(_) | Op::Memory(_) | Op::Exchange(_) | Op::Async(_) | Op::Control(_) => false,
-        Op::Sync(
-            Sync::Barrier { .. }
-            | Sync::WarpSync { .. }
-            | Sync::ClusterArrive { .. }
-            | Sync::ClusterWait
-            | Sync::Fence(_)
-            | Sync::MbarrierInit { .. }
-            | Sync::MbarrierInval { .. }
-            | Sync::MbarrierArrive { .. }
-            | Sync::MbarrierExpect { .. }
-            | Sync::MbarrierTry { .. }
-            | Sync::MbarrierWait { .. }
-            | Sync::GridDependency { .. }
-            | Sync::NanoSleep { .. },
-        ) => false,
-    };
-    let (Some(block), true) = (kernel.block, refuses) else {
+fn whole_groups(kernel: &Kernel, row: &Row<'_>, found: &mut Findings<'_>) {
+    let (Some(block), true) = (kernel.block, row.whole) else {
         return;
     };
     let threads = block.iter().fold(1u32, |all, &n| all.saturating_mul(n));
@@ -212,9 +179,8 @@ fn whole_groups(kernel: &Kernel, op: &Op, row: &Row<'_>, found: &mut Findings<'_
         None => return,
     };
     if threads % group != 0 {
-        let mnemonic = op.mnemonic();
         found.add(Problem::WholeGroups {
-            mnemonic,
+            mnemonic: row.mnemonic.clone(),
             threads,
             group,
         });

@@ -9,12 +9,16 @@ use crate::{Cohort, Escaped, Operand, Reg, RegType, Type};
 
 /// A problem of an instruction or a declaration.
 ///
-/// It is data, not an error: a program that shows findings its own way matches it. [`Diagnostic`](super::Diagnostic) has
-/// its sentence. Later versions may add problems.
+/// It is data as well as an error: a program that shows findings its own way matches it.
+/// [`Diagnostic`](super::Diagnostic) adds the call of the builder to its sentence. Later versions may add problems.
 #[non_exhaustive]
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq, thiserror::Error)]
 pub enum Problem {
     /// A name that PTX does not accept.
+    #[error(
+        "`{}` is no name for a {what}: take letters, digits and `_`, and no digit first",
+        Escaped(.name)
+    )]
     Name {
         /// `kernel`, `parameter` or `shared variable`.
         what: &'static str,
@@ -22,11 +26,16 @@ pub enum Problem {
         name: String,
     },
     /// A name used twice.
+    #[error(
+        "`{}` is the name of two parameters or shared variables: each needs its own",
+        Escaped(.name)
+    )]
     NameTwice {
         /// The name.
         name: String,
     },
     /// A parameter of a type that cannot be passed.
+    #[error("parameter `{}` cannot be a {ty}: pass a number of 8 to 64 bits", Escaped(.name))]
     ParameterType {
         /// Its name.
         name: String,
@@ -34,11 +43,13 @@ pub enum Problem {
         ty: Type,
     },
     /// More parameters than fit.
+    #[error("the parameters take {bytes} bytes: a kernel has room for 32764")]
     ParameterSpace {
         /// The bytes they take.
         bytes: u32,
     },
     /// An alignment that is not a power of two.
+    #[error("`{}` is aligned to {align} bytes: an alignment is a power of two", Escaped(.name))]
     Alignment {
         /// The parameter or variable.
         name: String,
@@ -46,11 +57,15 @@ pub enum Problem {
         align: u32,
     },
     /// A shared variable without bytes.
+    #[error("shared variable `{}` has no bytes: it needs at least 1", Escaped(.name))]
     EmptyShared {
         /// Its name.
         name: String,
     },
     /// More static shared memory than a kernel may declare.
+    #[error(
+        "shared variables take {bytes} bytes: a kernel may declare 49152, and {target} gives up to {dynamic} as dynamic shared memory"
+    )]
     SharedSpace {
         /// The bytes declared.
         bytes: u64,
@@ -60,16 +75,22 @@ pub enum Problem {
         target: Arch,
     },
     /// A block that no multiprocessor takes.
+    #[error(
+        "a block of {} threads: it may have 1 to 1024, and at most 64 along z",
+        extents(.block)
+    )]
     Block {
         /// Its extents.
         block: [u32; 3],
     },
     /// A cluster that no device takes.
+    #[error("a cluster of {} blocks: it may have 1 to 8", extents(.cluster))]
     Cluster {
         /// Its extents.
         cluster: [u32; 3],
     },
     /// A number of registers or blocks that a multiprocessor cannot give.
+    #[error("{what} is {found}: {right}")]
     Limit {
         /// `min_blocks` or `max_registers`.
         what: &'static str,
@@ -79,6 +100,10 @@ pub enum Problem {
         right: &'static str,
     },
     /// An instruction or a feature that the target does not have.
+    #[error(
+        "`{mnemonic}` {} {needs}, and the kernel is for {target}",
+        if .needs.is_specific() { "needs" } else { "came with" }
+    )]
     Target {
         /// Its description.
         mnemonic: String,
@@ -88,6 +113,7 @@ pub enum Problem {
         target: Arch,
     },
     /// An instruction that does not exist for a type.
+    #[error("`{mnemonic}` does not exist: {takes}")]
     Form {
         /// The instruction.
         mnemonic: String,
@@ -95,6 +121,7 @@ pub enum Problem {
         takes: String,
     },
     /// A register of the wrong class.
+    #[error("`{mnemonic}` takes {takes} as its {role}, and {reg} is of class {}", .reg.ty)]
     Class {
         /// The instruction.
         mnemonic: String,
@@ -106,6 +133,7 @@ pub enum Problem {
         takes: String,
     },
     /// A constant that cannot be written there.
+    #[error("`{mnemonic}` cannot take the constant {}: {right}", constant(.value))]
     Constant {
         /// The instruction.
         mnemonic: String,
@@ -115,6 +143,10 @@ pub enum Problem {
         right: String,
     },
     /// A special register of an axis beyond z.
+    #[error(
+        "`{mnemonic}` reads {}, and there are the axes 0 (x), 1 (y) and 2 (z)",
+        constant(.special)
+    )]
     Axis {
         /// The instruction.
         mnemonic: String,
@@ -122,6 +154,10 @@ pub enum Problem {
         special: Operand,
     },
     /// A special register of another width.
+    #[error(
+        "`{mnemonic}` cannot read {}, which has class {is}: move it into a register first",
+        constant(.special)
+    )]
     SpecialWidth {
         /// The instruction.
         mnemonic: String,
@@ -131,6 +167,9 @@ pub enum Problem {
         is: RegType,
     },
     /// A register, a parameter or a variable of another kernel.
+    #[error(
+        "{what} is not of this kernel, which has {count} of them: use what its own builder returned"
+    )]
     Foreign {
         /// Its description.
         what: String,
@@ -138,6 +177,9 @@ pub enum Problem {
         count: usize,
     },
     /// Parts whose widths do not add up to that of the whole.
+    #[error(
+        "`{mnemonic}` has {parts} bits in parts and {whole} in one: 2 or 4 parts of equal width make up the whole"
+    )]
     Parts {
         /// `pack` or `unpack`.
         mnemonic: String,
@@ -147,6 +189,9 @@ pub enum Problem {
         whole: u32,
     },
     /// A vector of a length or size that no access has.
+    #[error(
+        "`{mnemonic}` has {count} elements of {bytes} bytes together: a vector has 1, 2 or 4, and at most 16 bytes"
+    )]
     Vector {
         /// The instruction.
         mnemonic: String,
@@ -156,6 +201,7 @@ pub enum Problem {
         bytes: u32,
     },
     /// An address that the instruction cannot take.
+    #[error("`{mnemonic}` cannot take the address {address}: it takes {takes}")]
     Address {
         /// The instruction.
         mnemonic: String,
@@ -165,6 +211,7 @@ pub enum Problem {
         takes: &'static str,
     },
     /// An offset or a base that is not aligned for the access.
+    #[error("`{mnemonic}` at {address} is misaligned: its address must be a multiple of {align}")]
     Misaligned {
         /// The instruction.
         mnemonic: String,
@@ -174,6 +221,9 @@ pub enum Problem {
         align: u32,
     },
     /// An access beyond the end of a variable or a parameter.
+    #[error(
+        "`{mnemonic}` at {address} accesses {bytes} bytes there, beyond the {size} that there are"
+    )]
     OutOfBounds {
         /// The instruction.
         mnemonic: String,
@@ -185,6 +235,7 @@ pub enum Problem {
         size: u32,
     },
     /// A cache hint or an order that the access does not have.
+    #[error("`{mnemonic}` does not exist: {right}")]
     Modifier {
         /// The instruction.
         mnemonic: String,
@@ -192,8 +243,10 @@ pub enum Problem {
         right: &'static str,
     },
     /// The row of the instruction does not take these operands.
+    #[error("{0}")]
     Atom(String),
     /// Registers that may be read before they are written.
+    #[error("`{mnemonic}` reads {}", unwritten(.regs))]
     Unwritten {
         /// The first instruction that reads one.
         mnemonic: String,
@@ -201,6 +254,9 @@ pub enum Problem {
         regs: Vec<Reg>,
     },
     /// A collective instruction in divergent control flow.
+    #[error(
+        "`{mnemonic}` must be executed by {needs} together, and {parted} parts them: branch on something that is the same for all of them"
+    )]
     Divergent {
         /// The instruction.
         mnemonic: String,
@@ -210,6 +266,9 @@ pub enum Problem {
         parted: &'static Location<'static>,
     },
     /// An operand that must be the same in all threads of a collective instruction.
+    #[error(
+        "`{mnemonic}` needs {reg} to be the same in {needs}: broadcast it with a shuffle of lane 0, or compute it from what they share"
+    )]
     Varying {
         /// The instruction.
         mnemonic: String,
@@ -219,6 +278,9 @@ pub enum Problem {
         needs: Cohort,
     },
     /// A block that does not consist of whole groups of threads.
+    #[error(
+        "`{mnemonic}` is executed by {group} threads together, and the block has {threads}: make it a multiple of {group}"
+    )]
     WholeGroups {
         /// The instruction.
         mnemonic: String,
@@ -228,6 +290,7 @@ pub enum Problem {
         group: u32,
     },
     /// `wgmma` on registers that were accessed since the last `wgmma.fence`.
+    #[error("`{mnemonic}` {}", unfenced(*.reg))]
     WgmmaFence {
         /// The instruction.
         mnemonic: String,
@@ -235,6 +298,10 @@ pub enum Problem {
         reg: Option<Reg>,
     },
     /// Registers of a `wgmma` in flight.
+    #[error(
+        "`{mnemonic}` touches {} while the wgmma of {issued} works on {}: commit the wgmma and wait for its group first",
+        Runs(.regs), if .regs.len() == 1 { "it" } else { "them" }
+    )]
     WgmmaInFlight {
         /// The first instruction that accesses one.
         mnemonic: String,
@@ -244,18 +311,29 @@ pub enum Problem {
         issued: &'static Location<'static>,
     },
     /// A `wgmma` that is never waited for.
+    #[error(
+        "`{mnemonic}` is never waited for: end with `wgmma.commit_group` and `wgmma.wait_group 0`"
+    )]
     WgmmaUnwaited {
         /// The instruction.
         mnemonic: String,
     },
     /// `setmaxnreg` with a number it does not take.
+    #[error("`setmaxnreg` of {count} registers: it takes 24 to 256 in steps of 8")]
     SetMaxReg {
         /// The number.
         count: u32,
     },
     /// `setmaxnreg` that the assembler would ignore.
+    #[error(
+        "`setmaxnreg` would be ignored: give the kernel its block and min_blocks, or max_registers, so that the registers at its entry are known"
+    )]
     SetMaxRegUnknown,
     /// `setmaxnreg.inc` to fewer registers than a thread has, or `setmaxnreg.dec` to more.
+    #[error(
+        "`setmaxnreg.{}` to {count} registers, and a thread has {held} there (a block of {threads} threads begins with {entry}): it takes {} {held}, or use `setmaxnreg.{}`",
+        way(*.increase), if *.increase { "at least" } else { "at most" }, way(!.increase)
+    )]
     SetMaxRegDirection {
         /// Whether it increases.
         increase: bool,
@@ -269,6 +347,7 @@ pub enum Problem {
         threads: u32,
     },
     /// More registers than the block begins with.
+    #[error("the warpgroups wait for registers for ever: {}", pool(.asked, *.entry))]
     RegisterPool {
         /// The registers that a thread of each warpgroup asks for or has.
         asked: Vec<u32>,
@@ -276,6 +355,10 @@ pub enum Problem {
         entry: u32,
     },
     /// A named barrier that waits for more threads than the block has.
+    #[error(
+        "a barrier of {threads} threads in a block of {block}: it would wait for ever for the other {}",
+        .threads - i64::from(*.block)
+    )]
     BarrierBlock {
         /// The number it waits for.
         threads: i64,
@@ -283,23 +366,28 @@ pub enum Problem {
         block: u32,
     },
     /// A jump outside of a loop.
+    #[error("`{mnemonic}` outside of a loop: there is nothing to leave")]
     NoLoop {
         /// `break` or `continue`.
         mnemonic: String,
     },
     /// A named barrier that does not exist.
+    #[error("barrier {id} does not exist: a block has the barriers 0 to 15")]
     BarrierId {
         /// Its number.
         id: i64,
     },
     /// A number of threads that no barrier takes.
+    #[error("a barrier of {threads} threads: it takes a multiple of 32, from 32 to 1024")]
     BarrierThreads {
         /// The number.
         threads: i64,
     },
     /// `barrier.arrive` without a number of threads.
+    #[error("`barrier.arrive` does not wait, so it must say for how many threads the barrier is")]
     BarrierArrive,
     /// A number outside of the instruction's range.
+    #[error("`{mnemonic}` cannot have {found}: it takes {takes}")]
     Range {
         /// The instruction.
         mnemonic: String,
@@ -310,389 +398,108 @@ pub enum Problem {
     },
 }
 
-impl fmt::Display for Problem {
+impl fmt::Debug for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// How findings of one call are joined.
+pub(super) enum Join<'a> {
+    /// A register or a variable of another kernel, beside which no other analysis makes sense.
+    Foreign,
+    /// Findings of one kind about registers are one mistake: of the `wgmma` in flight, if there is one.
+    Registers(Option<&'static Location<'static>>, &'a mut Vec<Reg>),
+    /// It stands for itself.
+    Alone,
+}
+
+impl Problem {
+    /// Returns how it is joined with others of the same call.
+    pub(super) fn join(&mut self) -> Join<'_> {
         match self {
-            Problem::Name { what, name } => write!(
-                f,
-                "`{}` is no name for a {what}: take letters, digits and `_`, and no digit first",
-                Escaped(name)
-            ),
-            Problem::NameTwice { name } => write!(
-                f,
-                "`{}` is the name of two parameters or shared variables: each needs its own",
-                Escaped(name)
-            ),
-            Problem::ParameterType { name, ty } => {
-                write!(
-                    f,
-                    "parameter `{}` cannot be a {ty}: pass a number of 8 to 64 bits",
-                    Escaped(name)
-                )
-            }
-            Problem::ParameterSpace { bytes } => {
-                write!(
-                    f,
-                    "the parameters take {bytes} bytes: a kernel has room for 32764"
-                )
-            }
-            Problem::Alignment { name, align } => {
-                write!(
-                    f,
-                    "`{}` is aligned to {align} bytes: an alignment is a power of two",
-                    Escaped(name)
-                )
-            }
-            Problem::EmptyShared { name } => {
-                write!(
-                    f,
-                    "shared variable `{}` has no bytes: it needs at least 1",
-                    Escaped(name)
-                )
-            }
-            Problem::SharedSpace {
-                bytes,
-                dynamic,
-                target,
-            } => write!(
-                f,
-                "shared variables take {bytes} bytes: a kernel may declare 49152, and {target} gives up to {dynamic} as dynamic shared memory"
-            ),
-            Problem::Block { block: [x, y, z] } => write!(
-                f,
-                "a block of {x} x {y} x {z} threads: it may have 1 to 1024, and at most 64 along z"
-            ),
-            Problem::Cluster { cluster: [x, y, z] } => {
-                write!(f, "a cluster of {x} x {y} x {z} blocks: it may have 1 to 8")
-            }
-            Problem::Limit { what, found, right } => write!(f, "{what} is {found}: {right}"),
-            Problem::Target {
-                mnemonic,
-                needs,
-                target,
-            } => {
-                let only = if needs.is_specific() {
-                    "needs"
-                } else {
-                    "came with"
-                };
-                write!(f, "`{mnemonic}` {only} {needs}, and the kernel is for {target}")
-            }
-            Problem::Form { mnemonic, takes } => write!(f, "`{mnemonic}` does not exist: {takes}"),
-            Problem::Class {
-                mnemonic,
-                role,
-                reg,
-                takes,
-            } => write!(
-                f,
-                "`{mnemonic}` takes {takes} as its {role}, and {reg} is of class {}",
-                reg.ty
-            ),
-            Problem::Constant { mnemonic, value, right } => {
-                write!(
-                    f,
-                    "`{mnemonic}` cannot take the constant {}: {right}",
-                    constant(value)
-                )
-            }
-            Problem::Axis { mnemonic, special } => write!(
-                f,
-                "`{mnemonic}` reads {}, and there are the axes 0 (x), 1 (y) and 2 (z)",
-                constant(special)
-            ),
-            Problem::SpecialWidth { mnemonic, special, is } => write!(
-                f,
-                "`{mnemonic}` cannot read {}, which has class {is}: move it into a register first",
-                constant(special)
-            ),
-            Problem::Foreign { what, count } => write!(
-                f,
-                "{what} is not of this kernel, which has {count} of them: use what its own builder returned"
-            ),
-            Problem::Parts { mnemonic, parts, whole } => write!(
-                f,
-                "`{mnemonic}` has {parts} bits in parts and {whole} in one: 2 or 4 parts of equal width make up the whole"
-            ),
-            Problem::Vector { mnemonic, count, bytes } => write!(
-                f,
-                "`{mnemonic}` has {count} elements of {bytes} bytes together: a vector has 1, 2 or 4, and at most 16 bytes"
-            ),
-            Problem::Address {
-                mnemonic,
-                address,
-                takes,
-            } => write!(
-                f,
-                "`{mnemonic}` cannot take the address {address}: it takes {takes}"
-            ),
-            Problem::Misaligned {
-                mnemonic,
-                address,
-                align,
-            } => write!(
-                f,
-                "`{mnemonic}` at {address} is misaligned: its address must be a multiple of {align}"
-            ),
-            Problem::OutOfBounds {
-                mnemonic,
-                address,
-                bytes,
-                size,
-            } => write!(
-                f,
-                "`{mnemonic}` at {address} accesses {bytes} bytes there, beyond the {size} that there are"
-            ),
-            Problem::Modifier { mnemonic, right } => write!(f, "`{mnemonic}` does not exist: {right}"),
-            Problem::Atom(why) => f.write_str(why),
-            Problem::Unwritten { mnemonic, regs } => match regs.as_slice() {
-                [reg] => write!(
-                    f,
-                    "`{mnemonic}` reads {reg}, which is not written on every way there: write it first"
-                ),
-                regs => write!(
-                    f,
-                    "`{mnemonic}` reads {}, which are not written on every way there: write them first",
-                    Runs(regs)
-                ),
-            },
-            Problem::Divergent {
-                mnemonic,
-                needs,
-                parted,
-            } => write!(
-                f,
-                "`{mnemonic}` must be executed by {needs} together, and {parted} parts them: branch on something that is the same for all of them"
-            ),
-            Problem::Varying { mnemonic, reg, needs } => write!(
-                f,
-                "`{mnemonic}` needs {reg} to be the same in {needs}: broadcast it with a shuffle of lane 0, or compute it from what they share"
-            ),
-            Problem::WholeGroups {
-                mnemonic,
-                threads,
-                group,
-            } => write!(
-                f,
-                "`{mnemonic}` is executed by {group} threads together, and the block has {threads}: make it a multiple of {group}"
-            ),
-            Problem::WgmmaFence { mnemonic, reg: None } => {
-                write!(f, "`{mnemonic}` has no `wgmma.fence` before it: registers must be handed over first")
-            }
-            Problem::WgmmaFence {
-                mnemonic,
-                reg: Some(reg),
-            } => write!(
-                f,
-                "`{mnemonic}` works on {reg}, which was touched after the last `wgmma.fence`: put a fence between them"
-            ),
-            Problem::WgmmaInFlight { mnemonic, regs, issued } => {
-                let them = if regs.len() == 1 { "it" } else { "them" };
-                write!(
-                    f,
-                    "`{mnemonic}` touches {} while the wgmma of {issued} works on {them}: commit the wgmma and wait for its group first",
-                    Runs(regs)
-                )
-            }
-            Problem::WgmmaUnwaited { mnemonic } => write!(
-                f,
-                "`{mnemonic}` is never waited for: end with `wgmma.commit_group` and `wgmma.wait_group 0`"
-            ),
-            Problem::SetMaxReg { count } => write!(
-                f,
-                "`setmaxnreg` of {count} registers: it takes 24 to 256 in steps of 8"
-            ),
-            Problem::SetMaxRegUnknown => f.write_str(
-                "`setmaxnreg` would be ignored: give the kernel its block and min_blocks, or max_registers, so that the registers at its entry are known",
-            ),
-            Problem::SetMaxRegDirection {
-                increase,
-                count,
-                held,
-                entry,
-                threads,
-            } => {
-                let (mnemonic, other, way) = if *increase { ("inc", "dec", "at least") } else { ("dec", "inc", "at most") };
-                write!(
-                    f,
-                    "`setmaxnreg.{mnemonic}` to {count} registers, and a thread has {held} there (a block of {threads} threads begins with {entry}): it takes {way} {held}, or use `setmaxnreg.{other}`"
-                )
-            }
-            Problem::RegisterPool { asked, entry } => {
-                let terms: Vec<String> = asked.iter().map(u32::to_string).collect();
-                let (sum, groups) = (asked.iter().sum::<u32>(), asked.len() as u32);
-                let all = groups * entry;
-                write!(
-                    f,
-                    "the warpgroups wait for registers for ever: by `setmaxnreg` they ask for {} = {sum} per thread, and the block begins with {groups} x {entry} = {all}, {} fewer",
-                    terms.join(" + "),
-                    sum - all
-                )
-            }
-            Problem::BarrierBlock { threads, block } => write!(
-                f,
-                "a barrier of {threads} threads in a block of {block}: it would wait for ever for the other {}",
-                threads - i64::from(*block)
-            ),
-            Problem::NoLoop { mnemonic } => write!(f, "`{mnemonic}` outside of a loop: there is nothing to leave"),
-            Problem::BarrierId { id } => {
-                write!(f, "barrier {id} does not exist: a block has the barriers 0 to 15")
-            }
-            Problem::BarrierThreads { threads } => write!(
-                f,
-                "a barrier of {threads} threads: it takes a multiple of 32, from 32 to 1024"
-            ),
-            Problem::BarrierArrive => f.write_str(
-                "`barrier.arrive` does not wait, so it must say for how many threads the barrier is",
-            ),
-            Problem::Range { mnemonic, found, takes } => {
-                write!(f, "`{mnemonic}` cannot have {found}: it takes {takes}")
-            }
+            Problem::Foreign { .. } => Join::Foreign,
+            Problem::Unwritten { regs, .. } => Join::Registers(None, regs),
+            Problem::WgmmaInFlight { regs, issued, .. } => Join::Registers(Some(issued), regs),
+            Problem::Name { .. }
+            | Problem::NameTwice { .. }
+            | Problem::ParameterType { .. }
+            | Problem::ParameterSpace { .. }
+            | Problem::Alignment { .. }
+            | Problem::EmptyShared { .. }
+            | Problem::SharedSpace { .. }
+            | Problem::Block { .. }
+            | Problem::Cluster { .. }
+            | Problem::Limit { .. }
+            | Problem::Target { .. }
+            | Problem::Form { .. }
+            | Problem::Class { .. }
+            | Problem::Constant { .. }
+            | Problem::Axis { .. }
+            | Problem::SpecialWidth { .. }
+            | Problem::Parts { .. }
+            | Problem::Vector { .. }
+            | Problem::Address { .. }
+            | Problem::Misaligned { .. }
+            | Problem::OutOfBounds { .. }
+            | Problem::Modifier { .. }
+            | Problem::Atom(_)
+            | Problem::Divergent { .. }
+            | Problem::Varying { .. }
+            | Problem::WholeGroups { .. }
+            | Problem::WgmmaFence { .. }
+            | Problem::WgmmaUnwaited { .. }
+            | Problem::SetMaxReg { .. }
+            | Problem::SetMaxRegUnknown
+            | Problem::SetMaxRegDirection { .. }
+            | Problem::RegisterPool { .. }
+            | Problem::BarrierBlock { .. }
+            | Problem::NoLoop { .. }
+            | Problem::BarrierId { .. }
+            | Problem::BarrierThreads { .. }
+            | Problem::BarrierArrive
+            | Problem::Range { .. } => Join::Alone,
         }
     }
 }
 
-impl Problem {
-    /// Whether it names a register or a variable of another kernel.
-    pub(super) fn is_foreign(&self) -> bool {
-        match self {
-            Problem::Foreign { .. } => true,
-            Problem::Name { .. }
-            | Problem::NameTwice { .. }
-            | Problem::ParameterType { .. }
-            | Problem::ParameterSpace { .. }
-            | Problem::Alignment { .. }
-            | Problem::EmptyShared { .. }
-            | Problem::SharedSpace { .. }
-            | Problem::Block { .. }
-            | Problem::Cluster { .. }
-            | Problem::Limit { .. }
-            | Problem::Target { .. }
-            | Problem::Form { .. }
-            | Problem::Class { .. }
-            | Problem::Constant { .. }
-            | Problem::Axis { .. }
-            | Problem::SpecialWidth { .. }
-            | Problem::Parts { .. }
-            | Problem::Vector { .. }
-            | Problem::Address { .. }
-            | Problem::Misaligned { .. }
-            | Problem::OutOfBounds { .. }
-            | Problem::Modifier { .. }
-            | Problem::Atom(_)
-            | Problem::Unwritten { .. }
-            | Problem::Divergent { .. }
-            | Problem::Varying { .. }
-            | Problem::WholeGroups { .. }
-            | Problem::WgmmaFence { .. }
-            | Problem::WgmmaInFlight { .. }
-            | Problem::WgmmaUnwaited { .. }
-            | Problem::SetMaxReg { .. }
-            | Problem::SetMaxRegUnknown
-            | Problem::SetMaxRegDirection { .. }
-            | Problem::RegisterPool { .. }
-            | Problem::BarrierBlock { .. }
-            | Problem::NoLoop { .. }
-            | Problem::BarrierId { .. }
-            | Problem::BarrierThreads { .. }
-            | Problem::BarrierArrive
-            | Problem::Range { .. } => false,
-        }
-    }
+fn extents([x, y, z]: &[u32; 3]) -> String {
+    format!("{x} x {y} x {z}")
+}
 
-    /// The key by which findings of one call about registers are joined to one mistake: the location of the `wgmma` in
-    /// flight, if there is one.
-    pub(super) fn mistake(&self) -> Option<Option<&'static Location<'static>>> {
-        match self {
-            Problem::Unwritten { .. } => Some(None),
-            Problem::WgmmaInFlight { issued, .. } => Some(Some(issued)),
-            Problem::Name { .. }
-            | Problem::NameTwice { .. }
-            | Problem::ParameterType { .. }
-            | Problem::ParameterSpace { .. }
-            | Problem::Alignment { .. }
-            | Problem::EmptyShared { .. }
-            | Problem::SharedSpace { .. }
-            | Problem::Block { .. }
-            | Problem::Cluster { .. }
-            | Problem::Limit { .. }
-            | Problem::Target { .. }
-            | Problem::Form { .. }
-            | Problem::Class { .. }
-            | Problem::Constant { .. }
-            | Problem::Axis { .. }
-            | Problem::SpecialWidth { .. }
-            | Problem::Foreign { .. }
-            | Problem::Parts { .. }
-            | Problem::Vector { .. }
-            | Problem::Address { .. }
-            | Problem::Misaligned { .. }
-            | Problem::OutOfBounds { .. }
-            | Problem::Modifier { .. }
-            | Problem::Atom(_)
-            | Problem::Divergent { .. }
-            | Problem::Varying { .. }
-            | Problem::WholeGroups { .. }
-            | Problem::WgmmaFence { .. }
-            | Problem::WgmmaUnwaited { .. }
-            | Problem::SetMaxReg { .. }
-            | Problem::SetMaxRegUnknown
-            | Problem::SetMaxRegDirection { .. }
-            | Problem::RegisterPool { .. }
-            | Problem::BarrierBlock { .. }
-            | Problem::NoLoop { .. }
-            | Problem::BarrierId { .. }
-            | Problem::BarrierThreads { .. }
-            | Problem::BarrierArrive
-            | Problem::Range { .. } => None,
-        }
-    }
+fn unwritten(regs: &[Reg]) -> String {
+    let (are, them) = match regs {
+        [_] => ("is", "it"),
+        _ => ("are", "them"),
+    };
+    format!(
+        "{}, which {are} not written on every way there: write {them} first",
+        Runs(regs)
+    )
+}
 
-    /// The registers of such a finding.
-    pub(super) fn regs_mut(&mut self) -> Option<&mut Vec<Reg>> {
-        match self {
-            Problem::Unwritten { regs, .. } | Problem::WgmmaInFlight { regs, .. } => Some(regs),
-            Problem::Name { .. }
-            | Problem::NameTwice { .. }
-            | Problem::ParameterType { .. }
-            | Problem::ParameterSpace { .. }
-            | Problem::Alignment { .. }
-            | Problem::EmptyShared { .. }
-            | Problem::SharedSpace { .. }
-            | Problem::Block { .. }
-            | Problem::Cluster { .. }
-            | Problem::Limit { .. }
-            | Problem::Target { .. }
-            | Problem::Form { .. }
-            | Problem::Class { .. }
-            | Problem::Constant { .. }
-            | Problem::Axis { .. }
-            | Problem::SpecialWidth { .. }
-            | Problem::Foreign { .. }
-            | Problem::Parts { .. }
-            | Problem::Vector { .. }
-            | Problem::Address { .. }
-            | Problem::Misaligned { .. }
-            | Problem::OutOfBounds { .. }
-            | Problem::Modifier { .. }
-            | Problem::Atom(_)
-            | Problem::Divergent { .. }
-            | Problem::Varying { .. }
-            | Problem::WholeGroups { .. }
-            | Problem::WgmmaFence { .. }
-            | Problem::WgmmaUnwaited { .. }
-            | Problem::SetMaxReg { .. }
-            | Problem::SetMaxRegUnknown
-            | Problem::SetMaxRegDirection { .. }
-            | Problem::RegisterPool { .. }
-            | Problem::BarrierBlock { .. }
-            | Problem::NoLoop { .. }
-            | Problem::BarrierId { .. }
-            | Problem::BarrierThreads { .. }
-            | Problem::BarrierArrive
-            | Problem::Range { .. } => None,
-        }
+fn unfenced(reg: Option<Reg>) -> String {
+    match reg {
+        None => "has no `wgmma.fence` before it: registers must be handed over first".into(),
+        Some(reg) => format!(
+            "works on {reg}, which was touched after the last `wgmma.fence`: put a fence between them"
+        ),
     }
+}
+
+fn way(increase: bool) -> &'static str {
+    if increase { "inc" } else { "dec" }
+}
+
+fn pool(asked: &[u32], entry: u32) -> String {
+    let terms: Vec<String> = asked.iter().map(u32::to_string).collect();
+    let (sum, groups) = (asked.iter().sum::<u32>(), asked.len() as u32);
+    let all = groups * entry;
+    format!(
+        "by `setmaxnreg` they ask for {} = {sum} per thread, and the block begins with {groups} x {entry} = {all}, {} fewer",
+        terms.join(" + "),
+        sum - all
+    )
 }
 
 /// Registers in words: neighbours as a range, and how many there are where they are more than two.

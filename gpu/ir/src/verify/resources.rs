@@ -61,7 +61,7 @@ fn barriers(kernel: &Kernel) -> Vec<Diagnostic> {
     };
     let mut all = Vec::new();
     kernel.walk(&mut |stmt| {
-        if let Some(n) = barrier_threads(&stmt.op)
+        if let Some(Taken::Threads(n)) = Taken::by(&stmt.op)
             && (32..=1024).contains(&n)
             && n > i64::from(block.next_multiple_of(32))
         {
@@ -74,62 +74,47 @@ fn barriers(kernel: &Kernel) -> Vec<Diagnostic> {
     all
 }
 
-/// The number of threads that a barrier waits for, where the instruction holds it.
-fn barrier_threads(op: &Op) -> Option<i64> {
-    match op {
-        Op::Sync(Sync::Barrier { threads, .. }) => match threads {
-            Some(Operand::Int(n)) => Some(*n),
-            Some(Operand::Reg(_) | Operand::Float(_) | Operand::Special(_)) | None => None,
-        },
-        Op::Sync(
-            Sync::WarpSync { .. }
-            | Sync::ClusterArrive { .. }
-            | Sync::ClusterWait
-            | Sync::Fence(_)
-            | Sync::MbarrierInit { .. }
-            | Sync::MbarrierInval { .. }
-            | Sync::MbarrierArrive { .. }
-            | Sync::MbarrierExpect { .. }
-            | Sync::MbarrierTry { .. }
-            | Sync::MbarrierWait { .. }
-            | Sync::SetMaxReg { .. }
-            | Sync::GridDependency { .. }
-            | Sync::NanoSleep { .. },
-        )
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Async(_)
-        | Op::Control(_)
-        | Op::Atom(_) => None,
-    }
+/// What an instruction takes of its block.
+enum Taken {
+    /// The threads that a barrier waits for, where the instruction holds their number.
+    Threads(i64),
+    /// The registers of a `setmaxnreg`, and whether it increases them.
+    Registers { increase: bool, count: u32 },
 }
 
-/// The direction and the number of a `setmaxnreg`.
-fn set_max_reg(op: &Op) -> Option<(bool, u32)> {
-    match op {
-        Op::Sync(Sync::SetMaxReg { increase, count }) => Some((*increase, *count)),
-        Op::Sync(
-            Sync::Barrier { .. }
-            | Sync::WarpSync { .. }
-            | Sync::ClusterArrive { .. }
-            | Sync::ClusterWait
-            | Sync::Fence(_)
-            | Sync::MbarrierInit { .. }
-            | Sync::MbarrierInval { .. }
-            | Sync::MbarrierArrive { .. }
-            | Sync::MbarrierExpect { .. }
-            | Sync::MbarrierTry { .. }
-            | Sync::MbarrierWait { .. }
-            | Sync::GridDependency { .. }
-            | Sync::NanoSleep { .. },
-        )
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Async(_)
-        | Op::Control(_)
-        | Op::Atom(_) => None,
+impl Taken {
+    fn by(op: &Op) -> Option<Taken> {
+        match op {
+            Op::Sync(Sync::SetMaxReg { increase, count }) => Some(Taken::Registers {
+                increase: *increase,
+                count: *count,
+            }),
+            Op::Sync(Sync::Barrier {
+                threads: Some(Operand::Int(threads)),
+                ..
+            }) => Some(Taken::Threads(*threads)),
+            Op::Sync(
+                Sync::Barrier { .. }
+                | Sync::WarpSync { .. }
+                | Sync::ClusterArrive { .. }
+                | Sync::ClusterWait
+                | Sync::Fence(_)
+                | Sync::MbarrierInit { .. }
+                | Sync::MbarrierInval { .. }
+                | Sync::MbarrierArrive { .. }
+                | Sync::MbarrierExpect { .. }
+                | Sync::MbarrierTry { .. }
+                | Sync::MbarrierWait { .. }
+                | Sync::GridDependency { .. }
+                | Sync::NanoSleep { .. },
+            )
+            | Op::Alu(_)
+            | Op::Memory(_)
+            | Op::Exchange(_)
+            | Op::Async(_)
+            | Op::Control(_)
+            | Op::Atom(_) => None,
+        }
     }
 }
 
@@ -147,7 +132,7 @@ fn registers(kernel: &Kernel) -> Vec<Diagnostic> {
     let mut any = false;
     let mut right = true;
     kernel.walk(&mut |stmt| {
-        if let Some((_, count)) = set_max_reg(&stmt.op) {
+        if let Some(Taken::Registers { count, .. }) = Taken::by(&stmt.op) {
             any = true;
             right &= (LEAST..=256).contains(&count) && count % STEP == 0;
         }
@@ -297,32 +282,26 @@ impl<'a> RegisterWalk<'a> {
             return Goes::On;
         }
         let sure = guard == Interval::TRUE;
-        match &stmt.op {
-            Op::Control(Control::If { p, then, other }) => {
+        match stmt.op.control() {
+            Some(Control::If { p, then, other }) => {
                 self.branch(self.values.guard(*p), then, other, certain)
             }
-            Op::Control(Control::Loop { body }) => {
+            Some(Control::Loop { body }) => {
                 self.forget(body);
                 self.block(body, certain);
                 self.forget(body);
                 // A loop that does not end the kernel is left by a `break`, wherever that stands.
                 if ends(body) { Goes::Perhaps } else { Goes::On }
             }
-            Op::Control(Control::Break | Control::Continue | Control::Exit | Control::Trap) => {
+            Some(Control::Break | Control::Continue | Control::Exit | Control::Trap) => {
                 if sure {
                     Goes::Nowhere
                 } else {
                     Goes::Perhaps
                 }
             }
-            Op::Control(Control::Comment(_))
-            | Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Sync(_)
-            | Op::Async(_)
-            | Op::Atom(_) => {
-                if let Some((increase, count)) = set_max_reg(&stmt.op)
+            Some(Control::Comment(_)) | None => {
+                if let Some(Taken::Registers { increase, count }) = Taken::by(&stmt.op)
                     && certain
                     && sure
                 {
@@ -375,21 +354,16 @@ impl<'a> RegisterWalk<'a> {
 
 /// Whether a thread may end inside.
 fn ends(body: &[Stmt]) -> bool {
-    body.iter().any(|stmt| match &stmt.op {
-        Op::Control(Control::Exit | Control::Trap) => true,
-        Op::Control(
+    body.iter().any(|stmt| match stmt.op.control() {
+        Some(Control::Exit | Control::Trap) => true,
+        Some(
             Control::If { .. }
             | Control::Loop { .. }
             | Control::Break
             | Control::Continue
             | Control::Comment(_),
         )
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Atom(_) => stmt.op.blocks().into_iter().any(ends),
+        | None => stmt.op.blocks().into_iter().any(ends),
     })
 }
 

@@ -39,17 +39,11 @@ fn each(body: &[Stmt], visit: &mut dyn FnMut(&Stmt)) {
 
 /// The registers that a `wgmma` works on: D, and A where it is in registers.
 fn product(op: &Op) -> Option<(&[Reg], &[Reg])> {
-    match op {
-        Op::Atom(Atom::Mma { atom, d, a, .. }) if atom.b_in_shared() => {
+    match op.atom() {
+        Some(Atom::Mma { atom, d, a, .. }) if atom.b_in_shared() => {
             Some((d, if atom.a_in_shared() { &[] } else { a }))
         }
-        Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => None,
-        Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Control(_) => None,
+        Some(Atom::Mma { .. } | Atom::Copy { .. }) | None => None,
     }
 }
 
@@ -138,8 +132,8 @@ impl WgmmaWalk {
 
     fn stmt(&mut self, stmt: &Stmt, mut state: WgmmaState) -> Option<WgmmaState> {
         let before = stmt.guard.map(|_| state.clone());
-        let after = match &stmt.op {
-            Op::Control(Control::If { then, other, .. }) => {
+        let after = match stmt.op.control() {
+            Some(Control::If { then, other, .. }) => {
                 self.touch(stmt, &mut state);
                 let mut after = self.block(then, state.clone());
                 if let Some(other) = self.block(other, state) {
@@ -147,30 +141,24 @@ impl WgmmaWalk {
                 }
                 after
             }
-            Op::Control(Control::Loop { body }) => self.repeat(body, state),
-            Op::Control(Control::Break) => {
+            Some(Control::Loop { body }) => self.repeat(body, state),
+            Some(Control::Break) => {
                 if let Some(open) = self.loops.last_mut() {
                     merge(&mut open.breaks, state);
                 }
                 None
             }
-            Op::Control(Control::Continue) => {
+            Some(Control::Continue) => {
                 if let Some(open) = self.loops.last_mut() {
                     merge(&mut open.again, state);
                 }
                 None
             }
-            Op::Control(Control::Exit) => {
+            Some(Control::Exit) => {
                 self.end(Some(state));
                 None
             }
-            Op::Control(Control::Trap | Control::Comment(_))
-            | Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Sync(_)
-            | Op::Async(_)
-            | Op::Atom(_) => {
+            Some(Control::Trap | Control::Comment(_)) | None => {
                 self.plain(stmt, &mut state);
                 return Some(state);
             }

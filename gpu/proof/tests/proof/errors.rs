@@ -19,12 +19,13 @@ fn is_one_pointer<E: Error>(error: &E) {
 }
 
 /// The public types that are errors: the folder and the name. The tests below compare them with the sources.
-const TYPES: [(&str, &str); 15] = [
+const TYPES: [(&str, &str); 16] = [
     ("atom/src", "Error"),
     ("atom/src", "NoSwizzle"),
     ("gpu/device/src", "Error"),
     ("gpu/ir/src", "ArgumentError"),
     ("gpu/ir/src", "Error"),
+    ("gpu/ir/src", "Problem"),
     ("gpu/ir/src", "Refused"),
     ("gpu/sim/src", "Error"),
     ("gpu/sim/src", "Fault"),
@@ -55,6 +56,7 @@ fn every_error_prints_its_sentence_and_is_one_pointer() {
     says_its_sentence(&colex_sched::pipeline::Fault::Deadlock {
         blocked: Vec::new(),
     });
+    says_its_sentence(&colex_ir::verify::Problem::BarrierArrive);
     is_one_pointer(&colex_ir::launch::check_arguments(&[], &[1u32.into()]).unwrap_err());
     is_one_pointer(&colex_ir::launch::ArgumentError::new(
         "1 arguments for 2 tensors",

@@ -5,7 +5,7 @@ use super::place::Target;
 use super::port::Site;
 use crate::report::{LineCount, Report, Warning};
 use colex_ir::launch::Argument;
-use colex_ir::{Control, Escaped, Op, RegType, Stmt};
+use colex_ir::{Control, Escaped, RegType, Stmt};
 
 impl Machine<'_, '_> {
     /// The place of a thread of the block.
@@ -31,10 +31,18 @@ impl Machine<'_, '_> {
     /// The instruction, as the kernel's listing has it.
     pub(crate) fn instruction(&self, stmt: &Stmt) -> String {
         // A comment is a step where a declaration is checked.
-        if matches!(stmt.op, Op::Control(Control::Comment(_))) {
-            return "the range of an integer".to_string();
+        match stmt.op.control() {
+            Some(Control::Comment(_)) => "the range of an integer".to_string(),
+            Some(
+                Control::If { .. }
+                | Control::Loop { .. }
+                | Control::Break
+                | Control::Continue
+                | Control::Exit
+                | Control::Trap,
+            )
+            | None => colex_ir::instruction(self.program.kernel, &stmt.op),
         }
-        colex_ir::instruction(self.program.kernel, &stmt.op)
     }
 
     /// `` `st.shared.u32 ..` (file.rs:12) ``

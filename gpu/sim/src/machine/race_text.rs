@@ -7,7 +7,7 @@ use crate::order::lockstep::SEVERAL;
 use crate::order::shadow::{AccessKind, Race};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
-use colex_ir::{Atom, Op, Stmt};
+use colex_ir::{Atom, Stmt};
 
 /// One of two accesses, the number of its cluster, and whether it writes.
 #[derive(Clone, Copy)]
@@ -203,8 +203,8 @@ impl Machine<'_, '_> {
     /// What waits for an operation of an engine.
     fn wait_for(&self, other: Epoch, other_writes: bool) -> &'static str {
         let stmt = self.program.stmts.get(other.pc()).copied().flatten();
-        match stmt.map(|stmt| &stmt.op) {
-            Some(Op::Atom(Atom::Copy { atom, .. })) => {
+        match stmt.and_then(|stmt| stmt.op.atom()) {
+            Some(Atom::Copy { atom, .. }) => {
                 let bulk = atom.op().is_ok_and(|op| op.ptx.contains(".bulk"));
                 match (bulk, atom.to() == colex_atom::Space::Global) {
                     (false, _) => "a `cp.async.wait_group` that covers it",
@@ -213,16 +213,8 @@ impl Machine<'_, '_> {
                     (true, true) => "a `cp.async.bulk.wait_group.read` that covers it",
                 }
             }
-            Some(Op::Atom(Atom::Mma { .. })) => "a `wgmma.wait_group` that covers it",
-            Some(
-                Op::Alu(_)
-                | Op::Memory(_)
-                | Op::Exchange(_)
-                | Op::Sync(_)
-                | Op::Async(_)
-                | Op::Control(_),
-            )
-            | None => "a wait for it",
+            Some(Atom::Mma { .. }) => "a `wgmma.wait_group` that covers it",
+            None => "a wait for it",
         }
     }
 
@@ -282,14 +274,8 @@ impl Machine<'_, '_> {
 
 /// Whether an engine does what an instruction asks for.
 fn is_engine(stmt: &Stmt) -> bool {
-    match &stmt.op {
-        Op::Atom(Atom::Copy { atom, .. }) => atom.op().is_ok_and(|op| op.ptx.starts_with("cp.")),
-        Op::Atom(Atom::Mma { .. })
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Control(_) => false,
+    match stmt.op.atom() {
+        Some(Atom::Copy { atom, .. }) => atom.op().is_ok_and(|op| op.ptx.starts_with("cp.")),
+        Some(Atom::Mma { .. }) | None => false,
     }
 }
