@@ -12,6 +12,8 @@ use colex_gpu::kernels::CopyMethod;
 use colex_gpu::kernels::reference;
 use colex_gpu::kernels::{View, ViewMut};
 
+use crate::sweep::Random;
+
 /// Why a kernel failed its check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
@@ -256,15 +258,7 @@ impl fmt::Display for CopyCase {
 
 /// Elements of random bits. Compared bit by bit, so that NaNs are as good as others.
 fn random<T: Element>(count: usize) -> Vec<T> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) as u8
-    };
-    let bytes: Vec<u8> = (0..count * T::BYTES).map(|_| next()).collect();
-    T::from_bytes(&bytes)
+    T::from_bytes(&Random::new(0).bytes(count * T::BYTES))
 }
 
 /// Whether two lists of elements have the same bits.

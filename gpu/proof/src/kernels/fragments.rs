@@ -7,6 +7,8 @@ use colex_layout::Layout;
 use colex_tensor::{Arg, AtThread, Builder, Expr, Fragment, RawMemory, TensorKernel};
 use colex_tiled::TiledCopy;
 
+use crate::sweep::Random;
+
 /// The types of elements that are converted into each other.
 pub const TYPES: [Ty; 15] = [
     Ty::F64,
@@ -26,37 +28,12 @@ pub const TYPES: [Ty; 15] = [
     Ty::U8,
 ];
 
-/// SplitMix64: the same draws on every run.
-#[derive(Clone, Debug)]
-pub struct Draws(pub u64);
-
-impl Draws {
-    /// Returns the next number.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Returns a number below `n`.
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next_u64() % n as u64) as usize
-    }
-
-    /// Returns one of several values.
-    pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
-    }
-}
-
 fn low(ty: Ty, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - ty.bits()))
 }
 
 /// Returns the bits of a random element: a small number, an end of the range, or any.
-pub fn element(r: &mut Draws, ty: Ty) -> u64 {
+pub fn element(r: &mut Random, ty: Ty) -> u64 {
     if let Some(of) = FloatFormat::of(ty) {
         let small = (r.below(41) as f64 - 20.0) / r.one(&[1.0, 2.0, 4.0, 3.0, 7.0]);
         let near = colex_atom::Rounding::Nearest;
@@ -74,7 +51,7 @@ pub fn element(r: &mut Draws, ty: Ty) -> u64 {
                 near,
             ),
             1 => of.encode(r.one(&[1.0, -1.0]) * of.max(), near),
-            2 => low(ty, r.next_u64()),
+            2 => low(ty, r.bits()),
             3 => of.encode(small * 300.0, near),
             _ => of.encode(small, near),
         };
@@ -89,7 +66,7 @@ pub fn element(r: &mut Draws, ty: Ty) -> u64 {
                 1 << (ty.bits() - 1),
                 (1 << (ty.bits() - 1)) - 1,
             ]),
-            1 => r.next_u64(),
+            1 => r.bits(),
             _ => (r.below(41) as i64 - 20) as u64,
         },
     )
@@ -191,7 +168,7 @@ pub fn check(
     types: &[Ty],
     (formula, tolerance): (&Expr, f64),
     (n, places): (i64, &[RegisterPlace]),
-    r: &mut Draws,
+    r: &mut Random,
 ) -> Result<usize, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let built = kernel(device.arch(), types, n, formula, places).map_err(|e| text(&e))?;
@@ -256,7 +233,7 @@ fn is_near(ty: Ty, bits: [u64; 2], tolerance: f64) -> bool {
 }
 
 /// Builds a random formula of type `ty` over inputs of these types; without `approximate`, of exact instructions only.
-pub fn formula(r: &mut Draws, types: &[Ty], (ty, approximate): (Ty, bool), depth: usize) -> Expr {
+pub fn formula(r: &mut Random, types: &[Ty], (ty, approximate): (Ty, bool), depth: usize) -> Expr {
     let has_arithmetic = !matches!(ty, Ty::Tf32 | Ty::E4m3 | Ty::E5m2);
     if depth == 0 || !has_arithmetic || r.below(8) == 0 {
         let own: Vec<usize> = (0..types.len()).filter(|i| types[*i] == ty).collect();
@@ -372,7 +349,7 @@ fn functions(x: &Expr) -> Vec<(Expr, f64)> {
 ///
 /// Returns the first difference of each conversion, or of a formula, in words.
 pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
-    let mut r = Draws(29);
+    let mut r = Random::new(29);
     let kinds: Vec<Ty> = TYPES
         .into_iter()
         .filter(|ty| is_there(device.arch(), *ty))

@@ -5,6 +5,7 @@ use core::fmt;
 use colex_atom::{Arch, Ty};
 
 use super::copies::{Failure, compare};
+use crate::sweep::Random;
 use colex_device::Device;
 use colex_gpu::Error;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
@@ -142,15 +143,9 @@ fn numbers<T: GemmElement>(count: usize, seed: u64) -> Vec<T> {
     } else {
         0.125
     };
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed);
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 24) % 17
-    };
+    let mut random = Random::new(seed);
     (0..count)
-        .map(|_| T::from_f64((next() as f64 - 8.0) * scale))
+        .map(|_| T::from_f64((random.below(17) as f64 - 8.0) * scale))
         .collect()
 }
 

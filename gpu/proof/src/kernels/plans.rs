@@ -12,49 +12,13 @@ use half::{bf16, f16};
 
 use super::copies::{CopyCase, Failure};
 use super::gemm::GemmCase;
+use crate::sweep::Random;
 use colex_device::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, Major, Operand};
 use colex_gpu::{Error, PlanRefusal};
 use colex_layout::Layout;
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
-
-/// A generator of random numbers: `xorshift64*` of a mixed seed.
-#[derive(Clone, Debug)]
-pub struct Dice(u64);
-
-impl Dice {
-    /// Returns the generator of the case with a number, of a seed.
-    pub fn new(seed: u64, case: u64) -> Dice {
-        let mixed =
-            (seed ^ case.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x2545_f491_4f6c_dd1d);
-        let mut dice = Dice(mixed | 1);
-        for _ in 0..4 {
-            dice.next();
-        }
-        dice
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    fn below(&mut self, n: i64) -> i64 {
-        (self.next() % n as u64) as i64
-    }
-
-    /// Returns true one time out of `n`.
-    fn one_in(&mut self, n: i64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len() as i64) as usize]
-    }
-}
 
 /// Numbers that no field expects.
 const WILD: [i64; 16] = [
@@ -232,9 +196,9 @@ fn other_orders() -> Vec<Order> {
 
 impl GemmPlanCase {
     /// Returns a plan for one architecture, or each for one that has the kernel.
-    pub fn draw(dice: &mut Dice, arch: Option<Arch>) -> GemmPlanCase {
+    pub fn draw(random: &mut Random, arch: Option<Arch>) -> GemmPlanCase {
         use GemmMethod::{Ampere, Hopper, Simt, Volta};
-        let method = dice.of(&[Simt, Volta, Ampere, Ampere, Hopper, Hopper]);
+        let method = random.one(&[Simt, Volta, Ampere, Ampere, Hopper, Hopper]);
         let since = match method {
             Simt => &[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm90a][..],
             Volta => &[Arch::Sm70, Arch::Sm80, Arch::Sm90a],
@@ -249,10 +213,10 @@ impl GemmPlanCase {
             Arch::Sm90,
             Arch::Sm90a,
         ];
-        let own = if dice.one_in(30) {
-            dice.of(&any)
+        let own = if random.one_in(30) {
+            random.one(&any)
         } else {
-            dice.of(since)
+            random.one(since)
         };
         let arch = arch.unwrap_or(own);
         let takes = |types: &&Types| match method {
@@ -262,51 +226,51 @@ impl GemmPlanCase {
             Hopper => matches!(types.ab, Ty::F16 | Ty::Bf16),
         };
         let list: Vec<Types> = TYPES.iter().filter(takes).copied().collect();
-        let types = if dice.one_in(30) {
-            dice.of(&TYPES)
+        let types = if random.one_in(30) {
+            random.one(&TYPES)
         } else {
-            dice.of(&list)
+            random.one(&list)
         };
         let both = [Major::First, Major::Second];
-        let vector = |dice: &mut Dice, ty: Ty| {
+        let vector = |random: &mut Random, ty: Ty| {
             let most = 128 / i64::from(ty.bits());
-            if method == Hopper || dice.below(3) > 0 {
+            if method == Hopper || random.below(3) > 0 {
                 most
             } else {
-                1 << dice.below(i64::from(most.ilog2()) + 1)
+                1 << random.below(i64::from(most.ilog2()) + 1)
             }
         };
         let operands = Operands {
             ab: types.ab,
             c: types.c,
-            majors: [(); 3].map(|()| dice.of(&both)),
-            vectors: [types.ab, types.ab, types.c].map(|ty| vector(dice, ty)),
-            beta: dice.one_in(2),
+            majors: [(); 3].map(|()| random.one(&both)),
+            vectors: [types.ab, types.ab, types.c].map(|ty| vector(random, ty)),
+            beta: random.one_in(2),
         };
         let mut case = GemmPlanCase {
             plan: GemmPlan::new(method, operands),
             arch,
             types,
         };
-        case.near(dice);
-        case.wild(dice);
+        case.near(random);
+        case.wild(random);
         case
     }
 
     /// Numbers that the kernel may well take, in place of some of the usual ones.
-    fn near(&mut self, dice: &mut Dice) {
+    fn near(&mut self, random: &mut Random) {
         let plan = &mut self.plan;
-        if !dice.one_in(4) {
+        if !random.one_in(4) {
             plan.warps = match plan.method {
-                GemmMethod::Simt => [(); 2].map(|()| dice.of(&[1, 2, 4, 8, 8, 16, 16, 32, 3])),
+                GemmMethod::Simt => [(); 2].map(|()| random.one(&[1, 2, 4, 8, 8, 16, 16, 32, 3])),
                 GemmMethod::Volta | GemmMethod::Ampere => {
-                    [(); 2].map(|()| dice.of(&[1, 2, 2, 4, 3]))
+                    [(); 2].map(|()| random.one(&[1, 2, 2, 4, 3]))
                 }
-                GemmMethod::Hopper => [dice.of(&[1, 1, 2, 2, 3, 4]), 1],
+                GemmMethod::Hopper => [random.one(&[1, 1, 2, 2, 3, 4]), 1],
             };
         }
-        if plan.method == GemmMethod::Hopper && !dice.one_in(4) {
-            plan.cluster = dice.of(&[
+        if plan.method == GemmMethod::Hopper && !random.one_in(4) {
+            plan.cluster = random.one(&[
                 [1, 1, 1],
                 [2, 1, 1],
                 [1, 2, 1],
@@ -317,59 +281,59 @@ impl GemmPlanCase {
                 [2, 2, 1],
             ]);
         }
-        if !dice.one_in(4) {
+        if !random.one_in(4) {
             let steps = plan.steps();
             let times: &[i64] = match plan.method {
                 GemmMethod::Simt => &[1, 1, 2, 2, 3],
                 _ => &[1, 1, 1, 2, 2, 3, 4, 5],
             };
-            plan.tile = steps.map(|step| step * dice.of(times));
+            plan.tile = steps.map(|step| step * random.one(times));
             match plan.method {
-                GemmMethod::Simt => plan.tile[2] = dice.of(&[1, 4, 8, 16, 16, 20, 32]),
-                GemmMethod::Ampere if !dice.one_in(10) => plan.tile[2] *= 2,
+                GemmMethod::Simt => plan.tile[2] = random.one(&[1, 4, 8, 16, 16, 20, 32]),
+                GemmMethod::Ampere if !random.one_in(10) => plan.tile[2] *= 2,
                 _ => {}
             }
             if plan.method == GemmMethod::Hopper {
-                plan.tile[0] = steps[0] * dice.of(&[1, 1, 2]);
-                plan.tile[1] = dice.of(&[16, 32, 64, 64, 96, 128, 128, 192, 256, 8, 80]);
-                plan.tile[2] = dice.of(&[16, 32, 64, 64, 64, 128, 48]);
+                plan.tile[0] = steps[0] * random.one(&[1, 1, 2]);
+                plan.tile[1] = random.one(&[16, 32, 64, 64, 96, 128, 128, 192, 256, 8, 80]);
+                plan.tile[2] = random.one(&[16, 32, 64, 64, 64, 128, 48]);
             }
         }
-        if matches!(plan.method, GemmMethod::Ampere | GemmMethod::Hopper) && !dice.one_in(3) {
-            plan.stages = 2 + dice.below(5);
+        if matches!(plan.method, GemmMethod::Ampere | GemmMethod::Hopper) && !random.one_in(3) {
+            plan.stages = 2 + random.below(5);
         }
-        if dice.one_in(2) {
+        if random.one_in(2) {
             plan.order = Order::Grouped {
-                width: dice.of(&[1, 2, 3, 4, 7, 16, 64, 1000, 65536]),
-                raster: dice.of(&[RasterOrder::AlongM, RasterOrder::AlongN]),
+                width: random.one(&[1, 2, 3, 4, 7, 16, 64, 1000, 65536]),
+                raster: random.one(&[RasterOrder::AlongM, RasterOrder::AlongN]),
             };
         }
-        if dice.one_in(30) {
-            plan.order = dice.of(&other_orders());
+        if random.one_in(30) {
+            plan.order = random.one(&other_orders());
         }
-        plan.whole = dice.one_in(5);
+        plan.whole = random.one_in(5);
         plan.swap = match plan.method {
-            GemmMethod::Hopper => dice.one_in(3),
-            _ => dice.one_in(60),
+            GemmMethod::Hopper => random.one_in(3),
+            _ => random.one_in(60),
         };
     }
 
     /// One number that may be anything, in a third of the plans; more, and other types, in a few.
-    fn wild(&mut self, dice: &mut Dice) {
-        let many = match dice.below(30) {
+    fn wild(&mut self, random: &mut Random) {
+        let many = match random.below(30) {
             0..=8 => 1,
             9 => 3,
             _ => 0,
         };
         for _ in 0..many {
             let mut numbers = numbers(&mut self.plan);
-            let at = dice.below(numbers.len() as i64) as usize;
-            *numbers[at] = dice.of(&WILD);
+            let at = random.below(numbers.len() as i64) as usize;
+            *numbers[at] = random.one(&WILD);
         }
         let operands = &mut self.plan.operands;
-        match dice.below(40) {
-            0 => operands.ab = dice.of(&[Ty::U8, Ty::E4m3, Ty::F16, Ty::S8, Ty::F64, Ty::S32]),
-            1 => operands.c = dice.of(&[Ty::U8, Ty::E4m3, Ty::F16, Ty::F64, Ty::S32, Ty::F32]),
+        match random.below(40) {
+            0 => operands.ab = random.one(&[Ty::U8, Ty::E4m3, Ty::F16, Ty::S8, Ty::F64, Ty::S32]),
+            1 => operands.c = random.one(&[Ty::U8, Ty::E4m3, Ty::F16, Ty::F64, Ty::S32, Ty::F32]),
             2 => operands.beta = !operands.beta,
             _ => {}
         }
@@ -377,17 +341,17 @@ impl GemmPlanCase {
 
     /// Returns a small problem: extents of 1, of a tile or several, a little more or less; mostly one for which the
     /// plan was made.
-    pub fn problem(&self, dice: &mut Dice) -> GemmCase {
+    pub fn problem(&self, random: &mut Random) -> GemmCase {
         let plan = &self.plan;
         let [m, n, k] = plan.tile;
         let tile = if plan.swap { [n, m, k] } else { [m, n, k] };
         let tile = tile.map(|t| if (1..=512).contains(&t) { t } else { 32 });
-        let whole = plan.whole && !dice.one_in(5);
+        let whole = plan.whole && !random.one_in(5);
         let mut extents = tile.map(|t| {
             if whole {
-                t * dice.of(&[1, 2, 3])
+                t * random.one(&[1, 2, 3])
             } else {
-                match dice.below(8) {
+                match random.below(8) {
                     0 => 1,
                     1 => t,
                     2 => t + 1,
@@ -395,7 +359,7 @@ impl GemmPlanCase {
                     4 => (t - 1).max(1),
                     5 => 2 * t + t / 2 + 1,
                     6 => (t + 1) / 2,
-                    _ => 1 + dice.below(96),
+                    _ => 1 + random.below(96),
                 }
             }
         });
@@ -414,14 +378,14 @@ impl GemmPlanCase {
         } else {
             -0.5
         };
-        let alpha = dice.of(&[1.0, 1.0, 3.0, fraction]);
+        let alpha = random.one(&[1.0, 1.0, 3.0, fraction]);
         let mut problem = GemmProblem::new(m, n, k).alpha(alpha);
         if self.types.ab == Ty::Tf32 {
             problem = problem.compute(Compute::Tf32);
         }
         problem.majors = plan.operands.majors;
         let beta = if plan.operands.beta {
-            dice.of(&[1.0, -2.0])
+            random.one(&[1.0, -2.0])
         } else {
             0.0
         };
@@ -436,23 +400,23 @@ impl GemmPlanCase {
             };
             let touching = problem.leading_of(name);
             let aligned = (touching + vector - 1) / vector * vector;
-            problem = problem.leading(name, aligned + vector * dice.of(&[0, 0, 1, 2]));
-            shift[i] = (vector * dice.of(&[0, 0, 0, 1, 2])) as usize;
-            if dice.one_in(60) {
+            problem = problem.leading(name, aligned + vector * random.one(&[0, 0, 1, 2]));
+            shift[i] = (vector * random.one(&[0, 0, 0, 1, 2])) as usize;
+            if random.one_in(60) {
                 shift[i] += 1;
             }
-            if dice.one_in(60) {
+            if random.one_in(60) {
                 problem = problem.leading(name, touching);
             }
         }
-        if dice.one_in(60) {
-            let i = dice.below(3) as usize;
-            problem.majors[i] = dice.of(&[Major::First, Major::Second]);
+        if random.one_in(60) {
+            let i = random.below(3) as usize;
+            problem.majors[i] = random.one(&[Major::First, Major::Second]);
             let name = Operand::ALL[i];
             let [first, second] = problem.extents(name);
             problem = problem.leading(name, (first.0.max(second.0) + 15) / 16 * 16);
         }
-        if dice.one_in(100) {
+        if random.one_in(100) {
             problem = problem.beta(if problem.beta == 0.0 { 1.0 } else { 0.0 });
         }
         GemmCase::new(problem).shifted(shift)
@@ -549,30 +513,30 @@ pub const COPY_METHODS: [CopyMethod; 7] = [
 
 impl CopyPlanCase {
     /// Returns a plan for one architecture, or each for one that has the kernel.
-    pub fn draw(dice: &mut Dice, arch: Option<Arch>) -> CopyPlanCase {
-        let method = dice.of(&COPY_METHODS);
-        let hopper = matches!(method, CopyMethod::Bulk | CopyMethod::Tma) && !dice.one_in(20);
+    pub fn draw(random: &mut Random, arch: Option<Arch>) -> CopyPlanCase {
+        let method = random.one(&COPY_METHODS);
+        let hopper = matches!(method, CopyMethod::Bulk | CopyMethod::Tma) && !random.one_in(20);
         let own = if hopper {
-            dice.of(&[Arch::Sm90, Arch::Sm90a])
+            random.one(&[Arch::Sm90, Arch::Sm90a])
         } else {
-            dice.of(&[Arch::Sm70, Arch::Sm80, Arch::Sm90a])
+            random.one(&[Arch::Sm70, Arch::Sm80, Arch::Sm90a])
         };
-        let squares = (method == CopyMethod::Tma && !dice.one_in(3)).then(|| {
+        let squares = (method == CopyMethod::Tma && !random.one_in(3)).then(|| {
             [(); 2].map(|()| {
-                if dice.one_in(5) {
-                    dice.of(&WILD)
+                if random.one_in(5) {
+                    random.one(&WILD)
                 } else {
-                    1 + dice.below(4)
+                    1 + random.below(4)
                 }
             })
         });
         CopyPlanCase {
             arch: arch.unwrap_or(own),
             method,
-            bytes: if method == CopyMethod::Tma && !dice.one_in(10) {
-                dice.of(&[2, 4])
+            bytes: if method == CopyMethod::Tma && !random.one_in(10) {
+                random.one(&[2, 4])
             } else {
-                dice.of(&[1, 2, 4, 8])
+                random.one(&[1, 2, 4, 8])
             },
             squares,
         }
@@ -580,8 +544,8 @@ impl CopyPlanCase {
 
     /// Returns a small copy, mostly one that the kernel does: one run, or two modes that run fastest on one side each,
     /// and modes around both; a transpose half of the time.
-    pub fn problem(&self, dice: &mut Dice) -> CopyCase {
-        let any = dice.one_in(8);
+    pub fn problem(&self, random: &mut Random) -> CopyCase {
+        let any = random.one_in(8);
         let (extents, orders) = match self.method {
             CopyMethod::Flat | CopyMethod::Bulk if !any => {
                 let most = if self.method == CopyMethod::Bulk {
@@ -589,8 +553,8 @@ impl CopyPlanCase {
                 } else {
                     6000
                 };
-                let length = 1 + dice.below(most / self.bytes.min(4));
-                let halves = if length % 2 == 0 && dice.one_in(2) {
+                let length = 1 + random.below(most / self.bytes.min(4));
+                let halves = if length % 2 == 0 && random.one_in(2) {
                     vec![2, length / 2]
                 } else {
                     vec![length]
@@ -599,22 +563,26 @@ impl CopyPlanCase {
                 (halves, [order.clone(), order])
             }
             CopyMethod::Strided => {
-                let rank = 1 + dice.below(5) as usize;
+                let rank = 1 + random.below(5) as usize;
                 let extents = (0..rank)
-                    .map(|_| dice.of(&[1, 2, 3, 4, 5, 8, 16, 17]))
+                    .map(|_| random.one(&[1, 2, 3, 4, 5, 8, 16, 17]))
                     .collect();
-                (extents, [order(dice, rank), order(dice, rank)])
+                (
+                    extents,
+                    [random.permutation(rank), random.permutation(rank)],
+                )
             }
             _ => {
-                let rank = 2 + dice.below(3) as usize;
+                let rank = 2 + random.below(3) as usize;
                 let unit = (16 / self.bytes).max(1);
-                let extent = |dice: &mut Dice, mode| match (mode, self.method == CopyMethod::Tma) {
-                    (0 | 1, true) => unit * (1 + dice.below(24)),
-                    (0 | 1, false) => dice.of(&[1, 2, 31, 32, 33, 40, 64, 65, 70, 100]),
-                    _ => dice.of(&[1, 2, 3]),
-                };
-                let extents: Vec<i64> = (0..rank).map(|mode| extent(dice, mode)).collect();
-                let mut orders = [order(dice, rank), order(dice, rank)];
+                let extent =
+                    |random: &mut Random, mode| match (mode, self.method == CopyMethod::Tma) {
+                        (0 | 1, true) => unit * (1 + random.below(24)),
+                        (0 | 1, false) => random.one(&[1, 2, 31, 32, 33, 40, 64, 65, 70, 100]),
+                        _ => random.one(&[1, 2, 3]),
+                    };
+                let extents: Vec<i64> = (0..rank).map(|mode| extent(random, mode)).collect();
+                let mut orders = [random.permutation(rank), random.permutation(rank)];
                 if !any {
                     // Mode 1 runs fastest in the source, mode 0 in the destination.
                     for (list, first) in orders.iter_mut().zip([1, 0]) {
@@ -628,15 +596,15 @@ impl CopyPlanCase {
         let gap = match self.method {
             CopyMethod::Flat | CopyMethod::Bulk => 0,
             CopyMethod::Tma => 16 / self.bytes,
-            _ => dice.of(&[0, 0, 1, 16]),
+            _ => random.one(&[0, 0, 1, 16]),
         };
-        let [source, destination] = orders.map(|order| strided(dice, &extents, &order, gap));
-        let shift = |dice: &mut Dice| match dice.below(6) {
-            0 => dice.below(9) as usize,
+        let [source, destination] = orders.map(|order| strided(random, &extents, &order, gap));
+        let shift = |random: &mut Random| match random.below(6) {
+            0 => random.below(9) as usize,
             1 => (16 / self.bytes) as usize,
             _ => 0,
         };
-        let shifts = [shift(dice), shift(dice)];
+        let shifts = [shift(random), shift(random)];
         let mut case = CopyCase::new(source, destination)
             .shifted(shifts[0], shifts[1])
             .by(self.method);
@@ -656,21 +624,12 @@ impl CopyPlanCase {
     }
 }
 
-/// Returns a random order of the given number of modes.
-fn order(dice: &mut Dice, rank: usize) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..rank).collect();
-    for i in (1..rank).rev() {
-        order.swap(i, dice.below(i as i64 + 1) as usize);
-    }
-    order
-}
-
 /// A layout of these extents whose modes follow each other in an order, some with a gap of elements between them.
-fn strided(dice: &mut Dice, extents: &[i64], order: &[usize], gap: i64) -> Layout {
+fn strided(random: &mut Random, extents: &[i64], order: &[usize], gap: i64) -> Layout {
     let (mut strides, mut next) = (vec![0; extents.len()], 1);
     for mode in order {
         strides[*mode] = next;
-        next = next * extents[*mode] + if dice.one_in(3) { gap } else { 0 };
+        next = next * extents[*mode] + if random.one_in(3) { gap } else { 0 };
     }
     Layout::new(extents, strides).expect("small extents and strides")
 }
@@ -711,14 +670,14 @@ pub struct PlanOutcome {
 impl PlanCase {
     /// Returns the case with a number, of a seed: for one architecture, or for one that has the kernel. The generator
     /// draws its problems next.
-    pub fn draw(seed: u64, number: u64, arch: Option<Arch>) -> (PlanCase, Dice) {
-        let mut dice = Dice::new(seed, number);
-        let case = if dice.one_in(4) {
-            PlanCase::Copy(CopyPlanCase::draw(&mut dice, arch))
+    pub fn draw(seed: u64, number: u64, arch: Option<Arch>) -> (PlanCase, Random) {
+        let mut random = Random::of(seed, &number.to_string());
+        let case = if random.one_in(4) {
+            PlanCase::Copy(CopyPlanCase::draw(&mut random, arch))
         } else {
-            PlanCase::Gemm(GemmPlanCase::draw(&mut dice, arch))
+            PlanCase::Gemm(GemmPlanCase::draw(&mut random, arch))
         };
-        (case, dice)
+        (case, random)
     }
 
     /// Returns the name of its kernel.
@@ -733,7 +692,7 @@ impl PlanCase {
     /// would be launched.
     pub fn run(
         &self,
-        mut dice: Dice,
+        mut random: Random,
         problems: usize,
         device: Option<&Device>,
         launch: bool,
@@ -745,7 +704,7 @@ impl PlanCase {
         for _ in 0..problems {
             let (ended, words) = match self {
                 PlanCase::Gemm(case) => {
-                    let problem = case.problem(&mut dice);
+                    let problem = case.problem(&mut random);
                     let device = device
                         .cloned()
                         .unwrap_or_else(|| Device::simulator(case.arch));
@@ -753,7 +712,7 @@ impl PlanCase {
                     (ended, problem.to_string())
                 }
                 PlanCase::Copy(case) => {
-                    let problem = case.problem(&mut dice);
+                    let problem = case.problem(&mut random);
                     let device = device
                         .cloned()
                         .unwrap_or_else(|| Device::simulator(case.arch));

@@ -7,6 +7,11 @@ use colex_atom::{Class, FloatFormat, Rounding, Ty, Value};
 pub struct Random(u64);
 
 impl Random {
+    /// Returns the stream of a seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
     /// Returns the stream of a seed and a name: every atom has its own.
     ///
     /// ```
@@ -34,8 +39,20 @@ impl Random {
     }
 
     /// Returns one of the numbers below `end`, which is at least 1.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.bits() % end
+    pub fn below<N: TryInto<u64> + TryFrom<u64>>(&mut self, end: N) -> N {
+        let end = end.try_into().ok().filter(|end| *end > 0);
+        let drawn = self.bits() % end.expect("an end of at least 1");
+        N::try_from(drawn).ok().expect("less than the end")
+    }
+
+    /// Returns true one time out of `n`.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Returns one of several values.
+    pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
     }
 
     /// Returns `count` random bytes.
@@ -125,7 +142,7 @@ fn read(format: FloatFormat, bits: u64) -> f64 {
 
 fn moderate(format: FloatFormat, random: &mut Random) -> f64 {
     let fraction = (random.bits() >> 12) as f64 / (1u64 << 52) as f64;
-    let magnitude = (1.0 + fraction) * 2f64.powi(random.below(7) as i32 - 3);
+    let magnitude = (1.0 + fraction) * 2f64.powi(random.below(7) - 3);
     let x = if random.below(2) == 0 {
         magnitude
     } else {

@@ -3,8 +3,9 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_proof::kernels::fragments::{
-    Draws, RegisterPlace, TYPES, check, element, formula, is_there, kernel,
+    RegisterPlace, TYPES, check, element, formula, is_there, kernel,
 };
+use colex_proof::sweep::Random;
 use colex_tensor::{Builder, Expr, Fragment, Round};
 use half::{bf16, f16};
 
@@ -17,7 +18,7 @@ fn law_expressions_are_those_of_the_host() {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(120);
-    let mut r = Draws(17);
+    let mut r = Random::new(17);
     let mut cases = 0;
     for number in 0..count {
         let arch = r.one(&[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm89, Arch::Sm90a]);
@@ -56,7 +57,7 @@ fn law_expressions_are_those_of_the_host() {
 /// Every pair of types, in every way in which they are converted.
 #[test]
 fn law_conversions() {
-    let mut r = Draws(5);
+    let mut r = Random::new(5);
     let mut cases = 0;
     for (from, to) in TYPES.iter().flat_map(|from| TYPES.map(|to| (*from, to))) {
         let x = Expr::input(0, from);
@@ -99,7 +100,7 @@ fn low(ty: Ty, bits: u64) -> u64 {
 /// The host's conversions against those of Rust and of `half`.
 #[test]
 fn law_the_host_converts_as_rust_does() {
-    let mut r = Draws(3);
+    let mut r = Random::new(3);
     let mut cases = 0;
     let of = |from: Ty, to: Ty, bits: u64| {
         Expr::input(0, from)
@@ -132,7 +133,7 @@ fn law_the_host_converts_as_rust_does() {
             assert_eq!(of(Ty::F32, to, bits), expected, "{x} to {to}");
             cases += 1;
         }
-        let word = r.next_u64();
+        let word = r.bits();
         let pairs = [
             (Ty::S32, Ty::S64, word as i32 as i64 as u64),
             (Ty::S32, Ty::U64, word as i32 as u64),
@@ -188,7 +189,7 @@ fn exact_fma([a, b, c]: [f16; 3]) -> f16 {
 
 #[test]
 fn law_the_host_fuses_exactly() {
-    let mut r = Draws(11);
+    let mut r = Random::new(11);
     let (x, y, z) = (
         Expr::input(0, Ty::F16),
         Expr::input(1, Ty::F16),
@@ -198,7 +199,7 @@ fn law_the_host_fuses_exactly() {
     let mut cases = 0;
     for _ in 0..40000 {
         // Sums that fall near a tie: one term is much smaller than the other.
-        let all = [0, 1, 2].map(|_| f16::from_bits(r.next_u64() as u16));
+        let all = [0, 1, 2].map(|_| f16::from_bits(r.bits() as u16));
         if all.iter().any(|x| !x.is_finite()) {
             continue;
         }
