@@ -1,12 +1,12 @@
 //! Tensors of coordinates: identity tensors, and their parts.
 
-use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, IntoLayout, IntoTiler, Layout, Tiler};
+use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, IntoLayout, IntoTiler, Layout};
 
 use crate::Error;
 use crate::tensor::Partition;
 use crate::tensor::Tensor;
 use crate::tensor::extents::{bare, check_walk, is_inside};
-use crate::tensor::part::{KeptMode, cut, project, thread_place};
+use crate::tensor::part::Cut;
 use crate::tensor::partition::beyond;
 
 /// What stands for the data of a tensor of coordinates: nothing but where it starts. Its elements are the values of its
@@ -120,9 +120,7 @@ impl Tensor<Coordinates> {
         tiler: impl IntoTiler,
         coord: impl IntoIntTuple,
     ) -> Result<Self, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        self.part("local_tile", tiler, KeptMode::Tile, coord)
+        self.part(Cut::tile(tiler, coord)?)
     }
 
     /// Returns the same as [`Tensor::local_tile_of`] of data.
@@ -136,10 +134,7 @@ impl Tensor<Coordinates> {
         coord: impl IntoIntTuple,
         modes: &[usize],
     ) -> Result<Self, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        let (tiler, coord) = project(tiler, coord, modes)?;
-        self.local_tile(&tiler, &coord)
+        self.part(Cut::tile(tiler, coord)?.of(modes)?)
     }
 
     /// Returns the same as [`Tensor::outer_partition`] of data, but that the tiler need not divide.
@@ -152,9 +147,7 @@ impl Tensor<Coordinates> {
         tiler: impl IntoTiler,
         coord: impl IntoIntTuple,
     ) -> Result<Self, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        self.part("outer_partition", tiler, KeptMode::Rest, coord)
+        self.part(Cut::rest(tiler, coord)?)
     }
 
     /// Returns the same as [`Tensor::local_partition`] of data, but that the threads need not divide.
@@ -163,9 +156,7 @@ impl Tensor<Coordinates> {
     ///
     /// Returns an error if the layout algebra has no result.
     pub fn local_partition(&self, threads: impl IntoLayout, index: i64) -> Result<Self, Error> {
-        let threads = &threads.into_layout()?;
-        let (tiler, place) = thread_place(threads, index)?;
-        self.part("local_partition", &tiler, KeptMode::Rest, &place)
+        self.part(Cut::thread(threads, index)?)
     }
 
     /// Returns the same as [`Tensor::local_partition_of`] of data.
@@ -179,20 +170,11 @@ impl Tensor<Coordinates> {
         index: i64,
         modes: &[usize],
     ) -> Result<Self, Error> {
-        let threads = &threads.into_layout()?;
-        let (tiler, place) = thread_place(threads, index)?;
-        let (tiler, place) = project(&tiler, &place, modes)?;
-        self.part("local_partition", &tiler, KeptMode::Rest, &place)
+        self.part(Cut::thread(threads, index)?.of(modes)?)
     }
 
-    fn part(
-        &self,
-        operation: &'static str,
-        tiler: &Tiler,
-        kept: KeptMode,
-        coord: &IntTuple,
-    ) -> Result<Self, Error> {
-        let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;
+    fn part(&self, cut: Cut) -> Result<Self, Error> {
+        let (divided, part, at) = cut.apply(self.layout())?;
         self.at_value(divided.coord_at(at)?, part)
     }
 

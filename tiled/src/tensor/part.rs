@@ -8,77 +8,92 @@ use crate::Error;
 use crate::tensor::Partition;
 use crate::tensor::Tensor;
 
-/// Which mode of a layout cut by a tiler stays.
-#[derive(Clone, Copy)]
-pub(crate) enum KeptMode {
-    /// The tile; the coordinate is among the tiles.
-    Tile,
-    /// The rest; the coordinate is in the tile.
-    Rest,
-}
-
-/// The mode that stays of a layout cut by a tiler, and the coordinate of the cut layout where it starts.
-pub(crate) fn cut(
+/// A cut of a tensor by a tiler, and which part of it stays.
+pub(crate) struct Cut {
     operation: &'static str,
-    layout: &Layout,
-    tiler: &Tiler,
-    kept: KeptMode,
-    coord: &IntTuple,
-) -> Result<(Layout, Layout, IntTuple), Error> {
-    let divided = layout.zipped_divide(tiler)?;
-    let (mode, at, cut) = match kept {
-        KeptMode::Tile => (0, [0.into(), coord.clone()], "tiles"),
-        KeptMode::Rest => (1, [coord.clone(), 0.into()], "places of the tile"),
-    };
-    let part = divided.get(&[mode])?;
-    let along = divided.get(&[1 - mode])?.rank();
-    if coord.rank() != along {
-        return Err(Error::assumption(
-            operation,
-            format!(
-                "{coord} has {} of the {along} modes that the {cut} of {layout} by {tiler} have: it takes one number \
-                 for each",
-                coord.rank()
-            ),
-        ));
+    tiler: Tiler,
+    coord: IntTuple,
+    /// Whether the tile stays, and the coordinate is among the tiles; or the rest, and the coordinate is in the tile.
+    keeps_tile: bool,
+}
+
+impl Cut {
+    pub(crate) fn tile(tiler: impl IntoTiler, coord: impl IntoIntTuple) -> Result<Cut, Error> {
+        Ok(Cut {
+            operation: "local_tile",
+            tiler: tiler.into_tiler()?,
+            coord: coord.into_int_tuple()?,
+            keeps_tile: true,
+        })
     }
-    Ok((divided, part, IntTuple::concat(&at)))
-}
 
-/// The tiler of a layout of threads, and the place of one of them.
-pub(crate) fn thread_place(threads: &Layout, index: i64) -> Result<(Tiler, IntTuple), Error> {
-    let tiler = Tiler::from(&threads.shape().product_each()?);
-    let place = threads.flat_coord_of(index).map_err(|_| {
-        Error::assumption(
-            "local_partition",
-            format!("the threads {threads} have no thread {index}"),
-        )
-    });
-    Ok((tiler, place?))
-}
+    pub(crate) fn rest(tiler: impl IntoTiler, coord: impl IntoIntTuple) -> Result<Cut, Error> {
+        Ok(Cut {
+            operation: "outer_partition",
+            keeps_tile: false,
+            ..Cut::tile(tiler, coord)?
+        })
+    }
 
-/// The modes of a tiler and of a coordinate that a projection keeps: `[0, 2]` for CuTe's `Step<_1,X,_1>`.
-pub(crate) fn project(
-    tiler: &Tiler,
-    coord: &IntTuple,
-    modes: &[usize],
-) -> Result<(Tiler, IntTuple), Error> {
-    let missing = |what: String| {
-        Error::assumption(
-            "project",
-            format!("{what} has not all of the modes {modes:?}"),
-        )
-    };
-    let of_tiler = |i: &usize| match tiler {
-        Tiler::Modes(tilers) => tilers.get(*i).cloned(),
-        _ => None,
-    };
-    let tilers: Option<Vec<Tiler>> = modes.iter().map(of_tiler).collect();
-    let coords: Option<Vec<IntTuple>> = modes.iter().map(|i| coord.mode(*i)).collect();
-    Ok((
-        Tiler::Modes(tilers.ok_or_else(|| missing(tiler.to_string()))?),
-        IntTuple::concat(&coords.ok_or_else(|| missing(coord.to_string()))?),
-    ))
+    /// The rest of a cut by the extents of a layout of threads, at the place of one of them.
+    pub(crate) fn thread(threads: impl IntoLayout, index: i64) -> Result<Cut, Error> {
+        let threads = threads.into_layout()?;
+        let coord = threads.flat_coord_of(index).map_err(|_| {
+            Error::assumption(
+                "local_partition",
+                format!("the threads {threads} have no thread {index}"),
+            )
+        });
+        Ok(Cut {
+            operation: "local_partition",
+            ..Cut::rest(Tiler::from(&threads.shape().product_each()?), coord?)?
+        })
+    }
+
+    /// The modes of the tiler and of the coordinate that a projection keeps: `[0, 2]` for CuTe's `Step<_1,X,_1>`.
+    pub(crate) fn of(self, modes: &[usize]) -> Result<Cut, Error> {
+        let missing = |what: String| {
+            Error::assumption(
+                "project",
+                format!("{what} has not all of the modes {modes:?}"),
+            )
+        };
+        let of_tiler = |i: &usize| match &self.tiler {
+            Tiler::Modes(tilers) => tilers.get(*i).cloned(),
+            _ => None,
+        };
+        let tilers: Option<Vec<Tiler>> = modes.iter().map(of_tiler).collect();
+        let coords: Option<Vec<IntTuple>> = modes.iter().map(|i| self.coord.mode(*i)).collect();
+        Ok(Cut {
+            tiler: Tiler::Modes(tilers.ok_or_else(|| missing(self.tiler.to_string()))?),
+            coord: IntTuple::concat(&coords.ok_or_else(|| missing(self.coord.to_string()))?),
+            ..self
+        })
+    }
+
+    /// The layout that is cut, its mode that stays, and the coordinate where that starts.
+    pub(crate) fn apply(&self, layout: &Layout) -> Result<(Layout, Layout, IntTuple), Error> {
+        let (tiler, coord) = (&self.tiler, &self.coord);
+        let divided = layout.zipped_divide(tiler)?;
+        let (mode, at, cut) = if self.keeps_tile {
+            (0, [0.into(), coord.clone()], "tiles")
+        } else {
+            (1, [coord.clone(), 0.into()], "places of the tile")
+        };
+        let part = divided.get(&[mode])?;
+        let along = divided.get(&[1 - mode])?.rank();
+        if coord.rank() != along {
+            return Err(Error::assumption(
+                self.operation,
+                format!(
+                    "{coord} has {} of the {along} modes that the {cut} of {layout} by {tiler} have: it takes one \
+                     number for each",
+                    coord.rank()
+                ),
+            ));
+        }
+        Ok((divided, part, IntTuple::concat(&at)))
+    }
 }
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
@@ -120,9 +135,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         tiler: impl IntoTiler,
         coord: impl IntoIntTuple,
     ) -> Result<Tensor<&[T]>, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        self.part("local_tile", tiler, KeptMode::Tile, coord)
+        self.part(Cut::tile(tiler, coord)?)
     }
 
     /// Returns the same as [`Tensor::local_tile`], by some modes of a tiler and of a coordinate of more modes than the
@@ -145,10 +158,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         coord: impl IntoIntTuple,
         modes: &[usize],
     ) -> Result<Tensor<&[T]>, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        let (tiler, coord) = project(tiler, coord, modes)?;
-        self.local_tile(&tiler, &coord)
+        self.part(Cut::tile(tiler, coord)?.of(modes)?)
     }
 
     /// Returns the elements at `coord` of every tile: the modes of the rest stay (CuTe's `outer_partition`).
@@ -170,9 +180,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         tiler: impl IntoTiler,
         coord: impl IntoIntTuple,
     ) -> Result<Tensor<&[T]>, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        self.part("outer_partition", tiler, KeptMode::Rest, coord)
+        self.part(Cut::rest(tiler, coord)?)
     }
 
     /// Returns what thread `index` of `threads` has of the tensor: tiles of the threads' extents, and of each the
@@ -186,9 +194,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         threads: impl IntoLayout,
         index: i64,
     ) -> Result<Tensor<&[T]>, Error> {
-        let threads = &threads.into_layout()?;
-        let (tiler, place) = thread_place(threads, index)?;
-        self.part("local_partition", &tiler, KeptMode::Rest, &place)
+        self.part(Cut::thread(threads, index)?)
     }
 
     /// Returns the same as [`Tensor::local_partition`], by some modes of the threads: those that differ along the
@@ -203,10 +209,7 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         index: i64,
         modes: &[usize],
     ) -> Result<Tensor<&[T]>, Error> {
-        let threads = &threads.into_layout()?;
-        let (tiler, place) = thread_place(threads, index)?;
-        let (tiler, place) = project(&tiler, &place, modes)?;
-        self.part("local_partition", &tiler, KeptMode::Rest, &place)
+        self.part(Cut::thread(threads, index)?.of(modes)?)
     }
 
     /// Returns the elements that a thread's partition of this tensor's layout names.
@@ -229,33 +232,21 @@ impl<T, D: Deref<Target = [T]>> Tensor<D> {
         part.starting_at(self.beyond_start(start))
     }
 
-    /// The part that stays of the tensor cut by `tiler`, from `coord` on.
-    fn part(
-        &self,
-        operation: &'static str,
-        tiler: &Tiler,
-        kept: KeptMode,
-        coord: &IntTuple,
-    ) -> Result<Tensor<&[T]>, Error> {
-        let (start, layout) = self.cut(operation, tiler, kept, coord)?;
+    fn part(&self, cut: Cut) -> Result<Tensor<&[T]>, Error> {
+        let (start, layout) = self.cut(&cut)?;
         Ok(self.reshaped(start, layout))
     }
 
-    fn cut(
-        &self,
-        operation: &'static str,
-        tiler: &Tiler,
-        kept: KeptMode,
-        coord: &IntTuple,
-    ) -> Result<(i64, Layout), Error> {
-        if !self.layout().is_divided_by(tiler)? {
+    fn cut(&self, cut: &Cut) -> Result<(i64, Layout), Error> {
+        if !self.layout().is_divided_by(&cut.tiler)? {
             let why = format!(
-                "{tiler} does not divide {}; partition its coordinates and copy by predicate",
+                "{} does not divide {}; partition its coordinates and copy by predicate",
+                cut.tiler,
                 self.layout()
             );
-            return Err(Error::assumption(operation, why));
+            return Err(Error::assumption(cut.operation, why));
         }
-        let (divided, part, at) = cut(operation, self.layout(), tiler, kept, coord)?;
+        let (divided, part, at) = cut.apply(self.layout())?;
         Ok((self.beyond_start(divided.at(at)?), part))
     }
 }
@@ -305,10 +296,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         tiler: impl IntoTiler,
         coord: impl IntoIntTuple,
     ) -> Result<Tensor<&mut [T]>, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        let (start, layout) = self.cut("local_tile", tiler, KeptMode::Tile, coord)?;
-        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+        self.part_mut(Cut::tile(tiler, coord)?)
     }
 
     /// Returns the same as [`Tensor::local_tile_of`], to be written to.
@@ -322,10 +310,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         coord: impl IntoIntTuple,
         modes: &[usize],
     ) -> Result<Tensor<&mut [T]>, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        let (tiler, coord) = project(tiler, coord, modes)?;
-        self.local_tile_mut(&tiler, &coord)
+        self.part_mut(Cut::tile(tiler, coord)?.of(modes)?)
     }
 
     /// Returns the same as [`Tensor::outer_partition`], to be written to.
@@ -338,10 +323,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         tiler: impl IntoTiler,
         coord: impl IntoIntTuple,
     ) -> Result<Tensor<&mut [T]>, Error> {
-        let tiler = &tiler.into_tiler()?;
-        let coord = &coord.into_int_tuple()?;
-        let (start, layout) = self.cut("outer_partition", tiler, KeptMode::Rest, coord)?;
-        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+        self.part_mut(Cut::rest(tiler, coord)?)
     }
 
     /// Returns the same as [`Tensor::local_partition`], to be written to.
@@ -354,10 +336,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         threads: impl IntoLayout,
         index: i64,
     ) -> Result<Tensor<&mut [T]>, Error> {
-        let threads = &threads.into_layout()?;
-        let (tiler, place) = thread_place(threads, index)?;
-        let (start, layout) = self.cut("local_partition", &tiler, KeptMode::Rest, &place)?;
-        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+        self.part_mut(Cut::thread(threads, index)?)
     }
 
     /// Returns the same as [`Tensor::local_partition_of`], to be written to.
@@ -371,11 +350,7 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         index: i64,
         modes: &[usize],
     ) -> Result<Tensor<&mut [T]>, Error> {
-        let threads = &threads.into_layout()?;
-        let (tiler, place) = thread_place(threads, index)?;
-        let (tiler, place) = project(&tiler, &place, modes)?;
-        let (start, layout) = self.cut("local_partition", &tiler, KeptMode::Rest, &place)?;
-        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
+        self.part_mut(Cut::thread(threads, index)?.of(modes)?)
     }
 
     /// Returns the same as [`Tensor::partition`], to be written to.
@@ -387,5 +362,10 @@ impl<T, D: DerefMut<Target = [T]>> Tensor<D> {
         let start = self.beyond_start(offset_of(partition)?);
         let data = &mut self.data_mut()[..];
         Tensor::known(data, 0, partition.layout.clone()).starting_at(start)
+    }
+
+    fn part_mut(&mut self, cut: Cut) -> Result<Tensor<&mut [T]>, Error> {
+        let (start, layout) = self.cut(&cut)?;
+        Ok(Tensor::known(&mut self.data_mut()[..], start, layout))
     }
 }
