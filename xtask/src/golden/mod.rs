@@ -12,6 +12,16 @@
 //!    field that differs.
 //! 2. Add its rows to [`FAMILIES`].
 
+/// The operations of a family: the name of each, and its answer, which is judged; with `own`, its verdict.
+macro_rules! ops {
+    (|$case:ident| $($name:literal => $answer:expr;)*) => {
+        &[$(Op::judged($name, |$case| $answer)),*]
+    };
+    (own |$case:ident| $($name:literal => $verdict:expr;)*) => {
+        &[$(Op::own($name, |$case| $verdict)),*]
+    };
+}
+
 mod atoms;
 mod baseline;
 mod case;

@@ -9,46 +9,24 @@ use serde_json::{Value as Json, json};
 use super::value::{Map, Value};
 use super::{Case, Op, Verdict};
 
-pub(super) const FAMILIES: &[&[Op]] = &[&[
-    Op::own("tiled_copy", |case| verdict(case, tiled_copy(case))),
-    Op::own("tiled_copy_partition", |case| {
-        verdict(case, tiled_copy_partition(case))
-    }),
-    Op::own("tiled_copy_partition_values", |case| {
-        verdict(case, tiled_copy_values(case))
-    }),
-    Op::own("tiled_copy_retile", |case| verdict(case, retile(case))),
-    Op::own("tiled_mma", |case| verdict(case, tiled_mma(case))),
-    Op::own("tiled_mma_partition", |case| {
-        verdict(case, tiled_mma_partition(case))
-    }),
-    Op::own("mma_fragment_C", fragment_of_half),
-    Op::own("make_tiled_copy_A", |case| {
-        verdict(case, for_operand(case, Operand::A))
-    }),
-    Op::own("make_tiled_copy_B", |case| {
-        verdict(case, for_operand(case, Operand::B))
-    }),
-    Op::own("make_tiled_copy_C", |case| {
-        verdict(case, for_operand(case, Operand::C))
-    }),
-    Op::own("make_tiled_copy_A_values", |case| {
-        verdict(case, operand_values(case, Operand::A))
-    }),
-    Op::own("make_tiled_copy_B_values", |case| {
-        verdict(case, operand_values(case, Operand::B))
-    }),
-    Op::own("make_tiled_copy_C_tv", |case| {
-        verdict(case, accumulator_tv(case))
-    }),
-    Op::own("make_tiled_copy_C_atom", |case| {
-        verdict(case, accumulator_atom(case))
-    }),
-    Op::own("make_tiled_copy_S_of_C_atom", |case| {
-        verdict(case, source_of_accumulator(case))
-    }),
-    Op::own("make_cotiled_copy", |case| verdict(case, cotiled(case))),
-]];
+pub(super) const FAMILIES: &[&[Op]] = &[ops! { own |case|
+    "tiled_copy" => verdict(case, tiled_copy(case));
+    "tiled_copy_partition" => verdict(case, tiled_copy_partition(case));
+    "tiled_copy_partition_values" => verdict(case, tiled_copy_values(case));
+    "tiled_copy_retile" => verdict(case, retile(case));
+    "tiled_mma" => verdict(case, tiled_mma(case));
+    "tiled_mma_partition" => verdict(case, tiled_mma_partition(case));
+    "mma_fragment_C" => fragment_of_half(case);
+    "make_tiled_copy_A" => verdict(case, for_operand(case, Operand::A));
+    "make_tiled_copy_B" => verdict(case, for_operand(case, Operand::B));
+    "make_tiled_copy_C" => verdict(case, for_operand(case, Operand::C));
+    "make_tiled_copy_A_values" => verdict(case, operand_values(case, Operand::A));
+    "make_tiled_copy_B_values" => verdict(case, operand_values(case, Operand::B));
+    "make_tiled_copy_C_tv" => verdict(case, accumulator_tv(case));
+    "make_tiled_copy_C_atom" => verdict(case, accumulator_atom(case));
+    "make_tiled_copy_S_of_C_atom" => verdict(case, source_of_accumulator(case));
+    "make_cotiled_copy" => verdict(case, cotiled(case));
+}];
 
 /// Our fields, by the names of the file.
 type Fields = Result<Vec<(&'static str, Json)>, String>;

@@ -6,33 +6,17 @@ use super::{Answer, layout, printed, tiler, tried, tuple};
 use crate::golden::value::Value;
 use crate::golden::{Case, Op};
 
-pub(super) const OPS: &[Op] = &[
-    Op::judged("make_identity_layout", |case| {
-        tried(Layout::identity(tuple(case, 0)?))
-    }),
-    Op::judged("make_basis_like", |case| {
-        tried(tuple(case, 0)?.basis_like())
-    }),
-    Op::judged("identity_table", table),
-    Op::judged("composition_identity", |case| {
-        tried(layout(case, 0)?.composition(&tiler(case, 1)?))
-    }),
-    Op::judged("composition_basis", |case| {
-        tried(layout(case, 0)?.composition(&tiler(case, 1)?))
-    }),
-    Op::judged("logical_divide_identity", |case| {
-        tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
-    }),
-    Op::judged("zipped_divide_identity", |case| {
-        tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?))
-    }),
-    Op::judged("tiled_divide_identity", |case| {
-        tried(layout(case, 0)?.tiled_divide(&tiler(case, 1)?))
-    }),
-    Op::judged("flat_divide_identity", |case| {
-        tried(layout(case, 0)?.flat_divide(&tiler(case, 1)?))
-    }),
-];
+pub(super) const OPS: &[Op] = ops! { |case|
+    "make_identity_layout" => tried(Layout::identity(tuple(case, 0)?));
+    "make_basis_like" => tried(tuple(case, 0)?.basis_like());
+    "identity_table" => table(case);
+    "composition_identity" => tried(layout(case, 0)?.composition(&tiler(case, 1)?));
+    "composition_basis" => tried(layout(case, 0)?.composition(&tiler(case, 1)?));
+    "logical_divide_identity" => tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?));
+    "zipped_divide_identity" => tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?));
+    "tiled_divide_identity" => tried(layout(case, 0)?.tiled_divide(&tiler(case, 1)?));
+    "flat_divide_identity" => tried(layout(case, 0)?.flat_divide(&tiler(case, 1)?));
+};
 
 /// The coordinate at every index. Where there is one mode, CuTe prints its multiple of the basis vector.
 fn table(case: &Case) -> Answer {

@@ -4,66 +4,46 @@ use super::swizzle::{composed, is_swizzled, tile_to_shape};
 use super::{layout, tiler, tried, tuple};
 use crate::golden::Op;
 
-pub(super) const OPS: &[Op] = &[
-    Op::judged("logical_divide", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.logical_divide(&tiler(case, 1)?))
-        } else {
-            tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
-        }
-    }),
-    Op::judged("zipped_divide", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.zipped_divide(&tiler(case, 1)?))
-        } else {
-            tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?))
-        }
-    }),
-    Op::judged("tiled_divide", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.tiled_divide(&tiler(case, 1)?))
-        } else {
-            tried(layout(case, 0)?.tiled_divide(&tiler(case, 1)?))
-        }
-    }),
-    Op::judged("flat_divide", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.flat_divide(&tiler(case, 1)?))
-        } else {
-            tried(layout(case, 0)?.flat_divide(&tiler(case, 1)?))
-        }
-    }),
-    Op::judged("logical_product", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.logical_product(&tiler(case, 1)?))
-        } else {
-            tried(layout(case, 0)?.logical_product(&tiler(case, 1)?))
-        }
-    }),
-    Op::judged("zipped_product", |case| {
-        tried(layout(case, 0)?.zipped_product(&tiler(case, 1)?))
-    }),
-    Op::judged("tiled_product", |case| {
-        tried(layout(case, 0)?.tiled_product(&tiler(case, 1)?))
-    }),
-    Op::judged("flat_product", |case| {
-        tried(layout(case, 0)?.flat_product(&tiler(case, 1)?))
-    }),
-    Op::judged("blocked_product", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.blocked_product(&layout(case, 1)?))
-        } else {
-            tried(layout(case, 0)?.blocked_product(&layout(case, 1)?))
-        }
-    }),
-    Op::judged("raked_product", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.raked_product(&layout(case, 1)?))
-        } else {
-            tried(layout(case, 0)?.raked_product(&layout(case, 1)?))
-        }
-    }),
-    Op::judged("tile_to_shape", |case| {
+pub(super) const OPS: &[Op] = ops! { |case|
+    "logical_divide" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.logical_divide(&tiler(case, 1)?))
+    } else {
+        tried(layout(case, 0)?.logical_divide(&tiler(case, 1)?))
+    };
+    "zipped_divide" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.zipped_divide(&tiler(case, 1)?))
+    } else {
+        tried(layout(case, 0)?.zipped_divide(&tiler(case, 1)?))
+    };
+    "tiled_divide" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.tiled_divide(&tiler(case, 1)?))
+    } else {
+        tried(layout(case, 0)?.tiled_divide(&tiler(case, 1)?))
+    };
+    "flat_divide" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.flat_divide(&tiler(case, 1)?))
+    } else {
+        tried(layout(case, 0)?.flat_divide(&tiler(case, 1)?))
+    };
+    "logical_product" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.logical_product(&tiler(case, 1)?))
+    } else {
+        tried(layout(case, 0)?.logical_product(&tiler(case, 1)?))
+    };
+    "zipped_product" => tried(layout(case, 0)?.zipped_product(&tiler(case, 1)?));
+    "tiled_product" => tried(layout(case, 0)?.tiled_product(&tiler(case, 1)?));
+    "flat_product" => tried(layout(case, 0)?.flat_product(&tiler(case, 1)?));
+    "blocked_product" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.blocked_product(&layout(case, 1)?))
+    } else {
+        tried(layout(case, 0)?.blocked_product(&layout(case, 1)?))
+    };
+    "raked_product" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.raked_product(&layout(case, 1)?))
+    } else {
+        tried(layout(case, 0)?.raked_product(&layout(case, 1)?))
+    };
+    "tile_to_shape" => {
         if is_swizzled(case, 0) {
             return tile_to_shape(case);
         }
@@ -73,5 +53,5 @@ pub(super) const OPS: &[Op] = &[
             Ok("LayoutRight") => block.tile_to_shape(&shape, colex_layout::LayoutRight),
             Ok(_) => block.tile_to_shape(&shape, &tuple(case, 2)?),
         })
-    }),
-];
+    };
+};

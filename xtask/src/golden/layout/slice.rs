@@ -7,38 +7,20 @@ use super::{Answer, coord, layout, tried, tuple};
 use crate::golden::value::{Map, Value};
 use crate::golden::{Case, Op};
 
-pub(super) const OPS: &[Op] = &[
-    Op::judged("slice", |case| tried(layout(case, 1)?.slice(&coord(case)?))),
-    Op::judged("dice", |case| tried(layout(case, 1)?.dice(&coord(case)?))),
-    Op::judged("slice_and_offset", slice_and_offset),
-    Op::judged("get_hier_coord", |case| {
-        by_offset(case, |layout, offset| tried(layout.coord_of(offset)))
-    }),
-    Op::judged("get_flat_coord", |case| {
-        by_offset(case, |layout, offset| tried(layout.flat_coord_of(offset)))
-    }),
-    Op::judged("get_1d_coord", |case| {
-        by_offset(case, |layout, offset| tried(layout.index_of(offset)))
-    }),
-    Op::judged("idx2crd_stride", |case| {
-        tried(tuple(case, 1)?.coord_by_stride(case.int(0)?, &tuple(case, 2)?))
-    }),
-    Op::judged("domain_distribute", |case| {
-        tried(tuple(case, 0)?.domain_distribute(case.int(1)?))
-    }),
-    Op::judged("upcast", |case| {
-        tried(layout(case, 0)?.upcast(case.int(1)?))
-    }),
-    Op::judged("downcast", |case| {
-        tried(layout(case, 0)?.downcast(case.int(1)?))
-    }),
-    Op::judged("recast_layout", |case| {
-        tried(layout(case, 2)?.recast(case.int(0)?, case.int(1)?))
-    }),
-    Op::judged("max_alignment", |case| {
-        tried(layout(case, 0)?.max_alignment())
-    }),
-];
+pub(super) const OPS: &[Op] = ops! { |case|
+    "slice" => tried(layout(case, 1)?.slice(&coord(case)?));
+    "dice" => tried(layout(case, 1)?.dice(&coord(case)?));
+    "slice_and_offset" => slice_and_offset(case);
+    "get_hier_coord" => by_offset(case, |layout, offset| tried(layout.coord_of(offset)));
+    "get_flat_coord" => by_offset(case, |layout, offset| tried(layout.flat_coord_of(offset)));
+    "get_1d_coord" => by_offset(case, |layout, offset| tried(layout.index_of(offset)));
+    "idx2crd_stride" => tried(tuple(case, 1)?.coord_by_stride(case.int(0)?, &tuple(case, 2)?));
+    "domain_distribute" => tried(tuple(case, 0)?.domain_distribute(case.int(1)?));
+    "upcast" => tried(layout(case, 0)?.upcast(case.int(1)?));
+    "downcast" => tried(layout(case, 0)?.downcast(case.int(1)?));
+    "recast_layout" => tried(layout(case, 2)?.recast(case.int(0)?, case.int(1)?));
+    "max_alignment" => tried(layout(case, 0)?.max_alignment());
+};
 
 fn slice_and_offset(case: &Case) -> Answer {
     let sliced = layout(case, 1)?.slice_and_offset(&coord(case)?);

@@ -6,103 +6,50 @@ use super::{Answer, coord, layout, parsed, printed, tiler, tried, tuple};
 use crate::golden::value::Value;
 use crate::golden::{Case, Op};
 
-pub(super) const OPS: &[Op] = &[
-    Op::judged("swizzle_table", swizzle_table),
-    Op::judged("upcast_swizzle", |case| {
-        tried(swizzle(case, 0)?.upcast(case.int(1)?))
-    }),
-    Op::judged("downcast_swizzle", |case| {
-        tried(swizzle(case, 0)?.downcast(case.int(1)?))
-    }),
-    Op::judged("composition_swizzle_swizzle", |case| {
-        tried(swizzle(case, 0)?.composition(swizzle(case, 1)?))
-    }),
-    Op::judged("composition_swizzle_layout", |case| {
-        tried(swizzle(case, 0)?.composition(layout(case, 1)?))
-    }),
-    Op::judged("composition_layout_swizzle", |case| {
-        tried(layout(case, 0)?.composition(swizzle(case, 1)?))
-    }),
-    Op::judged("swizzled_table", |case| {
-        composed(case, 0)?
-            .table()
-            .map(Value::table)
-            .map_err(|error| error.to_string())
-    }),
-    Op::judged("get_swizzle_portion", |case| {
+pub(super) const OPS: &[Op] = ops! { |case|
+    "swizzle_table" => swizzle_table(case);
+    "upcast_swizzle" => tried(swizzle(case, 0)?.upcast(case.int(1)?));
+    "downcast_swizzle" => tried(swizzle(case, 0)?.downcast(case.int(1)?));
+    "composition_swizzle_swizzle" => tried(swizzle(case, 0)?.composition(swizzle(case, 1)?));
+    "composition_swizzle_layout" => tried(swizzle(case, 0)?.composition(layout(case, 1)?));
+    "composition_layout_swizzle" => tried(layout(case, 0)?.composition(swizzle(case, 1)?));
+    "swizzled_table" => composed(case, 0)?.table().map(Value::table).map_err(|error| error.to_string());
+    "get_swizzle_portion" => {
         match composed(case, 0)?.outer() {
             Outer::Swizzle(swizzle) => printed(swizzle),
             Outer::Layout(layout) => Err(format!("{layout} is not a swizzle")),
         }
-    }),
-    Op::judged("get_nonswizzle_portion", |case| {
-        printed(composed(case, 0)?.inner())
-    }),
-    Op::judged("coalesce_swizzled", |case| {
-        printed(composed(case, 0)?.coalesce(..))
-    }),
-    Op::judged("flatten_swizzled", |case| {
-        printed(composed(case, 0)?.flatten())
-    }),
-    Op::judged("composition_swizzled", |case| {
-        tried(composed(case, 0)?.composition(&tiler(case, 1)?))
-    }),
-    Op::judged("right_inverse_swizzled", |case| {
-        tried(composed(case, 0)?.right_inverse())
-    }),
-    Op::judged("left_inverse_swizzled", |case| {
-        tried(composed(case, 0)?.left_inverse())
-    }),
-    Op::judged("logical_divide_swizzled", |case| {
-        tried(composed(case, 0)?.logical_divide(&tiler(case, 1)?))
-    }),
-    Op::judged("zipped_divide_swizzled", |case| {
-        tried(composed(case, 0)?.zipped_divide(&tiler(case, 1)?))
-    }),
-    Op::judged("tiled_divide_swizzled", |case| {
-        tried(composed(case, 0)?.tiled_divide(&tiler(case, 1)?))
-    }),
-    Op::judged("flat_divide_swizzled", |case| {
-        tried(composed(case, 0)?.flat_divide(&tiler(case, 1)?))
-    }),
-    Op::judged("logical_product_swizzled", |case| {
-        tried(composed(case, 0)?.logical_product(&tiler(case, 1)?))
-    }),
-    Op::judged("blocked_product_swizzled", |case| {
-        tried(composed(case, 0)?.blocked_product(&layout(case, 1)?))
-    }),
-    Op::judged("raked_product_swizzled", |case| {
-        tried(composed(case, 0)?.raked_product(&layout(case, 1)?))
-    }),
-    Op::judged("tile_to_shape_swizzled", tile_to_shape),
-    Op::judged("slice_and_offset_swizzled", |case| {
+    };
+    "get_nonswizzle_portion" => printed(composed(case, 0)?.inner());
+    "coalesce_swizzled" => printed(composed(case, 0)?.coalesce(..));
+    "flatten_swizzled" => printed(composed(case, 0)?.flatten());
+    "composition_swizzled" => tried(composed(case, 0)?.composition(&tiler(case, 1)?));
+    "right_inverse_swizzled" => tried(composed(case, 0)?.right_inverse());
+    "left_inverse_swizzled" => tried(composed(case, 0)?.left_inverse());
+    "logical_divide_swizzled" => tried(composed(case, 0)?.logical_divide(&tiler(case, 1)?));
+    "zipped_divide_swizzled" => tried(composed(case, 0)?.zipped_divide(&tiler(case, 1)?));
+    "tiled_divide_swizzled" => tried(composed(case, 0)?.tiled_divide(&tiler(case, 1)?));
+    "flat_divide_swizzled" => tried(composed(case, 0)?.flat_divide(&tiler(case, 1)?));
+    "logical_product_swizzled" => tried(composed(case, 0)?.logical_product(&tiler(case, 1)?));
+    "blocked_product_swizzled" => tried(composed(case, 0)?.blocked_product(&layout(case, 1)?));
+    "raked_product_swizzled" => tried(composed(case, 0)?.raked_product(&layout(case, 1)?));
+    "tile_to_shape_swizzled" => tile_to_shape(case);
+    "slice_and_offset_swizzled" => {
         let sliced = composed(case, 1)?.slice_and_offset(&coord(case)?);
         let (slice, offset) = sliced.map_err(|error| error.to_string())?;
         printed(format!("({slice},{offset})"))
-    }),
-    Op::judged("upcast_swizzled", |case| {
-        tried(composed(case, 0)?.upcast(case.int(1)?))
-    }),
-    Op::judged("downcast_swizzled", |case| {
-        tried(composed(case, 0)?.downcast(case.int(1)?))
-    }),
-    Op::judged("recast_layout_swizzled", |case| {
-        tried(composed(case, 2)?.recast(case.int(0)?, case.int(1)?))
-    }),
-    Op::judged("max_alignment_swizzled", |case| {
-        tried(composed(case, 0)?.max_alignment())
-    }),
-    Op::judged("max_common_vector_swizzled", |case| {
-        tried(composed(case, 0)?.max_common_vector(&composed(case, 1)?))
-    }),
-    Op::judged("max_common_layout_swizzled", |case| {
-        if is_swizzled(case, 0) {
-            tried(composed(case, 0)?.max_common_layout(&layout(case, 1)?))
-        } else {
-            tried(composed(case, 1)?.max_common_layout(&layout(case, 0)?))
-        }
-    }),
-];
+    };
+    "upcast_swizzled" => tried(composed(case, 0)?.upcast(case.int(1)?));
+    "downcast_swizzled" => tried(composed(case, 0)?.downcast(case.int(1)?));
+    "recast_layout_swizzled" => tried(composed(case, 2)?.recast(case.int(0)?, case.int(1)?));
+    "max_alignment_swizzled" => tried(composed(case, 0)?.max_alignment());
+    "max_common_vector_swizzled" => tried(composed(case, 0)?.max_common_vector(&composed(case, 1)?));
+    "max_common_layout_swizzled" => if is_swizzled(case, 0) {
+        tried(composed(case, 0)?.max_common_layout(&layout(case, 1)?))
+    } else {
+        tried(composed(case, 1)?.max_common_layout(&layout(case, 0)?))
+    };
+};
 
 fn swizzle(case: &Case, i: usize) -> Result<Swizzle, String> {
     parsed(case, i)
