@@ -87,8 +87,7 @@ impl<T: Element> Buffer<T> {
     /// Returns the number of elements.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// assert_eq!(buffer.len(), 3);
@@ -101,8 +100,7 @@ impl<T: Element> Buffer<T> {
     /// Returns whether the buffer has no elements.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// assert!(!buffer.is_empty());
@@ -115,8 +113,7 @@ impl<T: Element> Buffer<T> {
     /// Returns the size of the buffer in bytes.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// assert_eq!(buffer.bytes(), 12);
@@ -129,8 +126,7 @@ impl<T: Element> Buffer<T> {
     /// Returns the address of the first element on the device.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// assert_eq!(buffer.slice(1..)?.address(), buffer.address() + 4);
@@ -143,8 +139,7 @@ impl<T: Element> Buffer<T> {
     /// Returns the device that holds the buffer.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// assert!(buffer.device().is_same_device(&device));
@@ -157,8 +152,7 @@ impl<T: Element> Buffer<T> {
     /// Returns a range of the elements, as a handle to the same memory.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// assert_eq!(buffer.slice(1..3)?.download()?, [2.0, 3.0]);
@@ -198,8 +192,7 @@ impl<T: Element> Buffer<T> {
     /// Replaces all elements.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// buffer.write(&[4.0, 5.0, 6.0])?;
@@ -227,8 +220,7 @@ impl<T: Element> Buffer<T> {
     /// Sets every byte to a value.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// buffer.fill_bytes(0)?;
@@ -256,8 +248,7 @@ impl<T: Element> Buffer<T> {
     /// Returns the elements, after all previous work of the stream is done.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// assert_eq!(buffer.download()?, [1.0, 2.0, 3.0]);
@@ -289,8 +280,7 @@ impl<T: Element> Buffer<T> {
     /// Returns the elements as an array of shape `shape`, in row-major order.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// let array = buffer.download_array((1, 3))?;
@@ -312,8 +302,7 @@ impl<T: Element> Buffer<T> {
     /// Replaces all elements by those of another buffer of the same device.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # let buffer = device.upload(&[1.0f32, 2.0, 3.0])?;
     /// let copy = device.zeros(3)?;
@@ -396,8 +385,7 @@ impl Device {
     /// Returns a buffer with the elements of an array in row-major order. The array may have any strides.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// let array = ndarray::array![[1.0f32, 2.0], [3.0, 4.0]];
     /// let buffer = device.upload_array(&array.t())?;

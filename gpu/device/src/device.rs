@@ -201,8 +201,7 @@ impl Device {
     /// Returns whether the device is the simulator.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert!(device.is_simulator());
     /// ```
@@ -213,8 +212,7 @@ impl Device {
     /// Returns the name of the device, as messages use it.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert_eq!(device.name(), "the simulator of sm_90a");
     /// ```
@@ -228,8 +226,7 @@ impl Device {
     /// Returns the architecture for which its kernels are printed.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert_eq!(device.arch(), Arch::Sm90a);
     /// ```
@@ -243,8 +240,7 @@ impl Device {
     /// Returns the limits of a launch.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert_eq!(device.limits().shared, 232_448); // bytes of shared memory per block
     /// ```
@@ -258,8 +254,7 @@ impl Device {
     /// Returns whether both are handles to the same device: for GPUs, to the same context, however each was made.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert!(device.is_same_device(&device.clone()));
     /// assert!(!device.is_same_device(&Device::simulator(Arch::Sm90a)));
@@ -275,8 +270,7 @@ impl Device {
     /// Checks that `holder`, the device of an object named `what`, is this device.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// let other = Device::simulator(Arch::Sm80);
     /// assert!(device.check_same("the buffer", &device).is_ok());
@@ -309,8 +303,7 @@ impl Device {
     /// Returns the version of CUDA that the driver implements, 13000 for 13.0, if it is a GPU.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert_eq!(device.driver_version(), None); // the simulator needs no driver
     /// ```
@@ -324,8 +317,7 @@ impl Device {
     /// Returns the disk cache of machine code, if the device is a GPU.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert!(device.cache().is_none()); // the simulator assembles nothing
     /// ```
@@ -339,8 +331,7 @@ impl Device {
     /// Replaces the disk cache of machine code, for all handles to the device. The simulator has no machine code.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// use colex_device::Cache;
     ///
@@ -355,8 +346,7 @@ impl Device {
     /// Waits until all enqueued work is done.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// device.synchronize()?;
     /// # Ok::<(), colex_device::Error>(())
@@ -402,8 +392,7 @@ impl Device {
     /// On the simulator, where every call runs to completion, it is another handle.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// let beside = device.on_new_stream()?;
     /// assert!(beside.is_same_device(&device));
@@ -423,8 +412,7 @@ impl Device {
     /// Drops the loaded kernels, except those whose functions are still held. The next load reads the disk cache.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// device.clear_module_cache();
     /// ```
@@ -435,8 +423,7 @@ impl Device {
     /// Returns the extension of type `T` of this device. The first call creates it with its default value.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// use colex_device::Extension;
     /// use std::sync::Mutex;
@@ -489,8 +476,7 @@ impl Device {
     /// Returns a tensor map bound to the tensor that begins with the first element of a buffer.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
     /// // Boxes of 16 by 8 of a row-major tensor of 32 by 64 floats.
     /// let map = TensorMap {
@@ -541,8 +527,7 @@ impl Device {
     /// Returns a tensor map bound to the tensor that begins at an address of this device.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # use colex_atom::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle};
     /// # let map = TensorMap {
     /// #     element: TmaElement::F32,
@@ -582,8 +567,7 @@ impl Device {
     /// Returns a buffer with a copy of `elements`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert_eq!(device.upload(&[1u32, 2])?.download()?, [1, 2]);
     /// # Ok::<(), colex_device::Error>(())
@@ -601,8 +585,7 @@ impl Device {
     /// Allocates a buffer of `length` zeros.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert_eq!(device.zeros::<f32>(3)?.download()?, [0.0; 3]);
     /// # Ok::<(), colex_device::Error>(())
@@ -621,8 +604,7 @@ impl Device {
     /// the elements that a kernel failed to write.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert!(device.poisoned::<f32>(3)?.download()?.iter().all(|x| x.is_nan()));
     /// # Ok::<(), colex_device::Error>(())
@@ -641,8 +623,7 @@ impl Device {
     /// was never written; a GPU returns the old content of the memory.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// let buffer = device.uninitialised::<f32>(3)?;
     /// assert!(buffer.download().is_err()); // the simulator reports the first unwritten byte

@@ -35,8 +35,7 @@ impl Device {
     /// every event is reached at once.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// let copies = device.on_new_stream()?;
     /// // .. give copies work, then:

@@ -241,8 +241,7 @@ impl Device {
     /// hold it.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # use colex_ir::KernelBuilder;
     /// # use colex_ir::launch::Launch;
@@ -291,8 +290,7 @@ impl Device {
     /// Returns the function of a kernel that this device has loaded.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # use colex_ir::KernelBuilder;
     /// # use colex_ir::launch::Launch;
@@ -312,8 +310,7 @@ impl Device {
     /// and every launch is checked against them.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # use colex_ir::KernelBuilder;
     /// # use colex_ir::launch::Launch;
@@ -438,8 +435,7 @@ impl Device {
     /// stray address may reach that memory. Run a kernel on the simulator first.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # use colex_ir::KernelBuilder;
     /// # use colex_ir::launch::Launch;
@@ -472,8 +468,7 @@ impl Device {
     /// sectors of global memory.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # use colex_ir::KernelBuilder;
     /// # use colex_ir::launch::Launch;
@@ -512,8 +507,7 @@ impl Device {
     /// Checks that a function was loaded on this device.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// # use colex_ir::KernelBuilder;
     /// # use colex_ir::launch::Launch;

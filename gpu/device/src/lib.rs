@@ -36,6 +36,7 @@ mod view;
 
 pub use buffer::Buffer;
 pub use cache::Cache;
+pub use colex_atom::Arch;
 pub use device::{Device, Extension};
 pub use device_slice::DeviceSlice;
 pub use element::Element;

@@ -93,8 +93,7 @@ impl Device {
     /// into a graph; the graph runs as often as `repeats` says. Allocate before the call, and synchronize after it.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// use colex_device::{Repeats, Timing};
     ///
@@ -122,8 +121,7 @@ impl Device {
     /// A piece is called with the number of the repetition in its batch, so that it can rotate among its operands.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// use colex_device::{Error, Repeats};
     ///

@@ -160,8 +160,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns the device that holds the memory.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// let device = Device::simulator(Arch::Sm80);
     /// let buffer = device.zeros::<f32>(12)?;
     /// assert!(buffer.view((3, 4))?.device().is_same_device(&device));
@@ -174,8 +173,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns the shape. Extents may be 0.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
     /// assert_eq!(buffer.view((3, 0))?.shape().to_string(), "(3,0)");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -187,8 +185,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns the layout, whose strides count elements; `None` if an extent is 0, which layouts do not have.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
     /// assert_eq!(buffer.view((3, 4))?.layout().unwrap().to_string(), "(3,4):(4,_1)");
     /// assert!(buffer.view((3, 0))?.layout().is_none());
@@ -201,8 +198,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns whether the view has no element.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
     /// assert!(buffer.view((3, 0))?.is_empty() && !buffer.view((3, 4))?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -214,8 +210,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns the range of addresses that the view spans: its first byte, and one past its last byte.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
     /// let (first, end) = buffer.view((2, 3))?.bytes();
     /// assert_eq!((first, end - first), (buffer.address(), 24));
@@ -229,8 +224,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns the same elements with permuted modes: mode `i` of the result is mode `order[i]` of this view.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
     /// let transposed = buffer.view((3, 4))?.permute(&[1, 0])?;
     /// assert_eq!(transposed.layout().unwrap().to_string(), "(4,3):(_1,4)");
@@ -342,8 +336,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
     /// Returns the same elements with permuted modes: mode `i` of the result is mode `order[i]` of this view.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// let mut buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
     /// let transposed = buffer.view_mut((3, 4))?.permute(&[1, 0])?;
     /// assert_eq!(transposed.shape().to_string(), "(4,3)");

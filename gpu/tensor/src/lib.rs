@@ -90,6 +90,14 @@ pub use tensor::offset::{layout_at, swizzled};
 pub use tensor::partition::{AtThread, CopyAt, MmaAt, Places};
 pub use tensor::{MAX_EXTENT, Tensor};
 
+/// What most kernels name, for `use colex_tensor::prelude::*;`.
+pub mod prelude {
+    pub use crate::{Arg, AtThread, Builder, Cond, Expr, Index, Rows};
+    pub use colex_atom::{Arch, Ty};
+    pub use colex_ir::{BinaryOp, FenceKind};
+    pub use colex_tiled::{Operand, TiledCopy, TiledMma};
+}
+
 /// The examples of the README run.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

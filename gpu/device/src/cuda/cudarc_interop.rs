@@ -47,8 +47,7 @@ impl Device {
     /// [new stream](Device::on_new_stream). A device that was opened by its ordinal has neither.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert!(device.cuda().is_none()); // a simulator has no context
     /// ```

@@ -87,8 +87,7 @@ impl Device {
     /// Returns the context and the stream that it works in, if it is a GPU. Both live as long as the device.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert!(device.raw().is_none()); // a simulator has no context
     /// ```

@@ -36,8 +36,7 @@ impl Barriers {
     /// without a barrier is refused.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let full = k.barriers(3);
     /// assert_eq!((full.at(2) - full.at(0)).as_constant(), Some(16)); // 8 bytes each
@@ -49,8 +48,7 @@ impl Barriers {
     /// Returns the number of barriers.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// assert_eq!(k.barriers(3).count(), 3);
     /// ```
@@ -64,8 +62,7 @@ impl Builder {
     /// an error.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let full = k.barriers(3);
     /// assert_eq!(full.count(), 3);
@@ -98,9 +95,8 @@ impl Builder {
     /// fence and a barrier of all threads that use them must follow.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (ready, tid) = (k.barriers(1), k.thread());
     /// let is_first = k.equal(&tid, &0.into());
@@ -124,9 +120,8 @@ impl Builder {
     /// Waits until the phase of an mbarrier with parity `parity` is complete (`mbarrier.try_wait.parity`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm80, 32);
     /// # let (ready, tid) = (k.barriers(1), k.thread());
     /// # let is_first = k.equal(&tid, &0.into());
@@ -150,9 +145,8 @@ impl Builder {
     /// Arrives at an mbarrier of this block (`mbarrier.arrive`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm80, 64);
     /// # let (ready, tid) = (k.barriers(1), k.thread());
     /// # let is_first = k.equal(&tid, &0.into());
@@ -175,10 +169,8 @@ impl Builder {
     /// Arrives at the same mbarrier of the block of rank `rank` in the cluster, in the threads for which `cond` holds.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_ir::FenceKind;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values_of_blocks;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # k.cluster([2, 1, 1]);
     /// # let (ready, rank, tid) = (k.barriers(1), k.cluster_rank(2), k.thread());
@@ -211,8 +203,7 @@ impl Builder {
     /// these.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let (landed, slab) = (k.barriers(1), k.shared_tensor(Ty::F32, "(256):(1)"));
     /// let a = k.tensor("a", Ty::F32, "(_256):(_1)");
@@ -321,9 +312,8 @@ impl Builder {
     /// [`Builder::finish`] returns an error.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
     /// let half = k.uniform(64);
     /// k.sync_named(&(&half + 1), 64); // barrier 1 for threads 0 to 63, barrier 2 for the others
@@ -347,9 +337,8 @@ impl Builder {
     /// [`Builder::sync_named`].
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let warp = k.uniform(32);
     /// let is_first = k.equal(&warp, &0.into());
@@ -375,9 +364,8 @@ impl Builder {
     /// the same lane.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let (is_one, number) = (k.elected(), k.var(0, 0..2));
     /// k.if_(is_one, |k| k.set(&number, 1));

@@ -30,8 +30,7 @@ impl Predicate {
     /// Returns the register, and whether it is negated.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::{Builder, Cond};
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let thread = k.thread();
     /// let Cond::Where(first) = k.equal(&thread, &0.into()) else { unreachable!() };
@@ -79,9 +78,8 @@ impl Builder {
     /// Branches: the threads for which the condition holds execute `body`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let number = k.var(0, 0..8);
     /// let lane = k.lane();
@@ -99,9 +97,8 @@ impl Builder {
     /// Branches: the threads for which the condition holds execute `then`, the others execute `other`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let number = k.var(0, 0..8);
     /// let lane = k.lane();
@@ -143,9 +140,8 @@ impl Builder {
     /// Repeats `body` until it [breaks](Builder::break_unless).
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (number, lane) = (k.var(0, 0..33), k.lane());
     /// k.loop_(|k| {
@@ -177,9 +173,8 @@ impl Builder {
     /// and `end + step` must fit 32 bits.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let sum = k.var(0, 0..100);
     /// k.for_(0, 10, 2, |k, i| {
@@ -259,9 +254,8 @@ impl Builder {
     /// Leaves the innermost loop in the threads for which the condition does not hold.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (turns, lane) = (k.var(0, 0..100), k.lane());
     /// k.for_(0, 10, 1, |k, i| {
@@ -287,9 +281,8 @@ impl Builder {
     /// without a branch. Returns the result of `body`; `None` if the condition is known not to hold.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (number, lane) = (k.var(0, 0..8), k.lane());
     /// let is_first = k.equal(&lane, &0.into());
@@ -316,9 +309,8 @@ impl Builder {
     /// Returns the conjunction of two conditions.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (number, lane) = (k.var(0, 0..2), k.lane());
     /// let (low, high) = (k.less(&0.into(), &lane), k.less(&lane, &3.into()));
@@ -385,8 +377,7 @@ impl Builder {
     /// Returns the negation of a condition.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::{Builder, Cond};
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Builder::not(Cond::Known(true)), Cond::Known(false));
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let lane = k.lane();

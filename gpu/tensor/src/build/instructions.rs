@@ -9,8 +9,7 @@ impl Builder {
     /// Returns the architecture that the kernel is built for.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Builder::new("k", Arch::Sm80, 32).target(), Arch::Sm80);
     /// ```
     pub fn target(&self) -> Arch {
@@ -20,8 +19,7 @@ impl Builder {
     /// Declares the blocks of a cluster, along x, y and z.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// k.cluster([2, 1, 1]);
     /// assert_eq!(k.finish()?.kernel.cluster, Some([2, 1, 1]));
@@ -35,8 +33,7 @@ impl Builder {
     /// Declares the number of blocks that a multiprocessor must be able to hold (`.minnctapersm`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.min_blocks(2);
     /// assert!(k.finish()?.kernel.ptx()?.contains(".minnctapersm 2"));
@@ -50,8 +47,7 @@ impl Builder {
     /// Declares the largest number of registers of a thread (`.maxnreg`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.max_registers(168);
     /// assert!(k.finish()?.kernel.ptx()?.contains(".maxnreg 168"));
@@ -65,10 +61,9 @@ impl Builder {
     /// Adds instructions of [`KernelBuilder`] at this place of the kernel, and returns the result of `body`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::{Type, UnaryOp};
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tid = k.thread();
     /// let tid = k.value(&tid);
@@ -84,8 +79,7 @@ impl Builder {
     /// Synchronises the threads of the block (`bar.sync 0`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// k.sync();
     /// assert!(k.finish()?.kernel.ptx()?.contains("bar.sync 0;"));
@@ -100,8 +94,7 @@ impl Builder {
     /// Synchronises the threads of all blocks of the cluster (`barrier.cluster`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 64);
     /// k.cluster([2, 1, 1]);
     /// k.cluster_sync();
@@ -117,9 +110,7 @@ impl Builder {
     /// Adds a fence.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_ir::FenceKind;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// k.fence(FenceKind::ProxyAsyncShared);
     /// assert!(k.finish()?.kernel.ptx()?.contains("fence.proxy.async.shared::cta;"));
@@ -133,8 +124,7 @@ impl Builder {
     /// Commits the thread's `cp.async` copies since the last commit as one group (`cp.async.commit_group`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.cp_async_commit();
     /// k.cp_async_wait(0);
@@ -149,8 +139,7 @@ impl Builder {
     /// Waits until at most `pending` groups of this thread's `cp.async` copies are in flight (`cp.async.wait_group`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// (0..3).for_each(|_| k.cp_async_commit());
     /// k.cp_async_wait(2); // the first of three groups is complete
@@ -165,8 +154,7 @@ impl Builder {
     /// Commits the thread's bulk stores since the last commit as one group (`cp.async.bulk.commit_group`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// k.bulk_commit();
     /// k.bulk_wait(0, false);
@@ -182,8 +170,7 @@ impl Builder {
     /// `read`, it waits only until the stores have read shared memory.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// k.bulk_commit();
     /// k.bulk_wait(0, true); // shared memory may be written again
@@ -198,8 +185,7 @@ impl Builder {
     /// Orders the warpgroup's accesses to registers and shared memory before the following `wgmma` (`wgmma.fence`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// k.wgmma_fence();
     /// assert!(k.finish()?.kernel.ptx()?.contains("wgmma.fence.sync.aligned;"));
@@ -213,8 +199,7 @@ impl Builder {
     /// Commits the warpgroup's `wgmma` since the last commit as one group (`wgmma.commit_group`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// k.wgmma_commit();
     /// assert!(k.finish()?.kernel.ptx()?.contains("wgmma.commit_group.sync.aligned;"));
@@ -228,8 +213,7 @@ impl Builder {
     /// Waits until at most `pending` groups of the warpgroup's `wgmma` are in flight (`wgmma.wait_group`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// k.wgmma_wait(1);
     /// assert!(k.finish()?.kernel.ptx()?.contains("wgmma.wait_group.sync.aligned 1;"));
@@ -244,8 +228,7 @@ impl Builder {
     /// increase if `increase` is set, and else a decrease.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 384);
     /// k.min_blocks(1);
     /// let group = k.uniform(128);

@@ -83,8 +83,7 @@ impl TensorKernel {
     /// Returns the bytes of dynamic shared memory that a launch must give each block.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.shared_tensor(Ty::F32, "(32,32):(32,1)");
     /// assert_eq!(k.finish()?.dynamic_shared(), 4096);
@@ -97,8 +96,7 @@ impl TensorKernel {
     /// Returns the report of every copy and matrix instruction, in the order of the kernel.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.thread();
     /// assert_eq!(k.finish()?.report().lines().len(), 0); // neither copies nor matrix instructions
@@ -294,9 +292,8 @@ impl<'a> Arg<'a> {
     /// element.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_gpu::Device;
-    /// # use colex_tensor::{Arg, Builder};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.tensor("a", Ty::F32, "(100,_64):(64,_1)");
     /// let built = k.finish()?;

@@ -27,9 +27,8 @@ impl Builder {
     /// If 32 bits do not hold the range of the value, [`Builder::finish`] returns an error.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::RegType;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tid = k.thread();
     /// let register = k.value(&(&tid * 3));
@@ -55,9 +54,8 @@ impl Builder {
     /// Returns the value in a register of 64 bits.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::RegType;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tid = k.thread();
     /// assert_eq!(k.wide_value(&(tid * (1_i64 << 40))).ty, RegType::B64);
@@ -70,8 +68,7 @@ impl Builder {
     /// Returns a constant as an immediate, and any other index in a 32-bit register.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tid = k.thread();
     /// assert_eq!(k.operand(&7.into()), colex_ir::Operand::Int(7));
@@ -89,8 +86,7 @@ impl Builder {
     /// The register has 64 bits for global memory, and else 32 bits.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (start, tid) = (k.shared_bytes(256, 16), k.thread());
     /// let address = k.address(&(start + tid * 4 + 128), false);
@@ -111,8 +107,7 @@ impl Builder {
     /// Returns the condition `a < b`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::{Builder, Cond};
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tid = k.thread();
     /// assert_eq!(k.less(&tid, &32.into()), Cond::Known(true)); // its range says so
@@ -132,8 +127,7 @@ impl Builder {
     /// Returns the condition `a == b`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::{Builder, Cond};
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tid = k.thread();
     /// assert_eq!(k.equal(&tid, &32.into()), Cond::Known(false)); // its range says so

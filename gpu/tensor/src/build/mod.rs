@@ -123,8 +123,7 @@ impl Builder {
     /// three extents along x, y and z.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let k = Builder::new("scale", Arch::Sm80, 128);
     /// let built = k.finish()?;
     /// assert_eq!(built.kernel.block, Some([128, 1, 1]));
@@ -159,8 +158,7 @@ impl Builder {
     /// Returns the finished kernel, with its shared memory laid out.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
     /// let line = line!() + 1;
     /// k.barriers(0);
@@ -272,9 +270,8 @@ impl Builder {
     /// formed of them: in a block of extents along x alone it is `%tid.x`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let tid = k.thread();
     /// assert_eq!(tid.range(), (0, 63));
@@ -342,9 +339,8 @@ impl Builder {
     /// Returns the lane of the thread in its warp, 0 to 31.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let lane = k.lane();
     /// assert_eq!(values(k, &lane)?[30..34], [30, 31, 0, 1]);
@@ -361,9 +357,8 @@ impl Builder {
     /// If `threads` is not a multiple of 32, [`Builder::finish`] returns an error.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let warp = k.uniform(32);
     /// assert_eq!(values(k, &warp)?[30..34], [0, 0, 1, 1]);
@@ -393,9 +388,8 @@ impl Builder {
     /// x, and below 65536 along y and z.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values_of_blocks;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let block = k.block_index(0);
     /// assert_eq!(values_of_blocks(k, 3, &block)?, [0, 1, 2]); // in a grid of 3 blocks
@@ -410,9 +404,8 @@ impl Builder {
     /// Returns the number of blocks in the grid along `axis`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values_of_blocks;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let blocks = k.grid_extent(0);
     /// assert_eq!(values_of_blocks(k, 3, &blocks)?, [3, 3, 3]);
@@ -431,9 +424,8 @@ impl Builder {
     /// declared, [`Builder::finish`] returns an error.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values_of_blocks;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// k.cluster([2, 1, 1]);
     /// let rank = k.cluster_rank(2);
@@ -453,10 +445,9 @@ impl Builder {
     /// at its beginning. The simulator refuses a value outside of the range.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::Special;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let lane = k.special(Special::LaneId, 0..32);
     /// assert_eq!(values(k, &lane)?[30..34], [30, 31, 0, 1]);
@@ -508,10 +499,9 @@ impl Builder {
     /// refuses a value outside of the range at this place in the kernel; a GPU computes what follows from the declaration.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::Type;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let seven = k.emit(|ir| ir.mov(Type::U32, 7));
     /// let index = k.index_of(seven, 0..8);
@@ -529,9 +519,8 @@ impl Builder {
     /// If `range` is empty or `multiple` is not a power of two, [`Builder::finish`] returns an error.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::Type;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let eight = k.emit(|ir| ir.mov(Type::U32, 8));
     /// let index = k.index_with(eight, 0..64, 4);
@@ -573,8 +562,7 @@ impl Builder {
     /// Returns the kernel built so far, for inspection.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// k.thread();
     /// assert!(k.kernel_so_far().to_string().contains("mov %tid.x"));

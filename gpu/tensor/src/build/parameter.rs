@@ -148,10 +148,9 @@ impl Builder {
     /// Declares a scalar of type `ty` that the launch passes, and returns the register that holds it.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::{RegType, Type};
     /// # use colex_ir::launch::Argument;
-    /// # use colex_tensor::{Arg, Builder};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let alpha = k.scalar_argument("alpha", Type::F32);
     /// assert_eq!(alpha.ty, RegType::F32);
@@ -182,8 +181,7 @@ impl Builder {
     /// [`crate::TensorKernel::arguments`] refuses other values.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::{Arg, Builder};
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let n = k.index_argument("n", 0..100);
     /// assert_eq!(n.range(), (0, 99));
@@ -204,8 +202,7 @@ impl Builder {
     /// part of the dynamic shared memory, whose size is [`crate::TensorKernel::dynamic_shared`].
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F16, "(64,32):(32,1)");
     /// assert_eq!(tile.layout().to_string(), "(_64,_32):(_32,_1)");
@@ -303,8 +300,7 @@ impl Builder {
     /// returns an error.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (a, b) = (k.shared_bytes(100, 16), k.shared_bytes(4, 64));
     /// assert_eq!((b - a).as_constant(), Some(128)); // the next multiple of 64 bytes

@@ -54,8 +54,7 @@ impl Pipeline {
     /// Returns the numbers of arrivals that complete a phase of the full and of the empty barriers.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 384);
     /// assert_eq!(k.pipeline(4, 1, 2).arrivals(), [1, 2]);
     /// ```
@@ -66,8 +65,7 @@ impl Pipeline {
     /// Returns the number of stages of the ring.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 384);
     /// assert_eq!(k.pipeline(4, 1, 2).stages(), 4);
     /// ```
@@ -171,8 +169,7 @@ impl Stage {
     /// Returns the number of the stage.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -192,8 +189,7 @@ impl Stage {
     /// Returns the barrier that loads into the stage report to.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -507,8 +503,7 @@ impl Builder {
     /// Builds a ring of `stages` stages whose full barriers take `producers` arrivals and whose empty barriers take `consumers` arrivals.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 384);
     /// let ring = k.pipeline(4, 1, 2);
     /// assert_eq!(ring.stages(), 4);
@@ -541,8 +536,7 @@ impl Builder {
     /// Builds the ring of a schedule, with its number of stages and the arrivals of its full and empty barriers.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 384);
     /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
     /// let ring = k.pipeline_of(&schedule);
@@ -571,9 +565,8 @@ impl Builder {
     /// cluster.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let (ring, tid) = (k.pipeline(2, 32, 1), k.thread());
     /// k.start_pipelines(&[&ring], false);
@@ -617,9 +610,8 @@ impl Builder {
     /// `PipelineAsync`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -691,9 +683,8 @@ impl Builder {
     /// cluster that loads into this block's stages.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1161,9 +1152,8 @@ impl Producer {
     /// that its loads will bring.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1213,8 +1203,7 @@ impl Producer {
     /// `commit` adds nothing.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1254,9 +1243,8 @@ impl Producer {
     /// still arrive at its barriers; of `cp.async`, until all copies have landed.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1315,9 +1303,8 @@ impl Producer {
     /// Advances by `items` stages without filling them: those of another producer.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1339,9 +1326,8 @@ impl Producer {
     /// Returns the stage where the producer stands and, where the ring has barriers, the parity that it waits for there.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1392,9 +1378,8 @@ impl Consumer {
     /// and then at a barrier for those of the other threads of the block.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1451,9 +1436,8 @@ impl Consumer {
     /// Returns the stage that the consumer has: in a loop whose turns begin with a stage that the turn before has waited for.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1494,9 +1478,8 @@ impl Consumer {
     /// Hands the stage back to the producer, and goes on to the next one: nothing reads it any more.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1547,8 +1530,7 @@ impl Consumer {
     /// [`Consumer::release_rest`] releases what is left behind the last step.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
     /// # let mut k = Builder::new("k", Arch::Sm90a, 384);
     /// let ring = k.pipeline_of(&schedule); // leaves one multiply in flight
@@ -1596,8 +1578,7 @@ impl Consumer {
     /// multiplies have ended.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let schedule = colex_sched::pipeline::WarpSpecialized::cooperative(4, 1, 8);
     /// # let mut k = Builder::new("k", Arch::Sm90a, 384);
     /// let ring = k.pipeline_of(&schedule); // leaves one multiply in flight
@@ -1658,9 +1639,8 @@ impl Consumer {
     /// Advances by `items` stages without reading them: those of another consumer that takes tiles in turn.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);
@@ -1682,9 +1662,8 @@ impl Consumer {
     /// Returns the stage where the consumer stands and, where the ring has barriers, the parity that it waits for there.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let (ring, lane) = (k.pipeline(2, 32, 1), k.lane());
     /// # k.start_pipelines(&[&ring], false);

@@ -79,9 +79,7 @@ impl Line {
     /// Returns the memory traffic of the call, which is empty for matrix instructions.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::{AtThread, Builder};
-    /// # use colex_tiled::TiledCopy;
+    /// # use colex_tensor::prelude::*;
     /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint32_t>")?, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let a = k.tensor("a", Ty::F32, "(64,64):(64,1)");
@@ -103,9 +101,7 @@ impl Report {
     /// Returns the lines of the report, one for each call, in the order of the kernel.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let [a, b] = [Operand::A, Operand::B].map(|operand| k.fragment_of(&mma, operand, [if operand == Operand::A { 32 } else { 16 }, 16]));

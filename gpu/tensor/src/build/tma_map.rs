@@ -102,8 +102,7 @@ impl TensorKernel {
     /// a buffer.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let slab = "(64,64):(64,1)";
     /// k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);

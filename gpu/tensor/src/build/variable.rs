@@ -24,9 +24,8 @@ impl Builder {
     /// returns an error. The simulator refuses a value that does not lie in it.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let stage = k.var(2, 0..3);
     /// let now = k.get(&stage);
@@ -53,8 +52,7 @@ impl Builder {
     /// Returns the current value of the variable.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let stage = k.var(0, 0..3);
     /// let before = k.get(&stage);
@@ -80,9 +78,8 @@ impl Builder {
     /// Assigns a value to the variable.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (stage, tid) = (k.var(0, 0..32), k.thread());
     /// k.set(&stage, -tid + 31);
@@ -111,9 +108,8 @@ impl Builder {
     /// them.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let stage = k.var(0, 0..8);
     /// let register = k.variable(&stage);
@@ -135,8 +131,7 @@ impl Builder {
     /// does not lie in the variable's range.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let stage = k.var(0, 0..8);
     /// let before = k.get(&stage);

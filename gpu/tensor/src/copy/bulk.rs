@@ -19,9 +19,7 @@ impl Builder {
     /// data complete transaction bytes of the barrier.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::FenceKind;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let a = k.tensor("a", Ty::F32, "(_256):(_1)");
     /// let slab = k.shared_tensor(Ty::F32, "(256):(1)");
@@ -70,8 +68,7 @@ impl Builder {
     /// [`Builder::bulk_commit`] must follow.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let a = k.tensor("a", Ty::F32, "(_256):(_1)");
     /// let slab = k.shared_tensor(Ty::F32, "(256):(1)");

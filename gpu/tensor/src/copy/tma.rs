@@ -39,8 +39,7 @@ impl TmaTensor {
     /// Returns the transaction bytes of one tile: the bytes that the barrier of each block waits for.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// # let slab = "(64,64):(64,1)";
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
@@ -93,8 +92,7 @@ impl Builder {
     /// number of blocks of the cluster share each tile.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let slab = "(64,64):(64,1)"; // a tile in shared memory
     /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
@@ -192,8 +190,7 @@ impl Builder {
     /// Prefetches a tensor map into the descriptor cache (`prefetch.tensormap`).
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// # let slab = "(64,64):(64,1)";
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
@@ -216,9 +213,7 @@ impl Builder {
     /// barrier.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::FenceKind;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// let slab = "(64,64):(64,1)";
     /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
@@ -262,9 +257,8 @@ impl Builder {
     /// the cluster that receives the slice.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::Type;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # k.cluster([2, 1, 1]);
     /// # let slab = "(64,64):(64,1)";
@@ -311,9 +305,8 @@ impl Builder {
     /// Loads a tile as [`Builder::tma_load`] does, with the cache policy in `policy` (`.L2::cache_hint`).
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::Type;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let slab = "(64,64):(64,1)";
     /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
@@ -352,9 +345,7 @@ impl Builder {
     /// made visible by `fence.proxy.async` before it, and [`Builder::bulk_commit`] must follow.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::FenceKind;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm90a, 32);
     /// # let slab = "(64,64):(64,1)";
     /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);

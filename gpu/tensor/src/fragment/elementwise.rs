@@ -99,9 +99,8 @@ impl Builder {
     /// fragments of the expression are broadcast, compact in colexicographic order.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
     /// let bias = k.fragment(Ty::F32, "(_1,_3):(_0,_1)");
@@ -164,9 +163,8 @@ impl Builder {
     /// so that it reduces along these modes.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let [x, d] = ["(_2,_2):(_1,_2)", "(_2,_2):(_2,_1)"].map(|layout| k.fragment(Ty::F32, layout));
     /// k.fill(&x, 1.0);
@@ -201,9 +199,8 @@ impl Builder {
     /// Sets every element to `value`, which a float type rounds to nearest and an integer type holds exactly.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F16, "_2:_1");
     /// k.fill(&x, f64::NEG_INFINITY);
@@ -223,9 +220,8 @@ impl Builder {
     /// diagonal. `keep` is called with the index of each element in the fragment's layout.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let (x, lane) = (k.fragment(Ty::F32, "_3:_1"), k.lane());
     /// k.fill(&x, 1.0);

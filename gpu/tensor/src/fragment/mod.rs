@@ -64,8 +64,7 @@ impl Fragment {
     /// Returns the type of an element.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// assert_eq!(k.fragment(Ty::F16, "_4:_1").ty(), Ty::F16);
     /// ```
@@ -85,8 +84,7 @@ impl Fragment {
     /// Returns the same registers as elements of another type of the same width.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let bits = k.fragment(Ty::F16, "_4:_1");
     /// let same = bits.as_type(Ty::Bf16);
@@ -114,8 +112,7 @@ impl Fragment {
     /// Returns the layout.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
     /// assert_eq!(x.layout().to_string(), "(_2,_3):(_1,_2)");
@@ -127,8 +124,7 @@ impl Fragment {
     /// Returns all registers, including those that a slice does not name.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F16, "_8:_1");
     /// assert_eq!(x.regs().len(), 4); // two elements per register
@@ -140,8 +136,7 @@ impl Fragment {
     /// Returns the number of elements that share a register.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// assert_eq!(k.fragment(Ty::F16, "_8:_1").packed(), 2);
     /// assert_eq!(k.fragment(Ty::F32, "_8:_1").packed(), 1);
@@ -153,9 +148,8 @@ impl Fragment {
     /// Returns the part that a coordinate keeps: `..` keeps a mode, and a constant fixes it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
     /// k.fill(&x, 1.0);
@@ -186,9 +180,8 @@ impl Fragment {
     /// Returns the same registers under another layout, as `TiledCopy::retile` gives it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
     /// let transposed = x.with_layout("(_3,_2):(_2,_1)");
@@ -219,9 +212,7 @@ impl Fragment {
     /// Returns the same registers in the modes of a copy's partitions: CuTe's `retile_S`, `retile_D`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledCopy, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 16, 16))?;
     /// let load = TiledCopy::for_operand(colex_atom::copy("SM75_U32x4_LDSM_N")?, 16, &mma, Operand::A)?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
@@ -250,9 +241,8 @@ impl Fragment {
     /// large accumulators in their own order, that of `TiledCopy::for_accumulator_atom`.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_4):(_1,_2)");
     /// k.fill(&x, 1.0);
@@ -292,8 +282,7 @@ impl Fragment {
     /// Returns `count` values from index `first` of the layout on, as a compact fragment of exactly their registers.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_2):(_2,_1)");
     /// let column = x.gathered(0, 2);
@@ -389,9 +378,8 @@ impl Builder {
     /// that hold other elements.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
     /// k.fill(&x, 1.5);
@@ -481,9 +469,7 @@ impl Builder {
     /// register.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::{AtThread, Builder};
-    /// # use colex_tiled::TiledCopy;
+    /// # use colex_tensor::prelude::*;
     /// let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint16_t>")?, 16, "(4,8):(8,1)", "(1,2):(0,1)")?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let a = k.tensor("a", Ty::F16, "(64,64):(64,_1)");
@@ -524,9 +510,7 @@ impl Builder {
     /// Allocates registers for a thread's part of A, B or C of a tile: CuTe's `partition_fragment_A`, `B`, `C`.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(2,2,1):(1,2,0)", (32, 32, 16))?;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
     /// let a = k.fragment_of(&mma, Operand::A, (64, 32));
@@ -600,9 +584,8 @@ impl Builder {
     /// If the layout has offsets beyond the registers, [`Builder::finish`] returns an error.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "_3:_1");
     /// k.clear(&x);

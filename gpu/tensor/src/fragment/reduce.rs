@@ -77,10 +77,8 @@ impl Builder {
     /// `op` is `Add`, `Mul`, `Max` or `Min`, and of integers also `And`, `Or` or `Xor`.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
     /// k.fill(&x, 1.0);
@@ -156,10 +154,8 @@ impl Builder {
     /// Reduces all elements of `x` in each thread to one, in the order of their indices.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "(_2,_3):(_1,_2)");
     /// k.fill(&x, -3.0);
@@ -186,10 +182,8 @@ impl Builder {
     /// All lanes of the warp must execute it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let thread = k.thread();
     /// let x = k.map(Expr::from(thread).to(Ty::F32));
@@ -221,10 +215,8 @@ impl Builder {
     /// (`bar.sync 0`). It takes one element of shared memory for each warp and element of `x`.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
     /// let thread = k.thread();
     /// let x = k.map(Expr::from(thread).to(Ty::F32));
@@ -255,10 +247,8 @@ impl Builder {
     /// memory. Every thread holds the result, and all threads of the cluster must execute it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm90a, 64);
     /// k.cluster([2, 1, 1]);
     /// let block = k.block_index(0);
@@ -291,10 +281,8 @@ impl Builder {
     /// All threads of the block must execute it, as for [`Builder::reduce_block`].
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let thread = k.thread();
     /// let x = (Expr::from(&thread) * 17 % 64).to(Ty::F32); // 63 is that of thread 15
@@ -351,10 +339,8 @@ impl Builder {
     /// before it. The second result is the reduction of all, in every thread. All threads of the block must execute it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let x = k.fragment(Ty::F32, "_2:_1");
     /// k.fill(&x, 1.0);

@@ -62,8 +62,7 @@ impl Rows {
     /// Builds the rows of a tile of C with the extents `(M, N)`.
     ///
     /// ```
-    /// # use colex_tensor::Rows;
-    /// # use colex_tiled::TiledMma;
+    /// # use colex_tensor::prelude::*;
     /// let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// assert_eq!(Rows::new(&mma, (16, 8))?.count(), 2); // a thread has a part of two rows
     /// let wide = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,2,1):(0,1,0)", (16, 16, 16))?;
@@ -137,8 +136,7 @@ impl Rows {
     /// order.
     ///
     /// ```
-    /// # use colex_tensor::Rows;
-    /// # use colex_tiled::TiledMma;
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let rows = Rows::new(&mma, [16, 8])?;
     /// // Elements 0 and 1 are of one row, elements 2 and 3 of another.
@@ -152,8 +150,7 @@ impl Rows {
     /// Returns the number of rows of which a thread holds a part.
     ///
     /// ```
-    /// # use colex_tensor::Rows;
-    /// # use colex_tiled::TiledMma;
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// assert_eq!(Rows::new(&mma, [16, 8])?.count(), 2);
     /// assert_eq!(Rows::new(&mma, [32, 8])?.count(), 4);
@@ -168,10 +165,8 @@ impl Rows {
     /// Accumulators with the same rows and other columns take the same numbers.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Rows};
-    /// # use colex_tiled::TiledMma;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let rows = Rows::new(&mma, [16, 8])?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
@@ -213,8 +208,7 @@ impl Rows {
     /// after the other.
     ///
     /// ```
-    /// # use colex_tensor::Rows;
-    /// # use colex_tiled::TiledMma;
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// // Four neighbouring lanes have the eight columns of a row.
     /// assert_eq!(Rows::new(&mma, [16, 8])?.lanes(), [1, 2]);
@@ -253,9 +247,7 @@ impl Builder {
     /// Allocates an uninitialised fragment with one element for each row of which the thread holds a part.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::{Builder, Rows};
-    /// # use colex_tiled::TiledMma;
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let rows = Rows::new(&mma, [16, 8])?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
@@ -283,11 +275,8 @@ impl Builder {
     /// [broadcast](Rows::broadcast_rows).
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_ir::BinaryOp;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Rows};
-    /// # use colex_tiled::TiledMma;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let rows = Rows::new(&mma, [16, 8])?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);

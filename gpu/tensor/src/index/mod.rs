@@ -204,8 +204,7 @@ impl Index {
     /// Returns the value of the index, if it is a constant.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let tid = Builder::new("k", Arch::Sm80, 32).thread();
     /// assert_eq!((&tid - &tid).as_constant(), Some(0));
     /// assert_eq!(tid.as_constant(), None);
@@ -220,8 +219,7 @@ impl Index {
     /// Returns bounds of the value: the smallest and the largest one, both included.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let tid = Builder::new("k", Arch::Sm80, 32).thread();
     /// assert_eq!((tid % 8 * 4 + 1).range(), (1, 29));
     /// ```
@@ -232,8 +230,7 @@ impl Index {
     /// Returns the largest power of two that is known to divide the value; `1 << 62` for 0.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let tid = Builder::new("k", Arch::Sm80, 32).thread();
     /// assert_eq!((tid * 24 + 16).alignment(), 8);
     /// ```
@@ -283,8 +280,7 @@ impl Index {
     /// the range is wrong. [`Builder::index_of`](crate::Builder::index_of) declares a range that the simulator checks.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let group = k.index_argument("group", 0..4);
     /// assert_eq!(group.within(0..2).range(), (0, 1)); // in a branch that groups 2 and 3 do not enter
@@ -314,9 +310,8 @@ impl Index {
     /// Returns the minimum of two indices.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let least = k.thread().min(&2.into());
     /// assert_eq!(values(k, &least)?[..4], [0, 1, 2, 2]);
@@ -346,9 +341,8 @@ impl Index {
     /// Returns `then` where `a < b`, else `other`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::{Builder, Index};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let chosen = Index::select_less(&k.thread(), &2.into(), &7.into(), &9.into());
     /// assert_eq!(values(k, &chosen)?[..4], [7, 7, 9, 9]);
@@ -379,9 +373,8 @@ impl Index {
     /// Returns the bitwise exclusive or. Neither may be negative.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let flipped = k.thread().xor(&1.into());
     /// assert_eq!(values(k, &flipped)?[..4], [1, 0, 3, 2]);

@@ -66,9 +66,7 @@ impl GmmaOperand {
     /// Returns the operand at a stage that is known at run time: the last mode is fixed.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
     /// let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// // Blocks of 64 by 64 in the swizzle of 128 bytes, and four stages.
@@ -104,9 +102,7 @@ impl GmmaOperand {
     /// Returns the number of atoms along M or N, and along K.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
     /// let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// let a = k.shared_tensor(Ty::Bf16, "Sw<3,3,3> o 0 o (64,64):(64,1)");
@@ -121,9 +117,7 @@ impl GmmaOperand {
     /// Returns the fields that all descriptors share: the swizzle and the two byte offsets.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
     /// let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// let a = k.shared_tensor(Ty::Bf16, "Sw<3,3,3> o 0 o (64,64):(64,1)");
@@ -170,9 +164,7 @@ impl Builder {
     /// [`Builder::uniform`] makes it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
     /// let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// let b = k.shared_tensor(Ty::Bf16, "Sw<3,3,3> o 0 o (128,64):(64,1)");
@@ -320,9 +312,7 @@ impl Builder {
     /// [`Builder::wgmma_fence`] before it, and [`Builder::wgmma_commit`] and [`Builder::wgmma_wait`] after it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM90_64x128x16_F32BF16BF16_SS")?, "(1,1,1):(0,0,0)", "(_,_,_)")?;
     /// # let mut k = Builder::new("k", Arch::Sm90a, 128);
     /// # let layouts = ["Sw<3,3,3> o 0 o (64,64):(64,1)", "Sw<3,3,3> o 0 o (128,64):(64,1)"];

@@ -52,11 +52,9 @@ impl Builder {
     /// modes along K may be missing. Accumulation is in place if `d` is `c`.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::Type;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::{Operand, TiledMma};
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// # let one = k.emit(|ir| ir.mov(Type::B32, 0x3c003c00)); // two halves of 1.0
@@ -181,10 +179,8 @@ impl Builder {
     /// Allocates a thread's accumulators and sets them to zero.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
-    /// # use colex_tiled::TiledMma;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let c = k.accumulators(&mma, (16, 16));

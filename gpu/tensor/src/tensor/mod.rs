@@ -139,8 +139,7 @@ impl Tensor {
     /// Returns the type of an element.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// assert_eq!(k.tensor("a", Ty::F16, "8:1").ty(), Ty::F16);
     /// ```
@@ -178,8 +177,7 @@ impl Tensor {
     /// Returns the same bits as elements of another type of the same width.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let a = k.tensor("a", Ty::F16, "8:1");
     /// assert_eq!(a.as_type(Ty::Bf16).ty(), Ty::Bf16);
@@ -214,8 +212,7 @@ impl Tensor {
     /// Returns the layout whose values are offsets in elements or, in global memory, coordinates.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let a = k.tensor("a", Ty::F32, "(100,64):(64,_1)");
     /// assert_eq!(format!("{:#}", a.layout()), "(100,64):(1@0,1@1)"); // coordinates
@@ -231,8 +228,7 @@ impl Tensor {
     /// Returns the extent of mode `mode` of a parameter or of a tensor in shared memory; 1 for a mode beyond the last.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let a = k.tensor("a", Ty::F32, "(100,_64):(64,_1)");
     /// assert_eq!(a.extent(0).as_constant(), None); // known at launch
@@ -250,8 +246,7 @@ impl Tensor {
     /// end, so that coordinates fit 32 bits.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
     /// let a = k.tensor("a", Ty::F16, "(1000,512,7):(512,_1,512000)");
     /// let (m, batch) = (k.block_index(0), k.block_index(1));
@@ -379,8 +374,7 @@ impl Tensor {
     /// [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and `copy_if` see where it leaves the tensor.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 128);
     /// let a = k.tensor("a", Ty::F32, "(100,100):(100,_1)");
     /// let below = a.local_tile((8, 8), (2, 3)).offset_by((1, 0));
@@ -433,8 +427,7 @@ impl Tensor {
     /// Returns the coordinates in the parameter of the element at an index of the layout.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let a = k.tensor("a", Ty::F32, "(100,64):(64,_1)");
     /// let tile = a.local_tile((8, 16), (2, 1));
@@ -455,8 +448,7 @@ impl Tensor {
     /// Returns a slice: `..` keeps a mode, and a constant or an [`Index`] fixes it.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let stages = k.shared_tensor(Ty::F16, "(64,32,3):(32,1,2048)");
     /// let stage = k.index_argument("stage", 0..3);
@@ -476,8 +468,7 @@ impl Tensor {
     /// Returns the slice at coordinate `place` of mode `mode`, such as a stage or a step along K.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let stages = k.shared_tensor(Ty::F16, "(64,32,3):(32,1,2048)");
     /// let stage = k.index_argument("stage", 0..3);

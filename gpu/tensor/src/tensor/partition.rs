@@ -73,10 +73,8 @@ impl Places {
     /// Returns the coordinates, value by value.
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::{AtThread, Builder};
-    /// # use colex_tiled::{Operand, TiledMma};
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let places = mma.at(&k.thread()).places(Operand::C, (16, 8));
@@ -141,9 +139,7 @@ impl CopyAt<'_> {
     /// Returns the elements that the thread reads: `(CPY, CPY_M, CPY_N, ..)`.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::{AtThread, Builder};
-    /// # use colex_tiled::TiledCopy;
+    /// # use colex_tensor::prelude::*;
     /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(4,8):(8,1)", "(1,4):(0,1)")?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let a = k.tensor("a", Ty::F32, "(100,64):(64,_1)");
@@ -165,9 +161,7 @@ impl CopyAt<'_> {
     /// Returns the elements that the thread writes: `(CPY, CPY_M, CPY_N, ..)`.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::{AtThread, Builder};
-    /// # use colex_tiled::TiledCopy;
+    /// # use colex_tensor::prelude::*;
     /// # let copy = TiledCopy::new(colex_atom::copy("UniversalCopy<uint128_t>")?, 32, "(4,8):(8,1)", "(1,4):(0,1)")?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F32, "(8,64):(64,1)");
@@ -217,9 +211,7 @@ impl MmaAt<'_> {
     /// MMA_M, MMA_N)` of C, followed by further modes of the tensor such as stages.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::{AtThread, Builder};
-    /// # use colex_tiled::{Operand, TiledMma};
+    /// # use colex_tensor::prelude::*;
     /// # let mma = TiledMma::new(colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?, "(1,1,1):(0,0,0)", (16, 8, 16))?;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let c = k.shared_tensor(Ty::F32, "(16,16):(16,1)");
@@ -368,8 +360,7 @@ impl Tensor {
     /// Returns the tensor composed with a layout, whose values are indices of this tensor.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
-    /// # use colex_tensor::Builder;
+    /// # use colex_tensor::prelude::*;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F32, "(8,8):(8,1)");
     /// let diagonal = tile.compose("8:9");

@@ -43,8 +43,7 @@ unary! {
     /// Builds the magnitude; of the least signed integer it is that integer.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::S8).abs().evaluate(&[0xff])?, 1);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -52,8 +51,7 @@ unary! {
     /// Builds the square root, rounded to nearest even.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let root = Expr::input(0, Ty::F64).sqrt();
     /// assert_eq!(f64::from_bits(root.evaluate(&[2.0_f64.to_bits()])?), 2.0_f64.sqrt());
     /// # Ok::<(), colex_tensor::Error>(())
@@ -63,8 +61,7 @@ unary! {
     /// place). `1.0 / x` is rounded to nearest even in every type.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let inverse = Expr::input(0, Ty::F64).recip();
     /// assert_eq!(f64::from_bits(inverse.evaluate(&[4.0_f64.to_bits()])?), 0.25);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -73,8 +70,7 @@ unary! {
     /// Builds `1 / sqrt(x)`, approximate (`rsqrt.approx`, within 2 units in the last place of `f32`).
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let inverse = Expr::input(0, Ty::F32).rsqrt();
     /// assert_eq!(f32::from_bits(inverse.evaluate(&[4.0_f32.to_bits().into()])? as u32), 0.5);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -83,8 +79,7 @@ unary! {
     /// Builds `2^x`, approximate (`ex2.approx.ftz.f32`, within 2 units in the last place).
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let power = Expr::input(0, Ty::F32).exp2();
     /// assert_eq!(f32::from_bits(power.evaluate(&[3.0_f32.to_bits().into()])? as u32), 8.0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -94,8 +89,7 @@ unary! {
     /// in the last place elsewhere).
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let log = Expr::input(0, Ty::F32).log2();
     /// assert_eq!(f32::from_bits(log.evaluate(&[8.0_f32.to_bits().into()])? as u32), 3.0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -104,8 +98,7 @@ unary! {
     /// Builds the sine, approximate (`sin.approx.ftz.f32`, within about 2^-20 absolutely between -π and π).
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let sine = Expr::input(0, Ty::F32).sin();
     /// assert_eq!(sine.evaluate(&[0])?, 0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -114,8 +107,7 @@ unary! {
     /// Builds the cosine, approximate as the [sine](Expr::sin) is.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let cosine = Expr::input(0, Ty::F32).cos();
     /// assert_eq!(f32::from_bits(cosine.evaluate(&[0])? as u32), 1.0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -125,8 +117,7 @@ unary! {
     /// [`Expr::tanh`] is more accurate.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::F32).tanh_approx().evaluate(&[0])?, 0);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -139,8 +130,7 @@ macro_rules! comparisons {
             $(#[$doc])*
             ///
             /// ```
-            /// # use colex_atom::Ty;
-            /// # use colex_tensor::Expr;
+            /// # use colex_tensor::prelude::*;
             /// let x = Expr::input(0, Ty::S32);
             #[doc = concat!("let chosen = x.", stringify!($name), "(5).select(&x, 0);")]
             #[doc = concat!("assert_eq!(chosen.evaluate(&[7])?, ", $of_7_and_5, " * 7);")]
@@ -173,8 +163,7 @@ impl Expr {
     /// Builds the smaller of two elements; of a number and a NaN, the number.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::U16).min(5).evaluate(&[7])?, 5);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -186,8 +175,7 @@ impl Expr {
     /// Builds the larger of two elements; of a number and a NaN, the number.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::U16).max(9).evaluate(&[7])?, 9);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -199,8 +187,7 @@ impl Expr {
     /// Builds `self * factor + term`: rounded once in a float type, modulo 2^bits in an integer type.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::S16).fma(3, 1).evaluate(&[7])?, 22);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -226,8 +213,7 @@ impl Expr {
     /// Builds the element between `low` and `high`: `low` of a NaN.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::S32).clamp(0, 6).evaluate(&[7])?, 6);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -239,8 +225,7 @@ impl Expr {
     /// Builds `max(x, 0)`: 0 of a NaN.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::S8).relu().evaluate(&[0xfe])?, 0);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -255,8 +240,7 @@ impl Expr {
     /// become that (`satfinite`).
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let x = Expr::input(0, Ty::F32);
     /// let bits = u64::from((-1.75_f32).to_bits());
     /// assert_eq!(x.to(Ty::S8).evaluate(&[bits])?, 0xff); // -1
@@ -305,8 +289,7 @@ impl Expr {
     /// largest finite number. This is how a quantised output is stored: `(x * scale).saturating(Ty::S8)`.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::S32).saturating(Ty::U8).evaluate(&[300])?, 255);
     /// let x = Expr::input(0, Ty::F32).saturating(Ty::F16);
     /// assert_eq!(x.evaluate(&[1e6_f32.to_bits().into()])?, 0x7bff);
@@ -379,8 +362,7 @@ impl Expr {
     /// Builds `e^x` as `2^(x log2 e)` in `f32`, whose relative error grows with `|x|`: about `(2 + |x|) 2^-23`.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let power = Expr::input(0, Ty::F32).exp();
     /// assert_eq!(f32::from_bits(power.evaluate(&[0])? as u32), 1.0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -393,8 +375,7 @@ impl Expr {
     /// Builds the natural logarithm as `log2(x) ln 2` in `f32`, with the error of [`Expr::log2`].
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let log = Expr::input(0, Ty::F32).log();
     /// assert_eq!(f32::from_bits(log.evaluate(&[1.0_f32.to_bits().into()])? as u32), 0.0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -407,8 +388,7 @@ impl Expr {
     /// Builds `1 / (1 + e^-x)` in `f32`, within about 2^-21 of it relatively for `|x|` up to 16.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let half = Expr::input(0, Ty::F32).sigmoid();
     /// assert_eq!(f32::from_bits(half.evaluate(&[0])? as u32), 0.5);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -421,8 +401,7 @@ impl Expr {
     /// Builds `x / (1 + e^-x)` (SiLU, swish) with the error of [`Expr::sigmoid`].
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// assert_eq!(Expr::input(0, Ty::F32).silu().evaluate(&[0])?, 0);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -434,8 +413,7 @@ impl Expr {
     /// Builds the hyperbolic tangent as `1 - 2 / (1 + e^2x)` in `f32`, within 2^-21 absolutely.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let one = Expr::input(0, Ty::F32).tanh();
     /// assert_eq!(f32::from_bits(one.evaluate(&[100.0_f32.to_bits().into()])? as u32), 1.0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -464,8 +442,7 @@ impl Expr {
     /// Builds the error function in `f32`, within 2^-20 absolutely.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let one = Expr::input(0, Ty::F32).erf();
     /// assert_eq!(f32::from_bits(one.evaluate(&[5.0_f32.to_bits().into()])? as u32), 1.0);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -482,8 +459,7 @@ impl Expr {
     /// also where it is close to 0.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let y = Expr::input(0, Ty::F32).gelu();
     /// let y = f32::from_bits(y.evaluate(&[1.0_f32.to_bits().into()])? as u32);
     /// assert!((y - 0.841_344_75).abs() < 1e-6);
@@ -501,8 +477,7 @@ impl Expr {
     /// `x / (1 + e^-2u)` in `f32`: `GELU_taylor` of CUTLASS.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let y = Expr::input(0, Ty::F32).gelu_tanh();
     /// let y = f32::from_bits(y.evaluate(&[1.0_f32.to_bits().into()])? as u32);
     /// assert!((y - 0.841_192).abs() < 1e-6);

@@ -235,8 +235,7 @@ impl Expr {
     /// [`Expr::evaluate`] a number.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let square = Expr::input(0, Ty::S32) * Expr::input(0, Ty::S32);
     /// assert_eq!(square.evaluate(&[7])?, 49);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -251,9 +250,8 @@ impl Expr {
     /// The register has the width of the type; one of 8 bits has none.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::Type;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let alpha = k.scalar_argument("alpha", Type::F16);
     /// let x = k.fragment(Ty::F16, "_4:_1");
@@ -319,8 +317,7 @@ impl Expr {
     /// Returns the type of the value; `None` of constants alone.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let x = Expr::input(0, Ty::F16);
     /// assert_eq!((&x * 2.0).ty(), Some(Ty::F16));
     /// assert_eq!((x.to(Ty::F32) * 2.0).ty(), Some(Ty::F32));
@@ -333,9 +330,8 @@ impl Expr {
     /// Builds an operation of one operand. Methods such as [`Expr::sqrt`] name most of them.
     ///
     /// ```
-    /// # use colex_atom::Ty;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::UnaryOp;
-    /// # use colex_tensor::Expr;
     /// assert_eq!(Expr::unary(UnaryOp::Abs, Expr::input(0, Ty::S8)).evaluate(&[0xfe])?, 2);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
@@ -359,9 +355,7 @@ impl Expr {
     /// Builds an operation of two operands of one type. Operators and methods such as [`Expr::max`] name most of them.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_ir::BinaryOp;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let larger = Expr::binary(BinaryOp::Max, Expr::input(0, Ty::U8), 100);
     /// assert_eq!(larger.evaluate(&[7])?, 100);
     /// # Ok::<(), colex_tensor::Error>(())
@@ -408,8 +402,7 @@ impl Expr {
     /// expression is used.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let (x, y) = (Expr::input(0, Ty::F32), Expr::input(1, Ty::F32));
     /// let difference = &x - &y;
     /// let swapped = difference.over([&y, &x]);
@@ -480,8 +473,7 @@ impl Mask {
     /// Builds the element `a` where the condition holds, else `b`; both are of one type.
     ///
     /// ```
-    /// # use colex_atom::Ty;
-    /// # use colex_tensor::Expr;
+    /// # use colex_tensor::prelude::*;
     /// let x = Expr::input(0, Ty::S32);
     /// let sign = x.lt(0).select(-1, x.gt(0).select(1, x.clone()));
     /// assert_eq!(sign.evaluate(&[7])?, 1);
