@@ -1,6 +1,6 @@
 //! Pictures of schedules: cell = tile, label = block, colour = wave.
 
-use crate::number::error::{Error, ErrorKind, at_least};
+use crate::number::error::{Error, at_least};
 use crate::order::grouped::{GroupTile, Grouped};
 use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
@@ -55,7 +55,7 @@ fn drawable(what: &str, count: i64) -> Result<(), Error> {
         return Ok(());
     }
     let sentence = format!("a picture of {count} {what}: it can hold at most {MAX_CELLS}");
-    Err(ErrorKind::Invalid { sentence }.into())
+    Err(Error::invalid(sentence))
 }
 
 fn legend_of(wave: i64, waves: i64) -> String {
@@ -81,12 +81,7 @@ fn drawn(extent: GemmCoord, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Err
 }
 
 fn grid(rows: i64, columns: i64, cell: impl Fn(i64, i64) -> Cell) -> Result<Grid, Error> {
-    Grid::from_fn(rows, columns, cell).map_err(|error| {
-        ErrorKind::Invalid {
-            sentence: error.to_string(),
-        }
-        .into()
-    })
+    Grid::from_fn(rows, columns, cell).map_err(Error::invalid)
 }
 
 /// The units that compute each tile, in the order of their k-tiles, as a picture: whole tiles in one colour, shared
@@ -206,7 +201,7 @@ impl Grouped {
         }
         if grids.is_empty() {
             let sentence = "every group is empty: there is nothing to draw".to_string();
-            return Err(ErrorKind::Invalid { sentence }.into());
+            return Err(Error::invalid(sentence));
         }
         Ok(Picture::beside(grids)
             .title("grouped problems: the place of each tile in the launch order"))
@@ -223,7 +218,7 @@ impl Pipeline {
     ///
     /// Returns an error for a walk that meets a fault, which it names, or for a walk that is too long to draw.
     pub fn picture(&self, durations: &Durations) -> Result<Picture, Error> {
-        let wrong = |sentence: String| ErrorKind::Invalid { sentence };
+        let wrong = |sentence: String| Error::invalid(sentence);
         let spans = timeline(self, durations).map_err(|fault| wrong(fault.to_string()))?;
         let rows = rows_of(&spans);
         let end = spans.iter().map(|span| span.end).max().unwrap_or(0);

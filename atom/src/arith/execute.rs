@@ -1,7 +1,6 @@
 //! One instruction on the host, from registers to registers.
 
 use crate::Error;
-use crate::error::ErrorKind;
 use crate::mma::MmaAtom;
 use crate::number::Fragment;
 use crate::number::Ty;
@@ -201,13 +200,7 @@ impl MmaAtom {
         } else {
             [places[1].clone(), places[0].clone()]
         };
-        ErrorKind::Operand {
-            name: self.name(),
-            operand,
-            expected,
-            found,
-        }
-        .into()
+        self.wrong_operand(operand, expected, found)
     }
 
     fn wrong_fragments(
@@ -232,13 +225,7 @@ impl MmaAtom {
             None => "none".to_string(),
         };
         let expected = format!("{threads} fragments of {values} {ty}");
-        ErrorKind::Operand {
-            name: self.name(),
-            operand,
-            expected,
-            found,
-        }
-        .into()
+        self.wrong_operand(operand, expected, found)
     }
 
     fn check_absent(&self, metadata: &[u32]) -> Result<(), Error> {
@@ -246,12 +233,6 @@ impl MmaAtom {
             return Ok(());
         }
         let found = format!("{} registers of metadata", metadata.len());
-        Err(ErrorKind::Operand {
-            name: self.name(),
-            operand: 'E',
-            expected: "absent".to_string(),
-            found,
-        }
-        .into())
+        Err(self.wrong_operand('E', "absent", found))
     }
 }

@@ -6,7 +6,6 @@
 //! ties between subnormal numbers (`wgmma` and `mma.sync`, dense and sparse). `tests/h200.txt` holds some of them.
 
 use crate::Error;
-use crate::error::ErrorKind;
 use crate::mma::{Form, MmaAtom};
 use crate::number::Ty;
 use crate::number::{FloatFormat, Rounding, Value, exponent_of, sum_to_odd, times_power_of_two};
@@ -104,13 +103,7 @@ impl MmaAtom {
         if self.sums_floats() {
             Ok(self.sums_on_hopper(a, b, c))
         } else {
-            Err(ErrorKind::Operand {
-                name: self.name(),
-                operand: 'C',
-                expected: self.traits().ty_c.to_string(),
-                found: "a sum of floats".to_string(),
-            }
-            .into())
+            Err(self.wrong_operand('C', self.traits().ty_c, "a sum of floats"))
         }
     }
 

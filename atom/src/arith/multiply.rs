@@ -1,7 +1,6 @@
 //! The product of two tiles, by an instruction's rule.
 
 use crate::Error;
-use crate::error::ErrorKind;
 use crate::mma::{MmaAtom, Rule};
 use crate::number::{Class, Ty};
 use crate::number::{ExactSum, FloatFormat, Rounding, Value};
@@ -62,13 +61,7 @@ impl MmaAtom {
             return Ok(());
         }
         let [expected, found] = [expected, found].map(|size| format!("a tile of {size} elements"));
-        Err(ErrorKind::Operand {
-            name: self.name(),
-            operand,
-            expected,
-            found,
-        }
-        .into())
+        Err(self.wrong_operand(operand, expected, found))
     }
 
     fn multiply_reals(&self, a: &[Value], b: &[Value], c: &[Value]) -> Vec<Value> {

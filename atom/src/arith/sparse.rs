@@ -89,13 +89,7 @@ impl MmaAtom {
         if metadata.len() != threads {
             let [expected, found] =
                 [threads, metadata.len()].map(|n| format!("{n} registers of metadata"));
-            return Err(ErrorKind::Operand {
-                name: self.name(),
-                operand: 'E',
-                expected,
-                found,
-            }
-            .into());
+            return Err(self.wrong_operand('E', expected, found));
         }
         let m = self.mnk()[0] as usize;
         let width = 32 / crate::tv::values(layout);
@@ -112,15 +106,10 @@ impl MmaAtom {
 
     fn metadata_layout(&self) -> Result<&colex_layout::Layout, Error> {
         self.op()?;
-        self.traits().e.as_ref().ok_or_else(|| {
-            ErrorKind::Operand {
-                name: self.name(),
-                operand: 'E',
-                expected: "absent".to_string(),
-                found: "metadata of a sparse A".to_string(),
-            }
-            .into()
-        })
+        self.traits()
+            .e
+            .as_ref()
+            .ok_or_else(|| self.wrong_operand('E', "absent", "metadata of a sparse A"))
     }
 
     /// Whether the instruction reads a thread's metadata: two of each four threads hold the same where two suffice.

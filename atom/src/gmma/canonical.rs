@@ -3,7 +3,7 @@
 use colex_layout::{ComposedLayout, Int, IntoComposedLayout, Layout};
 
 use super::{GmmaDescriptor, SmemSwizzle};
-use crate::error::{Error, ErrorKind, GmmaError};
+use crate::error::{Error, GmmaError};
 use crate::mma::{Major, MmaAtom};
 
 impl GmmaDescriptor {
@@ -232,13 +232,7 @@ impl MmaAtom {
         };
         if !shared || tile.rank() != 2 || extents(tile.inner()) != shape {
             let found = format!("a tile {}", tile.shape());
-            return Err(ErrorKind::Operand {
-                name: self.name(),
-                operand,
-                expected,
-                found,
-            }
-            .into());
+            return Err(self.wrong_operand(operand, expected, found));
         }
         GmmaDescriptor::of(tile, ty.bits(), major)
     }

@@ -56,6 +56,22 @@ impl MmaAtom {
         self.member.name() + &self.options.suffix(&self.member)
     }
 
+    /// The error of an operand that is not what the instruction takes.
+    pub(crate) fn wrong_operand(
+        &self,
+        operand: char,
+        expected: impl ToString,
+        found: impl ToString,
+    ) -> Error {
+        ErrorKind::Operand {
+            name: self.name(),
+            operand,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        }
+        .into()
+    }
+
     /// Returns the row of the table that the atom belongs to.
     pub fn row(&self) -> &'static MmaRow {
         self.member.row

@@ -3,7 +3,6 @@
 use core::fmt::Write as _;
 
 use crate::Error;
-use crate::error::ErrorKind;
 use crate::mma::{Form, Major, MmaAtom, MmaOp, Rule};
 
 /// The names of the registers that an instruction works on.
@@ -84,13 +83,7 @@ impl MmaAtom {
             None => Ok(()),
             Some((operand, found, expected)) => {
                 let [expected, found] = [expected, found].map(|count| format!("{count} registers"));
-                Err(ErrorKind::Operand {
-                    name: self.name(),
-                    operand,
-                    expected,
-                    found,
-                }
-                .into())
+                Err(self.wrong_operand(operand, expected, found))
             }
         }
     }

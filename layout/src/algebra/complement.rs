@@ -133,13 +133,11 @@ impl Layout {
         for leaf in &modes {
             let d = self.int_stride(operation, leaf)?;
             if d.value() < 0 {
-                return Err(ErrorKind::Operand {
+                return Err(Error::operand(
                     operation,
-                    operand: self.text(),
-                    why: format!("stride {d} is negative; only non-negative strides have one")
-                        .into(),
-                }
-                .into());
+                    self.text(),
+                    format!("stride {d} is negative; only non-negative strides have one"),
+                ));
             }
         }
         modes.sort_by_key(|l| l.stride.coefficient().value());
@@ -152,14 +150,13 @@ impl Layout {
             Some(false) => "overlap: it is not injective",
             None => "overlap or interleave",
         };
-        ErrorKind::Operand {
-            operation: "complement",
-            operand: self.text(),
-            why: format!(
+        Error::operand(
+            "complement",
+            self.text(),
+            format!(
                 "stride {stride} starts within the {reach} offsets of the modes below it, so its modes {what}"
-            )
-            .into(),
-        }.into()
+            ),
+        )
     }
 }
 

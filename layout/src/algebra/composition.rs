@@ -133,14 +133,13 @@ impl Layout {
         if least >= 0 {
             return Ok(());
         }
-        Err(ErrorKind::Operand {
-            operation: "composition",
-            operand: alloc::format!("{self} o {inner}").into(),
-            why: alloc::format!(
+        Err(Error::operand(
+            "composition",
+            alloc::format!("{self} o {inner}"),
+            alloc::format!(
                 "the right operand has the offset {least}, and XOR strides on the left have no value below index 0"
-            )
-            .into(),
-        }.into())
+            ),
+        ))
     }
 
     pub(crate) fn check_tiler_rank(

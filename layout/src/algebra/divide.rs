@@ -2,7 +2,6 @@
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int_tuple::rank_error;
@@ -175,12 +174,7 @@ impl Layout {
             let (covered, size) = (result.size(), self.size());
             alloc::format!("the tiler {tiler} covers {covered} of its {size} coordinates")
         };
-        Err(ErrorKind::Operand {
-            operation: "logical_divide_exact",
-            operand: self.text(),
-            why: why.into(),
-        }
-        .into())
+        Err(Error::operand("logical_divide_exact", self.text(), why))
     }
 
     /// Returns whether the tiles of `tiler` cover each coordinate once, without padding.

@@ -40,12 +40,11 @@ impl Layout {
     /// ```
     pub fn infer(values: &[i64]) -> Result<Self, Error> {
         if values.is_empty() {
-            return Err(ErrorKind::Operand {
-                operation: "infer",
-                operand: "no values".into(),
-                why: "a layout has at least one coordinate, so it needs at least one value".into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "infer",
+                "no values",
+                "a layout has at least one coordinate, so it needs at least one value",
+            ));
         }
         let size = i64::try_from(values.len()).map_err(|_| ErrorKind::Overflow {
             left: i64::MAX,

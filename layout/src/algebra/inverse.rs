@@ -4,7 +4,6 @@ use alloc::format;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::layout::coalesce::{Flat, Tail, coalesced, layout_of};
 use crate::tuple::Tuple;
@@ -86,14 +85,7 @@ impl Layout {
 
     /// [`Layout::left_inverse`]; `note` sees every mode.
     pub(crate) fn left_inverse_noting(&self, note: &mut impl FnMut(Pick)) -> Result<Self, Error> {
-        let refuse = |why| {
-            ErrorKind::Operand {
-                operation: "left_inverse",
-                operand: self.text(),
-                why,
-            }
-            .into()
-        };
+        let refuse = |why: alloc::string::String| Error::operand("left_inverse", self.text(), why);
         let modes = self.sorted_modes("left_inverse")?;
         let last = *modes.last().expect("a coalesced layout has a mode");
         let mut result = Flat::new();
@@ -103,12 +95,12 @@ impl Layout {
             let divides = d >= 0 && d % n == 0;
             note(mode.pick(size, divides.then(|| d / n)));
             if d < 0 {
-                return Err(refuse(format!("stride {d} is negative").into()));
+                return Err(refuse(format!("stride {d} is negative")));
             }
             if d % n != 0 {
-                return Err(refuse(
-                    format!("stride {d} is not a multiple of stride {n} below it").into(),
-                ));
+                return Err(refuse(format!(
+                    "stride {d} is not a multiple of stride {n} below it"
+                )));
             }
             result.push(LeafMode::new(
                 mode.stride.taint(size, d / n),
@@ -311,14 +303,13 @@ impl<'a> Run<'a> {
         let Some(lower) = modes.checked_sub(1) else {
             self.looked_at += 1;
             if self.looked_at > RUN_BOUND {
-                return Err(ErrorKind::Operand {
-                    operation: "max_common_vector",
-                    operand: self.layout.text(),
-                    why: format!(
+                return Err(Error::operand(
+                    "max_common_vector",
+                    self.layout.text(),
+                    format!(
                         "the search for the end of the contiguous run gave up after {RUN_BOUND} of its elements"
-                    )
-                    .into(),
-                }.into());
+                    ),
+                ));
             }
             let within = index < self.layout.size();
             return Ok(i64::from(

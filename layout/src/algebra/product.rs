@@ -1,7 +1,6 @@
 //! Products: a block repeated in the order that a tiler says.
 
 use crate::algebra::divide::{Unpack, unit_layout};
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
 use crate::{
@@ -231,14 +230,13 @@ impl Layout {
         let modes = block.leaves().iter().zip(target.leaves()).enumerate();
         let mut undivided = modes.filter(|(_, (b, t))| t.value() % b.value() != 0);
         if let Some((i, (b, t))) = undivided.next() {
-            return Err(ErrorKind::Operand {
-                operation: "tile_to_shape",
-                operand: self.text(),
-                why: alloc::format!(
+            return Err(Error::operand(
+                "tile_to_shape",
+                self.text(),
+                alloc::format!(
                     "extent {b} of the block does not divide extent {t} of mode {i} of the shape {shape}"
-                )
-                .into(),
-            }.into());
+                ),
+            ));
         }
         target.ceil_div(&block)
     }

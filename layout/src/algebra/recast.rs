@@ -5,7 +5,6 @@ use alloc::string::String;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int::{ceil_div, gcd};
@@ -80,14 +79,7 @@ impl Layout {
 
     /// The error of a recast by the factor `n`.
     fn refusal(&self, operation: &'static str, n: i64) -> impl Fn(String) -> Error + '_ {
-        move |why| {
-            ErrorKind::Operand {
-                operation,
-                operand: format!("{self} by {n}").into(),
-                why: why.into(),
-            }
-            .into()
-        }
+        move |why| Error::operand(operation, format!("{self} by {n}"), why)
     }
 
     /// The layout in units of `n` elements.
@@ -129,14 +121,11 @@ impl Layout {
             d if d.is_zero() => return Ok(leaf),
             Stride::Int(d) | Stride::Xor(d) => d,
             Stride::Basis(_) => {
-                return Err(RecastMisfit::Error(
-                    ErrorKind::StrideKind {
-                        operation: "upcast",
-                        layout: self.text(),
-                        needs: "integer or XOR strides",
-                    }
-                    .into(),
-                ));
+                return Err(RecastMisfit::Error(Error::stride_kind(
+                    "upcast",
+                    self.text(),
+                    "integer or XOR strides",
+                )));
             }
         };
         let size = d.value().unsigned_abs();
@@ -284,11 +273,7 @@ impl Layout {
             if let Stride::Basis(_) = leaf.stride
                 && !leaf.stride.is_zero()
             {
-                return Err(ErrorKind::StrideKind {
-                    operation: "upcast",
-                    layout: self.text(),
-                    needs: "integer or XOR strides",
-                }.into());
+                return Err(Error::stride_kind("upcast", self.text(), "integer or XOR strides"));
             }
             if d.value() % n == 0 {
                 return Ok(LeafMode::new(leaf.extent, to(d.value() / n)));
@@ -370,14 +355,7 @@ impl Layout {
     /// ```
     pub fn downcast(&self, n: i64) -> Result<Self, Error> {
         check_factor("downcast", self, n)?;
-        self.parted(n, &|why| {
-            ErrorKind::Operand {
-                operation: "downcast",
-                operand: self.text(),
-                why: why.into(),
-            }
-            .into()
-        })
+        self.parted(n, &|why| Error::operand("downcast", self.text(), why))
     }
 
     /// The layout in units of `1/n` element.
@@ -465,12 +443,11 @@ impl Layout {
     ) -> Result<Self, Error> {
         let (larger, smaller) = factors(operation, self, old_bits, new_bits)?;
         let refuse = |why: String| {
-            ErrorKind::Operand {
+            Error::operand(
                 operation,
-                operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
-                why: why.into(),
-            }
-            .into()
+                format!("{self} from {old_bits} to {new_bits} bits"),
+                why,
+            )
         };
         let up = match larger {
             1 => self.clone(),

@@ -76,12 +76,11 @@ fn integers(lhs: &Layout) -> Result<(), Error> {
     let other = |l: &&LeafMode| !matches!(l.stride, Stride::Int(_));
     match lhs.leaves().iter().find(other) {
         None => Ok(()),
-        Some(_) => Err(ErrorKind::StrideKind {
-            operation: "the search for a composition",
-            layout: lhs.text(),
-            needs: "integer strides on the left",
-        }
-        .into()),
+        Some(_) => Err(Error::stride_kind(
+            "the search for a composition",
+            lhs.text(),
+            "integer strides on the left",
+        )),
     }
 }
 

@@ -80,6 +80,34 @@ impl Error {
         )
     }
 
+    /// The error of an operand that an operation does not take.
+    pub(crate) fn operand(
+        operation: &'static str,
+        operand: impl Into<Box<str>>,
+        why: impl Into<Box<str>>,
+    ) -> Self {
+        ErrorKind::Operand {
+            operation,
+            operand: operand.into(),
+            why: why.into(),
+        }
+        .into()
+    }
+
+    /// The error of a layout whose strides are of a kind that an operation does not take.
+    pub(crate) fn stride_kind(
+        operation: &'static str,
+        layout: impl Into<Box<str>>,
+        needs: &'static str,
+    ) -> Self {
+        ErrorKind::StrideKind {
+            operation,
+            layout: layout.into(),
+            needs,
+        }
+        .into()
+    }
+
     /// Returns the composition that is refused, to go on from it, or the error if it is another.
     pub(crate) fn into_composition(self) -> Result<Box<CompositionError>, Self> {
         match *self.0 {

@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::{LayoutView, LeafMode};
 use crate::tuple::int::{add, mul};
 use crate::tuple::{Tuple, TupleBuilder, View};
@@ -129,12 +128,11 @@ impl Layout {
     }
 
     fn prefix_clash(&self) -> Error {
-        ErrorKind::StrideKind {
-            operation: "a coordinate",
-            layout: self.text(),
-            needs: "strides that do not name both a mode and a mode inside it",
-        }
-        .into()
+        Error::stride_kind(
+            "a coordinate",
+            self.text(),
+            "strides that do not name both a mode and a mode inside it",
+        )
     }
 
     /// Returns the integer layout that a layout of coordinates becomes in a tensor with these strides: each basis
@@ -159,14 +157,7 @@ impl Layout {
     /// ```
     pub fn inner_product(&self, strides: impl IntoIntTuple) -> Result<Self, Error> {
         let strides = strides.into_int_tuple()?;
-        let needs = |needs| -> Error {
-            ErrorKind::StrideKind {
-                operation: "inner_product",
-                layout: self.text(),
-                needs,
-            }
-            .into()
-        };
+        let needs = |needs| -> Error { Error::stride_kind("inner_product", self.text(), needs) };
         let leaves = self.0.try_map(|leaf| match leaf.stride {
             Stride::Basis(b) => {
                 let path: SmallVec<[usize; 6]> = b.path().collect();

@@ -172,12 +172,11 @@ impl Layout {
             .into()),
             Stride::Xor(d) => Ok(sum ^ carryless(c, d.value())?),
             d if d.is_zero() => Ok(sum),
-            Stride::Basis(_) => Err(ErrorKind::StrideKind {
-                operation: "the offset",
-                layout: self.text(),
-                needs: "integer or XOR strides",
-            }
-            .into()),
+            Stride::Basis(_) => Err(Error::stride_kind(
+                "the offset",
+                self.text(),
+                "integer or XOR strides",
+            )),
         }
     }
 

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Tuple;
 use crate::{Error, Int, IntTuple, Layout};
@@ -93,12 +92,11 @@ impl Tuple<Int> {
 }
 
 fn miscounted(of: &impl core::fmt::Display, found: usize, given: usize) -> Error {
-    ErrorKind::Operand {
-        operation: "with_dynamic_values",
-        operand: format!("{of}").into(),
-        why: format!("it has {found} dynamic leaves, not {given}").into(),
-    }
-    .into()
+    Error::operand(
+        "with_dynamic_values",
+        format!("{of}"),
+        format!("it has {found} dynamic leaves, not {given}"),
+    )
 }
 
 impl Layout {

@@ -243,16 +243,14 @@ impl IntTuple {
         let mut seen: SmallVec<[usize; 12]> = SmallVec::from_slice(order);
         seen.sort_unstable();
         if !seen.iter().copied().eq(0..self.leaves().len()) {
-            return Err(ErrorKind::Operand {
-                operation: "coords_in_order",
-                operand: self.text(),
-                why: alloc::format!(
+            return Err(Error::operand(
+                "coords_in_order",
+                self.text(),
+                alloc::format!(
                     "{order:?} is not an order of its {} leaves",
                     self.leaves().len()
-                )
-                .into(),
-            }
-            .into());
+                ),
+            ));
         }
         self.walk(SmallVec::from_slice(order))
     }

@@ -43,12 +43,11 @@ impl Layout {
             bound: STEPS.into(),
         })?;
         let Some(found) = found else {
-            return Err(ErrorKind::Operand {
-                operation: "coord_of",
-                operand: self.text(),
-                why: format!("no coordinate has the offset {offset}").into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "coord_of",
+                self.text(),
+                format!("no coordinate has the offset {offset}"),
+            ));
         };
         let mut digits: SmallVec<[Int; 12]> =
             SmallVec::from_elem(Int::Dynamic(0), self.leaves().len());

@@ -304,12 +304,11 @@ impl Layout {
         match leaf.stride {
             Stride::Int(d) => Ok(d),
             d if d.is_zero() => Ok(d.coefficient()),
-            _ => Err(ErrorKind::StrideKind {
+            _ => Err(Error::stride_kind(
                 operation,
-                layout: self.text(),
-                needs: "integer strides",
-            }
-            .into()),
+                self.text(),
+                "integer strides",
+            )),
         }
     }
 

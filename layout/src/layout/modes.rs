@@ -3,7 +3,6 @@
 use alloc::format;
 use core::ops::Range;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::Leaf;
 use crate::{Error, IntoIntTuple, IntoLayout, Layout, Tuple};
@@ -95,16 +94,10 @@ impl Layout {
             if asked == size {
                 return error;
             }
-            ErrorKind::Operand {
-                operation: "with_shape",
-                operand: self.text(),
-                why: format!(
+            Error::operand("with_shape", self.text(), format!(
                     "the shape {} has {asked} coordinates and the layout {size}, and they do not cross its modes evenly",
                     compact.shape()
-                )
-                .into(),
-            }
-            .into()
+                ))
         })
     }
 

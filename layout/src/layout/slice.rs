@@ -3,7 +3,6 @@
 use core::fmt;
 use core::ops::RangeFull;
 
-use crate::error::ErrorKind;
 use crate::layout::LeafMode;
 use crate::tuple::int::bit_length;
 use crate::tuple::int_tuple::rank_error;
@@ -253,15 +252,13 @@ impl Layout {
             };
             let digits = self.leaves().iter().zip(digits.leaves());
             if start & self.xor_mask()? != 0 || !digits.into_iter().all(apart) {
-                return Err(ErrorKind::Operand {
-                    operation: "domain_offset",
-                    operand: self.text(),
-                    why: alloc::format!(
+                return Err(Error::operand(
+                    "domain_offset",
+                    self.text(),
+                    alloc::format!(
                         "its XOR offsets do not add to those of the coordinate {coord:#}"
-                    )
-                    .into(),
-                }
-                .into());
+                    ),
+                ));
             }
         }
         Ok((self.clone(), start))

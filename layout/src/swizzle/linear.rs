@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use smallvec::SmallVec;
 
-use crate::error::ErrorKind;
 use crate::layout::coalesce::{Tail, coalesced};
 use crate::swizzle::xor::{push_runs, vectors};
 use crate::tuple::int::bit_length;
@@ -35,13 +34,8 @@ impl Layout {
     pub(crate) fn composition_xor(&self, inner: &Self) -> Result<Self, Error> {
         let mask = inner.xor_mask()?;
         let bits = bit_length(mask.saturating_add(1));
-        let columns = self.index_bits(bits).ok_or_else(|| ErrorKind::Operand {
-            operation: "composition",
-            operand: format!("{self} o {inner}").into(),
-            why: "XOR strides on the right need a left operand that is linear over F2: extents that are powers of \
-                  two, and strides whose sums never carry"
-                .into(),
-        })?;
+        let columns = self.index_bits(bits).ok_or_else(|| Error::operand("composition", format!("{self} o {inner}"), "XOR strides on the right need a left operand that is linear over F2: extents that are powers of \
+                  two, and strides whose sums never carry"))?;
         let image = |v: i64| {
             let set = columns.iter().enumerate().filter(|(k, _)| v >> k & 1 == 1);
             set.fold(0, |sum, (_, c)| sum ^ c)

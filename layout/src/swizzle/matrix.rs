@@ -4,7 +4,6 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::Error;
-use crate::error::ErrorKind;
 
 /// A matrix over F2: input bit `k` maps to the bit-vector `columns[k]`, and the images of set bits XOR.
 ///
@@ -35,18 +34,16 @@ impl BinaryMatrix {
     /// Returns an error if a column is negative: bit 63 is the sign.
     pub fn new(columns: Vec<i64>) -> Result<Self, Error> {
         match columns.iter().find(|c| **c < 0) {
-            Some(c) => Err(ErrorKind::Operand {
-                operation: "BinaryMatrix",
-                operand: alloc::format!("{c}").into(),
-                why: "a column has at most 63 bits".into(),
-            }
-            .into()),
-            None if columns.len() > 63 => Err(ErrorKind::Operand {
-                operation: "BinaryMatrix",
-                operand: alloc::format!("{} columns", columns.len()).into(),
-                why: "a matrix has at most 63 columns".into(),
-            }
-            .into()),
+            Some(c) => Err(Error::operand(
+                "BinaryMatrix",
+                alloc::format!("{c}"),
+                "a column has at most 63 bits",
+            )),
+            None if columns.len() > 63 => Err(Error::operand(
+                "BinaryMatrix",
+                alloc::format!("{} columns", columns.len()),
+                "a matrix has at most 63 columns",
+            )),
             None => Ok(Self { columns }),
         }
     }
@@ -89,12 +86,11 @@ impl BinaryMatrix {
     /// Returns an error if `inner` reaches more bits than `self` has columns.
     pub fn composition(&self, inner: &Self) -> Result<Self, Error> {
         if inner.height() > self.columns.len() {
-            return Err(ErrorKind::Operand {
-                operation: "composition",
-                operand: alloc::format!("a matrix of {} columns", self.columns.len()).into(),
-                why: alloc::format!("the inner matrix reaches {} bits", inner.height()).into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "composition",
+                alloc::format!("a matrix of {} columns", self.columns.len()),
+                alloc::format!("the inner matrix reaches {} bits", inner.height()),
+            ));
         }
         Ok(Self {
             columns: inner.columns.iter().map(|c| self.apply(*c)).collect(),
@@ -191,17 +187,15 @@ impl BinaryMatrix {
         if self.rank() == self.columns.len() && self.height() == self.columns.len() {
             return Ok(self.right_inverse());
         }
-        Err(ErrorKind::Operand {
-            operation: "inverse",
-            operand: alloc::format!("a matrix of {} columns", self.columns.len()).into(),
-            why: alloc::format!(
+        Err(Error::operand(
+            "inverse",
+            alloc::format!("a matrix of {} columns", self.columns.len()),
+            alloc::format!(
                 "it has rank {} and reaches {} bits",
                 self.rank(),
                 self.height()
-            )
-            .into(),
-        }
-        .into())
+            ),
+        ))
     }
 }
 

@@ -130,13 +130,11 @@ impl Swizzle {
             return Self::new(0, 0, 0);
         }
         let refuse = || {
-            ErrorKind::Operand {
-                operation: "from_masks",
-                operand: format!("{from:#x} into {into:#x}").into(),
-                why: "the masks are not two runs of equally many bits, apart from each other"
-                    .into(),
-            }
-            .into()
+            Error::operand(
+                "from_masks",
+                format!("{from:#x} into {into:#x}"),
+                "the masks are not two runs of equally many bits, apart from each other",
+            )
         };
         if from <= 0 || into <= 0 {
             return Err(refuse());
@@ -239,12 +237,11 @@ impl Swizzle {
         let same =
             |s: Self| (0..LAST_BIT).all(|k| s.apply(1 << k) == self.apply(other.apply(1 << k)));
         joined.ok().filter(|s| same(*s)).ok_or_else(|| {
-            ErrorKind::Operand {
-                operation: "composition",
-                operand: format!("{self} o {other}").into(),
-                why: "no single swizzle equals both in a row".into(),
-            }
-            .into()
+            Error::operand(
+                "composition",
+                format!("{self} o {other}"),
+                "no single swizzle equals both in a row",
+            )
         })
     }
 
@@ -295,12 +292,11 @@ impl Swizzle {
     pub fn recast(self, old_bits: i64, new_bits: i64) -> Result<Self, Error> {
         let (larger, smaller) = factors("recast", &self, old_bits, new_bits)?;
         if larger.count_ones() + smaller.count_ones() > 2 {
-            return Err(ErrorKind::Operand {
-                operation: "recast",
-                operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
-                why: "one size is not a power of two times the other".into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "recast",
+                format!("{self} from {old_bits} to {new_bits} bits"),
+                "one size is not a power of two times the other",
+            ));
         }
         self.upcast(larger)?.downcast(smaller)
     }
@@ -339,12 +335,11 @@ fn log2_factor(operation: &'static str, swizzle: Swizzle, n: i64) -> Result<i64,
     if n > 0 && n.count_ones() == 1 {
         return Ok(i64::from(n.trailing_zeros()));
     }
-    Err(ErrorKind::Operand {
+    Err(Error::operand(
         operation,
-        operand: format!("{swizzle} by {n}").into(),
-        why: "the factor is not a power of two".into(),
-    }
-    .into())
+        format!("{swizzle} by {n}"),
+        "the factor is not a power of two",
+    ))
 }
 
 impl fmt::Display for Swizzle {

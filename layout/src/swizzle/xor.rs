@@ -54,12 +54,7 @@ impl Layout {
                             "mode {leaf} sets bits of {v:#b} that other coordinates set too, so sums carry"
                         )
                     };
-                    return Err(ErrorKind::Operand {
-                        operation: "to_xor",
-                        operand: self.text(),
-                        why: why.into(),
-                    }
-                    .into());
+                    return Err(Error::operand("to_xor", self.text(), why));
                 }
                 mask |= v;
             }
@@ -116,12 +111,11 @@ impl Layout {
         let mut columns = Vec::new();
         for leaf in xor.leaves() {
             if leaf.size().count_ones() != 1 {
-                return Err(ErrorKind::Operand {
-                    operation: "to_matrix",
-                    operand: self.text(),
-                    why: format!("extent {} is not a power of two", leaf.extent).into(),
-                }
-                .into());
+                return Err(Error::operand(
+                    "to_matrix",
+                    self.text(),
+                    format!("extent {} is not a power of two", leaf.extent),
+                ));
             }
             columns.extend(vectors(leaf, leaf.stride.coefficient().value())?);
         }
@@ -182,12 +176,11 @@ impl Layout {
         let width = i64::from(64 - top.leading_zeros());
         let fit = |sw: &Swizzle| unswizzled(&all, *sw).map(|strides| (*sw, strides));
         let Some((swizzle, strides)) = Swizzle::within(width).find_map(|sw| fit(&sw)) else {
-            return Err(ErrorKind::Operand {
-                operation: "to_swizzled",
-                operand: self.text(),
-                why: format!("no swizzle within its {width} bits leaves an integer layout").into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "to_swizzled",
+                self.text(),
+                format!("no swizzle within its {width} bits leaves an integer layout"),
+            ));
         };
         let mut strides = strides.into_iter();
         let inner = self.0.map(|leaf| {
@@ -238,13 +231,11 @@ pub(crate) fn push_runs(
         let last = k + n == columns.len();
         let size = if last { rest } else { 1 << n };
         if rest % size != 0 {
-            return Err(ErrorKind::Operand {
-                operation: "to_xor",
-                operand: format!("a mode of extent {extent}").into(),
-                why: format!("its bits need different strides, and {size} does not divide {rest}")
-                    .into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "to_xor",
+                format!("a mode of extent {extent}"),
+                format!("its bits need different strides, and {size} does not divide {rest}"),
+            ));
         }
         rest /= size;
         runs.push(LeafMode::new(
@@ -290,13 +281,11 @@ impl ComposedLayout {
         let inner = self.inner();
         let mask = inner.to_xor()?.xor_mask()?;
         if offset < 0 || mask & offset != 0 {
-            return Err(ErrorKind::Operand {
-                operation: "to_xor",
-                operand: self.text(),
-                why: format!("the offset {offset} and the layout set the same bits, so sums carry")
-                    .into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "to_xor",
+                self.text(),
+                format!("the offset {offset} and the layout set the same bits, so sums carry"),
+            ));
         }
         let xor = inner.map_bits(|v| swizzle.apply(v))?;
         Ok((xor, swizzle.apply(offset)))
@@ -352,12 +341,11 @@ impl Layout {
             return Ok(self.clone());
         }
         let refuse = |why: &str| {
-            ErrorKind::Operand {
+            Error::operand(
                 operation,
-                operand: self.text(),
-                why: format!("its XOR offsets do not add to its start {start}: {why}").into(),
-            }
-            .into()
+                self.text(),
+                format!("its XOR offsets do not add to its start {start}: {why}"),
+            )
         };
         if !self.sets_bits_once()? {
             return Err(refuse(

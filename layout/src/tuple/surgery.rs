@@ -175,16 +175,14 @@ impl<T: Leaf> Tuple<T> {
 
     fn missing(&self, operation: &'static str, rank: usize) -> Result<usize, Error> {
         rank.checked_sub(self.rank()).ok_or_else(|| {
-            ErrorKind::Operand {
+            Error::operand(
                 operation,
-                operand: self.text(),
-                why: alloc::format!(
+                self.text(),
+                alloc::format!(
                     "it has {} modes, more than the {rank} asked for",
                     self.rank()
-                )
-                .into(),
-            }
-            .into()
+                ),
+            )
         })
     }
 

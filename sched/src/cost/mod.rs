@@ -243,7 +243,7 @@ impl<'a> Simulation<'a> {
             let sentence = format!(
                 "{touches} touches of slices are more than the {MOST_TOUCHES} that are simulated: use fewer steps along k"
             );
-            return Err(ErrorKind::Invalid { sentence }.into());
+            return Err(Error::invalid(sentence));
         }
         let traffic = Traffic {
             requested: 0,

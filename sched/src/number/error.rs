@@ -18,6 +18,24 @@ colex_layout::opaque_error! {
     pub struct Error(ErrorKind);
 }
 impl Error {
+    /// The error that a sentence says.
+    pub(crate) fn invalid(sentence: impl ToString) -> Error {
+        ErrorKind::Invalid {
+            sentence: sentence.to_string(),
+        }
+        .into()
+    }
+
+    /// The error of a tile or a block outside of its grid.
+    pub(crate) fn outside(what: &'static str, coord: [i64; 3], extent: [i64; 3]) -> Error {
+        ErrorKind::Outside {
+            what,
+            coord,
+            extent,
+        }
+        .into()
+    }
+
     /// Returns whether a tile or block lies outside the grid that it was looked up in.
     pub fn is_outside(&self) -> bool {
         matches!(self.kind(), ErrorKind::Outside { .. })

@@ -98,10 +98,5 @@ impl Persistent {
 
 /// The layout of a shape and strides.
 fn built(shape: impl IntoIntTuple, stride: impl IntoStride) -> Result<Layout, Error> {
-    Layout::new(shape, stride).map_err(|error| {
-        ErrorKind::Invalid {
-            sentence: error.to_string(),
-        }
-        .into()
-    })
+    Layout::new(shape, stride).map_err(Error::invalid)
 }

@@ -133,22 +133,16 @@ impl Grouped {
     pub fn slot_of(&self, tile: GroupTile) -> Result<i64, Error> {
         let coord = [tile.m, tile.n, tile.group];
         let Some(group) = self.group(tile.group) else {
-            return Err(ErrorKind::Outside {
-                what: "tile",
+            return Err(Error::outside(
+                "tile",
                 coord,
-                extent: [0, 0, self.groups.len() as i64],
-            }
-            .into());
+                [0, 0, self.groups.len() as i64],
+            ));
         };
         let tiles = group.tiles();
         if tile.m >= tiles.m || tile.n >= tiles.n {
             let extent = [tiles.m, tiles.n, self.groups.len() as i64];
-            return Err(ErrorKind::Outside {
-                what: "tile",
-                coord,
-                extent,
-            }
-            .into());
+            return Err(Error::outside("tile", coord, extent));
         }
         Ok(self.starts[tile.group as usize] + group.slot_of(Tile::new(tile.m, tile.n, 0))?)
     }
@@ -166,7 +160,7 @@ impl Grouped {
             .max_by_key(|group| group.slots())
         else {
             let sentence = "every group is empty: there is nothing to launch".to_string();
-            return Err(ErrorKind::Invalid { sentence }.into());
+            return Err(Error::invalid(sentence));
         };
         let size = widest.cluster_size();
         let blocks = widest

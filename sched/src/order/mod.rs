@@ -6,7 +6,7 @@ pub(crate) mod persistent;
 pub(crate) mod raster;
 pub(crate) mod swizzle;
 
-use crate::number::error::{Error, ErrorKind, ceil_div, product};
+use crate::number::error::{Error, ceil_div, product};
 use crate::number::expr::Arith;
 use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterOrder, check_tiles};
@@ -105,7 +105,7 @@ impl Order {
             if cluster != [1, 1] {
                 let sentence =
                     format!("{swizzle} knows no clusters: use a persistent or grouped order");
-                return Err(ErrorKind::Invalid { sentence }.into());
+                return Err(Error::invalid(sentence));
             }
             return Raster::of_swizzle(*swizzle, tiles);
         }
@@ -163,10 +163,9 @@ impl FromStr for Order {
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || {
             let known = "GemmIdentity<8>, grouped 8 along m, \"persistent along n, swizzle 4\", Hilbert or Morton";
-            ErrorKind::Invalid {
-                sentence: format!("{text:?} names no order: expected for example {known}"),
-            }
-            .into()
+            Error::invalid(format!(
+                "{text:?} names no order: expected for example {known}"
+            ))
         };
         let axis = |name: &str| match name {
             "m" => Ok(RasterOrder::AlongM),

@@ -259,12 +259,7 @@ impl Persistent {
         if !GemmCoord::new(extent[0], extent[1], extent[2])
             .contains(GemmCoord::new(tile.m, tile.n, tile.l))
         {
-            return Err(ErrorKind::Outside {
-                what: "tile",
-                coord: [tile.m, tile.n, tile.l],
-                extent,
-            }
-            .into());
+            return Err(Error::outside("tile", [tile.m, tile.n, tile.l], extent));
         }
         let [minor_of, major_of, blocks_major] = self.axes();
         let [major, minor] = self.order.axes([tile.m, tile.n]);
@@ -367,12 +362,11 @@ impl Persistent {
     pub fn first_slot(&self, grid: Dim3, block: Dim3) -> Result<i64, Error> {
         grid.count()?;
         if !grid.contains(block) {
-            return Err(ErrorKind::Outside {
-                what: "block",
-                coord: [block.x, block.y, block.z],
-                extent: [grid.x, grid.y, grid.z],
-            }
-            .into());
+            return Err(Error::outside(
+                "block",
+                [block.x, block.y, block.z],
+                [grid.x, grid.y, grid.z],
+            ));
         }
         Ok(match self.order {
             RasterOrder::AlongN => block.x + block.y * grid.x,

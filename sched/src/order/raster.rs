@@ -1,6 +1,6 @@
 //! A raster: the order in which tiles are computed, as a checked table that can be printed, inverted, drawn and costed.
 
-use crate::number::error::{Error, ErrorKind, at_least};
+use crate::number::error::{Error, at_least};
 use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterOrder};
 use crate::order::swizzle::ThreadblockSwizzle;
@@ -56,15 +56,15 @@ impl Raster {
                     "tile {tile} is computed twice, at places {} and {slot}",
                     place[at]
                 );
-                return Err(ErrorKind::Invalid { sentence }.into());
+                return Err(Error::invalid(sentence));
             }
             place[at] = slot as i64;
         }
         match place.iter().position(|&slot| slot < 0) {
-            Some(at) => Err(ErrorKind::Invalid {
-                sentence: format!("tile {} is never computed", tile_at(extent, at)),
-            }
-            .into()),
+            Some(at) => Err(Error::invalid(format!(
+                "tile {} is never computed",
+                tile_at(extent, at)
+            ))),
             None => Ok(Raster {
                 name: name.into(),
                 extent,
@@ -257,7 +257,7 @@ pub(crate) fn few(slots: i64) -> Result<usize, Error> {
     if slots > MOST_SLOTS {
         let sentence =
             format!("a raster of {slots} places is more than the {MOST_SLOTS} that fit a table");
-        return Err(ErrorKind::Invalid { sentence }.into());
+        return Err(Error::invalid(sentence));
     }
     Ok(slots as usize)
 }
@@ -265,12 +265,7 @@ pub(crate) fn few(slots: i64) -> Result<usize, Error> {
 /// The index of a tile, colexicographic: m fastest.
 fn index(extent: GemmCoord, t: Tile) -> Result<usize, Error> {
     if !extent.contains(GemmCoord::new(t.m, t.n, t.l)) {
-        return Err(ErrorKind::Outside {
-            what: "tile",
-            coord: [t.m, t.n, t.l],
-            extent: extent.array(),
-        }
-        .into());
+        return Err(Error::outside("tile", [t.m, t.n, t.l], extent.array()));
     }
     Ok((t.m + extent.m * (t.n + extent.n * t.l)) as usize)
 }

@@ -238,12 +238,7 @@ impl ThreadblockSwizzle {
         let grid = self.grid_shape(tiled)?;
         if !grid.contains(block) {
             let (coord, extent) = ([block.x, block.y, block.z], [grid.x, grid.y, grid.z]);
-            return Err(ErrorKind::Outside {
-                what: "block",
-                coord,
-                extent,
-            }
-            .into());
+            return Err(Error::outside("block", coord, extent));
         }
         let tile = self.tile_offset_unbounded(self.log_tile(tiled)?, block)?;
         Ok(tiled.contains(tile).then_some(tile))
@@ -289,12 +284,7 @@ impl ThreadblockSwizzle {
     pub fn block_of(&self, tiled: GemmCoord, tile: GemmCoord) -> Result<Dim3, Error> {
         let (grid, log_tile) = (self.grid_shape(tiled)?, self.log_tile(tiled)?);
         if !tiled.contains(tile) {
-            return Err(ErrorKind::Outside {
-                what: "tile",
-                coord: tile.array(),
-                extent: tiled.array(),
-            }
-            .into());
+            return Err(Error::outside("tile", tile.array(), tiled.array()));
         }
         if self.is_horizontal() {
             return Ok(Dim3::new(tile.n, tile.m, tile.k));

@@ -3,7 +3,7 @@
 use super::phase::Phase;
 use super::step::{Actor, Barrier, Pipeline, Slot, Step};
 use super::{MAX_CLUSTER, MAX_ITEMS, MAX_STAGES, MAX_WARPS, few_steps};
-use crate::number::error::{Error, ErrorKind, at_least, within};
+use crate::number::error::{Error, at_least, within};
 
 /// How the consumers share the tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,7 +123,7 @@ impl WarpSpecialized {
         if self.tiles.saturating_mul(self.k_tiles) > MAX_ITEMS {
             let sentence =
                 "a pipeline of 4096 k-tiles or more is beyond what is walked".to_string();
-            return Err(ErrorKind::Invalid { sentence }.into());
+            return Err(Error::invalid(sentence));
         }
         few_steps(self.steps())
     }

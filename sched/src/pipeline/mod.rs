@@ -28,7 +28,7 @@ mod state;
 mod step;
 mod timeline;
 
-use crate::number::error::{Error, ErrorKind};
+use crate::number::error::Error;
 
 /// The most k-tiles of a plan: what is walked, and what its steps can number.
 const MAX_ITEMS: usize = (1 << 12) - 1;
@@ -46,7 +46,7 @@ fn few_steps(steps: usize) -> Result<(), Error> {
     }
     let most = plan::MOST_STEPS;
     let sentence = format!("a pipeline of {steps} steps is more than the {most} that are walked");
-    Err(ErrorKind::Invalid { sentence }.into())
+    Err(Error::invalid(sentence))
 }
 
 pub use build::{Ordering, Schedule, WarpSpecialized};

@@ -240,7 +240,7 @@ impl Conv {
         let [d, h, w] = &self.axes;
         if *d != ConvAxis::new(1, 1) {
             let sentence = "the strided dgrad swizzles map convolutions over two axes".to_string();
-            return Err(ErrorKind::Invalid { sentence }.into());
+            return Err(Error::invalid(sentence));
         }
         let rows = product(
             "the rows of a filter tap",

@@ -83,12 +83,7 @@ pub fn split_k_range(k_tiles: i64, splits: i64, split: i64) -> Result<std::ops::
         return Err(ErrorKind::Splits { splits, k_tiles }.into());
     }
     if !(0..splits).contains(&split) {
-        return Err(ErrorKind::Outside {
-            what: "split",
-            coord: [0, 0, split],
-            extent: [1, 1, splits],
-        }
-        .into());
+        return Err(Error::outside("split", [0, 0, split], [1, 1, splits]));
     }
     let (each, extra) = (k_tiles / splits, k_tiles % splits);
     let begin = each * split + extra.min(split);

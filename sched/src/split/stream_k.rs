@@ -1,6 +1,6 @@
 //! Stream-K of CUTLASS 2: blocks share the main-loop iterations of the last waves evenly, across tile borders.
 
-use crate::number::error::{Error, ErrorKind, at_least, ceil_div, product};
+use crate::number::error::{Error, at_least, ceil_div, product};
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
 use crate::problem::tiles::{k_tiles, tiled_mn, tiled_shape};
 use crate::split::heuristic::{Decision, decide};
@@ -447,7 +447,7 @@ pub(crate) fn countable(output: i64, k_tiles: i64) -> Result<(), Error> {
     if iterations > 1 << 40 {
         let sentence =
             format!("{iterations} iterations are more than the 2^40 that stream-K counts");
-        return Err(ErrorKind::Invalid { sentence }.into());
+        return Err(Error::invalid(sentence));
     }
     Ok(())
 }
@@ -470,21 +470,17 @@ fn check_device(d: &StreamKDevice) -> Result<(), Error> {
         .iter()
         .find(|x| **x > most)
     {
-        return Err(ErrorKind::Invalid {
-            sentence: format!("{x} is more than the {most} any device has"),
-        }
-        .into());
+        return Err(Error::invalid(format!(
+            "{x} is more than the {most} any device has"
+        )));
     }
     // The heuristic tries every number of blocks up to this.
     let (most, resident) = (1 << 20, d.available_sms * d.occupancy);
     if resident > most {
-        return Err(ErrorKind::Invalid {
-            sentence: format!(
-                "{} blocks on each of {} multiprocessors are {resident}: it can be at most {most}",
-                d.occupancy, d.available_sms
-            ),
-        }
-        .into());
+        return Err(Error::invalid(format!(
+            "{} blocks on each of {} multiprocessors are {resident}: it can be at most {most}",
+            d.occupancy, d.available_sms
+        )));
     }
     Ok(())
 }

@@ -386,7 +386,7 @@ fn check_splits(k_tiles: i64, args: &StreamKSm90Args) -> Result<(), Error> {
             "{} splits need the SplitK or Heuristic decomposition",
             args.splits
         );
-        return Err(ErrorKind::Invalid { sentence }.into());
+        return Err(Error::invalid(sentence));
     }
     Ok(())
 }

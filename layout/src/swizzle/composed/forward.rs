@@ -5,7 +5,6 @@ use alloc::string::String;
 use core::ops::Range;
 
 use crate::algebra::recast::{Units, check_factor, factors};
-use crate::error::ErrorKind;
 use crate::{
     Compose, ComposedLayout, Error, IntoComposedLayout, IntoIntTuple, IntoLayout, IntoTiler,
     Layout, Middle, ModeOrder, Outer, Profile,
@@ -203,12 +202,11 @@ impl ComposedLayout {
     pub fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Self, Error> {
         let (larger, smaller) = factors("recast", self, old_bits, new_bits)?;
         let refuse = |why: String| {
-            ErrorKind::Operand {
-                operation: "recast",
-                operand: format!("{self} from {old_bits} to {new_bits} bits").into(),
-                why: why.into(),
-            }
-            .into()
+            Error::operand(
+                "recast",
+                format!("{self} from {old_bits} to {new_bits} bits"),
+                why,
+            )
         };
         let up = match larger {
             1 => self.clone(),
@@ -223,14 +221,7 @@ impl ComposedLayout {
 
     /// The error of a recast by the factor `n`.
     fn by(&self, operation: &'static str, n: i64) -> impl Fn(String) -> Error + '_ {
-        move |why| {
-            ErrorKind::Operand {
-                operation,
-                operand: format!("{self} by {n}").into(),
-                why: why.into(),
-            }
-            .into()
-        }
+        move |why| Error::operand(operation, format!("{self} by {n}"), why)
     }
 
     /// The layout in units of `n` elements.

@@ -2,7 +2,6 @@
 
 use alloc::format;
 
-use crate::error::ErrorKind;
 use crate::tuple::int::bit_length;
 use crate::{BinaryMatrix, ComposedLayout, Error, Layout, Outer, Swizzle};
 
@@ -24,14 +23,7 @@ impl Layout {
         if swizzle.is_identity() {
             return Ok(self.into());
         }
-        let refuse = |why: &str| {
-            ErrorKind::Operand {
-                operation: "composition",
-                operand: format!("{self} o {swizzle}").into(),
-                why: why.into(),
-            }
-            .into()
-        };
+        let refuse = |why: &str| Error::operand("composition", format!("{self} o {swizzle}"), why);
         let (from, into) = (
             self.at_unbounded(swizzle.from_mask())?,
             self.at_unbounded(swizzle.into_mask())?,
@@ -58,14 +50,7 @@ impl Layout {
         &self,
         inner: &ComposedLayout,
     ) -> Result<ComposedLayout, Error> {
-        let refuse = |why: alloc::string::String| {
-            ErrorKind::Operand {
-                operation: "composition",
-                operand: inner.text(),
-                why: why.into(),
-            }
-            .into()
-        };
+        let refuse = |why: alloc::string::String| Error::operand("composition", inner.text(), why);
         if inner.base_offset() != 0 {
             let offset = inner.base_offset();
             return Err(refuse(format!(
@@ -161,14 +146,7 @@ impl ComposedLayout {
         of: impl Fn(&Layout) -> Result<Layout, Error>,
         of_matrix: impl Fn(&BinaryMatrix) -> BinaryMatrix,
     ) -> Result<Self, Error> {
-        let refuse = |why: &str| {
-            ErrorKind::Operand {
-                operation,
-                operand: self.text(),
-                why: why.into(),
-            }
-            .into()
-        };
+        let refuse = |why: &str| Error::operand(operation, self.text(), why);
         if self.base_offset() != 0 {
             return Err(refuse("its offset is not 0"));
         }

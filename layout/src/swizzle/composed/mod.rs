@@ -9,7 +9,6 @@ use alloc::boxed::Box;
 use alloc::format;
 use core::fmt;
 
-use crate::error::ErrorKind;
 use crate::tuple::int::add;
 use crate::{Error, IntTuple, IntoLayout, IntoPoint, Layout, Swizzle};
 
@@ -125,12 +124,11 @@ impl ComposedLayout {
     pub fn for_pointer(swizzle: Swizzle, bits: i64, inner: impl IntoLayout) -> Result<Self, Error> {
         let inner = inner.into_layout()?;
         if bits < 1 {
-            return Err(ErrorKind::Operand {
-                operation: "for_pointer",
-                operand: inner.text(),
-                why: format!("an element of {bits} bits").into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "for_pointer",
+                inner.text(),
+                format!("an element of {bits} bits"),
+            ));
         }
         Ok(Self::with_middle(swizzle, Middle::Pointer { bits }, inner))
     }
@@ -238,12 +236,11 @@ impl ComposedLayout {
         if self.is_plain() {
             return Ok(self.inner.clone());
         }
-        Err(ErrorKind::Operand {
-            operation: "to_layout",
-            operand: self.text(),
-            why: "it is not a layout alone; to_xor gives one with XOR strides".into(),
-        }
-        .into())
+        Err(Error::operand(
+            "to_layout",
+            self.text(),
+            "it is not a layout alone; to_xor gives one with XOR strides",
+        ))
     }
 
     /// Returns whether it is its inner layout.
@@ -304,12 +301,11 @@ impl ComposedLayout {
     /// number does not fit in 64 bits.
     pub fn offsets(&self) -> Result<impl ExactSizeIterator<Item = i64> + use<>, Error> {
         let Outer::Swizzle(swizzle) = self.outer_in_elements()? else {
-            return Err(ErrorKind::Operand {
-                operation: "offsets",
-                operand: self.text(),
-                why: "its outer function is a layout; compose the two".into(),
-            }
-            .into());
+            return Err(Error::operand(
+                "offsets",
+                self.text(),
+                "its outer function is a layout; compose the two",
+            ));
         };
         let start = self.base_offset();
         // The sums at both ends fit, so those between need no checks.
