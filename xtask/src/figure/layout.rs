@@ -10,7 +10,7 @@
 
 use colex_draw::{Grid, LabelBy, Picture, Table};
 
-use super::options::{color, highlight, inner, is_composed, label, sentence, table};
+use super::options::{color, highlight, inner, is_composed, label, table};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -42,7 +42,7 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
 
 /// The values of one layout with coordinate strides; what colours and labels say is fixed.
 fn coordinates(body: &Body, text: &str) -> Result<Picture, Error> {
-    let grid = Grid::of_coordinates(inner(text)?).map_err(sentence)?;
+    let grid = Grid::of_coordinates(inner(text)?)?;
     let rows = grid.rows();
     let grid = match highlight(body, text)? {
         Some(cells) => grid.focus(|row, col| cells.contains(&(row + rows * col))),

@@ -5,18 +5,17 @@
 
 use colex_draw::{Picture, ThreadValues};
 
-use super::options::sentence;
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let [name] = body.subjects()? else {
         return Err(Error::new("the subject is the name of one instruction"));
     };
-    let atom = colex_atom::mma(name).map_err(sentence)?;
+    let atom = colex_atom::mma(name)?;
     let Some(operand) = body.value("operand") else {
-        return atom.picture().map_err(sentence);
+        return atom.picture().map_err(Error::from);
     };
-    let [c, a, b] = atom.maps().map_err(sentence)?;
+    let [c, a, b] = atom.maps()?;
     let map: ThreadValues = match operand {
         "a" => a,
         "b" => b.transposed(),

@@ -67,6 +67,13 @@ impl Error {
     }
 }
 
+/// What a library refuses is the sentence of a figure.
+impl<E: std::error::Error> From<E> for Error {
+    fn from(error: E) -> Error {
+        Error(error.to_string())
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -113,7 +120,7 @@ fn elided(picture: Picture, body: &Body) -> Result<Picture, Error> {
     parts
         .into_iter()
         .try_fold(picture, without)
-        .map_err(|error| Error::new(error.to_string()))
+        .map_err(Error::from)
 }
 
 /// An axis and a range of it, as in `m 12..28`.

@@ -22,10 +22,6 @@ pub(super) fn needed<'a>(body: &'a Body, key: &str) -> Result<&'a str, Error> {
 }
 
 /// The library's error as a figure's.
-pub(super) fn sentence(error: impl Display) -> Error {
-    Error::new(error.to_string())
-}
-
 /// A layout, or a composed one such as `Sw<3,3,3> o 0 o (8,64):(64,1)`.
 pub(super) fn table(text: &str) -> Result<Table, Error> {
     let what = if is_composed(text) {
@@ -34,7 +30,7 @@ pub(super) fn table(text: &str) -> Result<Table, Error> {
         "a layout"
     };
     let layout: ComposedLayout = parsed(text, what)?;
-    Table::of(layout).map_err(sentence)
+    Table::of(layout).map_err(Error::from)
 }
 
 /// The layout, or the inner layout of a composed one.
@@ -94,12 +90,12 @@ pub(super) fn highlight(body: &Body, text: &str) -> Result<Option<BTreeSet<i64>>
     let Some(coords) = body.value("highlight") else {
         return Ok(None);
     };
-    let places = Layout::column_major(inner(text)?.shape()).map_err(sentence)?;
+    let places = Layout::column_major(inner(text)?.shape())?;
     let mut cells = BTreeSet::new();
     for coord in coords.split(';') {
         let coord: Coord = parsed(coord.trim(), "a coordinate")?;
-        let (part, start) = places.slice_and_offset(&coord).map_err(sentence)?;
-        cells.extend(part.table().map_err(sentence)?.iter().map(|at| start + at));
+        let (part, start) = places.slice_and_offset(&coord)?;
+        cells.extend(part.table()?.iter().map(|at| start + at));
     }
     Ok(Some(cells))
 }

@@ -21,11 +21,9 @@ pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
         number(body, "workers", m * n)?,
     );
     let picture = |name: &String| -> Result<Picture, Error> {
-        let order: Order = name.parse().map_err(sentence)?;
-        let raster = order
-            .raster(GemmCoord::new(m, n, 1), cluster)
-            .map_err(sentence)?;
-        raster.picture(workers).map_err(sentence)
+        let order: Order = name.parse()?;
+        let raster = order.raster(GemmCoord::new(m, n, 1), cluster)?;
+        raster.picture(workers).map_err(Error::from)
     };
     let names = body.subjects()?;
     let pictures = names.iter().map(picture).collect::<Result<Vec<_>, _>>()?;
@@ -48,8 +46,8 @@ pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
         decomposition: Decomposition::StreamK,
         ..StreamKSm90Args::new(number(body, "sms", 4)?)
     };
-    let schedule = StreamKSm90::new(GemmCoord::new(m, n, 1), k, args).map_err(sentence)?;
-    schedule.picture().map_err(sentence)
+    let schedule = StreamKSm90::new(GemmCoord::new(m, n, 1), k, args)?;
+    schedule.picture().map_err(Error::from)
 }
 
 pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
@@ -79,8 +77,8 @@ pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
         multiply: time("multiply", 2)?,
         epilogue: time("epilogue", 2)?,
     };
-    let pipeline = plan.build().map_err(sentence)?;
-    pipeline.picture(&durations).map_err(sentence)
+    let pipeline = plan.build()?;
+    pipeline.picture(&durations).map_err(Error::from)
 }
 
 fn number(body: &Body, key: &str, default: i64) -> Result<i64, Error> {
@@ -102,10 +100,6 @@ fn pair(body: &Body, key: &str, default: &str) -> Result<[i64; 2], Error> {
         .and_then(|(a, b)| Some([a.parse().ok()?, b.parse().ok()?]));
     read.filter(|pair: &[i64; 2]| pair.iter().all(|x| (1..=4096).contains(x)))
         .ok_or_else(|| Error::new(format!("`{key} = {text}` is not two numbers as in 4x4")))
-}
-
-fn sentence(error: colex_sched::Error) -> Error {
-    Error::new(error.to_string())
 }
 
 #[cfg(test)]

@@ -20,19 +20,19 @@ use colex_draw::{Picture, ThreadValues};
 use colex_layout::{IntTuple, Layout, Tiler};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
-use super::options::{needed, pair, parsed, sentence};
+use super::options::{needed, pair, parsed};
 use super::{Body, Error};
 
 pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
     let [name] = body.subjects()? else {
         return Err(Error::new("the subject is the name of one copy"));
     };
-    let atom = colex_atom::copy(name).map_err(sentence)?;
+    let atom = colex_atom::copy(name)?;
     let bits = body.value("bits").unwrap_or("32");
     let threads: Layout = parsed(needed(body, "threads")?, "a layout")?;
     let values: Layout = parsed(needed(body, "values")?, "a layout")?;
     let copy = TiledCopy::new(atom, parsed(bits, "a width")?, &threads, &values);
-    let copy = copy.map_err(sentence)?;
+    let copy = copy?;
     let transposed = match body.value("transposed") {
         None => false,
         Some("yes") => true,
@@ -71,27 +71,27 @@ fn thread(body: &Body) -> Result<Option<i64>, Error> {
 
 fn sides(copy: &TiledCopy, focus: Focus) -> Result<Picture, Error> {
     if let Some(thread) = focus.thread {
-        copy.slice(thread).map_err(sentence)?;
+        copy.slice(thread)?;
     }
     let map = |map: ThreadValues, side| {
-        let tv = copy.tv_of(side).map_err(sentence)?;
+        let tv = copy.tv_of(side)?;
         Ok::<_, Error>(focus.turn(map.titled(format!("{tv:#}"))))
     };
-    let [source, destination] = copy.maps().map_err(sentence)?;
+    let [source, destination] = copy.maps()?;
     let source = map(source, Side::Source)?;
     let destination = map(destination, Side::Destination)?;
     let picture = match focus.thread {
         Some(thread) => ThreadValues::copy_of(&source, &destination, thread),
         None => ThreadValues::copy(&source, &destination),
     };
-    picture.map_err(sentence)
+    picture.map_err(Error::from)
 }
 
 /// All tiles that cover a tensor, with what is inside of it in focus, or of that what one thread has.
 fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture, Error> {
     let (rows, cols) = extents;
     let map = copy.map_over([rows, cols], Side::Source);
-    let map = focus.turn(map.map_err(sentence)?);
+    let map = focus.turn(map?);
     let (rows, cols) = if focus.transposed {
         (cols, rows)
     } else {
@@ -114,10 +114,10 @@ pub(super) fn mma(body: &Body) -> Result<Picture, Error> {
     let [name] = body.subjects()? else {
         return Err(Error::new("the subject is the name of one instruction"));
     };
-    let atom = colex_atom::mma(name).map_err(sentence)?;
+    let atom = colex_atom::mma(name)?;
     let atoms: Layout = parsed(body.value("atoms").unwrap_or("(1,1,1):(0,0,0)"), "a layout")?;
     let tile: Tiler = parsed(body.value("tile").unwrap_or("_"), "a tiler")?;
-    let mma = TiledMma::new(atom, &atoms, &tile).map_err(sentence)?;
+    let mma = TiledMma::new(atom, &atoms, &tile)?;
     let thread = thread(body)?;
     if let Some(product) = body.value("product") {
         return whole(&mma, product, thread);
@@ -127,13 +127,13 @@ pub(super) fn mma(body: &Body) -> Result<Picture, Error> {
             Some(thread) => mma.picture_of(thread),
             None => mma.picture(),
         };
-        return picture.map_err(sentence);
+        return picture.map_err(Error::from);
     };
     let operand = operand(name)?;
     match body.value("copy") {
         Some(name) => {
-            let atom = colex_atom::copy(name).map_err(sentence)?;
-            let copy = TiledCopy::for_operand(atom, 16, &mma, operand).map_err(sentence)?;
+            let atom = colex_atom::copy(name)?;
+            let copy = TiledCopy::for_operand(atom, 16, &mma, operand)?;
             let focus = Focus {
                 thread,
                 transposed: false,
@@ -152,14 +152,14 @@ fn whole(mma: &TiledMma, product: &str, thread: Option<i64>) -> Result<Picture, 
         return Err(Error::new(format!("`{product}` is not M, N and K")));
     };
     if let Some(thread) = thread {
-        mma.slice(thread).map_err(sentence)?;
+        mma.slice(thread)?;
     }
-    let [c, a, b] = mma.maps_over(mnk).map_err(sentence)?;
+    let [c, a, b] = mma.maps_over(mnk)?;
     let picture = match thread {
         Some(thread) => ThreadValues::mma_of(&c, &a, &b, thread),
         None => ThreadValues::mma(&c, &a, &b),
     };
-    picture.map_err(sentence)
+    picture.map_err(Error::from)
 }
 
 fn operand(name: &str) -> Result<Operand, Error> {
@@ -178,15 +178,15 @@ fn operand(name: &str) -> Result<Operand, Error> {
 /// One operand: B upright, as in the picture of all three.
 fn alone(mma: &TiledMma, operand: Operand, thread: Option<i64>) -> Result<Picture, Error> {
     if let Some(thread) = thread {
-        mma.slice(thread).map_err(sentence)?;
+        mma.slice(thread)?;
     }
-    let [c, a, b] = mma.maps().map_err(sentence)?;
+    let [c, a, b] = mma.maps()?;
     let map: ThreadValues = match operand {
         Operand::A => a,
         Operand::B => b.transposed(),
         Operand::C => c,
     };
-    let map = map.titled(format!("{:#}", mma.tv(operand).map_err(sentence)?));
+    let map = map.titled(format!("{:#}", mma.tv(operand)?));
     Ok(match thread {
         Some(thread) => map.picture_of(thread),
         None => map.picture(),

@@ -9,7 +9,7 @@ use colex_draw::{LabelBy, Picture, Tiling};
 
 use colex_layout::{Layout, Tiler};
 
-use super::options::{label, needed, pair, parsed, sentence};
+use super::options::{label, needed, pair, parsed};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -19,7 +19,7 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
         ));
     };
     let tiler: Tiler = parsed(needed(body, "tiler")?, "a tiler")?;
-    let tiling = Tiling::of(parsed::<Layout>(text, "a layout")?, tiler).map_err(sentence)?;
+    let tiling = Tiling::of(parsed::<Layout>(text, "a layout")?, tiler)?;
     let label = label(body, LabelBy::Offset)?;
     let picture = match body.value("tile") {
         None => tiling.picture(label),

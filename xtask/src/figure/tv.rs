@@ -8,7 +8,7 @@ use colex_draw::{Picture, ThreadValues};
 
 use colex_layout::Layout;
 
-use super::options::{needed, pair, parsed, sentence};
+use super::options::{needed, pair, parsed};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -17,8 +17,7 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let thread: Option<i64> = thread.map(|text| parsed(text, "a thread")).transpose()?;
     let mut maps = Vec::new();
     for text in body.subjects()? {
-        let map =
-            ThreadValues::of(parsed::<Layout>(text, "a layout")?, rows, cols).map_err(sentence)?;
+        let map = ThreadValues::of(parsed::<Layout>(text, "a layout")?, rows, cols)?;
         if let Some(thread) = thread.filter(|thread| !(0..map.threads()).contains(thread)) {
             let threads = map.threads();
             return Err(Error::new(format!(

@@ -3,7 +3,7 @@
 use colex_atom::{Major, SmemSwizzle, gmma_smem_atom};
 use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
 
-use super::{Case, Op, Verdict};
+use super::{Case, Op, Tried, Verdict};
 
 pub(super) const FAMILIES: &[&[Op]] = &[&[
     Op::own("gmma_smem_atom", |case| compared(case, block(case))),
@@ -11,12 +11,12 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
 ]];
 
 /// `gmma_smem_atom [name, bits]`.
-fn block(case: &Case) -> Result<ComposedLayout, String> {
+fn block(case: &Case) -> Tried<ComposedLayout> {
     smem_atom(&case.text(0)?, case.int(1)?)
 }
 
 /// The block of a name such as `Layout_K_SW128_Atom`.
-pub(super) fn smem_atom(name: &str, bits: i64) -> Result<ComposedLayout, String> {
+pub(super) fn smem_atom(name: &str, bits: i64) -> Tried<ComposedLayout> {
     let kind = name
         .strip_prefix("Layout_")
         .and_then(|rest| rest.strip_suffix("_Atom"));
@@ -27,24 +27,20 @@ pub(super) fn smem_atom(name: &str, bits: i64) -> Result<ComposedLayout, String>
     let swizzle = SmemSwizzle::ALL
         .into_iter()
         .find(|swizzle| swizzle.cute() == kind);
-    let bits = u32::try_from(bits).map_err(|error| error.to_string())?;
-    gmma_smem_atom(major, swizzle.ok_or("an unknown swizzle")?, bits)
-        .map_err(|error| error.to_string())
+    let bits = u32::try_from(bits)?;
+    gmma_smem_atom(major, swizzle.ok_or("an unknown swizzle")?, bits).map_err(Into::into)
 }
 
 /// `gmma_smem_tile [name, bits, shape]`: the block through `tile_to_shape`.
-fn tile(case: &Case) -> Result<ComposedLayout, String> {
-    let shape: IntTuple = case
-        .text(2)?
-        .parse()
-        .map_err(|error: colex_layout::Error| error.to_string())?;
+fn tile(case: &Case) -> Tried<ComposedLayout> {
+    let shape: IntTuple = case.text(2)?.parse()?;
     block(case)?
         .tile_to_shape(&shape, LayoutLeft)
-        .map_err(|error| error.to_string())
+        .map_err(Into::into)
 }
 
 /// CuTe keeps the swizzle of no bits in the text, `Sw<0,4,3>`.
-fn compared(case: &Case, ours: Result<ComposedLayout, String>) -> Verdict {
+fn compared(case: &Case, ours: Tried<ComposedLayout>) -> Verdict {
     let theirs = case.result.as_str().unwrap_or_default();
     match ours.map(|ours| {
         ours.to_string()
@@ -53,6 +49,6 @@ fn compared(case: &Case, ours: Result<ComposedLayout, String>) -> Verdict {
     }) {
         Ok(ours) if ours == theirs => Verdict::Equal,
         Ok(ours) => Verdict::Failed(format!("ours is {ours}")),
-        Err(why) => Verdict::Failed(why),
+        Err(why) => Verdict::Failed(why.0),
     }
 }

@@ -81,6 +81,19 @@ impl Op {
     }
 }
 
+/// A step to an answer: what goes wrong on the way is a sentence.
+type Tried<T> = Result<T, Sentence>;
+
+/// What went wrong, whatever it is.
+#[derive(Debug, PartialEq)]
+struct Sentence(String);
+
+impl<E: std::fmt::Display> From<E> for Sentence {
+    fn from(error: E) -> Sentence {
+        Sentence(error.to_string())
+    }
+}
+
 /// Every operation that runs.
 const FAMILIES: &[&[&[Op]]] = &[
     layout::FAMILIES,

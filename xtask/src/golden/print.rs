@@ -8,7 +8,7 @@ use colex_layout::{Basis, ComposedLayout, Int, IntTuple, Layout, Slot};
 
 use super::case::shortened;
 use super::print_tiled;
-use super::{Case, Op, Verdict};
+use super::{Case, Op, Tried, Verdict};
 
 pub(super) const FAMILIES: &[&[Op]] = &[&[
     Op::own("print", print),
@@ -19,7 +19,7 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
 ]];
 
 /// An answer, `None` for what this library has no object for: pointers with their addresses.
-pub(super) type PrintedAnswer = Result<Option<String>, String>;
+pub(super) type PrintedAnswer = Tried<Option<String>>;
 
 fn print(case: &Case) -> Verdict {
     judge(case, |words| {
@@ -39,26 +39,26 @@ fn print(case: &Case) -> Verdict {
 
 /// The tensor of the coordinates of a shape.
 fn coordinates(shape: &str) -> PrintedAnswer {
-    let shape: IntTuple = shape.parse().map_err(sentence)?;
+    let shape: IntTuple = shape.parse()?;
     let start = shape.repeat_like(Int::Static(0));
-    let layout = Layout::identity(shape).map_err(sentence)?;
+    let layout = Layout::identity(shape)?;
     Ok(Some(format!("ArithTuple{start} o {layout}")))
 }
 
 /// The text of an integer, a basis vector, a shape or `_`.
 fn value(words: &str) -> PrintedAnswer {
     let between = |open, close| words.strip_prefix(open)?.strip_suffix(close);
-    let number = |text: &str| text.parse::<i64>().map_err(sentence);
+    let number = |text: &str| text.parse::<i64>();
     if let Some(n) = between("Int<", ">") {
         return Ok(Some(Int::Static(number(n)?).to_string()));
     }
     if let Some(path) = between("E<", ">") {
         let path: Result<Vec<usize>, _> = path.split(',').map(str::parse).collect();
-        let basis = Basis::new(Int::Static(1), &path.map_err(sentence)?);
-        return Ok(Some(basis.map_err(sentence)?.to_string()));
+        let basis = Basis::new(Int::Static(1), &path?);
+        return Ok(Some(basis?.to_string()));
     }
     if let Some(shape) = between("Shape ", " mixed") {
-        let shape: IntTuple = shape.parse().map_err(sentence)?;
+        let shape: IntTuple = shape.parse()?;
         return Ok(Some(shape.to_string()));
     }
     if let Some(n) = words.strip_prefix("int ") {
@@ -77,13 +77,15 @@ fn print_layout(case: &Case) -> Verdict {
         };
         colex_draw::print_layout(&layout)
             .map(Some)
-            .map_err(sentence)
+            .map_err(Into::into)
     })
 }
 
 fn print_latex(case: &Case) -> Verdict {
     judge(case, |words| match layout(words)? {
-        Some(layout) => colex_draw::print_latex(&layout).map(Some).map_err(sentence),
+        Some(layout) => colex_draw::print_latex(&layout)
+            .map(Some)
+            .map_err(Into::into),
         None => print_tiled::latex(words),
     })
 }
@@ -109,10 +111,10 @@ fn print_tensor_body(case: &Case) -> Verdict {
             if rest.is_empty() { 0.0 } else { number(rest)? },
         );
         let shown = shown(ty).ok_or_else(|| format!("a type `{ty}`, which no case names"))?;
-        let layout: Layout = layout.parse().map_err(sentence)?;
+        let layout: Layout = layout.parse()?;
         colex_draw::print_tensor(&layout, |i| shown(i as f64 * factor + rest))
             .map(Some)
-            .map_err(sentence)
+            .map_err(Into::into)
     })
 }
 
@@ -151,7 +153,7 @@ fn judge(case: &Case, answer: impl Fn(&str) -> PrintedAnswer) -> Verdict {
     let ours = match answer(&words) {
         Ok(Some(ours)) => ours,
         Ok(None) => return Verdict::NotYet("print of pointers".into()),
-        Err(error) => return Verdict::Failed(error),
+        Err(error) => return Verdict::Failed(error.0),
     };
     let theirs = case.result.as_str().unwrap_or_default();
     if ours == theirs {
@@ -173,7 +175,7 @@ fn judge(case: &Case, answer: impl Fn(&str) -> PrintedAnswer) -> Verdict {
 }
 
 /// The layout of `Layout X`, static unless the words say otherwise; `None` for other objects.
-fn layout(words: &str) -> Result<Option<Layout>, String> {
+fn layout(words: &str) -> Tried<Option<Layout>> {
     let Some(text) = words.strip_prefix("Layout ") else {
         return Ok(None);
     };
@@ -181,7 +183,7 @@ fn layout(words: &str) -> Result<Option<Layout>, String> {
         Some(("dynamic" | "mixed", text)) => (text, false),
         _ => (text, true),
     };
-    let layout: Layout = text.parse().map_err(sentence)?;
+    let layout: Layout = text.parse()?;
     Ok(Some(if is_static {
         layout.to_static()
     } else {
@@ -190,16 +192,11 @@ fn layout(words: &str) -> Result<Option<Layout>, String> {
 }
 
 /// The table of a composed layout, all of it static.
-fn composed(words: &str) -> Result<Table, String> {
-    let layout: ComposedLayout = words.parse().map_err(sentence)?;
+fn composed(words: &str) -> Tried<Table> {
+    let layout: ComposedLayout = words.parse()?;
     let inner = layout.inner().to_static();
-    let layout = ComposedLayout::new(layout.outer().clone(), layout.base_offset(), inner)
-        .map_err(sentence)?;
-    Table::of(&layout).map_err(sentence)
-}
-
-pub(super) fn sentence(error: impl std::fmt::Display) -> String {
-    error.to_string()
+    let layout = ComposedLayout::new(layout.outer().clone(), layout.base_offset(), inner)?;
+    Table::of(&layout).map_err(Into::into)
 }
 
 #[cfg(test)]

@@ -3,17 +3,18 @@
 use colex_layout::{IntoLayout, Layout};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::Tried;
 use super::gmma::smem_atom;
-use super::print::{PrintedAnswer, sentence};
+use super::print::PrintedAnswer;
 
 /// CuTe's `print`.
 pub(super) fn print(words: &str) -> PrintedAnswer {
     let parts: Vec<&str> = words.split(' ').collect();
     Ok(Some(match parts[..] {
-        ["MMA_Atom", name] => colex_atom::mma(&long(name)).map_err(sentence)?.print(),
+        ["MMA_Atom", name] => colex_atom::mma(&long(name))?.print(),
         ["Copy_Atom", name, ty] => {
-            let atom = colex_atom::copy(name).map_err(sentence)?;
-            atom.print(bits(ty)?).map_err(sentence)?
+            let atom = colex_atom::copy(name)?;
+            atom.print(bits(ty)?)?
         }
         ["GMMA", name, ty] => {
             let block = smem_atom(&format!("Layout_{name}_Atom"), bits(ty)?)?;
@@ -26,7 +27,7 @@ pub(super) fn print(words: &str) -> PrintedAnswer {
             block.replace(&unset, &format!("_smem_ptr[{}b]({address})", bits(ty)?))
         }
         [space, ty, "ptr", address, layout] => {
-            let layout: Layout = layout.parse().map_err(sentence)?;
+            let layout: Layout = layout.parse()?;
             let space = match space {
                 "raw" => "",
                 "smem" => "smem_",
@@ -41,11 +42,8 @@ pub(super) fn print(words: &str) -> PrintedAnswer {
             )
         }
         ["ThrMMA", "tid", thread, "of", "TiledMMA", name, atoms] => {
-            let (mma, thread) = (
-                mma(name, atoms, "(_,_,_)")?,
-                thread.parse().map_err(sentence)?,
-            );
-            mma.slice(thread).map_err(sentence)?.to_string()
+            let (mma, thread) = (mma(name, atoms, "(_,_,_)")?, thread.parse()?);
+            mma.slice(thread)?.to_string()
         }
         ["TiledMMA", name, atoms, tile] => mma(name, atoms, tile)?.to_string(),
         ["TiledCopy", name, ty, threads, values] => copy(name, ty, threads, values)?.to_string(),
@@ -60,15 +58,15 @@ pub(super) fn latex(words: &str) -> PrintedAnswer {
         ["TiledMMA", name, atoms, tile] => mma(name, atoms, tile)?.latex(),
         ["TiledCopy", name, ty, threads, values] => copy(name, ty, threads, values)?.latex(),
         ["make_tiled_copy_A", name, ty, "of", "TiledMMA", op, atoms] => {
-            let atom = colex_atom::copy(name).map_err(sentence)?;
+            let atom = colex_atom::copy(name)?;
             // One atom along each mode, whose strides do not matter.
             let mma = mma(op, (atoms, (0, 0, 0)), "(_,_,_)")?;
             let copy = TiledCopy::for_operand(atom, bits(ty)?, &mma, Operand::A);
-            copy.map_err(sentence)?.latex()
+            copy?.latex()
         }
         _ => return Ok(None),
     };
-    page.map(Some).map_err(sentence)
+    page.map(Some).map_err(Into::into)
 }
 
 /// CuTe's `print_svg`.
@@ -80,22 +78,22 @@ pub(super) fn svg(words: &str) -> PrintedAnswer {
     mma(name, atoms, tile)?
         .print_svg()
         .map(Some)
-        .map_err(sentence)
+        .map_err(Into::into)
 }
 
-fn mma(name: &str, atoms: impl IntoLayout, tile: &str) -> Result<TiledMma, String> {
-    let atom = colex_atom::mma(name).map_err(sentence)?;
-    let atoms = atoms.into_layout().map_err(sentence)?;
-    TiledMma::new(atom, atoms.to_static(), marked(tile)).map_err(sentence)
+fn mma(name: &str, atoms: impl IntoLayout, tile: &str) -> Tried<TiledMma> {
+    let atom = colex_atom::mma(name)?;
+    let atoms = atoms.into_layout()?;
+    TiledMma::new(atom, atoms.to_static(), marked(tile)).map_err(Into::into)
 }
 
-fn copy(name: &str, ty: &str, threads: &str, values: &str) -> Result<TiledCopy, String> {
-    let atom = colex_atom::copy(name).map_err(sentence)?;
+fn copy(name: &str, ty: &str, threads: &str, values: &str) -> Tried<TiledCopy> {
+    let atom = colex_atom::copy(name)?;
     let layout = |text: &str| {
-        let layout: Layout = text.parse().map_err(sentence)?;
-        Ok::<_, String>(layout.to_static())
+        let layout: Layout = text.parse()?;
+        Tried::Ok(layout.to_static())
     };
-    TiledCopy::new(atom, bits(ty)?, &layout(threads)?, &layout(values)?).map_err(sentence)
+    TiledCopy::new(atom, bits(ty)?, &layout(threads)?, &layout(values)?).map_err(Into::into)
 }
 
 /// A tiler whose numbers are static.
@@ -116,13 +114,13 @@ fn long(name: &str) -> String {
 }
 
 /// The bits of a type.
-fn bits(ty: &str) -> Result<i64, String> {
+fn bits(ty: &str) -> Tried<i64> {
     match ty {
         "bool" | "int8_t" | "uint8_t" | "char" | "float_e4m3_t" | "float_e5m2_t" => Ok(8),
         "half" | "half_t" | "bfloat16_t" | "int16_t" | "uint16_t" => Ok(16),
         "float" | "tf32" | "tfloat32_t" | "int" | "int32_t" | "uint32_t" => Ok(32),
         "double" | "int64_t" | "uint64_t" => Ok(64),
-        _ => Err(format!("a type `{ty}`, which no case names")),
+        _ => Err(format!("a type `{ty}`, which no case names").into()),
     }
 }
 

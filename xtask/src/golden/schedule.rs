@@ -6,7 +6,7 @@ use colex_sched::{
 };
 use serde_json::{Value as Json, json};
 
-use super::{Case, Op, Verdict};
+use super::{Case, Op, Tried, Verdict};
 
 pub(super) const FAMILIES: &[&[Op]] = &[&[
     Op::own("threadblock_swizzle", |case| verdict(swizzle(case))),
@@ -17,34 +17,32 @@ pub(super) const FAMILIES: &[&[Op]] = &[&[
 ]];
 
 /// What was compared: all fields, or all but a grid that cannot be launched, and why.
-type FieldsCompared = Result<Option<String>, String>;
+type FieldsCompared = Tried<Option<String>>;
 
 fn verdict(compared: FieldsCompared) -> Verdict {
     match compared {
         Ok(None) => Verdict::Equal,
         Ok(Some(why)) => Verdict::Refuted(why),
-        Err(why) => Verdict::Failed(why),
+        Err(why) => Verdict::Failed(why.0),
     }
 }
 
 /// Returns an error that names the field that differs.
-fn expect(case: &Case, field: &str, ours: Json) -> Result<(), String> {
+fn expect(case: &Case, field: &str, ours: Json) -> Tried<()> {
     let theirs = &case.result[field];
     if *theirs == ours {
         return Ok(());
     }
-    Err(format!("{field} is {theirs}, ours is {ours}"))
+    Err(format!("{field} is {theirs}, ours is {ours}").into())
 }
 
 /// `threadblock_swizzle [name, problem, tile, splits or batches]`.
 fn swizzle(case: &Case) -> FieldsCompared {
-    let swizzle: ThreadblockSwizzle = case.text(0)?.parse().map_err(sentence)?;
+    let swizzle: ThreadblockSwizzle = case.text(0)?.parse()?;
     let (problem, tile) = (gemm(case.ints(1)?)?, gemm(case.ints(2)?)?);
-    let tiled = swizzle
-        .tiled_shape(problem, tile, case.int(3)?)
-        .map_err(sentence)?;
-    let grid = swizzle.grid_shape(tiled).map_err(sentence)?;
-    let log_tile = swizzle.log_tile(tiled).map_err(sentence)?;
+    let tiled = swizzle.tiled_shape(problem, tile, case.int(3)?)?;
+    let grid = swizzle.grid_shape(tiled)?;
+    let log_tile = swizzle.log_tile(tiled)?;
     expect(case, "tiled_shape", json!([tiled.m, tiled.n, tiled.k]))?;
     expect(case, "grid", json!([grid.x, grid.y, grid.z]))?;
     expect(case, "log_tile", json!(log_tile))?;
@@ -85,9 +83,8 @@ fn matrix_vector(case: &Case) -> FieldsCompared {
         &[m, n, k, batch] => Ok(BatchedGemmCoord::new(m, n, k, batch)),
         _ => Err("a coordinate has not four numbers".to_string()),
     };
-    let tiled =
-        gemv::tiled_shape(coord(case.ints(1)?)?, coord(case.ints(2)?)?).map_err(sentence)?;
-    let grid = gemv::grid_shape(tiled).map_err(sentence)?;
+    let tiled = gemv::tiled_shape(coord(case.ints(1)?)?, coord(case.ints(2)?)?)?;
+    let grid = gemv::grid_shape(tiled)?;
     let row = |t: BatchedGemmCoord| json!([t.m, t.n, t.k, t.batch]);
     expect(case, "tiled_shape", row(tiled))?;
     expect(case, "grid", json!([grid.x, grid.y, grid.z]))?;
@@ -107,7 +104,7 @@ fn persistent(case: &Case) -> FieldsCompared {
     };
     let up = |extent: i64, by: i64| (extent + by - 1) / by;
     let tiles = GemmCoord::new(up(m, tm), up(n, tn), l);
-    let s = Persistent::new(tiles, [cm, cn], case.int(4)?, choice).map_err(sentence)?;
+    let s = Persistent::new(tiles, [cm, cn], case.int(4)?, choice)?;
     let whole = [up(tiles.m, cm) * cm, up(tiles.n, cn) * cn, l];
     expect(case, "problem_blocks", json!(whole))?;
     expect(case, "blocks_per_problem", json!(s.slots()))?;
@@ -140,11 +137,11 @@ fn grids(case: &Case, s: &Persistent, [cm, cn]: [i64; 2]) -> FieldsCompared {
                 let unlaunchable = s.grid_shape_unchecked(count, None).map(is_whole) == Ok(false);
                 let ours_is_whole = ours.as_ref().ok().is_none_or(|grid| is_whole(*grid));
                 if same.as_ref() != Ok(theirs) || !unlaunchable || !ours_is_whole {
-                    return Err(format!("the grid on {sms} is {theirs}, ours is {ours:?}"));
+                    return Err(format!("the grid on {sms} is {theirs}, ours is {ours:?}").into());
                 }
                 refuted = Some(format!(
                     "the grid {theirs} on {sms} multiprocessors is no whole number of {cm}x{cn} clusters; ours: {}",
-                    ours.map_or_else(sentence, |grid| grid.to_string())
+                    ours.map_or_else(|error| error.to_string(), |grid| grid.to_string())
                 ));
             }
         }
@@ -156,17 +153,13 @@ fn blocks(grid: Dim3) -> impl Iterator<Item = Dim3> {
     (0..).map_while(move |slot| grid.block(slot))
 }
 
-fn gemm(list: Vec<i64>) -> Result<GemmCoord, String> {
+fn gemm(list: Vec<i64>) -> Tried<GemmCoord> {
     numbers(&list).map(|[m, n, k]| GemmCoord::new(m, n, k))
 }
 
-fn numbers<const N: usize>(list: &[i64]) -> Result<[i64; N], String> {
+fn numbers<const N: usize>(list: &[i64]) -> Tried<[i64; N]> {
     list.try_into()
-        .map_err(|_| format!("a coordinate has {} numbers, not {N}", list.len()))
-}
-
-fn sentence(error: colex_sched::Error) -> String {
-    error.to_string()
+        .map_err(|_| format!("a coordinate has {} numbers, not {N}", list.len()).into())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use colex_tiled::{Operand, Partition, Side, TiledCopy, TiledMma};
 use serde_json::{Value as Json, json};
 
 use super::value::{Map, Value};
-use super::{Case, Op, Verdict};
+use super::{Case, Op, Tried, Verdict};
 
 pub(super) const FAMILIES: &[&[Op]] = &[ops! { own |case|
     "tiled_copy" => verdict(case, tiled_copy(case));
@@ -29,7 +29,7 @@ pub(super) const FAMILIES: &[&[Op]] = &[ops! { own |case|
 }];
 
 /// Our fields, by the names of the file.
-type Fields = Result<Vec<(&'static str, Json)>, String>;
+type Fields = Tried<Vec<(&'static str, Json)>>;
 
 /// Compares field by field; a refusal passes where CuTe refuses.
 fn verdict(case: &Case, ours: Fields) -> Verdict {
@@ -39,10 +39,10 @@ fn verdict(case: &Case, ours: Fields) -> Verdict {
             Verdict::Failed("CuTe refuses, and ours gives an answer".into())
         }
         Ok(ours) => compared(case, &ours, broken),
-        Err(why) if case.is_reject() => Verdict::Error(why),
+        Err(why) if case.is_reject() => Verdict::Error(why.0),
         Err(why) => match broken {
-            Some(what) => Verdict::Refuted(format!("CuTe's {what}; ours refuses: {why}")),
-            None => Verdict::Failed(format!("ours refuses: {why}")),
+            Some(what) => Verdict::Refuted(format!("CuTe's {what}; ours refuses: {}", why.0)),
+            None => Verdict::Failed(format!("ours refuses: {}", why.0)),
         },
     }
 }
@@ -166,13 +166,9 @@ fn compare(theirs: &Json, ours: &Json) -> TiledComparison {
     }
 }
 
-fn sentence(error: impl ToString) -> String {
-    error.to_string()
-}
-
 /// Argument `i` read as CuTe writes it.
-fn parsed<T: FromStr<Err: ToString>>(case: &Case, i: usize) -> Result<T, String> {
-    case.text(i)?.parse().map_err(sentence)
+fn parsed<T: FromStr<Err: std::fmt::Display>>(case: &Case, i: usize) -> Tried<T> {
+    case.text(i)?.parse().map_err(Into::into)
 }
 
 /// A text without the marks of static numbers.
@@ -188,24 +184,18 @@ fn tiler_text(tiler: &Tiler) -> Json {
 }
 
 /// `[copy_op, value_bits, thr_layout, val_layout]` from argument 0 on.
-fn copy_of(case: &Case) -> Result<TiledCopy, String> {
-    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+fn copy_of(case: &Case) -> Tried<TiledCopy> {
+    let atom = colex_atom::copy(&case.text(0)?)?;
     let (threads, values): (Layout, Layout) = (parsed(case, 2)?, parsed(case, 3)?);
-    TiledCopy::new(atom, case.int(1)?, threads.to_static(), values.to_static()).map_err(sentence)
+    TiledCopy::new(atom, case.int(1)?, threads.to_static(), values.to_static()).map_err(Into::into)
 }
 
 fn copy_fields(copy: &TiledCopy) -> Fields {
     Ok(vec![
         ("Tiler_MN", tiler_text(copy.tiler())),
         ("TiledLayout_TV", text(copy.tv())),
-        (
-            "layoutS_TV",
-            text(copy.tv_of(Side::Source).map_err(sentence)?),
-        ),
-        (
-            "layoutD_TV",
-            text(copy.tv_of(Side::Destination).map_err(sentence)?),
-        ),
+        ("layoutS_TV", text(copy.tv_of(Side::Source)?)),
+        ("layoutD_TV", text(copy.tv_of(Side::Destination)?)),
         ("num_thr", copy.threads().into()),
         ("atom_num_val", copy.atom_values().into()),
     ])
@@ -215,23 +205,23 @@ fn tiled_copy(case: &Case) -> Fields {
     copy_fields(&copy_of(case)?)
 }
 
-fn side(case: &Case, i: usize) -> Result<Side, String> {
+fn side(case: &Case, i: usize) -> Tried<Side> {
     match case.text(i)?.as_str() {
         "S" => Ok(Side::Source),
         "D" => Ok(Side::Destination),
-        other => Err(format!("`{other}` is no side of a copy")),
+        other => Err(format!("`{other}` is no side of a copy").into()),
     }
 }
 
 /// The partition of every thread on one side.
-fn partitions(copy: &TiledCopy, tensor: &Layout, side: Side) -> Result<Vec<Partition>, String> {
+fn partitions(copy: &TiledCopy, tensor: &Layout, side: Side) -> Tried<Vec<Partition>> {
     let one = |t| {
-        let thread = copy.slice(t).map_err(sentence)?;
+        let thread = copy.slice(t)?;
         match side {
             Side::Source => thread.partition_src(tensor),
             Side::Destination => thread.partition_dst(tensor),
         }
-        .map_err(sentence)
+        .map_err(Into::into)
     };
     (0..copy.threads()).map(one).collect()
 }
@@ -248,19 +238,13 @@ fn starts(partitions: &[Partition]) -> Json {
 }
 
 fn partition_fields(copy: &TiledCopy, tensor: &Layout, side: Side) -> Fields {
-    let identity = Layout::identity(tensor.shape()).map_err(sentence)?;
+    let identity = Layout::identity(tensor.shape())?;
     let own = partitions(copy, tensor, side)?;
     let of_identity = partitions(copy, &identity, side)?;
     let first = own.first().ok_or("a copy has threads")?;
     Ok(vec![
-        (
-            "tidfrg",
-            text(copy.partitions(tensor, side).map_err(sentence)?),
-        ),
-        (
-            "tidfrg_identity",
-            text(copy.partitions(&identity, side).map_err(sentence)?),
-        ),
+        ("tidfrg", text(copy.partitions(tensor, side)?)),
+        ("tidfrg_identity", text(copy.partitions(&identity, side)?)),
         ("partition", text(&first.layout)),
         ("offsets", starts(&own)),
         ("offsets_identity", starts(&of_identity)),
@@ -273,17 +257,15 @@ fn tiled_copy_partition(case: &Case) -> Fields {
 }
 
 /// A shared-memory tile: a canonical block by name, or a swizzled layout, repeated to a shape.
-fn shared_tile(case: &Case, i: usize, bits: i64) -> Result<ComposedLayout, String> {
+fn shared_tile(case: &Case, i: usize, bits: i64) -> Tried<ComposedLayout> {
     let name = case.text(i)?;
     let shape: IntTuple = parsed(case, i + 1)?;
     let atom = if name.starts_with("Layout_") {
-        super::gmma::smem_atom(&name, bits)?
-            .position_independent()
-            .map_err(sentence)?
+        super::gmma::smem_atom(&name, bits)?.position_independent()?
     } else {
-        name.parse().map_err(sentence)?
+        name.parse()?
     };
-    atom.tile_to_shape(&shape, LayoutLeft).map_err(sentence)
+    atom.tile_to_shape(&shape, LayoutLeft).map_err(Into::into)
 }
 
 /// All offsets that the threads listed in the case touch, in order.
@@ -294,19 +276,15 @@ fn values(case: &Case, copy: &TiledCopy, tile: &ComposedLayout, side: Side) -> F
         .ok_or("the result has no record `values`")?;
     let mut found = serde_json::Map::new();
     for thread in wanted.keys() {
-        let t: usize = thread.parse().map_err(sentence)?;
+        let t: usize = thread.parse()?;
         let partition = inner.get(t).ok_or(format!("there is no thread {t}"))?;
-        let offsets = partition.values().map_err(sentence)?;
+        let offsets = partition.values()?;
         let swizzled = offsets.iter().map(|x| {
             let x = x.as_leaf().ok_or("an offset is an integer")?.value();
-            let moved =
-                ComposedLayout::new(tile.outer().clone(), x, Layout::unit()).map_err(sentence)?;
-            moved.at(0).map_err(sentence)
+            let moved = ComposedLayout::new(tile.outer().clone(), x, Layout::unit())?;
+            moved.at(0).map_err(Into::into)
         });
-        found.insert(
-            thread.clone(),
-            swizzled.collect::<Result<Vec<_>, String>>()?.into(),
-        );
+        found.insert(thread.clone(), swizzled.collect::<Tried<Vec<_>>>()?.into());
     }
     Ok(vec![("values", found.into())])
 }
@@ -320,28 +298,28 @@ fn tiled_copy_values(case: &Case) -> Fields {
 fn retile(case: &Case) -> Fields {
     let copy = copy_of(case)?;
     let tensor: Layout = parsed(case, 4)?;
-    let thread = copy.slice(0).map_err(sentence)?;
-    let part = thread.partition_dst(tensor.to_static()).map_err(sentence)?;
-    let fragment = part.layout.fragment_like().map_err(sentence)?;
-    let retiled = copy.retile(&fragment).map_err(sentence)?;
+    let thread = copy.slice(0)?;
+    let part = thread.partition_dst(tensor.to_static())?;
+    let fragment = part.layout.fragment_like()?;
+    let retiled = copy.retile(&fragment)?;
     Ok(vec![("in", text(fragment)), ("retile", text(retiled))])
 }
 
 /// `[mma_op, AtomLayoutMNK, PermutationMNK?]` from argument `i` on.
-fn mma_of(case: &Case, i: usize, permuted: bool) -> Result<TiledMma, String> {
-    let atom = colex_atom::mma(&case.text(i)?).map_err(sentence)?;
+fn mma_of(case: &Case, i: usize, permuted: bool) -> Tried<TiledMma> {
+    let atom = colex_atom::mma(&case.text(i)?)?;
     let atoms: Layout = parsed(case, i + 1)?;
     let permutation = if permuted {
         parsed(case, i + 2)?
     } else {
         Tiler::Modes(Vec::new())
     };
-    TiledMma::new(atom, atoms.to_static(), &permutation).map_err(sentence)
+    TiledMma::new(atom, atoms.to_static(), &permutation).map_err(Into::into)
 }
 
 fn tiled_mma(case: &Case) -> Fields {
     let mma = mma_of(case, 0, true)?;
-    let tv = |operand| Ok::<_, String>(text(mma.tv(operand).map_err(sentence)?));
+    let tv = |operand| Tried::Ok(text(mma.tv(operand)?));
     let [m, n, k] = mma.tile_shape();
     let permutation = Tiler::Modes([0, 1, 2].map(|i| mma.permutation(i)).to_vec());
     Ok(vec![
@@ -355,12 +333,12 @@ fn tiled_mma(case: &Case) -> Fields {
     ])
 }
 
-fn operand(case: &Case, i: usize) -> Result<Operand, String> {
+fn operand(case: &Case, i: usize) -> Tried<Operand> {
     match case.text(i)?.as_str() {
         "A" => Ok(Operand::A),
         "B" => Ok(Operand::B),
         "C" => Ok(Operand::C),
-        other => Err(format!("`{other}` is no operand")),
+        other => Err(format!("`{other}` is no operand").into()),
     }
 }
 
@@ -368,30 +346,25 @@ fn tiled_mma_partition(case: &Case) -> Fields {
     let mma = mma_of(case, 0, true)?;
     let operand = operand(case, 3)?;
     let tensor: Layout = parsed::<Layout>(case, 4)?.to_static();
-    let identity = Layout::identity(tensor.shape()).map_err(sentence)?;
+    let identity = Layout::identity(tensor.shape())?;
     let all = |tensor: &Layout| {
         let one = |t| {
             mma.slice(t)
                 .and_then(|s| s.partition(tensor, operand))
-                .map_err(sentence)
+                .map_err(Into::into)
         };
-        (0..mma.threads())
-            .map(one)
-            .collect::<Result<Vec<_>, String>>()
+        (0..mma.threads()).map(one).collect::<Tried<Vec<_>>>()
     };
     let (own, of_identity) = (all(&tensor)?, all(&identity)?);
     let first = own.first().ok_or("an MMA has threads")?;
-    let thread = mma.slice(0).map_err(sentence)?;
-    let fragments = |t: &Layout| mma.fragments(t, operand).map(text).map_err(sentence);
+    let thread = mma.slice(0)?;
+    let fragments = |t: &Layout| mma.fragments(t, operand).map(text);
     Ok(vec![
         ("thr_layout_vmnk", text(mma.thread_layout())),
         ("thrfrg", fragments(&tensor)?),
         ("thrfrg_identity", fragments(&identity)?),
         ("partition", text(&first.layout)),
-        (
-            "fragment",
-            text(thread.fragment(&tensor, operand).map_err(sentence)?),
-        ),
+        ("fragment", text(thread.fragment(&tensor, operand)?)),
         ("offsets", starts(&own)),
         ("offsets_identity", starts(&of_identity)),
     ])
@@ -400,15 +373,14 @@ fn tiled_mma_partition(case: &Case) -> Fields {
 /// `[mma_op]`: CuTe refuses to make a fragment whose first mode is not what a thread holds. Ours is made of a tile, never
 /// of such a mode, so it answers, and its first mode has to be what a thread holds: for half a tile of C too.
 fn fragment_of_half(case: &Case) -> Verdict {
-    let made = || -> Result<_, String> {
-        let atom = colex_atom::mma(&case.text(0)?).map_err(sentence)?;
+    let made = || -> Tried<_> {
+        let atom = colex_atom::mma(&case.text(0)?)?;
         let [m, n, _] = atom.traits().mnk;
         let held = atom.traits().c.mode(1).map_or(0, |values| values.size());
-        let mma =
-            TiledMma::new(atom, Layout::unit(), Tiler::Modes(Vec::new())).map_err(sentence)?;
-        let half = Layout::column_major([m / 2, n]).map_err(sentence)?;
-        let thread = mma.slice(0).map_err(sentence)?;
-        let fragment = thread.fragment(&half, Operand::C).map_err(sentence)?;
+        let mma = TiledMma::new(atom, Layout::unit(), Tiler::Modes(Vec::new()))?;
+        let half = Layout::column_major([m / 2, n])?;
+        let thread = mma.slice(0)?;
+        let fragment = thread.fragment(&half, Operand::C)?;
         Ok((held, fragment))
     };
     match made() {
@@ -420,7 +392,7 @@ fn fragment_of_half(case: &Case) -> Verdict {
         Ok((held, made)) => {
             Verdict::Failed(format!("ours is {made}, and a thread holds {held} values"))
         }
-        Err(why) => Verdict::Failed(why),
+        Err(why) => Verdict::Failed(why.0),
     }
 }
 
@@ -435,17 +407,17 @@ fn for_operand(case: &Case, operand: Operand) -> Fields {
     };
     let mut fields = copy_fields(&copy)?;
     fields.extend(partition_fields(&copy, &tensor, side)?);
-    let thread = mma.slice(0).map_err(sentence)?;
-    let fragment = thread.fragment(&tensor, operand).map_err(sentence)?;
-    fields.push(("retile", text(copy.retile(&fragment).map_err(sentence)?)));
+    let thread = mma.slice(0)?;
+    let fragment = thread.fragment(&tensor, operand)?;
+    fields.push(("retile", text(copy.retile(&fragment)?)));
     fields.push(("in", text(fragment)));
     Ok(fields)
 }
 
-fn operand_copy(case: &Case, operand: Operand) -> Result<TiledCopy, String> {
-    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+fn operand_copy(case: &Case, operand: Operand) -> Tried<TiledCopy> {
+    let atom = colex_atom::copy(&case.text(0)?)?;
     let mma = mma_of(case, 2, true)?;
-    TiledCopy::for_operand(atom, case.int(1)?, &mma, operand).map_err(sentence)
+    TiledCopy::for_operand(atom, case.int(1)?, &mma, operand).map_err(Into::into)
 }
 
 /// `[copy_op, bits, mma_op, AtomLayout, Perm, smem_atom, shape]`.
@@ -456,34 +428,36 @@ fn operand_values(case: &Case, operand: Operand) -> Fields {
 }
 
 /// `[copy_op, bits, mma_op, AtomLayout]`: the parts of an accumulator's copy.
-fn accumulator(case: &Case) -> Result<(colex_atom::CopyAtom, i64, TiledMma), String> {
-    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+fn accumulator(case: &Case) -> Tried<(colex_atom::CopyAtom, i64, TiledMma)> {
+    let atom = colex_atom::copy(&case.text(0)?)?;
     Ok((atom, case.int(1)?, mma_of(case, 2, false)?))
 }
 
 fn accumulator_tv(case: &Case) -> Fields {
     let (atom, bits, mma) = accumulator(case)?;
-    copy_fields(&TiledCopy::for_operand(atom, bits, &mma, Operand::C).map_err(sentence)?)
+    copy_fields(&TiledCopy::for_operand(atom, bits, &mma, Operand::C)?)
 }
 
 fn accumulator_atom(case: &Case) -> Fields {
     let (atom, bits, mma) = accumulator(case)?;
-    copy_fields(&TiledCopy::for_accumulator_atom(atom, bits, &mma).map_err(sentence)?)
+    copy_fields(&TiledCopy::for_accumulator_atom(atom, bits, &mma)?)
 }
 
 /// The source side of the accumulator's copy by `SM90_U32x2_STSM_N` in halves.
 fn source_of_accumulator(case: &Case) -> Fields {
     let (atom, bits, mma) = accumulator(case)?;
-    let stsm = colex_atom::copy("SM90_U32x2_STSM_N").map_err(sentence)?;
-    let whole = TiledCopy::for_accumulator_atom(stsm, 16, &mma).map_err(sentence)?;
-    copy_fields(&TiledCopy::for_side(atom, bits, &whole, Side::Source).map_err(sentence)?)
+    let stsm = colex_atom::copy("SM90_U32x2_STSM_N")?;
+    let whole = TiledCopy::for_accumulator_atom(stsm, 16, &mma)?;
+    copy_fields(&TiledCopy::for_side(atom, bits, &whole, Side::Source)?)
 }
 
 fn cotiled(case: &Case) -> Fields {
-    let atom = colex_atom::copy(&case.text(0)?).map_err(sentence)?;
+    let atom = colex_atom::copy(&case.text(0)?)?;
     let (tv, data): (Layout, Layout) = (parsed(case, 2)?, parsed(case, 3)?);
-    copy_fields(
-        &TiledCopy::cotiled(atom, case.int(1)?, tv.to_static(), data.to_static())
-            .map_err(sentence)?,
-    )
+    copy_fields(&TiledCopy::cotiled(
+        atom,
+        case.int(1)?,
+        tv.to_static(),
+        data.to_static(),
+    )?)
 }
