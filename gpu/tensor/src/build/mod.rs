@@ -4,7 +4,6 @@ pub(crate) mod barrier;
 pub(crate) mod claims;
 pub(crate) mod export;
 pub(crate) mod flow;
-mod header;
 pub(crate) mod held;
 mod instructions;
 pub(crate) mod launch;

@@ -1,12 +1,14 @@
 //! A kernel for other launchers: its PTX, with everything that a launch must give it.
 
+mod header;
+
 use colex_atom::{Interleave, L2Promotion, OobFill, Release, TmaElement, TmaSwizzle};
 use colex_ir::verify::Refused;
 use colex_ir::{Kernel, ParamType};
 use colex_layout::Layout;
 
-use super::launch::{Signature, Slot, TensorKernel, TensorSlot, ValueSlot};
-use super::tma_map::MapSlot;
+use crate::build::launch::{Signature, Slot, TensorKernel, TensorSlot, ValueSlot};
+use crate::build::tma_map::MapSlot;
 use crate::tensor::MAX_EXTENT;
 
 /// A kernel as another program launches it, in any language that can call the driver.
@@ -250,7 +252,7 @@ fn parameters(kernel: &Kernel, signature: &Signature) -> (Vec<ExportedParameter>
     (parameters, at)
 }
 
-/// A pointer, then the dynamic extents and the dynamic strides, as [`super::Builder::tensor`] declares them.
+/// A pointer, then the dynamic extents and the dynamic strides, as [`crate::Builder::tensor`] declares them.
 fn roles(slot: &TensorSlot) -> Vec<Role> {
     let leaves = || slot.layout.leaves().iter().enumerate();
     let mut asked = slot.asked.iter();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::export::{Exported, ExportedMap, ExportedParameter, Role};
+use super::{Exported, ExportedMap, ExportedParameter, Role};
 
 impl Exported {
     /// Returns the kernel as a header for C11 and C++11, which needs nothing but the standard headers.
