@@ -84,7 +84,7 @@ impl Op {
 /// A step to an answer: what goes wrong on the way is a sentence.
 type Tried<T> = Result<T, Sentence>;
 
-/// What went wrong, whatever it is.
+/// The sentence of any error.
 #[derive(Debug, PartialEq)]
 struct Sentence(String);
 
