@@ -9,7 +9,8 @@ use colex_tensor::{
     Arg, Builder, Elements, Error, Expr, Fragment, Index, Outside, RawMemory, Tensor, TensorKernel,
 };
 
-use super::fragments::{Draws, TYPES, element, upload, words};
+use super::fragments::{TYPES, element, upload, words};
+use crate::sweep::Random;
 
 /// A tensor in memory, and its elements as bits.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ fn run(device: &Device, built: &TensorKernel, given: &[Given]) -> Result<Vec<Vec
 }
 
 /// The blocks of 64 threads that kernels are built for.
-fn block(r: &mut Draws) -> Extents {
+fn block(r: &mut Random) -> Extents {
     match r.below(4) {
         0 => (16, 4).into(),
         1 => (4, 2, 8).into(),
@@ -88,7 +89,7 @@ fn numbers(k: &mut Builder, n: i64) -> Fragment {
 }
 
 /// A layout of those extents with random strides, compact or padded, static or dynamic.
-fn strided(r: &mut Draws, extents: &[i64], pad: i64) -> Result<Layout, String> {
+fn strided(r: &mut Random, extents: &[i64], pad: i64) -> Result<Layout, String> {
     let rows = r.below(2) == 0;
     let mut strides = vec![1; extents.len()];
     let mut order: Vec<usize> = (0..extents.len()).collect();
@@ -127,7 +128,7 @@ struct GatherCase {
 }
 
 impl GatherCase {
-    fn draw(r: &mut Draws) -> Result<Self, String> {
+    fn draw(r: &mut Random) -> Result<Self, String> {
         let ty = r.one(&TYPES);
         let integers = [
             Ty::S64,
@@ -294,7 +295,7 @@ impl GatherCase {
         Some(offset)
     }
 
-    fn check(&self, device: &Device, r: &mut Draws) -> Result<usize, String> {
+    fn check(&self, device: &Device, r: &mut Random) -> Result<usize, String> {
         let text = |e: &dyn std::fmt::Display| format!("{e}: {self:?}");
         let built = self.build(device.arch()).map_err(|e| text(&e))?;
         let n = self.n;
@@ -310,7 +311,7 @@ impl GatherCase {
             let reach = extent as usize + 6;
             given.push(Given::new(self.index, &layout(n)?, |_| {
                 match r.below(12) {
-                    0 => r.next_u64() & mask,
+                    0 => r.bits() & mask,
                     _ => (r.below(reach) as i64 - 3) as u64 & mask,
                 }
             })?);
@@ -472,7 +473,7 @@ impl AtomicCase {
         if self.pairs { 2 } else { 1 }
     }
 
-    fn check(&self, device: &Device, r: &mut Draws) -> Result<usize, String> {
+    fn check(&self, device: &Device, r: &mut Random) -> Result<usize, String> {
         let text = |e: &dyn std::fmt::Display| format!("{e}: {self:?}");
         let built = self.build(device.arch()).map_err(|e| text(&e))?;
         let (n, count) = (self.n, self.count());
@@ -621,7 +622,7 @@ impl AtomicCase {
 ///
 /// Returns the first difference in words.
 pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
-    let mut r = Draws(43);
+    let mut r = Random::new(43);
     let mut count = 0;
     for round in 0..rounds {
         let case = GatherCase::draw(&mut r)?;
@@ -656,7 +657,7 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
 ///
 /// Returns why one is not built, in words.
 pub fn kernels(arch: Arch, count: usize) -> Result<Vec<TensorKernel>, String> {
-    let mut r = Draws(71);
+    let mut r = Random::new(71);
     let mut all = Vec::new();
     for _ in 0..count {
         let built = GatherCase::draw(&mut r)?.build(arch);
