@@ -11,11 +11,8 @@ use std::sync::Arc;
 use colex_atom::TensorMap;
 
 use crate::error::Error;
-use colex_device::Device;
-use colex_device::LoadedKernel;
-use colex_device::Memo;
-use colex_ir::launch::Launch;
-use colex_ir::launch::{Argument, TensorMapArgument};
+use colex_device::{Device, LoadedKernel, Memo};
+use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
 

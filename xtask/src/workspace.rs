@@ -1,8 +1,7 @@
 //! Where the repository is, and which of its files a task looks at.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 

@@ -2,8 +2,7 @@
 
 use crate::Error;
 use crate::mma::MmaAtom;
-use crate::number::Ty;
-use crate::number::{FloatFormat, Value};
+use crate::number::{FloatFormat, Ty, Value};
 
 /// How closely a result of the hardware must agree with [`MmaAtom::multiply`].
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,11 +1,8 @@
 //! One instruction on the host, from registers to registers.
 
-use crate::Error;
 use crate::mma::MmaAtom;
-use crate::number::Fragment;
-use crate::number::Ty;
-use crate::number::Value;
-use crate::tv;
+use crate::number::{Fragment, Ty, Value};
+use crate::{Error, tv};
 
 /// Where an operand is.
 #[derive(Clone, Copy, Debug)]

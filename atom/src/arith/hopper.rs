@@ -7,8 +7,9 @@
 
 use crate::Error;
 use crate::mma::{Form, MmaAtom};
-use crate::number::Ty;
-use crate::number::{FloatFormat, Rounding, Value, exponent_of, sum_to_odd, times_power_of_two};
+use crate::number::{
+    FloatFormat, Rounding, Ty, Value, exponent_of, sum_to_odd, times_power_of_two,
+};
 
 /// Bits below the largest exponent that take part in a sum.
 const FRACTION: i32 = 25;

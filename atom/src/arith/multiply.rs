@@ -2,8 +2,7 @@
 
 use crate::Error;
 use crate::mma::{MmaAtom, Rule};
-use crate::number::{Class, Ty};
-use crate::number::{ExactSum, FloatFormat, Rounding, Value};
+use crate::number::{Class, ExactSum, FloatFormat, Rounding, Ty, Value};
 
 impl MmaAtom {
     /// Returns `D = A B + C` on whole tiles, by the instruction's own arithmetic.

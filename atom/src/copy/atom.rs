@@ -8,10 +8,9 @@ use super::op::CopyOp;
 use super::reduction::{Reduction, Scalar};
 use super::row::{Argument, CopyForm, CopyRow, Defect, Side, Sizes};
 use super::traits::{CopyTraits, ValLayouts};
-use crate::Error;
 use crate::error::{CopyError, ErrorKind};
 use crate::machine::{Arch, Space};
-use crate::tv;
+use crate::{Error, tv};
 
 /// The most bytes that one phase of an mbarrier counts (PTX ISA 9.7.13.15, the range of the tx-count).
 pub const MAX_TRANSACTION_BYTES: i64 = (1 << 20) - 1;

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 
 use super::atom::CopyAtom;
 use super::row::{Argument, CopyForm};
-use crate::Error;
 use crate::error::CopyError;
-use crate::tv;
+use crate::{Error, tv};
 
 /// Where one value of the destination comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,7 +1,6 @@
 //! What one thread holds of an operand.
 
-use super::Ty;
-use super::{Value, low_mask};
+use super::{Ty, Value, low_mask};
 
 /// The elements of one operand in one thread, packed into 32-bit words as the registers hold them:
 /// element `v` begins at bit `v * bits`, lowest bits first; a 64-bit register is two words, low word first.

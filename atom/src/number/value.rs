@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use super::{Class, Ty};
-use super::{FloatFormat, Rounding};
+use super::{Class, FloatFormat, Rounding, Ty};
 
 /// The number an element stands for.
 ///

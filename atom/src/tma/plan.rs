@@ -13,8 +13,7 @@ use super::derive::{
 use super::map::{Interleave, L2Promotion, OobFill, TensorMap, TmaElement};
 use super::swizzle::TmaSwizzle;
 use crate::Error;
-use crate::copy::CopyAtom;
-use crate::copy::{Reduction, Scalar};
+use crate::copy::{CopyAtom, Reduction, Scalar};
 use crate::error::TmaError;
 
 /// What is to be moved: a tile of a tensor, to or from shared memory of some layout.

@@ -12,8 +12,7 @@ use crate::cuda::Gpu;
 use crate::element::Element;
 use crate::error::{Error, ErrorKind};
 use crate::memo::LoadedKernels;
-use colex_ir::launch::TensorMapArgument;
-use colex_ir::launch::{ArgumentError, Limits};
+use colex_ir::launch::{ArgumentError, Limits, TensorMapArgument};
 use colex_sim::{Memory, SimOptions};
 
 /// A GPU or the simulator. Clones are handles to the same device and may be sent to other threads.
@@ -371,8 +370,7 @@ impl Device {
     /// kernels and the prepared calls must live as long as it may run.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// assert!(!device.is_capturing()?); // the simulator runs every launch at once
     /// # Ok::<(), colex_device::Error>(())

@@ -8,12 +8,12 @@ use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
 use crate::element::sealed;
 use crate::error::{Error, ErrorKind};
-use crate::image;
-use crate::signature;
 use crate::signature::Signature;
+use crate::{image, signature};
 use colex_ir::Kernel;
-use colex_ir::launch::{Argument, ParameterType};
-use colex_ir::launch::{Launch, LaunchClaims, Limits, check_alignments, check_arguments};
+use colex_ir::launch::{
+    Argument, Launch, LaunchClaims, Limits, ParameterType, check_alignments, check_arguments,
+};
 use colex_sim::{Report, simulate};
 
 /// A kernel on a device, ready to be launched. Clones are handles to the same code.
@@ -357,8 +357,7 @@ impl Device {
     /// they are compared. Each call loads the image again.
     ///
     /// ```
-    /// # use colex_atom::Arch;
-    /// # use colex_device::Device;
+    /// # use colex_device::{Arch, Device};
     /// # let device = Device::simulator(Arch::Sm90a);
     /// let error = device.load_cubin(b"no image", "k", &[]).unwrap_err();
     /// assert_eq!(

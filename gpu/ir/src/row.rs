@@ -5,8 +5,7 @@ use core::fmt;
 
 use super::modifiers::{BinaryOp, Compare, ShuffleMode};
 use super::needs::Needs;
-use super::op::Op;
-use super::op::{Atom, Control};
+use super::op::{Atom, Control, Op};
 use super::operand::{Address, Operand, Reg};
 use super::stmt::{Guard, Stmt};
 use super::ty::Type;

@@ -17,8 +17,7 @@ pub use report::{LineCount, Report, Warning};
 pub use state::memory::{Error, Memory};
 
 use colex_ir::Kernel;
-use colex_ir::launch::Argument;
-use colex_ir::launch::Launch;
+use colex_ir::launch::{Argument, Launch};
 
 /// Runs a kernel on simulated memory.
 ///

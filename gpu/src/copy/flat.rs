@@ -4,13 +4,12 @@ use colex_atom::Arch;
 use colex_device::Device;
 use colex_layout::{Int, Layout};
 
-use super::bulk;
 use super::family::CopyFamily;
 use super::launches::{KernelKey, Tensors, launch, prepare};
 use super::loop_nest::Loop;
 use super::pieces::{raw, row_of_vectors, through_registers};
 use super::plan::{CopyMethod, CopyPlan};
-use super::tma;
+use super::{bulk, tma};
 use crate::calls::PreparedLaunch;
 use crate::error::Error;
 use colex_tensor::{Builder, TensorKernel};

@@ -11,8 +11,7 @@ use super::prepared::PreparedCopies;
 use super::tma::Squares;
 use crate::calls::{KernelOf, PreparedLaunch};
 use crate::error::Error;
-use colex_device::Device;
-use colex_device::Memo;
+use colex_device::{Device, Memo};
 use colex_ir::launch::Launch;
 use colex_tensor::{Arg, TensorKernel};
 

@@ -22,8 +22,7 @@ use crate::method::GemmMethod;
 use crate::scratch::{self, Workspace};
 use colex_device::{Buffer, Device, DeviceSlice, Function, Memo, View, ViewMut};
 use colex_ir::Type;
-use colex_ir::launch::Argument;
-use colex_ir::launch::Launch;
+use colex_ir::launch::{Argument, Launch};
 use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
 

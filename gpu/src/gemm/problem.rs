@@ -10,8 +10,7 @@ use half::{bf16, f16};
 use super::call::Gemm;
 use crate::error::{Error, ErrorKind};
 use crate::method::Compute;
-use colex_device::DeviceSlice;
-use colex_device::{Element, View, ViewMut};
+use colex_device::{DeviceSlice, Element, View, ViewMut};
 
 /// The contiguous mode of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,8 +6,7 @@ use alloc::string::String;
 use smallvec::SmallVec;
 
 use crate::layout::LeafMode;
-use crate::tuple::int::bit_length;
-use crate::tuple::int::{ceil_div, gcd};
+use crate::tuple::int::{bit_length, ceil_div, gcd};
 use crate::tuple::int_tuple::rank_error;
 use crate::{Error, Int, Layout, Stride};
 

@@ -18,9 +18,8 @@ pub(crate) mod tiler;
 use core::fmt;
 
 use crate::error::ErrorKind;
-use crate::tuple::MAX_DEPTH;
 use crate::tuple::int::{add, mul};
-use crate::tuple::{Leaf, Tuple, View};
+use crate::tuple::{Leaf, MAX_DEPTH, Tuple, View};
 use crate::{Error, Int, IntTuple, IntoIntTuple, IntoStride, Stride};
 
 /// A function from coordinates to offsets, written `shape:stride`.

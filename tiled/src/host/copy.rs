@@ -10,9 +10,8 @@ use crate::access::coverage::Coverage;
 use crate::access::map::{AccessMap, Addresses, Coords, tuple};
 use crate::access::traffic::Engine;
 use crate::copy::{Side, TiledCopy};
-use crate::tensor::Tensor;
 use crate::tensor::extents::size;
-use crate::tensor::one_place_each;
+use crate::tensor::{Tensor, one_place_each};
 
 /// What one thread gives an instruction, and what it gets.
 struct LaneCopy<'a> {

@@ -8,9 +8,8 @@ use colex_layout::{IntTuple, Layout};
 use crate::Error;
 use crate::access::map::{Addresses, Coords, tuple};
 use crate::copy::{Side, TiledCopy};
-use crate::tensor::Tensor;
 use crate::tensor::extents::{bare, size};
-use crate::tensor::one_place_each;
+use crate::tensor::{Tensor, one_place_each};
 
 const OPERATION: &str = "copy_zero_filled";
 

@@ -6,10 +6,8 @@ use colex_draw::{
 use colex_layout::{IntTuple, Layout, Tiler};
 
 use crate::Error;
-use crate::copy::Side;
-use crate::copy::TiledCopy;
-use crate::mma::Operand;
-use crate::mma::TiledMma;
+use crate::copy::{Side, TiledCopy};
+use crate::mma::{Operand, TiledMma};
 use crate::tensor::Partition;
 use crate::tensor::extents::{fixed, size};
 

@@ -4,10 +4,8 @@ use core::fmt;
 
 use colex_layout::Tiler;
 
-use crate::copy::ThrCopy;
-use crate::copy::TiledCopy;
-use crate::mma::ThrMma;
-use crate::mma::TiledMma;
+use crate::copy::{ThrCopy, TiledCopy};
+use crate::mma::{ThrMma, TiledMma};
 
 /// CuTe's `print`.
 impl fmt::Display for TiledCopy {

@@ -3,11 +3,10 @@
 use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, IntoLayout, IntoTiler, Layout};
 
 use crate::Error;
-use crate::tensor::Partition;
-use crate::tensor::Tensor;
 use crate::tensor::extents::{bare, check_walk, is_inside};
 use crate::tensor::part::Cut;
 use crate::tensor::partition::beyond;
+use crate::tensor::{Partition, Tensor};
 
 /// What stands for the data of a tensor of coordinates: nothing but where it starts. Its elements are the values of its
 /// layout.

@@ -5,9 +5,8 @@ use core::ops::{Add, Deref, DerefMut, Mul};
 use colex_layout::IntTuple;
 
 use crate::Error;
-use crate::tensor::Tensor;
 use crate::tensor::extents::{bare, check_walk};
-use crate::tensor::one_place_each;
+use crate::tensor::{Tensor, one_place_each};
 
 impl<T, D: Deref<Target = [T]>> Tensor<D> {
     /// Returns `combine(.. combine(combine(init, first), second) .., last)` over the elements in colexicographic order.

@@ -5,8 +5,7 @@ use core::ops::{Deref, DerefMut};
 use colex_layout::{IntTuple, IntoCoord, IntoIntTuple, IntoLayout, IntoTiler, Layout, Tiler};
 
 use crate::Error;
-use crate::tensor::Partition;
-use crate::tensor::Tensor;
+use crate::tensor::{Partition, Tensor};
 
 /// A cut of a tensor by a tiler, and which part of it stays.
 pub(crate) struct Cut {

@@ -1,8 +1,7 @@
 //! The machine and the day of a measurement.
 
-use std::fs;
-use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fs, thread};
 
 /// One line: processor, threads, system, day.
 pub(super) fn description() -> String {

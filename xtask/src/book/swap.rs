@@ -1,10 +1,8 @@
 //! A folder that is built aside and takes the place of another one at once.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::{fs, io, process};
 
 use anyhow::{Context, Result};
 

@@ -7,8 +7,7 @@ use colex_draw::Table;
 use colex_layout::{Basis, ComposedLayout, Int, IntTuple, Layout, Slot};
 
 use super::case::shortened;
-use super::print_tiled;
-use super::{Case, Op, Tried, Verdict};
+use super::{Case, Op, Tried, Verdict, print_tiled};
 
 pub(super) const FAMILIES: &[&[Op]] = &[&[
     Op::own("print", print),

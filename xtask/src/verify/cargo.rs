@@ -8,8 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 
-use super::outcome::Outcome;
-use super::outcome::counts;
+use super::outcome::{Outcome, counts};
 use super::progress::Progress;
 
 /// What cargo knows of the workspace.

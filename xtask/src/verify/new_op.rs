@@ -3,10 +3,9 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::Run;
-use super::cargo;
 use super::outcome::Outcome;
 use super::progress::Progress;
+use super::{Run, cargo};
 
 /// The families of instructions, as `colex_ir::Op` lists them.
 const FAMILIES: [&str; 7] = [

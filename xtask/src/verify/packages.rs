@@ -3,10 +3,9 @@
 use anyhow::Result;
 use serde_json::Value as Json;
 
-use super::Run;
-use super::cargo;
 use super::outcome::Outcome;
 use super::progress::Progress;
+use super::{Run, cargo};
 
 /// The files that a package cannot be without.
 const FILES: [&str; 4] = ["Cargo.toml", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];

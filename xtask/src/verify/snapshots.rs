@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::Run;
 use super::outcome::Outcome;
 use super::progress::Progress;
-use super::times;
+use super::{Run, times};
 use crate::workspace;
 
 /// What makes tests compare snapshots without writing any, and list those that they read: variables and their values.

@@ -3,11 +3,10 @@
 use anyhow::Result;
 use colex_gpu::Device;
 
-use super::cargo;
 use super::outcome::Outcome;
 use super::outcome::counts::Counts;
 use super::progress::Progress;
-use super::{Run, commands, layers, new_op, packages, ptxas, snapshots, suite, wasm, words};
+use super::{Run, cargo, commands, layers, new_op, packages, ptxas, snapshots, suite, wasm, words};
 use crate::{book, golden, gpu, workspace};
 
 type StepCheck = fn(&mut Run, &Progress) -> Result<Outcome>;

@@ -2,25 +2,23 @@
 //! long test of one does not hold up the next.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::Instant;
+use std::{fs, thread};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use super::Run;
 use super::cargo::{self, Finished};
 use super::outcome::Outcome;
 use super::outcome::counts::Counts;
 use super::progress::Progress;
-use super::{snapshots, times};
+use super::{Run, snapshots, times};
 use crate::workspace::{self, read};
 
 /// The binaries that take longest, of `tests-seconds.json`: they start first, in this order.

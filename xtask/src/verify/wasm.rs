@@ -7,10 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::Run;
-use super::cargo;
 use super::outcome::Outcome;
 use super::progress::Progress;
+use super::{Run, cargo};
 
 const TARGET: &str = "wasm32-unknown-unknown";
 

@@ -9,11 +9,9 @@
 //! opening it never blocks. The total size of the entries is limited: beyond the limit, the least recently used entries
 //! are removed.
 
-use std::env;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use std::{env, fs, io};
 
 mod files;
 

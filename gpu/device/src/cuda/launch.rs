@@ -8,8 +8,7 @@ use super::gpu::Gpu;
 use super::module::Loaded;
 use super::sys::{LaunchAttribute, LaunchConfig};
 use crate::error::{Error, ErrorKind};
-use colex_ir::launch::Launch;
-use colex_ir::launch::{Argument, TensorMapArgument};
+use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 
 /// A tensor map where the driver reads it: at a multiple of 64 bytes.
 #[repr(C, align(64))]

@@ -1,7 +1,6 @@
 //! `KernelBuilder`: memory.
 
-use colex_atom::CopyAtom;
-use colex_atom::MmaAtom;
+use colex_atom::{CopyAtom, MmaAtom};
 
 use super::KernelBuilder;
 use crate::kernel::ParamType;

@@ -2,9 +2,8 @@
 
 use colex_atom::{Argument, CopyAtom, MmaAtom, OperandKind, Registers};
 
-use super::Findings;
-use super::memory;
 use super::problem::Problem;
+use super::{Findings, memory};
 use crate::{Atom, CopyArgs, End, Kernel, Op, Operand, Reg, RegType, ScaleD, Space};
 
 /// Checks counts and classes.

@@ -4,13 +4,9 @@ use core::fmt;
 
 use colex_layout::{IntoLayout, Layout};
 
-use colex_device::Device;
-use colex_device::Element;
+use colex_device::{Device, Element};
 use colex_gpu::Error;
-use colex_gpu::kernels::CopyCall;
-use colex_gpu::kernels::CopyMethod;
-use colex_gpu::kernels::reference;
-use colex_gpu::kernels::{View, ViewMut};
+use colex_gpu::kernels::{CopyCall, CopyMethod, View, ViewMut, reference};
 
 use crate::sweep::Random;
 

@@ -9,8 +9,7 @@ use crate::sweep::Random;
 use colex_device::Device;
 use colex_gpu::Error;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
-use colex_gpu::kernels::reference;
-use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand};
+use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand, reference};
 
 /// One product to be checked.
 #[derive(Clone, Copy, Debug)]

@@ -3,15 +3,13 @@
 use colex_atom::{Arch, Error, Fragment, MmaAtom, MmaOp, Registers, Value};
 
 use super::case::{Case, POISON, Shot, entry};
-use super::frame;
 use super::frame::Frame;
-use super::gmma;
 use super::gmma::Image;
 use super::product::Product;
 use super::random::{Kind, Random};
-use super::shared;
 use super::shared::Area;
 use super::tiles::{Tiles, block_threads, lane};
+use super::{frame, gmma, shared};
 use colex_ir::launch::Launch;
 use colex_ir::{Access, Address, Atom, Compare, Kernel, KernelBuilder, Reg, ScaleD, Space, Type};
 

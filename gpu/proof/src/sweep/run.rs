@@ -4,10 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::case::{Agreement, Case, Shot, Side};
-use colex_device::Buffer;
-use colex_device::Device;
-use colex_device::Error;
-use colex_device::{Function, Origin};
+use colex_device::{Buffer, Device, Error, Function, Origin};
 use colex_ir::launch::Argument;
 
 /// Bytes that a launch's input and output begin at a multiple of: what a tensor map and every load want.

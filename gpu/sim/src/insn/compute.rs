@@ -1,8 +1,7 @@
 //! Instructions from registers to registers.
 
-use crate::lane::convert;
 use crate::lane::convert::Cvt;
-use crate::lane::{float, integer};
+use crate::lane::{convert, float, integer};
 use crate::machine::exec::{Exec, low, map};
 use crate::report::fault::{Fault, FaultKind};
 use colex_ir::{Alu, BinaryOp, Compare, Guard, Operand, Reg, RegType, TernaryOp, Type, UnaryOp};

@@ -17,8 +17,7 @@ use std::rc::Rc;
 use std::sync::Once;
 
 use crate::insn::bulk::Inside;
-use crate::lane::plan::Plan;
-use crate::lane::plan::Routes;
+use crate::lane::plan::{Plan, Routes};
 use crate::machine::product::Places;
 use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};
@@ -32,8 +31,7 @@ use crate::report::{Count, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
 use crate::state::program::Program;
-use colex_ir::launch::Argument;
-use colex_ir::launch::{Launch, LaunchClaims};
+use colex_ir::launch::{Argument, Launch, LaunchClaims};
 use colex_ir::{Escaped, Kernel};
 
 /// The state that all clusters share.

@@ -298,9 +298,8 @@ impl Builder {
     /// Returns the index of the thread in its block along `axis`, which is 0, 1 or 2 (`%tid`).
     ///
     /// ```
-    /// # use colex_atom::Arch;
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, (16, 4));
     /// let (x, y) = (k.thread_index(0), k.thread_index(1));
     /// assert_eq!((x.range(), y.range()), ((0, 15), (0, 3)));

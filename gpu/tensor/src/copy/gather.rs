@@ -136,9 +136,8 @@ impl Builder {
     /// last stays; of several threads that store to one element, which value stays is a data race.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Index};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F16, "(32,2):(1,32)");
     /// let thread = k.thread();
@@ -186,10 +185,9 @@ impl Builder {
     /// data race. (PTX ISA 9.7.13, `atom`.)
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::AtomicOp;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let count = k.shared_tensor(Ty::S32, "1:1");
     /// let thread = k.thread();
@@ -224,10 +222,9 @@ impl Builder {
     /// Applies `op` to each of the elements and one of `values` as [`Builder::atomic`] does, and returns nothing (`red`).
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::AtomicOp;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let bins = k.shared_tensor(Ty::S32, "32:1");
     /// let thread = k.thread();
@@ -267,9 +264,8 @@ impl Builder {
     /// operation, and returns the elements of before (`atom.cas`): it was replaced where they equal `expected`.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 64);
     /// let owner = k.shared_tensor(Ty::S32, "1:1");
     /// let thread = k.thread();
@@ -311,9 +307,8 @@ impl Builder {
     /// `u32` in shared memory. The address of an element that is not accessed is 0.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F32, "(4,32):(33,1)");
     /// let thread = k.thread();

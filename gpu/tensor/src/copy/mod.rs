@@ -22,9 +22,8 @@ use crate::fragment::contents::{Known, of_parts};
 use crate::index::Index;
 use crate::tensor::Tensor;
 use crate::tensor::partition_coords::Partitioner;
-use colex_ir::End;
 use colex_ir::claims::ClaimId;
-use colex_ir::{Cache, Reg};
+use colex_ir::{Cache, End, Reg};
 
 /// One end of a copy: a partition in memory, or registers.
 #[derive(Clone, Copy, Debug)]

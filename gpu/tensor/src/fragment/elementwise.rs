@@ -254,9 +254,8 @@ impl Builder {
     /// Returns a comparison of single elements as a condition of the control flow: of a branch, or of the end of a loop.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let x = k.fragment(Ty::F32, "_1:_1");
     /// let thread = k.thread();

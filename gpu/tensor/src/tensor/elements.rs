@@ -71,9 +71,8 @@ impl Tensor {
     /// Returns the elements at `at`: a coordinate for each mode of the tensor's layout.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F32, "32:1");
     /// let thread = k.thread();
@@ -158,9 +157,8 @@ impl Elements {
     /// [`Outside::Skip`] treats coordinates outside.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::{Builder, Expr};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F32, "32:1");
     /// let thread = k.thread();
@@ -183,9 +181,8 @@ impl Elements {
     /// they are relaxed and of the scope of the device (PTX ISA 8.4).
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_ir::{AtomicOp, Order, Scope};
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let sums = k.tensor("sums", Ty::F32, "_32:_1");
     /// let thread = k.thread();
@@ -207,9 +204,8 @@ impl Elements {
     /// extent. Of dynamic extents and strides the launch is asked.
     ///
     /// ```
-    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::elements;
-    /// # use colex_tensor::Builder;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let tile = k.shared_tensor(Ty::F32, "(32,8):(8,1)");
     /// let thread = k.thread();

@@ -23,9 +23,8 @@ use crate::host::gemm::part::{Part, fragments, values};
 use crate::host::gemm::parts::Parts;
 use crate::mma::check::check_extents;
 use crate::mma::{Operand, TiledMma};
-use crate::tensor::Tensor;
 use crate::tensor::extents::size;
-use crate::tensor::one_place_each;
+use crate::tensor::{Tensor, one_place_each};
 
 impl TiledMma {
     /// Computes `C = A B^T + C` for A of (M,K), B of (N,K) and C of (M,N): every thread partitions the operands, and

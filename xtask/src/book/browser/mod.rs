@@ -4,14 +4,13 @@
 //! book in a frame, measures it (`check.js`) and posts what it found. That needs no protocol of the browser's, and all
 //! pages have one origin. The browser resolves no name.
 
-use std::env;
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+use std::{env, io};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;

@@ -6,9 +6,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::Chapters;
 use super::marks::{ExampleName, marks, misplaced, shown};
-use super::voice;
+use super::{Chapters, voice};
 use crate::{markdown, workspace};
 
 const EXAMPLES: u32 = 79;

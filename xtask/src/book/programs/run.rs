@@ -1,13 +1,12 @@
 //! Builds the programs, runs each, and compares what it prints with what the chapters show.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value as Json;
