@@ -30,6 +30,12 @@ pub struct SimOptions {
     pub max_instructions: u64,
     /// The most blocks of a grid. The default is 2^20.
     pub max_blocks: u64,
+    /// The cores of the host that blocks of a large grid run on. The default, 0, stands for all of them.
+    ///
+    /// The report, the memory and the fault are those of one core, for every number. One core runs kernels that race
+    /// between blocks, that use atomic or ordered accesses of global memory or reducing copies, or that fault; and
+    /// everything with `races` off, with `events` on, or on a host without threads.
+    pub cores: usize,
 }
 
 impl Default for SimOptions {
@@ -44,6 +50,7 @@ impl Default for SimOptions {
             max_steps: 50_000_000,
             max_instructions: 4_000_000_000,
             max_blocks: 1 << 20,
+            cores: 0,
         }
     }
 }
@@ -52,6 +59,17 @@ impl SimOptions {
     /// Returns these options with the given schedule.
     pub fn schedule(self, schedule: Schedule) -> Self {
         SimOptions { schedule, ..self }
+    }
+
+    /// Returns these options with this number of [`cores`](SimOptions::cores).
+    ///
+    /// ```
+    /// use colex_sim::SimOptions;
+    ///
+    /// assert_eq!(SimOptions::default().cores(1).cores, 1);
+    /// ```
+    pub fn cores(self, cores: usize) -> Self {
+        SimOptions { cores, ..self }
     }
 
     /// Returns these options with the schedule [`Schedule::from_seed`] of a number.
@@ -98,8 +116,13 @@ impl Schedule {
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Dice(seed)
+    /// The sequence of a cluster under a schedule.
+    pub(crate) fn of(schedule: Schedule, cluster: usize) -> Self {
+        match schedule {
+            Schedule::Latest | Schedule::Earliest => Dice(0),
+            // The sequences of clusters whose numbers follow are far from each other.
+            Schedule::Random(seed) => Dice(seed ^ (cluster as u64) << 32),
+        }
     }
 
     /// A number below `bound`, which is at least 1.

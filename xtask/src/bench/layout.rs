@@ -8,6 +8,7 @@ use colex_layout::{ComposedLayout, Error, Layout, Tiler};
 use super::measure;
 
 pub(super) fn run() {
+    println!("{}", measure::PROTOCOL);
     compositions();
     let a = layout("(2,2):(1,6)");
     measure::call("complement (2,2):(1,6) up to 24", || {

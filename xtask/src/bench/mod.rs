@@ -10,6 +10,7 @@ mod gemm;
 mod host;
 mod layout;
 mod measure;
+mod sim;
 mod sweep;
 mod transpose;
 
@@ -38,6 +39,7 @@ enum Runner {
 /// Every group of benches.
 const GROUPS: &[(&str, Runner)] = &[
     ("layout", Runner::Host(layout::run)),
+    ("sim", Runner::Host(sim::run)),
     ("host", Runner::Driver(calls::run)),
     ("copy", Runner::Gpu(copy::run)),
     ("transpose", Runner::Gpu(transpose::run)),
@@ -77,7 +79,6 @@ pub(crate) fn task(name: Option<&str>, out: Option<&Path>, sweep: &Sweep) -> Res
         println!("\n{group}");
         match (run, Device::gpu(0)) {
             (Runner::Host(run), _) => {
-                println!("{}", measure::PROTOCOL);
                 run();
             }
             (Runner::Driver(run), _) => run()?,

@@ -6,7 +6,7 @@ use colex_atom::{
 };
 
 use crate::machine::exec::{Exec, Flow};
-use crate::machine::place::{GENERIC_PARAMS, Target};
+use crate::machine::place::{GENERIC_PARAMS, Run, Target};
 use crate::machine::port::{Site, tick};
 use crate::order::clock::Proxy;
 use crate::report::fault::{Fault, FaultKind};
@@ -316,13 +316,6 @@ impl Exec<'_, '_, '_> {
         }
     }
 }
-
-/// Bytes of a box that lie together: their address in global memory if they lie in the tensor, their place in shared memory,
-/// how many they are.
-pub(crate) type Run = (Option<u64>, usize, usize);
-
-/// Where a box began that lies inside of its tensor, and its bytes.
-pub(crate) type Inside = (Vec<i64>, Vec<Run>);
 
 /// The box of a tensor copy.
 struct Walk<'a> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod claims;
 mod complete;
+pub(crate) mod cores;
 pub(crate) mod exec;
 pub(crate) mod names;
 pub(crate) mod place;
@@ -16,12 +17,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Once;
 
-use crate::insn::bulk::Inside;
 use crate::lane::plan::{Plan, Routes};
+use crate::machine::cores::Waiting;
+use crate::machine::place::Inside;
 use crate::machine::product::Places;
 use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};
-use crate::options::{Dice, Schedule, SimOptions};
+use crate::options::SimOptions;
 use crate::order::global::Global;
 use crate::order::hash::Map;
 use crate::order::release::Release;
@@ -51,7 +53,8 @@ pub(crate) struct Machine<'a, 'k> {
     /// The events, if they are listed, and the number of the operation that completes now.
     pub(crate) events: Vec<Event>,
     pub(crate) operation: u64,
-    pub(crate) dice: Dice,
+    /// Whether several cores ran blocks.
+    pub(crate) is_spread: bool,
     /// The number of instructions that all warps have executed.
     pub(crate) executed: u64,
     /// Reads that wait for their bytes, and bytes that atomic stores wrote first.
@@ -94,10 +97,7 @@ impl<'a, 'k> Machine<'a, 'k> {
             counts: vec![Count::default(); program.steps.len()],
             events: Vec::new(),
             operation: 0,
-            dice: Dice::new(match options.schedule {
-                Schedule::Latest | Schedule::Earliest => 0,
-                Schedule::Random(seed) => seed,
-            }),
+            is_spread: false,
             executed: 0,
             suspects: Suspects::default(),
             firsts: Firsts::default(),
@@ -118,10 +118,21 @@ impl<'a, 'k> Machine<'a, 'k> {
         let size = self.launch.cluster;
         let [x, y, z] = [0, 1, 2].map(|axis| self.launch.grid[axis] / size[axis].max(1));
         let along_y = move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]));
+        let mut tried = false;
         let mut waiting = (0..z).flat_map(along_y).enumerate();
         let mut running: Vec<Cluster> = Vec::new();
+        let mut rounds = 0;
         loop {
             if running.is_empty() {
+                rounds = 0;
+                // The first cluster has shown how long one takes.
+                if self.executed > 0 && !std::mem::replace(&mut tried, true) {
+                    let clusters: Vec<Waiting> = waiting.clone().collect();
+                    self.is_spread = self.spread(&clusters);
+                    if self.is_spread {
+                        return self.last_word();
+                    }
+                }
                 let Some((number, at)) = waiting.next() else {
                     return self.last_word();
                 };
@@ -129,7 +140,7 @@ impl<'a, 'k> Machine<'a, 'k> {
             }
             let mut index = 0;
             let mut blocked = None;
-            let mut moved = false;
+            let (mut moved, mut idle) = (false, false);
             while index < running.len() {
                 let mut progress = self.advance(&mut running[index]);
                 if matches!(progress, Ok(Progress::Done)) {
@@ -137,6 +148,7 @@ impl<'a, 'k> Machine<'a, 'k> {
                 }
                 match progress {
                     Ok(Progress::More) => moved = true,
+                    Ok(Progress::Idle) => (moved, idle) = (true, true),
                     Ok(Progress::Done | Progress::Blocked)
                         if self.suspects.holds(running[index].group.number) =>
                     {
@@ -162,7 +174,10 @@ impl<'a, 'k> Machine<'a, 'k> {
                 return Err(self.give_up(running));
             }
             // A block that still runs may wait for one that has not started.
-            if !running.is_empty()
+            rounds += 1;
+            let starts = idle || !self.program.independent || rounds > cores::ROUNDS;
+            if starts
+                && !running.is_empty()
                 && let Some((number, at)) = waiting.next()
             {
                 running.push(self.cluster(number, at));

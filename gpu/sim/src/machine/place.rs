@@ -6,6 +6,13 @@ use crate::state::block::{SHARED_BASE, WINDOW_BITS};
 pub(crate) use crate::state::target::{GENERIC_PARAMS, GENERIC_SHARED, Target};
 use colex_ir::{Address, Base, RegType, Space, Type};
 
+/// Bytes of a box that lie together: their address in global memory if they lie in the tensor, their place in shared memory,
+/// how many they are.
+pub(crate) type Run = (Option<u64>, usize, usize);
+
+/// Where a box began that lies inside of its tensor, and its bytes.
+pub(crate) type Inside = (Vec<i64>, Vec<Run>);
+
 impl Exec<'_, '_, '_> {
     /// The address in each lane.
     pub(crate) fn address(&self, a: &Address, mask: u32) -> Result<[u64; 32], Fault> {

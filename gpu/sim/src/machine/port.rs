@@ -144,7 +144,7 @@ impl Machine<'_, '_> {
                     AccessKind::Write
                 };
                 self.check_global_access(g, accessor, address, data.len(), kind)?;
-                match self.memory.get(address, data.len() as u64) {
+                match self.memory.get_mut(address, data.len() as u64) {
                     Ok((bytes, written)) => {
                         bytes.copy_from_slice(data);
                         if accessor.proxy == Proxy::Atomic {

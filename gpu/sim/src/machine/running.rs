@@ -4,7 +4,7 @@
 use super::Machine;
 use super::exec::Exec;
 use super::port::{Site, beginning};
-use crate::options::Schedule;
+use crate::options::{Dice, Schedule};
 use crate::order::clock::ENGINES;
 use crate::order::history::Histories;
 use crate::report::fault::{Fault, FaultKind};
@@ -32,11 +32,15 @@ pub(crate) struct Cluster {
     pub(crate) warps: Vec<Warp>,
     next: usize,
     idle_turns: usize,
+    /// What a random schedule decides by.
+    dice: Dice,
 }
 
 /// The progress of a cluster.
 pub(crate) enum Progress {
     More,
+    /// No warp has made progress for another for a while.
+    Idle,
     Done,
     Blocked,
 }
@@ -96,6 +100,7 @@ impl Machine<'_, '_> {
             warps: warps.collect(),
             next: 0,
             idle_turns: 0,
+            dice: Dice::of(self.options.schedule, number),
         }
     }
 
@@ -108,7 +113,7 @@ impl Machine<'_, '_> {
             if turn % IDLE_TURNS_BEFORE_NEXT_CLUSTER == 0
                 && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
             {
-                return Ok(Progress::More);
+                return Ok(Progress::Idle);
             }
             match self.choose(cluster) {
                 Some(w) if cluster.warps[w].idle.is_none() => self.run_warp(cluster, w)?,
@@ -116,7 +121,7 @@ impl Machine<'_, '_> {
                     let eligible = cluster.group.eligible();
                     match (eligible.is_empty(), idle) {
                         (false, _) => {
-                            let at = self.pick(eligible.len());
+                            let at = cluster.pick(self.options.schedule, eligible.len());
                             self.complete_one(cluster, eligible[at])?;
                         }
                         (true, Some(w)) if cluster.idle_turns < IDLE_TURNS => {
@@ -138,14 +143,6 @@ impl Machine<'_, '_> {
         Ok(Progress::More)
     }
 
-    /// Returns which of `count` eligible operations completes next.
-    fn pick(&mut self, count: usize) -> usize {
-        match self.options.schedule {
-            Schedule::Latest | Schedule::Earliest => 0,
-            Schedule::Random(_) => self.dice.below(count),
-        }
-    }
-
     fn complete_one(&mut self, cluster: &mut Cluster, index: usize) -> Result<(), Fault> {
         cluster.wake_idle();
         self.complete(&mut cluster.group, &mut cluster.warps, index)
@@ -154,7 +151,7 @@ impl Machine<'_, '_> {
     fn run_warp(&mut self, cluster: &mut Cluster, w: usize) -> Result<(), Fault> {
         let steps = match self.options.schedule {
             Schedule::Latest | Schedule::Earliest => TURN,
-            Schedule::Random(_) => 1 + self.dice.below(64),
+            Schedule::Random(_) => 1 + cluster.dice.below(64),
         };
         let Cluster { group, warps, .. } = cluster;
         let warp = &mut warps[w];
@@ -193,25 +190,15 @@ impl Machine<'_, '_> {
         if cluster.warps[w].idle.is_none() {
             cluster.wake_idle();
         }
-        while self.completes_now() {
+        while cluster.completes_now(self.options.schedule) {
             let eligible = cluster.group.eligible();
             if eligible.is_empty() {
                 break;
             }
-            let at = self.pick(eligible.len());
+            let at = cluster.pick(self.options.schedule, eligible.len());
             self.complete_one(cluster, eligible[at])?;
         }
         Ok(())
-    }
-
-    /// Whether the schedule completes another operation after this turn. The latest schedule never does: there
-    /// operations complete only when no warp can continue.
-    fn completes_now(&mut self) -> bool {
-        match self.options.schedule {
-            Schedule::Latest => false,
-            Schedule::Earliest => true,
-            Schedule::Random(_) => self.dice.below(2) == 0,
-        }
     }
 
     /// Resumes a warp after its wait: it joins the clock that was published there.
@@ -270,7 +257,7 @@ impl Machine<'_, '_> {
         let count = cluster.warps.len();
         let start = match self.options.schedule {
             Schedule::Latest | Schedule::Earliest => cluster.next,
-            Schedule::Random(_) => self.dice.below(count),
+            Schedule::Random(_) => cluster.dice.below(count),
         };
         cluster.next = (start + 1) % count;
         let order = || (0..count).map(|i| (start + i) % count);
@@ -288,7 +275,7 @@ impl Machine<'_, '_> {
             if eligible.is_empty() {
                 return Ok(());
             }
-            let at = self.pick(eligible.len());
+            let at = cluster.pick(self.options.schedule, eligible.len());
             self.complete(&mut cluster.group, &mut cluster.warps, eligible[at])?;
         }
     }
@@ -335,6 +322,24 @@ impl Machine<'_, '_> {
 }
 
 impl Cluster {
+    /// Returns which of `count` eligible operations completes next.
+    fn pick(&mut self, schedule: Schedule, count: usize) -> usize {
+        match schedule {
+            Schedule::Latest | Schedule::Earliest => 0,
+            Schedule::Random(_) => self.dice.below(count),
+        }
+    }
+
+    /// Whether the schedule completes another operation after this turn. The latest schedule never does: there
+    /// operations complete only when no warp can continue.
+    fn completes_now(&mut self, schedule: Schedule) -> bool {
+        match schedule {
+            Schedule::Latest => false,
+            Schedule::Earliest => true,
+            Schedule::Random(_) => self.dice.below(2) == 0,
+        }
+    }
+
     /// Resumes all warps that wait for bytes that are never written.
     pub(crate) fn thaw(&mut self) {
         self.warps.iter_mut().for_each(|warp| warp.frozen = false);

@@ -231,7 +231,7 @@ impl Machine<'_, '_> {
         let written = match target {
             Target::Global(address) => {
                 let first = address + range.start as u64;
-                &*self.memory.get(first, range.len() as u64).ok()?.1
+                self.memory.get(first, range.len() as u64).ok()?.1
             }
             Target::Shared { block, at } => {
                 &g.blocks[block].written[at + range.start..at + range.end]
@@ -372,7 +372,7 @@ impl Machine<'_, '_> {
         self.options.max_instructions = end;
         loop {
             match self.advance(&mut cluster) {
-                Ok(Progress::More) if self.executed < end => {}
+                Ok(Progress::More | Progress::Idle) if self.executed < end => {}
                 Err(fault) if self.suspects.named => return Some(fault),
                 _ => return None,
             }

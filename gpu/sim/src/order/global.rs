@@ -11,7 +11,7 @@ use super::lockstep::SEVERAL;
 use super::shadow::{Access, AccessKind, REMEMBERED, Race};
 
 /// Bytes of a page of histories.
-const PAGE: u64 = 1 << 12;
+pub(crate) const PAGE: u64 = 1 << 12;
 
 /// The number of reads of a byte that are remembered.
 const MEMBERS: usize = 16;
@@ -28,6 +28,16 @@ struct GlobalCell {
     write: u32,
     atomics: u32,
     reads: u32,
+}
+
+/// Bytes in one page that were accessed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touched {
+    pub(crate) address: u64,
+    pub(crate) bytes: usize,
+    pub(crate) writes: bool,
+    /// Whether they were read since.
+    pub(crate) reads: bool,
 }
 
 /// An access, and the number of its cluster.
@@ -85,6 +95,19 @@ impl Global {
             warps_per_block,
             ..Global::default()
         }
+    }
+
+    /// The bytes that something has accessed.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = Touched> {
+        self.pages.iter().flat_map(|(number, page)| {
+            let known = self.cells[*page].known();
+            known.map(move |(at, bytes, cell)| Touched {
+                address: number * PAGE + at as u64,
+                bytes,
+                writes: cell.write != 0 || cell.atomics != 0,
+                reads: cell.reads != 0,
+            })
+        })
     }
 
     /// The number of an access: of lane `l` of an instruction of a warp, [`LANES`] times the instruction's plus `l`.

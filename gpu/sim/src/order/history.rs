@@ -23,6 +23,18 @@ impl<T: Copy + Default + PartialEq> Histories<T> {
         }
     }
 
+    /// The bytes that something has accessed: the first, how many, and their history.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (usize, usize, T)> {
+        let steps = self.steps.iter().enumerate();
+        let places = steps.flat_map(|(granule, step)| {
+            let step = usize::from(*step);
+            let all = (0..GRANULE).step_by(step);
+            all.map(move |i| (granule * GRANULE + i, step))
+        });
+        let known = places.map(|(at, step)| (at, step, self.cells[at]));
+        known.filter(|(_, _, cell)| *cell != T::default())
+    }
+
     /// Changes the histories of some bytes; the first byte, counted from `at`, whose change fails, and how. The change
     /// depends on nothing but the history.
     pub(crate) fn visit<E>(

@@ -184,3 +184,14 @@ pub(crate) struct Count {
     pub(crate) sectors: u64,
     pub(crate) least_sectors: u64,
 }
+
+impl Count {
+    /// Adds those of other warps.
+    pub(crate) fn add(&mut self, other: &Count) {
+        self.executed += other.executed;
+        self.passes += other.passes;
+        self.least_passes += other.least_passes;
+        self.sectors += other.sectors;
+        self.least_sectors += other.least_sectors;
+    }
+}

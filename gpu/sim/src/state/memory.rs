@@ -1,6 +1,7 @@
 //! Simulated global memory: separate allocations at 64-bit addresses, with a flag for each byte that was written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Where the first allocation lies: below it, and in the gaps between allocations, nothing can be read.
 const FIRST: u64 = 0x7_0000_0000;
@@ -27,7 +28,7 @@ fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {
     Some(vec![T::default(); length])
 }
 
-/// Allocations by address.
+/// Allocations by address. Clones share each of them until one of them writes it.
 ///
 /// ```
 /// use colex_sim::Memory;
@@ -42,7 +43,7 @@ fn zeroed<T: Copy + Default>(length: usize) -> Option<Vec<T>> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Memory {
-    allocations: BTreeMap<u64, Allocation>,
+    allocations: BTreeMap<u64, Arc<Allocation>>,
     next: u64,
 }
 
@@ -149,7 +150,7 @@ impl Memory {
         let next = end.and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
         let next = next.filter(|next| *next <= END);
         let next = next.ok_or(ErrorKind::OutOfAddresses { bytes })?;
-        self.allocations.insert(address, fresh);
+        self.allocations.insert(address, Arc::new(fresh));
         self.next = next;
         Ok(address)
     }
@@ -191,13 +192,9 @@ impl Memory {
     ///
     /// Returns an error, and writes nothing, if the bytes are not inside one allocation.
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Error> {
-        let (allocation, at) = self.find(address, bytes.len() as u64)?;
-        let held = self
-            .allocations
-            .get_mut(&allocation)
-            .expect("`find` names an allocation");
-        held.bytes[at.clone()].copy_from_slice(bytes);
-        held.written[at].fill(true);
+        let (held, written) = self.get_mut(address, bytes.len() as u64)?;
+        held.copy_from_slice(bytes);
+        written.fill(true);
         Ok(())
     }
 
@@ -212,8 +209,32 @@ impl Memory {
         held.is_some_and(|held| address.wrapping_sub(allocation) < held.bytes.len().max(1) as u64)
     }
 
+    /// The bytes of all allocations.
+    pub(crate) fn bytes(&self) -> u64 {
+        let each = self.allocations.values();
+        each.map(|held| held.bytes.len() as u64).sum()
+    }
+
+    /// Takes over bytes that were written in another memory with the same allocations.
+    pub(crate) fn take_over(&mut self, other: &Memory, address: u64, bytes: usize) {
+        if let (Ok((own, written)), Ok((new, _))) = (
+            self.get_mut(address, bytes as u64),
+            other.get(address, bytes as u64),
+        ) {
+            own.copy_from_slice(new);
+            written.fill(true);
+        }
+    }
+
     /// The bytes from an address on, and which of them were written.
-    pub(crate) fn get(
+    pub(crate) fn get(&self, address: u64, bytes: u64) -> Result<(&[u8], &[bool]), ErrorKind> {
+        let (allocation, at) = self.find(address, bytes)?;
+        let held = &self.allocations[&allocation];
+        Ok((&held.bytes[at.clone()], &held.written[at]))
+    }
+
+    /// The same, to be written.
+    pub(crate) fn get_mut(
         &mut self,
         address: u64,
         bytes: u64,
@@ -222,6 +243,7 @@ impl Memory {
         let held = self
             .allocations
             .get_mut(&allocation)
+            .map(Arc::make_mut)
             .expect("`find` names an allocation");
         Ok((&mut held.bytes[at.clone()], &mut held.written[at]))
     }

@@ -1,6 +1,6 @@
 //! A kernel's instructions in one list, with jumps in place of blocks.
 
-use colex_ir::{Control, Guard, Kernel, Op, RegType, Stmt};
+use colex_ir::{Atom, Control, Guard, Kernel, Memory, Op, Order, RegType, Space, Stmt};
 
 /// One step of a warp.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct Program<'k> {
     pub(crate) stmts: Vec<Option<&'k Stmt>>,
     /// Whether each step lies in a loop.
     pub(crate) repeated: Vec<bool>,
+    /// Whether no instruction is made for clusters that meet in global memory.
+    pub(crate) independent: bool,
     /// The number of loops around the next step.
     loops: usize,
     /// Where the registers of each class begin among all but the predicates.
@@ -71,6 +73,7 @@ impl<'k> Program<'k> {
             steps: Vec::new(),
             stmts: Vec::new(),
             repeated: Vec::new(),
+            independent: true,
             loops: 0,
             first,
             registers,
@@ -81,6 +84,8 @@ impl<'k> Program<'k> {
         };
         program.block(&kernel.body);
         program.push(Step::End, None);
+        let mut stmts = program.stmts.iter().flatten();
+        program.independent = !stmts.any(|stmt| meets_others(stmt));
         program
     }
 
@@ -161,6 +166,35 @@ impl<'k> Program<'k> {
             other: middle,
             end,
         };
+    }
+}
+
+/// Whether an instruction is made for threads of several clusters that meet in global memory: their order then depends on
+/// the order of the clusters.
+fn meets_others(stmt: &Stmt) -> bool {
+    let outside = |space: Space| match space {
+        Space::Shared | Space::Cluster | Space::Param => false,
+        Space::Global | Space::Generic => true,
+    };
+    match &stmt.op {
+        Op::Memory(op) => match op {
+            Memory::Load { access, .. } | Memory::Store { access, .. } => {
+                access.order != Order::Weak && outside(access.space)
+            }
+            Memory::Atomic { space, .. } | Memory::Reduce { space, .. } => outside(*space),
+            Memory::AddressOf { .. }
+            | Memory::Mapa { .. }
+            | Memory::Cvta { .. }
+            | Memory::PrefetchTensorMap { .. }
+            | Memory::CreatePolicy { .. } => false,
+        },
+        Op::Atom(Atom::Copy { atom, .. }) => atom.reduction().is_some(),
+        Op::Atom(Atom::Mma { .. })
+        | Op::Alu(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => false,
     }
 }
 
