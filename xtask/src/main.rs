@@ -26,6 +26,10 @@ mod figure;
 #[cfg(feature = "repository")]
 mod markdown;
 #[cfg(feature = "repository")]
+mod package;
+#[cfg(feature = "repository")]
+mod platforms;
+#[cfg(feature = "repository")]
 mod verify;
 
 use std::path::PathBuf;
@@ -82,6 +86,12 @@ enum Task {
         /// The folder of one of them; all of them if left out.
         name: Option<String>,
     },
+    /// Package the published crates together, and build each from its packaged files.
+    #[cfg(feature = "repository")]
+    Package,
+    /// Check the library for Windows and for Linux on ARM.
+    #[cfg(feature = "repository")]
+    Platforms,
     /// Compare with cases computed by CuTe: those of the repository, or the files named.
     Golden {
         /// Files of JSON lines, plain or gzipped, or an `atoms.tsv`.
@@ -100,8 +110,7 @@ enum Task {
         /// Which group of benches; all of them if left out.
         name: Option<String>,
         /// Where a bench on a GPU writes its numbers.
-        #[arg(long, requires = "name")]
-        out: Option<PathBuf>,
+        file: Option<PathBuf>,
         #[command(flatten)]
         sweep: bench::Sweep,
     },
@@ -122,6 +131,10 @@ impl Task {
             Task::Book { .. } => "book",
             #[cfg(feature = "repository")]
             Task::Examples { .. } => "examples",
+            #[cfg(feature = "repository")]
+            Task::Package => "package",
+            #[cfg(feature = "repository")]
+            Task::Platforms => "platforms",
             Task::Golden { .. } => "golden",
             Task::Gpu { what } => what.name(),
             Task::Bench { .. } => "bench",
@@ -146,10 +159,14 @@ impl Task {
             }
             #[cfg(feature = "repository")]
             Task::Examples { name } => examples::task(name.as_deref()),
+            #[cfg(feature = "repository")]
+            Task::Package => package::task(),
+            #[cfg(feature = "repository")]
+            Task::Platforms => platforms::task(),
             Task::Golden { files, keep } => golden::task(&files, keep),
             Task::Gpu { what } => gpu::task(&what),
-            Task::Bench { name, out, sweep } => {
-                bench::task(name.as_deref(), out.as_deref(), &sweep)
+            Task::Bench { name, file, sweep } => {
+                bench::task(name.as_deref(), file.as_deref(), &sweep)
             }
         }
     }

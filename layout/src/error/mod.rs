@@ -260,7 +260,9 @@ const LONG: usize = 200;
 
 /// The text around a byte of it.
 fn excerpt(text: &str, at: usize) -> &str {
-    let from = text.floor_char_boundary(at.saturating_sub(40));
-    let to = text.floor_char_boundary(at.saturating_add(20));
-    &text[from..to]
+    let boundary = |at: usize| {
+        let mut before = (0..=at.min(text.len())).rev();
+        before.find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+    };
+    &text[boundary(at.saturating_sub(40))..boundary(at.saturating_add(20))]
 }

@@ -48,9 +48,9 @@ const GROUPS: &[(&str, Runner)] = &[
     ("generations", Runner::Gpu(gemm::generations)),
 ];
 
-/// Measures the group `name`, or all of them; `out` is where a group on a GPU writes its numbers. A
+/// Measures the group `name`, or all of them; `file` is where a group on a GPU writes its numbers. A
 /// build without optimisation hands over to one with it.
-pub(crate) fn task(name: Option<&str>, out: Option<&Path>, sweep: &Sweep) -> Result<ExitCode> {
+pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Result<ExitCode> {
     let groups: Vec<_> = GROUPS
         .iter()
         .filter(|(group, _)| name.is_none_or(|name| name == *group))
@@ -68,7 +68,7 @@ pub(crate) fn task(name: Option<&str>, out: Option<&Path>, sweep: &Sweep) -> Res
     }
     if sweep.is_asked() {
         anyhow::ensure!(name == Some("gemm"), "shapes are for the bench `gemm`");
-        return sweep.run(&Device::gpu(0)?, out);
+        return sweep.run(&Device::gpu(0)?, file);
     }
     if calls::is_child() {
         return calls::child();
@@ -82,7 +82,7 @@ pub(crate) fn task(name: Option<&str>, out: Option<&Path>, sweep: &Sweep) -> Res
                 run();
             }
             (Runner::Driver(run), _) => run()?,
-            (Runner::Gpu(run), Ok(device)) => run(&device, out)?,
+            (Runner::Gpu(run), Ok(device)) => run(&device, file)?,
             (Runner::Gpu(_), Err(why)) if name.is_none() => {
                 Checked::new(*group, Ended::Skipped, why.to_string()).add();
                 println!("skipped: {why}");

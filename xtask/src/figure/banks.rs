@@ -51,6 +51,26 @@ mod tests {
         assert!(html.contains(">bank 0 to 31</text>"));
     }
 
+    /// `figure.svg` in the repository's root is what this draws; with the variable `COLEX_BLESS` it is written anew.
+    #[test]
+    fn the_figure_of_the_readme_is_what_the_code_draws() {
+        use colex_draw::{LabelBy, Table, banks};
+        let tile = |text| Table::of(text).expect("a layout");
+        let (plain, swizzled) = (tile("(8,8):(8,1)"), tile("Sw<3,0,3> o 0 o (8,8):(8,1)"));
+        let drawn = banks(&plain, &swizzled, 128, LabelBy::Offset).svg() + "\n";
+        let path = crate::workspace::root()
+            .expect("the repository")
+            .join("figure.svg");
+        if std::env::var_os("COLEX_BLESS").is_some() {
+            std::fs::write(&path, &drawn).expect("the figure is written");
+        }
+        let kept = std::fs::read_to_string(&path).expect("the figure is there");
+        assert!(
+            kept == drawn,
+            "figure.svg is not what the code draws: COLEX_BLESS=1 writes it"
+        );
+    }
+
     #[test]
     fn mistakes_are_sentences() {
         let error = |body: &str| {

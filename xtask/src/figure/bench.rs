@@ -1,6 +1,6 @@
 //! `figure bench`: the numbers of a bench on a GPU, as bars.
 //!
-//! The subject is a file of `gpu/bench`, which `cargo xtask bench NAME --out FILE` wrote: `copy.json`. Keys:
+//! The subject is a file of `gpu/bench`, which `cargo xtask bench NAME FILE` wrote: `copy.json`. Keys:
 //! - `group`: draw only this group of the file;
 //! - `runs`: another file of `gpu/bench`, with the ratios of every recorded run by group and row.
 //!

@@ -28,6 +28,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         let name = package["name"].as_str().unwrap_or_default();
         progress.at(name);
         complaints.extend(lacking_facts(name, package));
+        complaints.extend(versioned_tests(name, package, &published));
         let arguments = [
             "package",
             "--list",
@@ -64,6 +65,10 @@ fn lacking_facts(name: &str, package: &Json) -> Vec<String> {
         _ => true,
     };
     let lacking = FACTS.iter().filter(|fact| !is_said(fact));
+    let documented = package["metadata"]["docs"]["rs"]["all-features"] == true;
+    let undocumented = (!documented).then(|| {
+        format!("{name}: docs.rs would not document all features (package.metadata.docs.rs)")
+    });
     lacking
         .map(|fact| {
             format!(
@@ -71,7 +76,51 @@ fn lacking_facts(name: &str, package: &Json) -> Vec<String> {
                 fact.replace('_', "-")
             )
         })
+        .chain(undocumented)
         .collect()
+}
+
+/// The crates of the workspace that only the tests need, and that are not published or not published before this one:
+/// with a version beside their path they would stay in the package, which could then not be built.
+fn versioned_tests(name: &str, package: &Json, published: &[&Json]) -> Vec<String> {
+    let dependencies = |package: &Json| {
+        package["dependencies"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    let is_named = |package: &&&Json, name: &str| package["name"] == name;
+    // Whether a crate needs this one, by the dependencies that a package keeps.
+    let needs = |from: &str| {
+        let (mut open, mut seen) = (vec![from.to_string()], Vec::new());
+        while let Some(next) = open.pop() {
+            if next == name {
+                return true;
+            }
+            if seen.contains(&next) {
+                continue;
+            }
+            let package = published.iter().find(|package| is_named(package, &next));
+            let kept = package
+                .map(|package| dependencies(package))
+                .unwrap_or_default();
+            let kept = kept.into_iter().filter(|one| one["kind"].is_null());
+            open.extend(kept.filter_map(|one| one["name"].as_str().map(str::to_string)));
+            seen.push(next);
+        }
+        false
+    };
+    let of_tests = dependencies(package)
+        .into_iter()
+        .filter(|one| one["kind"] == "dev" && !one["path"].is_null());
+    let wrong = of_tests.filter(|one| one["req"] != "*").filter_map(|one| {
+        let of = one["name"].as_str()?;
+        let is_published = published.iter().any(|package| is_named(&package, of));
+        (!is_published || needs(of)).then(|| {
+            format!("{name}: its tests need {of} with a version, so that its package cannot be built: name the path alone")
+        })
+    });
+    wrong.collect()
 }
 
 #[cfg(test)]
@@ -91,16 +140,43 @@ mod tests {
     #[test]
     fn a_package_that_says_nothing_of_itself_is_refused() {
         let mut package = json!({"categories": ["x"], "description": "d", "documentation": "u", "keywords": ["k"],
-            "license": "MIT", "readme": "README.md", "rust_version": "1.95"});
+            "license": "MIT", "readme": "README.md", "rust_version": "1.88",
+            "metadata": {"docs": {"rs": {"all-features": true}}}});
         assert!(lacking_facts("a", &package).is_empty());
         package["keywords"] = json!([]);
         package["rust_version"] = Json::Null;
+        package["metadata"] = Json::Null;
         assert_eq!(
             lacking_facts("a", &package),
             [
                 "a: its Cargo.toml does not say `keywords`",
-                "a: its Cargo.toml does not say `rust-version`"
+                "a: its Cargo.toml does not say `rust-version`",
+                "a: docs.rs would not document all features (package.metadata.docs.rs)"
             ]
+        );
+    }
+
+    #[test]
+    fn a_test_that_needs_a_later_crate_by_version_is_refused() {
+        let needs = |name: &str, kind: Json, req: &str| json!({"name": name, "kind": kind, "req": req, "path": "/x"});
+        let package = |name: &str, needs: &[Json]| json!({"name": name, "dependencies": needs});
+        let (upper, lower) = (
+            package("upper", &[needs("lower", Json::Null, "^0.2")]),
+            package("other", &[]),
+        );
+        let dev = |name: &str, req| package("lower", &[needs(name, json!("dev"), req)]);
+        let found = |package: &Json| versioned_tests("lower", package, &[&upper, &lower, package]);
+        assert_eq!(
+            found(&dev("upper", "^0.2")),
+            [
+                "lower: its tests need upper with a version, so that its package cannot be built: name the path alone"
+            ]
+        );
+        assert_eq!(found(&dev("proof", "^0.2")).len(), 1, "it is not published");
+        assert!(found(&dev("upper", "*")).is_empty());
+        assert!(
+            found(&dev("other", "^0.2")).is_empty(),
+            "it is published before"
         );
     }
 }
