@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// 128 threads on 16 rows of 32 columns, 4 elements per access.
 fn copy() -> Result<TiledCopy, Box<dyn Error>> {
     let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
-    Ok(TiledCopy::new(atom, 128, "(16,8):(8,1)", "(1,4):(0,1)")?)
+    Ok(TiledCopy::new(atom, 32, "(16,8):(8,1)", "(1,4):(0,1)")?)
 }
 
 /// `to = alpha * from`, a tile of 64 rows per block, on every GPU since Ampere.
