@@ -132,7 +132,7 @@ impl Machine<'_, '_> {
             .chain(parts.iter().map(|part| &part.global));
         let apart = (1..)
             .zip(globals)
-            .all(|(who, global)| owners.add(who, global));
+            .all(|(core, global)| owners.add(core, global));
         let executed: u64 = parts.iter().map(|part| part.executed).sum();
         if !apart || self.executed + executed > self.options.max_instructions {
             return false;
@@ -156,29 +156,29 @@ impl Machine<'_, '_> {
 struct Owners(Map<u64, Vec<[u8; 2]>>);
 
 impl Owners {
-    const NOBODY: u8 = 0;
+    const NO_CORE: u8 = 0;
     const SEVERAL: u8 = u8::MAX;
 
     /// Adds what a core has accessed; returns whether it has written nothing that another one has accessed, and the
     /// other way round.
-    fn add(&mut self, who: u8, global: &Global) -> bool {
-        let another = |owner: u8| owner != Owners::NOBODY && owner != who;
+    fn add(&mut self, core: u8, global: &Global) -> bool {
+        let another = |owner: u8| owner != Owners::NO_CORE && owner != core;
         global.touched().all(|touched| {
             let page = self.0.entry(touched.address / PAGE);
-            let page = page.or_insert_with(|| vec![[Owners::NOBODY; 2]; PAGE as usize]);
+            let page = page.or_insert_with(|| vec![[Owners::NO_CORE; 2]; PAGE as usize]);
             let first = (touched.address % PAGE) as usize;
             page[first..first + touched.bytes]
                 .iter_mut()
                 .all(|[writer, reader]| {
                     let clash = another(*writer) || touched.writes && another(*reader);
                     if touched.writes {
-                        *writer = who;
+                        *writer = core;
                     }
                     if touched.reads {
                         *reader = if another(*reader) {
                             Owners::SEVERAL
                         } else {
-                            who
+                            core
                         };
                     }
                     !clash
