@@ -48,9 +48,8 @@ def tensor_map(parameter, tensor):
     return ctypes.string_at(start, 128)
 
 
-def argument_buffer(kernel, tensors, numbers):
-    """All arguments in one buffer, each at its offset."""
-    data = bytearray(kernel["argument_bytes"])
+def arguments(kernel, tensors, numbers):
+    """The arguments in order, each as bytes."""
     for parameter in kernel["parameters"]:
         role, name = parameter["role"], parameter["name"]
         kind = role["kind"]
@@ -64,9 +63,7 @@ def argument_buffer(kernel, tensors, numbers):
             value = tensor_map(parameter, tensors[name])
         else:
             value = NUMBERS[parameter["ty"]](numbers[name])
-        start = parameter["offset"]
-        data[start : start + parameter["bytes"]] = bytes(value)
-    return bytes(data)
+        yield bytes(value)
 
 
 def launch(kernel, grid, tensors, numbers):
@@ -75,15 +72,19 @@ def launch(kernel, grid, tensors, numbers):
     call("cuModuleGetFunction", ctypes.byref(function), module, kernel["entry"].encode())
     if kernel["dynamic_shared"] > 48 << 10:
         call("cuFuncSetAttribute", function, 8, kernel["dynamic_shared"])
-    data = argument_buffer(kernel, tensors, numbers)
-    size = ctypes.c_size_t(len(data))
-    # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END.
-    extra = (ctypes.c_void_p * 5)(
-        1, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, 2, ctypes.addressof(size), 0
-    )
+    # One pointer for each argument. As one buffer (CU_LAUNCH_PARAM_BUFFER_POINTER) a tensor map does not arrive: an H200
+    # with driver 580 ended such a launch in an illegal instruction.
+    held = []
+    pointers = (ctypes.c_void_p * len(kernel["parameters"]))()
+    for i, data in enumerate(arguments(kernel, tensors, numbers)):
+        buffer = ctypes.create_string_buffer(len(data) + 128)
+        start = (ctypes.addressof(buffer) + 127) // 128 * 128
+        ctypes.memmove(start, data, len(data))
+        held.append(buffer)
+        pointers[i] = start
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     call(
-        "cuLaunchKernel", function, *grid, *kernel["block"], kernel["dynamic_shared"], stream, None, extra
+        "cuLaunchKernel", function, *grid, *kernel["block"], kernel["dynamic_shared"], stream, pointers, None
     )
     torch.cuda.synchronize()
 
