@@ -61,7 +61,7 @@ impl SimOptions {
         SimOptions { schedule, ..self }
     }
 
-    /// Returns these options with this number of [`cores`](SimOptions::cores).
+    /// Returns these options with a number of cores of the host.
     ///
     /// ```
     /// use colex_sim::SimOptions;
