@@ -77,6 +77,7 @@ pub use build::pipeline::{Consumer, Pipeline, Producer, Stage};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use copy::tma::TmaTensor;
+pub use copy::vector::VectorRun;
 pub use copy::{HintedCopy, Hints, Piece};
 pub use error::Error;
 pub use fragment::expr::{Expr, Mask, Round};

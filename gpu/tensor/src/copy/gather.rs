@@ -481,6 +481,9 @@ impl Builder {
         self.check_start(operation, dense, &coordinates, count)?;
         self.launch
             .require(dense.slot, None, (count * width).min(16));
+        if of.outside == Outside::Stated {
+            return Ok(());
+        }
         // Of a tile both ends count: that of the tile, and that of the tensor.
         let of_tensor = &dense.extents[mode.min(dense.extents.len() - 1)];
         for extent in [&extent, of_tensor] {

@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod gather;
 pub(crate) mod run;
 pub(crate) mod tma;
+pub(crate) mod vector;
 
 use std::collections::HashMap;
 use std::panic::Location;

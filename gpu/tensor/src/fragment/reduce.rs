@@ -5,6 +5,7 @@
 //! | over | order |
 //! |---|---|
 //! | a mode of a fragment | ascending coordinates, one after the other |
+//! | a mode of a tile | ascending coordinates in a thread, then a balanced tree of lanes, then the warps in their order |
 //! | a warp | a balanced tree: neighbours at distance 1, then 2, 4, 8 and 16 |
 //! | a block | the warps' results, in the order of the warps |
 //! | a cluster | the blocks' results, in the order of the ranks |
@@ -38,7 +39,7 @@ fn one() -> Result<Layout, ErrorKind> {
 }
 
 /// One element of a fragment.
-fn element(of: &Fragment, i: i64) -> Result<Fragment, ErrorKind> {
+pub(super) fn element(of: &Fragment, i: i64) -> Result<Fragment, ErrorKind> {
     Ok(Fragment {
         layout: one()?,
         start: of.start + of.layout.at(i)?,
@@ -370,7 +371,7 @@ impl Builder {
 
     /// The elements of an expression in registers; a fragment as it is.
     #[track_caller]
-    fn fragment_of_expr(&mut self, x: Expr) -> Fragment {
+    pub(super) fn fragment_of_expr(&mut self, x: Expr) -> Fragment {
         match &x.0.node {
             ExprNode::Fragment(fragment) => fragment.clone(),
             _ => self.map(x),
@@ -434,7 +435,7 @@ impl Builder {
     }
 
     /// The registers of another lane.
-    fn shuffled(
+    pub(super) fn shuffled(
         &mut self,
         x: &Fragment,
         mode: ShuffleMode,
@@ -460,7 +461,7 @@ impl Builder {
         })
     }
 
-    fn check_warps(&self, operation: &'static str) -> Result<(), ErrorKind> {
+    pub(super) fn check_warps(&self, operation: &'static str) -> Result<(), ErrorKind> {
         if self.threads == 0 || !self.threads.is_multiple_of(32) {
             let why = format!(
                 "a block of {} threads; whole warps exchange their elements",
@@ -490,7 +491,7 @@ impl Builder {
     }
 
     /// Stores the registers of a fragment at a place of shared memory, where a condition holds.
-    fn put(
+    pub(super) fn put(
         &mut self,
         x: &Fragment,
         base: &Index,
@@ -512,7 +513,7 @@ impl Builder {
     }
 
     /// Loads what [`Builder::put`] has stored, from this block or another one of the cluster.
-    fn fetch(
+    pub(super) fn fetch(
         &mut self,
         like: &Fragment,
         base: &Index,
@@ -544,7 +545,11 @@ impl Builder {
     }
 
     /// Bytes of shared memory for the registers of a fragment, `count` times, and where each of them begins.
-    fn places_for(&mut self, x: &Fragment, count: i64) -> Result<(Index, i64), ErrorKind> {
+    pub(super) fn places_for(
+        &mut self,
+        x: &Fragment,
+        count: i64,
+    ) -> Result<(Index, i64), ErrorKind> {
         let bytes = x
             .named()?
             .iter()
@@ -675,7 +680,7 @@ impl Builder {
 }
 
 /// Refuses what is no reduction of a type.
-fn check_op(operation: &'static str, op: BinaryOp, ty: Ty) -> Result<(), ErrorKind> {
+pub(super) fn check_op(operation: &'static str, op: BinaryOp, ty: Ty) -> Result<(), ErrorKind> {
     let is_bitwise = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
     let exists = matches!(
         op,

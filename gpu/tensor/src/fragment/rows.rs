@@ -9,9 +9,11 @@ use colex_layout::{Int, IntTuple, Layout, LeafMode};
 use colex_tiled::{Operand, TiledMma};
 
 use super::Fragment;
+use super::expr::Expr;
+use super::reduce::check_op;
 use crate::build::Builder;
 use crate::error::{At, Error, ErrorKind};
-use colex_ir::{Alu, BinaryOp, ShuffleMode, Type};
+use colex_ir::{BinaryOp, ShuffleMode};
 
 /// The rows of C in the accumulators of a tiled MMA, derived from its partition of C.
 ///
@@ -228,7 +230,7 @@ fn identity(count: i64) -> Result<Layout, colex_layout::Error> {
 }
 
 /// The least distances of which all are sums without carry.
-fn generators(distances: &BTreeSet<u32>) -> Result<Vec<u32>, ErrorKind> {
+pub(super) fn generators(distances: &BTreeSet<u32>) -> Result<Vec<u32>, ErrorKind> {
     let (mut lanes, mut reached) = (Vec::new(), BTreeSet::from([0]));
     for distance in distances {
         if !reached.contains(distance) {
@@ -292,8 +294,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails if the elements do not have 32 bits each in a register of their own, or if the fragment was
-    /// not made for these rows.
+    /// [`Builder::finish`] fails if the elements have no such operation, or if the fragment was not made for these rows.
     #[track_caller]
     pub fn reduce_rows(&mut self, op: BinaryOp, rows: &Rows, d: &Fragment) {
         self.run(Location::caller(), |k| k.run_reduce_rows(op, rows, d));
@@ -306,14 +307,7 @@ impl Builder {
         d: &Fragment,
     ) -> Result<(), ErrorKind> {
         self.own_fragments(&[d])?;
-        let ty = match d.ty {
-            Ty::F32 => Type::F32,
-            Ty::S32 => Type::S32,
-            other => {
-                let why = format!("elements of {other}; f32 and s32 are shuffled");
-                return Err(ErrorKind::operands("reduce_rows", why));
-            }
-        };
+        check_op("reduce_rows", op, d.ty)?;
         match &d.rows {
             Some(held) if *held == rows.held => {}
             Some(_) => return Err(ErrorKind::operands("reduce_rows", OTHER)),
@@ -326,13 +320,10 @@ impl Builder {
                 return Err(ErrorKind::operands("reduce_rows", why));
             }
         }
-        let regs = d.named()?;
+        let all = d.under(identity(rows.count())?);
         for lane in &rows.held.lanes {
-            for reg in &regs {
-                let other = self.ir.shuffle(ShuffleMode::Bfly, *reg, *lane);
-                let (d, a, b) = (*reg, (*reg).into(), other.into());
-                self.ir.push(Alu::Binary { op, ty, d, a, b });
-            }
+            let other = self.shuffled(&all, ShuffleMode::Bfly, i64::from(*lane))?;
+            self.assigned("reduce_rows", &all, &Expr::binary(op, &all, &other))?;
         }
         Ok(())
     }

@@ -201,7 +201,8 @@ impl Elements {
     /// floats two by two (`f16x2`, `bf16x2`).
     ///
     /// Vectors are aligned: the coordinate along the mode is a multiple of `count` by the rules of [`Index`], and so is the
-    /// extent. Of dynamic extents and strides the launch is asked.
+    /// extent, unless [`Outside::Stated`] says that every vector lies inside. Of dynamic extents and strides the launch is
+    /// asked. [`Builder::for_vector`](crate::Builder::for_vector) takes the elements of a mode of any extent.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -302,6 +303,13 @@ macro_rules! alone {
 alone!(
     Expr, &Expr, Fragment, &Fragment, Index, &Index, Reg, i32, i64
 );
+
+/// No coordinate: what [`VectorRun::of`](crate::VectorRun::of) takes of a tensor of one mode.
+impl IntoCoordinates for () {
+    fn into_coordinates(self) -> Vec<Expr> {
+        Vec::new()
+    }
+}
 
 impl IntoCoordinates for Vec<Expr> {
     fn into_coordinates(self) -> Vec<Expr> {

@@ -262,7 +262,7 @@ fn what_would_have_to_move_is_refused() {
             &rows,
             &halves
         )),
-        "reduce_rows: elements of f16; f32 and s32 are shuffled"
+        "reduce_rows: 16 elements of ((_2,_2),_1,_4):((_1,_2),_0,_4), which are no numbers of rows: those of `row_values` are"
     );
     assert_eq!(
         refused(warp(), scene, |k, (sums, halves)| k.assign(&halves, &sums)),

@@ -221,6 +221,47 @@ fn wrong_gathers_are_refused() {
     );
 }
 
+/// Runs of any length, from the first element to the last, in every type and width.
+#[test]
+fn law_vectors_and_their_rest() -> Outcome {
+    let mut count = 0;
+    for (ty, width) in [
+        (Ty::U8, 16),
+        (Ty::U8, 4),
+        (Ty::F16, 8),
+        (Ty::S32, 4),
+        (Ty::F64, 2),
+    ] {
+        for n in [1, 2, 3, 7, 31, 32, 33, 100, 127, 129] {
+            let mut k = Builder::new("k", Arch::Sm80, 32);
+            let [x, y] = ["x", "y"].map(|name| k.tensor(name, ty, "100:_1"));
+            let first = (k.block_index(0).within(0..1 << 16) * 32 + k.thread()) * width;
+            k.for_vector(first, &x.extent(0), width, |k, run| {
+                let held = k.gather(&run.of(&x, ()));
+                k.scatter(&held, &run.of(&y, ()));
+            });
+            let built = k.finish()?;
+            let device = Device::simulator(Arch::Sm80);
+            let bytes = n * ty.bits() as usize / 8;
+            let given: Vec<u8> = (0..bytes).map(|i| (i * 37 % 251) as u8).collect();
+            let (from, to) = (device.upload(&given)?, device.poisoned::<u8>(bytes)?);
+            let layout = colex_layout::Layout::new(n as i64, C::<1>)?;
+            let memory = [from.address(), to.address()].map(|address| {
+                let bytes = bytes as u64;
+                colex_tensor::Arg::raw(colex_tensor::RawMemory { address, bytes, ty }, &layout)
+            });
+            let arguments = built.arguments(&memory)?;
+            let function = device.load(&built.kernel)?;
+            let blocks = n.div_ceil(32 * width as usize) as u32;
+            device.launch(&function, colex_gpu::Launch::new(blocks, 32), &arguments)?;
+            assert_eq!(to.download()?, given, "{n} of {ty}");
+            count += n;
+        }
+    }
+    println!("law vectors: {count} elements");
+    Ok(())
+}
+
 /// The order and the scope are those of the instruction.
 #[test]
 fn orders_reach_the_instruction() -> Outcome {
