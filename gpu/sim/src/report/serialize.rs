@@ -24,7 +24,7 @@ use super::fault::{Fault, Place};
 /// assert_eq!(data["kind"], "out_of_bounds");
 /// assert_eq!(data["sentence"], "4 bytes at 0x40 are in no allocation, and the first begins above");
 /// assert_eq!(data["thread"], serde_json::json!([0, 0, 0]));
-/// assert_eq!(data["instruction"], "st.global.u32 [%rd1], 7");
+/// assert_eq!(data["instruction"], "st.global.u32 [%rd0], 7");
 /// assert!(data["line"].is_u64());
 /// # Ok::<(), serde_json::Error>(())
 /// ```
