@@ -181,6 +181,21 @@ impl<A> Call<A> {
         Ok(Call { shape, arguments })
     }
 
+    /// Returns the same call with the address of its workspace, for which `open` stands among its arguments.
+    pub(crate) fn with_workspace(&self, open: &Argument, address: u64) -> Call<A> {
+        let filled = |argument: &Argument| match argument {
+            argument if argument == open => Argument::U64(address),
+            argument => argument.clone(),
+        };
+        let arguments = self.arguments.iter();
+        Call {
+            shape: self.shape.clone(),
+            arguments: arguments
+                .map(|of_launch| of_launch.iter().map(filled).collect())
+                .collect(),
+        }
+    }
+
     /// Returns what is known of the call's shape.
     pub(crate) fn about(&self) -> &A {
         &self.shape.about

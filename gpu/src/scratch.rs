@@ -19,7 +19,9 @@ const ALIGNMENT: u64 = 256;
 /// after the last one has ended. A graph may run at any time, on any stream: nothing of it is taken for a capture.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pieces: Mutex<Vec<(StreamKey, Buffer<u8>)>>,
+    pieces: Pieces,
+    /// The same, of pieces that begin with counters: zeros, which a kernel leaves as it found them.
+    counted: Pieces,
     /// Kept for good, so that a graph may use it: each is at least twice as long as the one before.
     zeros: Mutex<Vec<Buffer<u8>>>,
 }
@@ -27,6 +29,7 @@ pub(crate) struct Scratch {
 impl Extension for Scratch {
     fn clear(&self) {
         locked(&self.pieces).clear();
+        locked(&self.counted).clear();
         locked(&self.zeros).clear();
     }
 }
@@ -83,7 +86,16 @@ impl Workspace<'_> {
     /// overwrite.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<Piece, Error> {
         let memory = match self {
-            Workspace::Kept(device) => take(device, bytes)?,
+            Workspace::Kept(device) => {
+                if device.is_capturing()? {
+                    return Err(ErrorKind::Captured.into());
+                }
+                let kept = device.extension::<Scratch>();
+                match taken(&kept.pieces, device, bytes) {
+                    Some(piece) => piece,
+                    None => device.uninitialised(bytes)?,
+                }
+            }
             Workspace::Own(device) => device.uninitialised(bytes)?,
             Workspace::Given(next) => {
                 let address = *next;
@@ -97,6 +109,32 @@ impl Workspace<'_> {
             memory: Some(memory),
         })
     }
+
+    /// Takes `bytes` bytes of which the first `zeros` are zero, for a kernel that leaves them so. There are none for a
+    /// graph that would keep a piece of later calls, and none in the caller's memory, which other calls may overwrite.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if an allocation fails.
+    pub(crate) fn counted(&self, bytes: usize, zeros: usize) -> Result<Option<Buffer<u8>>, Error> {
+        let device = match self {
+            Workspace::Kept(device) => {
+                if device.is_capturing()? {
+                    return Ok(None);
+                }
+                let kept = device.extension::<Scratch>();
+                if let Some(piece) = taken(&kept.counted, device, bytes) {
+                    return Ok(Some(piece));
+                }
+                device
+            }
+            Workspace::Own(device) => device,
+            Workspace::Given(_) => return Ok(None),
+        };
+        let memory = device.uninitialised::<u8>(bytes)?;
+        memory.slice(..zeros)?.fill_bytes(0)?;
+        Ok(Some(memory))
+    }
 }
 
 /// Returns the bytes that a piece of `bytes` bytes takes of a workspace.
@@ -104,27 +142,32 @@ pub(crate) fn aligned(bytes: usize) -> usize {
     bytes.saturating_add(ALIGNMENT as usize - 1) / ALIGNMENT as usize * ALIGNMENT as usize
 }
 
-/// Takes at least `bytes` bytes: the smallest piece that is large enough, or new memory.
-fn take(device: &Device, bytes: usize) -> Result<Buffer<u8>, Error> {
-    if device.is_capturing()? {
-        return Err(ErrorKind::Captured.into());
-    }
-    let kept = device.extension::<Scratch>();
-    let mut pieces = locked(&kept.pieces);
+/// Pieces with the streams that they were given back on.
+type Pieces = Mutex<Vec<(StreamKey, Buffer<u8>)>>;
+
+/// Takes the smallest piece of at least `bytes` bytes, if there is one.
+fn taken(pieces: &Pieces, device: &Device, bytes: usize) -> Option<Buffer<u8>> {
+    let mut pieces = locked(pieces);
     let stream = stream(device);
     let fits = |(of, piece): &(StreamKey, Buffer<u8>)| *of == stream && piece.len() >= bytes;
     let indexed = pieces.iter().enumerate().filter(|(_, piece)| fits(piece));
-    match indexed.min_by_key(|(_, (_, piece))| piece.len()) {
-        Some((at, _)) => Ok(pieces.swap_remove(at).1),
-        None => Ok(device.uninitialised(bytes)?),
-    }
+    let (at, _) = indexed.min_by_key(|(_, (_, piece))| piece.len())?;
+    Some(pieces.swap_remove(at).1)
 }
 
 /// Returns a piece to the cache after the last work that uses it was enqueued on the stream of `device`. If there are
 /// too many pieces, the smallest one is freed.
 pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
-    let kept = device.extension::<Scratch>();
-    let mut pieces = locked(&kept.pieces);
+    give_to(&device.extension::<Scratch>().pieces, device, piece);
+}
+
+/// The same for a piece that begins with counters.
+pub(crate) fn give_counted_back(device: &Device, piece: Buffer<u8>) {
+    give_to(&device.extension::<Scratch>().counted, device, piece);
+}
+
+fn give_to(pieces: &Pieces, device: &Device, piece: Buffer<u8>) {
+    let mut pieces = locked(pieces);
     pieces.push((stream(device), piece));
     if pieces.len() > PIECES {
         let smallest = (0..pieces.len()).min_by_key(|&at| pieces[at].1.len());

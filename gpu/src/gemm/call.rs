@@ -8,12 +8,14 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::Operand;
 
-use super::choose::{SOME_ROWS, choose, choose_invariant, packs};
+use super::choose::{SOME_ROWS, choose, choose_invariant, choose_whole, packs, takes_hopper};
 use super::epilogue::convert::{outputs, scale_type};
+use super::epilogue::split_sum::COUNTER_BYTES;
 use super::matrix::{self, Matrix, Place};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmShape, PreparedGemms, Wish};
 use super::problem::{Major, check_extent};
+use super::sm90::WORKSPACE;
 use crate::calls::{Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
@@ -163,7 +165,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Gemm { compute, ..self }
     }
 
-    /// Enqueues the product on the stream of the device that holds A.
+    /// Enqueues the product on the stream of the device that holds A. Memory in which parts of K are summed
+    /// ([`GemmPlan::workspace`]) is the stream's, allocated by its first call that needs as much. Inside a stream capture,
+    /// the plan is one that needs none.
     ///
     /// # Errors
     ///
@@ -178,7 +182,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Prepares the product, to be launched any number of times: builds and loads its kernels, and allocates the memory
-    /// of the matrices that it packs, which the call owns. All that a stream capture forbids is done here, so that the
+    /// of the matrices that it packs and of the parts of K that it sums ([`GemmPlan::workspace`]), which the call owns. All that a stream capture forbids is done here, so that the
     /// call may run in one. It must then live as long as the graph.
     ///
     /// # Errors
@@ -222,7 +226,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it
-    /// packs: [`workspace`](Gemm::workspace) bytes at a multiple of 256. Calls of one stream may share it, since the work
+    /// packs: [`workspace`](Gemm::workspace) bytes at a multiple of 256. No plan is taken that sums parts of K through
+    /// memory, since other calls may overwrite its counters. Calls of one stream may share it, since the work
     /// of a stream runs in order. A graph that captured the call uses it whenever it runs.
     ///
     /// # Errors
@@ -336,16 +341,46 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if problem.k == 0 {
             return Ok((None, c));
         }
-        // The plan of a batch-invariant product does not depend on M.
-        let rows = if self.is_batch_invariant {
-            SOME_ROWS
-        } else {
-            problem.m
-        };
-        let packs = may_pack && packs::<T>([rows, problem.n, problem.k], self.a.device().arch());
+        let packs = may_pack && self.packs(problem)?;
         let a = Place::of(&self.a, self.majors[0], packs)?;
         let b = Place::of(&self.b, self.majors[1], packs)?;
         Ok((Some([a, b]), c))
+    }
+
+    /// Whether the matrices that no tensor map describes are packed first.
+    fn packs(&self, problem: &GemmProblem) -> Result<bool, Error> {
+        let device = self.a.device();
+        if !takes_hopper(T::TY, device.arch()) {
+            return Ok(false);
+        }
+        let mut problem = *problem;
+        if self.is_batch_invariant {
+            problem.m = SOME_ROWS;
+        }
+        // Those with strides that no kernel takes are packed in any case.
+        let packed = Matrix {
+            address: 0,
+            major: Major::Second,
+            leading: 8,
+        };
+        let [a, b, c] = self.majors;
+        let matrices = [
+            Matrix::of(&self.a, a),
+            Matrix::of(&self.b, b),
+            Matrix::of(&self.c, c),
+        ];
+        let matrices = matrices.map(|matrix| matrix.unwrap_or(packed));
+        let shape = shape::<T, C>(&mut problem, &matrices, self.wish());
+        if shape.operands.vectors[..2] == [8, 8] {
+            return Ok(false);
+        }
+        let multiprocessors = i64::from(device.limits().multiprocessors);
+        let answers = &device.extension::<PreparedGemms>().1;
+        let answer = answers.get_or_make(&shape, || {
+            let packs = packs(&problem, shape.operands, device.arch(), multiprocessors);
+            Ok::<_, Error>(packs)
+        })?;
+        Ok(*answer)
     }
 
     fn call(
@@ -378,21 +413,27 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let c = steps.output(&self.c, c, self.beta != 0.0, memory)?;
         let matrices = [a, b, c];
-        problem.majors = matrices.map(|matrix| matrix.major);
-        problem.leading = matrices.map(|matrix| Some(matrix.leading));
         let addresses = matrices.map(|matrix| matrix.address);
-        let operands = operands::<T, C>(&problem, addresses);
-        let shape = GemmShape {
-            wish: wish(operands, device.arch())?,
-            operands,
-            sizes: [problem.m, problem.n, problem.k],
-            leading: matrices.map(|matrix| matrix.leading),
-            factors: [problem.alpha, problem.beta].map(f64::to_bits),
-        };
+        let mut shape = shape::<T, C>(&mut problem, &matrices, Wish::Fastest);
+        shape.wish = wish(shape.operands, device.arch())?;
         let gemms = device.extension::<PreparedGemms>();
-        let product = gemms.0.call(shape, addresses, device, |shape| {
-            prepare(&problem, shape, device, addresses)
-        })?;
+        let product = |shape| {
+            gemms.0.call(shape, addresses, device, |shape| {
+                prepare(&problem, shape, device, addresses)
+            })
+        };
+        let (mut product, wanted) = (product(shape)?, &product);
+        let mut sums = None;
+        if let bytes @ 1.. = product.about().0.workspace(&problem) {
+            sums = memory.counted(bytes as usize, COUNTER_BYTES as usize)?;
+            product = match &sums {
+                Some(sums) => Arc::new(product.with_workspace(&WORKSPACE, sums.address())),
+                None => wanted(GemmShape {
+                    wish: Wish::Whole,
+                    ..shape
+                })?,
+            };
+        }
         let kernel = product.kernels().next().expect("a product is one launch");
         let function = device.function(kernel.clone());
         Ok(GemmCall {
@@ -401,6 +442,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 steps,
                 product,
                 function,
+                sums,
             })),
             matrices: PhantomData,
         })
@@ -444,6 +486,8 @@ struct Work {
     steps: Steps,
     product: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
     function: Function,
+    /// The memory through which parts of K are summed.
+    sums: Option<Buffer<u8>>,
 }
 
 /// The copies before and after a product, and the memory that they need.
@@ -597,6 +641,9 @@ impl<'a> GemmCall<'a> {
             for piece in work.steps.memory {
                 scratch::give_back(device, piece);
             }
+            if let Some(piece) = work.sums {
+                scratch::give_counted_back(device, piece);
+            }
         }
     }
 }
@@ -629,6 +676,7 @@ fn prepare(
         Wish::Plan(plan) => plan,
         Wish::Method(method) => GemmPlan::new(method, shape.operands),
         Wish::Fastest => choose(problem, shape.operands, device.arch(), multiprocessors),
+        Wish::Whole => choose_whole(problem, shape.operands, device.arch(), multiprocessors),
         Wish::BatchInvariant => {
             choose_invariant(problem, shape.operands, device.arch(), multiprocessors)
         }
@@ -639,8 +687,8 @@ fn prepare(
     let (seen, order) = plan.seen(problem);
     let launched = &plan.launched();
     let gemms = device.extension::<PreparedGemms>();
-    let kernel = gemms.0.kernels.get_or_make(launched, || {
-        let built = built(launched, device.arch())?;
+    let kernel = gemms.0.kernels.get_or_make(&launched.of_kernel(), || {
+        let built = built(&launched.of_kernel(), device.arch())?;
         let loaded = device.load_kernel(&built.kernel)?;
         Ok::<_, Error>(KernelOf { built, loaded })
     })?;
@@ -652,6 +700,23 @@ fn prepare(
         .check_launch(&launch, &arguments, device.limits())?;
     let one = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);
     Ok(Shape::new((plan, kernel.built.clone()), vec![one]))
+}
+
+/// What is known of a product before its plan. The problem gets the orders and leading dimensions of the matrices.
+fn shape<T: GemmElement, C: GemmElement>(
+    problem: &mut GemmProblem,
+    matrices: &[Matrix; 3],
+    wish: Wish,
+) -> GemmShape {
+    problem.majors = matrices.map(|matrix| matrix.major);
+    problem.leading = matrices.map(|matrix| Some(matrix.leading));
+    GemmShape {
+        wish,
+        operands: operands::<T, C>(problem, matrices.map(|matrix| matrix.address)),
+        sizes: [problem.m, problem.n, problem.k],
+        leading: matrices.map(|matrix| matrix.leading),
+        factors: [problem.alpha, problem.beta].map(f64::to_bits),
+    }
 }
 
 /// The facts about the matrices of a problem that decide about plans.

@@ -2,50 +2,134 @@
 
 use core::fmt;
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Ty};
 use colex_device::Device;
 use colex_ir::launch::Limits;
 
 use super::epilogue::sm90::shared_bytes;
+use super::epilogue::split_sum::COUNTERS;
 use super::plan::{GemmPlan, Operands};
-use super::sm90::clusters_at_once;
-use crate::kernels::{GemmElement, GemmProblem};
+use super::sm90::{MOST_SPLIT, clusters_at_once};
+use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
+use colex_tiled::Operand;
 
-/// A plan of Hopper's kernel: its tile along M and N, its consumers, and the blocks of its cluster. The rest follows.
-struct Row([i64; 2], i64, [i64; 3]);
+/// A plan of the list: its tile, its units and what differs from the plain plan. The rest follows.
+#[derive(Clone, Copy)]
+struct Row {
+    method: GemmMethod,
+    tile: [i64; 3],
+    units: [i64; 2],
+    cluster: [i64; 3],
+    /// Whether clusters divide K into any number of parts.
+    splits: bool,
+    swap: bool,
+    gather: bool,
+}
 
-/// Plans of many rows.
-const TILES: [Row; 19] = [
-    Row([128, 256], 2, [2, 1, 1]),
-    Row([256, 128], 2, [1, 2, 1]),
-    Row([128, 192], 2, [2, 1, 1]),
-    Row([128, 160], 2, [2, 1, 1]),
-    Row([128, 128], 2, [2, 1, 1]),
-    Row([128, 128], 2, [1, 1, 1]),
-    Row([128, 96], 2, [1, 1, 1]),
-    Row([128, 64], 2, [1, 1, 1]),
-    Row([64, 256], 1, [1, 1, 1]),
-    Row([64, 128], 1, [1, 1, 1]),
-    Row([64, 64], 1, [1, 1, 1]),
-    Row([64, 32], 1, [1, 1, 1]),
-    Row([128, 128], 2, [1, 1, 2]),
-    Row([128, 128], 2, [1, 1, 4]),
-    Row([64, 128], 1, [1, 1, 2]),
-    Row([64, 128], 1, [1, 1, 4]),
-    Row([64, 128], 1, [1, 1, 8]),
-    Row([64, 64], 1, [1, 1, 2]),
-    Row([64, 64], 1, [1, 1, 4]),
+/// A plan of Hopper's kernel with a number of consumers.
+const fn hopper(tile: [i64; 3], consumers: i64) -> Row {
+    Row {
+        method: GemmMethod::Hopper,
+        tile,
+        units: [consumers, 1],
+        cluster: [1; 3],
+        splits: false,
+        swap: false,
+        gather: false,
+    }
+}
+
+/// A plan of Ampere's kernel, for small products of rows that no tensor map describes.
+const fn ampere(tile: [i64; 3], units: [i64; 2]) -> Row {
+    Row {
+        method: GemmMethod::Ampere,
+        units,
+        ..hopper(tile, 1)
+    }
+}
+
+impl Row {
+    const fn cluster(self, cluster: [i64; 3]) -> Row {
+        Row { cluster, ..self }
+    }
+
+    const fn split(self) -> Row {
+        Row {
+            splits: true,
+            ..self
+        }
+    }
+
+    /// A and B are swapped: the tile's columns are the rows of the problem.
+    const fn swapped(self) -> Row {
+        Row { swap: true, ..self }
+    }
+
+    /// The rows of A and B may have any alignment.
+    const fn gathered(self) -> Row {
+        Row {
+            gather: true,
+            ..self
+        }
+    }
+}
+
+/// Plans for rows that tensor maps describe.
+const MAPPED: [Row; 24] = [
+    hopper([128, 256, 64], 2).cluster([2, 1, 1]),
+    hopper([256, 128, 64], 2).cluster([1, 2, 1]),
+    hopper([128, 192, 64], 2).cluster([2, 1, 1]),
+    hopper([128, 160, 64], 2).cluster([2, 1, 1]),
+    hopper([128, 128, 64], 2).cluster([2, 1, 1]),
+    hopper([128, 128, 64], 2),
+    hopper([128, 64, 64], 2),
+    hopper([64, 128, 64], 1),
+    hopper([64, 64, 64], 1),
+    hopper([64, 32, 64], 1),
+    hopper([128, 16, 64], 2),
+    // Long K over few tiles.
+    hopper([128, 128, 64], 2).cluster([1, 1, 4]),
+    hopper([64, 64, 64], 1).cluster([1, 1, 4]),
+    hopper([64, 64, 64], 1).cluster([1, 1, 8]),
+    hopper([128, 128, 64], 2).split(),
+    hopper([64, 16, 64], 1).split(),
+    hopper([64, 16, 64], 1).swapped().split(),
+    // Few rows.
+    hopper([128, 16, 64], 2).swapped(),
+    hopper([64, 16, 64], 1).swapped().cluster([1, 1, 2]),
+    hopper([64, 32, 64], 1).swapped().cluster([1, 1, 2]),
+    // K of a few elements: more columns of a stage would be loaded as zeros.
+    hopper([64, 16, 16], 1).swapped(),
+    hopper([64, 64, 16], 1),
+    hopper([128, 128, 16], 2),
+    hopper([128, 256, 16], 2),
 ];
 
-/// Plans of few rows, with A and B swapped: the tile's columns are the rows of the problem.
-const FEW_ROWS: [Row; 5] = [
-    Row([128, 16], 2, [1, 1, 1]),
-    Row([128, 16], 2, [1, 1, 2]),
-    Row([64, 16], 1, [1, 1, 2]),
-    Row([128, 32], 2, [1, 1, 1]),
-    Row([64, 32], 1, [1, 1, 2]),
+/// Plans for rows of any alignment.
+const UNMAPPED: [Row; 21] = [
+    ampere([32, 32, 32], [2, 2]),
+    ampere([32, 32, 64], [2, 2]),
+    ampere([64, 64, 32], [2, 2]),
+    ampere([128, 128, 32], [2, 4]),
+    ampere([16, 64, 64], [1, 4]),
+    ampere([64, 16, 64], [4, 1]),
+    hopper([64, 16, 16], 1).gathered(),
+    hopper([64, 16, 16], 1).swapped().gathered(),
+    hopper([64, 64, 16], 1).gathered(),
+    hopper([128, 128, 16], 2).gathered(),
+    hopper([64, 16, 64], 1).gathered(),
+    hopper([64, 16, 64], 1).gathered().split(),
+    hopper([64, 16, 64], 1).swapped().gathered(),
+    hopper([64, 16, 64], 1).swapped().gathered().split(),
+    hopper([64, 32, 64], 1).gathered(),
+    hopper([64, 32, 64], 1).gathered().split(),
+    hopper([64, 64, 64], 1).gathered(),
+    hopper([64, 64, 64], 1).gathered().split(),
+    hopper([64, 128, 64], 1).gathered(),
+    hopper([128, 64, 64], 2).gathered(),
+    hopper([128, 128, 64], 2).gathered(),
 ];
 
 /// The most stages that a plan of the list has: more hide no latency.
@@ -72,27 +156,35 @@ impl GemmPlan {
         let mut methods = GemmMethod::BY_SPEED.into_iter();
         let method = methods.find(|method| method.fits(&operands, arch));
         let usual = GemmPlan::new(method.unwrap_or(GemmMethod::Simt), operands);
-        if usual.method != GemmMethod::Hopper {
-            return vec![usual];
-        }
-        let straight = TILES.iter().map(|row| row.plan(usual, false, arch));
-        let swapped = FEW_ROWS.iter().map(|row| row.plan(usual, true, arch));
-        let plans = straight.chain(swapped);
+        let rows: &[Row] = match usual.method {
+            GemmMethod::Hopper => &MAPPED,
+            GemmMethod::Ampere if takes_hopper(operands.ab, arch) => &UNMAPPED,
+            _ => return vec![usual],
+        };
+        let plans = rows.iter().map(|row| row.plan(operands, arch));
         plans.filter(|plan| plan.check(arch).is_ok()).collect()
     }
 }
 
+/// Whether Hopper's kernel multiplies elements of a type on an architecture.
+pub(crate) fn takes_hopper(ab: Ty, arch: Arch) -> bool {
+    let hopper = GemmMethod::Hopper.family();
+    hopper.runs_on(arch) && hopper.types().contains(&ab)
+}
+
 impl Row {
-    fn plan(&self, usual: GemmPlan, swap: bool, arch: Arch) -> GemmPlan {
-        let Row([m, n], consumers, cluster) = *self;
+    fn plan(&self, operands: Operands, arch: Arch) -> GemmPlan {
+        let usual = GemmPlan::new(self.method, operands);
         let plan = GemmPlan {
-            tile: [m, n, usual.tile[2]],
-            warps: [consumers, 1],
-            cluster,
-            swap,
+            tile: self.tile,
+            warps: self.units,
+            cluster: self.cluster,
+            split: if self.splits { 2 } else { 1 },
+            swap: self.swap,
+            gather: self.gather,
             order: Order::Grouped {
                 width: 8,
-                raster: if cluster[1] > 1 {
+                raster: if self.cluster[1] > 1 {
                     RasterOrder::AlongM
                 } else {
                     RasterOrder::AlongN
@@ -100,7 +192,11 @@ impl Row {
             },
             ..usual
         };
-        let stages = stages(&plan.launched(), i64::from(Limits::of(arch).shared));
+        let stages = match self.method {
+            // Stages that are filled through registers hide nothing.
+            GemmMethod::Ampere => 2,
+            _ => stages(&plan.launched(), i64::from(Limits::of(arch).shared)),
+        };
         GemmPlan { stages, ..plan }
     }
 }
@@ -159,42 +255,65 @@ impl fmt::Display for PlanCost {
     }
 }
 
-/// Constants of the model: fitted to what 24 plans and some others took for 429 shapes on an H200 (`PERFORMANCE.md`).
+/// Constants of the model: fitted to what plans took for 516 shapes on an H200 (`PERFORMANCE.md`).
 mod h200 {
     /// Clocks in a microsecond.
     pub(super) const CLOCKS: f64 = 2010.0;
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
-    pub(super) const PRODUCTS: f64 = 1870.0;
+    pub(super) const PRODUCTS: f64 = 1900.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
     pub(super) const SHARED: f64 = 120.0;
     /// Bytes that a multiprocessor loads in a clock.
-    pub(super) const LOADS: f64 = 160.0;
+    pub(super) const LOADS: f64 = 82.3;
+    /// How much longer TMA takes for rows that begin between two sectors of 32 bytes.
+    pub(super) const BETWEEN: f64 = 1.87;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 6910.0;
+    pub(super) const CACHE: f64 = 8200.0;
     /// Bytes of the device's memory in a microsecond.
-    pub(super) const MEMORY: f64 = 3.42e6;
-    /// Microseconds of a launch, the first loads and the last store.
-    pub(super) const FIXED: f64 = 1.6;
+    pub(super) const MEMORY: f64 = 3.74e6;
+    /// Microseconds of a launch, the first loads and the last store, and of those by threads.
+    pub(super) const FIXED: [f64; 2] = [1.45, 1.57];
     /// Clocks of a sum over a cluster, and for each byte of a block's accumulators.
-    pub(super) const SUM: [f64; 2] = [710.0, 0.105];
-    /// Clocks of an epilogue, and for each element that a block stores.
-    pub(super) const EPILOGUE: [f64; 2] = [830.0, 0.096];
+    pub(super) const SUM: [f64; 2] = [500.0, 0.104];
+    /// Clocks of a sum through the workspace, and for each byte: once, and for each part.
+    pub(super) const SPLIT: [f64; 3] = [5240.0, 0.0226, 0.0206];
+    /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads.
+    pub(super) const EPILOGUE: [f64; 3] = [1110.0, 0.105, 0.19];
+    /// Clocks of an access to a stage by a thread of the producer.
+    pub(super) const ACCESS: f64 = 23.4;
+    /// The same through registers: once for each stage, and for each access.
+    pub(super) const BY_REGISTERS: [f64; 2] = [1006.0, 13.0];
+    /// Ampere's kernel: microseconds of a launch; clocks of a step along K, of one whose loads go through registers, of an
+    /// access alone and beside other warps; clocks of an epilogue, and for each element.
+    pub(super) const AMPERE: f64 = 0.47;
+    pub(super) const AMPERE_STEP: [f64; 2] = [574.0, 1224.0];
+    pub(super) const AMPERE_ACCESS: [f64; 2] = [4.0, 7.5];
+    pub(super) const AMPERE_EPILOGUE: [f64; 2] = [94.0, 0.22];
+    /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
+    pub(super) const PACK: [f64; 2] = [1.45, 1.25e6];
 }
 
 impl GemmPlan {
     /// Returns what the model says of the plan for a problem on a device with a number of multiprocessors.
     pub(crate) fn cost(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
         let (problem, _) = self.seen(problem);
+        match self.method {
+            GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, multiprocessors),
+            _ => self.cost_of_blocks(&problem, multiprocessors),
+        }
+    }
+
+    fn cost_of_hopper(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
         let [bm, bn, bk] = self.tile.map(|n| n as f64);
         let [cm, cn, ck] = self.cluster;
         let up = |extent: i64, tile: i64, blocks: i64| {
             let tiles = (extent + tile - 1) / tile;
             (tiles + blocks - 1) / blocks * blocks
         };
-        let tiles = up(problem.m, self.tile[0], cm) * up(problem.n, self.tile[1], cn);
+        let parts = ck * self.split;
+        let wanted = up(problem.m, self.tile[0], cm) * up(problem.n, self.tile[1], cn) * parts;
         let blocks = cm * cn * ck;
         let at_once = clusters_at_once(blocks, multiprocessors) * blocks;
-        let wanted = tiles * ck;
         let waves = (wanted + at_once - 1) / at_once;
         let active = wanted.min(at_once) as f64;
         let bytes = f64::from(self.operands.ab.bits()) / 8.0;
@@ -202,30 +321,132 @@ impl GemmPlan {
         let instructions = bm / 64.0;
         let multiply = bm * bn / h200::PRODUCTS * (bytes / 2.0);
         let shared = bytes * (2.0 * bm + bn + instructions * bn) / h200::SHARED;
-        let loaded = bytes * (bm / cn as f64 + bn / cm as f64);
-        let loads = loaded / h200::LOADS.min(h200::CACHE / active);
-        let steps = up(problem.k, self.tile[2], ck) / ck;
-        let clocks = steps as f64 * bk * multiply.max(shared).max(loads);
-        let stored = bm * bn / ck as f64;
-        let [once, each] = h200::EPILOGUE;
-        let epilogue = once + stored * (bytes_of_c * active / h200::CACHE + each);
-        let [once, each] = h200::SUM;
-        let sum = if ck > 1 {
-            once + bm * bn * 4.0 * each
-        } else {
-            0.0
+        let loaded = |operand: Operand, along: f64| {
+            let pitch = problem.leading_of(operand) as f64 * bytes;
+            let between = !self.gather && pitch % 32.0 != 0.0 && problem.k > 16;
+            bytes * along * if between { h200::BETWEEN } else { 1.0 }
         };
-        let [m, n, k] = [problem.m, problem.n, problem.k].map(|extent| extent as f64);
-        let read_c = if self.operands.beta { 2.0 } else { 1.0 };
-        let memory = ((m * k + n * k) * bytes + m * n * bytes_of_c * read_c) / h200::MEMORY;
+        let loaded = loaded(Operand::A, bm / cn as f64) + loaded(Operand::B, bn / cm as f64);
+        let loads = loaded / h200::LOADS.min(h200::CACHE / active);
+        let steps = up(problem.k, self.tile[2], parts) / parts;
+        let mut step = bk * multiply.max(shared).max(loads);
+        if self.gather {
+            step = step.max(self.clocks_of_threads(problem));
+        }
+        let elements = bm * bn / ck as f64;
+        let [once, by_map, by_threads] = h200::EPILOGUE;
+        let narrowed = problem.extents(Operand::C)[1].0 % 8 == 0;
+        let each = if self.stages_c() && narrowed {
+            by_map
+        } else {
+            by_threads
+        };
+        let epilogue = once + elements * (bytes_of_c * active / h200::CACHE + each);
+        let mut sum = 0.0;
+        if ck > 1 {
+            let [once, each] = h200::SUM;
+            sum += once + bm * bn * 4.0 * each;
+        }
+        if self.split > 1 {
+            let [once, written, read] = h200::SPLIT;
+            sum += once + elements * 4.0 * (written + read * self.split as f64);
+        }
         PlanCost {
-            fixed: h200::FIXED,
+            fixed: h200::FIXED[usize::from(self.gather)],
             waves: waves as f64,
-            mainloop: clocks / h200::CLOCKS,
+            mainloop: steps as f64 * step / h200::CLOCKS,
             epilogue: epilogue / h200::CLOCKS,
             sum: sum / h200::CLOCKS,
-            memory,
+            memory: self.microseconds_of_memory(problem),
         }
+    }
+
+    /// The clocks in which the threads of a producer fill a stage.
+    fn clocks_of_threads(&self, problem: &GemmProblem) -> f64 {
+        let accesses = self.accesses(problem, 128.0);
+        match self.vectors(problem) {
+            [1, _] | [_, 1] => h200::BY_REGISTERS[0] + accesses * h200::BY_REGISTERS[1],
+            _ => accesses * h200::ACCESS,
+        }
+    }
+
+    /// The elements of an access to A and B, for the extents of a problem.
+    fn vectors(&self, problem: &GemmProblem) -> [i64; 2] {
+        [Operand::A, Operand::B].map(|operand| {
+            let along = match self.operands.major(operand) {
+                Major::First => 0,
+                Major::Second => 1,
+            };
+            let extent = problem.extents(operand)[along].0;
+            let halves =
+                std::iter::successors(Some(self.operands.vector(operand)), |n| Some(n / 2));
+            let mut fitting = halves.filter(|n| *n < 2 || extent % n == 0);
+            fitting.next().unwrap_or(1).max(1)
+        })
+    }
+
+    /// The accesses of each of a number of threads to the tiles of A and B.
+    fn accesses(&self, problem: &GemmProblem, threads: f64) -> f64 {
+        let [bm, bn, bk] = self.tile.map(|n| n as f64);
+        let [a, b] = self.vectors(problem).map(|n| n as f64);
+        (bm / a + bn / b) * bk / threads
+    }
+
+    /// The cost of a kernel with a block for each tile.
+    fn cost_of_blocks(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+        let [bm, bn, _] = self.tile.map(|n| n as f64);
+        let tiles = |extent: i64, mode: usize| (extent + self.tile[mode] - 1) / self.tile[mode];
+        let all = tiles(problem.m, 0) * tiles(problem.n, 1);
+        let threads = 32 * self.warps[0] * self.warps[1];
+        let beside = (512 / threads).max(1);
+        let waves = (all + multiprocessors * beside - 1) / (multiprocessors * beside);
+        let beside = beside.min((all + multiprocessors - 1) / multiprocessors) as f64;
+        let accesses = self.accesses(problem, threads as f64);
+        let by_registers = self.vectors(problem).contains(&1);
+        let [alone, among] = h200::AMPERE_ACCESS;
+        let step = h200::AMPERE_STEP[usize::from(by_registers)]
+            + accesses * (alone + among * beside * threads as f64 / 128.0);
+        let steps = (tiles(problem.k, 2) + self.stages - 1) as f64;
+        let [once, each] = h200::AMPERE_EPILOGUE;
+        PlanCost {
+            fixed: h200::AMPERE,
+            waves: waves as f64,
+            mainloop: steps * step / h200::CLOCKS,
+            epilogue: (once + bm * bn * each * beside) / h200::CLOCKS,
+            sum: 0.0,
+            memory: self.microseconds_of_memory(problem),
+        }
+    }
+
+    /// The microseconds in which every byte goes once through the memory of the device.
+    fn microseconds_of_memory(&self, problem: &GemmProblem) -> f64 {
+        let [m, n, k] = [problem.m, problem.n, problem.k].map(|extent| extent as f64);
+        let [bytes, bytes_of_c] =
+            [self.operands.ab, self.operands.c].map(|ty| f64::from(ty.bits()) / 8.0);
+        let read_c = if self.operands.beta { 2.0 } else { 1.0 };
+        ((m * k + n * k) * bytes + m * n * bytes_of_c * read_c) / h200::MEMORY
+    }
+
+    /// The plan with numbers of parts of K that suit a problem, if it takes several; itself if it takes one.
+    fn in_parts(
+        self,
+        problem: &GemmProblem,
+        multiprocessors: i64,
+    ) -> impl Iterator<Item = GemmPlan> {
+        let blocks: i64 = self.cluster.iter().product();
+        let tiles = self.cluster_tiles(problem);
+        let most = clusters_at_once(blocks, multiprocessors) / tiles.max(1);
+        let steps = (problem.k - 1) / (self.tile[2] * self.cluster[2]) + 1;
+        let most = most.min(steps / 2).min(MOST_SPLIT);
+        let [first, second] = match self.split {
+            1 => [Some(1), None],
+            _ => [most, most / 2].map(|parts| Some(parts).filter(|n| *n > 1)),
+        };
+        let counts = self.warps[0] * blocks * tiles <= COUNTERS;
+        let parts = [first, second].into_iter().flatten();
+        parts
+            .filter(move |parts| *parts == 1 || counts)
+            .map(move |split| GemmPlan { split, ..self })
     }
 }
 
@@ -237,6 +458,7 @@ fn ranked(
     multiprocessors: i64,
 ) -> Vec<(PlanCost, GemmPlan)> {
     let plans = GemmPlan::candidates(operands, arch).into_iter();
+    let plans = plans.flat_map(|plan| plan.in_parts(problem, multiprocessors));
     let costs = plans.map(|plan| (plan.cost(problem, multiprocessors), plan));
     let mut costs: Vec<_> = costs.collect();
     costs.sort_by(|x, y| x.0.total().total_cmp(&y.0.total()));
@@ -253,10 +475,22 @@ pub(crate) fn choose(
     ranked(problem, operands, arch, multiprocessors)[0].1
 }
 
+/// The fastest of the plans that need no memory for parts of K.
+pub(crate) fn choose_whole(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> GemmPlan {
+    let mut all = ranked(problem, operands, arch, multiprocessors).into_iter();
+    let whole = all.find(|(_, plan)| plan.split == 1);
+    whole.expect("every list has such plans").1
+}
+
 /// The rows for which a batch-invariant product divides K.
 pub(crate) const SOME_ROWS: i64 = 64;
 
-/// The fastest of the plans that divide K as the plan for [`SOME_ROWS`] rows does: every plan of the list sums the steps
+/// The fastest of the plans that divide K as the plan for [`SOME_ROWS`] rows does: every plan of a kernel sums the steps
 /// of one part of K in one order.
 pub(crate) fn choose_invariant(
     problem: &GemmProblem,
@@ -268,30 +502,50 @@ pub(crate) fn choose_invariant(
         m: SOME_ROWS,
         ..*problem
     };
-    let along_k = choose(&some, operands, arch, multiprocessors).cluster[2];
-    let all = ranked(problem, operands, arch, multiprocessors).into_iter();
-    let mut same = all.filter(|(_, plan)| plan.cluster[2] == along_k);
-    same.next()
-        .expect("the plan for some rows is one of them")
-        .1
+    // The parts of a workspace are as many as the rows leave room for.
+    let wanted = choose_whole(&some, operands, arch, multiprocessors);
+    // Parts begin at whole steps.
+    let parts = |plan: &GemmPlan| {
+        let parts = plan.cluster[2];
+        let step = (parts > 1).then_some(plan.tile[2]);
+        (plan.method, plan.split, parts, step)
+    };
+    let plans = GemmPlan::candidates(operands, arch).into_iter();
+    let same = plans.filter(|plan| parts(plan) == parts(&wanted));
+    let cost = |plan: &GemmPlan| plan.cost(problem, multiprocessors).total();
+    same.min_by(|x, y| cost(x).total_cmp(&cost(y)))
+        .unwrap_or(wanted)
 }
 
-/// Whether a product of 16-bit matrices that no tensor map describes is faster if they are packed first: Hopper's kernel
-/// then multiplies what Ampere's would load by elements.
-pub(crate) fn packs<T: GemmElement>([m, n, k]: [i64; 3], arch: Arch) -> bool {
-    let hopper = GemmMethod::Hopper.family();
-    if !hopper.runs_on(arch) || !hopper.types().contains(&T::TY) {
-        return false;
+/// Whether a product of 16-bit matrices is faster if those that no tensor map describes are packed first. `operands` are
+/// the matrices as they are.
+pub(crate) fn packs(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> bool {
+    let best = |problem: &GemmProblem, operands| {
+        ranked(problem, operands, arch, multiprocessors)[0]
+            .0
+            .total()
+    };
+    let mut packed = *problem;
+    let mut time = 0.0;
+    for operand in [Operand::A, Operand::B] {
+        let i = operand as usize;
+        if operands.vectors[i] < 8 {
+            let [(rows, _), (columns, _)] = problem.extents(operand);
+            let bytes = 4.0 * rows as f64 * columns as f64;
+            time += h200::PACK[0] + bytes / h200::PACK[1];
+            packed.majors[i] = Major::Second;
+            packed.leading[i] = Some((columns + 7) / 8 * 8);
+        }
     }
-    let up = |extent: i64| ((extent + 127) / 128 * 128) as f64;
-    let [rows, columns, depth] = [m, n, k].map(|extent| extent as f64);
-    // Measured on an H200: Ampere's kernel takes 5 us for each step of 64 along K that it loads by elements, and 132 tiles
-    // at once. A copy of elements of 2 bytes reads and writes 1 TB/s.
-    let tiles = (up(m) * up(n) / 16384.0 / 132.0).ceil();
-    let by_elements = 5.0 * tiles * (depth / 64.0).ceil();
-    let product = 2.0 * rows * columns * depth / 500e6;
-    let bytes = 4.0 * (rows + columns) * depth;
-    by_elements > 10.0 + bytes / 1e6 + product
+    let mut mapped = operands;
+    mapped.vectors[..2].fill(8);
+    mapped.majors = packed.majors;
+    time + best(&packed, mapped) < best(problem, operands)
 }
 
 impl GemmPlan {

@@ -62,12 +62,22 @@ pub(crate) trait GemmFamily {
         [1; 3]
     }
 
+    /// Returns the largest number of parts into which clusters divide K.
+    fn most_split(&self) -> i64 {
+        1
+    }
+
     /// Returns the number of threads of a block that hold accumulators.
     fn consumers(&self, plan: &GemmPlan) -> i64;
 
     /// Returns the number of threads of a block.
     fn threads(&self, plan: &GemmPlan) -> i64 {
         self.consumers(plan)
+    }
+
+    /// Returns the number of threads of a block that copy tiles into shared memory.
+    fn copiers(&self, plan: &GemmPlan) -> i64 {
+        self.threads(plan)
     }
 
     /// Returns the numbers that must divide the tile's extents: the tile of the matrix instructions of all units.

@@ -9,23 +9,102 @@ use crate::kernels::Major;
 use colex_ir::{Rounding, Type};
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Stage, Tensor};
 
-/// One operand of a block's product.
-pub(crate) struct OperandPipeline {
+/// The copy of an operand's tiles from global memory into the stages of shared memory, by threads.
+pub(crate) struct Fetch {
     tile: [i64; 2],
     tensor: Tensor,
+    copy: TiledCopy,
+    fetched: Tensor,
+    thread: Index,
+    /// Whether all tiles lie inside the tensor, so that the loads need no predicates.
+    whole: bool,
+    /// Whether the copy is asynchronous (`cp.async`), without registers.
+    is_async: bool,
+}
+
+impl Fetch {
+    /// `shared` has the stages as its last mode; `thread` is the number of the thread among the `threads` that copy.
+    pub(crate) fn new(
+        plan: &GemmPlan,
+        operand: Operand,
+        [tensor, shared]: [Tensor; 2],
+        (thread, threads): (&Index, i64),
+    ) -> Result<Fetch, Error> {
+        let tile = operand.modes().map(|mode| plan.tile[mode]);
+        let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
+        let found = shares(major, tile, plan.operands.vector(operand), threads, ty);
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = found.ok_or_else(|| uneven(tile, threads))?;
+        let bits = i64::from(ty.bits());
+        let atom = match vector * bits {
+            128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
+            128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
+            64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
+            32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
+            16 => "UniversalCopy<uint16_t>",
+            _ => "UniversalCopy<uint8_t>",
+        };
+        let copy = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
+        Ok(Fetch {
+            tile,
+            tensor,
+            fetched: copy.at(thread).partition_dst(&shared), // (CPY, CPY_M, CPY_K, STAGES)
+            is_async: copy.atom().op()?.is_async(),
+            copy,
+            thread: thread.clone(),
+            whole: plan.whole,
+        })
+    }
+
+    /// Whether the copies are asynchronous.
+    pub(crate) fn is_async(&self) -> bool {
+        self.is_async
+    }
+
+    /// Copies a tile into a stage. Elements beyond the tensor are zeros. Returns what goes through registers, to be
+    /// [put](Self::put) there once other loads are on their way.
+    pub(crate) fn start(
+        &self,
+        k: &mut Builder,
+        at: (&Index, &Index),
+        stage: &Stage,
+    ) -> Option<Fragment> {
+        let tile = self.tensor.local_tile(self.tile, at);
+        let from = self.copy.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_K)
+        let to = self.fetched.at(3, stage);
+        if self.is_async {
+            if self.whole {
+                k.copy(&self.copy, &from, &to);
+            } else {
+                k.copy_in_bounds(&self.copy, &from, &to);
+            }
+            return None;
+        }
+        let through = k.fragment_like(&from);
+        k.copy_in_bounds(&self.copy, &from, &through);
+        Some(through)
+    }
+
+    /// Stores what was loaded into registers.
+    pub(crate) fn put(&self, k: &mut Builder, through: Option<&Fragment>, stage: &Stage) {
+        if let Some(through) = through {
+            k.copy(&self.copy, through, &self.fetched.at(3, stage));
+        }
+    }
+}
+
+/// One operand of a block's product.
+pub(crate) struct OperandPipeline {
+    fetch: Fetch,
     /// The coordinate of the block's tile along M or N.
     row: Index,
-    fetch: TiledCopy,
-    fetched: Tensor,
     read: TiledCopy,
     smem_src: Tensor,
     registers: Fragment,
     fragment_dst: Fragment,
-    thread: Index,
-    /// Whether all tiles lie inside the tensor, so that the loads need no predicates.
-    whole: bool,
-    /// Whether the copy into shared memory is asynchronous (`cp.async`), without registers.
-    is_async: bool,
 }
 
 /// The swizzled tile of an operand in shared memory, with the stages as the last mode. The threads read the given number of
@@ -152,13 +231,6 @@ impl OperandPipeline {
     ) -> Result<OperandPipeline, Error> {
         let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
         let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
-        let widest = plan.operands.vector(operand);
-        let shares = shares(major, [mn, bk], widest, mma.threads(), ty);
-        let Shares {
-            threads,
-            values,
-            vector,
-        } = shares.ok_or_else(|| uneven([mn, bk], mma.threads()))?;
         let bits = i64::from(ty.bits());
         // The warps take turns along M or N, each with the elements of one instruction.
         let [atom_m, atom_n, _] = mma.atom().mnk();
@@ -169,16 +241,9 @@ impl OperandPipeline {
         };
         let shape = [mn, bk, plan.stages];
         let shared = k.shared_tensor(ty, shared_layout(major, ty.bits(), &shape, step)?);
-        let atom = match vector * bits {
-            128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
-            128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
-            64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
-            32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
-            16 => "UniversalCopy<uint16_t>",
-            _ => "UniversalCopy<uint8_t>",
-        };
-        let fetch = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
-        let is_async = fetch.atom().op()?.is_async();
+        let thread = k.thread();
+        let operands = [tensor, shared.clone()];
+        let fetch = Fetch::new(plan, operand, operands, (&thread, mma.threads()))?;
         // Matrices are of 8 rows of 16 bytes; transposed they are by 16 bits. What they do not bring goes by element.
         let read = match (major, ty.bits()) {
             (Major::Second, 8 | 16 | 32) => "SM75_U32x4_LDSM_N".to_string(),
@@ -186,45 +251,28 @@ impl OperandPipeline {
             _ => format!("UniversalCopy<uint{bits}_t>"),
         };
         let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
-        let thread = k.thread();
         // (MMA, MMA_M, MMA_K) of A, (MMA, MMA_N, MMA_K) of B. For B, CPY_N stands in place of CPY_M.
         let registers = k.fragment_of(mma, operand, [mn, bk]);
         Ok(OperandPipeline {
-            tile: [mn, bk],
+            fetch,
             row: row.clone(),
-            fetched: fetch.at(&thread).partition_dst(&shared), // (CPY, CPY_M, CPY_K, STAGES)
             smem_src: read.at(&thread).partition_src(&shared), // (CPY, CPY_M, CPY_K, STAGES)
             fragment_dst: registers.retile(&read),             // (CPY, CPY_M, CPY_K)
             registers,
-            tensor,
-            fetch,
             read,
-            thread,
-            whole: plan.whole,
-            is_async,
         })
     }
 
     /// Starts the copy of tile `step` along K into a stage. Beyond the last tile it copies zeros or, if all tiles lie
     /// inside the tensor, the last tile again. No instruction multiplies either of them.
     pub(crate) fn fetch(&self, k: &mut Builder, step: &Index, steps: &Index, stage: &Stage) {
-        let step = if self.whole {
+        let step = if self.fetch.whole {
             &step.min(&(steps - 1).within(0..1 << 31))
         } else {
             step
         };
-        let tile = self.tensor.local_tile(self.tile, (&self.row, step));
-        let from = self.fetch.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_K)
-        let to = self.fetched.at(3, stage);
-        if self.whole && self.is_async {
-            return k.copy(&self.fetch, &from, &to);
-        }
-        if self.is_async {
-            return k.copy_in_bounds(&self.fetch, &from, &to);
-        }
-        let through = k.fragment_like(&from);
-        k.copy_in_bounds(&self.fetch, &from, &through);
-        k.copy(&self.fetch, &through, &to);
+        let through = self.fetch.start(k, (&self.row, step), stage);
+        self.fetch.put(k, through.as_ref(), stage);
     }
 
     /// The number of steps of the instruction along K in a tile.

@@ -6,6 +6,7 @@ use colex_atom::{Arch, MmaAtom, Ty};
 use colex_layout::{IntoTiler, Layout, layout};
 use colex_tiled::{Operand, TiledMma};
 
+use super::epilogue::split_sum::COUNTER_BYTES;
 use super::family::Numbers;
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
@@ -84,12 +85,18 @@ pub struct GemmPlan {
     /// and two along N that of A: each loads a half for both. Up to 8 blocks along K divide the sum: each has a part of
     /// K, and then each sums a part of the tile's columns over all blocks, in the order of their ranks.
     pub cluster: [i64; 3],
+    /// The number of parts into which clusters divide K (Hopper; 1 for the others). Each writes its sums to a workspace, and
+    /// the one that comes last to a tile adds them in the order of the parts.
+    pub split: i64,
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
     /// Whether the kernel multiplies B by A and stores the transpose of C (Hopper). The tile, the warps, the cluster and
     /// the order are then those of the kernel, whose M is the problem's N. With few rows, an instruction has fewer columns
     /// that are not used than rows.
     pub swap: bool,
+    /// Whether the threads of a warpgroup load A and B by `cp.async` or through registers, in place of TMA (Hopper). They
+    /// load rows of any alignment into the same tiles of shared memory.
+    pub gather: bool,
     /// Whether the tiles must divide the problem. A call sets this by itself if they do; the Ampere kernel then has no
     /// predicates.
     pub whole: bool,
@@ -116,6 +123,7 @@ impl GemmPlan {
             stages,
             warps,
             cluster,
+            split: 1,
             order: Order::Grouped {
                 width: 8,
                 raster: if method == GemmMethod::Hopper {
@@ -125,6 +133,7 @@ impl GemmPlan {
                 },
             },
             swap: false,
+            gather: false,
             whole: false,
         }
     }
@@ -170,7 +179,7 @@ impl GemmPlan {
         let is_usual = self == usual;
         // A load by TMA takes the part of a vector that there is. A store by TMA does not: on an H200 it wrote the rest
         // of the 16 bytes too. `cp.async` would, but memcheck counts the bytes that it leaves as read.
-        let parts = |name| name != Operand::C && family.loads_parts();
+        let parts = |name| name != Operand::C && family.loads_parts() && !self.gather;
         let parts = Operand::ALL.map(parts);
         for name in Operand::ALL {
             let along = match self.operands.majors[name as usize] {
@@ -245,6 +254,55 @@ impl GemmPlan {
         }
     }
 
+    /// The plan of the kernel, which takes any number of parts of K if it takes several.
+    pub(crate) fn of_kernel(&self) -> GemmPlan {
+        GemmPlan {
+            split: self.split.min(2),
+            ..*self
+        }
+    }
+
+    /// The clusters' tiles of a problem.
+    pub(crate) fn cluster_tiles(&self, problem: &GemmProblem) -> i64 {
+        let (problem, _) = self.seen(problem);
+        let along = |extent: i64, mode: usize| {
+            let tile = self.tile[mode].saturating_mul(self.cluster[mode]);
+            (extent - 1) / tile + 1
+        };
+        along(problem.m, 0).saturating_mul(along(problem.n, 1))
+    }
+
+    /// The counters that the parts of K of a problem need.
+    pub(crate) fn counters(&self, problem: &GemmProblem) -> i64 {
+        let blocks: i64 = self.cluster.iter().product();
+        self.cluster_tiles(problem)
+            .saturating_mul(blocks * self.warps[0])
+    }
+
+    /// Returns the bytes of memory through which the parts of K of a problem are summed; 0 if K is not divided.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::kernels::{GemmProblem, Major};
+    /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// let plan = GemmPlan { cluster: [1, 1, 1], split: 8, ..GemmPlan::new(GemmMethod::Hopper, operands) };
+    /// // 64 KiB of counters, and 8 parts of 2 tiles of 128 by 256 f32.
+    /// assert_eq!(plan.workspace(&GemmProblem::new(200, 256, 65536)), 65536 + 8 * 2 * 131072);
+    /// ```
+    pub fn workspace(&self, problem: &GemmProblem) -> i64 {
+        if self.split == 1 {
+            return 0;
+        }
+        let [m, n, _] = self.tile;
+        let [along_m, along_n, _] = self.cluster;
+        let sums = (m * n * along_m * along_n * 4).saturating_mul(self.split);
+        let tiles = self.cluster_tiles(problem);
+        COUNTER_BYTES.saturating_add(tiles.saturating_mul(sums))
+    }
+
     /// The plan of what one block stores: where the blocks of a cluster divide K, each stores a part of the columns.
     pub(crate) fn stored(&self) -> GemmPlan {
         let [m, n, k] = self.tile;
@@ -298,8 +356,16 @@ impl fmt::Display for GemmPlan {
                 "{} consumers, cluster {along_m}x{along_n}x{along_k}, ",
                 self.warps[0]
             )?;
+            if self.split > 1 {
+                write!(f, "{} parts of K, ", self.split)?;
+            }
         }
         self.order.fmt(f)?;
-        f.write_str(if self.swap { ", A and B swapped" } else { "" })
+        f.write_str(if self.swap { ", A and B swapped" } else { "" })?;
+        f.write_str(if self.gather {
+            ", loaded by threads"
+        } else {
+            ""
+        })
     }
 }

@@ -4,6 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, sum_type};
+use super::epilogue::split_sum::COUNTERS;
 use super::operand::shares;
 use super::plan::{GemmPlan, Operands};
 use crate::error::{Error, ErrorKind};
@@ -27,6 +28,9 @@ const MOST_SUMS: i64 = 255;
 /// The loops are unrolled, so that each of them is an instruction of the kernel.
 const MOST_UNROLLED: i64 = 4096;
 
+/// The most bytes of the memory through which parts of K are summed.
+const MOST_WORKSPACE: i64 = 1 << 28;
+
 /// The most threads of a block.
 pub(crate) const MOST_THREADS: i64 = 1024;
 
@@ -45,6 +49,12 @@ impl GemmPlan {
             self.limit("swaps of A and B", 1, most)?;
             return self.launched().check(arch);
         }
+        let most = i64::from(self.method == GemmMethod::Hopper);
+        self.limit(
+            "loads by a warpgroup of their own",
+            self.gather.into(),
+            most,
+        )?;
         self.check_types(arch)?;
         for name in Operand::ALL {
             self.check_vector(name)?;
@@ -54,6 +64,8 @@ impl GemmPlan {
         self.number("number of warps along N", self.warps[1], 1..=warps_n, 1)?;
         self.limit("threads in a block", family.threads(self), MOST_THREADS)?;
         self.check_cluster(family.most_cluster())?;
+        let parts = 1..=family.most_split();
+        self.number("number of parts of K", self.split, parts, 1)?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
         self.limit(
@@ -156,7 +168,16 @@ impl GemmPlan {
     fn check_types(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
         let Operands { ab, c, vectors, .. } = self.operands;
-        if !self.method.fits(&self.operands, arch) {
+        let loaded = if self.gather {
+            [8; 2]
+        } else {
+            [vectors[0], vectors[1]]
+        };
+        let seen = Operands {
+            vectors: [loaded[0], loaded[1], vectors[2]],
+            ..self.operands
+        };
+        if !self.method.fits(&seen, arch) {
             return Err(ErrorKind::Product {
                 method: self.method,
                 ab,
@@ -224,7 +245,7 @@ impl GemmPlan {
     ///
     /// Returns an error if the threads have no equal shares of a tile, or if the plan exceeds a limit of the kernel.
     pub(crate) fn check_copies(&self) -> Result<(), Error> {
-        let threads = self.method.family().threads(self);
+        let threads = self.method.family().copiers(self);
         for (operand, name) in [(Operand::A, "A"), (Operand::B, "B")] {
             let tile = operand.modes().map(|mode| self.tile[mode]);
             let vector = self.operands.vector(operand);
@@ -298,11 +319,24 @@ impl GemmPlan {
                 read(call.beta).to_string(),
             );
         }
+        let call_problem = *problem;
         let (problem, _) = self.seen(problem);
         if let (true, Some((what, tile, extent))) = (self.whole, self.remainder(&problem)) {
             return Err(ErrorKind::PlanWhole { what, tile, extent }.into());
         }
+        self.check_parts(&call_problem)?;
         self.check_tiles(&problem)
+    }
+
+    /// Whether a workspace holds the parts of K of a problem.
+    fn check_parts(&self, problem: &GemmProblem) -> Result<(), Error> {
+        if self.split == 1 {
+            return Ok(());
+        }
+        let [counters, bytes] = [self.counters(problem), self.workspace(problem)];
+        self.limit("counters for the parts of K", counters, COUNTERS)?;
+        let what = "bytes of workspace for the parts of K";
+        self.limit(what, bytes, MOST_WORKSPACE)
     }
 
     /// The first extent of a problem that the tile does not divide, its name and the tile's extent.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use colex_device::Extension;
+use colex_device::{Extension, Memo};
 use colex_tensor::TensorKernel;
 
 use super::plan::{GemmPlan, Operands};
@@ -13,17 +13,23 @@ use crate::method::GemmMethod;
 #[derive(Debug)]
 pub(crate) struct PreparedGemms(
     pub(crate) PreparedCalls<GemmShape, GemmPlan, (GemmPlan, Arc<TensorKernel>), 3>,
+    /// Whether products of rows that no tensor map describes pack them.
+    pub(crate) Memo<GemmShape, bool>,
 );
+
+/// The answers that are kept about packing.
+const ANSWERS: usize = 1024;
 
 impl Default for PreparedGemms {
     fn default() -> PreparedGemms {
-        PreparedGemms(PreparedCalls::new())
+        PreparedGemms(PreparedCalls::new(), Memo::new(ANSWERS))
     }
 }
 
 impl Extension for PreparedGemms {
     fn clear(&self) {
         self.0.clear();
+        self.1.clear();
     }
 }
 
@@ -36,6 +42,8 @@ pub(crate) enum Wish {
     Method(GemmMethod),
     /// The one that the model says is the fastest.
     Fastest,
+    /// The fastest of those that need no memory for parts of K.
+    Whole,
     /// The fastest of those that sum each row as they do for any other number of rows.
     BatchInvariant,
 }

@@ -12,14 +12,15 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::Epilogue;
+use super::epilogue::split_sum::SplitSum;
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
-use super::operand::boxed_layout;
+use super::operand::{Fetch, boxed_layout};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
 use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
-use colex_ir::{Reg, Type};
+use colex_ir::{FenceKind, Reg, Type};
 use colex_tensor::{Arg, Builder, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
 
 /// The registers that the Hopper kernel needs beside a thread's accumulators: ptxas 12.9 needs 154 registers for 128
@@ -59,6 +60,10 @@ impl GemmFamily for Hopper {
         [2, 2, MOST_ALONG_K]
     }
 
+    fn most_split(&self) -> i64 {
+        MOST_SPLIT
+    }
+
     fn most_units(&self) -> [i64; 2] {
         [MOST_THREADS / 128 - 1, 1]
     }
@@ -69,6 +74,10 @@ impl GemmFamily for Hopper {
 
     fn threads(&self, plan: &GemmPlan) -> i64 {
         (plan.warps[0] * plan.warps[1] + 1) * i64::from(WARPGROUP_THREADS)
+    }
+
+    fn copiers(&self, _: &GemmPlan) -> i64 {
+        i64::from(WARPGROUP_THREADS)
     }
 
     fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
@@ -99,6 +108,11 @@ impl GemmFamily for Hopper {
         let threads = (plan.warps[0] as u32 + 1) * WARPGROUP_THREADS;
         let entry = i64::from(registers_at_entry(threads, 1));
         let most = entry - BESIDE_SUMS;
+        if plan.gather {
+            let [m, n, _] = plan.cluster;
+            plan.limit("blocks that share loads by threads", m * n, 1)?;
+            plan.check_copies()?;
+        }
         plan.limit(
             "registers for a consumer's sums at entry",
             sums,
@@ -146,9 +160,18 @@ impl GemmFamily for Hopper {
         };
         // Neighbouring tiles along K follow soon.
         let wide = L2Promotion::B256;
-        let mut given = vec![map("A", la, a, wide)?, map("B", lb, b, wide)?, c];
+        let [a, b] = if plan.gather {
+            [Arg::checked(a, la), Arg::checked(b, lb)]
+        } else {
+            [map("A", la, a, wide)?, map("B", lb, b, wide)?]
+        };
+        let mut given = vec![a, b, c];
         let sizes = [problem.m, problem.n, problem.k];
         given.extend(sizes.map(|n| Arg::Value(Argument::U32(n as u32))));
+        if plan.split > 1 {
+            given.push(Arg::Value(Argument::U32(plan.split as u32)));
+            given.push(Arg::Value(WORKSPACE));
+        }
         Ok(given)
     }
 
@@ -158,7 +181,7 @@ impl GemmFamily for Hopper {
         let size = blocks(plan);
         let wanted = ((m + along_m - 1) / along_m).saturating_mul((n + along_n - 1) / along_n);
         let at_once = clusters_at_once(i64::from(size), device.limits().multiprocessors.into());
-        let clusters = wanted.min(at_once) as u32;
+        let clusters = wanted.saturating_mul(plan.split).min(at_once) as u32;
         Launch::new(clusters * size, threads).cluster(size)
     }
 }
@@ -171,13 +194,16 @@ struct WarpSpecializedKernel<'a> {
     plan: &'a GemmPlan,
     mma: &'a TiledMma,
     ring: Pipeline,
-    /// A and B in global memory, and their stages.
-    operands: [(TmaTensor, Tensor); 2],
-    /// The number of steps along K of this block, and the first of them.
+    /// A and B in global memory.
+    sources: [Source; 2],
+    /// Their stages.
+    stages: [Tensor; 2],
+    /// The number of steps along K of a share.
     steps: Index,
-    start: Index,
     /// The number of clusters along M and along N.
     extents: [Index; 2],
+    /// The parts into which clusters divide K.
+    parts: Index,
     rank: Index,
     group: Index,
     warp: Index,
@@ -185,8 +211,33 @@ struct WarpSpecializedKernel<'a> {
     stride: Index,
 }
 
+/// An operand in global memory.
+enum Source {
+    /// Loaded by TMA.
+    Map(Box<TmaTensor>),
+    /// Loaded by the threads of the producer.
+    Threads(Box<Tensor>),
+}
+
+/// A block's share of the work: a part of K of a tile.
+struct Item {
+    /// The coordinates of the tile.
+    at: [Index; 2],
+    /// The number of the cluster's tile, and the part of K.
+    tile: Index,
+    part: Index,
+    /// The first step along K.
+    start: Index,
+}
+
 /// The most blocks of a cluster along K: clusters of more blocks are not portable.
 const MOST_ALONG_K: i64 = 8;
+
+/// The most parts into which clusters divide K.
+pub(crate) const MOST_SPLIT: i64 = 64;
+
+/// The argument in whose place a call puts the address of its workspace.
+pub(crate) const WORKSPACE: Argument = Argument::U64(0);
 
 /// The clusters of a number of blocks that run at once. A cluster lies in one group of multiprocessors: of more than two
 /// blocks, an H200 runs a tenth fewer than its multiprocessors would hold.
@@ -203,10 +254,12 @@ fn blocks(plan: &GemmPlan) -> u32 {
 
 /// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
-fn consumer_registers(consumers: u32) -> Option<u32> {
+fn consumer_registers(plan: &GemmPlan) -> Option<u32> {
     /// A thread with 128 accumulators and its addresses needs at most this number of registers. The producer keeps the
     /// same number as in CUTLASS.
     const MOST: u32 = 240;
+    // A producer whose threads load needs registers too.
+    let consumers = Some(plan.warps[0] as u32).filter(|_| !plan.gather)?;
     let groups = consumers + 1;
     let entry = registers_at_entry(groups * WARPGROUP_THREADS, 1);
     let share = (entry * groups - LEAST) / consumers / STEP * STEP;
@@ -232,13 +285,22 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
     let mma = plan.tiled_mma()?;
-    let ring = k.pipeline_of(&schedule);
-    let a = operand(&mut k, plan, Operand::A, along_n)?;
-    let b = operand(&mut k, plan, Operand::B, along_m)?;
+    let mut ring = k.pipeline_of(&schedule);
+    if plan.gather {
+        ring = ring.filled_by(WARPGROUP_THREADS);
+    }
+    let (a, stages_a) = operand(&mut k, plan, Operand::A, along_n)?;
+    let (b, stages_b) = operand(&mut k, plan, Operand::B, along_m)?;
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
     let epilogue = Epilogue::new(&mut k, &stored, &stored_mma)?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..1 << 31));
+    let mut parts = Index::from(1);
+    let split = (plan.split > 1).then(|| {
+        parts = k.index_argument("parts", 2..MOST_SPLIT + 1);
+        let workspace = k.scalar_argument("workspace", Type::U64);
+        SplitSum::new(&mut k, &stored, workspace, parts.clone())
+    });
     let scale = [
         k.scalar_argument("alpha", Type::F32),
         k.scalar_argument("beta", Type::F32),
@@ -257,19 +319,17 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     k.start_pipelines(&[&ring], size > 1);
     let all = ((kk + (bk - 1)) / bk).within(1..1 << 25);
     // Beyond K, loads bring zeros: all blocks of a cluster take as many steps.
-    let steps = ((all + (along_k - 1)) / along_k).within(1..1 << 25);
-    let start = match along_k {
-        1 => 0.into(),
-        _ => (&rank * &steps).within(0..1 << 26),
-    };
+    let shares = (&parts * along_k).within(1..MOST_SPLIT * MOST_ALONG_K + 1);
+    let steps = ((all + (&shares - 1)) / &shares).within(1..1 << 25);
     let kernel = WarpSpecializedKernel {
         plan,
         mma: &mma,
         ring,
-        operands: [a, b],
+        sources: [a, b],
+        stages: [stages_a, stages_b],
         steps,
-        start,
         extents: [(m + (tall - 1)) / tall, (n + (wide - 1)) / wide],
+        parts,
         rank,
         group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
@@ -277,10 +337,12 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         stride: k.grid_extent(0) / i64::from(size),
     };
     let produces = k.equal(&kernel.group, &i64::from(consumers).into());
+    // What a thread copies depends on its number alone: it is found before the branch, where an error can be returned.
+    let fetches = kernel.fetches(&mut k)?;
     k.if_else(
         produces,
-        |k| kernel.produce(k),
-        |k| kernel.consume(k, &stored, &epilogue, sum.as_ref(), scale),
+        |k| kernel.produce(k, fetches.as_ref()),
+        |k| kernel.consume(k, &stored, &epilogue, (sum.as_ref(), split.as_ref()), scale),
     );
     k.finish()
 }
@@ -291,15 +353,26 @@ fn operand(
     plan: &GemmPlan,
     operand: Operand,
     blocks: i64,
-) -> Result<(TmaTensor, Tensor), Error> {
+) -> Result<(Source, Tensor), Error> {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
     let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
     let tile = boxed_layout(major, ty.bits(), &[mn, bk])?;
     let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
     let like = plan.operands.layout(operand);
     let name = format!("{operand:?}");
-    let tensor = k.tma_tensor(&name, ty, &like, [mn, bk], &tile, blocks);
-    Ok((tensor, k.shared_tensor(ty, stages)))
+    let source = if plan.gather {
+        Source::Threads(Box::new(k.tensor(&name, ty, &like)))
+    } else {
+        Source::Map(Box::new(k.tma_tensor(
+            &name,
+            ty,
+            &like,
+            [mn, bk],
+            &tile,
+            blocks,
+        )))
+    };
+    Ok((source, k.shared_tensor(ty, stages)))
 }
 
 impl WarpSpecializedKernel<'_> {
@@ -314,19 +387,62 @@ impl WarpSpecializedKernel<'_> {
         [m * along_m + rank(along_m), n * along_n + rank(along_n)]
     }
 
-    /// `body(m, n)` for the tiles of this block.
-    fn each_tile(&self, k: &mut Builder, body: impl Fn(&mut Builder, [Index; 2])) {
-        let last = (&self.extents[0] * &self.extents[1]).within(1..1 << 30);
+    /// `body` for the shares of this block.
+    fn each_item(&self, k: &mut Builder, body: impl Fn(&mut Builder, Item)) {
+        let tiles = (&self.extents[0] * &self.extents[1]).within(1..1 << 30);
+        let last = (tiles * &self.parts).within(1..1 << 30);
+        let along_k = self.plan.cluster[2];
         k.for_(
             self.first.clone(),
             &last,
             self.stride.clone(),
-            |k, number| body(k, self.place(number)),
+            |k, number| {
+                let [tile, part] = match self.parts.as_constant() {
+                    Some(1) => [number.clone(), 0.into()],
+                    _ => [number / &self.parts, number % &self.parts],
+                };
+                let share = match along_k {
+                    1 => part.clone(),
+                    _ => &part * along_k + &self.rank,
+                };
+                let start = (share * &self.steps).within(0..1 << 26);
+                let at = self.place(&tile);
+                body(
+                    k,
+                    Item {
+                        at,
+                        tile,
+                        part,
+                        start,
+                    },
+                )
+            },
         )
     }
 
-    fn produce(&self, k: &mut Builder) {
-        if consumer_registers(self.plan.warps[0] as u32).is_some() {
+    /// The copies of A and B by the threads of the producer, if they load.
+    fn fetches(&self, k: &mut Builder) -> Result<Option<[Fetch; 2]>, Error> {
+        let [Source::Threads(a), Source::Threads(b)] = &self.sources else {
+            return Ok(None);
+        };
+        let threads = i64::from(WARPGROUP_THREADS);
+        let thread = k.thread() % threads;
+        let of = |operand, tensor: &Tensor, shared: &Tensor| {
+            let tensors = [tensor.clone(), shared.clone()];
+            Fetch::new(self.plan, operand, tensors, (&thread, threads))
+        };
+        let [shared_a, shared_b] = &self.stages;
+        Ok(Some([
+            of(Operand::A, a, shared_a)?,
+            of(Operand::B, b, shared_b)?,
+        ]))
+    }
+
+    fn produce(&self, k: &mut Builder, fetches: Option<&[Fetch; 2]>) {
+        if let Some(fetches) = fetches {
+            return self.gather(k, fetches);
+        }
+        if consumer_registers(self.plan).is_some() {
             k.set_max_registers(false, LEAST);
         }
         let first = k.equal(&self.warp, &(self.plan.warps[0] * 4).into());
@@ -336,17 +452,51 @@ impl WarpSpecializedKernel<'_> {
         });
     }
 
+    /// Loads by all threads of the warpgroup, whatever the alignment of the rows.
+    fn gather(&self, k: &mut Builder, fetches: &[Fetch; 2]) {
+        let is_async = fetches.iter().all(Fetch::is_async);
+        let producer = if is_async {
+            k.copy_producer(&self.ring)
+        } else {
+            k.producer(&self.ring)
+        };
+        self.each_item(k, |k, item| {
+            k.for_(0, &self.steps, 1, |k, step| {
+                let stage = producer.acquire(k);
+                let step = &item.start + step;
+                let [a, b] = fetches;
+                let through = [
+                    a.start(k, (&item.at[0], &step), &stage),
+                    b.start(k, (&item.at[1], &step), &stage),
+                ];
+                for (fetch, through) in fetches.iter().zip(&through) {
+                    fetch.put(k, through.as_ref(), &stage);
+                }
+                if !is_async {
+                    k.cp_async_commit();
+                    k.cp_async_wait(0);
+                    k.fence(FenceKind::ProxyAsyncShared);
+                }
+                producer.commit(k, &stage);
+            });
+        });
+    }
+
     fn load(&self, k: &mut Builder) {
-        let [(a, sa), (b, sb)] = &self.operands;
+        let [Source::Map(a), Source::Map(b)] = &self.sources else {
+            return;
+        };
+        let [sa, sb] = &self.stages;
         let producer = k.tma_producer(&self.ring, a.tile_bytes() + b.tile_bytes());
         let [along_m, along_n, _] = self.plan.cluster;
         let both = k.emit(|k| k.mov(Type::B16, 0b11));
-        self.each_tile(k, |k, [m, n]| {
+        self.each_item(k, |k, item| {
+            let [m, n] = item.at;
             k.for_(0, &self.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let full = stage.barrier();
-                let step = &self.start + step;
-                for (map, at, shared, along) in [(a, &m, sa, along_n), (b, &n, sb, along_m)] {
+                let step = &item.start + step;
+                for (map, at, shared, along) in [(&**a, &m, sa, along_n), (&**b, &n, sb, along_m)] {
                     let shared = shared.at(2, &stage);
                     match along {
                         1 => k.tma_load(map, (at, &step), &shared, &full),
@@ -368,10 +518,10 @@ impl WarpSpecializedKernel<'_> {
         k: &mut Builder,
         stored: &GemmPlan,
         epilogue: &Epilogue,
-        sum: Option<&ClusterSum>,
+        (sum, split): (Option<&ClusterSum>, Option<&SplitSum>),
         scale: [Reg; 2],
     ) {
-        if let Some(registers) = consumer_registers(self.plan.warps[0] as u32) {
+        if let Some(registers) = consumer_registers(self.plan) {
             k.set_max_registers(true, registers);
         }
         let mma = self.mma;
@@ -379,7 +529,7 @@ impl WarpSpecializedKernel<'_> {
             .group
             .within(0..mma.threads() / i64::from(WARPGROUP_THREADS));
         let leader = &group * i64::from(WARPGROUP_THREADS);
-        let [(_, sa), (_, sb)] = &self.operands;
+        let [sa, sb] = &self.stages;
         let da = k.gmma_operand(mma, Operand::A, sa, &leader); // (MMA_M, MMA_K, STAGES) descriptors
         let db = k.gmma_operand(mma, Operand::B, sb, &leader); // (MMA_N, MMA_K, STAGES) descriptors
         // (MMA, MMA_M, MMA_N)
@@ -389,15 +539,24 @@ impl WarpSpecializedKernel<'_> {
         let consumer = k.consumer(&self.ring, &lane);
         let epilogue = epilogue.of_thread(k, stored, &thread);
         let sum = sum.map(|sum| sum.of_thread(k, &thread));
-        self.each_tile(k, |k, [m, n]| {
+        let split = split.map(|split| split.of_thread(k, &thread));
+        let blocks = i64::from(blocks(self.plan));
+        self.each_item(k, |k, item| {
+            let [m, n] = item.at;
             // Where the blocks of a cluster divide K, this one stores the columns of its rank.
             let at = match &sum {
                 None => [m, n],
                 Some(_) => [m, n * self.plan.cluster[2] + &self.rank],
             };
-            epilogue.fetch(k, &at);
+            if split.is_none() {
+                epilogue.fetch(k, &at);
+            }
             k.for_(0, &self.steps, 1, |k, step| {
                 let stage = consumer.wait(k);
+                if self.plan.gather {
+                    // Threads have written what `wgmma` reads by another proxy.
+                    k.fence(FenceKind::ProxyAsyncShared);
+                }
                 let accumulate = k.less(&0.into(), step);
                 let scale = accumulate;
                 k.wgmma_fence();
@@ -409,11 +568,16 @@ impl WarpSpecializedKernel<'_> {
             });
             k.wgmma_wait(0);
             consumer.release_rest(k, &self.steps);
-            match &sum {
-                None => epilogue.store(k, &acc, &at, scale),
-                Some(sum) => {
-                    let total = sum.total(k, &acc);
-                    epilogue.store(k, &total, &at, scale);
+            let total = sum.as_ref().map(|sum| sum.total(k, &acc));
+            let total = total.as_ref().unwrap_or(&acc);
+            match &split {
+                None => epilogue.store(k, total, &at, scale),
+                Some(split) => {
+                    let place = &item.tile * blocks + &self.rank;
+                    split.sum(k, total, [&place, &item.part], |k| {
+                        epilogue.fetch(k, &at);
+                        epilogue.store(k, total, &at, scale);
+                    });
                 }
             }
         });

@@ -66,7 +66,8 @@ pub(crate) struct Sweep {
     #[arg(long, default_value_t = 0)]
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
-    /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`.
+    /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `swap=1` swaps A and B, `split=4` divides K into 4
+    /// parts, `gather=1` loads by threads, and `method=ampere` is of that kernel.
     #[arg(long)]
     plans: Option<PathBuf>,
     /// Measure every plan that the library may choose.
@@ -224,13 +225,17 @@ fn drawn(seed: u64, number: u64) -> [i64; 3] {
     [m, up(n), up(k)]
 }
 
-/// A plan of Hopper's kernel as the change that it makes to the usual one.
+/// A plan as the change that it makes to the usual one of its kernel, which is Hopper's if none is named.
 #[derive(Clone, Debug)]
 struct PlanLine {
     text: String,
+    method: GemmMethod,
     tile: [i64; 3],
     stages: Option<i64>,
-    warps: Option<i64>,
+    warps: Option<[i64; 2]>,
+    swap: bool,
+    gather: bool,
+    split: i64,
     cluster: Option<[i64; 3]>,
     order: Option<Order>,
 }
@@ -242,9 +247,13 @@ impl FromStr for PlanLine {
         let mut words = line.split_whitespace();
         let mut variant = PlanLine {
             text: line.to_string(),
+            method: GemmMethod::Hopper,
             tile: shape(words.next().unwrap_or_default())?,
             stages: None,
             warps: None,
+            swap: false,
+            gather: false,
+            split: 1,
             cluster: None,
             order: None,
         };
@@ -254,7 +263,24 @@ impl FromStr for PlanLine {
                 .with_context(|| format!("`{word}` of `{line}` is not NAME=VALUE"))?;
             match name {
                 "stages" => variant.stages = Some(value.parse()?),
-                "warps" => variant.warps = Some(value.parse()?),
+                "warps" => {
+                    let units = numbers(value)?;
+                    variant.warps = match units[..] {
+                        [m] => Some([m, 1]),
+                        [m, n] => Some([m, n]),
+                        _ => anyhow::bail!("`{value}` is no number of warps along M and N"),
+                    };
+                }
+                "swap" => variant.swap = value == "1",
+                "gather" => variant.gather = value == "1",
+                "split" => variant.split = value.parse()?,
+                "method" => {
+                    variant.method = match value {
+                        "hopper" => GemmMethod::Hopper,
+                        "ampere" => GemmMethod::Ampere,
+                        _ => anyhow::bail!("plans are of hopper or ampere, not of `{value}`"),
+                    }
+                }
                 "cluster" => variant.cluster = Some(shape(value)?),
                 "group" => {
                     let (width, raster) = match value.strip_suffix('n') {
@@ -264,7 +290,10 @@ impl FromStr for PlanLine {
                     let width = width.parse()?;
                     variant.order = Some(Order::Grouped { width, raster });
                 }
-                _ => anyhow::bail!("a plan has no `{name}`: stages, warps, cluster and group"),
+                _ => anyhow::bail!(
+                    "a plan has no `{name}`: method, stages, warps, swap, split, gather, cluster and \
+                     group"
+                ),
             }
         }
         Ok(variant)
@@ -273,11 +302,18 @@ impl FromStr for PlanLine {
 
 impl PlanLine {
     fn plan(&self, operands: Operands) -> GemmPlan {
-        let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+        let usual = GemmPlan::new(self.method, operands);
+        let warps = match self.method {
+            GemmMethod::Hopper => [(self.tile[0] / 64).min(2), 1],
+            _ => usual.warps,
+        };
         GemmPlan {
             tile: self.tile,
             stages: self.stages.unwrap_or(usual.stages),
-            warps: [self.warps.unwrap_or((self.tile[0] / 64).min(2)), 1],
+            warps: self.warps.unwrap_or(warps),
+            swap: self.swap,
+            gather: self.gather,
+            split: self.split,
             cluster: self.cluster.unwrap_or(usual.cluster),
             order: self.order.unwrap_or(usual.order),
             ..usual

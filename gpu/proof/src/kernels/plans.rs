@@ -136,8 +136,10 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         stages,
         warps,
         cluster,
+        split,
         order,
         swap: _,
+        gather: _,
         whole: _,
     } = plan;
     let Operands {
@@ -148,7 +150,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         beta: _,
     } = operands;
     let lists = tile.iter_mut().chain(warps).chain(cluster).chain(vectors);
-    lists.chain([stages]).chain(widths(order)).collect()
+    lists.chain([stages, split]).chain(widths(order)).collect()
 }
 
 /// The numbers of an order.
@@ -281,6 +283,9 @@ impl GemmPlanCase {
                 [2, 2, 1],
             ]);
         }
+        if plan.method == GemmMethod::Hopper && random.one_in(3) {
+            plan.split = random.one(&[2, 2, 3, 4, 7]);
+        }
         if !random.one_in(4) {
             let steps = plan.steps();
             let times: &[i64] = match plan.method {
@@ -312,6 +317,14 @@ impl GemmPlanCase {
             plan.order = random.one(&other_orders());
         }
         plan.whole = random.one_in(5);
+        plan.gather = match plan.method {
+            GemmMethod::Hopper => random.one_in(4),
+            _ => random.one_in(60),
+        };
+        // Blocks of a cluster share loads by TMA only.
+        if plan.gather && !random.one_in(6) {
+            plan.cluster[..2].fill(1);
+        }
         plan.swap = match plan.method {
             GemmMethod::Hopper => random.one_in(3),
             _ => random.one_in(60),
@@ -465,8 +478,10 @@ impl fmt::Display for GemmPlanCase {
             stages,
             warps,
             cluster,
+            split,
             order,
             swap,
+            gather,
             whole,
         } = &self.plan;
         let Operands {
@@ -483,7 +498,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {order}, swap {swap}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {split} parts, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }

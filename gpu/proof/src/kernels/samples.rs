@@ -120,19 +120,20 @@ fn products() -> Result<Vec<Sample>, Error> {
         all.push(Sample::new(plan.build(arch)?.kernel, 248));
     }
     // A plan of one consumer begins with 255 registers.
-    for plan in listed_plans(Ty::Bf16) {
+    for plan in [8, 1].into_iter().flat_map(|n| listed_plans(Ty::Bf16, n)) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
     }
     Ok(all)
 }
 
-/// Returns the plans that a call of Hopper's kernel chooses among, for compact matrices of 16-bit numbers.
-pub fn listed_plans(ty: Ty) -> Vec<GemmPlan> {
+/// Returns the plans that a call on Hopper chooses among, for matrices of 16-bit numbers whose rows are read by `vector`
+/// elements.
+pub fn listed_plans(ty: Ty, vector: i64) -> Vec<GemmPlan> {
     let operands = Operands {
         ab: ty,
         c: ty,
         majors: [Major::Second; 3],
-        vectors: [8; 3],
+        vectors: [vector; 3],
         beta: false,
     };
     GemmPlan::candidates(operands, Arch::Sm90a)

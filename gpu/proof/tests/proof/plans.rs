@@ -343,18 +343,22 @@ fn more_tiles_than_the_kernel_counts_are_refused() {
 /// The library never returns a plan that it has not multiplied by: each plan of the list, where warps go as they may.
 #[test]
 fn every_plan_of_the_list_multiplies() {
-    let plans = listed_plans(Ty::F16);
-    assert!((16..=24).contains(&plans.len()), "{}", plans.len());
+    let lists = [8, 1].map(|vector| listed_plans(Ty::F16, vector));
+    for plans in &lists {
+        assert!((16..=24).contains(&plans.len()), "{}", plans.len());
+    }
+    let plans = lists.concat();
     for (i, listed) in plans.iter().enumerate() {
         // One tile and a half, and parts of K of which the last has no whole step.
         let [m, n, k] = listed.tile;
         let [m, n] = if listed.swap { [n, m] } else { [m, n] };
-        let problem = GemmProblem::new(m / 2 + 3, n + 8, k * listed.cluster[2] + 40)
+        let odd = i64::from(listed.operands.vectors[0] == 1);
+        let problem = GemmProblem::new(m / 2 + 3, n + 8 - odd, k * listed.cluster[2] + 40 - odd)
             .major(Operand::C, [Major::First, Major::Second][i % 2])
             .beta([0.0, 1.0][i / 2 % 2]);
         let options = SimOptions::default().seed(i as u64 + 1);
         let device = Device::simulator_with(Arch::Sm90a, options);
-        let found = product_on(&device, GemmMethod::Hopper, problem, |plan| {
+        let found = product_on(&device, listed.method, problem, |plan| {
             *plan = GemmPlan {
                 operands: plan.operands,
                 ..*listed
@@ -363,6 +367,93 @@ fn every_plan_of_the_list_multiplies() {
         assert_eq!(found, Ok(0.0), "{listed}, {problem}");
     }
     println!("law plans.listed: {} cases", plans.len());
+}
+
+/// A warpgroup of Hopper's kernel loads rows of any alignment: by `cp.async` of 16, 8 and 4 bytes, and through registers.
+#[test]
+fn threads_load_rows_of_any_alignment_for_wgmma() {
+    let mut cases = 0;
+    let tiles = [
+        ([64, 32, 64], 1, 1, false),
+        ([128, 64, 32], 2, 1, true),
+        ([64, 64, 64], 1, 3, false),
+        ([64, 16, 16], 1, 1, true),
+        ([128, 32, 64], 2, 2, false),
+    ];
+    for (i, (tile, consumers, split, swap)) in tiles.into_iter().enumerate() {
+        for (m, n, k) in [
+            (70, 72, 136),
+            (67, 45, 84),
+            (130, 41, 90),
+            (33, 65, 71),
+            (1, 3, 2),
+        ] {
+            let major = |i: usize| [Major::First, Major::Second][i % 2];
+            let problem = GemmProblem::new(m, n, k)
+                .major(Operand::A, major(cases / 2))
+                .major(Operand::B, major(cases / 3))
+                .major(Operand::C, major(cases / 5))
+                .beta([0.0, 1.0][i % 2]);
+            let options = SimOptions::default().seed(cases as u64 + 1);
+            let device = Device::simulator_with(Arch::Sm90a, options);
+            let found = product_on(&device, GemmMethod::Hopper, problem, |plan| {
+                *plan = GemmPlan {
+                    tile,
+                    warps: [consumers, 1],
+                    cluster: [1; 3],
+                    split,
+                    swap,
+                    gather: true,
+                    stages: 3,
+                    ..*plan
+                };
+            });
+            assert_eq!(found, Ok(0.0), "{tile:?}, {problem}");
+            cases += 1;
+        }
+    }
+    println!("law plans.gathered: {cases} cases");
+}
+
+/// Clusters divide K through a workspace: parts beyond K, several tiles for a cluster, multicast and blocks along K, C read
+/// and not, and a second run, which finds the counters as the first left them.
+#[test]
+fn parts_of_k_are_summed_through_a_workspace() {
+    let plan = |tile: [i64; 3], warps: i64, cluster: [i64; 3], split: i64, swap: bool| {
+        move |plan: &mut GemmPlan| {
+            *plan = GemmPlan {
+                tile,
+                warps: [warps, 1],
+                cluster,
+                split,
+                swap,
+                stages: 3,
+                ..*plan
+            };
+        }
+    };
+    let plans = [
+        plan([64, 32, 64], 1, [1, 1, 1], 2, false),
+        plan([64, 32, 16], 1, [1, 1, 1], 7, true),
+        plan([128, 64, 64], 2, [2, 1, 1], 3, false),
+        plan([128, 32, 32], 2, [1, 2, 1], 4, true),
+        plan([64, 64, 64], 1, [1, 1, 2], 2, false),
+        plan([128, 64, 32], 2, [1, 1, 4], 3, false),
+    ];
+    let mut cases = 0;
+    for (i, plan) in plans.into_iter().enumerate() {
+        for (m, n, k, beta) in [(70, 72, 264, 0.0), (130, 40, 72, 1.0), (1, 8, 1000, 0.0)] {
+            let problem = GemmProblem::new(m, n, k)
+                .major(Operand::C, [Major::First, Major::Second][i % 2])
+                .beta(beta);
+            let options = SimOptions::default().seed(cases + 1);
+            let device = Device::simulator_with(Arch::Sm90a, options);
+            let found = product_on(&device, GemmMethod::Hopper, problem, plan);
+            assert_eq!(found, Ok(0.0), "plan {i}, {problem}");
+            cases += 1;
+        }
+    }
+    println!("law plans.parts_of_k: {cases} cases");
 }
 
 /// One plan gives the same bits in every run, also where the blocks of a cluster divide K; and with `batch_invariant` a row
@@ -381,7 +472,7 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
         (0..count).map(|_| f16::from_f64(next())).collect()
     };
     let (a, b) = (random(200 * k, 1), random(n * k, 2));
-    let bits = |rows: std::ops::Range<usize>, seed: u64, along_k: Option<i64>| -> Vec<u32> {
+    let bits = |rows: std::ops::Range<usize>, seed: u64, along_k: Option<[i64; 2]>| -> Vec<u32> {
         let device = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(seed));
         let (m, at) = (rows.len(), rows.start * k);
         let da = device.upload(&a[at..at + m * k]).unwrap();
@@ -394,12 +485,13 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
         let gemm = Gemm::new(&va, &vb, &vc).batch_invariant();
         let call = match along_k {
             None => gemm.prepare().unwrap(),
-            Some(along_k) => gemm
+            Some([along_k, split]) => gemm
                 .prepare_with(|operands, _| {
                     Ok(GemmPlan {
                         tile: [64, 64, 64],
                         warps: [1, 1],
                         cluster: [1, 1, along_k],
+                        split,
                         ..GemmPlan::new(GemmMethod::Hopper, operands)
                     })
                 })
@@ -410,13 +502,13 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
         c.download().unwrap().iter().map(|x| x.to_bits()).collect()
     };
     let mut cases = 0;
-    for along_k in [2, 4] {
+    for along_k in [[2, 1], [4, 1], [1, 3], [2, 2]] {
         let first = bits(0..40, 1, Some(along_k));
         for seed in 2..5 {
             assert_eq!(
                 bits(0..40, seed, Some(along_k)),
                 first,
-                "{along_k} blocks along K"
+                "{along_k:?} blocks and parts along K"
             );
             cases += 1;
         }

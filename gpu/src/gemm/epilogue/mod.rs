@@ -5,3 +5,4 @@ pub(crate) mod convert;
 pub(crate) mod direct;
 pub(crate) mod sm80;
 pub(crate) mod sm90;
+pub(crate) mod split_sum;

@@ -15,7 +15,7 @@ use super::variable::Var;
 use crate::error::ErrorKind;
 use crate::failure::FirstFailure;
 use crate::index::Index;
-use colex_ir::{BinaryOp, Compare, FenceKind, Guard, Reg, Type};
+use colex_ir::{Async, BinaryOp, Compare, FenceKind, Guard, Reg, Type};
 use colex_sched::pipeline::WarpSpecialized;
 
 type CallSite = &'static Location<'static>;
@@ -72,6 +72,22 @@ impl Pipeline {
     pub fn stages(&self) -> i64 {
         self.stages
     }
+
+    /// Returns the ring that a number of threads fill together: each of them arrives at a full barrier.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_tensor::Builder;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 384);
+    /// assert_eq!(k.pipeline(4, 1, 2).filled_by(128).arrivals(), [128, 2]);
+    /// ```
+    #[must_use]
+    pub fn filled_by(self, threads: u32) -> Pipeline {
+        Pipeline {
+            arrivals: [threads, self.arrivals[1]],
+            ..self
+        }
+    }
 }
 
 /// The side of a pipeline that fills stages: CUTLASS's `producer_acquire`, `producer_commit`, `producer_tail`.
@@ -117,6 +133,8 @@ enum Fill {
     Bytes(i64),
     /// The producer's threads arrive when they commit.
     Arrivals,
+    /// The producer's threads arrive when the copies by `cp.async` that they have begun have landed.
+    Copies,
 }
 
 /// Where a participant stands.
@@ -625,6 +643,31 @@ impl Builder {
     #[track_caller]
     pub fn producer(&mut self, ring: &Pipeline) -> Producer {
         self.producer_of(ring, Fill::Arrivals, Location::caller())
+    }
+
+    /// Returns a producer of a ring whose threads fill stages by `cp.async` (CUTLASS's `PipelineAsync` with
+    /// `cpasync_barrier_arrive_noinc`). They do not wait for the copies: a commit lets them arrive when the copies have
+    /// landed. A consumer that reads by `wgmma` needs a fence between the proxies after its wait.
+    ///
+    /// ```
+    /// # use colex_atom::{Arch, Ty};
+    /// # use colex_proof::examples::values;
+    /// # use colex_tensor::Builder;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # let (ring, tid) = (k.pipeline(2, 32, 1), k.thread());
+    /// # k.start_pipelines(&[&ring], false);
+    /// let (producer, consumer) = (k.copy_producer(&ring), k.consumer(&ring, &tid));
+    /// let stage = producer.acquire(&mut k);
+    /// // .. copies by `cp.async` into the stage ..
+    /// producer.commit(&mut k, &stage);
+    /// let stage = consumer.wait(&mut k);
+    /// consumer.release(&mut k, &stage);
+    /// assert_eq!(values(k, &tid)?[31], 31);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn copy_producer(&mut self, ring: &Pipeline) -> Producer {
+        self.producer_of(ring, Fill::Copies, Location::caller())
     }
 
     /// Returns a producer of a ring that TMA fills, `bytes` bytes in each stage (CUTLASS's `PipelineTmaAsync`): one thread
@@ -1227,6 +1270,10 @@ impl Producer {
             match &self.0.ring {
                 Ring::Barriers(_, Fill::Bytes(_)) => {}
                 Ring::Barriers(ring, Fill::Arrivals) => k.arrive(&ring.full.at(&stage.index)),
+                Ring::Barriers(ring, Fill::Copies) => {
+                    let a = k.address(&ring.full.at(&stage.index), false);
+                    k.ir.push(Async::CpAsyncArrive { a, noinc: true });
+                }
                 Ring::Groups { number, .. } => {
                     k.ir.cp_async_commit();
                     if let Some(groups) = &mut k.pipelines.rings[*number].groups {
