@@ -182,8 +182,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Prepares the product, to be launched any number of times: builds and loads its kernels, and allocates the memory
-    /// of the matrices that it packs and of the parts of K that it sums ([`GemmPlan::workspace`]), which the call owns. All that a stream capture forbids is done here, so that the
-    /// call may run in one. It must then live as long as the graph.
+    /// of the matrices that it packs and of the parts of K that it sums ([`GemmPlan::workspace`]), which the call owns.
+    /// All that a stream capture forbids is done here, so that the call may run in one. It must then live as long as the
+    /// graph.
     ///
     /// # Errors
     ///
@@ -426,12 +427,21 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let mut sums = None;
         if let bytes @ 1.. = product.about().0.workspace(&problem) {
             sums = memory.counted(bytes as usize, COUNTER_BYTES as usize)?;
-            product = match &sums {
-                Some(sums) => Arc::new(product.with_workspace(&WORKSPACE, sums.address())),
-                None => wanted(GemmShape {
+            let whole = || {
+                wanted(GemmShape {
                     wish: Wish::Whole,
                     ..shape
-                })?,
+                })
+            };
+            product = match (&sums, &memory) {
+                (None, _) => whole()?,
+                (Some(sums), memory) => {
+                    if let Workspace::Kept(_) = memory {
+                        // A capture of the same call takes this kernel, which must be loaded by then.
+                        whole()?;
+                    }
+                    Arc::new(product.with_workspace(&WORKSPACE, sums.address()))
+                }
             };
         }
         let kernel = product.kernels().next().expect("a product is one launch");

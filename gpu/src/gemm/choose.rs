@@ -255,42 +255,44 @@ impl fmt::Display for PlanCost {
     }
 }
 
-/// Constants of the model: fitted to what plans took for 516 shapes on an H200 (`PERFORMANCE.md`).
+/// Constants of the model: fitted to what plans took for 1,500 shapes on an H200 (`PERFORMANCE.md`).
 mod h200 {
     /// Clocks in a microsecond.
     pub(super) const CLOCKS: f64 = 2010.0;
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
     pub(super) const PRODUCTS: f64 = 1900.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
-    pub(super) const SHARED: f64 = 120.0;
+    pub(super) const SHARED: f64 = 113.5;
     /// Bytes that a multiprocessor loads in a clock.
-    pub(super) const LOADS: f64 = 82.3;
-    /// How much longer TMA takes for rows that begin between two sectors of 32 bytes.
-    pub(super) const BETWEEN: f64 = 1.87;
+    pub(super) const LOADS: f64 = 150.0;
+    /// Clocks of TMA for a row of a box, however short, and for one that begins between two sectors of 32 bytes.
+    pub(super) const ROW: [f64; 2] = [1.31, 1.85];
+    /// Clocks of a step along K beside the loads.
+    pub(super) const STEP: f64 = 75.0;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 8200.0;
+    pub(super) const CACHE: f64 = 6870.0;
     /// Bytes of the device's memory in a microsecond.
     pub(super) const MEMORY: f64 = 3.74e6;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
-    pub(super) const FIXED: [f64; 2] = [1.45, 1.57];
+    pub(super) const FIXED: [f64; 2] = [1.38, 1.40];
     /// Clocks of a sum over a cluster, and for each byte of a block's accumulators.
-    pub(super) const SUM: [f64; 2] = [500.0, 0.104];
+    pub(super) const SUM: [f64; 2] = [511.0, 0.1075];
     /// Clocks of a sum through the workspace, and for each byte: once, and for each part.
-    pub(super) const SPLIT: [f64; 3] = [5240.0, 0.0226, 0.0206];
+    pub(super) const SPLIT: [f64; 3] = [6690.0, 0.0162, 0.0256];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads.
-    pub(super) const EPILOGUE: [f64; 3] = [1110.0, 0.105, 0.19];
+    pub(super) const EPILOGUE: [f64; 3] = [1130.0, 0.103, 0.241];
     /// Clocks of an access to a stage by a thread of the producer.
-    pub(super) const ACCESS: f64 = 23.4;
+    pub(super) const ACCESS: f64 = 30.0;
     /// The same through registers: once for each stage, and for each access.
-    pub(super) const BY_REGISTERS: [f64; 2] = [1006.0, 13.0];
+    pub(super) const BY_REGISTERS: [f64; 2] = [777.0, 18.1];
     /// Ampere's kernel: microseconds of a launch; clocks of a step along K, of one whose loads go through registers, of an
     /// access alone and beside other warps; clocks of an epilogue, and for each element.
-    pub(super) const AMPERE: f64 = 0.47;
-    pub(super) const AMPERE_STEP: [f64; 2] = [574.0, 1224.0];
-    pub(super) const AMPERE_ACCESS: [f64; 2] = [4.0, 7.5];
-    pub(super) const AMPERE_EPILOGUE: [f64; 2] = [94.0, 0.22];
+    pub(super) const AMPERE: f64 = 0.36;
+    pub(super) const AMPERE_STEP: [f64; 2] = [653.0, 926.0];
+    pub(super) const AMPERE_ACCESS: [f64; 2] = [6.1, 11.6];
+    pub(super) const AMPERE_EPILOGUE: [f64; 2] = [31.0, 0.232];
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
-    pub(super) const PACK: [f64; 2] = [1.45, 1.25e6];
+    pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
 }
 
 impl GemmPlan {
@@ -321,18 +323,19 @@ impl GemmPlan {
         let instructions = bm / 64.0;
         let multiply = bm * bn / h200::PRODUCTS * (bytes / 2.0);
         let shared = bytes * (2.0 * bm + bn + instructions * bn) / h200::SHARED;
-        let loaded = |operand: Operand, along: f64| {
-            let pitch = problem.leading_of(operand) as f64 * bytes;
-            let between = !self.gather && pitch % 32.0 != 0.0 && problem.k > 16;
-            bytes * along * if between { h200::BETWEEN } else { 1.0 }
-        };
-        let loaded = loaded(Operand::A, bm / cn as f64) + loaded(Operand::B, bn / cm as f64);
-        let loads = loaded / h200::LOADS.min(h200::CACHE / active);
+        let (rows_of_a, rows_of_b) = (bm / cn as f64, bn / cm as f64);
+        let loads = bytes * (rows_of_a + rows_of_b) / h200::LOADS.min(h200::CACHE / active);
         let steps = up(problem.k, self.tile[2], parts) / parts;
-        let mut step = bk * multiply.max(shared).max(loads);
-        if self.gather {
-            step = step.max(self.clocks_of_threads(problem));
-        }
+        let clocks_of_map = |operand: Operand, along: f64| {
+            let pitch = problem.leading_of(operand) as f64 * bytes;
+            along * h200::ROW[usize::from(pitch % 32.0 != 0.0)]
+        };
+        let filling = if self.gather {
+            self.clocks_of_threads(problem)
+        } else {
+            clocks_of_map(Operand::A, rows_of_a) + clocks_of_map(Operand::B, rows_of_b)
+        };
+        let step = (bk * multiply.max(shared).max(loads)).max(filling + h200::STEP);
         let elements = bm * bn / ck as f64;
         let [once, by_map, by_threads] = h200::EPILOGUE;
         let narrowed = problem.extents(Operand::C)[1].0 % 8 == 0;
