@@ -459,31 +459,6 @@ fn packed_products_are_captured_when_they_are_prepared() {
     println!("law packed_products_are_captured_when_they_are_prepared: 16 cases");
 }
 
-/// A plan that sums parts of K through memory needs counters that no other call touches: a product that takes one when it
-/// runs at once takes another plan in a capture, and in the caller's memory; a prepared one keeps it.
-#[test]
-fn products_in_parts_are_captured_without_their_memory() {
-    let act = || {
-        let device = on_cudarc();
-        let [a, b] = [(); 2].map(|()| device.uninitialised::<half::bf16>(512 * 16384).unwrap());
-        let mut c = device.uninitialised::<half::bf16>(512 * 512).unwrap();
-        let (va, vb) = (a.view((512, 16384)).unwrap(), b.view((512, 16384)).unwrap());
-        let vc = c.view_mut((512, 512)).unwrap();
-        let product = Gemm::new(&va, &vb, &vc);
-        assert_eq!(product.workspace().unwrap(), 0);
-        let prepared = product.prepare().unwrap();
-        let split = prepared.plan().unwrap().split;
-        product.run().unwrap();
-        assert_eq!(captured(&device, || product.run()), (Ok(1), Ok(())));
-        assert_eq!(captured(&device, || prepared.run(&device)), (Ok(1), Ok(())));
-        let mut memory = device.uninitialised::<u8>(0).unwrap();
-        let given = product.prepare_in(&mut memory).unwrap();
-        format!("{} {}", split > 1, given.plan().unwrap().split)
-    };
-    let name = "calls::products_in_parts_are_captured_without_their_memory";
-    assert_eq!(said(name, "whole", act), "true 1");
-}
-
 /// What a capture forbids is refused before the driver is asked, so that the capture goes on; the rest is captured.
 #[test]
 fn what_a_capture_forbids_is_refused() {
