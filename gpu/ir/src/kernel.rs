@@ -3,6 +3,7 @@
 use std::panic::Location;
 
 use colex_atom::Arch;
+use colex_layout::ComposedLayout;
 
 use super::claims::Claim;
 use super::escaped::Escaped;
@@ -66,33 +67,66 @@ pub struct SharedVar {
     pub at: &'static Location<'static>,
 }
 
-/// A named part of dynamic shared memory. Messages name its bytes by it.
+/// A part of dynamic shared memory that messages describe. It holds elements under a layout, or units one after the
+/// other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedRegion {
-    /// Its name: `f16 tensor (64,32):(32,1)`.
-    pub name: String,
+    /// The name that the author gave it.
+    pub name: Option<String>,
+    /// What it is: `f16 tensor (64,32):(32,1)`.
+    pub what: String,
     /// Its first byte, counted from the beginning of dynamic shared memory.
     pub start: u32,
     /// Its size in bytes.
     pub bytes: u32,
     /// The unit that it consists of, such as `element` or `barrier`, and the size of a unit in bytes.
     pub unit: (&'static str, u32),
+    /// The layout that gives the offset of each coordinate, in units.
+    pub layout: Option<ComposedLayout>,
     /// The call of the builder that declared it.
     pub at: &'static Location<'static>,
 }
 
 impl SharedRegion {
-    /// Returns the name of the unit that holds the byte `byte` of dynamic shared memory, such as `element 3 of the f16
-    /// tensor (64,32):(32,1)`.
+    /// Returns the coordinate that the layout maps to an offset in units; `None` without a layout, and of an offset that no
+    /// coordinate has.
+    pub fn coordinate(&self, offset: u32) -> Option<String> {
+        let layout = self.layout.as_ref()?;
+        let index = layout
+            .offsets()
+            .ok()?
+            .position(|at| at == i64::from(offset))?;
+        Some(layout.shape().coord(index as i64).ok()?.to_string())
+    }
+
+    /// Returns the sentence part for the region itself: its name, what it is, and where it was declared.
+    pub fn title(&self) -> String {
+        let name = match &self.name {
+            Some(name) => format!("`{}`, ", Escaped(name)),
+            None => String::new(),
+        };
+        let (what, at) = (Escaped(&self.what), self.at);
+        format!("{name}the shared {what} ({}:{})", at.file(), at.line())
+    }
+
+    /// Returns the name of the unit that holds the byte `byte` of the region: its coordinate where a layout has one, else
+    /// its number.
     ///
     /// ```
     /// use colex_ir::SharedRegion;
     ///
-    /// let at = std::panic::Location::caller();
-    /// let name = "f32 tensor (4,4):(4,1)".to_string();
-    /// let tile = SharedRegion { name, start: 128, bytes: 64, unit: ("element", 4), at };
-    /// assert!(tile.describe(0).starts_with("element 0 of the shared f32 tensor (4,4):(4,1) ("));
-    /// assert!(tile.describe(6).starts_with("byte 2 of element 1 of the shared f32 tensor (4,4):(4,1) ("));
+    /// let mut tile = SharedRegion {
+    ///     name: Some("tile".to_string()),
+    ///     what: "f32 tensor (4,4):(4,1)".to_string(),
+    ///     start: 128,
+    ///     bytes: 64,
+    ///     unit: ("element", 4),
+    ///     layout: Some(colex_layout::layout!("(4,4):(4,1)").into()),
+    ///     at: std::panic::Location::caller(),
+    /// };
+    /// assert!(tile.describe(24).starts_with("element (1,2) of `tile`, the shared f32 tensor (4,4):(4,1) ("));
+    /// tile.name = None;
+    /// assert!(tile.describe(25).starts_with("byte 1 of element (1,2) of the shared f32 tensor (4,4):(4,1) ("));
     /// ```
     pub fn describe(&self, byte: u32) -> String {
         let (unit, each) = (self.unit.0, self.unit.1.max(1));
@@ -100,13 +134,13 @@ impl SharedRegion {
             0 => String::new(),
             inside => format!("byte {inside} of "),
         };
-        format!(
-            "{within}{unit} {} of the shared {} ({}:{})",
-            byte / each,
-            Escaped(&self.name),
-            self.at.file(),
-            self.at.line()
-        )
+        let number = byte / each;
+        let place = match (self.coordinate(number), &self.layout) {
+            (Some(coordinate), _) => format!("{unit} {coordinate}"),
+            (None, None) => format!("{unit} {number}"),
+            (None, Some(_)) => format!("offset {number}, which no coordinate has,"),
+        };
+        format!("{within}{place} of {}", self.title())
     }
 }
 
@@ -123,7 +157,7 @@ pub struct Kernel {
     pub shared: Vec<SharedVar>,
     /// Alignment in bytes of dynamic shared memory, if the kernel uses any.
     pub dynamic_shared: Option<u32>,
-    /// The parts of dynamic shared memory that have names, by their first bytes. They are for messages only.
+    /// The parts of dynamic shared memory that messages describe, by their first bytes.
     pub shared_regions: Vec<SharedRegion>,
     /// The required block, in threads (`.reqntid`).
     pub block: Option<[u32; 3]>,

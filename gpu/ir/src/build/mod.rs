@@ -167,7 +167,7 @@ impl KernelBuilder {
         self
     }
 
-    /// Names a part of dynamic shared memory, for messages. It replaces a part that begins at the same byte.
+    /// Describes a part of dynamic shared memory, for messages. It replaces a part that begins at the same byte.
     pub fn shared_region(&mut self, region: SharedRegion) -> &mut Self {
         let regions = &mut self.kernel.shared_regions;
         match regions.binary_search_by_key(&region.start, |known| known.start) {
@@ -175,6 +175,24 @@ impl KernelBuilder {
             Err(at) => regions.insert(at, region),
         }
         self
+    }
+
+    /// Returns the described part of dynamic shared memory that holds the byte `byte`, to give it a name.
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// let at = std::panic::Location::caller();
+    /// let (what, unit) = ("64 bytes".to_string(), ("byte", 1));
+    /// k.shared_region(SharedRegion { name: None, what, start: 0, bytes: 64, unit, layout: None, at });
+    /// k.region_at(63).expect("it ends there").name = Some("scratch".to_string());
+    /// assert!(k.region_at(64).is_none());
+    /// assert!(k.finish().shared_regions[0].title().starts_with("`scratch`, the shared 64 bytes"));
+    /// ```
+    pub fn region_at(&mut self, byte: u32) -> Option<&mut SharedRegion> {
+        let regions = self.kernel.shared_regions.iter_mut();
+        let before = regions.rev().find(|region| region.start <= byte)?;
+        (byte - before.start < before.bytes).then_some(before)
     }
 
     /// Returns a fresh register.

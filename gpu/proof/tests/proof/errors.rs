@@ -128,13 +128,15 @@ fn names_with_control_characters_are_escaped_in_every_sentence() {
         assert!(!sentence.contains(char::is_control), "{sentence:?}");
     }
     let region = colex_ir::SharedRegion {
-        name: NAME.to_string(),
+        name: Some(NAME.to_string()),
+        what: NAME.to_string(),
         start: 0,
         bytes: 4,
         unit: ("byte", 1),
+        layout: None,
         at: std::panic::Location::caller(),
     };
-    assert!(region.describe(0).contains(SHOWN));
+    assert_eq!(region.describe(0).matches(SHOWN).count(), 2);
     let fault = fault();
     assert!(!fault.to_string().contains(char::is_control), "{fault:?}");
     println!("law errors.escaped: {} sentences", sentences.len());

@@ -51,9 +51,9 @@ impl Machine<'_, '_> {
             }
             Some(barrier) if outside && !barrier.fenced && self.options.races => {
                 let what = format!(
-                    "the barrier at {} is used from outside of its block's generic proxy, and no \
+                    "{} is used from outside of its block's generic proxy, and no \
                      `fence.mbarrier_init` follows its initialisation",
-                    self.shared_name(at)
+                    self.barrier_name(at)
                 );
                 return Err(self.fault(g, &accessor.site, FaultKind::MissingFence, what));
             }
@@ -78,8 +78,8 @@ impl Machine<'_, '_> {
         let completed = barrier.phase != phase;
         if !came {
             let what = format!(
-                "phase {phase} of the barrier at {} has had all of its {of} arrivals",
-                self.shared_name(at)
+                "phase {phase} of {} has had all of its {of} arrivals",
+                self.barrier_name(at)
             );
             return Err(self.fault(g, &accessor.site, FaultKind::Barrier, what));
         }

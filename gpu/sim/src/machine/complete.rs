@@ -164,10 +164,10 @@ impl Machine<'_, '_> {
             None => Ok(()),
             Some((site, bytes)) => {
                 let what = format!(
-                    "phase {phase} of the barrier at {} completes while this copy of {bytes} bytes for it is under way: \
+                    "phase {phase} of {} completes while this copy of {bytes} bytes for it is under way: \
                      the barrier waits for fewer bytes than copies bring, and the bytes of its \
                      `mbarrier.arrive.expect_tx` are missing or too few",
-                    self.shared_name(at)
+                    self.barrier_name(at)
                 );
                 Err(self.fault(g, &site, FaultKind::Barrier, what))
             }

@@ -5,7 +5,7 @@ use super::place::Target;
 use super::port::Site;
 use crate::report::{LineCount, Report, Warning};
 use colex_ir::launch::Argument;
-use colex_ir::{Control, Escaped, RegType, Stmt};
+use colex_ir::{Control, Escaped, RegType, SharedRegion, Stmt};
 
 impl Machine<'_, '_> {
     /// The place of a thread of the block.
@@ -80,19 +80,16 @@ impl Machine<'_, '_> {
     }
 
     /// The variable of shared memory at or before a place: its name, beginning and bytes.
-    pub(crate) fn variable(&self, at: usize) -> Option<(String, usize, usize)> {
+    fn variable(&self, at: usize) -> Option<(String, usize, usize)> {
         let statics = self.program.kernel.shared.iter().zip(&self.program.shared);
         let statics = statics.map(|(v, start)| {
-            let name = Escaped(&v.name).to_string();
+            let name = format!("`{}`", Escaped(&v.name));
             (name, *start as usize, v.bytes as usize)
         });
         let dynamic = (self.launch.dynamic_shared > 0).then(|| {
             let bytes = self.launch.dynamic_shared as usize;
-            (
-                "dynamic shared memory".to_string(),
-                self.dynamic_at as usize,
-                bytes,
-            )
+            let name = "dynamic shared memory".to_string();
+            (name, self.dynamic_at as usize, bytes)
         });
         statics
             .chain(dynamic)
@@ -100,31 +97,55 @@ impl Machine<'_, '_> {
             .max_by_key(|(_, start, _)| *start)
     }
 
-    /// A byte of a part of dynamic shared memory that has a name.
-    fn region(&self, at: usize) -> Option<String> {
+    /// The described part of dynamic shared memory at or before a place, and the bytes from its beginning to there.
+    fn region(&self, at: usize) -> Option<(&SharedRegion, u32)> {
         let at = (at as u64).checked_sub(u64::from(self.dynamic_at))?;
         let at = u32::try_from(at).ok()?;
         let regions = &self.program.kernel.shared_regions;
         let before = regions.iter().rev().find(|region| region.start <= at)?;
-        let inside = at - before.start;
-        (inside < before.bytes).then(|| before.describe(inside))
+        Some((before, at - before.start))
     }
 
-    /// ``byte 4 of `tile` ``
+    /// A byte of shared memory: ``byte 4 of `tile` ``, ``element (0,1) of `tile`, the shared ..``
     pub(crate) fn shared_name(&self, at: usize) -> String {
-        if let Some(place) = self.region(at) {
-            return place;
+        let region = self.region(at);
+        if let Some((region, inside)) = region.filter(|(region, inside)| *inside < region.bytes) {
+            return region.describe(inside);
         }
+        let beyond = region.map_or(String::new(), |(region, inside)| {
+            let title = region.title();
+            format!(", {} bytes after the end of {title}", inside - region.bytes)
+        });
         match self.variable(at) {
             Some((name, start, bytes)) if at < start + bytes => {
-                if name.contains(' ') {
-                    format!("byte {} of {name}", at - start)
-                } else {
-                    format!("byte {} of `{name}`", at - start)
-                }
+                format!("byte {} of {name}{beyond}", at - start)
             }
-            _ => format!("byte {at} of shared memory"),
+            _ => format!("byte {at} of shared memory{beyond}"),
         }
+    }
+
+    /// A barrier in shared memory: by its number in an array, else by its byte.
+    pub(crate) fn barrier_name(&self, at: usize) -> String {
+        match self.region(at) {
+            Some((region, inside)) if region.unit.0 == "barrier" && inside < region.bytes => {
+                region.describe(inside)
+            }
+            _ => format!("the barrier at {}", self.shared_name(at)),
+        }
+    }
+
+    /// What lies nearest below bytes beyond shared memory.
+    pub(crate) fn nearest_below(&self, at: usize) -> Option<String> {
+        if let Some((region, _)) = self.region(at) {
+            let start = self.dynamic_at + region.start;
+            return Some(format!(
+                "{}, {} bytes at byte {start}",
+                region.title(),
+                region.bytes
+            ));
+        }
+        let (name, start, bytes) = self.variable(at)?;
+        Some(format!("{name}, {bytes} bytes at byte {start}"))
     }
 
     /// A byte by its variable or buffer.
@@ -186,6 +207,7 @@ impl Machine<'_, '_> {
             lines: lines.collect(),
             warnings: warnings.collect(),
             events: Vec::new(),
+            printed: Vec::new(),
         }
     }
 }

@@ -63,8 +63,9 @@ impl Exec<'_, '_, '_> {
         lane: usize,
     ) -> Result<Target, Fault> {
         if !address.is_multiple_of(align.max(1) as u64) {
+            let name = self.address_name(space, address);
             let what = format!(
-                "the address {address:#x} is not a multiple of {align}, as this access of {bytes} bytes wants"
+                "{name} is not a multiple of {align}, as this access of {bytes} bytes wants"
             );
             return Err(self.fault(FaultKind::Misaligned, lane, what));
         }
@@ -82,6 +83,32 @@ impl Exec<'_, '_, '_> {
         }
     }
 
+    /// An address, and what lies there: ``the address 0x404, byte 4 of `tile`,``
+    fn address_name(&self, space: Space, address: u64) -> String {
+        let shared = |address: u64| {
+            let inside = address as usize & ((1 << WINDOW_BITS) - 1);
+            let at = inside.checked_sub(SHARED_BASE as usize);
+            at.map(|at| self.m.shared_name(at))
+        };
+        let name = match space {
+            Space::Shared | Space::Cluster => shared(address),
+            Space::Generic if (GENERIC_SHARED..GENERIC_PARAMS).contains(&address) => {
+                shared(address - GENERIC_SHARED)
+            }
+            Space::Param => Some(format!("byte {address} of the parameters")),
+            Space::Generic if address >= GENERIC_PARAMS => Some(format!(
+                "byte {} of the parameters",
+                address - GENERIC_PARAMS
+            )),
+            Space::Global | Space::Generic => {
+                let beginning = self.m.memory.beginning(address);
+                beginning.map(|_| self.m.global_name(address))
+            }
+        };
+        let name = name.map_or(String::new(), |name| format!(", {name},"));
+        format!("the address {address:#x}{name}")
+    }
+
     /// A shared address: the window of a block, and the place in it.
     pub(crate) fn shared_target(
         &self,
@@ -95,15 +122,17 @@ impl Exec<'_, '_, '_> {
         let at = (address as usize & ((1 << WINDOW_BITS) - 1)).wrapping_sub(SHARED_BASE as usize);
         let Some(block) = self.g.blocks.get(rank) else {
             let what = format!(
-                "the shared address {address:#x} is of block {rank} of the cluster, which has {}",
+                "the shared address {address:#x} is {} in block {rank} of the cluster, which has {}",
+                self.m.shared_name(at),
                 self.g.blocks.len()
             );
             return Err(self.fault(FaultKind::OutOfBounds, lane, what));
         };
         if space == Space::Shared && rank != own {
             let what = format!(
-                "the shared address {address:#x} is of block {rank} of the cluster, and `.shared::cta` reaches block \
-                 {own} only: use `.shared::cluster`"
+                "the shared address {address:#x} is {} in block {rank} of the cluster, and `.shared::cta` reaches \
+                 block {own} only: use `.shared::cluster`",
+                self.m.shared_name(at),
             );
             return Err(self.fault(FaultKind::OutOfBounds, lane, what));
         }

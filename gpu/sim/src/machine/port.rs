@@ -346,12 +346,10 @@ impl Machine<'_, '_> {
 
     /// The sentence for bytes beyond a block's shared memory.
     pub(crate) fn beyond_shared(&self, at: i64, bytes: usize, size: usize) -> String {
-        let nearest = match self.variable(at.max(0) as usize) {
-            Some((name, start, length)) => {
-                format!("; the nearest below is `{name}`, {length} bytes at byte {start}")
-            }
-            None => String::new(),
-        };
+        let nearest = self.nearest_below(at.max(0) as usize);
+        let nearest = nearest.map_or(String::new(), |name| {
+            format!("; the nearest below is {name}")
+        });
         format!(
             "{bytes} bytes at byte {at} of the block's shared memory, which has {size} bytes{nearest}"
         )

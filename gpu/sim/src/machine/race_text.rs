@@ -134,9 +134,9 @@ impl Machine<'_, '_> {
         for (engine, _) in engines {
             if let Some((_, at, bytes)) = g.unannounced(engine) {
                 return format!(
-                    "the barrier at {} does not wait for the {bytes} bytes of the copy, and the bytes of its \
+                    "{} does not wait for the {bytes} bytes of the copy, and the bytes of its \
                      `mbarrier.arrive.expect_tx` are missing or too few",
-                    self.shared_name(at)
+                    self.barrier_name(at)
                 );
             }
         }

@@ -85,9 +85,9 @@ impl Machine<'_, '_> {
     }
 
     fn missing(&self, g: &Group, (block, at, parity): &(usize, usize, u64)) -> String {
-        let place = self.shared_name(*at);
+        let name = self.barrier_name(*at);
         let Some(barrier) = g.blocks[*block].mbarriers.get(at) else {
-            return format!("the barrier at {place}");
+            return name;
         };
         let came = barrier.count - barrier.pending;
         let bytes = match barrier.bytes {
@@ -96,7 +96,7 @@ impl Machine<'_, '_> {
             surplus => format!(" and {} bytes more than announced have come", -surplus),
         };
         format!(
-            "parity {parity} of the barrier at {place}, in whose phase {} {came} of {} arrivals have come{bytes}",
+            "parity {parity} of {name}, in whose phase {} {came} of {} arrivals have come{bytes}",
             barrier.phase, barrier.count
         )
     }

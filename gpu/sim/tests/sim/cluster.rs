@@ -317,8 +317,8 @@ fn operands_out_of_range() {
             let far = k.mapa(own, 1);
             k.store(shared(Type::U32), far, 1);
         }),
-        "the shared address 0x1000400 is of block 1 of the cluster, and `.shared::cta` reaches block 0 only: use \
-         `.shared::cluster`"
+        "the shared address 0x1000400 is byte 0 of `tile` in block 1 of the cluster, and `.shared::cta` reaches block 0 \
+         only: use `.shared::cluster`"
     );
     assert_eq!(
         said(Launch::new(1, 1), |k| {

@@ -85,7 +85,7 @@ fn a_shared_tensor_has_a_name() {
     says(
         &run(&through(true).unwrap(), 256, 0),
         FaultKind::Race,
-        "thread (1,0,0) of block (0,0,0), at `%f4 = ld.shared.f32 [%r18+128]` (here): element 33 of the shared f32 tensor (32,32):(33,1) (here) is written by `st.shared.f32 [%r14+128], %f0` of warp 1 (here), which nothing orders before this read: a barrier between them is missing",
+        "thread (1,0,0) of block (0,0,0), at `%f4 = ld.shared.f32 [%r18+128]` (here): element (1,0) of the shared f32 tensor (32,32):(33,1) (here) is written by `st.shared.f32 [%r14+128], %f0` of warp 1 (here), which nothing orders before this read: a barrier between them is missing",
     );
 }
 
@@ -101,4 +101,131 @@ fn a_barrier_of_an_array_has_a_name() {
         FaultKind::Barrier,
         "thread (0,0,0) of block (0,0,0), at `mbarrier.wait [dynamic+24], 0` (here): barrier 1 of the shared array of 3 barriers (here) is no barrier: `mbarrier.init` is missing",
     );
+}
+
+/// What the author named is named so: a tile with the coordinate of its element, barriers with their number.
+#[test]
+fn names_of_the_author_are_in_the_sentence() {
+    let mut k = Builder::new("named", Arch::Sm90a, 32);
+    let (tile, rows) = (
+        k.shared_tensor(Ty::F16, "(4,8):(10,1)"),
+        k.shared_tensor(Ty::F32, "(8,4):(4,1)"),
+    );
+    k.name("tile", &tile);
+    let bars = k.barriers(3);
+    k.name("ready", &bars);
+    let ring = k.pipeline(2, 1, 1);
+    k.name("ring", &ring);
+    k.shared_bytes(24, 16);
+    let kernel = k.finish().expect("a kernel").kernel;
+    let says = |byte: u32| {
+        let regions = kernel.shared_regions.iter();
+        let region = regions
+            .rev()
+            .find(|region| region.start <= byte)
+            .expect("one");
+        let text = region.describe(byte - region.start);
+        text.split(" (gpu/").next().unwrap_or_default().to_string()
+    };
+    let starts: Vec<u32> = kernel
+        .shared_regions
+        .iter()
+        .map(|region| region.start)
+        .collect();
+    assert_eq!(
+        [
+            (0, 0),
+            (0, 63),
+            (0, 19),
+            (1, 20),
+            (2, 16),
+            (3, 8),
+            (4, 0),
+            (5, 5)
+        ]
+        .map(|(i, byte)| says(starts[i] + byte)),
+        [
+            "element (0,0) of `tile`, the shared f16 tensor (4,8):(10,1)",
+            "byte 1 of element (3,1) of `tile`, the shared f16 tensor (4,8):(10,1)",
+            "byte 1 of offset 9, which no coordinate has, of `tile`, the shared f16 tensor (4,8):(10,1)",
+            "element (1,1) of the shared f32 tensor (8,4):(4,1)",
+            "barrier 2 of `ready`, the shared array of 3 barriers",
+            "barrier 1 of `ring.full`, the shared array of 2 full barriers",
+            "barrier 0 of `ring.empty`, the shared array of 2 empty barriers",
+            "byte 5 of the shared 24 bytes",
+        ]
+    );
+    drop(rows);
+}
+
+/// Every element of every tile is described by the coordinate that the layout maps to it.
+#[test]
+fn law_elements_have_their_coordinates() {
+    let layouts = [
+        "(4,8):(8,1)",
+        "(4,8):(1,4)",
+        "(4,8):(9,1)",
+        "16:1",
+        "((2,4),(2,2)):((1,8),(2,4))",
+        "Sw<2,0,3> o 0 o (8,8):(8,1)",
+        "Sw<3,3,3> o 0 o (8,64):(64,1)",
+        "Sw<1,1,2> o 0 o (4,8):(1,4)",
+        "(3,5,2):(10,2,1)",
+    ];
+    let mut cases = 0;
+    for text in layouts {
+        let layout: ComposedLayout = text.parse().expect("a layout");
+        let mut k = Builder::new("k", Arch::Sm80, 32);
+        k.shared_tensor(Ty::F32, layout.clone());
+        let kernel = k.finish().expect("a kernel").kernel;
+        let region = &kernel.shared_regions[0];
+        for index in 0..layout.size() {
+            let coordinate = layout.shape().coord(index).expect("a coordinate");
+            let offset = layout.at(&coordinate).expect("an offset") as u32;
+            let said = region.describe(4 * offset);
+            assert!(
+                said.starts_with(&format!("element {coordinate} of ")),
+                "{text}: {said}"
+            );
+            cases += 1;
+        }
+    }
+    println!("law sim.elements_have_their_coordinates: {cases} cases");
+}
+
+/// An access beyond the end of a tile names the tile before it; one beyond the end of shared memory too.
+#[test]
+fn bytes_beyond_a_tile_name_it() {
+    for (byte, kind, sentence) in [
+        (
+            136,
+            FaultKind::Uninitialised,
+            "thread (0,0,0) of block (0,0,0), at `%r1 = ld.shared.u32 [dynamic+136]` (here): byte 136 of dynamic shared memory, 8 bytes after the end of `tile`, the shared f32 tensor (8,4):(4,1) (here) is read but was never written",
+        ),
+        (
+            2048,
+            FaultKind::OutOfBounds,
+            "thread (0,0,0) of block (0,0,0), at `%r1 = ld.shared.u32 [dynamic+2048]` (here): 4 bytes at byte 2048 of the block's shared memory, which has 1088 bytes; the nearest below is `last`, the shared f32 tensor 16:1 (here), 64 bytes at byte 1024",
+        ),
+        (
+            130,
+            FaultKind::Misaligned,
+            "thread (0,0,0) of block (0,0,0), at `%r1 = ld.shared.u32 [dynamic+130]` (here): the address 0x482, byte 130 of dynamic shared memory, 2 bytes after the end of `tile`, the shared f32 tensor (8,4):(4,1) (here), is not a multiple of 4, as this access of 4 bytes wants",
+        ),
+    ] {
+        let mut k = Builder::new("beyond", Arch::Sm90a, 32);
+        let tile = k.shared_tensor(Ty::F32, "(8,4):(4,1)");
+        k.name("tile", &tile);
+        k.shared_bytes(0, 1024);
+        let last = k.shared_tensor(Ty::F32, "16:1");
+        k.name("last", &last);
+        k.emit(|ir| {
+            ir.load(
+                shared(colex_ir::Type::U32),
+                colex_ir::Address::from(colex_ir::Base::DynamicShared).at(byte),
+            )
+        });
+        let built = k.finish().expect("a kernel");
+        says(&run(&built, 32, 0), kind, sentence);
+    }
 }

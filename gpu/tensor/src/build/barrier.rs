@@ -15,7 +15,7 @@ const NAMED: i64 = 16;
 /// An array of mbarriers in the block's shared memory.
 #[derive(Clone, Debug)]
 pub struct Barriers {
-    base: Index,
+    pub(crate) base: Index,
     count: i64,
 }
 
@@ -71,6 +71,12 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn barriers(&mut self, count: i64) -> Barriers {
+        self.barriers_for("", count)
+    }
+
+    /// The same for a purpose, which messages say.
+    #[track_caller]
+    pub(crate) fn barriers_for(&mut self, purpose: &str, count: i64) -> Barriers {
         let at = Location::caller();
         let bytes = u32::try_from(count).ok().and_then(|n| n.checked_mul(8));
         let Some(bytes) = bytes.filter(|n| *n > 0) else {
@@ -87,7 +93,8 @@ impl Builder {
         if self.launch.shared == start {
             return Barriers { base, count: 1 };
         }
-        self.name_shared(format!("array of {count} barriers"), bytes, ("barrier", 8));
+        let what = format!("array of {count} {purpose}barriers");
+        self.describe_shared(what, bytes, ("barrier", 8), None);
         Barriers { base, count }
     }
 

@@ -9,6 +9,7 @@ mod instructions;
 pub(crate) mod launch;
 pub(crate) mod lower;
 pub(crate) mod lower_sum;
+pub(crate) mod name;
 pub(crate) mod parameter;
 pub(crate) mod pipeline;
 pub(crate) mod report;
@@ -73,6 +74,8 @@ pub struct Builder {
     pub(crate) held: crate::build::held::HeldByRegisters,
     pub(crate) claims: crate::build::claims::Claims,
     pub(crate) pipelines: crate::build::pipeline::Pipelines,
+    /// The names that were given.
+    pub(crate) names: HashSet<String>,
 }
 
 /// One open body.
@@ -151,6 +154,7 @@ impl Builder {
             held: crate::build::held::HeldByRegisters::default(),
             claims: crate::build::claims::Claims::default(),
             pipelines: crate::build::pipeline::Pipelines::default(),
+            names: HashSet::new(),
         }
     }
 

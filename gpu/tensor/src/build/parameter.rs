@@ -258,11 +258,8 @@ impl Builder {
         };
         let period = period(swizzle) * i64::from(ty.bits()) / 8;
         let base = self.shared_bytes(bytes, period.max(128) as u32);
-        self.name_shared(
-            format!("{ty} tensor {layout}"),
-            bytes,
-            ("element", ty.bits() / 8),
-        );
+        let unit = ("element", ty.bits() / 8);
+        self.describe_shared(format!("{ty} tensor {layout}"), bytes, unit, Some(layout));
         Ok(Tensor {
             space: Space::Shared,
             ty,
@@ -279,17 +276,25 @@ impl Builder {
         })
     }
 
-    /// Names the region of shared memory that was allocated last, for messages.
+    /// Describes the region of shared memory that was allocated last, for messages.
     #[track_caller]
-    pub(crate) fn name_shared(&mut self, name: String, bytes: u32, unit: (&'static str, u32)) {
+    pub(crate) fn describe_shared(
+        &mut self,
+        what: String,
+        bytes: u32,
+        unit: (&'static str, u32),
+        layout: Option<&ComposedLayout>,
+    ) {
         let here = Location::caller();
         let site = self.ir.set_location(None);
         self.ir.set_location(site);
         self.ir.shared_region(SharedRegion {
-            name,
+            name: None,
+            what,
             start: self.launch.shared.saturating_sub(bytes),
             bytes,
             unit,
+            layout: layout.cloned(),
             at: site.unwrap_or(here),
         });
     }
@@ -321,7 +326,7 @@ impl Builder {
         match offset.checked_add(bytes).filter(|end| *end <= most) {
             Some(end) => {
                 self.launch.shared = end;
-                self.name_shared(format!("{bytes} bytes"), bytes, ("byte", 1));
+                self.describe_shared(format!("{bytes} bytes"), bytes, ("byte", 1), None);
             }
             None => {
                 let why = format!(

@@ -37,9 +37,9 @@ type CallSite = &'static Location<'static>;
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     /// Completed when a stage's data has landed.
-    full: Barriers,
+    pub(crate) full: Barriers,
     /// Completed when all consumers have released a stage.
-    empty: Barriers,
+    pub(crate) empty: Barriers,
     stages: i64,
     arrivals: [u32; 2],
     /// Multiplies that a consumer leaves running, so that it releases as many stages later.
@@ -529,7 +529,7 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn pipeline(&mut self, stages: i64, producers: u32, consumers: u32) -> Pipeline {
-        let (full, empty) = (self.barriers(stages), self.barriers(stages));
+        let [full, empty] = ["full ", "empty "].map(|side| self.barriers_for(side, stages));
         Pipeline {
             full,
             empty,

@@ -37,7 +37,36 @@ pub(crate) fn run(kernel: &Kernel, launch: Launch, seed: u64) -> Fault {
     let at = host.empty(256);
     host.memory.write(at, &[1; 128]).unwrap();
     let result = host.run_with(kernel, launch, &SimOptions::default().seed(seed));
-    result.expect_err("a mistake was planted")
+    let fault = result.expect_err("a mistake was planted");
+    names_its_places(kernel, &fault);
+    fault
+}
+
+/// A sentence that tells an address says what lies there, and one about shared memory names a variable of the kernel, if
+/// it has one.
+pub(crate) fn names_its_places(kernel: &Kernel, fault: &Fault) {
+    let what = fault.what();
+    let addresses = ["the address 0x", "the shared address 0x"];
+    let unnamed = addresses
+        .iter()
+        .flat_map(|word| what.split(word).skip(1))
+        .filter(|rest| {
+            let rest = rest.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+            ![", byte ", ", element ", " is byte ", " is element "]
+                .iter()
+                .any(|name| rest.starts_with(name))
+        })
+        .count();
+    assert_eq!(unnamed, 0, "{what}");
+    let has_names = !kernel.shared.is_empty() || !kernel.shared_regions.is_empty();
+    let bare = [
+        " of shared memory",
+        " of dynamic shared memory",
+        "the block's shared memory",
+    ];
+    if has_names && bare.iter().any(|words| what.contains(words)) {
+        assert!(what.contains('`'), "{what}");
+    }
 }
 
 /// The sentence, without the path and line of this file.
@@ -132,7 +161,7 @@ fn misaligned() {
     says(
         &odd,
         FaultKind::Misaligned,
-        "thread (1,0,0) of block (0,0,0), at `%r1, %r2, %r3, %r4 = ld.global.v4.b32 [%rd2]` (here): the address 0x700000004 is not a multiple of 16, as this access of 16 bytes wants",
+        "thread (1,0,0) of block (0,0,0), at `%r1, %r2, %r3, %r4 = ld.global.v4.b32 [%rd2]` (here): the address 0x700000004, byte 4 of `data`, is not a multiple of 16, as this access of 16 bytes wants",
     );
 }
 
