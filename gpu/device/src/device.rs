@@ -342,7 +342,27 @@ impl Device {
         }
     }
 
-    /// Waits until all enqueued work is done.
+    /// Prints kernels with the source lines of the builder's calls from now on, or without them, for all handles to the
+    /// device: profilers, `compute-sanitizer` and debuggers then show the author's lines. Kernels that are loaded already
+    /// are loaded again. `COLEX_SOURCE_LINES=1` in the environment sets it when the device is opened. The simulator always
+    /// names the lines.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::Device;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// device.set_source_lines(true);
+    /// ```
+    pub fn set_source_lines(&self, lines: bool) {
+        if let Kind::Gpu(gpu) = &self.0
+            && gpu.has_source_lines() != lines
+        {
+            gpu.set_source_lines(lines);
+            self.held().clear();
+        }
+    }
+
+    /// Waits until all enqueued work is done. What kernels have printed since comes out before the call returns.
     ///
     /// ```
     /// # use colex_device::{Arch, Device};

@@ -273,7 +273,12 @@ impl Device {
         let code = match &self.0 {
             Kind::Gpu(gpu) => {
                 gpu.outside_capture(LOADING)?;
-                let module = gpu.module(&kernel.ptx_unverified()?)?;
+                let text = if gpu.has_source_lines() {
+                    kernel.ptx_with_lines()?
+                } else {
+                    kernel.ptx_unverified()?
+                };
+                let module = gpu.module(&text)?;
                 Code::Gpu(gpu.entry_of(module, &kernel.name)?)
             }
             Kind::Simulator(_) => Code::Simulated(kernel.clone(), kernel.static_shared()),

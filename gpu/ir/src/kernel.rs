@@ -2,11 +2,12 @@
 
 use std::panic::Location;
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Ty};
 use colex_layout::ComposedLayout;
 
 use super::claims::Claim;
 use super::escaped::Escaped;
+use super::operand::Reg;
 use super::stmt::Stmt;
 use super::ty::{RegType, Type};
 
@@ -81,6 +82,8 @@ pub struct SharedRegion {
     pub bytes: u32,
     /// The unit that it consists of, such as `element` or `barrier`, and the size of a unit in bytes.
     pub unit: (&'static str, u32),
+    /// The type of its elements.
+    pub ty: Option<Ty>,
     /// The layout that gives the offset of each coordinate, in units.
     pub layout: Option<ComposedLayout>,
     /// The call of the builder that declared it.
@@ -121,7 +124,8 @@ impl SharedRegion {
     ///     start: 128,
     ///     bytes: 64,
     ///     unit: ("element", 4),
-    ///     layout: Some(colex_layout::layout!("(4,4):(4,1)").into()),
+    ///     ty: Some(colex_atom::Ty::F32),
+    ///     layout: Some(colex_layout::layout!((4, 4) : (4, 1)).into()),
     ///     at: std::panic::Location::caller(),
     /// };
     /// assert!(tile.describe(24).starts_with("element (1,2) of `tile`, the shared f32 tensor (4,4):(4,1) ("));
@@ -144,6 +148,46 @@ impl SharedRegion {
     }
 }
 
+/// Registers that hold the elements of a fragment, under the name that the author gave it. Tables show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFragment {
+    /// The name.
+    pub name: String,
+    /// The type of an element.
+    pub ty: Ty,
+    /// The register of each element, and the first of its bits there.
+    pub elements: Vec<(Reg, u32)>,
+    /// The coordinates in their tile, if they are known: those of each thread of the partition, and those of each element,
+    /// which are added.
+    pub places: Option<[Vec<Vec<i64>>; 2]>,
+}
+
+impl NamedFragment {
+    /// Returns the label of an element in a thread: its coordinates `(0,5)`, or its number `[3]`.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_ir::NamedFragment;
+    ///
+    /// let places = Some([vec![vec![0, 0], vec![0, 4]], vec![vec![0, 0], vec![8, 1]]]);
+    /// let mut x = NamedFragment { name: "x".to_string(), ty: Ty::F32, elements: Vec::new(), places };
+    /// assert_eq!(x.label(1, 1), "(8,5)");
+    /// x.places = None;
+    /// assert_eq!(x.label(1, 1), "[1]");
+    /// ```
+    pub fn label(&self, thread: usize, element: usize) -> String {
+        let known = self.places.as_ref().and_then(|[threads, elements]| {
+            let thread = threads.get(thread % threads.len().max(1))?;
+            let sums = thread
+                .iter()
+                .zip(elements.get(element)?)
+                .map(|(a, b)| (a + b).to_string());
+            Some(format!("({})", sums.collect::<Vec<_>>().join(",")))
+        });
+        known.unwrap_or_else(|| format!("[{element}]"))
+    }
+}
+
 /// A kernel: parameters, shared memory, registers and a body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
@@ -159,6 +203,8 @@ pub struct Kernel {
     pub dynamic_shared: Option<u32>,
     /// The parts of dynamic shared memory that messages describe, by their first bytes.
     pub shared_regions: Vec<SharedRegion>,
+    /// The fragments that have names.
+    pub fragments: Vec<NamedFragment>,
     /// The required block, in threads (`.reqntid`).
     pub block: Option<[u32; 3]>,
     /// The required cluster, in blocks (`.reqnctapercluster`).

@@ -27,7 +27,7 @@ pub mod verify;
 
 pub use build::KernelBuilder;
 pub use escaped::Escaped;
-pub use kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+pub use kernel::{Kernel, NamedFragment, Param, ParamType, SharedRegion, SharedVar};
 pub use launch::Error;
 pub use modifiers::{
     AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, FenceKind, Order, Rounding, Scope,
@@ -35,11 +35,12 @@ pub use modifiers::{
 };
 pub use needs::Needs;
 pub use op::{
-    Access, Alu, Async, Atom, Control, CopyArgs, End, Exchange, MatchMode, Memory, Op, ScaleD, Sync,
+    Access, Alu, Async, Atom, Control, CopyArgs, End, Exchange, MatchMode, Memory, Op,
+    PrintedValue, PtxText, ScaleD, Sync,
 };
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
 use row::{Arg, Formula, Ptx, Row, Slot};
-pub use row::{Cohort, Uses};
+pub use row::{Cohort, OperandUse, Uses};
 pub use stmt::{Guard, Stmt};
 #[doc(hidden)]
 pub use text::instruction;

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::modifiers::{BinaryOp, Compare, ShuffleMode};
 use super::needs::Needs;
-use super::op::{Atom, Control, Op};
+use super::op::{Atom, Control, Op, PrintedValue, PtxText};
 use super::operand::{Address, Operand, Reg};
 use super::stmt::{Guard, Stmt};
 use super::ty::Type;
@@ -104,6 +104,17 @@ pub(crate) enum Ptx<'a> {
     Atom(&'a Atom),
     /// Labels and branches.
     Control(&'a Control),
+    /// A call of `vprintf`.
+    Print {
+        values: &'a [PrintedValue],
+        end: &'a str,
+    },
+    /// A text of the author's.
+    Text {
+        text: &'a PtxText,
+        d: &'a [(Type, Reg)],
+        a: &'a [(Type, Operand)],
+    },
     /// A kind that no `match` knows, as `New` of a family.
     #[cfg(new_op = "inside")]
     New,
@@ -420,6 +431,17 @@ impl Uses {
     }
 }
 
+/// An operand of an instruction, and the type in which the instruction reads or writes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OperandUse {
+    /// The operand.
+    pub operand: Operand,
+    /// Its type; `None` where the row of an atom decides.
+    pub ty: Option<Type>,
+    /// Whether the instruction writes it.
+    pub is_written: bool,
+}
+
 impl Stmt {
     /// Returns every register that the statement reads, the guard's first.
     pub fn reads(&self) -> Vec<Reg> {
@@ -448,6 +470,36 @@ impl Op {
             uses: row.sources().collect(),
             addresses: row.addresses().collect(),
         }
+    }
+
+    /// Returns the operands of the instruction with their types, in the order of PTX.
+    ///
+    /// ```
+    /// use colex_ir::{KernelBuilder, OperandUse, Special, Type};
+    ///
+    /// let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// let x = k.mov(Type::U32, Special::LaneId);
+    /// let y = k.add(Type::S32, x, 1);
+    /// let use_of = |operand, is_written| OperandUse { operand, ty: Some(Type::S32), is_written };
+    /// assert_eq!(
+    ///     k.finish().body[1].op.operands(),
+    ///     [use_of(y.into(), true), use_of(x.into(), false), use_of(1.into(), false)]
+    /// );
+    /// ```
+    pub fn operands(&self) -> Vec<OperandUse> {
+        let row = self.row();
+        let uses = row.slots.iter().flat_map(|slot| {
+            let of = |is_written| {
+                move |operand| OperandUse {
+                    operand,
+                    ty: slot.ty,
+                    is_written,
+                }
+            };
+            let writes = slot.arg.writes().iter().map(Operand::from).map(of(true));
+            writes.chain(slot.arg.sources().map(of(false)))
+        });
+        uses.collect()
     }
 
     /// Returns the mnemonic of the instruction: its opcode and types, as in PTX.

@@ -9,12 +9,18 @@ mod options;
 mod order;
 mod report;
 mod state;
+mod step;
 
-pub use options::{Schedule, SimOptions};
+pub use machine::watch::Until;
+pub use options::{PrintTo, Schedule, SimOptions};
+pub use report::dump::{DumpLine, Dumps};
 pub use report::event::{BarrierAt, Event, EventKind, Grouped, SharedBytes};
 pub use report::fault::{Fault, FaultKind, Place};
-pub use report::{LineCount, Report, Warning};
+pub use report::show::Table;
+pub use report::trace::{Trace, TraceOptions, Traced};
+pub use report::{LineCount, Printed, Report, Warning};
 pub use state::memory::{Error, Memory};
+pub use step::{Prepared, Stepper, Stop};
 
 use colex_ir::Kernel;
 use colex_ir::launch::{Argument, Launch};
@@ -58,6 +64,41 @@ pub fn simulate(
     options: &SimOptions,
 ) -> Result<Report, Fault> {
     machine::simulate(kernel, launch, arguments, memory, options)
+}
+
+/// Runs a kernel as [`simulate`] does, and lists what chosen threads execute: each instruction with the values of its
+/// operands and the author's source line.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_ir::launch::Launch;
+/// use colex_ir::{KernelBuilder, Special, Type};
+/// use colex_sim::{Memory, SimOptions, TraceOptions, trace};
+///
+/// let mut k = KernelBuilder::new("traced", Arch::Sm80);
+/// let tid = k.mov(Type::U32, Special::Tid(0));
+/// let line = line!() + 1;
+/// k.mul(Type::S32, tid, -3);
+/// let kernel = k.finish();
+/// let options = TraceOptions::of_thread([0, 0, 0], [5, 0, 0]);
+/// let (ran, trace) = trace(&kernel, &Launch::new(1, 32), &[], &mut Memory::default(), &SimOptions::default(), &options);
+/// ran?;
+/// let step = &trace.steps[1];
+/// assert_eq!((step.at.line(), &step.instruction[..]), (line, "%r1 = mul.s32 %r0, -3"));
+/// assert_eq!(step.reads, [("%r0".to_string(), "5".to_string())]);
+/// assert_eq!(step.writes, [("%r1".to_string(), "-15".to_string())]);
+/// assert!(trace.to_string().contains("thread (5,0,0)  %r1 = mul.s32 %r0, -3  %r0=5  -> %r1=-15\n"));
+/// # Ok::<(), colex_sim::Fault>(())
+/// ```
+pub fn trace(
+    kernel: &Kernel,
+    launch: &Launch,
+    arguments: &[Argument],
+    memory: &mut Memory,
+    options: &SimOptions,
+    traced: &TraceOptions,
+) -> (Result<Report, Fault>, Trace) {
+    machine::simulate_watched(kernel, launch, arguments, memory, options, Some(traced))
 }
 
 /// The examples of the README run.

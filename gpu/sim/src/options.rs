@@ -21,6 +21,8 @@ pub struct SimOptions {
     pub counts: bool,
     /// Whether the report lists the events at barriers and in shared memory, in order. Off by default.
     pub events: bool,
+    /// Where the lines go that a kernel prints. They are in the report too.
+    pub print_to: PrintTo,
     /// Whether float products are summed as Hopper's tensor cores sum them, bit for bit. If not, they are summed
     /// exactly and rounded once.
     pub hopper_sums: bool,
@@ -46,6 +48,7 @@ impl Default for SimOptions {
             uninitialised: true,
             counts: true,
             events: false,
+            print_to: PrintTo::Stdout,
             hopper_sums: true,
             max_steps: 50_000_000,
             max_instructions: 4_000_000_000,
@@ -76,6 +79,15 @@ impl SimOptions {
     pub fn seed(self, seed: u64) -> Self {
         self.schedule(Schedule::from_seed(seed))
     }
+}
+
+/// Where the lines go that a kernel prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrintTo {
+    /// To the standard output of the process at the end of the launch, as a GPU's driver does; and to the report.
+    Stdout,
+    /// To [`Report::printed`](crate::Report::printed) alone, or [`Fault::printed`](crate::Fault::printed).
+    Report,
 }
 
 /// The order in which the simulator runs warps and completes asynchronous operations.

@@ -12,6 +12,7 @@
 //! | [`AtThread`] | `tiled_copy.at(&tid).partition_src(&t)`, `.partition_dst(&t)`, `tiled_mma.at(&tid).partition(&t, Operand::C)` |
 //! | [`Fragment`] | `k.fragment_of(&mma, Operand::A, [64, 32])`, `k.accumulators(&mma, [64, 64])`, `k.fragment_like(&part)`, `k.fragment(ty, layout)`; `f.retile(&copy)`, `f.slice(..)`, `k.convert(&f, Ty::F16)` |
 //! | copies | `k.copy(&tiled_copy, &src, &dst)`; `copy_in_bounds` within run-time extents, `copy_if` where a condition holds, `hints.on(&tiled_copy)` for the caches |
+//! | seeing values | `k.dump("x", &x)` prints elements with their coordinates; `k.name("tile", &tile)` names what faults speak of |
 //! | arithmetic | [`Expr`]: `k.map((&a * alpha + &b).relu())` makes a fragment, `k.assign(&d, ..)` writes one; `fill`, `mask`; [`Rows`] of accumulators, `k.reduce_rows(..)`; accumulators as a factor: `f.as_operand(&mma, &next, Operand::A, tile)` |
 //! | elements at coordinates | `t.elements((&ids, &column))` of a tensor: `k.gather(..)`, `k.scatter(values, ..)`, `k.atomic(AtomicOp::Add, .., 1)`, `k.compare_and_swap(..)`, each with its [bounds](Outside) |
 //! | products | `k.mma(&tiled_mma, &d, &a, &b, &c)` |
@@ -73,6 +74,7 @@ pub use build::launch::{
     Arg, ArgumentError, KernelParameter, ParameterKind, RawMemory, Signature, TensorArg,
     TensorKernel,
 };
+pub use build::name::Nameable;
 pub use build::pipeline::{Consumer, Pipeline, Producer, Stage};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
@@ -80,6 +82,7 @@ pub use copy::tma::TmaTensor;
 pub use copy::vector::VectorRun;
 pub use copy::{HintedCopy, Hints, Piece};
 pub use error::Error;
+pub use fragment::dump::Dump;
 pub use fragment::expr::{Expr, Mask, Round};
 pub use fragment::rows::Rows;
 pub use fragment::{Fragment, MAX_REGISTERS};

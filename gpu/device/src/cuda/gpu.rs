@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use colex_atom::Arch;
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub(super) arch: Arch,
     pub(super) limits: Limits,
     pub(super) cache: Mutex<Cache>,
+    /// Whether kernels are printed with their source lines.
+    lines: AtomicBool,
     pub(super) held: Held,
     /// Whether what is kept stays when no owner is left that was seen here: a caller's context lives on between the
     /// devices that are made of it.
@@ -159,6 +162,9 @@ impl Shared {
             arch,
             limits: limits(attribute)?,
             cache: Mutex::new(Cache::from_environment()),
+            lines: AtomicBool::new(
+                std::env::var_os("COLEX_SOURCE_LINES").is_some_and(|set| set == "1"),
+            ),
             held: Held::default(),
             lost: OnceLock::new(),
         })
@@ -289,6 +295,16 @@ impl Gpu {
             return Err(ErrorKind::Capturing { what }.into());
         }
         Ok(())
+    }
+
+    /// Whether kernels are printed with their source lines.
+    pub(crate) fn has_source_lines(&self) -> bool {
+        self.shared.lines.load(Ordering::Relaxed)
+    }
+
+    /// Prints kernels with or without their source lines from now on.
+    pub(crate) fn set_source_lines(&self, lines: bool) {
+        self.shared.lines.store(lines, Ordering::Relaxed);
     }
 
     /// Waits for the stream.

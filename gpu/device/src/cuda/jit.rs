@@ -26,8 +26,9 @@ struct Options {
 }
 
 impl Options {
-    /// Logs, as detailed as the assembler can, and code for `target` (see [`target_code`]) if it is not the context's.
-    fn new(target: Option<usize>) -> Options {
+    /// Logs, as detailed as the assembler can, and what a text asks for: code for its target (see [`target_code`]) if that is
+    /// not the context's, and source lines if it names some.
+    fn new(ptx: &str) -> Options {
         let mut options = Options {
             keys: Vec::new(),
             values: Vec::new(),
@@ -40,8 +41,11 @@ impl Options {
         options.push(JitOption::ErrorLog, errors.cast());
         options.number(JitOption::ErrorLogBytes, LOG_BYTES);
         options.number(JitOption::Verbose, 1);
-        if let Some(code) = target {
+        if let Some(code) = target_code(ptx) {
             options.number(JitOption::Target, code);
+        }
+        if names_lines(ptx) {
+            options.number(JitOption::LineInfo, 1);
         }
         options
     }
@@ -75,6 +79,12 @@ fn target_code(ptx: &str) -> Option<usize> {
     Some(number.parse::<usize>().ok()? + 0x10000)
 }
 
+/// Whether a text says of its instructions which source lines they come from.
+fn names_lines(ptx: &str) -> bool {
+    ptx.lines()
+        .any(|line| line.trim_start().starts_with(".loc "))
+}
+
 impl Gpu {
     /// Assembles PTX for this device.
     ///
@@ -88,7 +98,7 @@ impl Gpu {
                 nul.nul_position()
             ))
         })?;
-        let mut options = Options::new(target_code(ptx));
+        let mut options = Options::new(ptx);
         let mut link: Handle = std::ptr::null_mut();
         self.call("cuLinkCreate", |api| {
             // SAFETY: as many keys as values; the buffers they name live until after the link is destroyed.
@@ -146,7 +156,7 @@ impl Gpu {
 
     /// Loads machine code onto the device.
     pub(super) fn load_code(&self, code: &[u8]) -> Result<Handle, Error> {
-        let mut options = Options::new(None);
+        let mut options = Options::new("");
         let mut module: Handle = std::ptr::null_mut();
         let loaded = self.call("cuModuleLoadDataEx", |api| {
             // SAFETY: the image is an ELF file that says its own length; keys and values as in `assemble`.
@@ -207,6 +217,17 @@ mod tests {
         assert_eq!(target_code(".version 8.0\n.target sm_90a\n"), Some(65626));
         assert_eq!(target_code(".version 8.0\n.target sm_90\n"), None);
         assert_eq!(target_code(""), None);
+    }
+
+    #[test]
+    fn source_lines_are_asked_for_where_a_text_names_them() {
+        let options = |ptx: &str| {
+            Options::new(ptx)
+                .keys
+                .contains(&(JitOption::LineInfo as c_uint))
+        };
+        assert!(options(".target sm_80\n    .loc 1 12 9\n"));
+        assert!(!options(".target sm_80\n// .loc 1 12 9\n"));
     }
 
     #[test]

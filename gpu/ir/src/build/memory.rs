@@ -5,11 +5,73 @@ use colex_atom::{CopyAtom, MmaAtom};
 use super::KernelBuilder;
 use crate::kernel::ParamType;
 use crate::modifiers::{AtomicOp, Order, Space};
-use crate::op::{Access, Atom, CopyArgs, Memory, ScaleD};
+use crate::op::{Access, Atom, CopyArgs, Memory, PrintedValue, PtxText, ScaleD};
 use crate::operand::{Address, Base, Operand, ParamId, Reg};
 use crate::ty::{RegType, Type};
 
 impl KernelBuilder {
+    /// Prints a line: texts and values, then a text at the end. Each thread that executes it prints a line of its own.
+    ///
+    /// The simulator prints to the sink that its options name. On a GPU it is a call of `vprintf`: the driver keeps lines in
+    /// a buffer (1 MiB unless the host sets `CU_LIMIT_PRINTF_FIFO_SIZE`), prints them when the host waits for the
+    /// context, and overwrites the oldest if there are more. The lines of different threads come in any order.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_ir::launch::Launch;
+    /// use colex_ir::{KernelBuilder, PrintedValue, Special, Type};
+    /// use colex_sim::{Memory, PrintTo, SimOptions, simulate};
+    ///
+    /// let mut k = KernelBuilder::new("k", Arch::Sm80);
+    /// let value = |before: &str, ty, a| PrintedValue { before: before.to_string(), ty, digits: 9, a };
+    /// let lane = k.mov(Type::U32, Special::LaneId);
+    /// k.print(vec![value("lane ", Type::U32, lane.into()), value(": ", Type::F64, 0.1.into())], "!");
+    /// let options = SimOptions { print_to: PrintTo::Report, ..SimOptions::default() };
+    /// let report = simulate(&k.finish(), &Launch::new(1, 2), &[], &mut Memory::default(), &options)?;
+    /// let lines: Vec<&str> = report.printed.iter().map(|line| &line.text[..]).collect();
+    /// assert_eq!(lines, ["lane 0: 0.1!", "lane 1: 0.1!"]);
+    /// # Ok::<(), colex_sim::Fault>(())
+    /// ```
+    #[track_caller]
+    pub fn print(&mut self, values: Vec<PrintedValue>, end: impl Into<String>) {
+        let end = end.into();
+        self.push(Memory::Print { values, end });
+    }
+
+    /// Adds a text of PTX with typed inputs, and returns its outputs in fresh registers: see [`PtxText`].
+    ///
+    /// The verifier checks the operands, not what the text does: no analysis of uniformity, memory or barriers sees into it.
+    /// Only a GPU runs it, unless [`PtxText::on_host`] gives the simulator a function.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_ir::launch::Launch;
+    /// use colex_ir::{KernelBuilder, PtxText, Special, Type};
+    /// use colex_sim::{Memory, SimOptions, simulate};
+    ///
+    /// let mut k = KernelBuilder::new("k", Arch::Sm80);
+    /// let lane = k.mov(Type::U32, Special::LaneId);
+    /// k.ptx(PtxText::new("brev.b32 %0, %1;"), &[(Type::B32, lane.into())], &[Type::B32]);
+    /// let kernel = k.finish();
+    /// assert!(kernel.ptx().unwrap().contains("brev.b32 %r1, %r0;"));
+    /// let fault = simulate(&kernel, &Launch::new(1, 1), &[], &mut Memory::default(), &SimOptions::default()).unwrap_err();
+    /// assert_eq!(
+    ///     fault.what(),
+    ///     "this kernel has PTX text; only a GPU runs it, unless `PtxText::on_host` says what it computes"
+    /// );
+    /// ```
+    #[track_caller]
+    pub fn ptx(&mut self, text: PtxText, inputs: &[(Type, Operand)], outputs: &[Type]) -> Vec<Reg> {
+        let d: Vec<(Type, Reg)> = outputs
+            .iter()
+            .map(|ty| (*ty, self.reg(ty.register())))
+            .collect();
+        let regs = d.iter().map(|(_, reg)| *reg).collect();
+        let a = inputs.to_vec();
+        self.push(Memory::Text { text, d, a });
+        regs
+    }
+
     /// Returns the value of a scalar or pointer parameter, or the address of a tensor map.
     #[track_caller]
     pub fn param(&mut self, id: ParamId) -> Reg {

@@ -8,7 +8,7 @@ use std::panic::Location;
 use colex_atom::Arch;
 
 use crate::claims::{Claim, ClaimId};
-use crate::kernel::{Kernel, Param, ParamType, SharedRegion, SharedVar};
+use crate::kernel::{Kernel, NamedFragment, Param, ParamType, SharedRegion, SharedVar};
 use crate::modifiers::{BinaryOp, Compare, TernaryOp, UnaryOp};
 use crate::op::{Alu, Control, Op};
 use crate::operand::{Operand, ParamId, Reg, SharedId};
@@ -58,6 +58,7 @@ impl KernelBuilder {
             shared: Vec::new(),
             dynamic_shared: None,
             shared_regions: Vec::new(),
+            fragments: Vec::new(),
             block: None,
             cluster: None,
             min_blocks: None,
@@ -177,6 +178,12 @@ impl KernelBuilder {
         self
     }
 
+    /// Gives the registers of a fragment a name, which tables show.
+    pub fn name_fragment(&mut self, fragment: NamedFragment) -> &mut Self {
+        self.kernel.fragments.push(fragment);
+        self
+    }
+
     /// Returns the described part of dynamic shared memory that holds the byte `byte`, to give it a name.
     ///
     /// ```
@@ -184,7 +191,7 @@ impl KernelBuilder {
     /// let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
     /// let at = std::panic::Location::caller();
     /// let (what, unit) = ("64 bytes".to_string(), ("byte", 1));
-    /// k.shared_region(SharedRegion { name: None, what, start: 0, bytes: 64, unit, layout: None, at });
+    /// k.shared_region(SharedRegion { name: None, what, start: 0, bytes: 64, unit, ty: None, layout: None, at });
     /// k.region_at(63).expect("it ends there").name = Some("scratch".to_string());
     /// assert!(k.region_at(64).is_none());
     /// assert!(k.finish().shared_regions[0].title().starts_with("`scratch`, the shared 64 bytes"));

@@ -2,6 +2,7 @@
 
 use crate::modifiers::{AtomicOp, Cache, Order, Scope, Space, dotted};
 use crate::needs::Needs;
+use crate::op::foreign::{PrintedValue, PtxText, print_row, text_row};
 use crate::operand::{Address, Operand, Reg};
 use crate::row::{Formula, Ptx, Row};
 use crate::ty::{RegType, Type};
@@ -105,7 +106,7 @@ impl Access {
     }
 }
 
-/// A load, a store, an atomic operation, or an address of memory.
+/// A load, a store, an atomic operation, an address of memory, a printed line, or a text of PTX that may do any of these.
 #[cfg_attr(new_op = "outside", non_exhaustive)]
 #[derive(Clone, Debug, PartialEq)]
 #[allow(
@@ -163,6 +164,17 @@ pub enum Memory {
         d: Reg,
         primary: &'static str,
         fraction: f32,
+    },
+    /// A call of `vprintf`: it prints a line when the host next waits for the device.
+    Print {
+        values: Vec<PrintedValue>,
+        end: String,
+    },
+    /// PTX of the author's, with typed outputs and inputs.
+    Text {
+        text: PtxText,
+        d: Vec<(Type, Reg)>,
+        a: Vec<(Type, Operand)>,
     },
     /// A variant that no `match` knows: `cargo xtask verify` sees that the compiler names every place that has to.
     #[cfg(new_op = "inside")]
@@ -290,6 +302,8 @@ impl Memory {
             .function()
             .d(d, Type::B64)
             .form(policy(primary, *fraction)),
+            Memory::Print { values, end } => print_row(values, end),
+            Memory::Text { text, d, a } => text_row(text, d, a),
         }
     }
 }

@@ -5,6 +5,7 @@ mod asynchronous;
 mod atom;
 mod control;
 mod exchange;
+pub(crate) mod foreign;
 mod memory;
 mod sync;
 
@@ -13,6 +14,7 @@ pub use asynchronous::Async;
 pub use atom::{Atom, CopyArgs, End, ScaleD};
 pub use control::Control;
 pub use exchange::{Exchange, MatchMode};
+pub use foreign::{PrintedValue, PtxText};
 pub use memory::{Access, Memory};
 pub use sync::Sync;
 

@@ -4,20 +4,26 @@ use std::fmt::Write as _;
 
 use colex_atom::PtxVersion;
 
-use super::flow::Flow;
+use super::flow::{Flow, SourceMarks};
 use super::names::{dynamic_name, scoped};
 use crate::verify::{Refused, parameter_bytes};
 use crate::{Control, Kernel, Needs, Op, Param, ParamType, RegType};
 
-/// The whole module.
-pub(super) fn module(kernel: &Kernel) -> Result<String, Refused> {
-    let mut flow = Flow::new(kernel);
+/// The whole module; with `lines`, its instructions are marked with the calls of the builder that made them.
+pub(super) fn module(kernel: &Kernel, lines: bool) -> Result<String, Refused> {
+    let mut flow = Flow::new(kernel, lines.then(SourceMarks::default));
     flow.block(&kernel.body)?;
     let mut text = format!(
         ".version {}\n.target {}\n.address_size 64\n\n",
         version(kernel),
         kernel.target
     );
+    let files = flow.marks.iter().flat_map(|marks| &marks.files);
+    for (number, file) in files.enumerate() {
+        let file = file.replace('\\', "/").replace('"', "'");
+        writeln!(text, ".file {} \"{file}\"", number + 1).expect("writing to a string");
+    }
+    text += &flow.printed.module(kernel);
     shared(&mut text, kernel);
     text += &format!(".visible .entry {}(", kernel.name);
     let params: Vec<String> = kernel.params.iter().map(|p| param(kernel, p)).collect();
@@ -29,6 +35,7 @@ pub(super) fn module(kernel: &Kernel) -> Result<String, Refused> {
     text += "{\n";
     declarations(&mut text, "%", kernel.registers);
     declarations(&mut text, "%x", flow.scratch);
+    text += &flow.printed.entry(kernel);
     text += &flow.text;
     let exit = Op::Control(Control::Exit);
     let ends = (kernel.body.last()).is_some_and(|stmt| stmt.op == exit && stmt.guard.is_none());

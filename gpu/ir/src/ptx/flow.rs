@@ -1,5 +1,8 @@
 //! Structured control flow as labels and branches.
 
+use std::panic::Location;
+
+use super::foreign::Printed;
 use super::names::{Lines, predicate};
 use crate::verify::{Diagnostic, Problem, Refused};
 use crate::{Control, Escaped, Guard, Kernel, Op, Ptx, Stmt};
@@ -14,17 +17,47 @@ pub(super) struct Flow<'a> {
     loops: Vec<(String, String)>,
     /// The largest number of scratch registers of each class in use at once.
     pub(super) scratch: [u32; 6],
+    /// What printed lines need of the module.
+    pub(super) printed: Printed,
+    /// The source lines that are marked so far, if they are.
+    pub(super) marks: Option<SourceMarks>,
+}
+
+/// The files of marked lines, and the last mark.
+#[derive(Default)]
+pub(super) struct SourceMarks {
+    pub(super) files: Vec<&'static str>,
+    last: Option<&'static Location<'static>>,
 }
 
 impl<'a> Flow<'a> {
-    pub(super) fn new(kernel: &'a Kernel) -> Self {
+    pub(super) fn new(kernel: &'a Kernel, marks: Option<SourceMarks>) -> Self {
         Flow {
             kernel,
             text: String::new(),
             labels: 0,
             loops: Vec::new(),
             scratch: [0; 6],
+            printed: Printed::default(),
+            marks,
         }
+    }
+
+    /// `.loc`, where the call of the builder is another one than that of the line before.
+    fn locate(&mut self, at: &'static Location<'static>) {
+        let Some(marks) = &mut self.marks else {
+            return;
+        };
+        if marks.last.replace(at) == Some(at) {
+            return;
+        }
+        let known = marks.files.iter().position(|file| *file == at.file());
+        let file = known.unwrap_or_else(|| {
+            marks.files.push(at.file());
+            marks.files.len() - 1
+        });
+        let line = format!(".loc {} {} {}", file + 1, at.line(), at.column());
+        self.line(None, &line);
     }
 
     pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), Refused> {
@@ -33,7 +66,16 @@ impl<'a> Flow<'a> {
 
     fn stmt(&mut self, stmt: &Stmt) -> Result<(), Refused> {
         let row = stmt.op.row();
+        self.locate(stmt.at);
         match row.ptx {
+            Ptx::Print { values, end } => self.plain(stmt, |lines, flow| {
+                lines.print(values, end, &mut flow.printed);
+                Ok(())
+            }),
+            Ptx::Text { text, d, a } => self.plain(stmt, |lines, _| {
+                lines.foreign(text, d, a);
+                Ok(())
+            }),
             Ptx::Control(op) => self.control(op, stmt.guard),
             Ptx::Atom(op) => self.plain(stmt, |lines, _| lines.atom(op)),
             Ptx::Line { opcode, last } => self.plain(stmt, |lines, _| {

@@ -6,6 +6,7 @@
 mod atoms;
 mod entry;
 mod flow;
+mod foreign;
 mod lines;
 mod names;
 
@@ -65,7 +66,30 @@ impl Kernel {
     /// location of each finding.
     pub fn ptx(&self) -> Result<String, Refused> {
         self.verify()?;
-        entry::module(self)
+        entry::module(self, false)
+    }
+
+    /// Returns the kernel as a module of PTX whose instructions name the source lines of the builder's calls (`.file` and
+    /// `.loc`), so that a profiler, `compute-sanitizer` and a debugger show the author's lines. The names of the files are
+    /// those that the compiler gave [`std::panic::Location`]: relative to the workspace for its own crates.
+    ///
+    /// ```
+    /// use colex_ir::{KernelBuilder, Special, Type};
+    ///
+    /// let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// k.mov(Type::U32, Special::LaneId);
+    /// let text = k.finish().ptx_with_lines()?;
+    /// assert!(text.contains(".file 1 \""));
+    /// assert!(text.contains("    .loc 1 "));
+    /// # Ok::<(), colex_ir::verify::Refused>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`ptx`](Kernel::ptx).
+    pub fn ptx_with_lines(&self) -> Result<String, Refused> {
+        self.verify()?;
+        entry::module(self, true)
     }
 
     /// Returns the `.version` of the kernel's PTX: the lowest that has everything in it.
@@ -86,6 +110,6 @@ impl Kernel {
     ///
     /// Returns a [`Refused`] if an instruction has no text, such as an atom with too few registers.
     pub fn ptx_unverified(&self) -> Result<String, Refused> {
-        entry::module(self)
+        entry::module(self, false)
     }
 }

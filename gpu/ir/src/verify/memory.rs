@@ -83,8 +83,12 @@ fn memory(kernel: &Kernel, op: &Memory, found: &mut Findings<'_>) {
         }
         Memory::PrefetchTensorMap { a } => tensor_map(kernel, *a, found),
         Memory::AddressOf { d, a } => address_of(kernel, d.ty, *a, found),
-        // They compute addresses and policies in registers.
-        Memory::Mapa { .. } | Memory::Cvta { .. } | Memory::CreatePolicy { .. } => {}
+        // They compute addresses and policies in registers, or the kernel does not know what they access.
+        Memory::Mapa { .. }
+        | Memory::Cvta { .. }
+        | Memory::CreatePolicy { .. }
+        | Memory::Print { .. }
+        | Memory::Text { .. } => {}
     }
 }
 

@@ -7,8 +7,8 @@ use colex_ir::ptx::Needs;
 use colex_ir::{
     Access, Alu, Async, AtomicOp, BarrierOp, BinaryOp, Cache, ClusterOrder, Compare, Control,
     Exchange, FenceKind, Guard, Kernel, KernelBuilder, MatchMode, Memory, Op, Operand, Order,
-    RegType, Rounding, Scope, ShuffleMode, Space, Special, Sync, TernaryOp, Type, UnaryOp,
-    VoteMode,
+    PrintedValue, PtxText, RegType, Rounding, Scope, ShuffleMode, Space, Special, Sync, TernaryOp,
+    Type, UnaryOp, VoteMode,
 };
 
 /// One instruction in a kernel.
@@ -276,6 +276,34 @@ fn memory(ops: &mut Vec<Make>) {
             space,
             d: k.reg(RegType::B64),
             a: g.global.into(),
+        });
+    }
+    for ty in TYPES {
+        let values = move |g: &Given| {
+            [7.0, 0.5].map(|x| PrintedValue {
+                before: "100% \"of\" ".to_string(),
+                ty,
+                digits: 9,
+                a: if x == 7.0 {
+                    g.of(ty)
+                } else if ty.is_float() {
+                    x.into()
+                } else {
+                    7.into()
+                },
+            })
+        };
+        add(ops, move |_, g| Memory::Print {
+            values: values(g).to_vec(),
+            end: "\\ %d".to_string(),
+        });
+        add(ops, move |k, g| Memory::Text {
+            text: PtxText::new(format!(
+                "{{ .reg .b{0} t; mov.b{0} t, %1; mov.b{0} %0, t; }}",
+                ty.bits().max(16)
+            )),
+            d: vec![(ty, k.reg(ty.register()))],
+            a: vec![(ty, g.of(ty))],
         });
     }
     add(ops, |k, g| Memory::Mapa {

@@ -1,6 +1,7 @@
 //! The cases of the library: copies, products, plans drawn over all of their fields, expressions, reductions and gathers of fragments.
 
 pub mod copies;
+pub mod dumps;
 pub mod fragments;
 pub mod gathers;
 pub mod gemm;

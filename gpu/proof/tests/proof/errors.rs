@@ -133,6 +133,7 @@ fn names_with_control_characters_are_escaped_in_every_sentence() {
         start: 0,
         bytes: 4,
         unit: ("byte", 1),
+        ty: None,
         layout: None,
         at: std::panic::Location::caller(),
     };

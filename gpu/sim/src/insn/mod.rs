@@ -7,6 +7,7 @@ pub(crate) mod cluster;
 pub(crate) mod compute;
 pub(crate) mod copy;
 pub(crate) mod cp_async;
+mod foreign;
 pub(crate) mod matrix;
 pub(crate) mod mbarriers;
 pub(crate) mod mma;

@@ -128,6 +128,8 @@ impl Exec<'_, '_, '_> {
             Memory::CreatePolicy { d, .. } => self.set(*d, mask, &[0; 32]),
             // The simulator has no caches.
             Memory::PrefetchTensorMap { .. } => Ok(()),
+            Memory::Print { values, end } => self.print(values, end, mask),
+            Memory::Text { text, d, a } => self.foreign(text, d, a, mask),
         }
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Exec<'s, 'a, 'k> {
 }
 
 impl<'k> Exec<'_, '_, 'k> {
-    /// Runs at most `steps` instructions; returns whether the warp can continue.
+    /// Runs at most `steps` instructions; returns whether the warp's turn can continue.
     pub(crate) fn run(&mut self, steps: usize) -> Result<bool, Fault> {
         for _ in 0..steps {
             match self.m.program.steps[self.w.pc] {
@@ -41,7 +41,7 @@ impl<'k> Exec<'_, '_, 'k> {
                     Flow::Jumped => {}
                     Flow::Yield => {
                         self.w.pc += 1;
-                        return Ok(true);
+                        return Ok(false);
                     }
                     Flow::Wait(wait) => {
                         self.w.wait = Some(wait);
@@ -324,7 +324,9 @@ fn serves_others(op: &Op) -> bool {
             | Memory::Mapa { .. }
             | Memory::Cvta { .. }
             | Memory::PrefetchTensorMap { .. }
-            | Memory::CreatePolicy { .. } => false,
+            | Memory::CreatePolicy { .. }
+            | Memory::Print { .. }
+            | Memory::Text { .. } => false,
         },
         Op::Sync(op) => match op {
             Sync::Barrier { .. }

@@ -12,6 +12,7 @@ pub(crate) mod race_text;
 pub(crate) mod running;
 pub(crate) mod suspect;
 pub(crate) mod wait_text;
+pub(crate) mod watch;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -23,13 +24,15 @@ use crate::machine::place::Inside;
 use crate::machine::product::Places;
 use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};
-use crate::options::SimOptions;
+use crate::machine::watch::Watch;
+use crate::options::{PrintTo, SimOptions};
 use crate::order::global::Global;
 use crate::order::hash::Map;
 use crate::order::release::Release;
 use crate::report::event::Event;
 use crate::report::fault::{Fault, FaultKind};
-use crate::report::{Count, Report};
+use crate::report::trace::{Trace, TraceOptions};
+use crate::report::{Count, Printed, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
 use crate::state::program::Program;
@@ -37,6 +40,7 @@ use colex_ir::launch::{Argument, Launch, LaunchClaims};
 use colex_ir::{Escaped, Kernel};
 
 /// The state that all clusters share.
+#[derive(Debug)]
 pub(crate) struct Machine<'a, 'k> {
     pub(crate) program: &'a Program<'k>,
     pub(crate) launch: Launch,
@@ -55,6 +59,8 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) operation: u64,
     /// Whether several cores ran blocks.
     pub(crate) is_spread: bool,
+    /// The lines that were printed.
+    pub(crate) printed: Vec<Printed>,
     /// The number of instructions that all warps have executed.
     pub(crate) executed: u64,
     /// Reads that wait for their bytes, and bytes that atomic stores wrote first.
@@ -70,6 +76,19 @@ pub(crate) struct Machine<'a, 'k> {
     /// Where dynamic shared memory begins in a block's.
     pub(crate) dynamic_at: u32,
     pub(crate) shared_bytes: u32,
+    /// What looks at warps while they run; without it nothing does.
+    pub(crate) watch: Option<Box<Watch>>,
+}
+
+/// The clusters that run, and how many were started.
+#[derive(Debug, Default)]
+pub(crate) struct Clusters {
+    pub(crate) running: Vec<Cluster>,
+    started: usize,
+    /// Whether it was tried to run the others on several cores.
+    tried: bool,
+    /// The rounds since all had ended.
+    rounds: u32,
 }
 
 impl<'a, 'k> Machine<'a, 'k> {
@@ -98,6 +117,7 @@ impl<'a, 'k> Machine<'a, 'k> {
             events: Vec::new(),
             operation: 0,
             is_spread: false,
+            printed: Vec::new(),
             executed: 0,
             suspects: Suspects::default(),
             firsts: Firsts::default(),
@@ -110,34 +130,53 @@ impl<'a, 'k> Machine<'a, 'k> {
                 0 => program.static_shared,
                 bytes => dynamic_at + bytes,
             },
+            watch: None,
         }
     }
 
     /// Runs every block.
     pub(crate) fn run(&mut self) -> Result<(), Fault> {
+        self.go(&mut Clusters::default()).map(drop)
+    }
+
+    /// The next cluster that has not started.
+    fn start(&self, clusters: &mut Clusters) -> Option<Cluster> {
+        let number = clusters.started;
+        let at = self.cluster_at(number)?;
+        clusters.started += 1;
+        Some(self.cluster(number, at))
+    }
+
+    /// The coordinates of a cluster among the clusters of the grid; `None` after the last.
+    fn cluster_at(&self, number: usize) -> Option<[u32; 3]> {
         let size = self.launch.cluster;
-        let [x, y, z] = [0, 1, 2].map(|axis| self.launch.grid[axis] / size[axis].max(1));
-        let along_y = move |z| (0..y).flat_map(move |y| (0..x).map(move |x| [x, y, z]));
-        let mut tried = false;
-        let mut waiting = (0..z).flat_map(along_y).enumerate();
-        let mut running: Vec<Cluster> = Vec::new();
-        let mut rounds = 0;
+        let extents = [0, 1, 2].map(|axis| (self.launch.grid[axis] / size[axis].max(1)) as usize);
+        let [x, y, z] = extents;
+        let at = || [number % x, number / x % y, number / x / y].map(|n| n as u32);
+        (number < x * y * z).then(at)
+    }
+
+    /// Runs every block, or until the watch stops; returns whether all have ended.
+    pub(crate) fn go(&mut self, clusters: &mut Clusters) -> Result<bool, Fault> {
         loop {
-            if running.is_empty() {
-                rounds = 0;
+            if clusters.running.is_empty() {
+                clusters.rounds = 0;
                 // The first cluster has shown how long one takes.
-                if self.executed > 0 && !std::mem::replace(&mut tried, true) {
-                    let clusters: Vec<Waiting> = waiting.clone().collect();
-                    self.is_spread = self.spread(&clusters);
+                if self.executed > 0 && !std::mem::replace(&mut clusters.tried, true) {
+                    let waiting = (clusters.started..)
+                        .map_while(|number| Some((number, self.cluster_at(number)?)));
+                    let waiting: Vec<Waiting> = waiting.collect();
+                    self.is_spread = self.watch.is_none() && self.spread(&waiting);
                     if self.is_spread {
-                        return self.last_word();
+                        return self.last_word().map(|()| true);
                     }
                 }
-                let Some((number, at)) = waiting.next() else {
-                    return self.last_word();
+                let Some(next) = self.start(clusters) else {
+                    return self.last_word().map(|()| true);
                 };
-                running.push(self.cluster(number, at));
+                clusters.running.push(next);
             }
+            let running = &mut clusters.running;
             let mut index = 0;
             let mut blocked = None;
             let (mut moved, mut idle) = (false, false);
@@ -162,25 +201,26 @@ impl<'a, 'k> Machine<'a, 'k> {
                         continue;
                     }
                     Ok(Progress::Blocked) => blocked = Some(index),
-                    Err(fault) => return Err(self.headline(fault, running)),
+                    Ok(Progress::Stopped) => return Ok(false),
+                    Err(fault) => return Err(self.headline(fault, std::mem::take(running))),
                 }
                 index += 1;
             }
             if let Some(index) = blocked.filter(|_| !moved) {
                 let fault = self.deadlock(&running[index]);
-                return Err(self.headline(fault, running));
+                return Err(self.headline(fault, std::mem::take(running)));
             }
             if self.suspects.in_vain(self.executed) {
-                return Err(self.give_up(running));
+                return Err(self.give_up(std::mem::take(running)));
             }
             // A block that still runs may wait for one that has not started.
-            rounds += 1;
-            let starts = idle || !self.program.independent || rounds > cores::ROUNDS;
+            clusters.rounds += 1;
+            let starts = idle || !self.program.independent || clusters.rounds > cores::ROUNDS;
             if starts
-                && !running.is_empty()
-                && let Some((number, at)) = waiting.next()
+                && !clusters.running.is_empty()
+                && let Some(next) = self.start(clusters)
             {
-                running.push(self.cluster(number, at));
+                clusters.running.push(next);
             }
         }
     }
@@ -206,7 +246,7 @@ fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
 }
 
 /// Refuses a launch that the kernel was not built for.
-fn check_launch(
+pub(crate) fn check_launch(
     program: &Program<'_>,
     launch: &Launch,
     arguments: &[Argument],
@@ -280,20 +320,50 @@ pub(crate) fn simulate(
     memory: &mut Memory,
     options: &SimOptions,
 ) -> Result<Report, Fault> {
+    simulate_watched(kernel, launch, arguments, memory, options, None).0
+}
+
+/// The same, and a trace of what chosen threads execute.
+pub(crate) fn simulate_watched(
+    kernel: &Kernel,
+    launch: &Launch,
+    arguments: &[Argument],
+    memory: &mut Memory,
+    options: &SimOptions,
+    traced: Option<&TraceOptions>,
+) -> (Result<Report, Fault>, Trace) {
     let program = Program::new(kernel);
-    check_launch(&program, launch, arguments, options)?;
+    if let Err(fault) = check_launch(&program, launch, arguments, options) {
+        return (Err(fault), Trace::default());
+    }
     let mut machine = Machine::new(&program, launch, arguments, memory, options);
+    machine.watch = traced.map(|traced| {
+        Box::new(Watch {
+            trace: Some((traced.clone(), Trace::default())),
+            ..Watch::default()
+        })
+    });
     let result = machine.run();
     static SAID: Once = Once::new();
     advise(cfg!(unoptimised), machine.executed, &SAID, |text| {
         eprintln!("{text}");
     });
-    result?;
     let report = machine.report();
-    Ok(Report {
-        events: machine.events,
-        ..report
-    })
+    let trace = machine.watch.and_then(|watch| watch.trace);
+    let trace = trace.map_or(Trace::default(), |(_, trace)| trace);
+    let (events, printed) = (machine.events, machine.printed);
+    if options.print_to == PrintTo::Stdout {
+        printed.iter().for_each(|line| println!("{}", line.text));
+    }
+    let result = match result {
+        Ok(()) => Ok(Report {
+            events,
+            printed,
+            ..report
+        }),
+        Err(fault) => Err(fault.after(printed)),
+    };
+    (result, trace)
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ pub(crate) enum Progress {
     Idle,
     Done,
     Blocked,
+    /// The watch has stopped a warp.
+    Stopped,
 }
 
 impl Machine<'_, '_> {
@@ -115,6 +117,9 @@ impl Machine<'_, '_> {
             {
                 return Ok(Progress::Idle);
             }
+            if self.is_stopped() {
+                return Ok(Progress::Stopped);
+            }
             match self.choose(cluster) {
                 Some(w) if cluster.warps[w].idle.is_none() => self.run_warp(cluster, w)?,
                 idle => {
@@ -162,7 +167,11 @@ impl Machine<'_, '_> {
             w: warp,
         };
         let (steps_before, served_before) = (exec.w.steps, exec.g.served);
-        let ran = exec.run(steps);
+        let ran = if exec.m.watch.is_some() {
+            exec.run_watched(steps)
+        } else {
+            exec.run(steps)
+        };
         self.executed += warp.steps - steps_before;
         if group.served != served_before {
             self.suspects.served(self.executed);
@@ -183,6 +192,10 @@ impl Machine<'_, '_> {
             );
             let site = Site::of(warp, 0);
             return Err(self.fault(group, &site, FaultKind::Limit, what));
+        }
+        if self.is_stopped() {
+            cluster.next = w;
+            return Ok(());
         }
         if warp.alive() == 0 {
             self.end_warp(group, &warps[w])?;

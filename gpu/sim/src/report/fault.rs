@@ -3,6 +3,8 @@
 use core::fmt;
 use std::panic::Location;
 
+use super::Printed;
+
 /// The kind of a [`Fault`].
 #[cfg_attr(
     feature = "serde",
@@ -88,6 +90,7 @@ struct Found {
     kind: FaultKind,
     what: String,
     place: Option<Place>,
+    printed: Vec<Printed>,
 }
 
 impl Fault {
@@ -96,6 +99,7 @@ impl Fault {
             kind,
             what: what.into(),
             place: None,
+            printed: Vec::new(),
         }))
     }
 
@@ -109,6 +113,17 @@ impl Fault {
     pub(crate) fn at(mut self, place: Place) -> Fault {
         self.0.place.get_or_insert(place);
         self
+    }
+
+    /// The same fault, of a launch that printed these lines before.
+    pub(crate) fn after(mut self, printed: Vec<Printed>) -> Fault {
+        self.0.printed = printed;
+        self
+    }
+
+    /// Returns the lines that the kernel printed before.
+    pub fn printed(&self) -> &[Printed] {
+        &self.0.printed
     }
 
     /// Returns its kind.

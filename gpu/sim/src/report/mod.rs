@@ -1,9 +1,12 @@
 //! The report of a simulation: its counts and warnings.
 
+pub(crate) mod dump;
 pub(crate) mod event;
 pub(crate) mod fault;
 #[cfg(feature = "serde")]
 mod serialize;
+pub(crate) mod show;
+pub(crate) mod trace;
 
 use core::fmt;
 use std::panic::Location;
@@ -71,6 +74,19 @@ impl fmt::Display for Warning {
     }
 }
 
+/// A line that a thread printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// The coordinates of the block in the grid.
+    pub block: [u32; 3],
+    /// The coordinates of the thread in its block.
+    pub thread: [u32; 3],
+    /// The call of the builder.
+    pub at: &'static Location<'static>,
+    /// The line, without its end.
+    pub text: String,
+}
+
 /// The report of a kernel's simulation.
 ///
 /// The counts of [`lines`](Report::lines) are by instruction, in program order; each names the source line that built
@@ -115,6 +131,8 @@ pub struct Report {
     pub warnings: Vec<Warning>,
     /// The events at barriers and in shared memory, if [`SimOptions::events`](crate::SimOptions::events) is set.
     pub events: Vec<Event>,
+    /// The lines that the kernel printed, in the order of execution.
+    pub printed: Vec<Printed>,
 }
 
 impl Report {

@@ -182,6 +182,8 @@ fn meets_others(stmt: &Stmt) -> bool {
                 access.order != Order::Weak && outside(access.space)
             }
             Memory::Atomic { space, .. } | Memory::Reduce { space, .. } => outside(*space),
+            // Lines are listed in the order of one core, and a text may do anything.
+            Memory::Print { .. } | Memory::Text { .. } => true,
             Memory::AddressOf { .. }
             | Memory::Mapa { .. }
             | Memory::Cvta { .. }

@@ -15,4 +15,5 @@ mod mma;
 mod noise;
 mod order;
 mod random;
+mod seeing;
 mod tensors;

@@ -6,15 +6,18 @@ use super::Builder;
 use super::barrier::Barriers;
 use super::pipeline::Pipeline;
 use crate::error::ErrorKind;
+use crate::fragment::Fragment;
+use crate::fragment::contents::Known;
 use crate::index::Index;
 use crate::tensor::Tensor;
 use colex_atom::Space;
+use colex_ir::NamedFragment;
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// What [`Builder::name`] gives a name to: a tensor in shared memory, barriers, a pipeline.
+/// What [`Builder::name`] gives a name to: a tensor in shared memory, barriers, a pipeline, a fragment.
 pub trait Nameable: sealed::Sealed {
     #[doc(hidden)]
     fn named(&self, k: &mut Builder, name: &str) -> Result<(), String>;
@@ -48,9 +51,21 @@ impl Nameable for Pipeline {
     }
 }
 
+impl sealed::Sealed for Fragment {}
+
+impl Nameable for Fragment {
+    fn named(&self, k: &mut Builder, name: &str) -> Result<(), String> {
+        k.own_fragments(&[self]).map_err(|kind| kind.to_string())?;
+        k.new_name(name)?;
+        k.fragments.push((name.to_string(), self.clone()));
+        Ok(())
+    }
+}
+
 impl Builder {
-    /// Gives a tensor in shared memory, an array of barriers or a pipeline a name, which the faults of the simulator show.
-    /// The barriers of a pipeline `ring` are `ring.full` and `ring.empty`.
+    /// Gives a tensor in shared memory, an array of barriers or a pipeline a name, which the faults of the simulator show,
+    /// or a fragment, whose registers a `Stepper` shows under it. The barriers of a pipeline `ring` are `ring.full` and
+    /// `ring.empty`.
     ///
     /// ```
     /// # use colex_atom::{Arch, Ty};
@@ -78,9 +93,6 @@ impl Builder {
 
     /// Names the part of shared memory that an address lies in.
     fn name_region(&mut self, base: &Index, name: &str) -> Result<(), String> {
-        if self.names.contains(name) {
-            return Err(format!("`{name}` is the name of something else"));
-        }
         let (_, byte) = base.split();
         let region = u32::try_from(byte)
             .ok()
@@ -89,7 +101,40 @@ impl Builder {
             return Err("it is no shared memory of this kernel".to_string());
         };
         region.name = Some(name.to_string());
-        self.names.insert(name.to_string());
+        self.new_name(name)
+    }
+
+    /// Refuses a name that is given twice.
+    fn new_name(&mut self, name: &str) -> Result<(), String> {
+        if self.names.insert(name.to_string()) {
+            return Ok(());
+        }
+        Err(format!("`{name}` is the name of something else"))
+    }
+
+    /// Tells the kernel which registers the named fragments are, and what they hold of their tiles at the end.
+    pub(crate) fn name_fragments(&mut self) -> Result<(), ErrorKind> {
+        for (name, fragment) in std::mem::take(&mut self.fragments) {
+            let bits = fragment.ty.bits();
+            let elements = (0..fragment.layout.size()).map(|i| {
+                let (reg, part) = fragment.element(i)?;
+                Ok((reg, part as u32 * bits))
+            });
+            let places = match self.known_in_registers(&fragment)? {
+                Known::All(held) => {
+                    let numbers = held.elements.iter();
+                    let own = numbers.map(|number| held.places.elements[*number].clone());
+                    Some([held.places.threads.clone(), own.collect()])
+                }
+                Known::Nothing | Known::Either => None,
+            };
+            self.ir.name_fragment(NamedFragment {
+                name,
+                ty: fragment.ty,
+                elements: elements.collect::<Result<_, ErrorKind>>()?,
+                places,
+            });
+        }
         Ok(())
     }
 }

@@ -259,7 +259,12 @@ impl Builder {
         let period = period(swizzle) * i64::from(ty.bits()) / 8;
         let base = self.shared_bytes(bytes, period.max(128) as u32);
         let unit = ("element", ty.bits() / 8);
-        self.describe_shared(format!("{ty} tensor {layout}"), bytes, unit, Some(layout));
+        self.describe_shared(
+            format!("{ty} tensor {layout}"),
+            bytes,
+            unit,
+            Some((ty, layout)),
+        );
         Ok(Tensor {
             space: Space::Shared,
             ty,
@@ -283,7 +288,7 @@ impl Builder {
         what: String,
         bytes: u32,
         unit: (&'static str, u32),
-        layout: Option<&ComposedLayout>,
+        elements: Option<(Ty, &ComposedLayout)>,
     ) {
         let here = Location::caller();
         let site = self.ir.set_location(None);
@@ -294,7 +299,8 @@ impl Builder {
             start: self.launch.shared.saturating_sub(bytes),
             bytes,
             unit,
-            layout: layout.cloned(),
+            ty: elements.map(|(ty, _)| ty),
+            layout: elements.map(|(_, layout)| layout.clone()),
             at: site.unwrap_or(here),
         });
     }

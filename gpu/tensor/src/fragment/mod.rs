@@ -4,6 +4,7 @@ pub(crate) mod along;
 pub(crate) mod as_operand;
 pub(crate) mod contents;
 pub(crate) mod convert;
+pub(crate) mod dump;
 pub(crate) mod elementwise;
 pub(crate) mod expr;
 pub(crate) mod reduce;

@@ -181,7 +181,7 @@ impl CopyAt<'_> {
         })
     }
 
-    fn partition(&self, tensor: &Tensor, side: Side) -> Result<Tensor, ErrorKind> {
+    pub(crate) fn partition(&self, tensor: &Tensor, side: Side) -> Result<Tensor, ErrorKind> {
         tensor.failure.own_indices([&self.thread])?;
         below("partition", &self.thread, self.copy.threads())?;
         fixed("partition", tensor.layout())?;

@@ -35,3 +35,4 @@ mod operands;
 mod parts;
 mod pipelines;
 mod reductions;
+mod seeing;

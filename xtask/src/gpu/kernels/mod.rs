@@ -3,10 +3,10 @@
 mod copies;
 mod products;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use colex_gpu::{Device, Element};
 
-use super::check::Check;
+use super::check::{Breaking, Check};
 
 /// How much of the library is checked.
 #[derive(Clone, Copy, PartialEq)]
@@ -55,6 +55,7 @@ const CHECKS: &[Check] = &[
     Check { name: "expressions", run: expressions },
     Check { name: "reductions", run: reductions },
     Check { name: "gathers", run: gathers },
+    Check { name: "dumps", run: dumps },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
 ];
@@ -81,6 +82,43 @@ fn gathers(device: &Device) -> Result<String> {
         colex_proof::kernels::gathers::check_all(device, rounds).map_err(anyhow::Error::msg)?;
     Ok(format!("{elements} elements"))
 }
+
+/// Dumps of every type and a text of PTX: the lines of the device, in a process of its own, are those of the simulator.
+fn dumps(device: &Device) -> Result<String> {
+    let arch = device.arch();
+    let expected = colex_proof::kernels::dumps::expected(arch).map_err(anyhow::Error::msg)?;
+    if !device.is_simulator() {
+        let output = DUMPS.apart()?;
+        let mut lines: Vec<&str> = output.lines().filter(|l| l.starts_with("block ")).collect();
+        lines.sort_unstable();
+        let pairs = lines.iter().zip(&expected);
+        if let Some((found, wanted)) = pairs.into_iter().find(|(a, b)| a != b) {
+            bail!("the device prints {found:?}, and the simulator {wanted:?}");
+        }
+        ensure!(
+            lines.len() == expected.len(),
+            "the device prints {} lines, and the simulator {}",
+            lines.len(),
+            expected.len()
+        );
+    }
+    Ok(format!("{} lines", expected.len()))
+}
+
+/// The kernels whose lines [`dumps`] reads.
+pub(super) const DUMPS: Breaking = Breaking {
+    name: "dumps",
+    run: || {
+        let device = Device::gpu(0)?;
+        let kernels = colex_proof::kernels::dumps::kernels(device.arch())?;
+        for kernel in &kernels {
+            let function = device.load(kernel)?;
+            device.launch(&function, colex_proof::kernels::dumps::launch(), &[])?;
+        }
+        device.synchronize()?;
+        Ok(format!("{} kernels", kernels.len()))
+    },
+};
 
 /// A few cases, those first that such a tool never reached.
 #[rustfmt::skip] // A list to read, not a column.

@@ -103,6 +103,7 @@ numbers! {
         ErrorLogBytes = CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
         Target = CU_JIT_TARGET = 9,
         Verbose = CU_JIT_LOG_VERBOSE = 12,
+        LineInfo = CU_JIT_GENERATE_LINE_INFO = 13,
     }
 }
 
