@@ -55,6 +55,7 @@ chapters! {
     kernel_gathers = "kernel/gathers.md";
     kernel_leaving = "kernel/leaving.md";
     kernel_simulator = "kernel/simulator.md";
+    kernel_inside = "kernel/inside.md";
     kernel_copy = "kernel/copy.md";
     kernel_transpose = "kernel/transpose.md";
     kernel_simt = "kernel/simt.md";

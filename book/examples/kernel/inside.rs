@@ -1,0 +1,205 @@
+//! Looking inside a kernel: a dump, a trace and stepping find why its numbers are wrong.
+//!
+//! Run it with `cargo run -p colex-book --example kernel_inside`; each line `== .. ==` names a piece of the chapter.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::ir::BinaryOp::Add;
+use colex_gpu::ir::launch::Argument;
+use colex_gpu::ir::{KernelBuilder, PtxText, Special, Type};
+use colex_gpu::sim::{Memory, Prepared, SimOptions, Table, TraceOptions, Traced, trace};
+use colex_gpu::tensor::{AtThread, Builder, Dump, Index, TensorKernel};
+use colex_gpu::{Device, Launch, Load};
+use colex_tiled::TiledCopy;
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    wrong()?;
+    dumped()?;
+    traced()?;
+    stepped()?;
+    right()?;
+    text()?;
+    Ok(())
+}
+
+// ANCHOR: kernel
+/// Subtracts from each element of a 4x8 matrix the mean of its row: one thread per element.
+fn centred(row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("centred", Arch::Sm80, 32);
+    let [x, y] = ["x", "y"].map(|name| k.tensor(name, Ty::F32, "(_4,_8):(_8,_1)"));
+    let tile = k.shared_tensor(Ty::F32, "(4,8):(8,1)");
+    let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let each = TiledCopy::new(word.clone(), 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
+    let whole_row = TiledCopy::new(word, 32, "(1,1):(0,0)", "(1,8):(0,1)")?;
+    let tid = k.thread();
+    let mine = each.at(&tid);
+    let from = mine.partition_src(&x.local_tile((4, 8), (0, 0)));
+    let own = k.fragment_like(&from);
+    k.copy(&each, &from, &own);
+    k.copy(&each, &own, &mine.partition_dst(&tile));
+    k.sync();
+    let row = tile.local_tile((1, 8), (row(&tid), 0));
+    let row = whole_row.at(&0.into()).partition_src(&row);
+    let numbers = k.fragment_like(&row);
+    k.copy(&whole_row, &row, &numbers);
+    let sum = k.reduce_all(Add, &numbers);
+    if dumps {
+        let is_first = k.less(&tid, &10.into());
+        k.dump("sum", Dump::of(&sum).at(&from).when(is_first));
+    }
+    k.assign(&own, &own - &sum / 8.0);
+    let to = mine.partition_dst(&y.local_tile((4, 8), (0, 0)));
+    k.copy(&each, &own, &to);
+    k.name("tile", &tile);
+    k.name("numbers", &numbers);
+    Ok(k.finish()?)
+}
+// ANCHOR_END: kernel
+
+/// The row that a thread sums: as it was written first, and as it should be.
+fn wrong_row(tid: &Index) -> Index {
+    tid % 4
+}
+
+fn right_row(tid: &Index) -> Index {
+    tid / 8
+}
+
+/// Row `m` of the matrix holds `10 m`, `10 m + 1`, ..
+fn matrix() -> Vec<f32> {
+    (0..32).map(|i| (i / 8 * 10 + i % 8) as f32).collect()
+}
+
+/// Runs the kernel on the simulator and shows two rows of the result.
+fn run(kernel: &TensorKernel) -> Result<(), Box<dyn Error>> {
+    let device = Device::simulator(Arch::Sm80);
+    let (x, mut y) = (device.upload(&matrix())?, device.poisoned::<f32>(32)?);
+    kernel
+        .load(&device)?
+        .launch([1], (x.view((4, 8))?, y.view_mut((4, 8))?))?;
+    let found = y.download()?;
+    println!("{:?}\n{:?}", &found[..8], &found[8..16]);
+    Ok(())
+}
+
+fn wrong() -> Result<(), Box<dyn Error>> {
+    println!("\n== wrong ==");
+    // ANCHOR: wrong
+    run(&centred(wrong_row, false)?)?;
+    // ANCHOR_END: wrong
+    Ok(())
+}
+
+fn dumped() -> Result<(), Box<dyn Error>> {
+    println!("\n== dumped ==");
+    // ANCHOR: dumped
+    run(&centred(wrong_row, true)?)?;
+    // ANCHOR_END: dumped
+    Ok(())
+}
+
+/// Memory with the matrix and room for the result, and their addresses.
+fn memory() -> Result<(Memory, [Argument; 2]), Box<dyn Error>> {
+    let mut memory = Memory::default();
+    let (x, y) = (memory.allocate(128)?, memory.allocate(128)?);
+    let bytes: Vec<u8> = matrix().iter().flat_map(|x| x.to_le_bytes()).collect();
+    memory.write(x, &bytes)?;
+    Ok((memory, [x, y].map(Argument::Pointer)))
+}
+
+fn traced() -> Result<(), Box<dyn Error>> {
+    println!("\n== traced ==");
+    // ANCHOR: traced
+    let built = centred(wrong_row, false)?;
+    let launch = Launch::new(1, 32).dynamic_shared(built.dynamic_shared());
+    let (mut memory, arguments) = memory()?;
+    let one = TraceOptions::of_thread([0, 0, 0], [1, 0, 0]);
+    let options = SimOptions::default();
+    let (ran, trace) = trace(
+        &built.kernel,
+        &launch,
+        &arguments,
+        &mut memory,
+        &options,
+        &one,
+    );
+    ran?;
+    let is_shared = |step: &&Traced| step.instruction.contains(".shared");
+    for step in trace.steps.iter().filter(is_shared).take(2) {
+        let value = |(_, value): &(String, String)| value.clone();
+        let place = step
+            .reads
+            .iter()
+            .map(value)
+            .find(|value| value.contains("`tile`"));
+        let place = place.unwrap_or_default();
+        let (place, _) = place.split_once(" of ").unwrap_or_default();
+        println!("{}: {place}", step.instruction);
+    }
+    // ANCHOR_END: traced
+    Ok(())
+}
+
+fn stepped() -> Result<(), Box<dyn Error>> {
+    println!("\n== stepped ==");
+    // ANCHOR: stepped
+    let built = centred(wrong_row, false)?;
+    let launch = Launch::new(1, 32).dynamic_shared(built.dynamic_shared());
+    let (mut memory, arguments) = memory()?;
+    let prepared = Prepared::new(&built.kernel, &launch, &arguments);
+    let mut stepper = prepared.start(&mut memory, &SimOptions::default())?;
+    for command in ["barrier", "show tile"] {
+        print!("{}", stepper.command(command)?);
+    }
+    // Line by line, until the rows have been read.
+    let is_read = |table: &Table| !table.to_string().contains("=-");
+    while !stepper.fragment("numbers").as_ref().is_some_and(is_read) {
+        stepper.command("line")?;
+    }
+    let numbers = stepper
+        .fragment("numbers")
+        .expect("the kernel has named it");
+    for lane in [0, 1, 8] {
+        println!("{}", numbers.rows[lane].join(" "));
+    }
+    // ANCHOR_END: stepped
+    Ok(())
+}
+
+fn right() -> Result<(), Box<dyn Error>> {
+    println!("\n== right ==");
+    // ANCHOR: right
+    run(&centred(right_row, false)?)?;
+    // ANCHOR_END: right
+    Ok(())
+}
+
+fn text() -> Result<(), Box<dyn Error>> {
+    println!("\n== text ==");
+    // ANCHOR: text
+    let mut k = KernelBuilder::new("lower", Arch::Sm80);
+    let lane = k.mov(Type::U32, Special::LaneId);
+    let lower = PtxText::new(
+        "{ .reg .u32 t; mov.u32 t, %%lanemask_lt; popc.b32 %0, t; sub.u32 %0, %0, %1; }",
+    );
+    k.ptx(lower, &[(Type::U32, lane.into())], &[Type::U32]);
+    let kernel = k.finish();
+    println!(
+        "{}",
+        kernel
+            .ptx()?
+            .lines()
+            .filter(|line| line.contains("popc"))
+            .collect::<String>()
+            .trim()
+    );
+    let device = Device::simulator(Arch::Sm80);
+    let function = device.load(&kernel)?;
+    let fault = device
+        .launch(&function, Launch::new(1, 32), &[])
+        .unwrap_err()
+        .to_string();
+    println!("{}", fault.rsplit(": ").next().unwrap_or_default());
+    // ANCHOR_END: text
+    Ok(())
+}
