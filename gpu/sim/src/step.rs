@@ -4,13 +4,15 @@ use std::panic::Location;
 
 use crate::lane::bits::{lanes, word};
 use crate::machine::running::Cluster;
-use crate::machine::watch::{Watch, register};
+use crate::machine::watch::{Until, Watch, register};
 use crate::machine::{Clusters, Machine, check_launch};
+use crate::options::SimOptions;
+use crate::report::Report;
 use crate::report::fault::Fault;
 use crate::report::show::{Table, element, typed};
+use crate::state::memory::Memory;
 use crate::state::program::Program;
 use crate::state::warp::Warp;
-use crate::{Memory, Report, SimOptions, Until};
 use colex_ir::launch::{Argument, Launch};
 use colex_ir::{Kernel, Reg, RegType, SharedRegion};
 

@@ -75,6 +75,7 @@ impl fmt::Display for Warning {
 }
 
 /// A line that a thread printed.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
     /// The coordinates of the block in the grid.
@@ -82,6 +83,10 @@ pub struct Printed {
     /// The coordinates of the thread in its block.
     pub thread: [u32; 3],
     /// The call of the builder.
+    #[cfg_attr(
+        feature = "serde",
+        serde(flatten, serialize_with = "colex_ir::serialize::place")
+    )]
     pub at: &'static Location<'static>,
     /// The line, without its end.
     pub text: String,

@@ -76,7 +76,7 @@ pub struct Builder {
     pub(crate) pipelines: crate::build::pipeline::Pipelines,
     /// The names that were given.
     pub(crate) names: HashSet<String>,
-    pub(crate) fragments: Vec<(String, crate::fragment::Fragment)>,
+    pub(crate) fragments: Vec<name::NamedParts>,
 }
 
 /// One open body.
@@ -185,8 +185,7 @@ impl Builder {
             return Err(Error::at_call(kind, at));
         }
         let target = self.ir.target();
-        let named = self.name_fragments();
-        named.map_err(|kind| Error::at_call(kind, Location::caller()))?;
+        self.name_fragments();
         let kernel = std::mem::replace(&mut self.ir, KernelBuilder::new("", target)).finish();
         let kernel = self.claimed(kernel);
         let refuse = |why: String| Error::at_call(ErrorKind::operands("finish", why), kernel.at);

@@ -1,19 +1,19 @@
 //! Names that messages and tables show.
 
 use std::panic::Location;
+use std::rc::Rc;
 
 use super::Builder;
 use super::barrier::Barriers;
+use super::held::{Element, Elements, Part};
 use super::pipeline::Pipeline;
 use crate::error::ErrorKind;
-use crate::fragment::Fragment;
-use crate::fragment::contents::Known;
 use crate::index::Index;
 use crate::tensor::Tensor;
-use colex_atom::Space;
+use colex_atom::{Space, Ty};
 use colex_ir::NamedFragment;
 
-mod sealed {
+pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
@@ -51,15 +51,12 @@ impl Nameable for Pipeline {
     }
 }
 
-impl sealed::Sealed for Fragment {}
-
-impl Nameable for Fragment {
-    fn named(&self, k: &mut Builder, name: &str) -> Result<(), String> {
-        k.own_fragments(&[self]).map_err(|kind| kind.to_string())?;
-        k.new_name(name)?;
-        k.fragments.push((name.to_string(), self.clone()));
-        Ok(())
-    }
+/// A fragment that has a name: its type, and the part of a register that each element is.
+#[derive(Debug)]
+pub(crate) struct NamedParts {
+    pub(crate) name: String,
+    pub(crate) ty: Ty,
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Builder {
@@ -105,7 +102,7 @@ impl Builder {
     }
 
     /// Refuses a name that is given twice.
-    fn new_name(&mut self, name: &str) -> Result<(), String> {
+    pub(crate) fn new_name(&mut self, name: &str) -> Result<(), String> {
         if self.names.insert(name.to_string()) {
             return Ok(());
         }
@@ -113,28 +110,33 @@ impl Builder {
     }
 
     /// Tells the kernel which registers the named fragments are, and what they hold of their tiles at the end.
-    pub(crate) fn name_fragments(&mut self) -> Result<(), ErrorKind> {
-        for (name, fragment) in std::mem::take(&mut self.fragments) {
-            let bits = fragment.ty.bits();
-            let elements = (0..fragment.layout.size()).map(|i| {
-                let (reg, part) = fragment.element(i)?;
-                Ok((reg, part as u32 * bits))
+    pub(crate) fn name_fragments(&mut self) {
+        for NamedParts { name, ty, parts } in std::mem::take(&mut self.fragments) {
+            let held: Elements = parts.iter().map(|part| self.held.element(*part)).collect();
+            let held: Option<Vec<Element>> = held.into_iter().collect();
+            let places = held.and_then(|held| {
+                let places = Rc::clone(&held.first()?.places);
+                let same = |element: &Element| {
+                    Rc::ptr_eq(&element.places, &places) && !element.filled.is_part()
+                };
+                let own = held
+                    .iter()
+                    .map(|element| places.elements[element.number].clone());
+                held.iter()
+                    .all(same)
+                    .then(|| [places.threads.clone(), own.collect()])
             });
-            let places = match self.known_in_registers(&fragment)? {
-                Known::All(held) => {
-                    let numbers = held.elements.iter();
-                    let own = numbers.map(|number| held.places.elements[*number].clone());
-                    Some([held.places.threads.clone(), own.collect()])
-                }
-                Known::Nothing | Known::Either => None,
-            };
+            let bits = ty.bits();
+            let elements = parts
+                .into_iter()
+                .map(|(reg, part)| (reg, part as u32 * bits));
+            let elements = elements.collect();
             self.ir.name_fragment(NamedFragment {
                 name,
-                ty: fragment.ty,
-                elements: elements.collect::<Result<_, ErrorKind>>()?,
+                ty,
+                elements,
                 places,
             });
         }
-        Ok(())
     }
 }

@@ -15,6 +15,8 @@ use crate::build::Builder;
 use crate::build::flow::Cond;
 use crate::build::held::Held;
 use crate::build::lower::narrow_type;
+use crate::build::name::sealed::Sealed;
+use crate::build::name::{Nameable, NamedParts};
 use crate::error::ErrorKind;
 use crate::index::Index;
 use crate::tensor::partition::AtThread;
@@ -100,6 +102,22 @@ fn digits(ty: Ty) -> u32 {
         Ty::F64 => 17,
         Ty::F32 => 9,
         _ => 5,
+    }
+}
+
+impl Sealed for Fragment {}
+
+impl Nameable for Fragment {
+    fn named(&self, k: &mut Builder, name: &str) -> Result<(), String> {
+        k.own_fragments(&[self]).map_err(|kind| kind.to_string())?;
+        let parts = (0..self.layout.size()).map(|i| self.element(i));
+        let parts = parts
+            .collect::<Result<_, _>>()
+            .map_err(|kind| kind.to_string())?;
+        k.new_name(name)?;
+        let (name, ty) = (name.to_string(), self.ty);
+        k.fragments.push(NamedParts { name, ty, parts });
+        Ok(())
     }
 }
 
