@@ -211,8 +211,8 @@ pub(crate) fn text_row<'a>(
     d: &'a [(Type, Reg)],
     a: &'a [(Type, Operand)],
 ) -> Row<'a> {
-    let mut row = Row::alone("ptx", Ptx::Text { text, d, a }, text.needs)
-        .form(text.check(d.len() + a.len()));
+    let mut row =
+        Row::alone("ptx", Ptx::Text { text, d, a }, text.needs).form(text.check(d.len() + a.len()));
     for (ty, d) in d {
         row = row.slot(
             "output",
