@@ -6,7 +6,7 @@ use colex_ir::{Kernel, Operand, PtxText, RegType, Type};
 use colex_sim::{Dumps, Memory, PrintTo, SimOptions, simulate};
 use colex_tensor::{Builder, Dump};
 
-use super::fragments::Draws;
+use crate::sweep::Random;
 
 /// The types whose elements are shown.
 pub const TYPES: [Ty; 15] = [
@@ -37,7 +37,7 @@ fn bits(ty: Ty) -> Vec<u64> {
     if ty.bits() == 8 {
         return (0..256).collect();
     }
-    let mut r = Draws(u64::from(ty.bits()));
+    let mut r = Random::new(u64::from(ty.bits()));
     let mask = u64::MAX >> (64 - ty.bits());
     let unused = if ty == Ty::Tf32 { 0x1fff } else { 0 };
     let numbers = [
@@ -59,7 +59,7 @@ fn bits(ty: Ty) -> Vec<u64> {
     });
     let sign = 1 << (ty.bits() - 1);
     let more = [1, sign, sign - 1, mask].map(|bits: u64| bits & !unused);
-    let drawn = (0..49).map(|_| r.next_u64() & mask & !unused);
+    let drawn = (0..49).map(|_| r.bits() & mask & !unused);
     edges
         .into_iter()
         .chain(more)

@@ -129,7 +129,7 @@ impl Builder {
     /// ```
     ///
     /// An element has its coordinates `(0,5)` where the builder knows them, else its number `[3]` in the layout. Floats have
-    /// as many digits as read back to the same number (`%.9g` for `f32`); infinities are `inf`, NaNs `nan`. The text is the
+    /// as many digits as read back to the same number (`%.9g` for `f32`); infinities are `inf`, NaNs `nan`, on a GPU also `-nan`. The text is the
     /// same on the simulator and on a GPU, where it comes through `vprintf`
     /// ([`KernelBuilder::print`](colex_ir::KernelBuilder::print)) when the host waits, the lines of different threads in any
     /// order: [`Dumps`](../colex_sim/struct.Dumps.html) sorts them into tables. A kernel without a dump is not changed by

@@ -88,7 +88,8 @@ fn dumps(device: &Device) -> Result<String> {
     let arch = device.arch();
     let expected = colex_proof::kernels::dumps::expected(arch).map_err(anyhow::Error::msg)?;
     if !device.is_simulator() {
-        let output = DUMPS.apart()?;
+        // A GPU shows the sign of a NaN, which conversions keep or lose.
+        let output = DUMPS.apart()?.replace("=-nan", "=nan");
         let mut lines: Vec<&str> = output.lines().filter(|l| l.starts_with("block ")).collect();
         lines.sort_unstable();
         let pairs = lines.iter().zip(&expected);
