@@ -118,7 +118,9 @@ impl Machine<'_, '_> {
                     let drained = self.drain(&mut cluster).is_ok();
                     return drained && self.suspects.is_empty() && self.equal.is_empty();
                 }
-                Ok(Progress::Idle | Progress::Blocked) | Err(_) => return false,
+                Ok(Progress::Idle | Progress::Blocked | Progress::Stopped) | Err(_) => {
+                    return false;
+                }
             }
         }
         false
