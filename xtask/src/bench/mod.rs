@@ -11,6 +11,7 @@ mod host;
 mod layout;
 mod measure;
 mod sim;
+mod start;
 mod sweep;
 mod transpose;
 
@@ -32,6 +33,8 @@ enum Runner {
     Host(fn()),
     /// A fake driver, and a GPU if there is one.
     Driver(fn() -> Result<()>),
+    /// Processes that each open a GPU; the numbers go to the file, if one is given.
+    Processes(fn(Option<&Path>) -> Result<()>),
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
 }
@@ -41,6 +44,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("layout", Runner::Host(layout::run)),
     ("sim", Runner::Host(sim::run)),
     ("host", Runner::Driver(calls::run)),
+    ("start", Runner::Processes(start::run)),
     ("copy", Runner::Gpu(copy::run)),
     ("transpose", Runner::Gpu(transpose::run)),
     ("gemm", Runner::Gpu(gemm::run)),
@@ -73,21 +77,27 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
     if calls::is_child() {
         return calls::child();
     }
+    if start::is_child() {
+        return start::child();
+    }
     verdict::subject(host::description());
     println!("{}", host::description());
     for (group, run) in groups {
         println!("\n{group}");
-        match (run, Device::gpu(0)) {
-            (Runner::Host(run), _) => {
-                run();
-            }
-            (Runner::Driver(run), _) => run()?,
-            (Runner::Gpu(run), Ok(device)) => run(&device, file)?,
-            (Runner::Gpu(_), Err(why)) if name.is_none() => {
-                Checked::new(*group, Ended::Skipped, why.to_string()).add();
-                println!("skipped: {why}");
-            }
-            (Runner::Gpu(_), Err(why)) => bail!("the bench `{group}` needs a GPU: {why}"),
+        let skipped = |why: String| {
+            println!("skipped: {why}");
+            Checked::new(*group, Ended::Skipped, why).add();
+        };
+        match run {
+            Runner::Host(run) => run(),
+            Runner::Driver(run) => run()?,
+            Runner::Processes(run) if name.is_some() => run(file)?,
+            Runner::Processes(_) => skipped("ask for it by its name".to_string()),
+            Runner::Gpu(run) => match Device::gpu(0) {
+                Ok(device) => run(&device, file)?,
+                Err(why) if name.is_none() => skipped(why.to_string()),
+                Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
+            },
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,5 +1,6 @@
 //! The kernel library on a device: every case of `colex_proof::kernels::copies`, then large ones.
 
+mod capture;
 mod copies;
 mod products;
 
@@ -58,6 +59,8 @@ const CHECKS: &[Check] = &[
     Check { name: "dumps", run: dumps },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
+    Check { name: "calls in a graph", run: capture::replayed },
+    Check { name: "threads and contexts", run: capture::threads },
 ];
 
 /// Formulas on fragments of every type.
