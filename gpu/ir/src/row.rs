@@ -358,6 +358,16 @@ impl<'a> Row<'a> {
         }
     }
 
+    /// What it defines and uses.
+    pub(crate) fn uses(&self) -> Uses {
+        let writes = self.slots.iter().flat_map(|slot| slot.arg.writes());
+        Uses {
+            defs: writes.copied().collect(),
+            uses: self.sources().collect(),
+            addresses: self.addresses().collect(),
+        }
+    }
+
     /// The operands that it reads, of which those that are a vector follow each other.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Operand> + '_ {
         self.slots.iter().flat_map(|slot| slot.arg.sources())
@@ -463,13 +473,7 @@ impl Op {
     /// assert_eq!((uses.defs, uses.uses), (vec![y], vec![x.into(), 1.into()]));
     /// ```
     pub fn uses(&self) -> Uses {
-        let row = self.row();
-        let writes = row.slots.iter().flat_map(|slot| slot.arg.writes());
-        Uses {
-            defs: writes.copied().collect(),
-            uses: row.sources().collect(),
-            addresses: row.addresses().collect(),
-        }
+        self.row().uses()
     }
 
     /// Returns the operands of the instruction with their types, in the order of PTX.

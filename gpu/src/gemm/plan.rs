@@ -161,10 +161,19 @@ impl GemmPlan {
     /// a block has. Returns the error of the layout algebra, with the line of the kernel, if a layout has no such
     /// partition.
     pub fn build(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
-        self.check(arch)?;
-        let built = self.method.family().build(&self.launched(), arch)?;
+        let built = self.unverified(arch)?;
         built.kernel.verify()?;
         Ok(built)
+    }
+
+    /// Builds the kernel as [`build`](GemmPlan::build) does, for a load, which verifies it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`build`](GemmPlan::build), except those of the verifier.
+    pub(crate) fn unverified(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
+        self.check(arch)?;
+        Ok(self.method.family().build(&self.launched(), arch)?)
     }
 
     /// The plan for the extents of a problem, of a plan that was checked: where a vector must be whole, one that they

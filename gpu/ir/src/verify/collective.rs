@@ -1,17 +1,18 @@
 //! Divergence analysis: all threads of its cohort reach a collective instruction.
 
-use std::collections::HashSet;
 use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
+use super::rows::{Regs, Rows};
 use super::uniform::{UniformValues, Uniformity, WHOLE};
 use crate::{Control, Guard, Kernel, Operand, Reg, Stmt};
 
 /// Finds collective instructions that divergent control flow lets only some of their threads reach.
-pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
+pub(super) fn check(kernel: &Kernel, rows: &Rows<'_>) -> Vec<Diagnostic> {
     let mut walk = CollectiveWalk {
         kernel,
+        rows,
         whole: whole(kernel),
         loops: Vec::new(),
         values: UniformValues::default(),
@@ -82,6 +83,7 @@ struct CollectiveLoop {
 
 struct CollectiveWalk<'a> {
     kernel: &'a Kernel,
+    rows: &'a Rows<'a>,
     whole: u32,
     loops: Vec<CollectiveLoop>,
     values: UniformValues,
@@ -130,10 +132,18 @@ impl CollectiveWalk<'_> {
             Some(Control::Exit | Control::Trap) => others,
             Some(Control::Comment(_)) | None => {
                 self.collective(stmt, own);
-                self.values.execute(self.kernel, stmt);
+                self.values.execute(self.kernel, self.rows, stmt);
                 Some(active)
             }
         }
+    }
+
+    fn written(&self, blocks: [&[Stmt]; 2]) -> Vec<Reg> {
+        let mut all = Regs::default();
+        for body in blocks {
+            super::definite_assignment::written(body, self.rows, &mut all);
+        }
+        all.into_iter().collect()
     }
 
     fn group(&self, reg: Reg) -> u32 {
@@ -150,7 +160,7 @@ impl CollectiveWalk<'_> {
     ) -> Option<Active> {
         let parted = self.group(p.pred);
         let inside = own.under(parted, stmt.at);
-        let written = written([then, other]);
+        let written = self.written([then, other]);
         let before = self.values.snapshot(&written);
         let a = self.block(then, inside);
         let after_then = self.values.snapshot(&written);
@@ -193,7 +203,7 @@ impl CollectiveWalk<'_> {
     }
 
     fn repeat(&mut self, body: &[Stmt], own: Active) {
-        let written = written([body, &[]]);
+        let written = self.written([body, &[]]);
         let mut inside = own;
         self.silent += 1;
         // A fixpoint: the values at the end of one iteration are those at the beginning of the next. It ends since
@@ -236,7 +246,7 @@ impl CollectiveWalk<'_> {
     }
 
     fn collective(&mut self, stmt: &Stmt, active: Active) {
-        let Some(needs) = stmt.op.row().cohort else {
+        let Some(needs) = self.rows.get(&stmt.op).row.cohort else {
             return;
         };
         if self.silent > 0 {
@@ -286,12 +296,4 @@ fn exits(body: &[Stmt]) -> bool {
         )
         | None => stmt.op.blocks().into_iter().any(exits),
     })
-}
-
-fn written(blocks: [&[Stmt]; 2]) -> Vec<Reg> {
-    let mut all = HashSet::new();
-    for body in blocks {
-        super::definite_assignment::written(body, &mut all);
-    }
-    all.into_iter().collect()
 }

@@ -5,11 +5,17 @@ use std::collections::{HashMap, HashSet};
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
 use super::regset::RegSet;
+use super::rows::{Regs, Rows};
 use crate::{Atom, Control, Guard, Reg, RegType, ScaleD, Stmt};
 
 /// Finds the registers that are read on a path on which no instruction wrote them; each is reported once.
-pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
-    let mut walk = AssignmentWalk::default();
+pub(super) fn check(body: &[Stmt], rows: &Rows<'_>) -> Vec<Diagnostic> {
+    let mut walk = AssignmentWalk {
+        rows,
+        found: Vec::new(),
+        reported: HashSet::new(),
+        left: Vec::new(),
+    };
     walk.block(body, AssignmentState::default());
     walk.found
 }
@@ -83,15 +89,15 @@ fn meet(a: Reached, b: Reached) -> Reached {
     }
 }
 
-#[derive(Default)]
-struct AssignmentWalk {
+struct AssignmentWalk<'a> {
+    rows: &'a Rows<'a>,
     found: Vec<Diagnostic>,
     reported: HashSet<Reg>,
     /// The registers written at the exits of the open loops.
     left: Vec<Reached>,
 }
 
-impl AssignmentWalk {
+impl AssignmentWalk<'_> {
     fn block(&mut self, body: &[Stmt], state: AssignmentState) -> Reached {
         let mut state = state;
         for stmt in body {
@@ -113,7 +119,7 @@ impl AssignmentWalk {
             }
             Some(Control::Continue | Control::Exit | Control::Trap) => None,
             Some(Control::Comment(_)) | None => {
-                for reg in stmt.op.uses().defs {
+                for &reg in self.rows.defs(&stmt.op) {
                     state.write(reg, stmt.guard);
                 }
                 return Some(state);
@@ -128,7 +134,7 @@ impl AssignmentWalk {
     }
 
     fn reads(&mut self, stmt: &Stmt, state: &AssignmentState) {
-        for reg in read(stmt) {
+        for reg in read(stmt, self.rows) {
             let guard = stmt.guard.filter(|guard| guard.pred != reg);
             if !state.has(reg, guard) && self.reported.insert(reg) {
                 self.found.push(Diagnostic {
@@ -166,8 +172,8 @@ impl AssignmentWalk {
         // body. Registers need no fixpoint: what is written before the loop stays written, and the first iteration is
         // the one with the fewest writes.
         let mut state = state;
-        let mut predicates = HashSet::new();
-        written(body, &mut predicates);
+        let mut predicates = Regs::default();
+        written(body, self.rows, &mut predicates);
         state
             .holds
             .retain(|guard| !predicates.contains(&guard.pred));
@@ -194,19 +200,19 @@ fn known_under(state: Reached, p: Guard, before: &AssignmentState) -> Reached {
 }
 
 /// Every register that the statements write, at any depth.
-pub(super) fn written(body: &[Stmt], into: &mut HashSet<Reg>) {
+pub(super) fn written(body: &[Stmt], rows: &Rows<'_>, into: &mut Regs) {
     for stmt in body {
-        into.extend(stmt.op.uses().defs);
+        into.extend(rows.defs(&stmt.op));
         stmt.op
             .blocks()
             .into_iter()
-            .for_each(|inner| written(inner, into));
+            .for_each(|inner| written(inner, rows, into));
     }
 }
 
 /// The registers that are certainly read. A `wgmma` with a predicated `scale-d` reads D only if the predicate holds.
-fn read(stmt: &Stmt) -> Vec<Reg> {
-    let all = stmt.reads();
+fn read(stmt: &Stmt, rows: &Rows<'_>) -> Vec<Reg> {
+    let all = rows.reads(stmt);
     match stmt.op.atom() {
         Some(Atom::Mma {
             d,
@@ -214,9 +220,8 @@ fn read(stmt: &Stmt) -> Vec<Reg> {
             scale_d: ScaleD::Pred(_),
             ..
         }) => all
-            .into_iter()
             .filter(|reg| a.contains(reg) || !d.contains(reg))
             .collect(),
-        Some(Atom::Mma { .. } | Atom::Copy { .. }) | None => all,
+        Some(Atom::Mma { .. } | Atom::Copy { .. }) | None => all.collect(),
     }
 }

@@ -1,8 +1,9 @@
 //! Interval analysis: bounds of the registers of some threads.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 
+use super::rows::{Regs, Rows};
 use crate::{BinaryOp, Compare, Formula, Guard, Kernel, Op, Operand, Reg, ShuffleMode, Special};
 
 /// The least and the greatest value. Predicates are 0 or 1.
@@ -50,15 +51,21 @@ impl Interval {
 #[derive(Clone, Debug)]
 pub(super) struct IntervalValues<'a> {
     kernel: &'a Kernel,
+    rows: &'a Rows<'a>,
     threads: Range<u32>,
     known: HashMap<Reg, Interval>,
 }
 
 impl<'a> IntervalValues<'a> {
     /// The state before the first instruction, in the threads of a block with these indices.
-    pub(super) fn of_threads(kernel: &'a Kernel, threads: Range<u32>) -> IntervalValues<'a> {
+    pub(super) fn of_threads(
+        kernel: &'a Kernel,
+        rows: &'a Rows<'a>,
+        threads: Range<u32>,
+    ) -> IntervalValues<'a> {
         IntervalValues {
             kernel,
+            rows,
             threads,
             known: HashMap::new(),
         }
@@ -70,7 +77,7 @@ impl<'a> IntervalValues<'a> {
         if guard.when { value } else { value.not() }
     }
 
-    pub(super) fn forget(&mut self, regs: &HashSet<Reg>) {
+    pub(super) fn forget(&mut self, regs: &Regs) {
         self.known.retain(|reg, _| !regs.contains(reg));
     }
 
@@ -88,7 +95,7 @@ impl<'a> IntervalValues<'a> {
     /// The transfer function of an instruction that all of the threads execute, or only some.
     pub(super) fn execute(&mut self, op: &Op, all: bool) {
         let value = self.result(op);
-        for reg in op.uses().defs {
+        for &reg in self.rows.defs(op) {
             let old = self.known.get(&reg).copied();
             let new = if all {
                 value
@@ -155,7 +162,7 @@ impl<'a> IntervalValues<'a> {
 
     /// The value of what an instruction writes: a number below 2^31, so that its signed and its unsigned readings agree.
     fn result(&self, op: &Op) -> Option<Interval> {
-        let value = match op.row().formula {
+        let value = match self.rows.get(op).row.formula {
             Formula::Copy(a) => self.of(*a)?,
             Formula::Binary(op, ty, a, b) if !ty.is_float() => {
                 binary(op, self.of(*a)?, self.of(*b)?)?

@@ -15,6 +15,7 @@ mod operands;
 mod problem;
 mod regset;
 mod resources;
+mod rows;
 mod uniform;
 mod wgmma;
 
@@ -26,6 +27,7 @@ pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
 pub use crate::Cohort;
 use crate::{Control, Kernel, Needs, Op, Row, Stmt};
 use problem::Join;
+use rows::Rows;
 
 impl Kernel {
     /// Checks the kernel.
@@ -50,15 +52,16 @@ impl Kernel {
     /// Returns a [`Refused`] with all findings: those about declarations first, then those about instructions in
     /// program order.
     pub fn verify(&self) -> Result<(), Refused> {
+        let rows = &Rows::of(self);
         let mut all = declare::check(self);
-        block(self, &self.body, 0, &mut all);
+        block(self, rows, &self.body, 0, &mut all);
         // Registers of another kernel have no place in this one's control flow.
         let is_foreign = |found: &mut Diagnostic| matches!(found.problem.join(), Join::Foreign);
         if !all.iter_mut().any(is_foreign) {
-            all.extend(definite_assignment::check(&self.body));
-            all.extend(collective::check(self));
-            all.extend(wgmma::check(&self.body));
-            all.extend(resources::check(self));
+            all.extend(definite_assignment::check(&self.body, rows));
+            all.extend(collective::check(self, rows));
+            all.extend(wgmma::check(&self.body, rows));
+            all.extend(resources::check(self, rows));
         }
         if all.is_empty() {
             Ok(())
@@ -94,10 +97,10 @@ impl Findings<'_> {
     }
 }
 
-fn block(kernel: &Kernel, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) {
+fn block(kernel: &Kernel, rows: &Rows<'_>, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) {
     for stmt in body {
         let mut found = Findings { stmt, all };
-        instruction(kernel, stmt, loops, &mut found);
+        instruction(kernel, rows, stmt, loops, &mut found);
         let inside = match stmt.op.control() {
             Some(Control::Loop { .. }) => loops + 1,
             Some(
@@ -111,7 +114,7 @@ fn block(kernel: &Kernel, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) 
             | None => loops,
         };
         for inner in stmt.op.blocks() {
-            block(kernel, inner, inside, all);
+            block(kernel, rows, inner, inside, all);
         }
     }
 }
@@ -131,25 +134,31 @@ fn leaves_loop(op: &Op) -> bool {
     }
 }
 
-fn instruction(kernel: &Kernel, stmt: &Stmt, loops: u32, found: &mut Findings<'_>) {
+fn instruction(
+    kernel: &Kernel,
+    rows: &Rows<'_>,
+    stmt: &Stmt,
+    loops: u32,
+    found: &mut Findings<'_>,
+) {
     let op = &stmt.op;
-    let row = op.row();
-    for reg in stmt.reads().into_iter().chain(op.uses().defs) {
+    let row = &rows.get(op).row;
+    for reg in rows.reads(stmt).chain(rows.defs(op).iter().copied()) {
         operands::known(kernel, reg, found);
     }
     if let Some(guard) = stmt.guard {
         operands::guard(guard, found);
     }
-    if let Err(takes) = row.form {
-        let mnemonic = row.mnemonic;
+    if let Err(takes) = row.form.clone() {
+        let mnemonic = row.mnemonic.clone();
         return found.add(Problem::Form { mnemonic, takes });
     }
     target(kernel, op, found);
-    operands::check(&row, found);
+    operands::check(row, found);
     memory::check(kernel, op, found);
     atoms::check(kernel, op, found);
     declare::numbers(kernel, op, found);
-    whole_groups(kernel, &row, found);
+    whole_groups(kernel, row, found);
     if leaves_loop(op) && loops == 0 {
         let mnemonic = op.mnemonic();
         found.add(Problem::NoLoop { mnemonic });

@@ -7,6 +7,7 @@ use std::panic::Location;
 use super::diagnostic::Diagnostic;
 use super::interval::{Interval, IntervalValues};
 use super::problem::Problem;
+use super::rows::{Regs, Rows};
 use crate::{Control, Kernel, Op, Operand, Stmt, Sync};
 
 /// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Compute capabilities": the same since sm_70).
@@ -48,9 +49,9 @@ fn threads(block: [u32; 3]) -> u32 {
 }
 
 /// Everything that no block can be given.
-pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
+pub(super) fn check(kernel: &Kernel, rows: &Rows<'_>) -> Vec<Diagnostic> {
     let mut all = barriers(kernel);
-    all.extend(registers(kernel));
+    all.extend(registers(kernel, rows));
     all
 }
 
@@ -128,7 +129,7 @@ struct Ask {
 
 /// What warpgroups ask for by `setmaxnreg`, against what their block begins with (PTX ISA 9.7.19.5: a decrease gives
 /// registers to a pool of the block, and an increase waits until the pool has enough).
-fn registers(kernel: &Kernel) -> Vec<Diagnostic> {
+fn registers(kernel: &Kernel, rows: &Rows<'_>) -> Vec<Diagnostic> {
     let mut any = false;
     let mut right = true;
     kernel.walk(&mut |stmt| {
@@ -146,7 +147,7 @@ fn registers(kernel: &Kernel) -> Vec<Diagnostic> {
         return Vec::new();
     }
     let asked: Vec<Vec<Ask>> = (0..threads / GROUP)
-        .map(|group| asks(kernel, group))
+        .map(|group| asks(kernel, rows, group))
         .collect();
     let directions = directions(&asked, entry, threads);
     if directions.is_empty() {
@@ -244,9 +245,10 @@ fn pool(asked: &[Vec<Ask>], entry: u32) -> Option<Diagnostic> {
 const MOST_STATES: usize = 1 << 16;
 
 /// The `setmaxnreg`s that a warpgroup certainly executes, in order.
-fn asks(kernel: &Kernel, group: u32) -> Vec<Ask> {
+fn asks(kernel: &Kernel, rows: &Rows<'_>, group: u32) -> Vec<Ask> {
     let mut walk = RegisterWalk {
-        values: IntervalValues::of_threads(kernel, group * GROUP..(group + 1) * GROUP),
+        rows,
+        values: IntervalValues::of_threads(kernel, rows, group * GROUP..(group + 1) * GROUP),
         found: Vec::new(),
     };
     walk.block(&kernel.body, true);
@@ -255,6 +257,7 @@ fn asks(kernel: &Kernel, group: u32) -> Vec<Ask> {
 
 /// A walk through the kernel as one warpgroup sees it.
 struct RegisterWalk<'a> {
+    rows: &'a Rows<'a>,
     values: IntervalValues<'a>,
     found: Vec<Ask>,
 }
@@ -346,8 +349,8 @@ impl<'a> RegisterWalk<'a> {
 
     /// Registers that a loop writes may hold anything while it runs.
     fn forget(&mut self, body: &[Stmt]) {
-        let mut written = HashSet::new();
-        super::definite_assignment::written(body, &mut written);
+        let mut written = Regs::default();
+        super::definite_assignment::written(body, self.rows, &mut written);
         self.values.forget(&written);
     }
 }

@@ -1,8 +1,7 @@
 //! Uniformity analysis: the groups of threads in which a value is the same.
 
-use std::collections::HashMap;
-
-use crate::{BinaryOp, Cohort, Formula, Kernel, Op, Operand, Reg, Row, ShuffleMode, Special, Stmt};
+use super::rows::{NumberMap, Rows};
+use crate::{BinaryOp, Cohort, Formula, Kernel, Operand, Reg, Row, ShuffleMode, Special, Stmt};
 
 impl Cohort {
     /// The binary logarithm of the number of these threads.
@@ -46,7 +45,7 @@ impl Uniformity {
 
 /// The values of all registers at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct UniformValues(HashMap<Reg, Uniformity>);
+pub(super) struct UniformValues(NumberMap<Reg, Uniformity>);
 
 impl UniformValues {
     /// Returns what is known of a register. One that was not written yet holds no value that could differ.
@@ -93,13 +92,13 @@ impl UniformValues {
     }
 
     /// The values after an instruction.
-    pub(super) fn execute(&mut self, kernel: &Kernel, stmt: &Stmt) {
-        let uses = stmt.op.uses();
-        if uses.defs.is_empty() {
+    pub(super) fn execute(&mut self, kernel: &Kernel, rows: &Rows<'_>, stmt: &Stmt) {
+        let known = rows.get(&stmt.op);
+        if known.uses.defs.is_empty() {
             return;
         }
-        let value = self.result(kernel, &stmt.op);
-        for reg in uses.defs {
+        let value = self.result(kernel, &known.row);
+        for &reg in &known.uses.defs {
             let new = match stmt.guard {
                 None => value,
                 // Threads in which the guard does not hold keep the old value. In a group that agrees on the guard, all
@@ -114,16 +113,15 @@ impl UniformValues {
     }
 
     /// The value that an instruction computes.
-    fn result(&self, kernel: &Kernel, op: &Op) -> Uniformity {
-        let row = op.row();
+    fn result(&self, kernel: &Kernel, row: &Row<'_>) -> Uniformity {
         let of = |operand: &Operand| self.operand(kernel, *operand);
-        let function = || Uniformity::Same(self.least(kernel, &row));
+        let function = || Uniformity::Same(self.least(kernel, row));
         match row.formula {
             Formula::Function | Formula::Logic(..) | Formula::Select(..) => function(),
             Formula::Lane => Uniformity::Same(0),
             // Other threads may write the memory between the loads of two warps, so the value is uniform in a warp at
             // most.
-            Formula::Shared => Uniformity::Same(self.least(kernel, &row).min(5)),
+            Formula::Shared => Uniformity::Same(self.least(kernel, row).min(5)),
             Formula::Copy(a) => of(a),
             Formula::Binary(op, _, a, b) => binary(op, of(a), *b, of(b)),
             Formula::Compare(cmp, _, a, b) => compare(cmp, of(a), *b, of(b)),

@@ -6,6 +6,7 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
+use super::rows::{Regs, Rows};
 use crate::{Async, Atom, Control, Op, Reg, Stmt};
 
 /// More groups than this are never told apart.
@@ -13,8 +14,14 @@ const GROUPS: usize = 8;
 
 /// Finds accumulators and registers of A that are accessed while a `wgmma` is in flight, or passed to one without a
 /// fence.
-pub(super) fn check(body: &[Stmt]) -> Vec<Diagnostic> {
-    let mut walk = WgmmaWalk::default();
+pub(super) fn check(body: &[Stmt], rows: &Rows<'_>) -> Vec<Diagnostic> {
+    let mut walk = WgmmaWalk {
+        rows,
+        handed: Regs::default(),
+        found: Vec::new(),
+        reported: HashSet::new(),
+        loops: Vec::new(),
+    };
     each(body, &mut |stmt| {
         if let Some((d, a)) = product(&stmt.op) {
             walk.handed.extend(d.iter().chain(a));
@@ -61,7 +68,7 @@ type Group = BTreeMap<Reg, Use>;
 struct WgmmaState {
     fenced: bool,
     /// Registers touched since the last fence.
-    touched: HashSet<Reg>,
+    touched: Regs,
     /// Issued and not committed.
     open: Group,
     /// Committed groups, newest first.
@@ -105,10 +112,10 @@ struct WgmmaLoop {
     again: Option<WgmmaState>,
 }
 
-#[derive(Default)]
-struct WgmmaWalk {
+struct WgmmaWalk<'a> {
+    rows: &'a Rows<'a>,
     /// The registers that any `wgmma` works on; no others matter.
-    handed: HashSet<Reg>,
+    handed: Regs,
     found: Vec<Diagnostic>,
     reported: HashSet<(&'static Location<'static>, Reg)>,
     loops: Vec<WgmmaLoop>,
@@ -121,7 +128,7 @@ fn merge(into: &mut Option<WgmmaState>, state: WgmmaState) {
     }
 }
 
-impl WgmmaWalk {
+impl WgmmaWalk<'_> {
     fn block(&mut self, body: &[Stmt], state: WgmmaState) -> Option<WgmmaState> {
         let mut state = state;
         for stmt in body {
@@ -223,23 +230,21 @@ impl WgmmaWalk {
 
     /// An instruction that is not a `wgmma` reads and writes registers.
     fn touch(&mut self, stmt: &Stmt, state: &mut WgmmaState) {
-        let writes = stmt.op.uses().defs;
-        let reads = stmt.reads();
-        for (regs, written) in [(&reads, false), (&writes, true)] {
-            for reg in regs {
-                if let Some(used) = state.busy(*reg, written) {
-                    let issued = used.issued;
-                    let reg = *reg;
-                    self.report(stmt, reg, |mnemonic| Problem::WgmmaInFlight {
-                        mnemonic,
-                        regs: vec![reg],
-                        issued,
-                    });
-                }
+        let rows = self.rows;
+        let writes = || rows.defs(&stmt.op).iter().map(|reg| (*reg, true));
+        let all = || rows.reads(stmt).map(|reg| (reg, false)).chain(writes());
+        for (reg, written) in all() {
+            if let Some(used) = state.busy(reg, written) {
+                let issued = used.issued;
+                self.report(stmt, reg, |mnemonic| Problem::WgmmaInFlight {
+                    mnemonic,
+                    regs: vec![reg],
+                    issued,
+                });
             }
         }
-        let all = reads.into_iter().chain(writes);
-        let handed = all.filter(|reg| self.handed.contains(reg));
+        let handed = all().map(|(reg, _)| reg);
+        let handed = handed.filter(|reg| self.handed.contains(reg));
         state.touched.extend(handed);
     }
 
