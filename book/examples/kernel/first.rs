@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use colex_atom::Arch;
 use colex_gpu::cuda::RawStream;
+use colex_gpu::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use colex_gpu::ir::{Access, Compare, Kernel, KernelBuilder, Space, Special, Type};
+use colex_gpu::kernels::GemmProblem;
 use colex_gpu::{Argument, Device, DeviceError, Launch, Repeats, View, copy};
 use colex_layout::Layout;
 
@@ -22,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     timed()?;
     with_cudarc()?;
     with_raw_handles()?;
+    in_a_graph()?;
     same_bits()?;
     too_far()?;
     exercise_1()?;
@@ -233,6 +236,38 @@ fn with_raw_handles() -> Result<(), Box<dyn Error>> {
         assert_eq!(sum, 7.0);
     }
     // ANCHOR_END: with_raw_handles
+    Ok(())
+}
+
+/// Captures a product into a graph of the program's, where there is a GPU, and runs that with other data.
+fn in_a_graph() -> Result<(), Box<dyn Error>> {
+    // ANCHOR: in_a_graph
+    if Device::gpu(0).is_ok() {
+        let context = CudaContext::new(0)?;
+        let stream = context.new_stream()?;
+        let device = Device::from_cuda(context, stream.clone())?;
+        let (a, b) = (device.upload(&[1f32, 2.0])?, device.upload(&[3f32, 4.0])?);
+        let sum = device.zeros::<f32>(1)?;
+        let mut written = sum.clone();
+        // Builds and loads the kernel: in a capture that would be refused.
+        let product = GemmProblem::new(1, 1, 2)
+            .on(&a, &b, &mut written)?
+            .prepare()?;
+
+        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+        let captured = product.run(&device);
+        let graph = stream.end_capture(CUgraphInstantiate_flags(0))?;
+        captured?;
+        let graph = graph.ok_or("nothing was captured")?;
+
+        a.write(&[5.0, 6.0])?;
+        graph.launch()?;
+        assert_eq!(sum.download()?, [39.0]);
+        // The graph goes before what it uses.
+        drop(graph);
+        drop(product);
+    }
+    // ANCHOR_END: in_a_graph
     Ok(())
 }
 

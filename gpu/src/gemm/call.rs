@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
@@ -97,10 +97,15 @@ pub struct Gemm<'a, T, C> {
 impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Builds the product of A (M,K) and B (N,K) into C (M,N), alpha 1 and beta 0.
     pub fn new(a: &View<'a, T>, b: &View<'a, T>, c: &ViewMut<'a, C>) -> Gemm<'a, T, C> {
+        Gemm::of([a.clone(), b.clone()], (**c).clone())
+    }
+
+    /// Builds the product of these views, the last of which may be written.
+    pub(crate) fn of([a, b]: [View<'a, T>; 2], c: View<'a, C>) -> Gemm<'a, T, C> {
         Gemm {
-            a: a.clone(),
-            b: b.clone(),
-            c: (**c).clone(),
+            a,
+            b,
+            c,
             alpha: 1.0,
             beta: 0.0,
             compute: None,
@@ -444,14 +449,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 }
             };
         }
-        let kernel = product.kernels().next().expect("a product is one launch");
-        let function = device.function(kernel.clone());
         Ok(GemmCall {
             device: device.clone(),
             work: Some(Arc::new(Work {
                 steps,
                 product,
-                function,
+                function: OnceLock::new(),
                 sums,
             })),
             matrices: PhantomData,
@@ -495,7 +498,8 @@ pub struct GemmCall<'a> {
 struct Work {
     steps: Steps,
     product: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
-    function: Function,
+    /// Made for the first caller that asks for it: a run needs none.
+    function: OnceLock<Function>,
     /// The memory through which parts of K are summed.
     sums: Option<Buffer<u8>>,
 }
@@ -590,7 +594,11 @@ impl<'a> GemmCall<'a> {
 
     /// Returns the kernel of the product on its device; `None` if there is nothing to do.
     pub fn function(&self) -> Option<&Function> {
-        self.work.as_ref().map(|work| &work.function)
+        let work = self.work.as_ref()?;
+        let mut kernels = work.product.kernels();
+        let kernel = kernels.next().expect("a product is one launch");
+        let function = || self.device.function(kernel.clone());
+        Some(work.function.get_or_init(function))
     }
 
     /// Returns the matrices that are packed before the product, each with its copy.
@@ -614,7 +622,7 @@ impl<'a> GemmCall<'a> {
         let Some(work) = &self.work else {
             return Ok(reports);
         };
-        device.owns(&work.function)?;
+        same_device(device, &self.device)?;
         for (_, copy) in &work.steps.before {
             reports.extend(copy.profile(device)?);
         }
@@ -631,10 +639,10 @@ impl<'a> GemmCall<'a> {
     ///
     /// Returns the device's error if a launch fails.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
+        same_device(device, &self.device)?;
         let Some(work) = &self.work else {
-            return same_device(device, &self.device);
+            return Ok(());
         };
-        device.owns(&work.function)?;
         for (_, copy) in &work.steps.before {
             copy.run(device)?;
         }

@@ -287,7 +287,8 @@ impl GemmProblem {
         } else {
             ViewMut::new(c, self.layout(Operand::C)?)?
         };
-        let gemm = Gemm::new(&a, &b, &c).alpha(self.alpha).beta(self.beta);
+        let gemm = Gemm::of([a, b], (*c).clone());
+        let gemm = gemm.alpha(self.alpha).beta(self.beta);
         Ok(gemm.compute_if(self.compute).majors(self.majors))
     }
 

@@ -151,6 +151,8 @@ struct Buffers {
     written: [Buffer<f32>; 4],
     /// The third of `halves`, for the product that is prepared.
     product: Buffer<bf16>,
+    /// The same, for the product of views.
+    ready: Buffer<bf16>,
 }
 
 const PROBLEM: [i64; 3] = [256, 512, 512];
@@ -171,6 +173,7 @@ impl Buffers {
         let halves = [halves()?, halves()?, halves()?];
         Ok(Buffers {
             product: halves[2].clone(),
+            ready: halves[2].clone(),
             halves,
             written: [(); 4].map(|()| words[1].clone()),
             words,
@@ -184,6 +187,7 @@ impl Buffers {
         let [flat_y, strided_y, columns_y, turned_y] = &mut self.written;
         let [m, n, k] = PROBLEM;
         let problem = GemmProblem::new(m, n, k);
+        let ready_c = &mut self.ready;
         let cube = GemmProblem::new(128, 128, 128);
         let empty = KernelBuilder::new("empty", device.arch()).finish();
         let function = device.load(&empty)?;
@@ -197,6 +201,11 @@ impl Buffers {
         let columns = view_mut(columns_y, "(512,256):(256,1)")?;
         let transposed = view_mut(turned_y, "(256,512):(1,256)")?;
         let prepared = CopyCall::new(&rows, &transposed, None)?;
+        let ready = (
+            view(a, "(256,512):(512,1)")?,
+            view(b, "(512,512):(512,1)")?,
+            view_mut(ready_c, "(256,512):(512,1)")?,
+        );
         let layouts = [
             "262144:1".parse::<colex_layout::Layout>()?,
             "262144:1".parse()?,
@@ -242,6 +251,10 @@ impl Buffers {
             (
                 "gemm, f32 128x128x128, beta 0.5",
                 Box::new(move || cube.beta(0.5).on(x, y, &mut z.clone())?.run()),
+            ),
+            (
+                "gemm of ready views, the same",
+                Box::new(move || colex_gpu::gemm(&ready.0, &ready.1, &ready.2)),
             ),
             (
                 "Gemm::prepare",
