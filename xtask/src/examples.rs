@@ -44,8 +44,8 @@ pub(crate) fn task(name: Option<&str>) -> Result<ExitCode> {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let started = Instant::now();
         let remark = match check(program, &target) {
-            Ok(Checked::Passed(remark)) => remark,
-            Ok(Checked::Skipped(why)) => {
+            Ok(Inspected::Passed(remark)) => remark,
+            Ok(Inspected::Skipped(why)) => {
                 skipped += 1;
                 format!("SKIPPED: {why}")
             }
@@ -86,7 +86,7 @@ fn programs(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// How the check of a program ended, if it did not fail.
-enum Checked {
+enum Inspected {
     /// What was seen.
     Passed(String),
     /// Why nothing was seen.
@@ -120,9 +120,9 @@ fn missing_packages(program: &Path) -> Result<Option<String>> {
 }
 
 /// Checks one program with the versions of its lock file, and runs it where nothing has to be linked with CUDA.
-fn check(program: &Path, target: &Path) -> Result<Checked> {
+fn check(program: &Path, target: &Path) -> Result<Inspected> {
     if let Some(why) = missing_packages(program)? {
-        return Ok(Checked::Skipped(format!(
+        return Ok(Inspected::Skipped(format!(
             "its packages cannot be downloaded: {why}"
         )));
     }
@@ -162,7 +162,7 @@ fn check(program: &Path, target: &Path) -> Result<Checked> {
         "{}",
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    Ok(Checked::Passed(if links_cuda {
+    Ok(Inspected::Passed(if links_cuda {
         format!("checked{remark}: to link it, CUDA's libraries are needed")
     } else {
         format!("ran{remark}: {said}")

@@ -81,7 +81,7 @@ pub(super) fn child() -> Result<ExitCode> {
                 clock.insert("loaded", *loaded);
             }
             Some(Origin::Disk { took }) => clock.insert("found on the disk", *took),
-            None => {}
+            Some(Origin::Image { .. }) | None => {}
         }
     }
     clock.insert("product", clock.last - before);
