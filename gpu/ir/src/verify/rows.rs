@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::row::Uses;
 use crate::{Guard, Kernel, Op, Reg, Row, Stmt};
 
-/// A hasher of registers and addresses, a multiplication for each number: nobody chooses them to collide, and the walks
+/// A hasher of registers and addresses, a multiplication for each number: no caller chooses them to collide, and the walks
 /// look them up all the time.
 #[derive(Debug, Default)]
 pub(super) struct NumberHasher(u64);

@@ -33,7 +33,7 @@ fn singles(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| number(i, seed)).collect()
 }
 
-type Work<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
+type CapturedCall<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
 
 /// Captures products, copies and transposes into a graph of the program's, in global mode, and runs that with other data
 /// each time: the results are those of the same calls outside of a graph, and those of the host.
@@ -96,7 +96,7 @@ pub(super) fn replayed(device: &Device) -> Result<String> {
     let mut workspace = device.uninitialised::<u8>(packs_too.workspace()?)?;
     let in_workspace = packs_too.prepare_in(&mut workspace)?;
     ensure!(packed.packed().count() == 2, "nothing is packed: {packed}");
-    let works: [Work<'_>; 7] = [
+    let works: [CapturedCall<'_>; 7] = [
         Box::new(|| gemm(&av, &bv, &c_written)),
         Box::new(|| copy(&c_read, &d_written)),
         Box::new(|| transpose(&c_read, &t_written, &[1, 0])),
@@ -193,7 +193,7 @@ fn in_a_context_of_its_own() -> Result<Device> {
     };
     ensure!(code == 0, "cuCtxCreate returned {code}");
     let stream = std::ptr::null_mut();
-    // SAFETY: nobody destroys the context.
+    // SAFETY: the context is never destroyed.
     Ok(unsafe { Device::from_raw(RawStream { context, stream }) }?)
 }
 
