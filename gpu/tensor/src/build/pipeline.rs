@@ -529,7 +529,9 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn pipeline(&mut self, stages: i64, producers: u32, consumers: u32) -> Pipeline {
-        let [full, empty] = ["full ", "empty "].map(|side| self.barriers_for(side, stages));
+        // A closure would be the caller that instructions and errors name.
+        let full = self.barriers_for("full ", stages);
+        let empty = self.barriers_for("empty ", stages);
         Pipeline {
             full,
             empty,

@@ -139,6 +139,8 @@ fn foreign() -> Vec<Case> {
         "for_: start" => |k, s, t| k.for_(&t.tid, 200, 1, |_, _| ());
         "for_: end" => |k, s, t| k.for_(0, &t.tid, 1, |_, _| ());
         "for_: step" => |k, s, t| k.for_(0, 9, &t.tid + 1, |_, _| ());
+        "for_vector: first" => |k, s, t| k.for_vector(&t.tid, &200.into(), 4, |_, _| ());
+        "for_vector: extent" => |k, s, t| k.for_vector(0, &t.tid, 4, |_, _| ());
         "init_barriers: barriers" => |k, s, t| k.init_barriers(&t.bars, 1);
         "wait: barrier" => |k, s, t| k.wait(&t.full, &0.into());
         "wait: parity" => |k, s, t| k.wait(&s.full, &(&t.tid % 2));
