@@ -1,7 +1,7 @@
 //! Handles of another builder are refused by every method that takes one.
 
 use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
-use colex_ir::BinaryOp;
+use colex_ir::{AtomicOp, BinaryOp};
 use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
 use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Consumer, Expr, Fragment, GmmaOperand, Index, Mask,
@@ -141,6 +141,18 @@ fn foreign() -> Vec<Case> {
         "for_: step" => |k, s, t| k.for_(0, 9, &t.tid + 1, |_, _| ());
         "for_vector: first" => |k, s, t| k.for_vector(&t.tid, &200.into(), 4, |_, _| ());
         "for_vector: extent" => |k, s, t| k.for_vector(0, &t.tid, 4, |_, _| ());
+        "scatter: values" => |k, s, t| k.scatter(&t.held, &s.shared.elements((0, 0, 0)));
+        "scatter: to" => |k, s, t| k.scatter(0.0, &t.shared.elements((0, 0, 0)));
+        "atomic: at" => |k, s, t| k.atomic(AtomicOp::Add, &t.shared.elements((0, 0, 0)), 1.0);
+        "atomic: values" => |k, s, t| k.atomic(AtomicOp::Add, &s.shared.elements((0, 0, 0)), &t.held);
+        "atomic_update: at" => |k, s, t| k.atomic_update(AtomicOp::Add, &t.shared.elements((0, 0, 0)), 1.0);
+        "atomic_update: values" => |k, s, t| k.atomic_update(AtomicOp::Add, &s.shared.elements((0, 0, 0)), &t.held);
+        "compare_and_swap: at" => |k, s, t| k.compare_and_swap(&t.shared.elements((0, 0, 0)), 1.0, 2.0);
+        "compare_and_swap: expected" => |k, s, t| k.compare_and_swap(&s.shared.elements((0, 0, 0)), &t.held, 2.0);
+        "compare_and_swap: new" => |k, s, t| k.compare_and_swap(&s.shared.elements((0, 0, 0)), 1.0, &t.held);
+        "reduce_along: x" => |k, s, t| k.reduce_along(BinaryOp::Add, &t.held, &s.part, 0);
+        "reduce_along: part" => |k, s, t| k.reduce_along(BinaryOp::Add, &s.held, &t.part, 0);
+        "copy_producer: ring" => |k, s, t| k.copy_producer(&t.ring);
         "init_barriers: barriers" => |k, s, t| k.init_barriers(&t.bars, 1);
         "wait: barrier" => |k, s, t| k.wait(&t.full, &0.into());
         "wait: parity" => |k, s, t| k.wait(&s.full, &(&t.tid % 2));
