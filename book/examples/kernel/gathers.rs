@@ -150,10 +150,10 @@ fn stencil(shared: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let copy = TiledCopy::new(word, 32, "(8,32):(32,1)", "(1,1):(0,0)")?;
     let mine = copy.at(&k.thread());
     let (m, n) = (k.block_index(1) * 8, k.block_index(0) * 32);
-    let around = x.local_tile((10, 34), (0, 0)).offset_by((&m - 1, &n - 1));
+    let around = x.local_tile((10, 34), (0, 0)).offset_by((&m - 1, &n - 1)); // (TILE_M, TILE_N)
     let tile = if shared {
         let tile = k.shared_tensor(Ty::F32, "(10,34):(34,1)");
-        let (from, to) = (mine.partition_src(&around), mine.partition_dst(&tile));
+        let (from, to) = (mine.partition_src(&around), mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
         let held = k.fragment_like(&from);
         k.copy_in_bounds(&copy, &from, &held);
         k.copy_in_bounds(&copy, &held, &to);

@@ -33,13 +33,13 @@ fn centred(row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dy
     let whole_row = TiledCopy::new(word, 32, "(1,1):(0,0)", "(1,8):(0,1)")?;
     let tid = k.thread();
     let mine = each.at(&tid);
-    let from = mine.partition_src(&x.local_tile((4, 8), (0, 0)));
+    let from = mine.partition_src(&x.local_tile((4, 8), (0, 0))); // (CPY, CPY_M, CPY_N)
     let own = k.fragment_like(&from);
     k.copy(&each, &from, &own);
-    k.copy(&each, &own, &mine.partition_dst(&tile));
+    k.copy(&each, &own, &mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
     k.sync();
-    let row = tile.local_tile((1, 8), (row(&tid), 0));
-    let row = whole_row.at(&0.into()).partition_src(&row);
+    let row = tile.local_tile((1, 8), (row(&tid), 0)); // (TILE_M, TILE_N)
+    let row = whole_row.at(&0.into()).partition_src(&row); // (CPY, CPY_M, CPY_N)
     let numbers = k.fragment_like(&row);
     k.copy(&whole_row, &row, &numbers);
     let sum = k.reduce_all(Add, &numbers);
@@ -48,7 +48,7 @@ fn centred(row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dy
         k.dump("sum", Dump::of(&sum).at(&from).when(is_first));
     }
     k.assign(&own, &own - &sum / 8.0);
-    let to = mine.partition_dst(&y.local_tile((4, 8), (0, 0)));
+    let to = mine.partition_dst(&y.local_tile((4, 8), (0, 0))); // (CPY, CPY_M, CPY_N)
     k.copy(&each, &own, &to);
     k.name("tile", &tile);
     k.name("numbers", &numbers);

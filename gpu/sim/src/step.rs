@@ -77,8 +77,8 @@ pub struct Stop {
 
 /// A launch that runs until one warp reaches a place, and goes on from there. The other warps run as the schedule says.
 ///
-/// It needs no threads and no input or output of the host: a program steps it, or [`Stepper::command`] with words that
-/// someone types.
+/// It needs no threads and no input or output of the host: a program steps it, or [`Stepper::command`] with the words of a
+/// command line.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -277,7 +277,7 @@ impl Stepper<'_, '_> {
         })
     }
 
-    /// Executes a command that someone types, and returns what it shows:
+    /// Executes a command of a command line, and returns what it shows:
     ///
     /// | | |
     /// |---|---|

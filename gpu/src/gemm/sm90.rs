@@ -452,7 +452,7 @@ impl WarpSpecializedKernel<'_> {
         });
     }
 
-    /// Loads by all threads of the warpgroup, whatever the alignment of the rows.
+    /// Loads by all threads of the warpgroup, for every alignment of the rows.
     fn gather(&self, k: &mut Builder, fetches: &[Fetch; 2]) {
         let is_async = fetches.iter().all(Fetch::is_async);
         let producer = if is_async {

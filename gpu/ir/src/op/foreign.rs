@@ -148,7 +148,7 @@ impl PtxText {
         Ok(pieces)
     }
 
-    /// What is wrong with the text for so many operands.
+    /// What is wrong with the text for `operands` operands.
     pub(crate) fn check(&self, operands: usize) -> Result<(), String> {
         let pieces = self.pieces()?;
         let mut unnamed: Vec<usize> = (0..operands).collect();

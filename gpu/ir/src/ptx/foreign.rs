@@ -83,7 +83,8 @@ impl Lines<'_> {
         let name = values_name(self.kernel);
         let mut at = 0u32;
         for value in values {
-            let bytes = value.ty.bits() / 8;
+            // The verifier refuses types below a byte; the text of such a kernel is read when ptxas is asked.
+            let bytes = (value.ty.bits() / 8).max(1);
             at = at.next_multiple_of(bytes);
             let text = self.operand(value.a, value.ty);
             self.push(format!(

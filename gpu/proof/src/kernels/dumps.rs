@@ -27,7 +27,7 @@ pub const TYPES: [Ty; 15] = [
     Ty::U8,
 ];
 
-/// The launch of each kernel.
+/// Returns the launch of each kernel.
 pub fn launch() -> Launch {
     Launch::new(2, 64)
 }

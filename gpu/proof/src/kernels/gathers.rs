@@ -14,16 +14,16 @@ use crate::sweep::Random;
 
 /// A tensor in memory, and its elements as bits.
 #[derive(Clone, Debug)]
-struct Given {
+struct Prepared {
     ty: Ty,
     layout: Layout,
     elements: Vec<u64>,
 }
 
-impl Given {
+impl Prepared {
     fn new(ty: Ty, layout: &Layout, mut element: impl FnMut(usize) -> u64) -> Result<Self, String> {
         let count = layout.cosize().map_err(|e| e.to_string())? as usize;
-        Ok(Given {
+        Ok(Prepared {
             ty,
             layout: layout.clone(),
             elements: (0..count).map(&mut element).collect(),
@@ -32,7 +32,7 @@ impl Given {
 }
 
 /// Runs a kernel on one block, and returns the elements of its tensors afterwards.
-fn run(device: &Device, built: &TensorKernel, given: &[Given]) -> Result<Vec<Vec<u64>>, String> {
+fn run(device: &Device, built: &TensorKernel, given: &[Prepared]) -> Result<Vec<Vec<u64>>, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let buffers = given.iter().map(|g| upload(device, g.ty, &g.elements));
     let buffers = buffers.collect::<Result<Vec<_>, String>>()?;
@@ -309,15 +309,17 @@ impl GatherCase {
         for m in 0..self.loaded() {
             let extent = self.table.mode(m).map_or(1, |mode| mode.size());
             let reach = extent as usize + 6;
-            given.push(Given::new(self.index, &layout(n)?, |_| {
+            given.push(Prepared::new(self.index, &layout(n)?, |_| {
                 match r.below(12) {
                     0 => r.bits() & mask,
                     _ => (r.below(reach) as i64 - 3) as u64 & mask,
                 }
             })?);
         }
-        given.push(Given::new(self.ty, &self.table, |_| element(r, self.ty))?);
-        given.push(Given::new(self.ty, &layout(n * count)?, |_| 1)?);
+        given.push(Prepared::new(self.ty, &self.table, |_| {
+            element(r, self.ty)
+        })?);
+        given.push(Prepared::new(self.ty, &layout(n * count)?, |_| 1)?);
         let total = (THREADS * n) as usize;
         let mut places: Vec<i64> = (0..total as i64 + 7).collect();
         for i in (1..places.len()).rev() {
@@ -333,17 +335,17 @@ impl GatherCase {
                 ]);
             }
         }
-        given.push(Given::new(Ty::S32, &layout(n)?, |i| {
+        given.push(Prepared::new(Ty::S32, &layout(n)?, |i| {
             places[i] as u64 & 0xffff_ffff
         })?);
         let to = Layout::new(THREADS * n + 7, 1).map_err(|e| text(&e))?;
-        given.push(Given::new(self.ty, &to, |_| 2)?);
+        given.push(Prepared::new(self.ty, &to, |_| 2)?);
         let found = run(device, &built, &given).map_err(|e| text(&e))?;
         let loaded = self.loaded();
         let table = &given[loaded].elements;
         let mut scattered = vec![2; total + 7];
         for i in 0..total {
-            let of = |ids: &Given| signed(self.index, ids.elements[i]);
+            let of = |ids: &Prepared| signed(self.index, ids.elements[i]);
             let mut at: Vec<i64> = given[..loaded].iter().map(of).collect();
             at.extend(self.vector.map(|(_, first)| first));
             let is_kept = !self.even || (i as i64 % n) % 2 == 0;
@@ -481,7 +483,7 @@ impl AtomicCase {
             let layout = Layout::new((n, m), (m, 1)).map_err(|e| text(&e))?;
             Ok::<_, String>(layout.to_static())
         };
-        let ids = Given::new(Ty::S32, &layout(THREADS, n)?, |_| {
+        let ids = Prepared::new(Ty::S32, &layout(THREADS, n)?, |_| {
             (r.below(self.bins as usize + 4) as i64 - 2) as u64 & 0xffff_ffff
         })?;
         // Sums of these are exact in every float type, in every order.
@@ -493,12 +495,12 @@ impl AtomicCase {
                 None => element(r, self.ty),
             }
         };
-        let values = Given::new(self.ty, &layout(THREADS, n * count)?, &mut number)?;
+        let values = Prepared::new(self.ty, &layout(THREADS, n * count)?, &mut number)?;
         let is_free = self.op == AtomicOp::Cas;
-        let bins = Given::new(self.ty, &layout(self.bins, count)?, |i| {
+        let bins = Prepared::new(self.ty, &layout(self.bins, count)?, |i| {
             if is_free { 0 } else { number(i) }
         })?;
-        let out = Given::new(self.ty, &layout(THREADS, n * count)?, |_| 0)?;
+        let out = Prepared::new(self.ty, &layout(THREADS, n * count)?, |_| 0)?;
         let given = [ids, values, bins, out];
         let found = run(device, &built, &given).map_err(|e| text(&e))?;
         for bin in 0..self.bins as usize {

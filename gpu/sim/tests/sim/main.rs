@@ -5,7 +5,6 @@ mod bulk;
 mod cluster;
 mod control;
 mod copy;
-mod culprit;
 mod faults;
 mod floats;
 mod global;

@@ -63,7 +63,7 @@ pub(crate) struct Element {
 }
 
 /// The elements at the indices of one end of an operation, where they are known.
-pub(crate) type Elements = Vec<Option<Element>>;
+pub(crate) type HeldElements = Vec<Option<Element>>;
 
 impl Element {
     pub(crate) fn is_declared(&self) -> bool {
@@ -140,7 +140,7 @@ impl Held {
     }
 
     /// The elements one by one, as the operation of that number fills registers with them.
-    pub(crate) fn each(&self, operation: u32) -> Elements {
+    pub(crate) fn each(&self, operation: u32) -> HeldElements {
         let filled = if self.is_whole {
             Filled::Whole(operation)
         } else {
@@ -187,7 +187,7 @@ pub(crate) struct Turns {
     /// The same where one of them is of a part of a tile.
     moved: HashSet<Part>,
     /// What copies in it have compared with registers that were filled before.
-    compared: Vec<(Vec<Part>, Elements)>,
+    compared: Vec<(Vec<Part>, HeldElements)>,
 }
 
 /// The ends of a copy.
@@ -258,7 +258,7 @@ impl Builder {
     }
 
     /// The same of registers that were compared with what a copy's other end has.
-    fn read_parts(&mut self, parts: &[Part], other: &Elements) {
+    fn read_parts(&mut self, parts: &[Part], other: &HeldElements) {
         for scope in self.scopes.iter_mut().filter(|s| s.repeats) {
             if parts.iter().any(|part| !scope.turns.filled.contains(part)) {
                 let compared = (parts.to_vec(), other.clone());
@@ -460,7 +460,7 @@ impl Builder {
     pub(crate) fn check_same_distances(
         &self,
         operation: &'static str,
-        [a, b]: [&Elements; 2],
+        [a, b]: [&HeldElements; 2],
         names: [&str; 2],
     ) -> Result<(), ErrorKind> {
         let mut groups: Vec<(usize, &Element, &Element)> = Vec::new();
@@ -529,8 +529,8 @@ impl Builder {
     /// Refuses ends of a copy some of whose elements lie at other distances at the other end.
     pub(crate) fn check_copied(
         &mut self,
-        (source, registers): (&Elements, &[Part]),
-        target: &Elements,
+        (source, registers): (&HeldElements, &[Part]),
+        target: &HeldElements,
     ) -> Result<(), ErrorKind> {
         self.check_same_distances("copy", [source, target], ENDS)?;
         self.read_parts(registers, target);

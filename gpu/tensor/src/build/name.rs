@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::Builder;
 use super::barrier::Barriers;
-use super::held::{Element, Elements, Part};
+use super::held::{Element, HeldElements, Part};
 use super::pipeline::Pipeline;
 use crate::error::ErrorKind;
 use crate::index::Index;
@@ -112,7 +112,7 @@ impl Builder {
     /// Tells the kernel which registers the named fragments are, and what they hold of their tiles at the end.
     pub(crate) fn name_fragments(&mut self) {
         for NamedParts { name, ty, parts } in std::mem::take(&mut self.fragments) {
-            let held: Elements = parts.iter().map(|part| self.held.element(*part)).collect();
+            let held: HeldElements = parts.iter().map(|part| self.held.element(*part)).collect();
             let held: Option<Vec<Element>> = held.into_iter().collect();
             let places = held.and_then(|held| {
                 let places = Rc::clone(&held.first()?.places);

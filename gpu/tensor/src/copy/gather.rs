@@ -13,24 +13,24 @@ use crate::build::Builder;
 use crate::build::claims::Reach;
 use crate::build::flow::{Cond, zero_of};
 use crate::error::ErrorKind;
+use crate::fragment::elements::{Elements, Outside};
 use crate::fragment::elementwise::{form, poison};
 use crate::fragment::expr::lower::{Lower, lane_type, leaves, pair_type};
 use crate::fragment::expr::{Expr, is_half};
 use crate::fragment::{Fragment, class};
 use crate::index::Index;
-use crate::tensor::elements::{Elements, Outside};
 use crate::tensor::{Tensor, View};
 
 /// One access: where it begins, and under which condition it happens.
-struct Place {
+struct ElementAccess {
     bytes: Index,
     cond: Cond,
     claim: Option<ClaimId>,
 }
 
 /// The places of a call, and the layout of the elements that they have.
-struct Places {
-    all: Vec<Place>,
+struct Accesses {
+    all: Vec<ElementAccess>,
     layout: Layout,
 }
 
@@ -351,7 +351,7 @@ impl Builder {
         of: &Elements,
         values: &[Expr],
         inert: impl FnOnce(&mut Self) -> T,
-        body: impl FnOnce(&mut Self, Places, &Elements, &[Expr]) -> Result<T, ErrorKind>,
+        body: impl FnOnce(&mut Self, Accesses, &Elements, &[Expr]) -> Result<T, ErrorKind>,
     ) -> T {
         let at = Location::caller();
         let mask = of.only.as_ref().map(|only| only.select(1, 0));
@@ -397,7 +397,7 @@ impl Builder {
         operation: &'static str,
         of: &Elements,
         mask: Option<&Expr>,
-    ) -> Result<Places, ErrorKind> {
+    ) -> Result<Accesses, ErrorKind> {
         let all: Vec<Expr> = of.at.iter().chain(mask).flat_map(leaves).collect();
         self.own_leaves(&all)?;
         let form = form(operation, &all)?;
@@ -416,7 +416,7 @@ impl Builder {
                 Layout::column_major(shape)?.to_static()
             }
         };
-        Ok(Places {
+        Ok(Accesses {
             all: places,
             layout,
         })
@@ -507,7 +507,7 @@ impl Builder {
 
     fn gathered(
         &mut self,
-        places: Places,
+        places: Accesses,
         from: &Elements,
         _: &[Expr],
     ) -> Result<Fragment, ErrorKind> {
@@ -550,7 +550,7 @@ impl Builder {
         Ok(d)
     }
 
-    fn clear_unless(&mut self, place: &Place, regs: &[Reg]) {
+    fn clear_unless(&mut self, place: &ElementAccess, regs: &[Reg]) {
         if place.cond != Cond::Known(true) {
             for reg in regs {
                 self.ir.mov_to(*reg, zero_of(reg.ty));
@@ -561,7 +561,7 @@ impl Builder {
     /// Adds an instruction at a place, under its condition.
     fn perform(
         &mut self,
-        place: &Place,
+        place: &ElementAccess,
         after: i64,
         body: impl FnOnce(&mut colex_ir::KernelBuilder, Address),
     ) {
@@ -573,13 +573,18 @@ impl Builder {
     }
 
     /// Whether addresses of a place have 64 bits, as those of global memory do.
-    fn is_wide(&self, place: &Place) -> bool {
+    fn is_wide(&self, place: &ElementAccess) -> bool {
         let (rest, _) = place.bytes.split();
         let range = rest.range();
         self.launch.base_of(&rest).is_none() && range.1 > i64::from(u32::MAX)
     }
 
-    fn scattered(&mut self, places: Places, to: &Elements, values: &Expr) -> Result<(), ErrorKind> {
+    fn scattered(
+        &mut self,
+        places: Accesses,
+        to: &Elements,
+        values: &Expr,
+    ) -> Result<(), ErrorKind> {
         let (ty, count) = (to.tensor.ty, to.count());
         let space = to.tensor.memory();
         let mut lower = self.values("scatter", &[values], &places)?;
@@ -617,7 +622,7 @@ impl Builder {
         &mut self,
         operation: &'static str,
         values: &[&Expr],
-        places: &Places,
+        places: &Accesses,
     ) -> Result<Lower<'_>, ErrorKind> {
         for value in values {
             self.own_leaves(&leaves(value))?;
@@ -633,7 +638,7 @@ impl Builder {
         &mut self,
         operation: &'static str,
         atomic: Atomic,
-        places: Places,
+        places: Accesses,
         (at, values): (&Elements, &[Expr]),
     ) -> Result<Fragment, ErrorKind> {
         let (ty, space, count) = (at.tensor.ty, at.tensor.memory(), at.count());
@@ -851,7 +856,7 @@ fn place(
     operation: &'static str,
     of: &Elements,
     i: usize,
-) -> Result<Place, ErrorKind> {
+) -> Result<ElementAccess, ErrorKind> {
     let mut coordinates = Vec::new();
     for expr in &of.at {
         coordinates.push(coordinate(lower, expr, i)?);
@@ -925,7 +930,7 @@ fn place(
     }
     let bytes = tensor.bytes_of(&at);
     k.check_vectors(operation, of, (&at, &bytes))?;
-    Ok(Place {
+    Ok(ElementAccess {
         bytes,
         cond: k.both(wanted, inside),
         claim,

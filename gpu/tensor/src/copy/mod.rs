@@ -15,7 +15,7 @@ use colex_tiled::{Side, TiledCopy};
 
 use crate::build::Builder;
 use crate::build::flow::Cond;
-use crate::build::held::{Elements, Held};
+use crate::build::held::{Held, HeldElements};
 use crate::copy::run::Run;
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
@@ -393,7 +393,7 @@ impl Builder {
         copy: &TiledCopy,
         (src, dst): (&Piece<'_>, &Piece<'_>),
         fills: bool,
-    ) -> Result<Elements, ErrorKind> {
+    ) -> Result<HeldElements, ErrorKind> {
         let is_filled = match dst {
             Piece::Registers(fragment) => fills && !self.is_declared(fragment)?,
             Piece::Memory(_) => false,

@@ -7,10 +7,10 @@ use colex_atom::Ty;
 use colex_layout::Layout;
 
 use crate::build::Builder;
+use crate::fragment::elements::{Elements, IntoCoordinates, Outside};
 use crate::fragment::expr::{Expr, ExprNode};
 use crate::index::Index;
 use crate::tensor::Tensor;
-use crate::tensor::elements::{Elements, IntoCoordinates, Outside};
 
 /// The elements that one thread takes in a call of [`Builder::for_vector`]: a whole vector, or what is left of one.
 #[derive(Clone, Debug)]

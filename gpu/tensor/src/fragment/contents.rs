@@ -5,7 +5,7 @@ use std::rc::Rc;
 use colex_tiled::{Operand, TiledMma};
 
 use crate::build::Builder;
-use crate::build::held::{Content, Element, Elements, Filled, Held, Part};
+use crate::build::held::{Content, Element, Filled, Held, HeldElements, Part};
 use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 
@@ -35,7 +35,7 @@ impl Known {
 }
 
 /// Elements of other registers, of which an operation gives a fragment some.
-pub(crate) fn of_parts(elements: Elements, operation: u32) -> Elements {
+pub(crate) fn of_parts(elements: HeldElements, operation: u32) -> HeldElements {
     let one = |element: Element| {
         let filled = match element.filled {
             Filled::Declared => Filled::Part(operation),
@@ -92,7 +92,10 @@ impl Builder {
     }
 
     /// The registers of the elements and, one by one, what they hold.
-    pub(crate) fn held_elements(&self, of: &Fragment) -> Result<(Vec<Part>, Elements), ErrorKind> {
+    pub(crate) fn held_elements(
+        &self,
+        of: &Fragment,
+    ) -> Result<(Vec<Part>, HeldElements), ErrorKind> {
         let parts = (0..of.layout.size()).map(|i| of.element(i));
         let parts = parts.collect::<Result<Vec<Part>, ErrorKind>>()?;
         let elements = parts.iter().map(|part| self.held.element(*part)).collect();
@@ -174,7 +177,7 @@ impl Builder {
     /// What is computed from elements of parts that lie alike is that part of the result. Arithmetic refuses nothing of it:
     /// what is computed of others is nothing that is known.
     fn carry(&mut self, d: &Fragment, sources: &[&Fragment]) -> Result<(), ErrorKind> {
-        let mut all: Option<Elements> = None;
+        let mut all: Option<HeldElements> = None;
         for source in sources
             .iter()
             .filter(|_| d.layout.is_injective() == Ok(true))
@@ -263,7 +266,7 @@ impl Builder {
     pub(crate) fn fill_parts(
         &mut self,
         fragment: &Fragment,
-        elements: Elements,
+        elements: HeldElements,
     ) -> Result<(), ErrorKind> {
         let mut elements = elements.into_iter();
         for i in 0..fragment.layout.size() {

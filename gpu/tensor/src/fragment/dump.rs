@@ -35,6 +35,21 @@ pub struct Dump {
 
 impl Dump {
     /// Returns a dump of every element of an expression, in every thread that reaches it.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_tensor::Dump;
+    /// # use colex_ir::launch::Launch;
+    /// # use colex_sim::{Memory, PrintTo, SimOptions, simulate};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// k.dump("tid", Dump::of(&tid));
+    /// let kernel = k.finish()?.kernel;
+    /// let options = SimOptions { print_to: PrintTo::Report, ..SimOptions::default() };
+    /// let report = simulate(&kernel, &Launch::new(2, 32), &[], &mut Memory::default(), &options)?;
+    /// assert_eq!(report.printed.len(), 64);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[track_caller]
     pub fn of(expr: impl Into<Expr>) -> Dump {
         Dump {
@@ -48,6 +63,27 @@ impl Dump {
 
     /// Returns the same dump with the coordinates that the elements of `part` have in their tensor in global memory. Without
     /// it, coordinates are those in the tile, where the builder knows the elements that the registers hold.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_tensor::Dump;
+    /// # use colex_ir::launch::Launch;
+    /// # use colex_sim::{Memory, PrintTo, SimOptions, simulate};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tile = k.shared_tensor(Ty::F32, "(4,8):(8,1)");
+    /// let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    /// let copy = TiledCopy::new(word, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
+    /// let thread = k.thread();
+    /// let mine = copy.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+    /// let x = k.fragment_like(&mine);
+    /// k.fill(&x, 1.5);
+    /// k.dump("x", Dump::of(&x).at(&mine).thread(9).block([0, 0, 0]));
+    /// let kernel = k.finish()?.kernel;
+    /// let options = SimOptions { print_to: PrintTo::Report, ..SimOptions::default() };
+    /// let report = simulate(&kernel, &Launch::new(2, 32), &[], &mut Memory::default(), &options)?;
+    /// assert_eq!(report.printed[0].text, "block (0,0,0) thread (9,0,0) x (1,1)=1.5");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn at(self, part: &Tensor) -> Dump {
         let part = Some(part.clone());
@@ -55,6 +91,21 @@ impl Dump {
     }
 
     /// Returns the same dump in the thread of that number along x alone.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_tensor::Dump;
+    /// # use colex_ir::launch::Launch;
+    /// # use colex_sim::{Memory, PrintTo, SimOptions, simulate};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// k.dump("tid", Dump::of(&tid).thread(5).block([1, 0, 0]));
+    /// let kernel = k.finish()?.kernel;
+    /// let options = SimOptions { print_to: PrintTo::Report, ..SimOptions::default() };
+    /// let report = simulate(&kernel, &Launch::new(2, 32), &[], &mut Memory::default(), &options)?;
+    /// assert_eq!(report.printed[0].text, "block (1,0,0) thread (5,0,0) tid [0]=5");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn thread(self, thread: i64) -> Dump {
         let thread = Some(thread);
@@ -62,6 +113,21 @@ impl Dump {
     }
 
     /// Returns the same dump in the block at those coordinates of the grid alone.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_tensor::Dump;
+    /// # use colex_ir::launch::Launch;
+    /// # use colex_sim::{Memory, PrintTo, SimOptions, simulate};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// k.dump("tid", Dump::of(&tid).block([1, 0, 0]));
+    /// let kernel = k.finish()?.kernel;
+    /// let options = SimOptions { print_to: PrintTo::Report, ..SimOptions::default() };
+    /// let report = simulate(&kernel, &Launch::new(2, 32), &[], &mut Memory::default(), &options)?;
+    /// assert_eq!(report.printed.len(), 32);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn block(self, block: [i64; 3]) -> Dump {
         let block = Some(block);
@@ -69,6 +135,22 @@ impl Dump {
     }
 
     /// Returns the same dump where a condition holds.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_tensor::Dump;
+    /// # use colex_ir::launch::Launch;
+    /// # use colex_sim::{Memory, PrintTo, SimOptions, simulate};
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let tid = k.thread();
+    /// let few = k.less(&tid, &3.into());
+    /// k.dump("tid", Dump::of(&tid).when(few));
+    /// let kernel = k.finish()?.kernel;
+    /// let options = SimOptions { print_to: PrintTo::Report, ..SimOptions::default() };
+    /// let report = simulate(&kernel, &Launch::new(2, 32), &[], &mut Memory::default(), &options)?;
+    /// assert_eq!(report.printed.len(), 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn when(mut self, cond: Cond) -> Dump {
         self.conds.push(cond);

@@ -5,6 +5,7 @@ pub(crate) mod as_operand;
 pub(crate) mod contents;
 pub(crate) mod convert;
 pub(crate) mod dump;
+pub(crate) mod elements;
 pub(crate) mod elementwise;
 pub(crate) mod expr;
 pub(crate) mod reduce;

@@ -1,7 +1,6 @@
 //! `Tensor`: elements in global or shared memory under a layout, or a thread's part of them.
 
 pub(crate) mod coord;
-pub(crate) mod elements;
 pub(crate) mod offset;
 pub(crate) mod partition;
 pub(crate) mod partition_coords;

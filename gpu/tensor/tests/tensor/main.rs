@@ -23,8 +23,7 @@ pub(crate) fn refused<S>(
 mod attention;
 mod copies;
 mod export;
-mod expressions;
-mod gathers;
+mod fragments;
 mod gemm_sm80;
 mod gemm_sm90;
 mod grids;
@@ -34,5 +33,4 @@ mod mistakes;
 mod operands;
 mod parts;
 mod pipelines;
-mod reductions;
 mod seeing;

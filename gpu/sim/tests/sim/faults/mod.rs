@@ -1,6 +1,7 @@
 //! A planted mistake for every sentence of the simulator.
 
 mod asynchronous;
+mod culprit;
 mod few;
 
 use colex_ir::launch::Launch;

@@ -9,8 +9,8 @@ use colex_ir::{
 };
 use colex_sim::{FaultKind, Memory, SimOptions};
 
-use super::faults::{fault, fault_in_every_order, first_thread, says, shared_word};
-use super::helpers::*;
+use super::{fault, fault_in_every_order, first_thread, says, shared_word};
+use crate::helpers::*;
 
 fn is_warp(k: &mut KernelBuilder, number: i64) -> Reg {
     let thread = k.mov(Type::U32, Special::Tid(0));
@@ -164,13 +164,13 @@ fn a_copy_under_way_is_named_with_its_wait() {
     );
     // A barrier alone does not wait for a copy; and a wait is that of a thread, so that others have to meet it.
     for seed in 0..6 {
-        let met = super::faults::run(&built(mine(false, true, 4)), launch, seed);
+        let met = super::run(&built(mine(false, true, 4)), launch, seed);
         assert_eq!(met.kind(), FaultKind::Race);
         assert_eq!(
             tail(&met),
             "a `cp.async.wait_group` that covers it between them is missing"
         );
-        let waited = super::faults::run(&built(mine(true, false, 4)), launch, seed);
+        let waited = super::run(&built(mine(true, false, 4)), launch, seed);
         assert_eq!(waited.kind(), FaultKind::Race);
         assert_eq!(
             tail(&waited),
