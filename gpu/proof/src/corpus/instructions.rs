@@ -298,10 +298,13 @@ fn memory(ops: &mut Vec<Make>) {
             end: "\\ %d".to_string(),
         });
         add(ops, move |k, g| Memory::Text {
-            text: PtxText::new(format!(
-                "{{ .reg .b{0} t; mov.b{0} t, %1; mov.b{0} %0, t; }}",
-                ty.bits().max(16)
-            )),
+            text: PtxText::new({
+                let word = match ty {
+                    Type::Pred => "pred".to_string(),
+                    _ => format!("b{}", ty.bits().max(16)),
+                };
+                format!("{{ .reg .{word} t; mov.{word} t, %1; mov.{word} %0, t; }}")
+            }),
             d: vec![(ty, k.reg(ty.register()))],
             a: vec![(ty, g.of(ty))],
         });
