@@ -97,7 +97,7 @@ impl PtxText {
     ///
     /// let mut k = KernelBuilder::new("k", Arch::Sm80);
     /// k.ptx(PtxText::new("griddepcontrol.wait;").needs(Arch::Sm90, (7, 8)), &[], &[]);
-    /// assert!(k.finish().verify().unwrap_err().to_string().contains("`ptx` needs sm_90, and the kernel is for sm_80"));
+    /// assert!(k.finish().verify().unwrap_err().to_string().contains("`ptx` came with sm_90, and the kernel is for sm_80"));
     /// ```
     #[must_use]
     pub fn needs(self, arch: Arch, (major, minor): (u8, u8)) -> PtxText {

@@ -70,18 +70,21 @@ impl Dump {
     /// # use colex_ir::launch::Launch;
     /// # use colex_sim::{Memory, PrintTo, SimOptions, simulate};
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let tile = k.shared_tensor(Ty::F32, "(4,8):(8,1)");
+    /// let y = k.tensor("y", Ty::F32, "(_8,_8):(_8,_1)");
     /// let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
     /// let copy = TiledCopy::new(word, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
     /// let thread = k.thread();
+    /// let tile = y.local_tile((4, 8), (1, 0)); // (TILE_M, TILE_N)
     /// let mine = copy.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     /// let x = k.fragment_like(&mine);
     /// k.fill(&x, 1.5);
     /// k.dump("x", Dump::of(&x).at(&mine).thread(9).block([0, 0, 0]));
     /// let kernel = k.finish()?.kernel;
     /// let options = SimOptions { print_to: PrintTo::Report, ..SimOptions::default() };
-    /// let report = simulate(&kernel, &Launch::new(2, 32), &[], &mut Memory::default(), &options)?;
-    /// assert_eq!(report.printed[0].text, "block (0,0,0) thread (9,0,0) x (1,1)=1.5");
+    /// let mut memory = Memory::default();
+    /// let y = memory.allocate(256)?;
+    /// let report = simulate(&kernel, &Launch::new(2, 32), &[y.into()], &mut memory, &options)?;
+    /// assert_eq!(report.printed[0].text, "block (0,0,0) thread (9,0,0) x (5,1)=1.5");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
