@@ -18,7 +18,8 @@ use crate::tensor::MAX_EXTENT;
 ///
 /// The grid is the caller's, as at every launch. The driver takes the arguments as a list of pointers
 /// (`kernelParams` of `cuLaunchKernel`), in the order of [`parameters`](Exported::parameters), or as one buffer that has
-/// each at its offset (`CU_LAUNCH_PARAM_BUFFER_POINTER`). More than 48 KiB of dynamic shared memory must be asked for
+/// each at its offset (`CU_LAUNCH_PARAM_BUFFER_POINTER`); a kernel with a tensor map needs the list, since on an H200 it
+/// ended with an illegal instruction when its map came in a buffer. More than 48 KiB of dynamic shared memory must be asked for
 /// first: `cuFuncSetAttribute` with `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
