@@ -6,26 +6,8 @@ use colex_ir::{Kernel, Operand, PtxText, RegType, Type};
 use colex_sim::{Dumps, Memory, PrintTo, SimOptions, simulate};
 use colex_tensor::{Builder, Dump};
 
+use super::fragments::TYPES;
 use crate::sweep::Random;
-
-/// The types whose elements are shown.
-pub const TYPES: [Ty; 15] = [
-    Ty::F64,
-    Ty::F32,
-    Ty::Tf32,
-    Ty::F16,
-    Ty::Bf16,
-    Ty::E4m3,
-    Ty::E5m2,
-    Ty::S64,
-    Ty::U64,
-    Ty::S32,
-    Ty::U32,
-    Ty::S16,
-    Ty::U16,
-    Ty::S8,
-    Ty::U8,
-];
 
 /// Returns the launch of each kernel.
 pub fn launch() -> Launch {
