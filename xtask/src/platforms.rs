@@ -130,15 +130,8 @@ fn check(root: &Path, target: &str) -> Result<Option<Result<(), String>>> {
     }
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args([
-            "check",
-            "--quiet",
-            "--package",
-            "colex-gpu",
-            "--all-features",
-            "--target",
-            target,
-        ])
+        .args("check --quiet --package colex-gpu --all-features --target".split(' '))
+        .arg(target)
         .arg("--target-dir")
         .arg(root.join("target/platforms"))
         .current_dir(root);

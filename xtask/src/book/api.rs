@@ -10,35 +10,15 @@ use anyhow::{Context, Result};
 use crate::workspace;
 
 /// The crates that readers depend on, as rustdoc names their folders.
-const CRATES: [&str; 10] = [
-    "colex_layout",
-    "colex_draw",
-    "colex_atom",
-    "colex_tiled",
-    "colex_sched",
-    "colex_ir",
-    "colex_sim",
-    "colex_tensor",
-    "colex_device",
-    "colex_gpu",
-];
+const CRATES: &str = "colex_layout colex_draw colex_atom colex_tiled colex_sched colex_ir colex_sim colex_tensor colex_device \
+    colex_gpu";
 
 /// What rustdoc puts beside the crates.
-const SHARED: [&str; 8] = [
-    "static.files",
-    "search.index",
-    "src",
-    "trait.impl",
-    "type.impl",
-    "help.html",
-    "settings.html",
-    "src-files.js",
-];
+const SHARED: &str =
+    "static.files search.index src trait.impl type.impl help.html settings.html src-files.js";
 
 /// Which page of an item is meant by its name, where a crate has several.
-const KINDS: [&str; 9] = [
-    "struct", "enum", "trait", "type", "macro", "fn", "constant", "attr", "derive",
-];
+const KINDS: &str = "struct enum trait type macro fn constant attr derive";
 
 /// The items of the documentation in a folder.
 pub(super) struct Api {
@@ -51,7 +31,7 @@ impl Api {
     /// Reads the lists of items that rustdoc wrote into `folder`; nothing where it has not run.
     pub(super) fn read(folder: &Path) -> Result<Option<Api>> {
         let mut items = BTreeMap::new();
-        for name in CRATES {
+        for name in CRATES.split(' ') {
             let list = folder.join(name).join("all.html");
             if !list.is_file() {
                 return Ok(None);
@@ -73,7 +53,7 @@ impl Api {
 
     /// Copies the documentation to `to`.
     pub(super) fn copy(&self, to: &Path) -> Result<()> {
-        for name in CRATES.iter().chain(&SHARED) {
+        for name in CRATES.split(' ').chain(SHARED.split(' ')) {
             let from = self.folder.join(name);
             let files = if from.is_dir() {
                 workspace::files(&from, "")?
@@ -96,7 +76,9 @@ impl Api {
     /// The page of an item of a crate, or, where it comes from another one, of the crate that has it.
     fn page(&self, of: &str, item: &str) -> Option<&str> {
         let key = |name: &str| (name.to_string(), item.to_string());
-        let others = CRATES.iter().filter_map(|name| self.items.get(&key(name)));
+        let others = CRATES
+            .split(' ')
+            .filter_map(|name| self.items.get(&key(name)));
         self.items
             .get(&key(of))
             .or_else(|| others.min_by_key(|page| page.len()))
@@ -164,7 +146,7 @@ fn pages(list: &str) -> Vec<(usize, String, String)> {
         .filter_map(|href| {
             let file = href.rsplit('/').next()?;
             let (kind, rest) = file.split_once('.')?;
-            let kind = KINDS.iter().position(|known| *known == kind)?;
+            let kind = KINDS.split(' ').position(|known| known == kind)?;
             Some((
                 kind,
                 rest.strip_suffix(".html")?.to_string(),

@@ -40,7 +40,7 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::figure::draw;
+    use crate::figure::{draw, refused};
 
     #[test]
     fn a_swizzled_tile_stands_after_its_plain_one() {
@@ -73,11 +73,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_sentences() {
-        let error = |body: &str| {
-            draw("banks", body)
-                .expect_err("the figure is wrong")
-                .to_string()
-        };
+        let error = |body: &str| refused("banks", body);
         assert_eq!(error("(8,8):(8,1)"), "the figure needs `bits = ..`");
         assert_eq!(
             error("(8,8):(8,1)\nbits = 16"),

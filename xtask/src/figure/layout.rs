@@ -53,7 +53,7 @@ fn coordinates(body: &Body, text: &str) -> Result<Picture, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::figure::draw;
+    use crate::figure::{draw, refused};
 
     #[test]
     fn a_layout_is_drawn_with_its_caption() {
@@ -104,11 +104,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_sentences() {
-        let error = |body: &str| {
-            draw("layout", body)
-                .expect_err("the figure is wrong")
-                .to_string()
-        };
+        let error = |body: &str| refused("layout", body);
         assert!(error("(2,3").starts_with("`(2,3` is not a layout: "));
         assert!(error("Sw<3,3> o 0 o 4:1").starts_with("`Sw<3,3> o 0 o 4:1` is not a composed"));
         assert_eq!(

@@ -31,7 +31,7 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::figure::draw;
+    use crate::figure::{draw, refused};
 
     #[test]
     fn an_instruction_is_drawn_whole_or_by_operand() {
@@ -43,11 +43,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_sentences() {
-        let error = |body: &str| {
-            draw("mma", body)
-                .expect_err("the figure is wrong")
-                .to_string()
-        };
+        let error = |body: &str| refused("mma", body);
         assert!(error("SM80").starts_with("no MMA operation is called `SM80`"));
         assert_eq!(
             error("SM70_8x8x4_F32F16F16F32_NT\noperand = d"),

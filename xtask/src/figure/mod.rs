@@ -152,6 +152,14 @@ pub(crate) fn escaped(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
+/// The sentence with which a figure is refused.
+#[cfg(test)]
+fn refused(kind: &str, body: &str) -> String {
+    draw(kind, body)
+        .expect_err("the figure is wrong")
+        .to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -38,7 +38,7 @@ fn existing(tiling: &Tiling, text: &str) -> Result<(i64, i64), Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::figure::draw;
+    use crate::figure::{draw, refused};
 
     #[test]
     fn a_tile_is_shown_before_the_others() {
@@ -50,11 +50,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_sentences() {
-        let error = |body: &str| {
-            draw("tiling", body)
-                .expect_err("the figure is wrong")
-                .to_string()
-        };
+        let error = |body: &str| refused("tiling", body);
         assert_eq!(error("8:1"), "the figure needs `tiler = ..`");
         assert_eq!(
             error("8:1\n4:1\ntiler = 2"),

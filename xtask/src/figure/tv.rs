@@ -37,7 +37,7 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::figure::draw;
+    use crate::figure::{draw, refused};
 
     const VOLTA: &str = "((2,2,2),(2,2,2)):((1,16,4),(8,2,32))\ntile = (8,8)";
 
@@ -60,11 +60,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_sentences() {
-        let error = |body: &str| {
-            draw("tv", body)
-                .expect_err("the figure is wrong")
-                .to_string()
-        };
+        let error = |body: &str| refused("tv", body);
         assert_eq!(error("(4,2):(1,4)"), "the figure needs `tile = ..`");
         assert_eq!(
             error("(4,2):(1,4)\ntile = 8"),

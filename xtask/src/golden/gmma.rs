@@ -23,7 +23,7 @@ pub(super) fn smem_atom(name: &str, bits: i64) -> Tried<ComposedLayout> {
     let (major, kind) = kind
         .and_then(|kind| kind.split_once('_'))
         .ok_or("an unknown block")?;
-    let major = if major == "K" { Major::K } else { Major::Mn };
+    let major = if major == "K" { Major::K } else { Major::MN };
     let swizzle = SmemSwizzle::ALL
         .into_iter()
         .find(|swizzle| swizzle.cute() == kind);

@@ -54,14 +54,11 @@ impl Verdict {
 
     /// What a list of the cases that are not equal says of this one.
     fn remark(&self) -> Option<&str> {
+        use Verdict::{Answered, Equal, Error, Failed, NotYet, Refuted, SameFunction};
         match self {
-            Verdict::Equal => None,
-            Verdict::NotYet(why)
-            | Verdict::SameFunction(why)
-            | Verdict::Refuted(why)
-            | Verdict::Error(why)
-            | Verdict::Answered(why)
-            | Verdict::Failed(why) => Some(why),
+            Equal => None,
+            NotYet(why) | SameFunction(why) | Refuted(why) | Error(why) | Answered(why)
+            | Failed(why) => Some(why),
         }
     }
 }

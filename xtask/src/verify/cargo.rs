@@ -57,12 +57,12 @@ impl Finished {
     }
 }
 
-/// A cargo command in the repository's root.
-pub(crate) fn command(root: &Path, arguments: &[&str]) -> Command {
+/// A cargo command in the repository's root, with the words after `cargo`.
+pub(crate) fn command(root: &Path, words: &str) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
         .current_dir(root)
-        .args(arguments)
+        .args(words.split(' '))
         .env("CARGO_TERM_COLOR", "never")
         .stdin(Stdio::null());
     command
@@ -70,7 +70,7 @@ pub(crate) fn command(root: &Path, arguments: &[&str]) -> Command {
 
 /// Asks cargo about the workspace.
 pub(crate) fn packages(root: &Path) -> Result<Packages> {
-    let output = command(root, &["metadata", "--no-deps", "--format-version", "1"])
+    let output = command(root, "metadata --no-deps --format-version 1")
         .output()
         .context("cargo cannot be started: verify needs the Rust toolchain")?;
     if !output.status.success() {
@@ -97,9 +97,18 @@ pub(crate) fn packages(root: &Path) -> Result<Packages> {
     })
 }
 
-/// Runs a command to its end, each line it prints being progress.
+/// Runs a command to its end. Each line that it prints for readers is progress; what cargo says to programs is not.
 pub(crate) fn run(command: Command, progress: &Progress) -> Result<Finished> {
-    run_with(command, |line| progress.at(line))
+    run_with(command, |line| {
+        if !is_message(line) {
+            progress.at(line);
+        }
+    })
+}
+
+/// Whether a line is one of cargo's messages to programs, as `--message-format` asks for them.
+pub(crate) fn is_message(line: &str) -> bool {
+    line.starts_with('{')
 }
 
 /// Runs a command to its end; `at` is given each line that it prints.
@@ -146,4 +155,15 @@ fn forward(stream: impl Read + Send + 'static, is_stdout: bool, send: Sender<(bo
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_to_programs_are_no_progress() {
+        assert!(is_message(r#"{"reason":"compiler-message"}"#));
+        assert!(!is_message("    Checking colex-ir v0.2.0"));
+    }
 }

@@ -11,16 +11,16 @@ use super::progress::Progress;
 
 /// A task that takes seconds without a GPU, and how it ends there.
 struct Started {
-    arguments: &'static [&'static str],
+    words: &'static str,
     code: i32,
     verdict: &'static str,
     /// Whether it writes no text for a reader before its end, and so does not meet a closed pipe.
     is_silent: bool,
 }
 
-const fn ends(arguments: &'static [&'static str], code: i32, verdict: &'static str) -> Started {
+const fn ends(words: &'static str, code: i32, verdict: &'static str) -> Started {
     Started {
-        arguments,
+        words,
         code,
         verdict,
         is_silent: false,
@@ -28,59 +28,27 @@ const fn ends(arguments: &'static [&'static str], code: i32, verdict: &'static s
 }
 
 /// A task that cannot do its work says so on standard error alone.
-const fn cannot_run(arguments: &'static [&'static str]) -> Started {
+const fn cannot_run(words: &'static str) -> Started {
     Started {
         is_silent: true,
-        ..ends(arguments, 4, "could not run")
+        ..ends(words, 4, "could not run")
     }
 }
 
 const STARTED: &[Started] = &[
-    ends(&["golden", "xtask/golden/reject.jsonl.gz"], 0, "passed"),
+    ends("golden xtask/golden/reject.jsonl.gz", 0, "passed"),
+    ends("gpu atoms --simulator --every 1500 --seed 1", 0, "passed"),
+    ends("gpu kernels --simulator --only maps", 0, "passed"),
     ends(
-        &[
-            "gpu",
-            "atoms",
-            "--simulator",
-            "--every",
-            "1500",
-            "--seed",
-            "1",
-        ],
+        "gpu plans --simulator --count 3 --problems 1 --seed 1",
         0,
         "passed",
     ),
-    ends(
-        &[
-            "gpu",
-            "kernels",
-            "--simulator",
-            "--only",
-            "maps of small views",
-        ],
-        0,
-        "passed",
-    ),
-    ends(
-        &[
-            "gpu",
-            "plans",
-            "--simulator",
-            "--count",
-            "3",
-            "--problems",
-            "1",
-            "--seed",
-            "1",
-        ],
-        0,
-        "passed",
-    ),
-    ends(&["gpu", "targets"], 0, "passed"),
-    cannot_run(&["golden", "no such file"]),
-    cannot_run(&["gpu", "kernels", "--simulator", "--only", "no such check"]),
-    cannot_run(&["bench", "no such bench"]),
-    cannot_run(&["examples", "no such example"]),
+    ends("gpu targets", 0, "passed"),
+    cannot_run("golden no-such-file"),
+    cannot_run("gpu kernels --simulator --only no-such-check"),
+    cannot_run("bench no-such-bench"),
+    cannot_run("examples no-such-example"),
 ];
 
 /// The keys of a verdict.
@@ -94,20 +62,20 @@ const CHECK_KEYS: [&str; 6] = ["data", "diagnostics", "name", "seconds", "verdic
 pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let mut complaints = Vec::new();
     for started in STARTED {
-        let words = started.arguments.join(" ");
-        progress.at(&words);
-        let as_data = start(run, &[started.arguments, &["--json"]].concat(), false)?;
+        let words = started.words;
+        progress.at(words);
+        let as_data = start(run, &format!("{words} --json"), false)?;
         let found = wrong_verdict(started, &as_data);
         complaints.extend(found.map(|what| format!("{words} --json: {what}")));
         if !started.is_silent {
-            let closed = start(run, started.arguments, true)?;
+            let closed = start(run, words, true)?;
             complaints.extend(wrong_end(&closed).map(|what| format!("{words} | head -0: {what}")));
         }
     }
     // `verify` itself: one of its steps, which talks to it through a pipe.
-    let closed = start(run, &["verify", "--step", "format"], true)?;
+    let closed = start(run, "verify --step format", true)?;
     complaints.extend(wrong_end(&closed).map(|what| format!("verify | head -0: {what}")));
-    let usage = start(run, &["golden", "--no-such-option"], false)?;
+    let usage = start(run, "golden --no-such-option", false)?;
     if usage.status.code() != Some(2) {
         complaints.push(format!(
             "an unknown option ends with {}, not 2",
@@ -122,10 +90,10 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 }
 
 /// Starts a task in a process of its own; with `closed`, its reader is gone before it writes.
-fn start(run: &Run, arguments: &[&str], closed: bool) -> Result<Output> {
+fn start(run: &Run, words: &str, closed: bool) -> Result<Output> {
     let program = std::env::current_exe().context("this program's own file is not known")?;
     let mut child = Command::new(program)
-        .args(arguments)
+        .args(words.split(' '))
         .current_dir(&run.root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -123,16 +123,12 @@ impl Missing {
 
 /// In a folder of its own: other flags would throw away what the other steps have built.
 fn compile(run: &Run, probe: &Probe, progress: &Progress) -> Result<Vec<Missing>> {
-    let arguments = [
-        "check",
-        "--lib",
-        "--message-format",
-        "json",
-        "--package",
-        probe.package,
-    ];
+    let words = format!(
+        "check --lib --message-format json --package {}",
+        probe.package
+    );
     let folder = run.packages.target_folder.join("new_op").join(probe.value);
-    let mut command = cargo::command(&run.root, &arguments);
+    let mut command = cargo::command(&run.root, &words);
     command
         .env("CARGO_TARGET_DIR", folder)
         .env("RUSTFLAGS", format!("--cfg new_op=\"{}\"", probe.value));
@@ -170,6 +166,7 @@ fn missing(messages: &str) -> Vec<Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace;
 
     fn message(code: &str, file: &str, text: &str, note: &str) -> String {
         format!(
@@ -191,5 +188,58 @@ mod tests {
         let named = |missing: &Missing| FAMILIES.map(|family| missing.names(family));
         assert_eq!(named(&found[0]), FAMILIES.map(|family| family == "Async"));
         assert_eq!(named(&found[1]), FAMILIES.map(|family| family == "Sync"));
+    }
+
+    #[test]
+    fn an_instruction_is_named_in_three_files() {
+        let root = workspace::root().expect("the test runs in the workspace");
+        let mut sources = Vec::new();
+        for folder in ["gpu/ir/src", "gpu/sim/src", "gpu/proof/src"] {
+            for path in workspace::files(&root.join(folder), ".rs").expect("a folder of sources") {
+                let text = std::fs::read_to_string(&path).expect("a source is text");
+                sources.push((workspace::shown(&root, &path), text));
+            }
+        }
+        // The methods of the builder are other names for instructions; those beside the rows count.
+        sources.retain(|(file, _)| !file.starts_with("gpu/ir/src/build/"));
+        sources.sort();
+        let named_in = |instruction: &str| -> Vec<&str> {
+            let names = |text: &str| {
+                let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric());
+                text.split(instruction).skip(1).any(ends)
+            };
+            let found = sources.iter().filter(|(_, text)| names(text));
+            found.map(|(file, _)| file.as_str()).collect()
+        };
+        let three = |row, meaning| [row, "gpu/proof/src/corpus/instructions.rs", meaning];
+        assert_eq!(
+            named_in("Alu::Dp4a"),
+            three("gpu/ir/src/op/alu.rs", "gpu/sim/src/insn/compute.rs")
+        );
+        assert_eq!(
+            named_in("Exchange::Match"),
+            three("gpu/ir/src/op/exchange.rs", "gpu/sim/src/insn/shuffle.rs")
+        );
+        let mut instructions = 0;
+        for family in ["Alu", "Exchange"] {
+            let head = format!("pub enum {family} {{\n");
+            let body = sources.iter().find_map(|(_, text)| text.split_once(&head));
+            let (_, body) = body.expect("the family is an enum");
+            let variants = body
+                .lines()
+                .take_while(|line| *line != "}")
+                .filter_map(|line| {
+                    let name = line.strip_prefix("    ")?;
+                    let end = name.find(|c: char| !c.is_alphanumeric())?;
+                    (name.starts_with(char::is_uppercase) && &name[..end] != "New")
+                        .then_some(&name[..end])
+                });
+            for name in variants {
+                let found = named_in(&format!("{family}::{name}"));
+                assert!(found.len() <= 3, "{family}::{name} is named in {found:?}");
+                instructions += 1;
+            }
+        }
+        println!("law an_instruction_is_named_in_three_files: {instructions} cases");
     }
 }

@@ -29,15 +29,8 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         progress.at(name);
         complaints.extend(lacking_facts(name, package));
         complaints.extend(versioned_tests(name, package, &published));
-        let arguments = [
-            "package",
-            "--list",
-            "--allow-dirty",
-            "--offline",
-            "-p",
-            name,
-        ];
-        let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+        let words = format!("package --list --allow-dirty --offline -p {name}");
+        let done = cargo::run(cargo::command(&run.root, &words), progress)?;
         if !done.ok {
             complaints.push(format!("{name} cannot be packaged: {}", done.all.trim()));
         }

@@ -80,24 +80,13 @@ pub(super) const ALL: &[Step] = &[
 
 fn format(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let files = workspace::files(&run.root, ".rs")?.len();
-    let done = cargo::run(
-        cargo::command(&run.root, &["fmt", "--all", "--check"]),
-        progress,
-    )?;
+    let done = cargo::run(cargo::command(&run.root, "fmt --all --check"), progress)?;
     Ok(done.judged(format!("{files} files")))
 }
 
 fn clippy(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let arguments = [
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-        "--",
-        "-D",
-        "warnings",
-    ];
-    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+    let words = "clippy --workspace --all-targets --all-features -- -D warnings";
+    let done = cargo::run(cargo::command(&run.root, words), progress)?;
     Ok(done.judged(format!(
         "{} packages, {} targets and their tests",
         run.packages.all.len(),
@@ -111,13 +100,9 @@ fn clippy_bare(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         "{} packages without their default features",
         run.packages.all.len()
     );
-    for choice in [
-        &["--workspace", "--exclude", "xtask"][..],
-        &["--package", "xtask"],
-    ] {
-        let mut command = cargo::command(&run.root, &["clippy", "--no-default-features"]);
-        command.args(choice).args(["--", "-D", "warnings"]);
-        let done = cargo::run(command, progress)?;
+    for choice in ["--workspace --exclude xtask", "--package xtask"] {
+        let words = format!("clippy --no-default-features {choice} -- -D warnings");
+        let done = cargo::run(cargo::command(&run.root, &words), progress)?;
         if !done.ok {
             return Ok(done.judged(covered));
         }
@@ -127,15 +112,8 @@ fn clippy_bare(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 
 /// The book is left out: its pages are made of the chapters by other means, and checked there.
 fn rustdoc(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let arguments = [
-        "doc",
-        "--workspace",
-        "--exclude",
-        "colex-book",
-        "--no-deps",
-        "--all-features",
-    ];
-    let mut command = cargo::command(&run.root, &arguments);
+    let words = "doc --workspace --exclude colex-book --no-deps --all-features";
+    let mut command = cargo::command(&run.root, words);
     command.env("RUSTDOCFLAGS", "-D warnings");
     let done = cargo::run(command, progress)?;
     Ok(done.judged(format!(
@@ -146,8 +124,8 @@ fn rustdoc(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 
 /// One run for the libraries and the book: apart, cargo would build what they share twice.
 fn doctests(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let arguments = ["test", "--workspace", "--all-features", "--doc"];
-    let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+    let words = "test --workspace --all-features --doc";
+    let done = cargo::run(cargo::command(&run.root, words), progress)?;
     let counts = Counts::read(&done.stdout);
     let is_of_book = |line: &&str| line.starts_with("test book/") && line.ends_with("... ok");
     let ran = done.stdout.lines().filter(is_of_book).count() as u64;

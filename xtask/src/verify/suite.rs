@@ -49,24 +49,8 @@ struct Tested {
 }
 
 pub(super) fn build(run: &mut Run, progress: &Progress) -> Result<Outcome> {
-    let arguments = [
-        "test",
-        "--no-run",
-        "--workspace",
-        "--all-features",
-        "--lib",
-        "--bins",
-        "--tests",
-        "--message-format",
-        "json-render-diagnostics",
-    ];
-    // What cargo says to programs is not for readers.
-    let is_message = |line: &str| line.starts_with('{');
-    let done = cargo::run_with(cargo::command(&run.root, &arguments), |line| {
-        if !is_message(line) {
-            progress.at(line);
-        }
-    })?;
+    let words = "test --no-run --workspace --all-features --lib --bins --tests --message-format json-render-diagnostics";
+    let done = cargo::run(cargo::command(&run.root, words), progress)?;
     let binaries: Vec<Binary> = done.stdout.lines().filter_map(binary).collect();
     let covered = format!("{} binaries", binaries.len());
     let untested = untested(&run.root, &run.packages.all)?;
@@ -74,7 +58,11 @@ pub(super) fn build(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         return Ok(Outcome::failed(covered, untested.join("\n")));
     }
     if !done.ok || binaries.is_empty() {
-        let said: Vec<&str> = done.all.lines().filter(|line| !is_message(line)).collect();
+        let said: Vec<&str> = done
+            .all
+            .lines()
+            .filter(|line| !cargo::is_message(line))
+            .collect();
         return Ok(Outcome::failed(covered, said.join("\n")));
     }
     fs::write(list(run), serde_json::to_string(&binaries)?)?;

@@ -32,7 +32,7 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         let why = format!("rustc has no std for {TARGET} (rustup target add {TARGET})");
         return Ok(Outcome::skipped(why));
     };
-    let mut command = cargo::command(&run.root, &["build", "--target", TARGET]);
+    let mut command = cargo::command(&run.root, &format!("build --target {TARGET}"));
     // Apart from the other builds, which another compiler would make anew.
     command
         .arg("--target-dir")

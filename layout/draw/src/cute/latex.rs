@@ -223,12 +223,8 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::thread::map;
     use insta::assert_snapshot;
-
-    #[track_caller]
-    fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
-    }
 
     #[track_caller]
     fn page(text: &str) -> String {

@@ -116,13 +116,9 @@ fn text(out: &mut String, (x, y): (i64, i64), size: i64, what: core::fmt::Argume
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::thread::map;
     use alloc::string::ToString;
     use insta::assert_snapshot;
-
-    #[track_caller]
-    fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
-    }
 
     #[test]
     fn the_drawing_of_cute() {

@@ -149,12 +149,8 @@ pub(crate) fn with_legend(picture: Picture) -> Picture {
 mod tests {
     use super::*;
     use crate::Mark;
+    use crate::thread::map;
     use insta::assert_snapshot;
-
-    #[track_caller]
-    fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
-    }
 
     const MAPS: [(&str, i64, i64); 4] = [
         ("((4,8),(2,2)):((32,1),(16,8))", 16, 8),

@@ -285,14 +285,16 @@ fn check_pairs(heading: &str, threads: i64, values: i64) -> Result<(), Error> {
     }
 }
 
+/// A map that fits its tile.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
+    ThreadValues::of(text, rows, cols).expect("the map fits the tile")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
-    }
 
     #[track_caller]
     fn error(text: &str, rows: i64, cols: i64) -> String {

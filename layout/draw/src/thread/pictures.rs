@@ -186,13 +186,9 @@ fn noted(picture: Picture, mut notes: Vec<String>) -> Picture {
 mod tests {
     use super::*;
     use crate::Mark;
+    use crate::thread::map;
     use alloc::string::ToString;
     use insta::assert_snapshot;
-
-    #[track_caller]
-    fn map(text: &str, rows: i64, cols: i64) -> ThreadValues {
-        ThreadValues::of(text, rows, cols).expect("the map fits the tile")
-    }
 
     #[test]
     fn a_picture_of_a_matrix_instruction() {

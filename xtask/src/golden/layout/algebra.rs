@@ -5,11 +5,11 @@ use super::{layout, printed, tiler, tried, tuple};
 use crate::golden::Op;
 
 pub(super) const OPS: &[Op] = ops! { |case|
-    "coalesce" => printed(layout(case, 0)?.coalesce(..));
+    "coalesce" => Ok(printed(layout(case, 0)?.coalesce(..)));
     "coalesce_prof" => tried(layout(case, 0)?.coalesce(&tuple(case, 1)?));
-    "filter" => printed(layout(case, 0)?.filter(..));
+    "filter" => Ok(printed(layout(case, 0)?.filter(..)));
     "filter_prof" => tried(layout(case, 0)?.filter(&tuple(case, 1)?));
-    "filter_zeros" => printed(layout(case, 0)?.filter_zeros());
+    "filter_zeros" => Ok(printed(layout(case, 0)?.filter_zeros()));
     "composition" => if is_swizzled(case, 1) {
         tried(layout(case, 0)?.composition(&composed(case, 1)?))
     } else {

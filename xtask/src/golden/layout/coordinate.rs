@@ -24,8 +24,8 @@ fn table(case: &Case) -> Answer {
     let at = |index| {
         let coord = layout.coord_at(index).map_err(|error| error.to_string())?;
         match coord.mode(0) {
-            Some(only) if coord.rank() == 1 && only.is_leaf() => printed(format!("{only}@0")),
-            _ => printed(coord),
+            Some(only) if coord.rank() == 1 && only.is_leaf() => Ok(printed(format!("{only}@0"))),
+            _ => Ok(printed(coord)),
         }
     };
     (0..layout.size())

@@ -32,13 +32,13 @@ pub(super) const FAMILIES: &[&[Op]] = &[
 type Answer = Result<Value, String>;
 
 /// A result as the text it prints.
-fn printed(result: impl Display) -> Answer {
-    Ok(Value::of_text(&result.to_string()))
+fn printed(result: impl Display) -> Value {
+    Value::of_text(&result.to_string())
 }
 
 /// A result or our error as the text it prints.
 fn tried<T: Display, E: Display>(result: Result<T, E>) -> Answer {
-    result.map_err(|error| error.to_string()).and_then(printed)
+    result.map(printed).map_err(|error| error.to_string())
 }
 
 /// A yes or no, or our error.

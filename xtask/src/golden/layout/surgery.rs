@@ -10,7 +10,7 @@ pub(super) const OPS: &[Op] = ops! { |case|
     "select" => tried(layout(case, 0)?.select(&counts(case, 1)?));
     "take" => tried(layout(case, 0)?.take(count(case, 1)?..count(case, 2)?));
     "group" => tried(layout(case, 0)?.group(count(case, 1)?..count(case, 2)?));
-    "flatten" => printed(layout(case, 0)?.flatten());
+    "flatten" => Ok(printed(layout(case, 0)?.flatten()));
     "unflatten" => tried(layout(case, 0)?.unflatten(&tuple(case, 1)?));
     "with_shape" => tried(layout(case, 0)?.with_shape(tuple(case, 1)?));
     "append" => tried(layout(case, 0)?.append(&layout(case, 1)?));
@@ -27,7 +27,7 @@ pub(super) const OPS: &[Op] = ops! { |case|
     "make_fragment_like" => tried(layout(case, 0)?.fragment_like());
     "rank" => number(layout(case, 0)?.rank());
     "depth" => number(layout(case, 0)?.depth());
-    "size" => printed(layout(case, 0)?.size());
+    "size" => Ok(printed(layout(case, 0)?.size()));
     "cosize" => tried(layout(case, 0)?.cosize());
 };
 
@@ -41,5 +41,5 @@ fn filler(case: &Case) -> Result<Layout, String> {
 }
 
 fn number(value: usize) -> Answer {
-    printed(value)
+    Ok(printed(value))
 }

@@ -16,13 +16,13 @@ pub(super) const OPS: &[Op] = ops! { |case|
     "swizzled_table" => composed(case, 0)?.table().map(Value::table).map_err(|error| error.to_string());
     "get_swizzle_portion" => {
         match composed(case, 0)?.outer() {
-            Outer::Swizzle(swizzle) => printed(swizzle),
+            Outer::Swizzle(swizzle) => Ok(printed(swizzle)),
             Outer::Layout(layout) => Err(format!("{layout} is not a swizzle")),
         }
     };
-    "get_nonswizzle_portion" => printed(composed(case, 0)?.inner());
-    "coalesce_swizzled" => printed(composed(case, 0)?.coalesce(..));
-    "flatten_swizzled" => printed(composed(case, 0)?.flatten());
+    "get_nonswizzle_portion" => Ok(printed(composed(case, 0)?.inner()));
+    "coalesce_swizzled" => Ok(printed(composed(case, 0)?.coalesce(..)));
+    "flatten_swizzled" => Ok(printed(composed(case, 0)?.flatten()));
     "composition_swizzled" => tried(composed(case, 0)?.composition(&tiler(case, 1)?));
     "right_inverse_swizzled" => tried(composed(case, 0)?.right_inverse());
     "left_inverse_swizzled" => tried(composed(case, 0)?.left_inverse());
@@ -37,7 +37,7 @@ pub(super) const OPS: &[Op] = ops! { |case|
     "slice_and_offset_swizzled" => {
         let sliced = composed(case, 1)?.slice_and_offset(&coord(case)?);
         let (slice, offset) = sliced.map_err(|error| error.to_string())?;
-        printed(format!("({slice},{offset})"))
+        Ok(printed(format!("({slice},{offset})")))
     };
     "upcast_swizzled" => tried(composed(case, 0)?.upcast(case.int(1)?));
     "downcast_swizzled" => tried(composed(case, 0)?.downcast(case.int(1)?));

@@ -140,8 +140,10 @@ pub(crate) fn on_gpu(root: &std::path::Path) -> Result<baseline::Comparison> {
     let records = processes::run(&options, seed, &subjects(), &|_| {})?;
     let mut table = Table::default();
     records.iter().for_each(|record| table.add(record));
+    let rounded = table.rounded.iter();
+    let rounded: String = rounded.map(|(_, remark)| format!("; {remark}")).collect();
     Ok(baseline::Comparison {
-        covered: format!("{}, seed {seed}", table.summary()),
+        covered: format!("{}, seed {seed}{rounded}", table.summary()),
         count: records.len(),
         complaints: baseline::fallen(root, &records)?,
     })

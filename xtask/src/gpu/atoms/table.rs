@@ -15,6 +15,8 @@ pub(crate) struct Table {
     pub(crate) remarks: Vec<String>,
     /// Those of them that are wrong, with their family.
     faulty: Vec<(String, String)>,
+    /// Those that agree within the rounding only, with their family: with the seed, the run can be repeated.
+    pub(crate) rounded: Vec<(String, String)>,
 }
 
 #[derive(Clone, Default)]
@@ -54,10 +56,9 @@ impl Table {
             Verdict::Within => {
                 let first = record.agreement.rounded.as_deref().unwrap_or_default();
                 let others = record.agreement.elements - record.agreement.modelled;
-                self.remarks.push(format!(
-                    "{}: {others} within rounding only: {first}",
-                    record.name
-                ));
+                let remark = format!("{}: {others} within rounding only: {first}", record.name);
+                self.rounded.push((record.family.clone(), remark.clone()));
+                self.remarks.push(remark);
             }
             _ => {}
         }
@@ -85,15 +86,16 @@ impl Table {
     /// A check for each family: its counts, and what is wrong in it.
     pub(crate) fn checks(&self) -> Vec<Checked> {
         let check = |row: &Row| {
-            let of_row = self
-                .faulty
-                .iter()
-                .filter(|(family, _)| *family == row.family);
-            let wrong: Vec<&str> = of_row.map(|(_, remark)| remark.as_str()).collect();
+            let of_row = |remarks: &[(String, String)]| -> Vec<String> {
+                let of_row = remarks.iter().filter(|(family, _)| *family == row.family);
+                of_row.map(|(_, remark)| remark.clone()).collect()
+            };
+            let wrong = of_row(&self.faulty);
             Checked {
                 data: json!({
                     "run": row.run, "exact": row.exact, "modelled": row.modelled, "within": row.within,
                     "refused": row.refused, "wrong": row.wrong, "elements": row.elements, "bit for bit": row.same,
+                    "within rounding": of_row(&self.rounded),
                 }),
                 ..Checked::new(
                     &row.family,

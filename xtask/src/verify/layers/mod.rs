@@ -62,16 +62,11 @@ pub(super) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
         .filter(|package| PORTABLE.contains(&package.name.as_str()))
         .collect();
     for package in &portable {
-        let arguments = [
-            "tree",
-            "--edges",
-            "normal",
-            "--prefix",
-            "none",
-            "--package",
-            &package.name,
-        ];
-        let done = cargo::run(cargo::command(&run.root, &arguments), progress)?;
+        let words = format!(
+            "tree --edges normal --prefix none --package {}",
+            package.name
+        );
+        let done = cargo::run(cargo::command(&run.root, &words), progress)?;
         found
             .complaints
             .extend(needs_cuda(&package.name, &done.stdout));

@@ -30,7 +30,7 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
         let why = format!("no ptxas found for {} forms", cases.len());
         return Ok(Outcome::skipped(why));
     };
-    let folder = run.packages.target_folder.join("xtask-ptxas");
+    let folder = run.packages.target_folder.join("xtask-ptxas/forms");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
     let judge = Judge {

@@ -1,7 +1,7 @@
 //! Whole kernels: assembled without a warning, in no more registers and with no more spills than they are allowed.
 
 use anyhow::{Context, Result};
-use colex_proof::corpus::{Sample, samples};
+use colex_proof::corpus::{Sample, drawn_samples, samples};
 
 #[path = "../../../../gpu/examples/attention.rs"]
 #[allow(
@@ -18,6 +18,7 @@ use crate::verify::progress::Progress;
 /// Runs the step, or says that there is no assembler.
 pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Outcome> {
     let mut samples = samples().context("a kernel of the corpus cannot be built")?;
+    samples.extend(drawn_samples().map_err(anyhow::Error::msg)?);
     for is_causal in [false, true] {
         let kernel = attention::attention(is_causal)?.kernel;
         samples.push(Sample::new(kernel, 128));
@@ -26,7 +27,7 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
         let why = format!("no ptxas found for {} kernels", samples.len());
         return Ok(Outcome::skipped(why));
     };
-    let folder = run.packages.target_folder.join("xtask-ptxas");
+    let folder = run.packages.target_folder.join("xtask-ptxas/kernels");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
     let (mut complaints, mut most) = (Vec::new(), 0);

@@ -31,7 +31,7 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
         let why = format!("no ptxas found for {} instructions", cases.len());
         return Ok(Outcome::skipped(why));
     };
-    let folder = run.packages.target_folder.join("xtask-ptxas");
+    let folder = run.packages.target_folder.join("xtask-ptxas/rows");
     let (right, wrong): (Vec<&FormCase>, Vec<&FormCase>) =
         cases.iter().partition(|case| case.right);
     let refused = |case: &&FormCase| format!("{} is refused by the verifier", case.word);

@@ -19,7 +19,7 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
         let why = format!("no ptxas found for {} kernels of the sweep", sample.len());
         return Ok(Outcome::skipped(why));
     };
-    let folder = run.packages.target_folder.join("xtask-ptxas");
+    let folder = run.packages.target_folder.join("xtask-ptxas/sweep");
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut complaints = Vec::new();
