@@ -41,7 +41,7 @@ impl GmmaDescriptor {
         let (swizzle, start, units) = reader.in_units(tile)?;
         let (leading, stride) = match major {
             Major::K => reader.k_major(swizzle, &units)?,
-            Major::Mn => reader.mn_major(swizzle, &units)?,
+            Major::MN => reader.mn_major(swizzle, &units)?,
         };
         let descriptor = GmmaDescriptor {
             start,

@@ -126,7 +126,7 @@ impl GmmaDescriptor {
         let (leading, stride) = (elements(self.leading), elements(self.stride));
         let pattern = match major {
             Major::K => [8, t],
-            Major::Mn => [row, 8],
+            Major::MN => [row, 8],
         };
         if mn % pattern[0] != 0 || k % pattern[1] != 0 {
             let tile = [mn, k];
@@ -136,8 +136,8 @@ impl GmmaDescriptor {
         let inner = match (major, self.swizzle) {
             (Major::K, SmemSwizzle::None) => Layout::new(shape, ((t, stride), (1, leading))),
             (Major::K, _) => Layout::new(shape, ((row, stride), (1, t))),
-            (Major::Mn, SmemSwizzle::None) => Layout::new(shape, ((1, stride), (t, leading))),
-            (Major::Mn, _) => Layout::new(shape, ((1, leading), (row, stride))),
+            (Major::MN, SmemSwizzle::None) => Layout::new(shape, ((1, stride), (t, leading))),
+            (Major::MN, _) => Layout::new(shape, ((1, leading), (row, stride))),
         }?;
         let swizzle = Swizzle::new(self.swizzle.bits(), i64::from(t.trailing_zeros()), 3)?;
         Ok(ComposedLayout::new(

@@ -73,7 +73,7 @@ impl SmemSwizzle {
 /// let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16)?;
 /// assert_eq!(atom.to_string(), "Sw<3,4,3> o smem_ptr[16b](unset) o (_8,_64):(_64,_1)");
 /// assert_eq!(atom.position_independent()?.to_string(), "Sw<3,3,3> o 0 o (_8,_64):(_64,_1)");
-/// let atom = gmma_smem_atom(Major::Mn, SmemSwizzle::B32, 32)?;
+/// let atom = gmma_smem_atom(Major::MN, SmemSwizzle::B32, 32)?;
 /// assert_eq!(atom.inner().to_string(), "(_8,_8):(_1,_8)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -96,7 +96,7 @@ pub fn gmma_smem_atom(
     let row = swizzle.span() * 8 / i64::from(bits);
     let inner = match major {
         Major::K => Layout::new((8, row), (row, 1))?,
-        Major::Mn => Layout::new((row, 8), (1, row))?,
+        Major::MN => Layout::new((row, 8), (1, row))?,
     };
     Ok(ComposedLayout::for_pointer(
         swizzle.swizzle(),

@@ -48,21 +48,12 @@ pub enum Arch {
 
 impl Arch {
     /// Every architecture, oldest first.
-    pub const ALL: [Arch; 13] = [
-        Arch::Sm50,
-        Arch::Sm61,
-        Arch::Sm70,
-        Arch::Sm75,
-        Arch::Sm80,
-        Arch::Sm86,
-        Arch::Sm89,
-        Arch::Sm90,
-        Arch::Sm90a,
-        Arch::Sm100,
-        Arch::Sm100a,
-        Arch::Sm120,
-        Arch::Sm120a,
-    ];
+    pub const ALL: [Arch; 13] = {
+        use Arch::*;
+        [
+            Sm50, Sm61, Sm70, Sm75, Sm80, Sm86, Sm89, Sm90, Sm90a, Sm100, Sm100a, Sm120, Sm120a,
+        ]
+    };
 
     /// Returns the word after `.target` in PTX.
     pub fn target(self) -> &'static str {
@@ -189,22 +180,26 @@ impl fmt::Display for Release {
     }
 }
 
-/// The versions of PTX from 6.0 on, with the releases that brought them (PTX ISA, "PTX Release History").
+/// The versions of PTX from 6.0 on, with the releases that brought them (PTX ISA 9.3, "PTX Release History"). Two drivers
+/// are those of the toolkit's release notes ("CUDA Toolkit and Corresponding Driver Versions"), 410.48 and 450.36, where
+/// PTX ISA says r400 and r445.
 #[rustfmt::skip] // A table to read.
-const RELEASES: [(PtxVersion, (u8, u8), u16); 25] = [
+const RELEASES: [(PtxVersion, (u8, u8), u16); 28] = [
     (PtxVersion(6, 0), (9, 0), 384),   (PtxVersion(6, 1), (9, 1), 387),   (PtxVersion(6, 2), (9, 2), 396),
     (PtxVersion(6, 3), (10, 0), 410),  (PtxVersion(6, 4), (10, 1), 418),  (PtxVersion(6, 5), (10, 2), 440),
-    (PtxVersion(7, 0), (11, 0), 445),  (PtxVersion(7, 1), (11, 1), 455),  (PtxVersion(7, 2), (11, 2), 460),
+    (PtxVersion(7, 0), (11, 0), 450),  (PtxVersion(7, 1), (11, 1), 455),  (PtxVersion(7, 2), (11, 2), 460),
     (PtxVersion(7, 3), (11, 3), 465),  (PtxVersion(7, 4), (11, 4), 470),  (PtxVersion(7, 5), (11, 5), 495),
     (PtxVersion(7, 6), (11, 6), 510),  (PtxVersion(7, 7), (11, 7), 515),  (PtxVersion(7, 8), (11, 8), 520),
     (PtxVersion(8, 0), (12, 0), 525),  (PtxVersion(8, 1), (12, 1), 530),  (PtxVersion(8, 2), (12, 2), 535),
     (PtxVersion(8, 3), (12, 3), 545),  (PtxVersion(8, 4), (12, 4), 550),  (PtxVersion(8, 5), (12, 5), 555),
     (PtxVersion(8, 6), (12, 7), 565),  (PtxVersion(8, 7), (12, 8), 570),  (PtxVersion(8, 8), (12, 9), 575),
-    (PtxVersion(9, 0), (13, 0), 580),
+    (PtxVersion(9, 0), (13, 0), 580),  (PtxVersion(9, 1), (13, 1), 590),  (PtxVersion(9, 2), (13, 2), 595),
+    (PtxVersion(9, 3), (13, 3), 610),
 ];
 
 impl PtxVersion {
-    /// Returns the release that brought this version; `None` below 6.0 and beyond 9.0.
+    /// Returns the release that brought this version; `None` below 6.0 and beyond 9.3. The source is the table "PTX Release
+    /// History" of PTX ISA 9.3; for 6.3 and 7.0 the driver is that of the toolkit's release notes.
     ///
     /// ```
     /// use colex_atom::PtxVersion;

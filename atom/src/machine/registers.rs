@@ -20,7 +20,7 @@ pub enum RegClass {
 }
 
 impl RegClass {
-    /// Every class.
+    /// Every class, in the order of its number: `class as usize` is its place.
     pub const ALL: [RegClass; 6] = [
         RegClass::Pred,
         RegClass::B16,

@@ -115,7 +115,7 @@ impl MmaAtom {
         if transposable {
             let majors = [options.major_a, options.major_b];
             for major in &majors[usize::from(in_registers)..] {
-                text += if *major == Major::Mn { ", 1" } else { ", 0" };
+                text += if *major == Major::MN { ", 1" } else { ", 0" };
             }
         }
         text + ";"

@@ -12,7 +12,7 @@ pub use crate::machine::Major;
 /// use colex_atom::{GmmaOptions, Major};
 ///
 /// let atom = colex_atom::mma("SM90_64x128x16_F32F16F16_SS")?;
-/// let transposed = atom.with_options(GmmaOptions { major_b: Major::Mn, ..GmmaOptions::default() })?;
+/// let transposed = atom.with_options(GmmaOptions { major_b: Major::MN, ..GmmaOptions::default() })?;
 /// assert_eq!(transposed.name(), "SM90_64x128x16_F32F16F16_SS<Major::K,Major::MN>");
 /// # Ok::<(), colex_atom::Error>(())
 /// ```
@@ -55,7 +55,7 @@ impl GmmaOptions {
             for major in majors {
                 *major = match words.next() {
                     Some("K") => Major::K,
-                    Some("MN") => Major::Mn,
+                    Some("MN") => Major::MN,
                     Some(word) => return Err(bad(word).into()),
                     None => break,
                 };
@@ -87,7 +87,7 @@ impl GmmaOptions {
     pub fn all() -> impl Iterator<Item = GmmaOptions> {
         (0..32u8).map(|bits| {
             let bit = |i: u8| bits >> i & 1 == 1;
-            let major = |i| if bit(i) { Major::Mn } else { Major::K };
+            let major = |i| if bit(i) { Major::MN } else { Major::K };
             GmmaOptions {
                 major_a: major(0),
                 major_b: major(1),
@@ -110,7 +110,7 @@ impl GmmaOptions {
         else {
             return Err(self.refused(member, "it takes no options"));
         };
-        if member.a_in_registers && self.major_a == Major::Mn {
+        if member.a_in_registers && self.major_a == Major::MN {
             return Err(self.refused(member, "A in registers must be K-major"));
         }
         if !transposable && (self.major_a, self.major_b) != (Major::K, Major::K) {

@@ -84,31 +84,13 @@ pub enum Class {
 
 impl Ty {
     /// Every type.
-    pub const ALL: [Ty; 23] = [
-        Ty::F64,
-        Ty::F32,
-        Ty::Tf32,
-        Ty::F16,
-        Ty::Bf16,
-        Ty::E4m3,
-        Ty::E5m2,
-        Ty::E3m2,
-        Ty::E2m3,
-        Ty::E2m1,
-        Ty::S64,
-        Ty::U64,
-        Ty::S32,
-        Ty::U32,
-        Ty::S16,
-        Ty::U16,
-        Ty::S8,
-        Ty::U8,
-        Ty::S4,
-        Ty::U4,
-        Ty::B1,
-        Ty::C64,
-        Ty::Gc64,
-    ];
+    pub const ALL: [Ty; 23] = {
+        use Ty::*;
+        [
+            F64, F32, Tf32, F16, Bf16, E4m3, E5m2, E3m2, E2m3, E2m1, S64, U64, S32, U32, S16, U16,
+            S8, U8, S4, U4, B1, C64, Gc64,
+        ]
+    };
 
     /// Returns the bits one element takes in memory and in registers.
     pub const fn bits(self) -> u32 {

@@ -3,7 +3,7 @@
 use colex_atom::{GmmaDescriptor, Major, SmemSwizzle, Ty, gmma_smem_atom, mma, mma_atoms};
 use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 
-const MAJORS: [Major; 2] = [Major::K, Major::Mn];
+const MAJORS: [Major; 2] = [Major::K, Major::MN];
 
 fn composed(text: &str) -> ComposedLayout {
     text.parse().unwrap()
@@ -21,7 +21,7 @@ fn descriptors_are_cutes() {
         ("(64,(8,2)):(8,(1,512))", Major::K, 0x0000_0008_0040_0000),
         (
             "Sw<3,4,3> o smem_ptr[16b](unset) o ((64,2),(8,2)):((1,512),(64,1024))",
-            Major::Mn,
+            Major::MN,
             0x4000_0080_0040_0000,
         ),
     ];
@@ -248,7 +248,7 @@ fn a_tile_is_made_of_whole_patterns() {
         "a tile of 60 x 16 elements is not made of whole patterns of 8 x 8"
     );
     assert_eq!(
-        said(Major::Mn, 96, 8),
+        said(Major::MN, 96, 8),
         "a tile of 96 x 8 elements is not made of whole patterns of 64 x 8"
     );
     assert!(descriptor.tile(Major::K, 64, 0, 16).is_err());

@@ -63,7 +63,7 @@ fn warpgroup() {
     let atom = mma("SPARSE::GMMA_64x8x32_F16F16F16_SS").unwrap();
     let options = GmmaOptions {
         metadata_threads: 1,
-        major_a: Major::Mn,
+        major_a: Major::MN,
         ..GmmaOptions::default()
     };
     assert_eq!(

@@ -89,7 +89,7 @@ impl Requests<'_> {
     pub(crate) fn traffic(&self, named: &AccessMap) -> Result<Option<Traffic>, Error> {
         match (self.space, self.engine) {
             (Space::Shared | Space::Cluster | Space::Global, Some(engine)) => {
-                self.bulk(named, engine).map(Some)
+                Ok(Some(self.bulk(named, engine)))
             }
             (Space::Shared | Space::Cluster | Space::Global, None) => self.warps(named).map(Some),
             _ => Ok(None),
@@ -151,7 +151,7 @@ impl Requests<'_> {
     }
 
     /// The copy engine's requests: each instruction of a thread is one.
-    fn bulk(&self, named: &AccessMap, engine: Engine) -> Result<Traffic, Error> {
+    fn bulk(&self, named: &AccessMap, engine: Engine) -> Traffic {
         let global = self.space == Space::Global;
         let mut sums = BulkSums {
             unit: if global {
@@ -169,7 +169,7 @@ impl Requests<'_> {
                 let first = coords.first().expect("a chunk has a coordinate");
                 let place = || Box::new((thread, tuple(first)));
                 if engine == Engine::Bulk && broken {
-                    return Ok(Traffic::Scattered(place()));
+                    return Traffic::Scattered(place());
                 }
                 let offsets = at.into_iter().map(|(_, offset)| offset).collect();
                 if sums.add(offsets, self.bits) && sums.first.is_none() {
@@ -177,7 +177,7 @@ impl Requests<'_> {
                 }
             }
         }
-        Ok(sums.of(self.bytes()))
+        sums.of(self.bytes())
     }
 }
 
@@ -238,8 +238,8 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn place(&self) -> Option<Box<Place>> {
-        Some(Box::new((self.thread, tuple(self.coord))))
+    fn place(&self) -> Box<Place> {
+        Box::new((self.thread, tuple(self.coord)))
     }
 }
 
@@ -294,7 +294,7 @@ impl Sums {
     fn request(&mut self, starts: &[Start<'_>], bytes: i64) {
         let touched = Touched::of(starts.iter().map(|start| start.byte), bytes, SECTOR_BYTES);
         if touched.blocks > touched.least && self.wasted.is_none() {
-            self.wasted = starts[0].place();
+            self.wasted = Some(starts[0].place());
         }
         self.sectors += touched.blocks;
         self.least += touched.least;
@@ -312,7 +312,7 @@ impl Sums {
         self.passes += degree;
         self.phases += 1;
         if degree > self.degree.max(1) {
-            self.met = starts[0].place();
+            self.met = Some(starts[0].place());
         }
         self.degree = self.degree.max(degree);
         Ok(())
