@@ -3,13 +3,15 @@
 //! An instruction has only an address, and an address beyond the end of a row lies in the next row. The builder of tensors
 //! therefore records, for each unpredicated access, the coordinates that it reaches and the extents of the tensor, both as
 //! [`Expression`]s. A launch is checked against the claims of accesses that certainly run
-//! ([`crate::launch::LaunchClaims`]), and the simulator checks the claim of every access that it executes. Claims do not
-//! appear in PTX.
+//! ([`crate::launch::LaunchClaims`]), and the simulator checks the claim of every access that it executes. Before an access
+//! whose claim no launch decides, the builder inserts instructions that compare the same coordinates, and a conditional
+//! trap.
 //!
 //! An integer's declared range is a claim too: comparisons and divisions are simplified by it. A [`crate::Control::Comment`]
 //! without text carries it, so that nothing is printed.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::panic::Location;
 
 use crate::operand::{ParamId, Reg, Special};
@@ -301,6 +303,17 @@ impl Declared {
     }
 }
 
+/// `0 to 7`, `0 to 60 and a multiple of 4`
+impl fmt::Display for Declared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.range.0, self.range.1)?;
+        match self.multiple {
+            1 => Ok(()),
+            n => write!(f, " and a multiple of {n}"),
+        }
+    }
+}
+
 /// The claim of an access, or of a declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
@@ -312,6 +325,18 @@ pub struct Claim {
     pub certain: Option<Certain>,
     /// The call of the builder that made the access.
     pub at: &'static Location<'static>,
+}
+
+impl Claim {
+    /// Visits every expression of what it claims.
+    pub fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a Expression)) {
+        for bound in &self.bounds {
+            bound.low.iter().for_each(&mut *visit);
+            visit(&bound.high);
+            visit(&bound.extent);
+        }
+        self.declared.iter().for_each(|d| visit(&d.value));
+    }
 }
 
 /// A claim of a kernel, by its place among [`crate::Kernel::claims`].

@@ -224,19 +224,37 @@ pub struct Kernel {
     pub at: &'static Location<'static>,
 }
 
+/// Lays out variables of these bytes and alignments one after the other.
+fn places(variables: impl Iterator<Item = (u32, u32)>) -> (Vec<u64>, u64) {
+    let mut end = 0;
+    let place = |(bytes, align): (u32, u32)| {
+        let start = u64::next_multiple_of(end, align.max(1).into());
+        end = start + u64::from(bytes);
+        start
+    };
+    let starts = variables.map(place).collect();
+    (starts, end)
+}
+
 impl Kernel {
     /// Returns how many registers of a class the kernel names.
     pub fn count(&self, ty: RegType) -> u32 {
-        let at = RegType::ALL.iter().position(|t| *t == ty);
-        self.registers[at.expect("ALL holds every class")]
+        self.registers[ty as usize]
     }
 
     /// Returns the bytes of the variables in shared memory, in order and aligned.
     pub fn static_shared(&self) -> u32 {
-        let after = |end: u32, variable: &SharedVar| {
-            end.next_multiple_of(variable.align.max(1)) + variable.bytes
-        };
-        self.shared.iter().fold(0, after)
+        u32::try_from(self.shared_places().1).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the byte at which each variable in shared memory begins, and the byte after the last one.
+    pub fn shared_places(&self) -> (Vec<u64>, u64) {
+        places(self.shared.iter().map(|var| (var.bytes, var.align)))
+    }
+
+    /// Returns the byte at which each parameter begins, and the byte after the last one.
+    pub fn parameter_places(&self) -> (Vec<u64>, u64) {
+        places((self.params.iter()).map(|param| (param.ty.bytes(), param.ty.align())))
     }
 
     /// Visits every instruction, outermost first, in program order.

@@ -36,7 +36,7 @@ pub use modifiers::{
 pub use needs::Needs;
 pub use op::{
     Access, Alu, Async, Atom, Control, CopyArgs, End, Exchange, MatchMode, Memory, Op,
-    PrintedValue, PtxText, ScaleD, Sync,
+    PrintedValue, PtxText, ScaleD, Sync, SyncEffect,
 };
 pub use operand::{Address, Base, Operand, ParamId, Reg, SharedId, Special};
 use row::{Arg, Formula, Ptx, Row, Slot};

@@ -80,21 +80,14 @@ impl Needs {
 }
 
 fn special_needs(special: Special) -> Needs {
+    use Special::{
+        Clock64, ClusterCtaRank, ClusterCtaid, ClusterId, ClusterNCtaRank, ClusterNCtaid, Ctaid,
+        DynamicSharedSize, GlobalTimer, LaneId, NClusterId, NCtaid, NTid, SmId, Tid,
+    };
     match special {
-        Special::ClusterCtaRank
-        | Special::ClusterNCtaRank
-        | Special::ClusterCtaid(_)
-        | Special::ClusterNCtaid(_)
-        | Special::ClusterId(_)
-        | Special::NClusterId(_) => Needs::HOPPER,
-        Special::Tid(_)
-        | Special::NTid(_)
-        | Special::Ctaid(_)
-        | Special::NCtaid(_)
-        | Special::LaneId
-        | Special::Clock64
-        | Special::GlobalTimer
-        | Special::SmId
-        | Special::DynamicSharedSize => Needs::BASE,
+        ClusterCtaRank | ClusterNCtaRank | ClusterCtaid(_) | ClusterNCtaid(_) | ClusterId(_)
+        | NClusterId(_) => Needs::HOPPER,
+        Tid(_) | NTid(_) | Ctaid(_) | NCtaid(_) | LaneId | Clock64 | GlobalTimer | SmId
+        | DynamicSharedSize => Needs::BASE,
     }
 }

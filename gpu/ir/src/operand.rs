@@ -57,42 +57,29 @@ pub enum Special {
 impl Special {
     /// Returns the axis of a register that has one: 0, 1 or 2 for x, y or z.
     pub fn axis(self) -> Option<u8> {
+        use Special::{
+            Clock64, ClusterCtaRank, ClusterCtaid, ClusterId, ClusterNCtaRank, ClusterNCtaid,
+            Ctaid, DynamicSharedSize, GlobalTimer, LaneId, NClusterId, NCtaid, NTid, SmId, Tid,
+        };
         match self {
-            Special::Tid(axis)
-            | Special::NTid(axis)
-            | Special::Ctaid(axis)
-            | Special::NCtaid(axis)
-            | Special::ClusterCtaid(axis)
-            | Special::ClusterNCtaid(axis)
-            | Special::ClusterId(axis)
-            | Special::NClusterId(axis) => Some(axis),
-            Special::LaneId
-            | Special::ClusterCtaRank
-            | Special::ClusterNCtaRank
-            | Special::Clock64
-            | Special::GlobalTimer
-            | Special::SmId
-            | Special::DynamicSharedSize => None,
+            Tid(axis) | NTid(axis) | Ctaid(axis) | NCtaid(axis) | ClusterCtaid(axis)
+            | ClusterNCtaid(axis) | ClusterId(axis) | NClusterId(axis) => Some(axis),
+            LaneId | ClusterCtaRank | ClusterNCtaRank | Clock64 | GlobalTimer | SmId
+            | DynamicSharedSize => None,
         }
     }
 
     /// Returns the class of register that it is moved into.
     pub fn register(self) -> RegType {
+        use Special::{
+            Clock64, ClusterCtaRank, ClusterCtaid, ClusterId, ClusterNCtaRank, ClusterNCtaid,
+            Ctaid, DynamicSharedSize, GlobalTimer, LaneId, NClusterId, NCtaid, NTid, SmId, Tid,
+        };
         match self {
-            Special::Clock64 | Special::GlobalTimer => RegType::B64,
-            Special::Tid(_)
-            | Special::NTid(_)
-            | Special::Ctaid(_)
-            | Special::NCtaid(_)
-            | Special::LaneId
-            | Special::ClusterCtaRank
-            | Special::ClusterNCtaRank
-            | Special::ClusterCtaid(_)
-            | Special::ClusterNCtaid(_)
-            | Special::ClusterId(_)
-            | Special::NClusterId(_)
-            | Special::SmId
-            | Special::DynamicSharedSize => RegType::B32,
+            Clock64 | GlobalTimer => RegType::B64,
+            Tid(_) | NTid(_) | Ctaid(_) | NCtaid(_) | LaneId | ClusterCtaRank | ClusterNCtaRank
+            | ClusterCtaid(_) | ClusterNCtaid(_) | ClusterId(_) | NClusterId(_) | SmId
+            | DynamicSharedSize => RegType::B32,
         }
     }
 }

@@ -169,6 +169,9 @@ pub(crate) enum Formula<'a> {
     New,
 }
 
+/// The form of an instruction that exists with every value of its fields.
+pub(crate) const EXISTS: Result<(), String> = Ok(());
+
 /// The row of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row<'a> {
@@ -198,12 +201,13 @@ pub(crate) struct Row<'a> {
 
 impl<'a> Row<'a> {
     /// A row without operands, of an instruction that each thread executes for itself: its word in listings, its text
-    /// in PTX, and what it needs. Its value may differ between lanes: one that is a function of what is read has to say
-    /// so.
+    /// in PTX, what it needs, and whether it exists for its types and modifiers. Its value may differ between lanes: one
+    /// that is a function of what is read has to say so.
     pub(crate) fn alone(
         mnemonic: impl Into<String>,
         ptx: impl Into<Ptx<'a>>,
         needs: Needs,
+        form: Result<(), String>,
     ) -> Self {
         Row {
             mnemonic: mnemonic.into(),
@@ -211,7 +215,7 @@ impl<'a> Row<'a> {
             formula: Formula::Lane,
             slots: Vec::new(),
             pieces: None,
-            form: Ok(()),
+            form,
             needs,
             older: None,
             cohort: None,
@@ -227,10 +231,11 @@ impl<'a> Row<'a> {
         mnemonic: impl Into<String>,
         ptx: impl Into<Ptx<'a>>,
         needs: Needs,
+        form: Result<(), String>,
     ) -> Self {
         Row {
             cohort: cohort.into(),
-            ..Row::alone(mnemonic, ptx, needs)
+            ..Row::alone(mnemonic, ptx, needs, form)
         }
     }
 
@@ -240,10 +245,11 @@ impl<'a> Row<'a> {
         mnemonic: impl Into<String>,
         ptx: impl Into<Ptx<'a>>,
         needs: Needs,
+        form: Result<(), String>,
     ) -> Self {
         Row {
             whole: true,
-            ..Row::together(cohort, mnemonic, ptx, needs)
+            ..Row::together(cohort, mnemonic, ptx, needs, form)
         }
     }
 
@@ -340,16 +346,6 @@ impl<'a> Row<'a> {
         self
     }
 
-    /// Says whether it exists.
-    pub(crate) fn form(self, form: Result<(), String>) -> Self {
-        Row { form, ..self }
-    }
-
-    /// Says for which types it exists.
-    pub(crate) fn types(self, ty: Type, lists: &[&[Type]]) -> Self {
-        self.form(crate::types::among(ty, lists))
-    }
-
     /// Says which operands must be the same in all threads of a group.
     pub(crate) fn same(self, group: Cohort, operands: Vec<Operand>) -> Self {
         Row {
@@ -375,15 +371,10 @@ impl<'a> Row<'a> {
 
     /// The addresses that it names.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
+        use Arg::{Address, Beside, Guard, Implied, Lanes, Read, ReadReg, TensorMap, Write};
         self.slots.iter().filter_map(|slot| match slot.arg {
-            Arg::Address(address) | Arg::TensorMap(address) => Some(address),
-            Arg::Write(_)
-            | Arg::Beside(_)
-            | Arg::Read(_)
-            | Arg::ReadReg(_)
-            | Arg::Guard(_)
-            | Arg::Lanes(_)
-            | Arg::Implied(_) => None,
+            Address(address) | TensorMap(address) => Some(address),
+            Write(_) | Beside(_) | Read(_) | ReadReg(_) | Guard(_) | Lanes(_) | Implied(_) => None,
         })
     }
 }
@@ -391,15 +382,12 @@ impl<'a> Row<'a> {
 impl<'a> Arg<'a> {
     /// The registers that are written.
     pub(crate) fn writes(self) -> &'a [Reg] {
+        use Arg::{Address, Beside, Guard, Implied, Lanes, Read, ReadReg, TensorMap, Write};
         match self {
-            Arg::Write(regs) | Arg::Beside(regs) => regs,
-            Arg::Read(_)
-            | Arg::ReadReg(_)
-            | Arg::Guard(_)
-            | Arg::Lanes(_)
-            | Arg::Implied(_)
-            | Arg::Address(_)
-            | Arg::TensorMap(_) => &[],
+            Write(regs) | Beside(regs) => regs,
+            Read(_) | ReadReg(_) | Guard(_) | Lanes(_) | Implied(_) | Address(_) | TensorMap(_) => {
+                &[]
+            }
         }
     }
 

@@ -224,16 +224,11 @@ impl Names<'_> {
 }
 
 fn sources(arg: Arg<'_>) -> Vec<String> {
+    use Arg::{Address, Beside, Guard, Implied, Lanes, Read, ReadReg, TensorMap, Write};
     match arg {
-        Arg::Guard(of) => vec![guard(of)],
-        Arg::Write(_)
-        | Arg::Beside(_)
-        | Arg::Read(_)
-        | Arg::ReadReg(_)
-        | Arg::Lanes(_)
-        | Arg::Implied(_)
-        | Arg::Address(_)
-        | Arg::TensorMap(_) => arg.sources().map(|of| operand(&of)).collect(),
+        Guard(of) => vec![guard(of)],
+        Write(_) | Beside(_) | Read(_) | ReadReg(_) | Lanes(_) | Implied(_) | Address(_)
+        | TensorMap(_) => arg.sources().map(|of| operand(&of)).collect(),
     }
 }
 

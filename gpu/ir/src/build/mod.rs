@@ -77,6 +77,26 @@ impl KernelBuilder {
         }
     }
 
+    /// Returns a builder that continues a kernel: what is added follows its body.
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// k.mov(Type::U32, Special::LaneId);
+    /// let mut k = KernelBuilder::resume(k.finish());
+    /// assert_eq!(k.mov(Type::U32, 7).index, 1); // the next register
+    /// assert_eq!(k.finish().body.len(), 2);
+    /// ```
+    pub fn resume(mut kernel: Kernel) -> Self {
+        KernelBuilder {
+            open: vec![std::mem::take(&mut kernel.body)],
+            kernel,
+            guard: None,
+            claim: None,
+            site: None,
+        }
+    }
+
     /// Returns the kernel.
     pub fn finish(mut self) -> Kernel {
         self.kernel.body = self.open.pop().expect("closures close what they open");
@@ -204,8 +224,7 @@ impl KernelBuilder {
 
     /// Returns a fresh register.
     pub fn reg(&mut self, ty: RegType) -> Reg {
-        let at = RegType::ALL.iter().position(|t| *t == ty);
-        let count = &mut self.kernel.registers[at.expect("ALL holds every class")];
+        let count = &mut self.kernel.registers[ty as usize];
         let index = *count;
         *count += 1;
         Reg { index, ty }

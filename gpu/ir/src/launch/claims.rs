@@ -4,18 +4,18 @@ use std::sync::Mutex;
 
 use super::{AXES, Argument, Error, ErrorKind, Launch, Outside};
 use crate::Kernel;
-use crate::claims::{Around, Certain, Claim, Expression, Value};
+use crate::claims::{Around, Bound, Certain, Claim, Declared, Expression, Value};
 use crate::operand::{ParamId, Reg, Special};
 
 /// The number of innermost loops whose first and last iterations are combined in every way. The loops around them are all in
 /// their first iteration, or all in their last one.
-const FREE_LOOPS: usize = 3;
+pub const FREE_LOOPS: usize = 3;
 
 /// The number of accepted launches that are remembered.
 const REMEMBERED: usize = 8;
 
-/// The claims of a kernel that a launch can decide: those of accesses that certainly run, in the first and the last
-/// block.
+/// The claims of a kernel that a launch can decide: those of accesses and declarations that certainly run, in the first and
+/// the last block.
 ///
 /// No check walks the grid. A claim is evaluated in the corners of the grid, in the threads that reach farthest, and in
 /// the first and the last iteration of each loop. These threads do run, so no correct launch is refused. A coordinate
@@ -23,9 +23,10 @@ const REMEMBERED: usize = 8;
 /// iteration of all loops. Of more than three nested loops, the outer ones are evaluated in their last iterations together
 /// and in their first iterations together.
 ///
-/// The simulator finds what this misses: branches on values that the kernel reads or on predicates from
-/// [`crate::KernelBuilder`], variables that are written later, loops that a `break` leaves early, orders of tiles that turn
-/// back, and, of more than three nested loops, coordinates that grow with one outer counter and shrink with another.
+/// A launch misses what no corner shows: branches on values that the kernel reads, on the number of the block or on
+/// predicates from [`crate::KernelBuilder`], variables, loops that a `break` leaves early or that begin at the number of the
+/// block, and orders of tiles that turn back. The builder of tensors inserts a conditional [`crate::Control::Trap`] before
+/// such an access, which makes the same claim: the simulator names what is outside, and a GPU ends the grid with an error.
 #[derive(Debug, Default)]
 pub struct LaunchClaims {
     claims: Vec<(Claim, Certain)>,
@@ -43,9 +44,11 @@ impl LaunchClaims {
             let Some(certain) = &claim.certain else {
                 continue;
             };
-            let is_known =
-                |(known, when): &(Claim, Certain)| known.bounds == claim.bounds && when == certain;
-            if !claim.bounds.is_empty() && !claims.iter().any(is_known) {
+            let is_known = |(known, when): &(Claim, Certain)| {
+                known.bounds == claim.bounds && known.declared == claim.declared && when == certain
+            };
+            let is_empty = claim.bounds.is_empty() && claim.declared.is_none();
+            if !is_empty && !claims.iter().any(is_known) {
                 claims.push((claim.clone(), certain.clone()));
             }
         }
@@ -108,11 +111,7 @@ fn visit<'a>(claim: &'a Claim, certain: &'a Certain, visit: &mut dyn FnMut(&'a E
     for around in &certain.around {
         around.visit(visit);
     }
-    for bound in &claim.bounds {
-        bound.low.iter().for_each(&mut *visit);
-        visit(&bound.high);
-        visit(&bound.extent);
-    }
+    claim.visit(visit);
 }
 
 /// An argument as an integer.
@@ -199,13 +198,17 @@ impl Place<'_> {
         }
     }
 
-    /// What of the claim lies outside, in the first and the last turn of each loop.
-    fn outside(&mut self, claim: &Claim, around: &[Around]) -> Option<(usize, i64, i64)> {
+    /// What breaks the claim, in the first and the last turn of each loop.
+    fn outside<'a>(&mut self, claim: &'a Claim, around: &[Around]) -> Option<Broken<'a>> {
         let Some((first, rest)) = around.split_first() else {
-            let mut bounds = claim.bounds.iter().enumerate();
-            return bounds.find_map(|(i, bound)| {
-                let (coordinate, extent) = bound.outside(&|value| self.value(value))?;
-                Some((i, coordinate, extent))
+            let value = |value| self.value(value);
+            let declared = claim.declared.as_ref();
+            let declared = declared.and_then(|d| Some(Broken::Declared(d, d.broken(&value)?)));
+            return declared.or_else(|| {
+                claim.bounds.iter().find_map(|bound| {
+                    let (coordinate, extent) = bound.outside(&value)?;
+                    Some(Broken::Bound(bound, coordinate, extent))
+                })
             });
         };
         match first {
@@ -226,15 +229,15 @@ impl Place<'_> {
                     return None;
                 }
                 let last = start + (end - 1 - start) / step * step;
-                let turns = match self.loops - self.counters.len() > FREE_LOOPS {
-                    false => [last, start],
-                    true if self.is_last => [last; 2],
-                    true => [start; 2],
-                };
-                let turns = if turns[0] == turns[1] {
-                    &turns[..1]
+                let both = [last, start];
+                let turns = if self.loops - self.counters.len() > FREE_LOOPS {
+                    // One of them: the last or the first.
+                    let one = usize::from(!self.is_last);
+                    &both[one..=one]
+                } else if last == start {
+                    &both[..1]
                 } else {
-                    &turns
+                    &both[..]
                 };
                 turns.iter().find_map(|&now| {
                     self.counters.push((*counter, now));
@@ -242,6 +245,27 @@ impl Place<'_> {
                     self.counters.pop();
                     found
                 })
+            }
+        }
+    }
+}
+
+/// What a place of a launch breaks of a claim.
+#[derive(Clone, Copy)]
+enum Broken<'a> {
+    /// The coordinate that is reached, and the extent.
+    Bound(&'a Bound, i64, i64),
+    /// The integer.
+    Declared(&'a Declared, i64),
+}
+
+impl Broken<'_> {
+    /// How far the integer is from what was claimed.
+    fn by(&self) -> i64 {
+        match self {
+            Broken::Bound(_, at, extent) => (at - extent + 1).max(-at),
+            Broken::Declared(declared, value) => {
+                (value - declared.range.1).max(declared.range.0 - value)
             }
         }
     }
@@ -297,23 +321,34 @@ fn check(
         let threads = certain.threads.iter();
         let found = threads.filter_map(|thread| Some((outside(block, *thread)?, *thread)));
         // The one that is farthest from the tensor.
-        let worst = found.max_by_key(|((_, at, extent), _)| (*at - extent + 1).max(-at));
-        if let Some(((bound, coordinate, extent), thread)) = worst {
-            let bound = &claim.bounds[bound];
-            let fewer = |axis| most(axis, block, |block| outside(block, thread).is_some());
-            let mut axes = (0..3).filter(|axis| moves[*axis] && block[*axis] > 0);
-            let most = (coordinate >= 0).then(|| axes.find_map(fewer)).flatten();
-            return Err(ErrorKind::Outside(Outside {
-                tensor: bound.tensor.clone(),
-                mode: bound.mode,
-                coordinate,
-                extent,
+        let worst = found.max_by_key(|(broken, _)| broken.by());
+        let Some((broken, thread)) = worst else {
+            continue;
+        };
+        let at = claim.at;
+        return Err(match broken {
+            Broken::Bound(bound, coordinate, extent) => {
+                let fewer = |axis| most(axis, block, |block| outside(block, thread).is_some());
+                let mut axes = (0..3).filter(|axis| moves[*axis] && block[*axis] > 0);
+                let most = (coordinate >= 0).then(|| axes.find_map(fewer)).flatten();
+                ErrorKind::Outside(Outside {
+                    tensor: bound.tensor.clone(),
+                    mode: bound.mode,
+                    coordinate,
+                    extent,
+                    block,
+                    most,
+                    at,
+                })
+            }
+            Broken::Declared(declared, value) => ErrorKind::Declared {
+                value,
+                declared: declared.to_string(),
                 block,
-                most,
-                at: claim.at,
-            })
-            .into());
+                at,
+            },
         }
+        .into());
     }
     Ok(())
 }

@@ -112,6 +112,17 @@ pub(crate) enum ErrorKind {
     },
     #[error("{0}")]
     Outside(Outside),
+    #[error(
+        "an integer is {value} in block {}, and the kernel declares here that it is {declared} ({}:{}): what follows from the \
+         declaration would be wrong",
+        tuple(block), at.file(), at.line()
+    )]
+    Declared {
+        value: i64,
+        declared: String,
+        block: [u32; 3],
+        at: &'static Location<'static>,
+    },
 }
 
 /// An access of a launch outside of a tensor: [`Error::outside`].

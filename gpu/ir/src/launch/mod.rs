@@ -6,12 +6,14 @@ mod argument;
 mod claims;
 mod error;
 mod memory;
+mod signature;
 
 pub use argument::{Argument, ParameterType, TensorMapArgument};
-pub use claims::LaunchClaims;
+pub use claims::{FREE_LOOPS, LaunchClaims};
 use error::ErrorKind;
 pub use error::{Error, Outside};
 pub use memory::{ArgumentError, DeviceMemory};
+pub use signature::EntrySignature;
 
 /// The shape of a launch: the extents of grid, block and cluster along x, y and z.
 ///

@@ -4,12 +4,12 @@ use crate::build::KernelBuilder;
 use crate::modifiers::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
 use crate::needs::Needs;
 use crate::operand::{Operand, Reg};
-use crate::row::{Arg, Formula, Ptx, Row};
+use crate::row::{Arg, EXISTS, Formula, Ptx, Row};
 use crate::stmt::Guard;
 use crate::ty::{RegType, Type};
 use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, INTEGERS_TO_32, SCALAR_HALVES, SIGNED,
-    SINGLES, UNSIGNED, WORDS,
+    SINGLES, UNSIGNED, WORDS, among,
 };
 use colex_atom::Arch;
 use core::slice::from_ref;
@@ -127,52 +127,66 @@ impl Alu {
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
-            Alu::Mov { d, a } => Row::alone("mov", Ptx::Mov { d: *d, a: *a }, Needs::BASE)
+            Alu::Mov { d, a } => Row::alone("mov", Ptx::Mov { d: *d, a: *a }, Needs::BASE, EXISTS)
                 .formula(Formula::Copy(a))
                 .slot("destination", Arg::Write(from_ref(d)), None)
                 .s(a, moved(*d, *a)),
             Alu::Pack { d, parts } => Row {
                 pieces: Some(pieces(parts, *d)),
-                ..Row::alone("pack", format!("mov.b{}", d.ty.bits()), Needs::BASE)
+                ..Row::alone("pack", format!("mov.b{}", d.ty.bits()), Needs::BASE, EXISTS)
             }
             .function()
             .slot("destination", Arg::Write(from_ref(d)), None)
             .regs("source", parts, None),
             Alu::Unpack { parts, a } => Row {
                 pieces: Some(pieces(parts, *a)),
-                ..Row::alone("unpack", format!("mov.b{}", a.ty.bits()), Needs::BASE)
+                ..Row::alone(
+                    "unpack",
+                    format!("mov.b{}", a.ty.bits()),
+                    Needs::BASE,
+                    EXISTS,
+                )
             }
             .function()
             .slot("destination", Arg::Write(parts), None)
             .regs("source", from_ref(a), None),
             Alu::Unary { op, ty, d, a } => {
                 let mnemonic = format!("{}.{ty}", op.ptx());
-                Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty))
-                    .function()
-                    .d(d, op.result(*ty))
-                    .s(a, *ty)
-                    .types(*ty, op.types())
+                Row::alone(
+                    mnemonic,
+                    op.opcode(*ty),
+                    op.needs(*ty),
+                    among(*ty, op.types()),
+                )
+                .function()
+                .d(d, op.result(*ty))
+                .s(a, *ty)
             }
             Alu::Binary { op, ty, d, a, b } => {
                 let mnemonic = format!("{}.{ty}", op.ptx());
-                Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty))
-                    .formula(Formula::Binary(*op, *ty, a, b))
-                    .d(d, op.result(*ty))
-                    .s(a, *ty)
-                    .s(b, op.second(*ty))
-                    .types(*ty, op.types())
+                Row::alone(
+                    mnemonic,
+                    op.opcode(*ty),
+                    op.needs(*ty),
+                    among(*ty, op.types()),
+                )
+                .formula(Formula::Binary(*op, *ty, a, b))
+                .d(d, op.result(*ty))
+                .s(a, *ty)
+                .s(b, op.second(*ty))
             }
             Alu::Ternary { op, ty, d, a, b, c } => {
                 let types = op.operands(*ty);
                 let mnemonic = format!("{}.{ty}", op.ptx());
-                let row = Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty));
+                let form = among(*ty, op.types());
+                let row = Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty), form);
                 let row = row.d(d, op.result(*ty)).s(a, types[0]).s(b, types[1]);
                 let row = if *op == TernaryOp::Bfe {
                     row.most(255, FIELD).s(c, types[2]).most(255, FIELD)
                 } else {
                     row.s(c, types[2])
                 };
-                row.formula(op.formula(a, b, c)).types(*ty, op.types())
+                row.formula(op.formula(a, b, c))
             }
             Alu::Lop3 { d, a, b, c, table } => Row::alone(
                 format!("lop3.{table:#04x}"),
@@ -181,6 +195,7 @@ impl Alu {
                     last: Some(format!("{table:#04x}")),
                 },
                 Needs::BASE,
+                EXISTS,
             )
             .function()
             .d(d, Type::B32)
@@ -196,16 +211,20 @@ impl Alu {
                 length,
             } => {
                 let opcode = format!("bfi.b{}", ty.bits());
-                Row::alone(format!("bfi.{ty}"), opcode, Needs::BASE)
-                    .function()
-                    .d(d, *ty)
-                    .s(a, *ty)
-                    .s(b, *ty)
-                    .s(start, Type::U32)
-                    .most(255, FIELD)
-                    .s(length, Type::U32)
-                    .most(255, FIELD)
-                    .types(*ty, &[BITS_FROM_32, INTEGERS_FROM_32])
+                Row::alone(
+                    format!("bfi.{ty}"),
+                    opcode,
+                    Needs::BASE,
+                    among(*ty, &[BITS_FROM_32, INTEGERS_FROM_32]),
+                )
+                .function()
+                .d(d, *ty)
+                .s(a, *ty)
+                .s(b, *ty)
+                .s(start, Type::U32)
+                .most(255, FIELD)
+                .s(length, Type::U32)
+                .most(255, FIELD)
             }
             Alu::Setp { cmp, ty, p, a, b } => {
                 let mnemonic = format!("setp.{}.{ty}", cmp.ptx());
@@ -214,39 +233,37 @@ impl Alu {
                 } else {
                     Needs::BASE
                 };
-                Row::alone(mnemonic.clone(), mnemonic, needs)
+                Row::alone(mnemonic.clone(), mnemonic, needs, among(*ty, cmp.types()))
                     .formula(Formula::Compare(*cmp, *ty, a, b))
                     .d(p, Type::Pred)
                     .s(a, *ty)
                     .s(b, *ty)
-                    .types(*ty, cmp.types())
             }
             Alu::PredLogic { op, p, a, b } => {
                 let mnemonic = format!("{}.pred", op.ptx());
-                let exists = [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op);
-                Row::alone(mnemonic.clone(), mnemonic, Needs::BASE)
+                let form = if [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op) {
+                    Ok(())
+                } else {
+                    Err("predicates have `and`, `or` and `xor`".into())
+                };
+                Row::alone(mnemonic.clone(), mnemonic, Needs::BASE, form)
                     .formula(Formula::Logic(*op, *a, *b))
                     .slot("predicate", Arg::Write(from_ref(p)), Some(Type::Pred))
                     .guard("predicate", *a)
                     .guard("predicate", *b)
-                    .form(if exists {
-                        Ok(())
-                    } else {
-                        Err("predicates have `and`, `or` and `xor`".into())
-                    })
             }
             Alu::Selp { ty, d, a, b, p } => {
                 let opcode = format!("selp.{}", ty.moved());
-                Row::alone(format!("selp.{ty}"), opcode, Needs::BASE)
+                let form = match ty.bits() {
+                    16 | 32 | 64 => Ok(()),
+                    _ => Err("it is for types of 16, 32 and 64 bits".into()),
+                };
+                Row::alone(format!("selp.{ty}"), opcode, Needs::BASE, form)
                     .formula(Formula::Select(*p, a, b))
                     .d(d, *ty)
                     .s(a, *ty)
                     .s(b, *ty)
                     .regs("predicate", from_ref(p), Some(Type::Pred))
-                    .form(match ty.bits() {
-                        16 | 32 | 64 => Ok(()),
-                        _ => Err("it is for types of 16, 32 and 64 bits".into()),
-                    })
             }
             Alu::Cvt {
                 to,
@@ -270,6 +287,7 @@ impl Alu {
                     format!("cvt{rounds}{modifier}.{to}.{from}"),
                     format!("cvt{rounds}{saturates}.{to}.{from}"),
                     convert_needs(*to, *from, *rounding),
+                    convert(*to, *from, *rounding, *saturate),
                 )
                 .formula(if keeps {
                     Formula::Copy(a)
@@ -278,7 +296,6 @@ impl Alu {
                 })
                 .d(d, *to)
                 .s(a, *from)
-                .form(convert(*to, *from, *rounding, *saturate))
             }
             Alu::CvtPack {
                 to,
@@ -298,18 +315,18 @@ impl Alu {
                     format!("cvt{relu}.{to}.{from}"),
                     format!("cvt.rn{finite}{relu}.{to}.{from}"),
                     needs,
+                    convert_pair(*to, *from),
                 )
                 .function()
                 .d(d, *to)
                 .s(hi, *from)
                 .s(lo, *from)
-                .form(convert_pair(*to, *from))
             }
             Alu::Dp4a { signed, d, a, b, c } => {
                 let [ta, tb] = signed.map(|signed| if signed { Type::S32 } else { Type::U32 });
                 let ty = dp4a_result(*signed);
                 let mnemonic = format!("dp4a.{ta}.{tb}");
-                Row::alone(mnemonic.clone(), mnemonic, Needs::BASE)
+                Row::alone(mnemonic.clone(), mnemonic, Needs::BASE, EXISTS)
                     .function()
                     .d(d, ty)
                     .s(a, ta)
@@ -445,30 +462,24 @@ impl UnaryOp {
     }
 
     fn opcode(self, ty: Type) -> String {
+        use UnaryOp::{
+            Abs, Bfind, Brev, Clz, Cos, Ex2, Lg2, Neg, Not, Popc, Rcp, Rsqrt, Sin, Sqrt, Tanh,
+        };
         let mnemonic = self.ptx();
         match self {
-            UnaryOp::Neg | UnaryOp::Abs if !ty.is_float() => format!("{mnemonic}.s{}", ty.bits()),
-            UnaryOp::Not if ty == Type::Pred => "not.pred".to_string(),
-            UnaryOp::Not | UnaryOp::Popc | UnaryOp::Clz | UnaryOp::Brev => {
+            Neg | Abs if !ty.is_float() => format!("{mnemonic}.s{}", ty.bits()),
+            Not if ty == Type::Pred => "not.pred".to_string(),
+            Not | Popc | Clz | Brev => {
                 format!("{mnemonic}.b{}", ty.bits())
             }
-            UnaryOp::Bfind => format!("{mnemonic}.{}{}", ty.sign(), ty.bits()),
-            UnaryOp::Rcp if ty == Type::F32 => "rcp.approx.ftz.f32".to_string(),
-            UnaryOp::Rcp | UnaryOp::Sqrt => format!("{mnemonic}.rn.{ty}"),
-            UnaryOp::Rsqrt | UnaryOp::Ex2 | UnaryOp::Lg2 | UnaryOp::Sin | UnaryOp::Cos
-                if ty == Type::F32 =>
-            {
+            Bfind => format!("{mnemonic}.{}{}", ty.sign(), ty.bits()),
+            Rcp if ty == Type::F32 => "rcp.approx.ftz.f32".to_string(),
+            Rcp | Sqrt => format!("{mnemonic}.rn.{ty}"),
+            Rsqrt | Ex2 | Lg2 | Sin | Cos if ty == Type::F32 => {
                 format!("{mnemonic}.ftz.f32")
             }
-            UnaryOp::Ex2 if ty.is_bf16() => format!("{mnemonic}.ftz.{ty}"),
-            UnaryOp::Neg
-            | UnaryOp::Abs
-            | UnaryOp::Rsqrt
-            | UnaryOp::Ex2
-            | UnaryOp::Lg2
-            | UnaryOp::Sin
-            | UnaryOp::Cos
-            | UnaryOp::Tanh => format!("{mnemonic}.{ty}"),
+            Ex2 if ty.is_bf16() => format!("{mnemonic}.ftz.{ty}"),
+            Neg | Abs | Rsqrt | Ex2 | Lg2 | Sin | Cos | Tanh => format!("{mnemonic}.{ty}"),
         }
     }
 
@@ -486,27 +497,18 @@ impl UnaryOp {
     }
 
     fn needs(self, ty: Type) -> Needs {
+        use UnaryOp::{
+            Abs, Bfind, Brev, Clz, Cos, Ex2, Lg2, Neg, Not, Popc, Rcp, Rsqrt, Sin, Sqrt, Tanh,
+        };
         let (half, brain) = (ty.is_f16(), ty.is_bf16());
         match self {
-            UnaryOp::Tanh | UnaryOp::Ex2 if brain => Needs::HOPPER,
-            UnaryOp::Tanh => Needs::new(Arch::Sm75, 7, 0),
-            UnaryOp::Ex2 if half => Needs::new(Arch::Sm75, 7, 0),
-            UnaryOp::Neg | UnaryOp::Abs if brain => Needs::AMPERE,
-            UnaryOp::Abs if half => Needs::new(Arch::Sm70, 6, 5),
-            UnaryOp::Neg
-            | UnaryOp::Abs
-            | UnaryOp::Not
-            | UnaryOp::Popc
-            | UnaryOp::Clz
-            | UnaryOp::Brev
-            | UnaryOp::Bfind
-            | UnaryOp::Rcp
-            | UnaryOp::Sqrt
-            | UnaryOp::Rsqrt
-            | UnaryOp::Ex2
-            | UnaryOp::Lg2
-            | UnaryOp::Sin
-            | UnaryOp::Cos => Needs::BASE,
+            Tanh | Ex2 if brain => Needs::HOPPER,
+            Tanh => Needs::new(Arch::Sm75, 7, 0),
+            Ex2 if half => Needs::new(Arch::Sm75, 7, 0),
+            Neg | Abs if brain => Needs::AMPERE,
+            Abs if half => Needs::new(Arch::Sm70, 6, 5),
+            Neg | Abs | Not | Popc | Clz | Brev | Bfind | Rcp | Sqrt | Rsqrt | Ex2 | Lg2 | Sin
+            | Cos => Needs::BASE,
         }
     }
 }
@@ -531,36 +533,24 @@ impl BinaryOp {
     }
 
     fn opcode(self, ty: Type) -> String {
+        use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
         let mnemonic = self.ptx();
         let bits = ty.bits();
         match self {
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor if ty == Type::Pred => {
+            And | Or | Xor if ty == Type::Pred => {
                 format!("{mnemonic}.pred")
             }
-            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => format!("{mnemonic}.b{bits}"),
-            BinaryOp::Shl => format!("shl.b{bits}"),
-            BinaryOp::Shr => format!("shr.{}{bits}", ty.sign()),
-            BinaryOp::Min | BinaryOp::Max if ty.is_float() => format!("{mnemonic}.{ty}"),
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::Mul
-            | BinaryOp::MulHi
-            | BinaryOp::MulWide
-            | BinaryOp::Div
-            | BinaryOp::Rem
-                if ty.is_float() =>
-            {
+            And | Or | Xor => format!("{mnemonic}.b{bits}"),
+            Shl => format!("shl.b{bits}"),
+            Shr => format!("shr.{}{bits}", ty.sign()),
+            Min | Max if ty.is_float() => format!("{mnemonic}.{ty}"),
+            Add | Sub | Mul | MulHi | MulWide | Div | Rem if ty.is_float() => {
                 format!("{mnemonic}.rn.{ty}")
             }
-            BinaryOp::Mul => format!("mul.lo.{}{bits}", ty.sign()),
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::MulHi
-            | BinaryOp::MulWide
-            | BinaryOp::Div
-            | BinaryOp::Rem
-            | BinaryOp::Min
-            | BinaryOp::Max => format!("{mnemonic}.{}{bits}", ty.sign()),
+            Mul => format!("mul.lo.{}{bits}", ty.sign()),
+            Add | Sub | MulHi | MulWide | Div | Rem | Min | Max => {
+                format!("{mnemonic}.{}{bits}", ty.sign())
+            }
         }
     }
 
@@ -578,22 +568,11 @@ impl BinaryOp {
     }
 
     fn needs(self, ty: Type) -> Needs {
+        use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
         match self {
-            BinaryOp::Min | BinaryOp::Max if ty.is_f16() || ty.is_bf16() => Needs::AMPERE,
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::Mul
-            | BinaryOp::MulHi
-            | BinaryOp::MulWide
-            | BinaryOp::Div
-            | BinaryOp::Rem
-            | BinaryOp::Min
-            | BinaryOp::Max
-            | BinaryOp::And
-            | BinaryOp::Or
-            | BinaryOp::Xor
-            | BinaryOp::Shl
-            | BinaryOp::Shr => {
+            Min | Max if ty.is_f16() || ty.is_bf16() => Needs::AMPERE,
+            Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | And | Or | Xor | Shl
+            | Shr => {
                 if ty.is_bf16() {
                     Needs::HOPPER
                 } else {
@@ -655,16 +634,10 @@ impl TernaryOp {
     }
 
     fn needs(self, ty: Type) -> Needs {
+        use TernaryOp::{Bfe, Fma, Mad, MadHi, MadWide, Prmt, ShfL, ShfR};
         match self {
-            TernaryOp::Fma if ty.is_bf16() => Needs::AMPERE,
-            TernaryOp::Fma
-            | TernaryOp::Mad
-            | TernaryOp::MadHi
-            | TernaryOp::MadWide
-            | TernaryOp::Prmt
-            | TernaryOp::ShfL
-            | TernaryOp::ShfR
-            | TernaryOp::Bfe => Needs::BASE,
+            Fma if ty.is_bf16() => Needs::AMPERE,
+            Fma | Mad | MadHi | MadWide | Prmt | ShfL | ShfR | Bfe => Needs::BASE,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::needs::Needs;
 use crate::operand::Address;
-use crate::row::{Cohort, Row};
+use crate::row::{Cohort, EXISTS, Row};
 
 /// Instructions that commit or wait for asynchronous copies and products. The copies and products themselves are atoms.
 #[cfg_attr(new_op = "outside", non_exhaustive)]
@@ -39,12 +39,12 @@ impl Async {
         let wgmma = |mnemonic: &str, pending: String| {
             let opcode = format!("{mnemonic}.sync.aligned{pending}");
             let mnemonic = format!("{mnemonic}{pending}");
-            Row::together(Cohort::Warp, mnemonic, opcode, Needs::WARPGROUP)
+            Row::together(Cohort::Warp, mnemonic, opcode, Needs::WARPGROUP, EXISTS)
         };
-        let ampere = |mnemonic: String, opcode| Row::alone(mnemonic, opcode, Needs::AMPERE);
+        let ampere = |mnemonic: String, opcode| Row::alone(mnemonic, opcode, Needs::AMPERE, EXISTS);
         let bulk = |mnemonic: String| {
             let opcode = format!("cp.async.{mnemonic}");
-            Row::alone(mnemonic, opcode, Needs::HOPPER_ASYNC)
+            Row::alone(mnemonic, opcode, Needs::HOPPER_ASYNC, EXISTS)
         };
         match self {
             Async::CpAsyncArrive { a, noinc } => {

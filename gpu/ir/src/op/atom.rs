@@ -4,7 +4,7 @@ use colex_atom::{CopyAtom, MmaAtom};
 
 use crate::needs::Needs;
 use crate::operand::{Address, Operand, Reg};
-use crate::row::{Arg, Cohort, Formula, Ptx, Row};
+use crate::row::{Arg, Cohort, EXISTS, Formula, Ptx, Row};
 
 /// Whether `wgmma` adds to what D holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,7 +108,7 @@ impl Atom {
                 let needs = Needs::of_atom(atom.op().map(|op| (op.since, op.version)).ok());
                 let cohort = Cohort::of_threads(atom.threads());
                 let mnemonic = format!("mma {}", atom.name());
-                let row = Row::whole(cohort, mnemonic, Ptx::Atom(self), needs)
+                let row = Row::whole(cohort, mnemonic, Ptx::Atom(self), needs, EXISTS)
                     .formula(Formula::Lane)
                     .slot("D", Arg::Write(d), None)
                     .regs("A", a, None)
@@ -136,7 +136,7 @@ impl Atom {
                 let needs = Needs::of_atom(atom.op().map(|op| (op.since, op.version)).ok());
                 let cohort = Cohort::of_threads(atom.threads());
                 let mnemonic = format!("copy {}", atom.name());
-                let row = args.slots(Row::whole(cohort, mnemonic, Ptx::Atom(self), needs));
+                let row = args.slots(Row::whole(cohort, mnemonic, Ptx::Atom(self), needs, EXISTS));
                 let named = row.addresses().map(Needs::of_generic);
                 Row {
                     needs: named.fold(needs, Needs::max),

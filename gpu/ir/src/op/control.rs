@@ -1,7 +1,7 @@
 //! Control flow.
 
 use crate::needs::Needs;
-use crate::row::{Ptx, Row};
+use crate::row::{EXISTS, Ptx, Row};
 use crate::stmt::{Guard, Stmt};
 use crate::ty::Type;
 use core::slice::from_ref;
@@ -37,7 +37,7 @@ pub enum Control {
 impl Control {
     /// The row of the instruction, without the blocks inside it.
     pub(crate) fn row(&self) -> Row<'_> {
-        let row = |mnemonic: &str| Row::alone(mnemonic, Ptx::Control(self), Needs::BASE);
+        let row = |mnemonic: &str| Row::alone(mnemonic, Ptx::Control(self), Needs::BASE, EXISTS);
         match self {
             Control::If { p, .. } => {
                 row("if").regs("condition", from_ref(&p.pred), Some(Type::Pred))
@@ -53,14 +53,11 @@ impl Control {
 
     /// Returns the blocks inside it, in program order.
     pub fn blocks(&self) -> Vec<&[Stmt]> {
+        use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
         match self {
-            Control::If { then, other, .. } => vec![then, other],
-            Control::Loop { body } => vec![body],
-            Control::Break
-            | Control::Continue
-            | Control::Exit
-            | Control::Trap
-            | Control::Comment(_) => Vec::new(),
+            If { then, other, .. } => vec![then, other],
+            Loop { body } => vec![body],
+            Break | Continue | Exit | Trap | Comment(_) => Vec::new(),
         }
     }
 }

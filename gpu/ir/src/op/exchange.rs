@@ -4,7 +4,7 @@ use crate::build::KernelBuilder;
 use crate::modifiers::{BinaryOp, ShuffleMode, VoteMode, modifiers};
 use crate::needs::Needs;
 use crate::operand::{Operand, Reg};
-use crate::row::{Arg, Cohort, Formula, Row};
+use crate::row::{Arg, Cohort, EXISTS, Formula, Row};
 use crate::stmt::Guard;
 use crate::ty::{RegType, Type};
 use crate::types::{BITS_FROM_32, WORDS, among};
@@ -79,6 +79,7 @@ impl Exchange {
                 format!("shfl.{}", mode.ptx()),
                 format!("shfl.sync.{}.b32", mode.ptx()),
                 Needs::BASE,
+                EXISTS,
             )
             .formula(Formula::Shuffle {
                 mode: *mode,
@@ -98,6 +99,7 @@ impl Exchange {
                 format!("vote.{}", mode.ptx()),
                 format!("vote.sync.{}.{}", mode.ptx(), mode.result()),
                 Needs::BASE,
+                EXISTS,
             )
             .formula(Formula::Warp(p.pred.into(), *mask))
             .d(d, mode.result())
@@ -111,12 +113,12 @@ impl Exchange {
                     format!("redux.{}.{ty}", op.ptx()),
                     format!("redux.sync.{}.{written}", op.ptx()),
                     Needs::AMPERE,
+                    redux(*op, *ty),
                 )
                 .formula(Formula::Warp(*a, *mask))
                 .d(d, *ty)
                 .s(a, *ty)
                 .lanes(mask)
-                .form(redux(*op, *ty))
             }
             Exchange::Match {
                 mode,
@@ -126,12 +128,18 @@ impl Exchange {
                 a,
                 mask,
             } => {
-                let modifier = mode.ptx();
+                let (modifier, all) = (mode.ptx(), *mode == MatchMode::All);
+                let form = if p.is_some() && !all {
+                    Err("only `match.all` says in a predicate whether all lanes agree".into())
+                } else {
+                    among(*ty, &[BITS_FROM_32])
+                };
                 let row = Row::together(
                     Cohort::of_mask(*mask),
                     format!("match.{modifier}.{ty}"),
                     format!("match.{modifier}.sync.{ty}"),
                     Needs::BASE,
+                    form,
                 );
                 let value = match mode {
                     MatchMode::Any => Formula::Lane,
@@ -142,25 +150,23 @@ impl Exchange {
                     Some(p) => row.slot("predicate", Arg::Beside(from_ref(p)), Some(Type::Pred)),
                     None => row,
                 };
-                let all = *mode == MatchMode::All;
-                row.s(a, *ty).lanes(mask).form(if p.is_some() && !all {
-                    Err("only `match.all` says in a predicate whether all lanes agree".into())
-                } else {
-                    among(*ty, &[BITS_FROM_32])
-                })
+                row.s(a, *ty).lanes(mask)
             }
             Exchange::Elect { p, mask } => {
                 let cohort = Cohort::of_mask(*mask);
-                Row::together(cohort, "elect", "elect.sync", Needs::HOPPER_ASYNC)
+                Row::together(cohort, "elect", "elect.sync", Needs::HOPPER_ASYNC, EXISTS)
                     .formula(Formula::Lane)
                     .slot("destination", Arg::Beside(from_ref(p)), Some(Type::Pred))
                     .lanes(mask)
             }
-            Exchange::ActiveMask { d } => {
-                Row::alone("activemask", "activemask.b32", Needs::new(Arch::Sm70, 6, 2))
-                    .formula(Formula::Lane)
-                    .d(d, Type::B32)
-            }
+            Exchange::ActiveMask { d } => Row::alone(
+                "activemask",
+                "activemask.b32",
+                Needs::new(Arch::Sm70, 6, 2),
+                EXISTS,
+            )
+            .formula(Formula::Lane)
+            .d(d, Type::B32),
         }
     }
 }

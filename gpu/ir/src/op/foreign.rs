@@ -44,7 +44,7 @@ pub(crate) fn print_row<'a>(values: &'a [PrintedValue], end: &'a str) -> Row<'a>
         }
         None => Ok(()),
     };
-    let row = Row::alone("print", Ptx::Print { values, end }, Needs::BASE).form(form);
+    let row = Row::alone("print", Ptx::Print { values, end }, Needs::BASE, form);
     values
         .iter()
         .fold(row, |row, value| row.source("value", &value.a, value.ty))
@@ -211,8 +211,12 @@ pub(crate) fn text_row<'a>(
     d: &'a [(Type, Reg)],
     a: &'a [(Type, Operand)],
 ) -> Row<'a> {
-    let mut row =
-        Row::alone("ptx", Ptx::Text { text, d, a }, text.needs).form(text.check(d.len() + a.len()));
+    let mut row = Row::alone(
+        "ptx",
+        Ptx::Text { text, d, a },
+        text.needs,
+        text.check(d.len() + a.len()),
+    );
     for (ty, d) in d {
         row = row.slot(
             "output",

@@ -4,7 +4,7 @@ use crate::modifiers::{AtomicOp, Cache, Order, Scope, Space, dotted};
 use crate::needs::Needs;
 use crate::op::foreign::{PrintedValue, PtxText, print_row, text_row};
 use crate::operand::{Address, Operand, Reg};
-use crate::row::{Formula, Ptx, Row};
+use crate::row::{EXISTS, Formula, Ptx, Row};
 use crate::ty::{RegType, Type};
 use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, SCALAR_HALVES, SINGLES, among,
@@ -102,6 +102,7 @@ impl Access {
             self.mnemonic(word, count),
             self.opcode(word, count),
             needs.max(self.cache.needs()).max(policy),
+            EXISTS,
         )
     }
 }
@@ -192,7 +193,7 @@ impl Memory {
                     Type::U32
                 };
                 let text = Ptx::AddressOf { d: *d, a: *a };
-                Row::alone("address", text, Needs::of_generic(*a))
+                Row::alone("address", text, Needs::of_generic(*a), EXISTS)
                     .function()
                     .d(d, ty)
                     .at(*a)
@@ -221,21 +222,23 @@ impl Memory {
                 a,
                 s,
                 t,
-            } => Row::alone(
-                format!("atom{}{}.{}.{ty}", order.suffix(), space.suffix(), op.ptx()),
-                op.opcode("atom", *space, *ty, *order, 1),
-                space.needs().max(order.needs()).max(op.needs(*ty)),
-            )
-            .formula(Formula::Lane)
-            .d(d, *ty)
-            .at(*a)
-            .s(s, *ty)
-            .ss(t.as_slice(), *ty)
-            .form(if t.is_some() == (*op == AtomicOp::Cas) {
-                among(*ty, op.types())
-            } else {
-                Err("only `cas` takes a second value, and it needs one".into())
-            }),
+            } => {
+                let form = if t.is_some() == (*op == AtomicOp::Cas) {
+                    among(*ty, op.types())
+                } else {
+                    Err("only `cas` takes a second value, and it needs one".into())
+                };
+                let (order_of, space_of) = (order.suffix(), space.suffix());
+                let mnemonic = format!("atom{order_of}{space_of}.{}.{ty}", op.ptx());
+                let opcode = op.opcode("atom", *space, *ty, *order, 1);
+                let needs = space.needs().max(order.needs()).max(op.needs(*ty));
+                Row::alone(mnemonic, opcode, needs, form)
+                    .formula(Formula::Lane)
+                    .d(d, *ty)
+                    .at(*a)
+                    .s(s, *ty)
+                    .ss(t.as_slice(), *ty)
+            }
             Memory::Reduce {
                 op,
                 space,
@@ -257,13 +260,17 @@ impl Memory {
                 );
                 let opcode = op.opcode("red", *space, *ty, *order, s.len());
                 let needs = needs.max(space.needs()).max(order.needs());
-                Row::alone(mnemonic, opcode, needs.max(op.needs(*ty)))
-                    .at(*a)
-                    .ss(s, *ty)
-                    .form(reduce(*op, *ty, s.len()))
+                Row::alone(
+                    mnemonic,
+                    opcode,
+                    needs.max(op.needs(*ty)),
+                    reduce(*op, *ty, s.len()),
+                )
+                .at(*a)
+                .ss(s, *ty)
             }
             Memory::Mapa { d, a, rank } => {
-                Row::alone("mapa", "mapa.shared::cluster.u32", Needs::HOPPER)
+                Row::alone("mapa", "mapa.shared::cluster.u32", Needs::HOPPER, EXISTS)
                     .function()
                     .d(d, Type::U32)
                     .s(a, Type::U32)
@@ -278,14 +285,14 @@ impl Memory {
                 let to = if *to_generic { "" } else { ".to" };
                 let opcode = format!("cvta{to}{}.u64", space.dotted());
                 let mnemonic = format!("cvta{to}{}", space.suffix());
-                Row::alone(mnemonic, opcode, Needs::BASE)
+                Row::alone(mnemonic, opcode, Needs::BASE, EXISTS)
                     .function()
                     .d(d, Type::U64)
                     .s(a, Type::U64)
             }
             Memory::PrefetchTensorMap { a } => {
                 let needs = Needs::HOPPER_ASYNC.max(Needs::of_generic(*a));
-                Row::alone("prefetch.tensormap", "prefetch.tensormap", needs).at_map(*a)
+                Row::alone("prefetch.tensormap", "prefetch.tensormap", needs, EXISTS).at_map(*a)
             }
             Memory::CreatePolicy {
                 d,
@@ -298,10 +305,10 @@ impl Memory {
                     last: Some(format!("0f{:08X}", fraction.to_bits())),
                 },
                 Needs::new(Arch::Sm80, 7, 4),
+                policy(primary, *fraction),
             )
             .function()
-            .d(d, Type::B64)
-            .form(policy(primary, *fraction)),
+            .d(d, Type::B64),
             Memory::Print { values, end } => print_row(values, end),
             Memory::Text { text, d, a } => text_row(text, d, a),
         }
@@ -439,35 +446,26 @@ impl Order {
     }
 
     fn needs(self) -> Needs {
+        use Order::{AcqRel, Acquire, Relaxed, Release, Volatile, Weak};
         match self {
-            Order::Relaxed(Scope::Cluster)
-            | Order::Acquire(Scope::Cluster)
-            | Order::Release(Scope::Cluster)
-            | Order::AcqRel(Scope::Cluster) => Needs::HOPPER,
-            Order::Weak
-            | Order::Relaxed(_)
-            | Order::Acquire(_)
-            | Order::Release(_)
-            | Order::AcqRel(_)
-            | Order::Volatile => Needs::BASE,
+            Relaxed(Scope::Cluster)
+            | Acquire(Scope::Cluster)
+            | Release(Scope::Cluster)
+            | AcqRel(Scope::Cluster) => Needs::HOPPER,
+            Weak | Relaxed(_) | Acquire(_) | Release(_) | AcqRel(_) | Volatile => Needs::BASE,
         }
     }
 }
 
 impl Cache {
     fn needs(self) -> Needs {
+        use Cache::{
+            Ca, Cg, Cs, Cv, Default, Lu, Nc, NcNoAllocate, NcNoAllocate256, NoAllocate, Wb, Wt,
+        };
         match self {
-            Cache::NcNoAllocate | Cache::NoAllocate => Needs::new(Arch::Sm70, 7, 4),
-            Cache::NcNoAllocate256 => Needs::new(Arch::Sm80, 7, 4),
-            Cache::Default
-            | Cache::Ca
-            | Cache::Cg
-            | Cache::Cs
-            | Cache::Lu
-            | Cache::Cv
-            | Cache::Wb
-            | Cache::Wt
-            | Cache::Nc => Needs::BASE,
+            NcNoAllocate | NoAllocate => Needs::new(Arch::Sm70, 7, 4),
+            NcNoAllocate256 => Needs::new(Arch::Sm80, 7, 4),
+            Default | Ca | Cg | Cs | Lu | Cv | Wb | Wt | Nc => Needs::BASE,
         }
     }
 }

@@ -16,7 +16,7 @@ pub use control::Control;
 pub use exchange::{Exchange, MatchMode};
 pub use foreign::{PrintedValue, PtxText};
 pub use memory::{Access, Memory};
-pub use sync::Sync;
+pub use sync::{Sync, SyncEffect};
 
 use super::row::Row;
 use super::stmt::Stmt;
@@ -58,27 +58,28 @@ impl Op {
     /// Returns it if it is control flow. An instruction of the other families is one line of PTX or a few: it holds no
     /// statements, and goes to the next one.
     pub fn control(&self) -> Option<&Control> {
+        use Op::{Alu, Async, Atom, Control, Exchange, Memory, Sync};
         match self {
-            Op::Control(op) => Some(op),
-            Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Sync(_)
-            | Op::Async(_)
-            | Op::Atom(_) => None,
+            Control(op) => Some(op),
+            Alu(_) | Memory(_) | Exchange(_) | Sync(_) | Async(_) | Atom(_) => None,
         }
     }
 
     /// Returns it if it is a matrix or a copy instruction, whose operands the row of its atom describes.
     pub fn atom(&self) -> Option<&Atom> {
+        use Op::{Alu, Async, Atom, Control, Exchange, Memory, Sync};
         match self {
-            Op::Atom(op) => Some(op),
-            Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Sync(_)
-            | Op::Async(_)
-            | Op::Control(_) => None,
+            Atom(op) => Some(op),
+            Alu(_) | Memory(_) | Exchange(_) | Sync(_) | Async(_) | Control(_) => None,
+        }
+    }
+
+    /// Returns it if it is a barrier, a fence, or another instruction that waits for threads.
+    pub fn sync(&self) -> Option<&Sync> {
+        use Op::{Alu, Async, Atom, Control, Exchange, Memory, Sync};
+        match self {
+            Sync(op) => Some(op),
+            Alu(_) | Memory(_) | Exchange(_) | Async(_) | Control(_) | Atom(_) => None,
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::modifiers::{BarrierOp, ClusterOrder, FenceKind, Scope, Space};
 use crate::needs::Needs;
 use crate::operand::{Address, Operand, Reg};
-use crate::row::{Cohort, Formula, Ptx, Row};
+use crate::row::{Cohort, EXISTS, Formula, Ptx, Row};
 use crate::ty::Type;
 use colex_atom::Arch;
 
@@ -67,6 +67,25 @@ pub enum Sync {
     New,
 }
 
+/// The effect of an instruction on the threads that execute it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncEffect {
+    /// They meet other threads or wait for them; the number that a barrier waits for, where the instruction holds it.
+    Waits {
+        /// The number of threads.
+        threads: Option<i64>,
+    },
+    /// The registers that each of them may use change.
+    Registers {
+        /// Whether they increase.
+        increase: bool,
+        /// How many there are then.
+        count: u32,
+    },
+    /// They go on.
+    None,
+}
+
 /// The sentence on the parity of a phase.
 const PARITY: &str = "a parity is 0 or 1";
 
@@ -74,6 +93,42 @@ const PARITY: &str = "a parity is 0 or 1";
 const MBARRIER: Needs = Needs::new(Arch::Sm80, 7, 1);
 
 impl Sync {
+    /// Returns the effect of the instruction on the threads that execute it.
+    ///
+    /// ```
+    /// use colex_ir::{Sync, SyncEffect};
+    ///
+    /// assert_eq!(Sync::ClusterWait.effect(), SyncEffect::Waits { threads: None });
+    /// assert_eq!(Sync::GridDependency { wait: false }.effect(), SyncEffect::None);
+    /// ```
+    pub fn effect(&self) -> SyncEffect {
+        match self {
+            Sync::Barrier {
+                threads: Some(Operand::Int(threads)),
+                ..
+            } => SyncEffect::Waits {
+                threads: Some(*threads),
+            },
+            Sync::Barrier { .. }
+            | Sync::WarpSync { .. }
+            | Sync::ClusterArrive { .. }
+            | Sync::ClusterWait
+            | Sync::MbarrierTry { .. }
+            | Sync::MbarrierWait { .. } => SyncEffect::Waits { threads: None },
+            Sync::SetMaxReg { increase, count } => SyncEffect::Registers {
+                increase: *increase,
+                count: *count,
+            },
+            Sync::Fence(_)
+            | Sync::MbarrierInit { .. }
+            | Sync::MbarrierInval { .. }
+            | Sync::MbarrierArrive { .. }
+            | Sync::MbarrierExpect { .. }
+            | Sync::GridDependency { .. }
+            | Sync::NanoSleep { .. } => SyncEffect::None,
+        }
+    }
+
     /// The row of the instruction.
     pub(crate) fn row(&self) -> Row<'_> {
         match self {
@@ -85,14 +140,15 @@ impl Sync {
                 let [mnemonic, opcode] =
                     ["barrier", "bar"].map(|word| format!("{word}.{}", op.ptx()));
                 let numbers = [*id].into_iter().chain(*threads).collect();
-                Row::together(cohort, mnemonic, opcode, Needs::BASE)
+                Row::together(cohort, mnemonic, opcode, Needs::BASE, EXISTS)
                     .s(id, Type::U32)
                     .ss(threads.as_slice(), Type::U32)
                     .same(Cohort::Warp, numbers)
             }
             Sync::WarpSync { mask } => {
                 let cohort = Cohort::of_mask(*mask);
-                Row::together(cohort, "barrier.warp", "bar.warp.sync", Needs::BASE).lanes(mask)
+                Row::together(cohort, "barrier.warp", "bar.warp.sync", Needs::BASE, EXISTS)
+                    .lanes(mask)
             }
             Sync::ClusterArrive { order } => {
                 let (relaxed, needs) = match order {
@@ -101,12 +157,12 @@ impl Sync {
                 };
                 let mnemonic = format!("barrier.cluster.arrive{relaxed}");
                 let opcode = format!("{mnemonic}.aligned");
-                Row::together(Cohort::Block, mnemonic, opcode, needs)
+                Row::together(Cohort::Block, mnemonic, opcode, needs, EXISTS)
             }
             Sync::ClusterWait => {
                 let mnemonic = "barrier.cluster.wait";
                 let opcode = "barrier.cluster.wait.aligned";
-                Row::together(Cohort::Block, mnemonic, opcode, Needs::HOPPER)
+                Row::together(Cohort::Block, mnemonic, opcode, Needs::HOPPER, EXISTS)
             }
             Sync::Fence(kind) => {
                 let needs = match kind {
@@ -119,16 +175,23 @@ impl Sync {
                     | FenceKind::ProxyAsync
                     | FenceKind::MbarrierInit => Needs::HOPPER_ASYNC,
                 };
-                Row::alone(kind.ptx(), kind.ptx(), needs)
+                Row::alone(kind.ptx(), kind.ptx(), needs, EXISTS)
             }
-            Sync::MbarrierInit { a, count } => {
-                Row::alone("mbarrier.init", "mbarrier.init.shared.b64", Needs::AMPERE)
-                    .at(*a)
-                    .s(count, Type::U32)
-            }
-            Sync::MbarrierInval { a } => {
-                Row::alone("mbarrier.inval", "mbarrier.inval.shared.b64", Needs::AMPERE).at(*a)
-            }
+            Sync::MbarrierInit { a, count } => Row::alone(
+                "mbarrier.init",
+                "mbarrier.init.shared.b64",
+                Needs::AMPERE,
+                EXISTS,
+            )
+            .at(*a)
+            .s(count, Type::U32),
+            Sync::MbarrierInval { a } => Row::alone(
+                "mbarrier.inval",
+                "mbarrier.inval.shared.b64",
+                Needs::AMPERE,
+                EXISTS,
+            )
+            .at(*a),
             Sync::MbarrierArrive {
                 space,
                 a,
@@ -145,6 +208,7 @@ impl Sync {
                     format!("mbarrier.arrive{modifier}{}", space.suffix()),
                     format!("mbarrier.arrive{modifier}{}.b64 _,", space.dotted()),
                     needs,
+                    EXISTS,
                 )
                 .at(*a);
                 let row = match expect {
@@ -158,6 +222,7 @@ impl Sync {
                 format!("mbarrier.expect_tx{}", space.suffix()),
                 format!("mbarrier.expect_tx.relaxed.cta{}.b64", space.dotted()),
                 Needs::HOPPER_ASYNC,
+                EXISTS,
             )
             .at(*a)
             .s(bytes, Type::U32),
@@ -180,7 +245,7 @@ impl Sync {
                     }
                 };
                 let opcode = format!("{mnemonic}.parity{acquire}.shared.b64");
-                Row::alone(mnemonic, opcode, needs)
+                Row::alone(mnemonic, opcode, needs, EXISTS)
                     .formula(Formula::Lane)
                     .d(p, Type::Pred)
                     .at(*a)
@@ -194,7 +259,7 @@ impl Sync {
                 };
                 Row {
                     older: Some(MBARRIER),
-                    ..Row::alone("mbarrier.wait", text, Needs::HOPPER)
+                    ..Row::alone("mbarrier.wait", text, Needs::HOPPER, EXISTS)
                 }
                 .at(*a)
                 .s(parity, Type::U32)
@@ -207,6 +272,7 @@ impl Sync {
                     format!("setmaxnreg.{modifier} {count}"),
                     format!("setmaxnreg.{modifier}.sync.aligned.u32 {count}"),
                     Needs::WARPGROUP,
+                    EXISTS,
                 )
             }
             Sync::GridDependency { wait } => {
@@ -215,11 +281,11 @@ impl Sync {
                 } else {
                     "griddepcontrol.launch_dependents"
                 };
-                Row::alone(mnemonic, mnemonic, Needs::HOPPER)
+                Row::alone(mnemonic, mnemonic, Needs::HOPPER, EXISTS)
             }
             Sync::NanoSleep { nanoseconds } => {
                 let needs = Needs::new(Arch::Sm70, 6, 2);
-                Row::alone("nanosleep", "nanosleep.u32", needs).s(nanoseconds, Type::U32)
+                Row::alone("nanosleep", "nanosleep.u32", needs, EXISTS).s(nanoseconds, Type::U32)
             }
         }
     }

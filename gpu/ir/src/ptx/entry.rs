@@ -6,7 +6,7 @@ use colex_atom::PtxVersion;
 
 use super::flow::{Flow, SourceMarks};
 use super::names::{dynamic_name, scoped};
-use crate::verify::{Refused, parameter_bytes};
+use crate::verify::Refused;
 use crate::{Control, Kernel, Needs, Op, Param, ParamType, RegType};
 
 /// The whole module; with `lines`, its instructions are marked with the calls of the builder that made them.
@@ -52,7 +52,7 @@ pub(super) fn version(kernel: &Kernel) -> PtxVersion {
     if kernel.cluster.is_some() {
         version = version.max(PtxVersion(7, 8));
     }
-    if parameter_bytes(kernel) > 4352 {
+    if kernel.parameter_places().1 > 4352 {
         version = version.max(PtxVersion(8, 1));
     }
     version

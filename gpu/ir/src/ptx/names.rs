@@ -24,7 +24,7 @@ impl<'a> Lines<'a> {
 
     /// A register of the printer's own, free again after this instruction.
     pub(super) fn scratch(&mut self, ty: RegType) -> String {
-        let count = &mut self.scratch[class_number(ty)];
+        let count = &mut self.scratch[ty as usize];
         *count += 1;
         format!("%x{}{}", ty.prefix(), *count - 1)
     }
@@ -90,18 +90,6 @@ pub(super) fn scoped(kernel: &Kernel, name: &str) -> String {
 /// The name of dynamic shared memory.
 pub(super) fn dynamic_name(kernel: &Kernel) -> String {
     scoped(kernel, "dynamic_shared")
-}
-
-/// The place of a class in [`RegType::ALL`].
-pub(super) fn class_number(ty: RegType) -> usize {
-    match ty {
-        RegType::Pred => 0,
-        RegType::B16 => 1,
-        RegType::B32 => 2,
-        RegType::B64 => 3,
-        RegType::F32 => 4,
-        RegType::F64 => 5,
-    }
 }
 
 /// `%p0` or `!%p0`.

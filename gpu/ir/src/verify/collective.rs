@@ -129,7 +129,9 @@ impl CollectiveWalk<'_> {
                 self.leave(own, |open| &mut open.again);
                 others
             }
-            Some(Control::Exit | Control::Trap) => others,
+            Some(Control::Exit) => others,
+            // A trap ends the grid, so the threads that go on do so together.
+            Some(Control::Trap) => stmt.guard.map(|_| active),
             Some(Control::Comment(_)) | None => {
                 self.collective(stmt, own);
                 self.values.execute(self.kernel, self.rows, stmt);
@@ -284,16 +286,11 @@ impl CollectiveWalk<'_> {
 
 /// Whether a thread may end inside.
 fn exits(body: &[Stmt]) -> bool {
+    use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
     body.iter().any(|stmt| match stmt.op.control() {
-        Some(Control::Exit) => true,
-        Some(
-            Control::If { .. }
-            | Control::Loop { .. }
-            | Control::Break
-            | Control::Continue
-            | Control::Trap
-            | Control::Comment(_),
-        )
-        | None => stmt.op.blocks().into_iter().any(exits),
+        Some(Exit) => true,
+        Some(If { .. } | Loop { .. } | Break | Continue | Trap | Comment(_)) | None => {
+            stmt.op.blocks().into_iter().any(exits)
+        }
     })
 }

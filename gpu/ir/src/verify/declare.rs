@@ -13,15 +13,7 @@ use crate::{BarrierOp, Kernel, Op, Operand, ParamType, Sync, Type};
 const MOST_STATIC: u64 = 48 << 10;
 
 /// The most bytes of parameters (PTX ISA 5.1.6.1, from PTX 8.1).
-const MOST_PARAMETERS: u32 = 32764;
-
-/// Returns the bytes of a kernel's parameters, each aligned.
-pub fn parameter_bytes(kernel: &Kernel) -> u32 {
-    kernel.params.iter().fold(0u32, |at, param| {
-        at.next_multiple_of(param.ty.align().max(1))
-            .saturating_add(param.ty.bytes())
-    })
-}
+const MOST_PARAMETERS: u64 = 32764;
 
 /// The findings about declarations.
 pub(super) fn check(kernel: &Kernel) -> Vec<Diagnostic> {
@@ -77,7 +69,7 @@ fn whole(kernel: &Kernel) -> Vec<Problem> {
             target: kernel.target,
         });
     }
-    let bytes = parameter_bytes(kernel);
+    let (_, bytes) = kernel.parameter_places();
     if bytes > MOST_PARAMETERS {
         all.push(Problem::ParameterSpace { bytes });
     }
@@ -95,9 +87,7 @@ fn whole(kernel: &Kernel) -> Vec<Problem> {
 }
 
 fn shared_space(kernel: &Kernel) -> Option<Problem> {
-    let bytes = kernel.shared.iter().fold(0u64, |at, var| {
-        at.next_multiple_of(u64::from(var.align.max(1))) + u64::from(var.bytes)
-    });
+    let (_, bytes) = kernel.shared_places();
     (bytes > MOST_STATIC).then(|| Problem::SharedSpace {
         bytes,
         dynamic: Limits::of(kernel.target).shared,
@@ -188,15 +178,11 @@ pub(super) fn knows_registers(kernel: &Kernel) -> bool {
 
 /// The ranges of immediate numbers.
 pub(super) fn numbers(kernel: &Kernel, op: &Op, found: &mut super::Findings<'_>) {
+    use Op::{Alu, Async, Atom, Control, Exchange, Memory, Sync};
     match op {
-        Op::Sync(op) => sync_numbers(kernel, op, found),
+        Sync(op) => sync_numbers(kernel, op, found),
         // Their numbers are operands of a type, or of an atom's row; any group may be waited for.
-        Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Async(_)
-        | Op::Control(_)
-        | Op::Atom(_) => {}
+        Alu(_) | Memory(_) | Exchange(_) | Async(_) | Control(_) | Atom(_) => {}
     }
 }
 

@@ -119,14 +119,18 @@ impl<'a> IntervalValues<'a> {
     }
 
     fn special(&self, special: Special) -> Option<Interval> {
+        use Special::{
+            Clock64, ClusterCtaRank, ClusterCtaid, ClusterId, ClusterNCtaRank, ClusterNCtaid,
+            Ctaid, DynamicSharedSize, GlobalTimer, LaneId, NClusterId, NCtaid, NTid, SmId, Tid,
+        };
         let block = self.kernel.block?.map(i64::from);
         match special {
-            Special::NTid(axis) => block.get(usize::from(axis)).copied().map(Interval::one),
-            Special::LaneId => Some(Interval {
+            NTid(axis) => block.get(usize::from(axis)).copied().map(Interval::one),
+            LaneId => Some(Interval {
                 least: 0,
                 greatest: 31,
             }),
-            Special::Tid(axis) => {
+            Tid(axis) => {
                 let axis = usize::from(axis);
                 let extent = *block.get(axis)?;
                 let before: i64 = block[..axis].iter().product();
@@ -145,18 +149,9 @@ impl<'a> IntervalValues<'a> {
                     }
                 })
             }
-            Special::Ctaid(_)
-            | Special::NCtaid(_)
-            | Special::ClusterCtaRank
-            | Special::ClusterNCtaRank
-            | Special::ClusterCtaid(_)
-            | Special::ClusterNCtaid(_)
-            | Special::ClusterId(_)
-            | Special::NClusterId(_)
-            | Special::Clock64
-            | Special::GlobalTimer
-            | Special::SmId
-            | Special::DynamicSharedSize => None,
+            Ctaid(_) | NCtaid(_) | ClusterCtaRank | ClusterNCtaRank | ClusterCtaid(_)
+            | ClusterNCtaid(_) | ClusterId(_) | NClusterId(_) | Clock64 | GlobalTimer | SmId
+            | DynamicSharedSize => None,
         }
     }
 
@@ -230,10 +225,10 @@ fn binary(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
             ends(a.least.checked_mul(1 << n), a.greatest.checked_mul(1 << n))
         }
         (BinaryOp::Div, Some(n @ 1..)) => ends(Some(a.least / n), Some(a.greatest / n)),
-        (BinaryOp::Rem, Some(n @ 1..)) => remainder(a, n),
+        (BinaryOp::Rem, Some(n @ 1..)) => Some(remainder(a, n)),
         // `mask` is at least 0 here, so this asks whether it is a run of low bits; the greatest keeps everything.
         (BinaryOp::And, Some(i64::MAX)) => Some(a),
-        (BinaryOp::And, Some(mask)) if (mask + 1).count_ones() == 1 => remainder(a, mask + 1),
+        (BinaryOp::And, Some(mask)) if (mask + 1).count_ones() == 1 => Some(remainder(a, mask + 1)),
         (BinaryOp::And, _) => ends(Some(0), Some(a.greatest.min(b.greatest))),
         (BinaryOp::Min, _) => ends(Some(a.least.min(b.least)), Some(a.greatest.min(b.greatest))),
         (BinaryOp::Max, _) => ends(Some(a.least.max(b.least)), Some(a.greatest.max(b.greatest))),
@@ -241,8 +236,8 @@ fn binary(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
     }
 }
 
-fn remainder(a: Interval, n: i64) -> Option<Interval> {
-    Some(if a.least / n == a.greatest / n {
+fn remainder(a: Interval, n: i64) -> Interval {
+    if a.least / n == a.greatest / n {
         Interval {
             least: a.least % n,
             greatest: a.greatest % n,
@@ -252,7 +247,7 @@ fn remainder(a: Interval, n: i64) -> Option<Interval> {
             least: 0,
             greatest: n - 1,
         }
-    })
+    }
 }
 
 fn compare(cmp: Compare, a: Interval, b: Interval) -> Interval {
@@ -278,27 +273,17 @@ fn compare(cmp: Compare, a: Interval, b: Interval) -> Interval {
 
 /// `not` has its one operand twice.
 fn logic(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
+    use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
     match op {
-        BinaryOp::And => Some(Interval {
+        And => Some(Interval {
             least: a.least.min(b.least),
             greatest: a.greatest.min(b.greatest),
         }),
-        BinaryOp::Or => Some(Interval {
+        Or => Some(Interval {
             least: a.least.max(b.least),
             greatest: a.greatest.max(b.greatest),
         }),
-        BinaryOp::Add
-        | BinaryOp::Sub
-        | BinaryOp::Mul
-        | BinaryOp::MulHi
-        | BinaryOp::MulWide
-        | BinaryOp::Div
-        | BinaryOp::Rem
-        | BinaryOp::Min
-        | BinaryOp::Max
-        | BinaryOp::Xor
-        | BinaryOp::Shl
-        | BinaryOp::Shr => None,
+        Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | Xor | Shl | Shr => None,
     }
 }
 

@@ -19,7 +19,6 @@ mod rows;
 mod uniform;
 mod wgmma;
 
-pub use declare::parameter_bytes;
 pub use diagnostic::{Diagnostic, Refused};
 pub use problem::Problem;
 pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
@@ -98,20 +97,13 @@ impl Findings<'_> {
 }
 
 fn block(kernel: &Kernel, rows: &Rows<'_>, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) {
+    use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
     for stmt in body {
         let mut found = Findings { stmt, all };
         instruction(kernel, rows, stmt, loops, &mut found);
         let inside = match stmt.op.control() {
-            Some(Control::Loop { .. }) => loops + 1,
-            Some(
-                Control::If { .. }
-                | Control::Break
-                | Control::Continue
-                | Control::Exit
-                | Control::Trap
-                | Control::Comment(_),
-            )
-            | None => loops,
+            Some(Loop { .. }) => loops + 1,
+            Some(If { .. } | Break | Continue | Exit | Trap | Comment(_)) | None => loops,
         };
         for inner in stmt.op.blocks() {
             block(kernel, rows, inner, inside, all);
@@ -121,16 +113,10 @@ fn block(kernel: &Kernel, rows: &Rows<'_>, body: &[Stmt], loops: u32, all: &mut 
 
 /// Whether it goes to an end of the loop around it.
 fn leaves_loop(op: &Op) -> bool {
+    use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
     match op.control() {
-        Some(Control::Break | Control::Continue) => true,
-        Some(
-            Control::If { .. }
-            | Control::Loop { .. }
-            | Control::Exit
-            | Control::Trap
-            | Control::Comment(_),
-        )
-        | None => false,
+        Some(Break | Continue) => true,
+        Some(If { .. } | Loop { .. } | Exit | Trap | Comment(_)) | None => false,
     }
 }
 

@@ -96,26 +96,19 @@ fn check_operand(role: &'static str, operand: Operand, ty: Type, found: &mut Fin
 
 /// Whether a register of that class can be read or written in that type.
 pub(super) fn holds(class: RegType, ty: Type) -> bool {
+    use Type::{
+        B8, B16, B32, B64, B128, Bf16, Bf16x2, E4m3x2, E5m2x2, F16, F16x2, F32, F64, Pred, S8, S16,
+        S32, S64, Tf32, U8, U16, U32, U64,
+    };
     match ty {
-        Type::Pred => class == RegType::Pred,
-        Type::B8 | Type::U8 | Type::S8 => class == RegType::B16,
-        Type::B128 => false,
-        Type::F32 => matches!(class, RegType::F32 | RegType::B32),
-        Type::F64 => matches!(class, RegType::F64 | RegType::B64),
-        Type::B16 | Type::B32 | Type::B64 => class != RegType::Pred && class.bits() == ty.bits(),
-        Type::U16
-        | Type::S16
-        | Type::F16
-        | Type::Bf16
-        | Type::U32
-        | Type::S32
-        | Type::Tf32
-        | Type::F16x2
-        | Type::Bf16x2
-        | Type::E4m3x2
-        | Type::E5m2x2
-        | Type::U64
-        | Type::S64 => class == ty.register(),
+        Pred => class == RegType::Pred,
+        B8 | U8 | S8 => class == RegType::B16,
+        B128 => false,
+        F32 => matches!(class, RegType::F32 | RegType::B32),
+        F64 => matches!(class, RegType::F64 | RegType::B64),
+        B16 | B32 | B64 => class != RegType::Pred && class.bits() == ty.bits(),
+        U16 | S16 | F16 | Bf16 | U32 | S32 | Tf32 | F16x2 | Bf16x2 | E4m3x2 | E5m2x2 | U64
+        | S64 => class == ty.register(),
     }
 }
 

@@ -46,7 +46,7 @@ pub enum Problem {
     #[error("the parameters take {bytes} bytes: a kernel has room for 32764")]
     ParameterSpace {
         /// The bytes they take.
-        bytes: u32,
+        bytes: u64,
     },
     /// An alignment that is not a power of two.
     #[error("`{}` is aligned to {align} bytes: an alignment is a power of two", Escaped(.name))]

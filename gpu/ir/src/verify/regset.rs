@@ -2,26 +2,15 @@
 
 use crate::{Reg, RegType};
 
-/// A set of registers, one bit each.
+/// A set of registers, one bit each, by class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RegSet([Vec<u64>; 6]);
-
-fn class(reg: Reg) -> usize {
-    match reg.ty {
-        RegType::Pred => 0,
-        RegType::B16 => 1,
-        RegType::B32 => 2,
-        RegType::B64 => 3,
-        RegType::F32 => 4,
-        RegType::F64 => 5,
-    }
-}
 
 impl RegSet {
     /// Adds a register; false if it was there.
     pub(super) fn insert(&mut self, reg: Reg) -> bool {
         let (word, bit) = (reg.index as usize / 64, 1 << (reg.index % 64));
-        let words = &mut self.0[class(reg)];
+        let words = &mut self.0[reg.ty as usize];
         if words.len() <= word {
             words.resize(word + 1, 0);
         }
@@ -31,7 +20,7 @@ impl RegSet {
     }
 
     pub(super) fn contains(&self, reg: Reg) -> bool {
-        let word = self.0[class(reg)].get(reg.index as usize / 64);
+        let word = self.0[reg.ty as usize].get(reg.index as usize / 64);
         word.is_some_and(|word| word >> (reg.index % 64) & 1 == 1)
     }
 

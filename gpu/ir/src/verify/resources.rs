@@ -8,7 +8,7 @@ use super::diagnostic::Diagnostic;
 use super::interval::{Interval, IntervalValues};
 use super::problem::Problem;
 use super::rows::{Regs, Rows};
-use crate::{Control, Kernel, Op, Operand, Stmt, Sync};
+use crate::{Control, Kernel, Op, Stmt, Sync, SyncEffect};
 
 /// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Compute capabilities": the same since sm_70).
 const REGISTER_FILE: u32 = 1 << 16;
@@ -62,7 +62,7 @@ fn barriers(kernel: &Kernel) -> Vec<Diagnostic> {
     };
     let mut all = Vec::new();
     kernel.walk(&mut |stmt| {
-        if let Some(Taken::Threads(n)) = Taken::by(&stmt.op)
+        if let Some(SyncEffect::Waits { threads: Some(n) }) = effect(&stmt.op)
             && (32..=1024).contains(&n)
             && n > i64::from(block.next_multiple_of(32))
         {
@@ -75,48 +75,9 @@ fn barriers(kernel: &Kernel) -> Vec<Diagnostic> {
     all
 }
 
-/// What an instruction takes of its block.
-enum Taken {
-    /// The threads that a barrier waits for, where the instruction holds their number.
-    Threads(i64),
-    /// The registers of a `setmaxnreg`, and whether it increases them.
-    Registers { increase: bool, count: u32 },
-}
-
-impl Taken {
-    fn by(op: &Op) -> Option<Taken> {
-        match op {
-            Op::Sync(Sync::SetMaxReg { increase, count }) => Some(Taken::Registers {
-                increase: *increase,
-                count: *count,
-            }),
-            Op::Sync(Sync::Barrier {
-                threads: Some(Operand::Int(threads)),
-                ..
-            }) => Some(Taken::Threads(*threads)),
-            Op::Sync(
-                Sync::Barrier { .. }
-                | Sync::WarpSync { .. }
-                | Sync::ClusterArrive { .. }
-                | Sync::ClusterWait
-                | Sync::Fence(_)
-                | Sync::MbarrierInit { .. }
-                | Sync::MbarrierInval { .. }
-                | Sync::MbarrierArrive { .. }
-                | Sync::MbarrierExpect { .. }
-                | Sync::MbarrierTry { .. }
-                | Sync::MbarrierWait { .. }
-                | Sync::GridDependency { .. }
-                | Sync::NanoSleep { .. },
-            )
-            | Op::Alu(_)
-            | Op::Memory(_)
-            | Op::Exchange(_)
-            | Op::Async(_)
-            | Op::Control(_)
-            | Op::Atom(_) => None,
-        }
-    }
+/// The effect of an instruction on its threads, if it synchronises any.
+fn effect(op: &Op) -> Option<SyncEffect> {
+    op.sync().map(Sync::effect)
 }
 
 /// One `setmaxnreg` that a warpgroup executes.
@@ -133,7 +94,7 @@ fn registers(kernel: &Kernel, rows: &Rows<'_>) -> Vec<Diagnostic> {
     let mut any = false;
     let mut right = true;
     kernel.walk(&mut |stmt| {
-        if let Some(Taken::Registers { count, .. }) = Taken::by(&stmt.op) {
+        if let Some(SyncEffect::Registers { count, .. }) = effect(&stmt.op) {
             any = true;
             right &= (LEAST..=256).contains(&count) && count % STEP == 0;
         }
@@ -296,6 +257,8 @@ impl<'a> RegisterWalk<'a> {
                 // A loop that does not end the kernel is left by a `break`, wherever that stands.
                 if ends(body) { Goes::Perhaps } else { Goes::On }
             }
+            // A trap ends the grid, so what follows is not left to others.
+            Some(Control::Trap) if !sure => Goes::On,
             Some(Control::Break | Control::Continue | Control::Exit | Control::Trap) => {
                 if sure {
                     Goes::Nowhere
@@ -304,7 +267,7 @@ impl<'a> RegisterWalk<'a> {
                 }
             }
             Some(Control::Comment(_)) | None => {
-                if let Some(Taken::Registers { increase, count }) = Taken::by(&stmt.op)
+                if let Some(SyncEffect::Registers { increase, count }) = effect(&stmt.op)
                     && certain
                     && sure
                 {
@@ -357,16 +320,12 @@ impl<'a> RegisterWalk<'a> {
 
 /// Whether a thread may end inside.
 fn ends(body: &[Stmt]) -> bool {
+    use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
     body.iter().any(|stmt| match stmt.op.control() {
-        Some(Control::Exit | Control::Trap) => true,
-        Some(
-            Control::If { .. }
-            | Control::Loop { .. }
-            | Control::Break
-            | Control::Continue
-            | Control::Comment(_),
-        )
-        | None => stmt.op.blocks().into_iter().any(ends),
+        Some(Exit) => true,
+        Some(If { .. } | Loop { .. } | Break | Continue | Trap | Comment(_)) | None => {
+            stmt.op.blocks().into_iter().any(ends)
+        }
     })
 }
 

@@ -173,30 +173,17 @@ fn collective(value: Uniformity, mask: Operand) -> Uniformity {
 }
 
 fn binary(op: BinaryOp, a: Uniformity, b: Operand, b_value: Uniformity) -> Uniformity {
+    use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
     let plain = Uniformity::Same(a.group().min(b_value.group()));
     let (Uniformity::Thread(shift), Operand::Int(n)) = (a, b) else {
         return plain;
     };
     match op {
-        BinaryOp::Shr if (0..32).contains(&n) => Uniformity::Thread(shift + n as u32),
-        BinaryOp::Div if n > 0 && n.count_ones() == 1 => {
-            Uniformity::Thread(shift + n.trailing_zeros())
-        }
-        BinaryOp::And => Uniformity::Same(shift.saturating_add(n.trailing_zeros()).min(WHOLE)),
-        BinaryOp::Add | BinaryOp::Sub if n == 0 => a,
-        BinaryOp::Add
-        | BinaryOp::Sub
-        | BinaryOp::Mul
-        | BinaryOp::MulHi
-        | BinaryOp::MulWide
-        | BinaryOp::Div
-        | BinaryOp::Rem
-        | BinaryOp::Min
-        | BinaryOp::Max
-        | BinaryOp::Or
-        | BinaryOp::Xor
-        | BinaryOp::Shl
-        | BinaryOp::Shr => plain,
+        Shr if (0..32).contains(&n) => Uniformity::Thread(shift + n as u32),
+        Div if n > 0 && n.count_ones() == 1 => Uniformity::Thread(shift + n.trailing_zeros()),
+        And => Uniformity::Same(shift.saturating_add(n.trailing_zeros()).min(WHOLE)),
+        Add | Sub if n == 0 => a,
+        Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | Or | Xor | Shl | Shr => plain,
     }
 }
 
@@ -218,20 +205,17 @@ fn compare(cmp: crate::Compare, a: Uniformity, b: Operand, b_value: Uniformity) 
 /// Threads are numbered x first; where the block's extents are not given, a kernel that never asks for y and z is
 /// taken to have none.
 fn special_value(kernel: &Kernel, special: Special) -> Uniformity {
+    use Special::{
+        Clock64, ClusterCtaRank, ClusterCtaid, ClusterId, ClusterNCtaRank, ClusterNCtaid, Ctaid,
+        DynamicSharedSize, GlobalTimer, LaneId, NClusterId, NCtaid, NTid, SmId, Tid,
+    };
     match special {
-        Special::Tid(axis) => thread_index(kernel, usize::from(axis.min(2))),
-        Special::LaneId | Special::Clock64 | Special::GlobalTimer => Uniformity::Same(0),
-        Special::NTid(_)
-        | Special::Ctaid(_)
-        | Special::NCtaid(_)
-        | Special::ClusterCtaRank
-        | Special::ClusterNCtaRank
-        | Special::ClusterCtaid(_)
-        | Special::ClusterNCtaid(_)
-        | Special::ClusterId(_)
-        | Special::NClusterId(_)
-        | Special::SmId
-        | Special::DynamicSharedSize => Uniformity::Same(WHOLE),
+        Tid(axis) => thread_index(kernel, usize::from(axis.min(2))),
+        LaneId | Clock64 | GlobalTimer => Uniformity::Same(0),
+        NTid(_) | Ctaid(_) | NCtaid(_) | ClusterCtaRank | ClusterNCtaRank | ClusterCtaid(_)
+        | ClusterNCtaid(_) | ClusterId(_) | NClusterId(_) | SmId | DynamicSharedSize => {
+            Uniformity::Same(WHOLE)
+        }
     }
 }
 

@@ -206,6 +206,20 @@ fn loops_of_the_whole_block_keep_it_together() {
     });
 }
 
+/// A trap ends the grid, so the threads that go on are still all of them; an exit ends a thread.
+#[test]
+fn a_trap_parts_no_threads() {
+    let ended = |control: Control| {
+        let mut k = KernelBuilder::new("k", Arch::Sm80);
+        k.block([64, 1, 1]);
+        let p = odd(&mut k);
+        k.when(p, |k| k.push(control));
+        k.sync();
+        sentences(&k.finish()).len()
+    };
+    assert_eq!((ended(Control::Trap), ended(Control::Exit)), (0, 1));
+}
+
 #[test]
 fn threads_of_two_extents() {
     let row = |block: [u32; 3]| {

@@ -170,12 +170,9 @@ impl Exec<'_, '_, '_> {
 
 /// Ordered accesses do not race with each other.
 fn proxy_of(access: &Access) -> Proxy {
+    use Order::{AcqRel, Acquire, Relaxed, Release, Volatile, Weak};
     match access.order {
-        Order::Weak => Proxy::Generic,
-        Order::Relaxed(_)
-        | Order::Acquire(_)
-        | Order::Release(_)
-        | Order::AcqRel(_)
-        | Order::Volatile => Proxy::Atomic,
+        Weak => Proxy::Generic,
+        Relaxed(_) | Acquire(_) | Release(_) | AcqRel(_) | Volatile => Proxy::Atomic,
     }
 }

@@ -109,6 +109,10 @@ impl Update {
 
     /// The new value; `None` if there is no such operation of the type.
     fn apply(self, old: u64, s: u64, t: u64) -> Option<u64> {
+        use Type::{
+            B8, B16, B32, B64, B128, Bf16, Bf16x2, E4m3x2, E5m2x2, F16, F16x2, F32, F64, Pred, S8,
+            S16, S32, S64, Tf32, U8, U16, U32, U64,
+        };
         let reduction = match self.op {
             AtomicOp::Exch | AtomicOp::Cas if !matches!(self.ty.bits(), 16 | 32 | 64) => {
                 return None;
@@ -125,18 +129,18 @@ impl Update {
             AtomicOp::Xor => Reduction::Xor,
         };
         let scalar = match self.ty {
-            Type::U32 => Scalar::U32,
-            Type::S32 => Scalar::S32,
-            Type::B32 => Scalar::B32,
-            Type::U64 => Scalar::U64,
-            Type::S64 => Scalar::S64,
-            Type::B64 => Scalar::B64,
-            Type::F16 => Scalar::F16,
-            Type::Bf16 => Scalar::Bf16,
-            Type::F32 => Scalar::F32,
-            Type::F64 => Scalar::F64,
-            Type::F16x2 | Type::Bf16x2 => {
-                let half = if self.ty == Type::F16x2 {
+            U32 => Scalar::U32,
+            S32 => Scalar::S32,
+            B32 => Scalar::B32,
+            U64 => Scalar::U64,
+            S64 => Scalar::S64,
+            B64 => Scalar::B64,
+            F16 => Scalar::F16,
+            Bf16 => Scalar::Bf16,
+            F32 => Scalar::F32,
+            F64 => Scalar::F64,
+            F16x2 | Bf16x2 => {
+                let half = if self.ty == F16x2 {
                     Scalar::F16
                 } else {
                     Scalar::Bf16
@@ -144,17 +148,7 @@ impl Update {
                 let low = reduction.combine(half, old & 0xffff, s & 0xffff);
                 return Some(reduction.combine(half, old >> 16, s >> 16) << 16 | low);
             }
-            Type::Pred
-            | Type::B8
-            | Type::U8
-            | Type::S8
-            | Type::B16
-            | Type::U16
-            | Type::S16
-            | Type::Tf32
-            | Type::E4m3x2
-            | Type::E5m2x2
-            | Type::B128 => return None,
+            Pred | B8 | U8 | S8 | B16 | U16 | S16 | Tf32 | E4m3x2 | E5m2x2 | B128 => return None,
         };
         Some(reduction.combine(scalar, old, s))
     }

@@ -162,6 +162,7 @@ impl Exec<'_, '_, '_> {
 
     /// The tensor map that an address names, and where its tensor begins.
     fn map(&self, a: &Address, lane: usize) -> Result<(TensorMap, u64), Fault> {
+        use Argument::{F32, F64, Pointer, TensorMap, U16, U32, U64};
         let address = self.address(a, 1 << lane)?[lane];
         let at = if address >= GENERIC_PARAMS {
             address - GENERIC_PARAMS
@@ -170,15 +171,10 @@ impl Exec<'_, '_, '_> {
         };
         let params = self.m.program.params.iter().zip(self.m.arguments);
         let found = params
-            .filter(|(place, _)| u64::from(**place) == at)
+            .filter(|(place, _)| **place == at)
             .find_map(|(_, argument)| match argument {
-                Argument::TensorMap(map) => Some((map.map.clone(), map.address)),
-                Argument::U16(_)
-                | Argument::U32(_)
-                | Argument::U64(_)
-                | Argument::F32(_)
-                | Argument::F64(_)
-                | Argument::Pointer(_) => None,
+                TensorMap(map) => Some((map.map.clone(), map.address)),
+                U16(_) | U32(_) | U64(_) | F32(_) | F64(_) | Pointer(_) => None,
             });
         found.ok_or_else(|| {
             self.fault(

@@ -141,7 +141,22 @@ impl Machine<'_, '_> {
             Work::Arrive { .. } => false,
         };
         if let Some(operation) = g.pending.iter().find(|operation| uses(operation)) {
-            let what = unwaited(&self.described(&operation.site));
+            let place = match &operation.work {
+                Work::Move(transfer) => {
+                    let ends = transfer
+                        .pieces
+                        .iter()
+                        .flat_map(|piece| [piece.from, Some(piece.to)]);
+                    let own = ends.flatten().find_map(|end| match end {
+                        Target::Shared { block, at } if block == index => Some(at),
+                        Target::Global(_) | Target::Shared { .. } | Target::Param(_) => None,
+                    });
+                    own.map(|at| self.shared_name(at))
+                }
+                Work::Product(_) | Work::Arrive { .. } => None,
+            };
+            let place = place.unwrap_or_else(|| "its shared memory".to_string());
+            let what = unwaited(&self.described(&operation.site), &place);
             return Err(self.fault(g, &site, FaultKind::EarlyExit, what));
         }
         if !self.options.races {
@@ -151,18 +166,19 @@ impl Machine<'_, '_> {
         let unordered = block
             .visits
             .values()
-            .filter(|visit| !visit.before(&block.ended.seen));
-        match unordered.min_by_key(|visit| visit.0) {
+            .filter(|(visit, _)| !visit.before(&block.ended.seen));
+        match unordered.min_by_key(|(visit, _)| visit.0) {
             None => Ok(()),
-            Some(visit) if visit.agent() >= g.warps => {
-                let what = unwaited(&self.other(g, *visit));
+            Some((visit, at)) if visit.agent() >= g.warps => {
+                let what = unwaited(&self.other(g, *visit), &self.shared_name(*at));
                 Err(self.fault(g, &site, FaultKind::EarlyExit, what))
             }
-            Some(visit) => {
+            Some((visit, at)) => {
                 let what = format!(
-                    "the block ends, and nothing orders that after {}, which uses its shared memory: a cluster barrier \
-                     before the end is missing",
-                    self.other(g, *visit)
+                    "the block ends, and nothing orders that after {}, which uses {}: a cluster barrier before the end is \
+                     missing",
+                    self.other(g, *visit),
+                    self.shared_name(*at)
                 );
                 Err(self.fault(g, &site, FaultKind::EarlyExit, what))
             }
@@ -170,7 +186,7 @@ impl Machine<'_, '_> {
     }
 }
 
-/// The sentence for an operation that uses the shared memory of a block that ends.
-fn unwaited(operation: &str) -> String {
-    format!("the block ends without having waited for {operation}, which uses its shared memory")
+/// The sentence for an operation that uses a place of the shared memory of a block that ends.
+fn unwaited(operation: &str, place: &str) -> String {
+    format!("the block ends without having waited for {operation}, which uses {place}")
 }

@@ -255,22 +255,13 @@ impl Exec<'_, '_, '_> {
         [a, b]: [Guard; 2],
         mask: u32,
     ) -> Result<(), Fault> {
+        use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
         let (a, b) = (self.guard(a, mask)?, self.guard(b, mask)?);
         let holds = match op {
-            BinaryOp::And => a & b,
-            BinaryOp::Or => a | b,
-            BinaryOp::Xor => a ^ b,
-            BinaryOp::Add
-            | BinaryOp::Sub
-            | BinaryOp::Mul
-            | BinaryOp::MulHi
-            | BinaryOp::MulWide
-            | BinaryOp::Div
-            | BinaryOp::Rem
-            | BinaryOp::Min
-            | BinaryOp::Max
-            | BinaryOp::Shl
-            | BinaryOp::Shr => {
+            And => a & b,
+            Or => a | b,
+            Xor => a ^ b,
+            Add | Sub | Mul | MulHi | MulWide | Div | Rem | Min | Max | Shl | Shr => {
                 return Err(self.unsupported(format_args!("{} of predicates", op.ptx())));
             }
         };

@@ -14,21 +14,17 @@ impl Exec<'_, '_, '_> {
         args: &CopyArgs,
         mask: u32,
     ) -> Result<Flow, Fault> {
+        use Argument::{
+            Barrier, Bytes, Dst, Mask, Offsets, Policy, Size, SourceBytes, Src, Tensor,
+        };
         let op = atom.op();
         let op = op.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
         let bytes = atom.bits_per_thread() / 8;
         for operand in &op.operands {
             let end = match operand.argument {
-                Argument::Dst => &args.dst,
-                Argument::Src => &args.src,
-                Argument::Tensor
-                | Argument::Barrier
-                | Argument::Offsets
-                | Argument::Mask
-                | Argument::Bytes
-                | Argument::Size
-                | Argument::SourceBytes
-                | Argument::Policy => continue,
+                Dst => &args.dst,
+                Src => &args.src,
+                Tensor | Barrier | Offsets | Mask | Bytes | Size | SourceBytes | Policy => continue,
             };
             if let (OperandKind::Registers(wanted), End::Regs(found)) = (operand.kind, end)
                 && wanted.count != found.len()

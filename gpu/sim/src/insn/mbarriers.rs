@@ -35,7 +35,7 @@ impl Machine<'_, '_> {
         if remote {
             self.check_alive(g, accessor, Target::Shared { block, at })?;
             if self.options.races {
-                g.remember_visit(block, accessor);
+                g.remember_visit(block, at, accessor);
             }
         }
         let outside = remote || accessor.proxy == Proxy::Async;
@@ -184,11 +184,14 @@ impl Exec<'_, '_, '_> {
         let counts = self.value(count, Type::U32, mask)?;
         for lane in lanes(mask) {
             let count = counts[lane];
+            let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
             if count == 0 || count > LIMIT {
-                let what = format!("a barrier for {count} arrivals: 1 to {LIMIT} are possible");
+                let name = self.m.barrier_name(at);
+                let what = format!(
+                    "{name} is initialised for {count} arrivals: 1 to {LIMIT} are possible"
+                );
                 return Err(self.fault(FaultKind::Barrier, lane, what));
             }
-            let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
             let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
             self.m
                 .write(self.g, &accessor, Target::Shared { block, at }, &[0; BYTES])?;
@@ -247,7 +250,10 @@ impl Exec<'_, '_, '_> {
         barrier.expect(i64::from(bytes as u32));
         let total = barrier.bytes;
         if total > LIMIT as i64 {
-            let what = format!("a phase counts at most {LIMIT} bytes, and {total} are announced");
+            let name = self.m.barrier_name(at);
+            let what = format!(
+                "a phase of {name} counts at most {LIMIT} bytes, and {total} are announced"
+            );
             return Err(self.fault(FaultKind::Barrier, lane, what));
         }
         Ok(())

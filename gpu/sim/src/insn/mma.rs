@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use colex_atom::MmaAtom;
 
-use crate::lane::plan::{Plan, Words};
+use crate::lane::plan::{MmaOperand, Plan, Words};
 use crate::machine::exec::{Exec, Flow};
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::warp::{FULL, lanes};
@@ -37,30 +37,28 @@ impl<'k> Exec<'_, '_, 'k> {
         }
         let [d, a, b, c, _] = operands;
         let plan = self.plan(atom)?;
-        let teams: Vec<Vec<usize>> = match plan.threads {
+        if plan.threads > 1 {
+            self.collective(mask)?;
+            self.whole_warp(mask)?;
+        }
+        let hopper = self.m.options.hopper_sums;
+        if plan.is_real(hopper) {
+            return self.product_of_reals(&plan, [d, a, b, c], mask);
+        }
+        let single: Vec<Vec<usize>> = match plan.threads {
             1 => lanes(mask).map(|lane| vec![lane]).collect(),
-            _ => {
-                self.collective(mask)?;
-                self.whole_warp(mask)?;
-                let size = plan.lanes.iter().max().map_or(32, |last| last + 1);
-                // Quad-pairs interleave: the next one begins four lanes on.
-                let starts = if size == 32 {
-                    vec![0]
-                } else {
-                    vec![0, 4, 8, 12]
-                };
-                starts
-                    .into_iter()
-                    .map(|start| plan.lanes.iter().map(|lane| start + lane).collect())
-                    .collect()
-            }
+            _ => Vec::new(),
+        };
+        let teams = if plan.threads == 1 {
+            &single
+        } else {
+            &plan.teams
         };
         let [a, b, c] = [
             self.words(a, mask)?,
             self.words(b, mask)?,
             self.words(c, mask)?,
         ];
-        let hopper = self.m.options.hopper_sums;
         let wrong =
             |error: colex_atom::Error| self.fault_warp(FaultKind::Operand, error.to_string());
         let result = match &teams[..] {
@@ -78,6 +76,38 @@ impl<'k> Exec<'_, '_, 'k> {
             }
         };
         self.set_words(d, mask, &result)?;
+        Ok(Flow::Next)
+    }
+
+    /// Multiplies floats that the lanes of each team hold.
+    fn product_of_reals(
+        &mut self,
+        plan: &Plan,
+        [d, a, b, c]: [&[Reg]; 4],
+        mask: u32,
+    ) -> Result<Flow, Fault> {
+        let mut results = vec![[0u64; 32]; d.len()];
+        for team in &plan.teams {
+            let tile = |side: &MmaOperand, regs: &[Reg]| -> Result<Vec<f32>, Fault> {
+                let mut tile = side.zeros();
+                for (i, reg) in regs.iter().enumerate() {
+                    let values = self.reg(*reg, mask)?;
+                    let words = team.iter().map(|lane| values[*lane] as u32);
+                    side.put(&mut tile, i, 0, words);
+                }
+                Ok(tile)
+            };
+            let [a, b, c] = [tile(&plan.a, a)?, tile(&plan.b, b)?, tile(&plan.c, c)?];
+            let sums = plan.atom.multiply_reals_on_hopper(&a, &b, c);
+            let sums =
+                sums.map_err(|error| self.fault_warp(FaultKind::Operand, error.to_string()))?;
+            for (i, result) in results.iter_mut().enumerate() {
+                plan.c.take(&sums, i, 0, team, result);
+            }
+        }
+        for (reg, values) in d.iter().zip(&results) {
+            self.set(*reg, mask, values)?;
+        }
         Ok(Flow::Next)
     }
 
@@ -165,12 +195,6 @@ fn product(
     b: &Words,
     c: &Words,
 ) -> Result<Words, colex_atom::Error> {
-    if plan.is_real(hopper) {
-        let [a, b, c] = [(&plan.a, a), (&plan.b, b), (&plan.c, c)]
-            .map(|(side, words)| side.gather_reals(words));
-        let d = plan.atom.multiply_reals_on_hopper(&a, &b, &c)?;
-        return Ok(plan.c.scatter_reals(&d));
-    }
     let [a, b, c] =
         [(&plan.a, a), (&plan.b, b), (&plan.c, c)].map(|(side, words)| side.gather(words));
     Ok(plan.c.scatter(&plan.multiply(hopper, &a, &b, &c)?))

@@ -114,21 +114,15 @@ fn unary_of<T: Format>(op: UnaryOp) -> Option<fn(u64) -> u64> {
 }
 
 fn binary_of<T: Format>(op: BinaryOp) -> Option<fn(u64, u64) -> u64> {
+    use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
     Some(match op {
-        BinaryOp::Add => |a, b| T::bits(T::of(a) + T::of(b)),
-        BinaryOp::Sub => |a, b| T::bits(T::of(a) - T::of(b)),
-        BinaryOp::Mul => |a, b| T::bits(T::of(a) * T::of(b)),
-        BinaryOp::Div => |a, b| T::bits(T::of(a) / T::of(b)),
-        BinaryOp::Min => |a, b| T::bits(least(T::of(a), T::of(b), false)),
-        BinaryOp::Max => |a, b| T::bits(least(T::of(a), T::of(b), true)),
-        BinaryOp::MulHi
-        | BinaryOp::MulWide
-        | BinaryOp::Rem
-        | BinaryOp::And
-        | BinaryOp::Or
-        | BinaryOp::Xor
-        | BinaryOp::Shl
-        | BinaryOp::Shr => return None,
+        Add => |a, b| T::bits(T::of(a) + T::of(b)),
+        Sub => |a, b| T::bits(T::of(a) - T::of(b)),
+        Mul => |a, b| T::bits(T::of(a) * T::of(b)),
+        Div => |a, b| T::bits(T::of(a) / T::of(b)),
+        Min => |a, b| T::bits(least(T::of(a), T::of(b), false)),
+        Max => |a, b| T::bits(least(T::of(a), T::of(b), true)),
+        MulHi | MulWide | Rem | And | Or | Xor | Shl | Shr => return None,
     })
 }
 
@@ -190,15 +184,10 @@ pub(crate) fn fma(ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
 
 /// `fma` for floats, nothing else.
 pub(crate) fn ternary(op: TernaryOp, ty: Type) -> Option<fn(u64, u64, u64) -> u64> {
+    use TernaryOp::{Bfe, Fma, Mad, MadHi, MadWide, Prmt, ShfL, ShfR};
     match op {
-        TernaryOp::Fma => fma(ty),
-        TernaryOp::Mad
-        | TernaryOp::MadHi
-        | TernaryOp::MadWide
-        | TernaryOp::Prmt
-        | TernaryOp::ShfL
-        | TernaryOp::ShfR
-        | TernaryOp::Bfe => None,
+        Fma => fma(ty),
+        Mad | MadHi | MadWide | Prmt | ShfL | ShfR | Bfe => None,
     }
 }
 

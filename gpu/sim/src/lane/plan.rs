@@ -2,6 +2,8 @@
 
 use colex_atom::{FloatFormat, MmaAtom, Rounding, Ty, Value};
 
+use super::bits::Lanes;
+
 /// How a row of a matrix copy spreads values.
 #[derive(Debug)]
 pub(crate) struct Routes {
@@ -31,7 +33,9 @@ pub(crate) struct MmaOperand {
     /// The number of values of a thread.
     pub(crate) values: usize,
     /// The place of value `v` of thread `t` in the tile, at `t + threads * v`.
-    table: Vec<usize>,
+    table: Vec<u32>,
+    /// The format of a float of at most 32 bits.
+    format: FloatFormat,
     /// The number of elements of the tile.
     size: usize,
 }
@@ -45,8 +49,8 @@ pub(crate) struct Plan {
     pub(crate) c: MmaOperand,
     /// The number of threads that take part.
     pub(crate) threads: usize,
-    /// Logical thread to lane.
-    pub(crate) lanes: Vec<usize>,
+    /// The lanes of the threads: of each of the four quad-pairs of a warp, or of all threads; empty for one thread.
+    pub(crate) teams: Vec<Vec<usize>>,
 }
 
 impl Plan {
@@ -55,12 +59,20 @@ impl Plan {
         let traits = atom.traits();
         let packing = atom.rule().packing();
         let m = atom.mnk()[0] as usize;
+        let lanes = offsets(&traits.thread)?;
+        let starts: &[usize] = match atom.threads() {
+            1 => &[],
+            // Quad-pairs interleave: the next one begins four lanes on.
+            8 => &[0, 4, 8, 12],
+            _ => &[0],
+        };
+        let team = |start: &usize| lanes.iter().map(|lane| start + lane).collect();
         Some(Plan {
             a: MmaOperand::new(&traits.a, traits.ty_a, packing, m)?,
             b: MmaOperand::new(&traits.b, traits.ty_b, 1, m)?,
             c: MmaOperand::new(&traits.c, traits.ty_c, 1, m)?,
             threads: atom.threads(),
-            lanes: offsets(&traits.thread)?,
+            teams: starts.iter().map(team).collect(),
             atom: atom.clone(),
         })
     }
@@ -96,13 +108,14 @@ impl MmaOperand {
             1 => at,
             _ => at % m + m * (at / m / packing),
         };
-        let entry = |i: usize| kept(raw[i % threads + threads * (i / threads * packing)]);
-        let table: Vec<usize> = (0..threads * values).map(entry).collect();
-        let size = table.iter().max().map_or(0, |last| last + 1);
+        let entry = |i: usize| kept(raw[i % threads + threads * (i / threads * packing)]) as u32;
+        let table: Vec<u32> = (0..threads * values).map(entry).collect();
+        let size = table.iter().max().map_or(0, |last| *last as usize + 1);
         Some(MmaOperand {
             ty,
             values,
             table,
+            format: FloatFormat::of(ty).unwrap_or(FloatFormat::F32),
             size,
         })
     }
@@ -118,45 +131,64 @@ impl MmaOperand {
         let mut tile = vec![Value::zero(self.ty); self.size];
         for t in 0..threads {
             for v in 0..self.values {
-                tile[self.table[t + threads * v]] = element(self.ty, bits, words, t, v);
+                tile[self.table[t + threads * v] as usize] = element(self.ty, bits, words, t, v);
             }
         }
         tile
     }
 
-    /// The same as numbers, for a type whose elements are floats of at most 32 bits.
-    pub(crate) fn gather_reals(&self, words: &Words) -> Vec<f64> {
-        let bits = self.ty.bits() as usize;
-        let format = FloatFormat::of(self.ty).unwrap_or(FloatFormat::F32);
-        let mut tile = vec![0.0; self.size];
-        for (v, places) in self.table.chunks_exact(self.threads()).enumerate() {
-            let row = words.row(v * bits / 32);
-            for (place, word) in places.iter().zip(row) {
-                tile[*place] = real(format, word >> (v * bits % 32));
-            }
-        }
-        tile
+    /// A tile of zeros, for [`put`](Self::put).
+    pub(crate) fn zeros(&self) -> Vec<f32> {
+        vec![0.0; self.size]
     }
 
-    /// The words in which each thread holds its part of a tile of numbers.
-    pub(crate) fn scatter_reals(&self, tile: &[f64]) -> Words {
-        let bits = self.ty.bits() as usize;
-        let format = FloatFormat::of(self.ty).unwrap_or(FloatFormat::F32);
-        let mut words = Words::new(self.threads(), (self.values * bits).div_ceil(32));
-        for (v, places) in self.table.chunks_exact(words.threads).enumerate() {
-            let row = words.row_mut(v * bits / 32);
-            for (place, word) in places.iter().zip(row) {
-                let x = tile[*place];
-                // The canonical NaN of the tensor cores has all bits but the sign.
-                let encoded = if format == FloatFormat::F32 && !x.is_nan() {
-                    (x as f32).to_bits()
-                } else {
-                    format.encode(x, Rounding::Nearest) as u32
-                };
-                *word |= encoded << (v * bits % 32);
+    /// Puts the numbers of word `i` of the threads from `first` on into a tile, for a type whose elements are floats of at
+    /// most 32 bits.
+    pub(crate) fn put(
+        &self,
+        tile: &mut [f32],
+        i: usize,
+        first: usize,
+        words: impl Iterator<Item = u32> + Clone,
+    ) {
+        for (places, shift) in self.places(i, first) {
+            match self.format {
+                FloatFormat::F32 => fill(tile, places, words.clone(), f32::from_bits),
+                FloatFormat::BF16 => fill(tile, places, words.clone(), |word| {
+                    f32::from_bits(word >> shift << 16)
+                }),
+                format => fill(tile, places, words.clone(), |word| {
+                    real(format, word >> shift)
+                }),
             }
         }
-        words
+    }
+
+    /// Adds the numbers of a tile to word `i`, which is zero, of the threads from `first` on, by the lane of each.
+    pub(crate) fn take(
+        &self,
+        tile: &[f32],
+        i: usize,
+        first: usize,
+        lanes: &[usize],
+        words: &mut Lanes,
+    ) {
+        for (places, shift) in self.places(i, first) {
+            for (place, lane) in places.iter().zip(lanes).take(32) {
+                let encoded = pattern(self.format, tile[*place as usize]);
+                words[*lane] |= u64::from(encoded) << shift;
+            }
+        }
+    }
+
+    /// The places of the values in word `i` of the threads from `first` on, and where in the word they are.
+    fn places(&self, i: usize, first: usize) -> impl Iterator<Item = (&[u32], usize)> {
+        let (bits, threads) = (self.ty.bits() as usize, self.threads());
+        let each = (32 / bits).max(1);
+        (i * each..((i + 1) * each).min(self.values)).map(move |v| {
+            let places = &self.table[threads * v + first..threads * (v + 1)];
+            (places, v * bits % 32)
+        })
     }
 
     /// The words in which each thread holds its part of a tile.
@@ -165,7 +197,7 @@ impl MmaOperand {
         let mut words = Words::new(self.threads(), (self.values * bits).div_ceil(32));
         for (v, places) in self.table.chunks_exact(words.threads).enumerate() {
             for (t, place) in places.iter().enumerate() {
-                let encoded = tile[*place].encode(self.ty);
+                let encoded = tile[*place as usize].encode(self.ty);
                 match bits {
                     0..32 => {
                         words.row_mut(v * bits / 32)[t] |= (encoded[0] as u32) << (v * bits % 32);
@@ -212,6 +244,11 @@ impl Words {
             .unwrap_or_default()
     }
 
+    /// The first word of every thread, then the second, and so on.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &[u32]> {
+        self.words.chunks_exact(self.threads.max(1))
+    }
+
     pub(crate) fn row_mut(&mut self, i: usize) -> &mut [u32] {
         &mut self.words[i * self.threads..(i + 1) * self.threads]
     }
@@ -254,24 +291,51 @@ impl Words {
     }
 }
 
+/// Puts a number of each word into its place.
+fn fill(
+    tile: &mut [f32],
+    places: &[u32],
+    words: impl Iterator<Item = u32>,
+    number: impl Fn(u32) -> f32,
+) {
+    for (place, word) in places.iter().zip(words) {
+        tile[*place as usize] = number(word);
+    }
+}
+
+/// The factor between a binary16 and the binary32 of the same bits: their exponents are 112 apart, those of subnormal
+/// numbers too.
+const OF_HALF: f32 = (1u128 << 112) as f32;
+
 /// The number that the low bits of a word stand for in a format of at most 32 bits.
-pub(crate) fn real(format: FloatFormat, word: u32) -> f64 {
+pub(crate) fn real(format: FloatFormat, word: u32) -> f32 {
     match format {
-        FloatFormat::F32 => f64::from(f32::from_bits(word)),
-        FloatFormat::TF32 => f64::from(f32::from_bits(word & 0xffff_e000)),
-        FloatFormat::BF16 => f64::from(f32::from_bits(word << 16)),
+        FloatFormat::F32 => f32::from_bits(word),
+        FloatFormat::TF32 => f32::from_bits(word & 0xffff_e000),
+        FloatFormat::BF16 => f32::from_bits(word << 16),
         FloatFormat::F16 => {
             let bits = (word & 0x7fff) << 13 | (word & 0x8000) << 16;
             if word & 0x7c00 == 0x7c00 {
-                f64::from(f32::from_bits(bits | 0x7f80_0000))
+                f32::from_bits(bits | 0x7f80_0000)
             } else {
-                // The exponents of the two formats are 112 apart, those of subnormal numbers too.
-                f64::from(f32::from_bits(bits)) * (1u128 << 112) as f64
+                f32::from_bits(bits) * OF_HALF
             }
         }
-        _ => format.decode(
-            u64::from(word) & ((1 << (format.exponent_bits + format.fraction_bits + 1)) - 1),
-        ),
+        _ => {
+            let bits = format.exponent_bits + format.fraction_bits + 1;
+            format.decode(u64::from(word) & ((1 << bits) - 1)) as f32
+        }
+    }
+}
+
+/// The bits of a number that the format has. The canonical NaN of the tensor cores has all bits but the sign.
+fn pattern(format: FloatFormat, x: f32) -> u32 {
+    match format {
+        FloatFormat::F32 if !x.is_nan() => x.to_bits(),
+        FloatFormat::F16 if x.is_finite() => {
+            (x.abs() / OF_HALF).to_bits() >> 13 | x.to_bits() >> 16 & 0x8000
+        }
+        _ => format.encode(f64::from(x), Rounding::Nearest) as u32,
     }
 }
 

@@ -19,14 +19,9 @@ impl Exec<'_, '_, '_> {
                 let Some(value) = declared.broken(&|value| self.claimed(value, lane)) else {
                     continue;
                 };
-                let (low, high) = declared.range;
-                let multiple = match declared.multiple {
-                    1 => String::new(),
-                    n => format!(" and a multiple of {n}"),
-                };
                 let what = format!(
-                    "the integer is {value}, and the kernel declares here that it is {low} to {high}{multiple}: what follows \
-                     from the declaration would be wrong"
+                    "the integer is {value}, and the kernel declares here that it is {declared}: what follows from the \
+                     declaration would be wrong"
                 );
                 return Err(self.fault(FaultKind::Operand, lane, what));
             }

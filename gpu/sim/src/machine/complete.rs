@@ -1,14 +1,17 @@
 //! Completion of asynchronous operations.
 
+use std::ops::Range;
+
 use colex_atom::TmaElement;
 
 use super::Machine;
 use super::place::Target;
 use super::port::Accessor;
+use crate::order::clock::Proxy;
 use crate::report::event::EventKind;
 use crate::report::fault::{Fault, FaultKind};
 use crate::state::block::Group;
-use crate::state::pending::{Pending, Product, Transfer, Work};
+use crate::state::pending::{Pending, Piece, Product, Transfer, Work};
 use crate::state::warp::Warp;
 
 impl Machine<'_, '_> {
@@ -77,9 +80,32 @@ impl Machine<'_, '_> {
     ) -> Result<Vec<u8>, Fault> {
         let mut data = vec![0; transfer.pieces.iter().map(|piece| piece.bytes).sum()];
         let mut rest = &mut data[..];
-        for piece in &transfer.pieces {
+        let mut pieces = &transfer.pieces[..];
+        while let [piece, ..] = pieces {
+            let source = |piece: &Piece| piece.from.filter(|_| piece.read == piece.bytes);
+            if let Some(span) = self.span(accessor, pieces, source)
+                && self.is_ready(g, &span)
+            {
+                let mut held = [0; Span::MOST];
+                let accessor = accessor.for_lane(piece.lane);
+                if self
+                    .read(g, &accessor, span.start, &mut held[..span.bytes])
+                    .is_ok()
+                {
+                    let (bytes, others) = rest.split_at_mut(span.bytes);
+                    for (part, place) in span.parts(pieces, source) {
+                        let length = part.len();
+                        bytes[part].copy_from_slice(&held[place..place + length]);
+                    }
+                    if transfer.rounds {
+                        bytes.chunks_exact_mut(4).for_each(to_tf32);
+                    }
+                    (rest, pieces) = (others, &pieces[span.pieces..]);
+                    continue;
+                }
+            }
             let (bytes, others) = rest.split_at_mut(piece.bytes);
-            rest = others;
+            (rest, pieces) = (others, &pieces[1..]);
             if let Some(from) = piece.from.filter(|_| piece.read > 0) {
                 self.read(
                     g,
@@ -109,11 +135,29 @@ impl Machine<'_, '_> {
         mut data: Vec<u8>,
     ) -> Result<(), Fault> {
         let mut rest = &mut data[..];
-        for piece in &transfer.pieces {
-            let (bytes, others) = rest.split_at_mut(piece.bytes);
-            rest = others;
+        let mut pieces = &transfer.pieces[..];
+        while let [piece, ..] = pieces {
             let accessor = &accessor.for_lane(piece.lane);
             self.check_alive(g, accessor, piece.to)?;
+            let destination = |piece: &Piece| Some(piece.to);
+            if transfer.reduce.is_none()
+                && self.suspects.is_empty()
+                && let Some(span) = self.span(accessor, pieces, destination)
+            {
+                let mut held = [0; Span::MOST];
+                for (part, place) in span.parts(pieces, destination) {
+                    held[place..place + part.len()].copy_from_slice(&rest[part]);
+                }
+                if self
+                    .write(g, accessor, span.start, &held[..span.bytes])
+                    .is_ok()
+                {
+                    (rest, pieces) = (&mut rest[span.bytes..], &pieces[span.pieces..]);
+                    continue;
+                }
+            }
+            let (bytes, others) = rest.split_at_mut(piece.bytes);
+            (rest, pieces) = (others, &pieces[1..]);
             if let Some((reduction, scalar)) = transfer.reduce {
                 let mut old = vec![0; bytes.len()];
                 self.read(g, accessor, piece.to, &mut old)?;
@@ -138,6 +182,32 @@ impl Machine<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// The first pieces, if several of them can be moved in one access: of one lane of an engine. If that access fails,
+    /// each piece is moved by itself, for the fault of the first one that fails.
+    fn span(
+        &self,
+        accessor: &Accessor<'_>,
+        pieces: &[Piece],
+        end: impl Fn(&Piece) -> Option<Target>,
+    ) -> Option<Span> {
+        // Events list each piece.
+        let may = accessor.proxy == Proxy::Async && !self.options.events;
+        may.then(|| Span::of(pieces, end)).flatten()
+    }
+
+    /// Whether all bytes of a span are written.
+    fn is_ready(&self, g: &Group, span: &Span) -> bool {
+        let written = match span.start {
+            Target::Global(address) => match self.memory.get(address, span.bytes as u64) {
+                Ok((_, written)) => written,
+                Err(_) => return false,
+            },
+            Target::Shared { block, at } => &g.blocks[block].written[at..at + span.bytes],
+            Target::Param(_) => return false,
+        };
+        super::port::all(written)
     }
 
     /// A phase of a barrier is complete: no copy may be under way that completes bytes there. Had it been faster, its
@@ -182,15 +252,109 @@ impl Machine<'_, '_> {
         target: Target,
     ) -> Result<(), Fault> {
         match target {
-            Target::Shared { block, .. } if g.blocks[block].live_warps == 0 => {
+            Target::Shared { block, at } if g.blocks[block].live_warps == 0 => {
                 let what = format!(
-                    "block {block} of the cluster has ended, and its shared memory with it: it must wait for the threads that \
-                     still use it"
+                    "{} is in block {block} of the cluster, which has ended, and its shared memory with it: it must wait for the \
+                     threads that still use it",
+                    self.shared_name(at)
                 );
                 Err(self.fault(g, &accessor.site, FaultKind::EarlyExit, what))
             }
             Target::Global(_) | Target::Shared { .. } | Target::Param(_) => Ok(()),
         }
+    }
+}
+
+/// Pieces whose ends fill bytes that lie together, in shared memory in any order within a row of a swizzle.
+struct Span {
+    pieces: usize,
+    start: Target,
+    bytes: usize,
+}
+
+impl Span {
+    /// The most bytes of one.
+    const MOST: usize = 1024;
+
+    /// The bytes of a row, in which a swizzle moves pieces of [`UNIT`](Self::UNIT) bytes.
+    const ROW: usize = 128;
+    const UNIT: usize = 16;
+
+    /// The first pieces, if they are several.
+    fn of(pieces: &[Piece], end: impl Fn(&Piece) -> Option<Target>) -> Option<Span> {
+        let mut span = Span::row(pieces, &end)?;
+        while let Some(more) = Span::row(&pieces[span.pieces..], &end)
+            && more.start == span.start.after(span.bytes)
+            && span.bytes + more.bytes <= Span::MOST
+            && pieces[span.pieces].lane == pieces[0].lane
+        {
+            span.pieces += more.pieces;
+            span.bytes += more.bytes;
+        }
+        (span.pieces > 1).then_some(span)
+    }
+
+    /// The first pieces that lie in one row.
+    fn row(pieces: &[Piece], end: impl Fn(&Piece) -> Option<Target>) -> Option<Span> {
+        let first = pieces.first()?;
+        let start = end(first)?;
+        let mut row = Span {
+            pieces: 0,
+            start,
+            bytes: 0,
+        };
+        let Target::Shared { block, at } = start else {
+            let follows = |row: &Span, piece: &Piece| {
+                piece.lane == first.lane
+                    && end(piece) == Some(start.after(row.bytes))
+                    && row.bytes + piece.bytes <= Span::MOST
+            };
+            for piece in pieces {
+                if !follows(&row, piece) {
+                    break;
+                }
+                row.pieces += 1;
+                row.bytes += piece.bytes;
+            }
+            return (row.pieces > 0).then_some(row);
+        };
+        let begin = at - at % Span::ROW;
+        let mut filled = 0u32;
+        for piece in pieces {
+            let Some(Target::Shared { block: there, at }) = end(piece) else {
+                break;
+            };
+            let unit = 1 << (at % Span::ROW / Span::UNIT);
+            let fits = there == block && at - at % Span::ROW == begin && piece.lane == first.lane;
+            let whole = piece.bytes == Span::UNIT && at.is_multiple_of(Span::UNIT);
+            if !fits || !whole || filled & unit != 0 {
+                break;
+            }
+            filled |= unit;
+            row.pieces += 1;
+        }
+        let low = filled.trailing_zeros();
+        let lies_together = filled != 0 && ((filled >> low) + 1).is_power_of_two();
+        row.bytes = row.pieces * Span::UNIT;
+        row.start = Target::Shared {
+            block,
+            at: begin + low as usize % 8 * Span::UNIT,
+        };
+        lies_together.then_some(row)
+    }
+
+    /// The bytes of each piece, counted in the order of the pieces, and where they lie in the span.
+    fn parts(
+        &self,
+        pieces: &[Piece],
+        end: impl Fn(&Piece) -> Option<Target>,
+    ) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let mut done = 0;
+        pieces[..self.pieces].iter().map(move |piece| {
+            let part = done..done + piece.bytes;
+            done = part.end;
+            (part, end(piece).map_or(0, |end| end.beyond(self.start)))
+        })
     }
 }
 

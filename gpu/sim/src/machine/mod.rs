@@ -36,8 +36,8 @@ use crate::report::{Count, Printed, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
 use crate::state::program::Program;
-use colex_ir::launch::{Argument, Launch, LaunchClaims};
-use colex_ir::{Escaped, Kernel};
+use colex_ir::Kernel;
+use colex_ir::launch::{Argument, EntrySignature, Launch, LaunchClaims};
 
 /// The state that all clusters share.
 #[derive(Debug)]
@@ -253,22 +253,15 @@ pub(crate) fn check_launch(
     options: &SimOptions,
 ) -> Result<(), Fault> {
     let kernel = program.kernel;
-    let wrong = |what: String| Err(Fault::new(FaultKind::Launch, what));
     let limits = colex_ir::launch::Limits::of(kernel.target);
-    if let Err(error) = launch.check(&limits, program.static_shared) {
-        return wrong(error.to_string());
-    }
-    for (what, wanted, given) in [
-        ("blocks", kernel.block, launch.block),
-        ("clusters", kernel.cluster, launch.cluster),
-    ] {
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != given) {
-            let name = Escaped(&kernel.name);
-            return wrong(format!(
-                "`{name}` was built for {what} of {wanted:?} and is launched with {given:?}"
-            ));
-        }
-    }
+    let wrong = |what: String| Fault::new(FaultKind::Launch, what);
+    let signature = EntrySignature::of(kernel)
+        .map_err(|param| wrong(format!("no argument fits `{}`, {:?}", param.name, param.ty)))?;
+    signature
+        .check(launch, arguments)
+        .and_then(|()| launch.check(&limits, program.static_shared))
+        .and_then(|()| LaunchClaims::of(kernel).check(launch, arguments))
+        .map_err(|error| wrong(error.to_string()))?;
     if launch.blocks() > options.max_blocks {
         return Err(Fault::new(
             FaultKind::Limit,
@@ -280,19 +273,7 @@ pub(crate) fn check_launch(
             ),
         ));
     }
-    if kernel.params.len() != arguments.len() {
-        return wrong(format!(
-            "`{}` takes arguments for {} parameter{}, and {} were given",
-            kernel.name,
-            kernel.params.len(),
-            if kernel.params.len() == 1 { "" } else { "s" },
-            arguments.len()
-        ));
-    }
-    match LaunchClaims::of(kernel).check(launch, arguments) {
-        Ok(()) => Ok(()),
-        Err(error) => wrong(error.to_string()),
-    }
+    Ok(())
 }
 
 /// What a program is told whose simulator is not optimised.

@@ -30,18 +30,13 @@ impl Machine<'_, '_> {
 
     /// The instruction, as the kernel's listing has it.
     pub(crate) fn instruction(&self, stmt: &Stmt) -> String {
+        use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
         // A comment is a step where a declaration is checked.
         match stmt.op.control() {
-            Some(Control::Comment(_)) => "the range of an integer".to_string(),
-            Some(
-                Control::If { .. }
-                | Control::Loop { .. }
-                | Control::Break
-                | Control::Continue
-                | Control::Exit
-                | Control::Trap,
-            )
-            | None => colex_ir::instruction(self.program.kernel, &stmt.op),
+            Some(Comment(_)) => "the range of an integer".to_string(),
+            Some(If { .. } | Loop { .. } | Break | Continue | Exit | Trap) | None => {
+                colex_ir::instruction(self.program.kernel, &stmt.op)
+            }
         }
     }
 

@@ -32,7 +32,7 @@ impl Exec<'_, '_, '_> {
                 }));
             }
             Base::Shared(id) => match program.shared.get(id.index()) {
-                Some(at) => u64::from(block.base()) + u64::from(*at),
+                Some(at) => u64::from(block.base()) + *at,
                 None => {
                     return Err(
                         self.fault_warp(FaultKind::Operand, "the variable is not of this kernel")
@@ -42,7 +42,7 @@ impl Exec<'_, '_, '_> {
 
             Base::DynamicShared => u64::from(block.base()) + u64::from(self.m.dynamic_at),
             Base::Param(id) => match program.params.get(id.index()) {
-                Some(at) => u64::from(*at),
+                Some(at) => *at,
                 None => {
                     return Err(
                         self.fault_warp(FaultKind::Operand, "the parameter is not of this kernel")
@@ -88,25 +88,25 @@ impl Exec<'_, '_, '_> {
         let shared = |address: u64| {
             let inside = address as usize & ((1 << WINDOW_BITS) - 1);
             let at = inside.checked_sub(SHARED_BASE as usize);
-            at.map(|at| self.m.shared_name(at))
+            at.map_or("below shared memory".to_string(), |at| {
+                self.m.shared_name(at)
+            })
         };
         let name = match space {
             Space::Shared | Space::Cluster => shared(address),
             Space::Generic if (GENERIC_SHARED..GENERIC_PARAMS).contains(&address) => {
                 shared(address - GENERIC_SHARED)
             }
-            Space::Param => Some(format!("byte {address} of the parameters")),
-            Space::Generic if address >= GENERIC_PARAMS => Some(format!(
-                "byte {} of the parameters",
-                address - GENERIC_PARAMS
-            )),
-            Space::Global | Space::Generic => {
-                let beginning = self.m.memory.beginning(address);
-                beginning.map(|_| self.m.global_name(address))
+            Space::Param => format!("byte {address} of the parameters"),
+            Space::Generic if address >= GENERIC_PARAMS => {
+                format!("byte {} of the parameters", address - GENERIC_PARAMS)
             }
+            Space::Global | Space::Generic => match self.m.memory.beginning(address) {
+                Some(_) => self.m.global_name(address),
+                None => "in no allocation".to_string(),
+            },
         };
-        let name = name.map_or(String::new(), |name| format!(", {name},"));
-        format!("the address {address:#x}{name}")
+        format!("the address {address:#x}, {name},")
     }
 
     /// A shared address: the window of a block, and the place in it.

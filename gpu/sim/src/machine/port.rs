@@ -72,7 +72,7 @@ impl Machine<'_, '_> {
                 match self.memory.get(address, count as u64) {
                     Ok((bytes, written)) => {
                         buffer.copy_from_slice(bytes);
-                        if !self.options.uninitialised || written.iter().all(|w| *w) {
+                        if !self.options.uninitialised || all(written) {
                             return Ok(());
                         }
                     }
@@ -97,8 +97,13 @@ impl Machine<'_, '_> {
                 self.read_first(g, accessor, target, count)?;
                 let held = &g.blocks[block];
                 buffer.copy_from_slice(&held.shared[at..at + count]);
-                let unwritten = held.written[at..at + count].iter().position(|w| !w);
-                match unwritten.filter(|_| self.options.uninitialised) {
+                let written = &held.written[at..at + count];
+                let unwritten = if self.options.uninitialised && !all(written) {
+                    written.iter().position(|w| !w)
+                } else {
+                    None
+                };
+                match unwritten {
                     None => Ok(()),
                     Some(i) => {
                         let fault = self.unwritten_shared(g, &accessor.site, at + i);
@@ -240,7 +245,7 @@ impl Machine<'_, '_> {
             return Ok(());
         }
         if block != accessor.site.block || accessor.agent >= g.warps {
-            g.remember_visit(block, accessor);
+            g.remember_visit(block, at, accessor);
         }
         let access = accessor.access(kind);
         let Group { blocks, reads, .. } = g;
@@ -358,7 +363,12 @@ impl Machine<'_, '_> {
 
 /// Returns whether all bytes are written and equal `data`.
 fn holds(bytes: &[u8], written: &[bool], data: &[u8]) -> bool {
-    bytes == data && written.iter().all(|written| *written)
+    bytes == data && all(written)
+}
+
+/// Returns whether all of them hold, many at once.
+pub(crate) fn all(written: &[bool]) -> bool {
+    written.iter().fold(true, |all, written| all & written)
 }
 
 /// Returns the vector clock of an agent of a fresh cluster: only its own first step.

@@ -37,7 +37,6 @@ impl Machine<'_, '_> {
         let wrong = |machine: &Self, g: &Group, error: colex_atom::Error| {
             machine.fault(g, &accessor.site, FaultKind::Operand, error.to_string())
         };
-        let held = || Words::beside(&core::array::from_fn::<_, 4, _>(|w| &parts[w].a));
         let metadata: Vec<u32> = parts
             .iter()
             .flat_map(|p| p.metadata.iter().copied())
@@ -66,21 +65,44 @@ impl Machine<'_, '_> {
         let team = &mut warps[product.group..product.group + 4];
         let scale_d = parts[0].scale_d;
         let hopper = self.options.hopper_sums;
-        let words = if plan.is_real(hopper) && packing == 1 {
+        let slot = |reg: &Reg| self.program.slot(*reg).unwrap_or(0);
+        if plan.is_real(hopper) && packing == 1 {
             let a = match &places_a {
                 Some(places) => places.reals(shared, plan.a.ty),
-                None => plan.a.gather_reals(&held()),
+                None => {
+                    let mut tile = plan.a.zeros();
+                    for (w, part) in parts.iter().enumerate() {
+                        for (i, row) in part.a.rows().enumerate() {
+                            plan.a.put(&mut tile, i, 32 * w, row.iter().copied());
+                        }
+                    }
+                    tile
+                }
             };
             let b = places_b.reals(shared, plan.b.ty);
-            let c = if scale_d {
-                plan.c.gather_reals(&self.accumulators(team, &product.d))
-            } else {
-                vec![0.0; m * n]
-            };
-            let d = plan.atom.multiply_reals_on_hopper(&a, &b, &c);
-            plan.c
-                .scatter_reals(&d.map_err(|error| wrong(self, g, error))?)
-        } else {
+            let mut c = plan.c.zeros();
+            if scale_d {
+                for (i, slot) in product.d.iter().map(slot).enumerate() {
+                    for (w, warp) in team.iter().enumerate() {
+                        let words = warp.regs[slot].iter().map(|x| *x as u32);
+                        plan.c.put(&mut c, i, 32 * w, words);
+                    }
+                }
+            }
+            let d = plan.atom.multiply_reals_on_hopper(&a, &b, c);
+            let d = d.map_err(|error| wrong(self, g, error))?;
+            for (i, slot) in product.d.iter().map(slot).enumerate() {
+                for (w, warp) in team.iter_mut().enumerate() {
+                    let mut values = [0; 32];
+                    plan.c.take(&d, i, 32 * w, &plan.teams[0], &mut values);
+                    warp.written[slot] = FULL;
+                    warp.regs[slot] = values;
+                }
+            }
+            return Ok(());
+        }
+        let words = {
+            let held = || Words::beside(&core::array::from_fn::<_, 4, _>(|w| &parts[w].a));
             let mut a = match &places_a {
                 Some(places) => places.values(shared, plan.a.ty),
                 None => plan.a.gather(&held()),
@@ -186,14 +208,17 @@ impl Places {
     }
 
     /// The elements of a float type of at most 32 bits.
-    fn reals(&self, shared: &[u8], ty: Ty) -> Vec<f64> {
+    fn reals(&self, shared: &[u8], ty: Ty) -> Vec<f32> {
         let format = FloatFormat::of(ty).unwrap_or(FloatFormat::F32);
         let first = SHARED_BASE as usize;
-        // Without a question per element how wide it is.
-        match ty.bits() {
-            16 => {
-                let word =
-                    |at: &usize| u16::from_le_bytes([shared[at - first], shared[at - first + 1]]);
+        let word = |at: &usize| u16::from_le_bytes([shared[at - first], shared[at - first + 1]]);
+        // Without a question per element of which format it is.
+        match format {
+            FloatFormat::BF16 => {
+                let value = |at: &usize| f32::from_bits(u32::from(word(at)) << 16);
+                self.elements.iter().map(value).collect()
+            }
+            FloatFormat::F16 => {
                 let value = |at: &usize| crate::lane::plan::real(format, word(at).into());
                 self.elements.iter().map(value).collect()
             }

@@ -79,6 +79,7 @@ impl Machine<'_, '_> {
                 live_warps: per_block,
                 ended: crate::order::clock::View::new(agents),
                 visits: Default::default(),
+                last_visit: Default::default(),
                 free_registers: 0,
             }
         });

@@ -305,20 +305,14 @@ impl Machine<'_, '_> {
 
     /// What a fault stands for, in clusters that run, if a read waits for its bytes.
     pub(crate) fn headline(&mut self, fault: Fault, running: Vec<Cluster>) -> Fault {
+        use FaultKind::{
+            Barrier, Deadlock, Divergence, EarlyExit, InFlight, Launch, Limit, Misaligned,
+            MissingFence, Operand, OutOfBounds, Race, Trap, Uninitialised, Unsupported,
+        };
         let consequence = match fault.kind() {
-            FaultKind::Deadlock | FaultKind::Limit | FaultKind::Trap => true,
-            FaultKind::Launch
-            | FaultKind::OutOfBounds
-            | FaultKind::Misaligned
-            | FaultKind::Uninitialised
-            | FaultKind::Race
-            | FaultKind::MissingFence
-            | FaultKind::InFlight
-            | FaultKind::EarlyExit
-            | FaultKind::Divergence
-            | FaultKind::Barrier
-            | FaultKind::Operand
-            | FaultKind::Unsupported => false,
+            Deadlock | Limit | Trap => true,
+            Launch | OutOfBounds | Misaligned | Uninitialised | Race | MissingFence | InFlight
+            | EarlyExit | Divergence | Barrier | Operand | Unsupported => false,
         };
         let Some(first) = self.suspects.all.first().filter(|_| consequence) else {
             return fault;

@@ -10,7 +10,7 @@ use crate::report::show::typed;
 use crate::report::trace::{Trace, TraceOptions, Traced};
 use crate::state::program::{Program, Step};
 use crate::state::warp::Warp;
-use colex_ir::{Address, Base, Op, Operand, Reg, RegType, Stmt, Sync, Type};
+use colex_ir::{Address, Base, Operand, Reg, RegType, Stmt, Sync, SyncEffect, Type};
 
 /// Where a warp that is stepped stops.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +117,10 @@ impl<'k> Exec<'_, '_, 'k> {
                 Until::Line(file, line) => {
                     stmt.at.line() == *line && stmt.at.file().ends_with(&file[..])
                 }
-                Until::Barrier => is_barrier(&stmt.op),
+                Until::Barrier => matches!(
+                    stmt.op.sync().map(Sync::effect),
+                    Some(SyncEffect::Waits { .. })
+                ),
                 Until::End => false,
             };
         watch.moved = !watch.stopped;
@@ -266,35 +269,5 @@ impl<'k> Exec<'_, '_, 'k> {
             offset => format!("{offset:+}"),
         };
         Some((format!("[{base}{offset}]"), name))
-    }
-}
-
-/// Whether a warp meets or waits for others there.
-fn is_barrier(op: &Op) -> bool {
-    match op {
-        Op::Sync(
-            Sync::Barrier { .. }
-            | Sync::WarpSync { .. }
-            | Sync::ClusterArrive { .. }
-            | Sync::ClusterWait
-            | Sync::MbarrierTry { .. }
-            | Sync::MbarrierWait { .. },
-        ) => true,
-        Op::Sync(
-            Sync::Fence(_)
-            | Sync::MbarrierInit { .. }
-            | Sync::MbarrierInval { .. }
-            | Sync::MbarrierArrive { .. }
-            | Sync::MbarrierExpect { .. }
-            | Sync::SetMaxReg { .. }
-            | Sync::GridDependency { .. }
-            | Sync::NanoSleep { .. },
-        )
-        | Op::Alu(_)
-        | Op::Memory(_)
-        | Op::Exchange(_)
-        | Op::Async(_)
-        | Op::Control(_)
-        | Op::Atom(_) => false,
     }
 }

@@ -8,18 +8,22 @@ const GRANULE: usize = 16;
 /// Most accesses are of 4, 8 or 16 aligned bytes: the histories in a granule differ from one step to the next only.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histories<T> {
-    /// Of each step, the history stands at its first byte; what stands at the others is out of date.
-    cells: Vec<T>,
+    /// The histories of granules whose bytes all have the same.
+    whole: Vec<T>,
     /// The bytes of a step, by granule: 16, 4 or 1.
     steps: Vec<u8>,
+    /// The histories of all other bytes, once there are some: of each step at its first byte; what stands elsewhere is
+    /// out of date.
+    parts: Vec<T>,
 }
 
 impl<T: Copy + Default + PartialEq> Histories<T> {
     /// The histories of `bytes` bytes that nothing has accessed.
     pub(crate) fn new(bytes: usize) -> Self {
         Histories {
-            cells: vec![T::default(); bytes.next_multiple_of(GRANULE)],
+            whole: vec![T::default(); bytes.div_ceil(GRANULE)],
             steps: vec![GRANULE as u8; bytes.div_ceil(GRANULE)],
+            parts: Vec::new(),
         }
     }
 
@@ -31,7 +35,11 @@ impl<T: Copy + Default + PartialEq> Histories<T> {
             let all = (0..GRANULE).step_by(step);
             all.map(move |i| (granule * GRANULE + i, step))
         });
-        let known = places.map(|(at, step)| (at, step, self.cells[at]));
+        let cell = |at: usize, step| match step {
+            GRANULE => self.whole[at / GRANULE],
+            _ => self.parts[at],
+        };
+        let known = places.map(move |(at, step)| (at, step, cell(at, step)));
         known.filter(|(_, _, cell)| *cell != T::default())
     }
 
@@ -50,13 +58,30 @@ impl<T: Copy + Default + PartialEq> Histories<T> {
         while from < end {
             let (granule, low) = (from / GRANULE, from % GRANULE);
             let high = (end - (from - low)).min(GRANULE);
-            let cells = &mut self.cells[granule * GRANULE..][..GRANULE];
+            if high - low == GRANULE && usize::from(self.steps[granule]) == GRANULE {
+                let old = self.whole[granule];
+                let new = match last {
+                    Some((known, new)) if known == old => new,
+                    _ => change(old).map_err(|error| (from - at, error))?,
+                };
+                self.whole[granule] = new;
+                last = Some((old, new));
+                from += GRANULE;
+                continue;
+            }
+            if self.parts.is_empty() {
+                self.parts = vec![T::default(); self.whole.len() * GRANULE];
+            }
+            let cells = &mut self.parts[granule * GRANULE..][..GRANULE];
             let finest = match (low, high) {
                 (0, GRANULE) => GRANULE,
                 _ if low.is_multiple_of(4) && high.is_multiple_of(4) => 4,
                 _ => 1,
             };
             let mut step = usize::from(self.steps[granule]);
+            if step == GRANULE {
+                cells[0] = self.whole[granule];
+            }
             if finest < step {
                 for i in (0..GRANULE).step_by(finest) {
                     cells[i] = cells[i - i % step];
@@ -75,6 +100,7 @@ impl<T: Copy + Default + PartialEq> Histories<T> {
             }
             if finest == GRANULE && (0..GRANULE).step_by(step).all(|i| cells[i] == cells[0]) {
                 step = GRANULE;
+                self.whole[granule] = cells[0];
             }
             self.steps[granule] = step as u8;
             from += high - low;

@@ -42,7 +42,9 @@ pub(crate) struct Block {
     /// The joined clocks of its ended warps.
     pub(crate) ended: View,
     /// The last access of each other agent to its shared memory.
-    pub(crate) visits: Map<usize, Epoch>,
+    pub(crate) visits: Map<usize, (Epoch, usize)>,
+    /// The latest of them.
+    pub(crate) last_visit: Epoch,
     /// 32-bit registers of the block that its warps have given up (PTX ISA 9.7.19.5: a pool of the block).
     pub(crate) free_registers: i64,
 }
@@ -198,8 +200,8 @@ impl Group {
             .map(|engine| (engine.warp, engine.asked))
     }
 
-    /// Notes that an agent accessed the shared memory of another block.
-    pub(crate) fn remember_visit(&mut self, block: usize, accessor: &Accessor<'_>) {
+    /// Notes that an agent accessed the shared memory of another block, at a place there.
+    pub(crate) fn remember_visit(&mut self, block: usize, at: usize, accessor: &Accessor<'_>) {
         let epoch = Epoch::new(
             accessor.agent,
             accessor.clock,
@@ -207,6 +209,11 @@ impl Group {
             SEVERAL,
             accessor.proxy,
         );
-        self.blocks[block].visits.insert(accessor.agent, epoch);
+        let block = &mut self.blocks[block];
+        // One operation accesses many places; the first is kept.
+        if block.last_visit != epoch {
+            block.last_visit = epoch;
+            block.visits.insert(accessor.agent, (epoch, at));
+        }
     }
 }

@@ -43,23 +43,17 @@ pub(crate) struct Program<'k> {
     /// The number of registers.
     pub(crate) registers: usize,
     /// Where each variable lies in static shared memory, and where that ends.
-    pub(crate) shared: Vec<u32>,
+    pub(crate) shared: Vec<u64>,
     pub(crate) static_shared: u32,
     /// Where each parameter lies.
-    pub(crate) params: Vec<u32>,
-    pub(crate) param_bytes: u32,
+    pub(crate) params: Vec<u64>,
+    pub(crate) param_bytes: u64,
 }
 
 impl<'k> Program<'k> {
     pub(crate) fn new(kernel: &'k Kernel) -> Self {
-        let (shared, static_shared) =
-            places(kernel.shared.iter().map(|v| (v.bytes, v.align.max(1))));
-        let (params, param_bytes) = places(
-            kernel
-                .params
-                .iter()
-                .map(|p| (p.ty.bytes(), p.ty.align().max(1))),
-        );
+        let ((shared, _), (params, param_bytes)) =
+            (kernel.shared_places(), kernel.parameter_places());
         let mut first = [0; 6];
         let mut registers = 0;
         for (at, ty) in RegType::ALL.into_iter().enumerate() {
@@ -78,7 +72,7 @@ impl<'k> Program<'k> {
             first,
             registers,
             shared,
-            static_shared,
+            static_shared: kernel.static_shared(),
             params,
             param_bytes,
         };
@@ -103,22 +97,17 @@ impl<'k> Program<'k> {
     }
 
     fn block(&mut self, body: &'k [Stmt]) {
+        use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
         for stmt in body {
             match &stmt.op {
-                Op::Control(Control::Comment(_)) if stmt.claim.is_none() => {}
-                Op::Control(Control::If { p, then, other }) => self.guarded(stmt, |program| {
+                Op::Control(Comment(_)) if stmt.claim.is_none() => {}
+                Op::Control(If { p, then, other }) => self.guarded(stmt, |program| {
                     program.branch(stmt, *p, |p| p.block(then), |p| p.block(other));
                 }),
-                Op::Control(Control::Loop { body }) => {
+                Op::Control(Loop { body }) => {
                     self.guarded(stmt, |program| program.repeat(stmt, body));
                 }
-                Op::Control(
-                    Control::Break
-                    | Control::Continue
-                    | Control::Exit
-                    | Control::Trap
-                    | Control::Comment(_),
-                )
+                Op::Control(Break | Continue | Exit | Trap | Comment(_))
                 | Op::Alu(_)
                 | Op::Memory(_)
                 | Op::Exchange(_)
@@ -198,17 +187,4 @@ fn meets_others(stmt: &Stmt) -> bool {
         | Op::Async(_)
         | Op::Control(_) => false,
     }
-}
-
-/// Lays out pieces of the given sizes and alignments one after the other; returns where each begins, and the end of the last.
-fn places(pieces: impl Iterator<Item = (u32, u32)>) -> (Vec<u32>, u32) {
-    let mut end = 0u32;
-    let starts = pieces
-        .map(|(bytes, align)| {
-            let start = end.checked_next_multiple_of(align).unwrap_or(u32::MAX);
-            end = start.saturating_add(bytes);
-            start
-        })
-        .collect();
-    (starts, end)
 }

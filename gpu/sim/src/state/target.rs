@@ -30,4 +30,13 @@ impl Target {
             Target::Param(at) => Target::Param(at + bytes),
         }
     }
+
+    /// The bytes from another target of the same memory to this one.
+    pub(crate) fn beyond(self, start: Target) -> usize {
+        let place = |target: Target| match target {
+            Target::Global(address) => address as usize,
+            Target::Shared { at, .. } | Target::Param(at) => at,
+        };
+        place(self).wrapping_sub(place(start))
+    }
 }

@@ -280,7 +280,7 @@ fn barriers_that_are_not_used_as_such() {
             let bar = k.shared("bar", 16, 8);
             k.mbarrier_init(bar, 0);
         }),
-        "a barrier for 0 arrivals: 1 to 1048575 are possible"
+        "the barrier at byte 0 of `bar` is initialised for 0 arrivals: 1 to 1048575 are possible"
     );
     assert_eq!(
         said(Launch::new(1, 32), |k| {
@@ -353,12 +353,12 @@ fn operands_out_of_range() {
     let fault = host.run(&kernel, Launch::new(1, 32)).unwrap_err();
     assert_eq!(
         fault.to_string(),
-        "`sized` was built for blocks of [64, 1, 1] and is launched with [32, 1, 1]"
+        "the kernel is built for a block of (64,1,1), and the launch has (32,1,1)"
     );
     let fault = host.run(&kernel, Launch::new(1, 64)).unwrap_err();
     assert_eq!(
         fault.to_string(),
-        "`sized` takes arguments for 1 parameter, and 0 were given"
+        "the kernel has 1 parameter, and 0 arguments were given"
     );
 }
 

@@ -3,7 +3,7 @@
 use colex_atom::Arch;
 use colex_ir::launch::{Argument, Launch};
 use colex_ir::{Access, Kernel, KernelBuilder, ParamId, Reg, Space, Special, Type};
-use colex_sim::{Fault, Memory, Report, SimOptions, simulate};
+use colex_sim::{Fault, FaultKind, Memory, Report, SimOptions, simulate};
 
 /// A kernel under construction that has the usual things at hand.
 pub(crate) fn kernel(name: &str) -> KernelBuilder {
@@ -90,7 +90,78 @@ impl Host {
         launch: Launch,
         options: &SimOptions,
     ) -> Result<Report, Fault> {
-        simulate(kernel, &launch, &self.arguments, &mut self.memory, options)
+        let result = simulate(kernel, &launch, &self.arguments, &mut self.memory, options);
+        if let Err(fault) = &result {
+            names_its_places(kernel, fault);
+        }
+        result
+    }
+}
+
+/// A sentence that tells an address says what lies there, and one about shared memory, or a barrier there, has a name of the
+/// kernel, if it has one.
+fn names_its_places(kernel: &Kernel, fault: &Fault) {
+    let what = fault.what();
+    let addresses = ["the address 0x", "the shared address 0x"];
+    let unnamed = addresses
+        .iter()
+        .flat_map(|word| what.split(word).skip(1))
+        .filter(|rest| {
+            let rest = rest.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+            ![
+                ", byte ",
+                ", element ",
+                ", barrier ",
+                ", in no allocation,",
+                ", below shared memory,",
+                " is byte ",
+                " is element ",
+            ]
+            .iter()
+            .any(|name| rest.starts_with(name))
+        })
+        .count();
+    assert_eq!(unnamed, 0, "{what}");
+    let variables = kernel
+        .shared
+        .iter()
+        .map(|variable| format!("`{}`", variable.name));
+    let regions = kernel.shared_regions.iter().map(|region| region.title());
+    let names: Vec<String> = variables.chain(regions).collect();
+    let has_a_name = |text: &str| names.iter().any(|name| text.contains(name));
+    if names.is_empty() {
+        return;
+    }
+    // Bytes that belong to nothing are told by what lies below them.
+    let bare = [
+        " of shared memory",
+        " of dynamic shared memory",
+        "the block's shared memory",
+    ];
+    for rest in bare.iter().flat_map(|words| what.split(words).skip(1)) {
+        assert!(has_a_name(rest), "{what}");
+    }
+    // What has an address in shared memory: all but registers, threads, and numbers that no address belongs to.
+    let instruction = fault.place().map_or("", |place| &place.instruction);
+    let is_shared = [".shared", "mbarrier", "SM90_BULK"];
+    use FaultKind::{
+        Barrier, EarlyExit, Misaligned, MissingFence, OutOfBounds, Race, Uninitialised,
+    };
+    let has_an_address = match fault.kind() {
+        OutOfBounds | Misaligned | Uninitialised | Race | MissingFence | Barrier => {
+            is_shared.iter().any(|words| instruction.contains(words))
+        }
+        EarlyExit => true,
+        _ => false,
+    };
+    let is_another = ["register %", "the mask of blocks", "the cluster's barrier"];
+    let params = kernel
+        .params
+        .iter()
+        .map(|param| format!("`{}`", param.name));
+    let is_told = has_a_name(what) || params.into_iter().any(|name| what.contains(&name));
+    if has_an_address && !is_another.iter().any(|words| what.contains(words)) {
+        assert!(is_told, "{fault}");
     }
 }
 

@@ -132,7 +132,7 @@ fn tile(
         let row = swizzle.span() * 8 / i64::from(bits);
         match major {
             Major::K => row >= k || *swizzle == SmemSwizzle::None,
-            Major::Mn => rows % row == 0,
+            Major::MN => rows % row == 0,
         }
     };
     let swizzles: Vec<SmemSwizzle> = SmemSwizzle::ALL.into_iter().filter(fits).collect();
@@ -141,8 +141,8 @@ fn tile(
     let (leading, stride) = match (major, swizzle) {
         (Major::K, SmemSwizzle::None) => (128 * (rows / 8), 128),
         (Major::K, _) => (16, 8 * span),
-        (Major::Mn, SmemSwizzle::None) => (128 * (rows / t), 128),
-        (Major::Mn, _) => (8 * span * (k / 8), 8 * span),
+        (Major::MN, SmemSwizzle::None) => (128 * (rows / t), 128),
+        (Major::MN, _) => (8 * span * (k / 8), 8 * span),
     };
     let descriptor = GmmaDescriptor {
         start,

@@ -2,9 +2,12 @@
 
 use colex_atom::{Arch, Ty, copy};
 use colex_ir::launch::Launch;
+use colex_ir::{Access, Address, Base, FenceKind, Space, Special, Type};
 use colex_layout::ComposedLayout;
 use colex_sim::{Fault, FaultKind, SimOptions};
-use colex_tensor::{Arg, AtThread, Builder, Error, RawMemory, TensorKernel};
+use colex_tensor::{
+    Arg, AtThread, Barriers, Builder, Error, Expr, RawMemory, Tensor, TensorKernel,
+};
 use colex_tiled::TiledCopy;
 
 use super::faults::says;
@@ -156,6 +159,164 @@ fn names_of_the_author_are_in_the_sentence() {
         ]
     );
     drop(rows);
+}
+
+/// What is done with a tile of 32 words, the first half of which is written, and with two barriers, by 64 threads.
+type Scene = fn(&mut Builder, &Tensor, &Tensor, &Barriers);
+
+/// Mistakes of every kind that has an address in shared memory or a barrier there.
+const SCENES: [(FaultKind, u32, Scene); 15] = {
+    use FaultKind::*;
+    [
+        (OutOfBounds, 1, |k, _, _, _| read(k, 1 << 16)),
+        (OutOfBounds, 2, |k, _, _, _| {
+            k.emit(|ir| {
+                let base = ir.address_of(Base::DynamicShared);
+                let other = ir.mov(Type::U32, Special::ClusterCtaRank);
+                let other = ir.xor(Type::B32, other, 1);
+                let far = ir.mapa(base, other);
+                ir.load(shared(Type::U32), far);
+            });
+        }),
+        (Misaligned, 1, |k, _, _, _| read(k, 2)),
+        (Uninitialised, 1, |k, _, _, _| read(k, 100)),
+        (Race, 1, |k, _, _, _| {
+            let thread = k.thread();
+            let warp = k.map(Expr::from(thread / 32));
+            let at = Address::from(Base::DynamicShared).at(8);
+            k.emit(|ir| ir.store(shared(Type::U32), at, warp.regs()[0]));
+        }),
+        (MissingFence, 1, |k, data, tile, _| {
+            by_one(k, |k| {
+                k.bulk_store(tile, data);
+                k.bulk_commit();
+                k.bulk_wait(0, false);
+            });
+        }),
+        (MissingFence, 1, |k, data, tile, ready| {
+            by_one(k, |k| {
+                k.fence(FenceKind::ProxyAsyncShared);
+                k.init_barriers(ready, 1);
+                k.arrive_expect(&ready.at(1), 64);
+                k.bulk_load(data, tile, &ready.at(1));
+            });
+            k.sync();
+            k.wait(&ready.at(1), &0.into());
+        }),
+        (Barrier, 1, |k, _, _, ready| k.wait(&ready.at(1), &0.into())),
+        (Barrier, 1, |k, _, _, ready| k.init_barriers(ready, 0)),
+        (Barrier, 1, |k, _, _, ready| {
+            by_one(k, |k| {
+                k.init_barriers(ready, 1);
+                k.arrive_expect(&ready.at(1), 16);
+                k.arrive(&ready.at(1));
+            });
+        }),
+        (Barrier, 1, |k, _, _, ready| {
+            by_one(k, |k| {
+                k.init_barriers(ready, 1);
+                k.arrive_expect(&ready.at(0), 1 << 20);
+            });
+        }),
+        (EarlyExit, 1, |k, data, tile, _| {
+            by_one(k, |k| {
+                k.fence(FenceKind::ProxyAsyncShared);
+                k.bulk_store(tile, data);
+                k.bulk_commit();
+            });
+        }),
+        (EarlyExit, 2, |k, _, _, ready| {
+            by_one(k, |k| {
+                k.init_barriers(ready, 2);
+                k.fence(FenceKind::MbarrierInit);
+            });
+            k.cluster_sync();
+            let thread = k.thread();
+            let one = k.equal(&thread, &0.into());
+            k.arrive_at(&ready.at(1), &0.into(), one);
+        }),
+        (Deadlock, 1, |k, _, _, ready| {
+            by_one(k, |k| k.init_barriers(ready, 1));
+            k.sync();
+            k.wait(&ready.at(1), &0.into());
+        }),
+        (Uninitialised, 2, |k, _, _, _| {
+            let at = Address::from(Base::DynamicShared).at(100);
+            k.emit(|ir| {
+                let base = ir.address_of(at);
+                let far = ir.mapa(base, 1);
+                ir.load(Access::new(Space::Cluster, Type::U32), far);
+            });
+            k.cluster_sync();
+        }),
+    ]
+};
+
+fn read(k: &mut Builder, byte: i64) {
+    let at = Address::from(Base::DynamicShared).at(byte);
+    k.emit(|ir| ir.load(shared(Type::U32), at));
+}
+
+fn by_one(k: &mut Builder, body: impl FnOnce(&mut Builder)) {
+    let thread = k.thread();
+    let one = k.equal(&thread, &0.into());
+    k.if_(one, body);
+}
+
+/// A fault at an address in shared memory, or at a barrier there, has the name that the author gave it, in every order of
+/// events.
+#[test]
+fn law_faults_in_shared_memory_have_the_names_of_the_author() {
+    let mut cases = 0;
+    for (number, (kind, blocks, scene)) in SCENES.into_iter().enumerate() {
+        let mut k = Builder::new("named", Arch::Sm90a, 64);
+        if blocks > 1 {
+            k.cluster([blocks, 1, 1]);
+        }
+        let data = k.tensor("data", Ty::F32, "_16:_1");
+        let tile = k.shared_tensor(Ty::F32, "_32:_1");
+        k.name("tile", &tile);
+        let ready = k.barriers(2);
+        k.name("ready", &ready);
+        let half = tile.local_tile(16, 0);
+        by_one(&mut k, |k| {
+            (0..16).for_each(|i| k.scatter(1.0, &half.elements(i)))
+        });
+        k.sync();
+        scene(&mut k, &data, &half, &ready);
+        let built = k.finish().unwrap_or_else(|why| panic!("{number}: {why}"));
+        let launch = Launch::new(blocks, 64).dynamic_shared(built.dynamic_shared());
+        let launch = if blocks > 1 {
+            launch.cluster(blocks)
+        } else {
+            launch
+        };
+        for seed in 0..8 {
+            let mut host = Host::default();
+            let address = host.words(&[1; 16]);
+            let memory = RawMemory {
+                address,
+                bytes: 64,
+                ty: Ty::F32,
+            };
+            let layout = "_16:_1".parse().expect("a layout");
+            host.arguments = built
+                .arguments(&[Arg::raw(memory, &layout)])
+                .expect("a tensor");
+            let options = SimOptions::default().seed(seed);
+            let fault = host.run_with(&built.kernel, launch, &options);
+            let Err(fault) = fault else {
+                panic!("{number}: a mistake was planted")
+            };
+            assert_eq!(fault.kind(), kind, "{number}: {fault}");
+            let is_named = ["`tile`", "`ready`"]
+                .iter()
+                .any(|name| fault.what().contains(name));
+            assert!(is_named, "{number}: {fault}");
+            cases += 1;
+        }
+    }
+    println!("law sim.names_of_the_author: {cases} cases");
 }
 
 /// Every element of every tile is described by the coordinate that the layout maps to it.

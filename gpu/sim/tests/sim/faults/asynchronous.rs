@@ -274,11 +274,11 @@ fn a_block_ends_too_early() {
     says(
         &engine,
         FaultKind::EarlyExit,
-        "the warp of thread (0,0,0) of block (0,0,0), at `exit` (here): the block ends without having waited for `copy SM90_BULK_COPY_S2G [%rd0] <- [tile], bytes 128` (here), which uses its shared memory",
+        "the warp of thread (0,0,0) of block (0,0,0), at `exit` (here): the block ends without having waited for `copy SM90_BULK_COPY_S2G [%rd0] <- [tile], bytes 128` (here), which uses byte 0 of `tile`",
     );
     says(
         &peers,
         FaultKind::EarlyExit,
-        "thread (0,0,0) of block (1,0,0), at `mbarrier.arrive.cluster [%r2]` (here): block 0 of the cluster has ended, and its shared memory with it: it must wait for the threads that still use it",
+        "thread (0,0,0) of block (1,0,0), at `mbarrier.arrive.cluster [%r2]` (here): byte 0 of `bar` is in block 0 of the cluster, which has ended, and its shared memory with it: it must wait for the threads that still use it",
     );
 }

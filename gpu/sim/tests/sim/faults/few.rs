@@ -257,7 +257,7 @@ fn a_phase_counts_less_than_a_mebibyte() {
     assert_eq!(much.kind(), FaultKind::Barrier);
     assert_eq!(
         much.what(),
-        "a phase counts at most 1048575 bytes, and 1048576 are announced"
+        "a phase of the barrier at byte 0 of `bar` counts at most 1048575 bytes, and 1048576 are announced"
     );
 }
 
