@@ -1,5 +1,7 @@
 //! The errors of devices.
 
+use std::fmt;
+
 use colex_atom::{Arch, PtxVersion, Release};
 use colex_ir::Escaped;
 use colex_ir::launch::ArgumentError;
@@ -50,6 +52,13 @@ impl Error {
     /// Run untrusted kernels in a child process.
     pub fn is_context_lost(&self) -> bool {
         matches!(self.kind(), ErrorKind::ContextLost { .. })
+    }
+
+    /// Returns whether a kernel broke the context in the way that a trap does. A kernel of `colex-tensor` traps where an
+    /// access without a predicate leaves its tensor, or an integer its declared range, and no launch could tell: the simulator
+    /// names the access.
+    pub fn is_trap(&self) -> bool {
+        matches!(self.kind(), ErrorKind::ContextLost { cause, .. } if cause.is_trap())
     }
 
     /// Returns whether the memory of the device or of the host is full.
@@ -141,6 +150,34 @@ impl Error {
     }
 }
 
+/// What the driver says of a context that a kernel broke.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cause {
+    pub(crate) code: u32,
+    /// The name of the code and its description.
+    pub(crate) text: String,
+}
+
+impl Cause {
+    /// Whether a trap has this code: an illegal instruction, or a launch that failed for no reason that the driver names.
+    fn is_trap(&self) -> bool {
+        matches!(self.code, 715 | 719)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        if self.is_trap() {
+            f.write_str(
+                ", as after a trap: kernels trap where an access without a predicate leaves its tensor, or an integer its \
+                 declared range, and the simulator names which",
+            )?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum ErrorKind {
     #[error("no NVIDIA driver was found (libcuda.so or nvcuda.dll)")]
@@ -223,7 +260,7 @@ pub(crate) enum ErrorKind {
         "a kernel broke the context on {device} ({cause}): nothing more runs there in this process, a new process can \
          open the device again"
     )]
-    ContextLost { device: String, cause: String },
+    ContextLost { device: String, cause: Cause },
     #[error("nothing was captured: give the work to the device that the function is called with")]
     NothingCaptured,
     #[error(
@@ -416,9 +453,22 @@ mod tests {
             (
                 ErrorKind::ContextLost {
                     device: "H200".to_string(),
-                    cause: "CUDA_ERROR_X, it broke".to_string(),
+                    cause: Cause {
+                        code: 700,
+                        text: "CUDA_ERROR_X, it broke".to_string(),
+                    },
                 },
                 "a kernel broke the context on H200 (CUDA_ERROR_X, it broke): nothing more runs there in this process, a new process can open the device again",
+            ),
+            (
+                ErrorKind::ContextLost {
+                    device: "H200".to_string(),
+                    cause: Cause {
+                        code: 719,
+                        text: "CUDA_ERROR_LAUNCH_FAILED, it failed".to_string(),
+                    },
+                },
+                "a kernel broke the context on H200 (CUDA_ERROR_LAUNCH_FAILED, it failed, as after a trap: kernels trap where an access without a predicate leaves its tensor, or an integer its declared range, and the simulator names which): nothing more runs there in this process, a new process can open the device again",
             ),
             (
                 ErrorKind::NothingCaptured,

@@ -35,7 +35,7 @@ mod timing;
 mod view;
 
 pub use buffer::Buffer;
-pub use cache::Cache;
+pub use cache::{Cache, SharedLines};
 pub use colex_atom::Arch;
 pub use device::{Device, Extension};
 pub use device_slice::DeviceSlice;

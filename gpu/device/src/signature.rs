@@ -2,69 +2,21 @@
 
 use crate::error::{Error, ErrorKind};
 use colex_atom::PtxVersion;
-use colex_ir::launch::ParameterType;
-use colex_ir::{Kernel, Param, ParamType, Type};
+use colex_ir::Kernel;
+use colex_ir::launch::{EntrySignature, ParameterType};
 
-/// An entry of a PTX module, as its text declares it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Signature {
-    /// The types of its parameters.
-    pub(crate) parameters: Vec<ParameterType>,
-    /// The alignment of the address in each parameter, in bytes; 1 if the parameter is not a pointer.
-    pub(crate) alignments: Vec<u64>,
-    /// The required block (`.reqntid`).
-    pub(crate) block: Option<[u32; 3]>,
-    /// The required cluster (`.reqnctapercluster`).
-    pub(crate) cluster: Option<[u32; 3]>,
-}
-
-impl Signature {
-    /// The signature of a kernel.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a parameter has no [`ParameterType`].
-    pub(crate) fn of_kernel(kernel: &Kernel) -> Result<Signature, Error> {
-        let parameter = |param: &Param| {
-            number_type(param.ty).ok_or_else(|| ErrorKind::Parameter {
-                entry: kernel.name.clone(),
-                declaration: format!("{}: {:?}", param.name, param.ty),
-            })
-        };
-        let alignment = |param: &Param| match param.ty {
-            ParamType::Pointer { align } => u64::from(align).max(1),
-            _ => 1,
-        };
-        Ok(Signature {
-            alignments: kernel.params.iter().map(alignment).collect(),
-            parameters: kernel
-                .params
-                .iter()
-                .map(parameter)
-                .collect::<Result<_, _>>()?,
-            block: kernel.block,
-            cluster: kernel.cluster,
-        })
-    }
-}
-
-/// The type of a kernel's parameter. Integers and floats are told apart where a register of 32 or 64 bits is.
-fn number_type(ty: ParamType) -> Option<ParameterType> {
-    Some(match ty {
-        ParamType::TensorMap => ParameterType::TensorMap,
-        ParamType::Pointer { .. } => ParameterType::U64,
-        ParamType::Scalar(scalar) => match scalar {
-            Type::F32 => ParameterType::F32,
-            Type::F64 => ParameterType::F64,
-            Type::U32 | Type::S32 => ParameterType::U32,
-            Type::U64 | Type::S64 => ParameterType::U64,
-            _ => match scalar.bits() {
-                16 => ParameterType::B16,
-                32 => ParameterType::B32,
-                64 => ParameterType::B64,
-                _ => return None,
-            },
-        },
+/// Returns the signature of a kernel.
+///
+/// # Errors
+///
+/// Returns an error if a parameter has no [`ParameterType`].
+pub(crate) fn of_kernel(kernel: &Kernel) -> Result<EntrySignature, Error> {
+    EntrySignature::of(kernel).map_err(|param| {
+        ErrorKind::Parameter {
+            entry: kernel.name.clone(),
+            declaration: format!("{}: {:?}", param.name, param.ty),
+        }
+        .into()
     })
 }
 
@@ -76,7 +28,7 @@ fn number_type(ty: ParamType) -> Option<ParameterType> {
 ///
 /// Returns an error that lists the entries if there is no such entry, and an error if a parameter has no
 /// [`ParameterType`].
-pub(crate) fn of(ptx: &str, entry: &str) -> Result<Signature, Error> {
+pub(crate) fn of(ptx: &str, entry: &str) -> Result<EntrySignature, Error> {
     let mut tokens = Tokens::of(ptx);
     let mut found = Vec::new();
     while let Some(token) = tokens.next() {
@@ -171,7 +123,7 @@ impl<'a> Iterator for Tokens<'a> {
 }
 
 /// Returns the signature in the tokens between the entry's name and its body.
-fn read(entry: &str, tokens: &[&str]) -> Result<Signature, Error> {
+fn read(entry: &str, tokens: &[&str]) -> Result<EntrySignature, Error> {
     let (inside, after) = match (
         tokens.first(),
         tokens.iter().position(|&token| token == ")"),
@@ -185,7 +137,7 @@ fn read(entry: &str, tokens: &[&str]) -> Result<Signature, Error> {
     let parameters = declared
         .clone()
         .map(|declaration| parameter(entry, declaration));
-    Ok(Signature {
+    Ok(EntrySignature {
         alignments: declared.map(pointer_alignment).collect(),
         parameters: parameters.collect::<Result<_, _>>()?,
         block: extents(after, ".reqntid"),

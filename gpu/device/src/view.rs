@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 use core::ops::Deref;
+use std::sync::Arc;
 
 use colex_ir::launch::DeviceMemory;
 use colex_layout::{IntTuple, IntoIntTuple, IntoLayout, Layout, Stride};
@@ -34,12 +35,19 @@ pub struct View<'a, T> {
     device: Device,
     address: u64,
     length: usize,
-    shape: IntTuple,
-    /// `None` if an extent is 0, which no layout has.
-    layout: Option<Layout>,
+    /// Shared by the clones of a view, since a layout takes a kilobyte.
+    form: Arc<Form>,
     /// One more than the offset of the last element.
     reach: u64,
     elements: PhantomData<&'a T>,
+}
+
+/// The coordinates of a view.
+#[derive(Debug)]
+struct Form {
+    shape: IntTuple,
+    /// `None` if an extent is 0, which no layout has.
+    layout: Option<Layout>,
 }
 
 /// Memory that a kernel writes, seen through a layout. It borrows the memory mutably, and dereferences to a [`View`].
@@ -98,8 +106,7 @@ impl<'a, T: Element> View<'a, T> {
             device: elements.device().clone(),
             address,
             length,
-            shape,
-            layout,
+            form: Arc::new(Form { shape, layout }),
             reach,
             elements: PhantomData,
         })
@@ -179,7 +186,7 @@ impl<'a, T: Element> View<'a, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn shape(&self) -> &IntTuple {
-        &self.shape
+        &self.form.shape
     }
 
     /// Returns the layout, whose strides count elements; `None` if an extent is 0, which layouts do not have.
@@ -192,7 +199,7 @@ impl<'a, T: Element> View<'a, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn layout(&self) -> Option<&Layout> {
-        self.layout.as_ref()
+        self.form.layout.as_ref()
     }
 
     /// Returns whether the view has no element.
@@ -204,7 +211,7 @@ impl<'a, T: Element> View<'a, T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn is_empty(&self) -> bool {
-        self.layout.is_none()
+        self.form.layout.is_none()
     }
 
     /// Returns the range of addresses that the view spans: its first byte, and one past its last byte.
@@ -236,7 +243,7 @@ impl<'a, T: Element> View<'a, T> {
     /// Returns an error if `order` is not a permutation of the modes.
     #[doc(alias = "transpose")]
     pub fn permute(&self, order: &[usize]) -> Result<View<'a, T>, Error> {
-        let rank = self.shape.rank();
+        let rank = self.form.shape.rank();
         let mut sorted = order.to_vec();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..rank) {
@@ -247,10 +254,13 @@ impl<'a, T: Element> View<'a, T> {
             .into());
         }
         let named = "the order names every mode once";
-        let layout = self.layout.as_ref();
-        Ok(View {
-            shape: self.shape.select(order).expect(named),
+        let layout = self.layout();
+        let form = Form {
+            shape: self.form.shape.select(order).expect(named),
             layout: layout.map(|layout| layout.select(order).expect(named)),
+        };
+        Ok(View {
+            form: Arc::new(form),
             ..self.clone()
         })
     }

@@ -42,6 +42,28 @@ pub(super) fn read(file: &mut File, length: u64) -> Option<Vec<u8>> {
     (bytes.len() == length).then_some(bytes)
 }
 
+/// Reads what a file has, up to a number of bytes.
+///
+/// # Errors
+///
+/// Returns the error of the file system.
+pub(super) fn read_most(file: &mut File, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file for writing at its end, without following a link.
+///
+/// # Errors
+///
+/// Returns the error of the file system.
+pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    system::careful(options.append(true));
+    options.open(path)
+}
+
 /// Writes a file that was not there before, which only this user can read and write.
 ///
 /// # Errors

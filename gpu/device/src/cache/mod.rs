@@ -14,6 +14,9 @@ use std::time::{Duration, SystemTime};
 use std::{env, fs, io};
 
 mod files;
+mod lines;
+
+pub use lines::SharedLines;
 
 /// A folder of machine code, or none.
 ///

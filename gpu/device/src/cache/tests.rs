@@ -465,3 +465,102 @@ mod planted {
         heals(&cache.0);
     }
 }
+
+#[cfg(unix)]
+mod lines {
+    use std::io::ErrorKind;
+    use std::thread;
+
+    use super::super::SharedLines;
+    use super::*;
+
+    /// A folder of its own.
+    fn folder(name: &str) -> Fresh {
+        let fresh = Fresh::new(&format!("lines-{name}"));
+        fs::create_dir_all(fresh.0.folder().unwrap()).unwrap();
+        fresh
+    }
+
+    fn file(fresh: &Fresh) -> PathBuf {
+        fresh.0.folder().unwrap().join("lines")
+    }
+
+    #[test]
+    fn lines_of_several_writers_stay_whole() {
+        let fresh = folder("writers");
+        let line = |writer: usize, n: usize| format!("{writer} {n} {}", "x".repeat(100 + n));
+        thread::scope(|scope| {
+            for writer in 0..4 {
+                let lines = SharedLines::open(file(&fresh)).unwrap();
+                scope.spawn(move || {
+                    (0..100).for_each(|n| lines.append(&line(writer, n)).unwrap());
+                });
+            }
+        });
+        let text = SharedLines::open(file(&fresh)).unwrap().read().unwrap();
+        let mut found: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+        found.sort_unstable();
+        let mut wanted: Vec<String> = (0..4)
+            .flat_map(|writer| (0..100).map(move |n| line(writer, n)))
+            .collect();
+        wanted.sort_unstable();
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn an_unfinished_line_does_not_take_the_next_one_with_it() {
+        let fresh = folder("unfinished");
+        fs::write(file(&fresh), "whole\nunfini").unwrap();
+        fs::set_permissions(
+            file(&fresh),
+            std::os::unix::fs::PermissionsExt::from_mode(0o600),
+        )
+        .unwrap();
+        let lines = SharedLines::open(file(&fresh)).unwrap();
+        lines.append("next").unwrap();
+        let text = lines.read().unwrap();
+        assert_eq!(text, "whole\nunfini\nnext\n");
+        let refused = lines.append("two\nlines").unwrap_err();
+        assert_eq!(refused.to_string(), "an entry is one line");
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_alone_is_refused() {
+        let fresh = folder("refused");
+        let place = file(&fresh);
+        let refused = || {
+            let error = SharedLines::open(&place).unwrap_err();
+            let sentence = error
+                .to_string()
+                .replace(&place.display().to_string(), "FILE");
+            (error.kind(), sentence)
+        };
+        let no = "FILE is not a regular file that only this user or root may write".to_string();
+        fs::create_dir(&place).unwrap();
+        assert_eq!(refused(), (ErrorKind::PermissionDenied, no.clone()));
+        fs::remove_dir(&place).unwrap();
+        let target = fresh.0.folder().unwrap().join("target");
+        fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, &place).unwrap();
+        assert_eq!(refused(), (ErrorKind::PermissionDenied, no.clone()));
+        fs::remove_file(&place).unwrap();
+        fs::write(&place, "").unwrap();
+        fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        assert_eq!(refused(), (ErrorKind::PermissionDenied, no));
+        fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&place)
+            .unwrap()
+            .set_len(SharedLines::LIMIT + 1)
+            .unwrap();
+        assert_eq!(
+            refused(),
+            (
+                ErrorKind::FileTooLarge,
+                "FILE would have 4194305 bytes: at most 4194304 are kept; remove the file to begin anew".to_string()
+            )
+        );
+        assert_eq!(fs::read_to_string(&target).unwrap(), "");
+    }
+}

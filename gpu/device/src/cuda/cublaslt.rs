@@ -107,6 +107,14 @@ table! {
 /// `CUBLASLT_MATMUL_DESC_TRANSA` and `CUBLASLT_MATMUL_DESC_TRANSB`.
 const TRANSPOSE: [c_int; 2] = [3, 4];
 
+/// `CUBLASLT_MATMUL_DESC_EPILOGUE` and `CUBLASLT_MATMUL_DESC_BIAS_POINTER`.
+const EPILOGUE: c_int = 7;
+const BIAS_POINTER: c_int = 8;
+
+/// `CUBLASLT_EPILOGUE_BIAS` and `CUBLASLT_EPILOGUE_GELU_BIAS`.
+const BIAS: c_int = 4;
+const GELU_BIAS: c_int = 36;
+
 /// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
 const MAX_WORKSPACE: c_int = 1;
 
@@ -179,6 +187,14 @@ pub struct LtProduct {
     pub beta: f64,
 }
 
+/// What cuBLASLt adds to a product before it stores it: a number for each row of the result.
+pub struct LtBias {
+    /// The numbers, of the result's type.
+    pub numbers: Box<dyn DeviceMemory + Send + Sync>,
+    /// Whether GELU, in its tanh form, is applied to the sum.
+    pub gelu: bool,
+}
+
 /// One product with the algorithms that cuBLASLt chose for it.
 pub struct CublasLt {
     device: Device,
@@ -190,6 +206,8 @@ pub struct CublasLt {
     /// The bytes that each matrix spans.
     bytes: [u64; 3],
     factors: [Factor; 2],
+    /// Kept for as long as the product, whose descriptor has its address.
+    _bias: Option<LtBias>,
 }
 
 /// An object of the library, destroyed when this is dropped.
@@ -257,6 +275,27 @@ fn bind(device: &Device) -> Result<(), Error> {
     }
 }
 
+/// Checks that memory lies on a device and has at least a number of bytes.
+fn check_memory(device: &Device, memory: &dyn DeviceMemory, bytes: u64) -> Result<(), Error> {
+    if memory.device_id() != device.id() {
+        return Err(ErrorKind::OtherDevice {
+            what: "the matrix",
+            device: device.name(),
+            holder: memory.device_name(),
+        }
+        .into());
+    }
+    if memory.byte_count() < bytes {
+        return Err(ErrorKind::Length {
+            what: "the bytes of the matrix",
+            expected: bytes as usize,
+            found: memory.byte_count() as usize,
+        }
+        .into());
+    }
+    Ok(())
+}
+
 /// A status as a result.
 fn checked(call: &'static str, status: Status) -> Result<(), Error> {
     let name = match status {
@@ -288,6 +327,21 @@ impl CublasLt {
     ///
     /// Returns an error on the simulator, without the library, and if the library reports one.
     pub fn new(device: &Device, product: &LtProduct, count: usize) -> Result<CublasLt, Error> {
+        CublasLt::with_bias(device, product, None, count)
+    }
+
+    /// Returns a product with a bias, if there is one, as [`new`](CublasLt::new) returns one without.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`new`](CublasLt::new), and an error if the bias is on another device or has fewer numbers than
+    /// the result has rows.
+    pub fn with_bias(
+        device: &Device,
+        product: &LtProduct,
+        bias: Option<LtBias>,
+        count: usize,
+    ) -> Result<CublasLt, Error> {
         let lacks = |why| -> Error {
             ErrorKind::Unsupported {
                 what: "run cuBLASLt",
@@ -331,17 +385,39 @@ impl CublasLt {
             workspace: device.uninitialised(WORKSPACE)?,
             bytes: matrices.map(|matrix| matrix.bytes()),
             factors: [product.alpha, product.beta].map(|value| Factor::of(product.scale, value)),
+            _bias: None,
         };
         let transposed = [product.first.transposed, product.second.transposed];
-        for (attribute, transposed) in TRANSPOSE.into_iter().zip(transposed) {
-            // `CUBLAS_OP_N` is 0 and `CUBLAS_OP_T` 1.
-            let operation = c_int::from(transposed);
-            let value = std::ptr::from_ref(&operation).cast();
-            let bytes = size_of_val(&operation);
+        // `CUBLAS_OP_N` is 0 and `CUBLAS_OP_T` 1.
+        let operations = TRANSPOSE.into_iter().zip(transposed.map(c_int::from));
+        let epilogue = bias
+            .iter()
+            .map(|bias| (EPILOGUE, if bias.gelu { GELU_BIAS } else { BIAS }));
+        for (attribute, number) in operations.chain(epilogue) {
+            let value = std::ptr::from_ref(&number).cast();
             // SAFETY: the descriptor lives, and the value has the attribute's type.
-            let status = unsafe { (api.product_set)(new.product.handle, attribute, value, bytes) };
+            let status = unsafe {
+                (api.product_set)(new.product.handle, attribute, value, size_of_val(&number))
+            };
             checked("cublasLtMatmulDescSetAttribute", status)?;
         }
+        if let Some(bias) = &bias {
+            let bytes = product.sum.rows * product.sum.element_bytes;
+            check_memory(device, &*bias.numbers, bytes)?;
+            let address = bias.numbers.address();
+            let value = std::ptr::from_ref(&address).cast();
+            // SAFETY: the descriptor lives, the value has the attribute's type, and the memory is kept beside the descriptor.
+            let status = unsafe {
+                (api.product_set)(
+                    new.product.handle,
+                    BIAS_POINTER,
+                    value,
+                    size_of_val(&address),
+                )
+            };
+            checked("cublasLtMatmulDescSetAttribute", status)?;
+        }
+        new._bias = bias;
         new.choices = new.ask(api, count)?;
         Ok(new)
     }
@@ -414,22 +490,7 @@ impl CublasLt {
         };
         let memories = [factors[0], factors[1], sum];
         for (memory, bytes) in memories.into_iter().zip(self.bytes) {
-            if memory.device_id() != device.id() {
-                return Err(ErrorKind::OtherDevice {
-                    what: "the matrix",
-                    device: device.name(),
-                    holder: memory.device_name(),
-                }
-                .into());
-            }
-            if memory.byte_count() < bytes {
-                return Err(ErrorKind::Length {
-                    what: "the bytes of the matrix",
-                    expected: bytes as usize,
-                    found: memory.byte_count() as usize,
-                }
-                .into());
-            }
+            check_memory(device, memory, bytes)?;
         }
         let algorithm = self.choices.get(choice).ok_or(ErrorKind::Length {
             what: "the list of algorithms",

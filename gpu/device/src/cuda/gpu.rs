@@ -13,7 +13,7 @@ use super::driver::{Driver, driver};
 use super::sys::{self, DeviceAttribute as Attribute};
 use crate::cache::Cache;
 use crate::device::Held;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Cause, Error, ErrorKind};
 use colex_ir::launch::Limits;
 
 /// A handle to a GPU and to one of its streams.
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     /// devices that are made of it.
     outlives_owners: bool,
     /// The cause of the loss, once the context is lost.
-    lost: OnceLock<String>,
+    lost: OnceLock<Cause>,
 }
 
 /// A context that was opened here by its device's ordinal. Its modules are unloaded when the last handle is dropped:
@@ -356,7 +356,7 @@ impl Gpu {
         let error = refused(self.shared.driver, call, code);
         match (Driver::is_sticky(code), error.kind()) {
             (true, ErrorKind::Driver { name, text, .. }) => {
-                let cause = self.shared.lost.get_or_init(|| format!("{name}, {text}"));
+                let cause = self.shared.lost.get_or_init(|| cause(code, name, text));
                 ErrorKind::ContextLost {
                     device: self.shared.name.clone(),
                     cause: cause.clone(),
@@ -386,6 +386,13 @@ impl fmt::Debug for Gpu {
     }
 }
 
+fn cause(code: StatusCode, name: &str, text: &str) -> Cause {
+    Cause {
+        code,
+        text: format!("{name}, {text}"),
+    }
+}
+
 /// The error of a code that is not 0.
 fn refused(driver: &Driver, call: &'static str, code: StatusCode) -> Error {
     driver
@@ -401,7 +408,7 @@ fn broken(driver: &Driver, ordinal: usize, call: &'static str, code: StatusCode)
     match error.kind() {
         ErrorKind::Driver { name, text, .. } if Driver::is_sticky(code) => ErrorKind::ContextLost {
             device: device.unwrap_or_else(|()| format!("device {ordinal}")),
-            cause: format!("{name}, {text}"),
+            cause: cause(code, name, text),
         }
         .into(),
         _ => error,

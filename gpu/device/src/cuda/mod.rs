@@ -21,7 +21,7 @@ mod raw;
 mod tensor_map;
 
 pub use borrowed::BorrowedSlice;
-pub use cublaslt::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
+pub use cublaslt::{CublasLt, LtBias, LtCompute, LtMatrix, LtProduct, LtType};
 #[cfg(feature = "cudarc")]
 pub use cudarc;
 pub use raw::RawStream;
