@@ -21,7 +21,7 @@ pub(crate) struct FirstFailure {
 pub(crate) struct Owner(u32);
 
 impl Owner {
-    /// Of no builder: a constant, a register that the author names.
+    /// Of no builder: a constant.
     pub(crate) const NONE: Owner = Owner(0);
     /// Of several.
     const SEVERAL: Owner = Owner(u32::MAX);

@@ -64,7 +64,6 @@ mod index;
 mod mma;
 mod tensor;
 
-pub use build::Builder;
 pub use build::barrier::Barriers;
 pub use build::export::{
     DriverNumber, Exported, ExportedDimension, ExportedMap, ExportedParameter, Role,
@@ -78,12 +77,14 @@ pub use build::name::Nameable;
 pub use build::pipeline::{Consumer, Pipeline, Producer, Stage};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
+pub use build::{Builder, TileGrid};
 pub use copy::tma::TmaTensor;
 pub use copy::vector::VectorRun;
 pub use copy::{HintedCopy, Hints, Piece};
 pub use error::Error;
 pub use fragment::dump::Dump;
 pub use fragment::elements::{Elements, IntoCoordinates, Outside};
+pub use fragment::expr::formula::Formula;
 pub use fragment::expr::{Expr, Mask, Round};
 pub use fragment::rows::Rows;
 pub use fragment::{Fragment, MAX_REGISTERS};

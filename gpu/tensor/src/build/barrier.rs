@@ -7,6 +7,7 @@ use super::Builder;
 use super::claims::Says;
 use super::flow::Cond;
 use crate::error::{At, Error, ErrorKind};
+use crate::failure::FirstFailure;
 use crate::index::Index;
 
 /// The number of named barriers of a block (PTX ISA 9.7.13.1).
@@ -17,6 +18,7 @@ const NAMED: i64 = 16;
 pub struct Barriers {
     pub(crate) base: Index,
     count: i64,
+    failure: FirstFailure,
 }
 
 /// Bytes that a barrier is told of, or that a load reports to it.
@@ -32,8 +34,9 @@ pub(crate) struct Transaction {
 }
 
 impl Barriers {
-    /// Returns the shared-memory address of the barrier at `place`, in bytes. A kernel that uses the address of a place
-    /// without a barrier is refused.
+    /// Returns the shared-memory address of the barrier at `place`, in bytes.
+    ///
+    /// If the range of `place` contains places without a barrier, [`Builder::finish`] returns an error.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -41,8 +44,23 @@ impl Barriers {
     /// let full = k.barriers(3);
     /// assert_eq!((full.at(2) - full.at(0)).as_constant(), Some(16)); // 8 bytes each
     /// ```
+    #[track_caller]
     pub fn at(&self, place: impl Into<Index>) -> Index {
-        &self.base + place.into().within(0..self.count) * 8
+        let place = place.into();
+        let inert = || self.base.clone();
+        self.failure.attempt(Location::caller(), inert, || {
+            self.failure.own_indices([&place])?;
+            let (low, high) = place.range();
+            if (low < 0 || high >= self.count) && place.poison().is_none() {
+                let why = format!(
+                    "the barrier's place {place} lies from {low} to {high}, and there are places 0 to {} (`within` says what \
+                     no rule finds)",
+                    self.count - 1
+                );
+                return Err(ErrorKind::operands("at", why));
+            }
+            Ok(&self.base + place * 8)
+        })
     }
 
     /// Returns the number of barriers.
@@ -82,20 +100,26 @@ impl Builder {
         let Some(bytes) = bytes.filter(|n| *n > 0) else {
             let why = format!("{count} barriers; there are from 1 to {}", u32::MAX / 8);
             self.fail(ErrorKind::operands("barriers", why), at);
-            return Barriers {
-                base: 0.into(),
-                count: 1,
-            };
+            return self.barriers_at(0.into(), 1);
         };
         let start = self.launch.shared;
         let base = self.shared_bytes(bytes, 8);
         // What has no room is an error, and nothing is done for each of them.
         if self.launch.shared == start {
-            return Barriers { base, count: 1 };
+            return self.barriers_at(base, 1);
         }
         let what = format!("array of {count} {purpose}barriers");
         self.describe_shared(what, bytes, ("barrier", 8), None);
-        Barriers { base, count }
+        self.barriers_at(base, count)
+    }
+
+    fn barriers_at(&self, base: Index, count: i64) -> Barriers {
+        let failure = self.failure.clone();
+        Barriers {
+            base,
+            count,
+            failure,
+        }
     }
 
     /// Initialises mbarriers whose phases complete after `arrivals` arrivals. Call it from one thread of the block; a

@@ -115,7 +115,17 @@ impl Builder {
         then: impl FnOnce(&mut Self),
         other: impl FnOnce(&mut Self),
     ) {
-        let at = Location::caller();
+        self.if_else_at(Location::caller(), cond, then, other);
+    }
+
+    /// [`Builder::if_else`] in a call of that place.
+    pub(crate) fn if_else_at(
+        &mut self,
+        at: &'static Location<'static>,
+        cond: Cond,
+        then: impl FnOnce(&mut Self),
+        other: impl FnOnce(&mut Self),
+    ) {
         let p = match self.known(cond, at) {
             Ok(true) => return then(self),
             Ok(false) => return other(self),
@@ -241,7 +251,7 @@ impl Builder {
                 }
                 let now = k.get(&i);
                 k.opened_loop(&now, [&first, &end, &step]);
-                body(k, &now.within(range));
+                body(k, &now.known_within((range.start, range.end - 1)));
                 let now = k.get(&i);
                 k.site(at, |k| k.assign_var(&i, &(now + &step)));
                 if certain {

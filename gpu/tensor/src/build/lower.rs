@@ -238,7 +238,7 @@ impl Builder {
         let bits = if wide { Type::B64 } else { Type::B32 };
         match &index.0.node {
             Node::Leaf(leaf) => {
-                self.check_leaf(index);
+                self.check_leaf(leaf);
                 match (wide, leaf.reg.ty.bits()) {
                     (false, 64) => self.emit_at(home, |k| k.cvt(Type::U32, Type::U64, leaf.reg)),
                     _ => leaf.reg,

@@ -21,13 +21,14 @@ use std::ops::Range;
 use std::panic::Location;
 
 use colex_atom::Arch;
+use colex_sched::{Order, RasterOrder, formula::MOST_PLACES};
 
 use crate::build::claims::Opened;
 use crate::error::{Error, ErrorKind};
 use crate::failure::FirstFailure;
-use crate::index::{Index, Leaf};
+use crate::index::ops::Checked;
+use crate::index::{Index, LIMIT, Leaf};
 use crate::tensor::Tensor;
-use colex_ir::claims::ClaimId;
 use colex_ir::launch::Extents;
 use colex_ir::{Compare, Guard, Kernel, KernelBuilder, Reg, Special, Type};
 
@@ -79,6 +80,44 @@ pub struct Builder {
     pub(crate) fragments: Vec<name::NamedParts>,
 }
 
+/// A grid of tiles in an order, of [`Builder::tile_grid`].
+#[derive(Clone, Debug)]
+pub struct TileGrid {
+    order: Order,
+    tiles: [Index; 2],
+}
+
+impl TileGrid {
+    /// Returns the number of tiles.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let order: colex_sched::Order = "grouped 2 along m".parse()?;
+    /// let grid = k.tile_grid(order, [3.into(), 4.into()]).expect("it has a formula");
+    /// assert_eq!(grid.size().as_constant(), Some(12));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn size(&self) -> Index {
+        &self.tiles[0] * &self.tiles[1]
+    }
+
+    /// The number of tiles in a strip of the order, if it has a formula.
+    fn strip(&self) -> Option<Index> {
+        let [m, n] = &self.tiles;
+        match self.order {
+            Order::Grouped { width, raster } => Some(match raster {
+                RasterOrder::AlongM => m * width,
+                RasterOrder::AlongN => n * width,
+            }),
+            Order::Swizzle(_) | Order::Persistent { .. } | Order::Hilbert | Order::Morton => None,
+        }
+    }
+}
+
+/// The most threads of a block, on every architecture.
+const MOST_THREADS: u32 = 1024;
+
 /// One open body.
 #[derive(Debug)]
 pub(crate) struct Scope {
@@ -93,8 +132,6 @@ pub(crate) struct Scope {
     pub(crate) sizes: HashMap<(Index, [i64; 2]), Reg>,
     /// Variables whose value from before the body was used in it.
     pub(crate) used: HashSet<Reg>,
-    /// The same of claims.
-    pub(crate) claimed: Vec<(Reg, ClaimId)>,
     /// What opened it.
     pub(crate) opened: Opened,
     /// The condition under which it runs, if it is a branch.
@@ -113,7 +150,6 @@ impl Scope {
             sizes: HashMap::new(),
 
             used: HashSet::new(),
-            claimed: Vec::new(),
             opened: Opened::Other,
             condition: None,
             turns: crate::build::held::Turns::default(),
@@ -139,11 +175,12 @@ impl Builder {
         let block = threads.into().xyz();
         let mut ir = KernelBuilder::new(name, target);
         ir.block(block);
-        Builder {
+        let threads = block.into_iter().fold(1, u32::saturating_mul);
+        let mut k = Builder {
             ir,
             scopes: vec![Scope::new(false, 0)],
             block,
-            threads: block.into_iter().fold(1, u32::saturating_mul),
+            threads,
             specials: HashMap::new(),
             stamp: 0,
             written: HashMap::new(),
@@ -157,7 +194,13 @@ impl Builder {
             pipelines: crate::build::pipeline::Pipelines::default(),
             names: HashSet::new(),
             fragments: Vec::new(),
+        };
+        if threads > MOST_THREADS {
+            // What follows looks at every thread of the block.
+            let why = format!("{threads} threads, and a block has at most {MOST_THREADS}");
+            k.fail(ErrorKind::operands("block", why), Location::caller());
         }
+        k
     }
 
     /// Returns the finished kernel, with its shared memory laid out.
@@ -447,7 +490,7 @@ impl Builder {
     }
 
     /// Returns the value of a 32-bit special register, which lies in `range` (end excluded). The kernel reads it once
-    /// at its beginning. The simulator refuses a value outside of the range.
+    /// at its beginning. A value outside of the range is refused as for [`Builder::index_of`].
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -500,8 +543,8 @@ impl Builder {
         (range.start, range.end - 1)
     }
 
-    /// Returns `reg` as an index within `range` (end excluded). `reg` must not be written again afterwards. The simulator
-    /// refuses a value outside of the range at this place in the kernel; a GPU computes what follows from the declaration.
+    /// Returns `reg` as an index within `range` (end excluded). `reg` must not be written again afterwards. A value
+    /// outside of the range is refused by the launch, or the kernel traps at this place, which the simulator names.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -543,6 +586,120 @@ impl Builder {
         let index = Index::leaf(self.leaf(reg), range, multiple, self.depth());
         self.site(at, |k| k.claim_range(&index, range, multiple));
         index
+    }
+
+    /// Returns the same value, known to lie in `range` (end excluded), if the author knows more than the rules derive. A value
+    /// outside of the range is refused as for [`Builder::index_of`]; what the rules derive, or the branches and declarations
+    /// before, is not checked again.
+    ///
+    /// If no value of the index lies in the range, [`Builder::finish`] returns an error.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let block = k.block_index(0);
+    /// let block = k.within(block, 0..1000); // the launch refuses a grid of more blocks
+    /// assert_eq!(block.range(), (0, 999));
+    /// assert!(!k.finish()?.kernel.ptx()?.contains("trap;"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn within(&mut self, index: impl Into<Index>, range: Range<i64>) -> Index {
+        let (at, index) = (Location::caller(), index.into());
+        let (first, last) = self.ends("within", range, at);
+        let (low, high) = index.range();
+        self.own_indices([&index], at);
+        let inside = index.within(first..last + 1);
+        if inside.poison().is_none() && (low < first || high > last) {
+            self.site(at, |k| k.claim_range(&index, (first, last), 1));
+        }
+        inside
+    }
+
+    /// Declares that two tensors have the same extents in every launch, which the launch checks: where a branch compares a
+    /// coordinate with the extent of one, it lies inside of the other too.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "1000:_1"));
+    /// k.same_extents(&from, &to);
+    /// assert!(!k.finish()?.kernel.ptx()?.contains("trap;"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn same_extents(&mut self, a: &Tensor, b: &Tensor) {
+        let at = Location::caller();
+        if let Err(kind) = self.own_tensors(&[a, b]) {
+            return self.fail(kind, at);
+        }
+        let ranks = [a, b].map(|tensor| tensor.layout().rank());
+        if ranks[0] != ranks[1] {
+            let why = format!("tensors of {} and {} modes", ranks[0], ranks[1]);
+            return self.fail(ErrorKind::operands("same_extents", why), at);
+        }
+        for mode in 0..ranks[0] {
+            let apart = b.extent(mode) - a.extent(mode);
+            if apart.range() != (0, 0) {
+                self.site(at, |k| k.claim_range(&apart, (0, 0), 1));
+            }
+        }
+    }
+
+    /// Returns a grid of `tiles` tiles along m and n in an order, if the order has a formula. The launch checks that 32 bits
+    /// count its places.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let a = k.tensor("a", Ty::F32, "(64,64):(64,_1)");
+    /// let order: colex_sched::Order = "grouped 2 along m".parse()?;
+    /// let grid = k.tile_grid(order, [a.extent(0) / 8, a.extent(1) / 8]).expect("it has a formula");
+    /// let block = k.block_index(0);
+    /// let [m, n] = k.tile_at(&grid, block);
+    /// let tile = a.local_tile((8, 8), (m, n)); // it lies in the tensor, and no access to it needs a check
+    /// # let _ = tile;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn tile_grid(&mut self, order: Order, tiles: [Index; 2]) -> Option<TileGrid> {
+        let at = Location::caller();
+        let grid = TileGrid { order, tiles };
+        let strip = grid.strip()?;
+        self.own_indices(grid.tiles.each_ref(), at);
+        for count in [grid.size(), strip] {
+            self.site(at, |k| k.claim_range(&count, (1, MOST_PLACES), 1));
+        }
+        Some(grid)
+    }
+
+    /// Returns the tile `[m, n]` at a place of the order, counted from 0. A place beyond the grid is refused as for
+    /// [`Builder::index_of`]. The coordinates lie in the grid.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let order: colex_sched::Order = "grouped 2 along m".parse()?;
+    /// let grid = k.tile_grid(order, [3.into(), 4.into()]).expect("it has a formula");
+    /// let [m, n] = k.tile_at(&grid, 5);
+    /// assert_eq!((m.as_constant(), n.as_constant()), (Some(2), Some(1)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn tile_at(&mut self, grid: &TileGrid, place: impl Into<Index>) -> [Index; 2] {
+        let (at, place) = (Location::caller(), place.into());
+        let tiles = grid.tiles.clone().map(Checked);
+        let tile = grid.order.tile(Checked(place.clone()), tiles);
+        let tile = tile.expect("a grid has an order with a formula");
+        let tile = tile.map(|Checked(at)| at);
+        let [m, n] = &grid.tiles;
+        self.own_indices([&place, m, n], at);
+        // The law `index.orders`: a place of the grid has a tile of the grid.
+        let inside = |(at, tiles): (&Index, &Index)| tiles - at - 1;
+        let implied = tile.iter().zip(&grid.tiles).map(inside).collect();
+        let left = grid.size() - place - 1;
+        self.site(at, |k| k.claim_implying(&left, (0, LIMIT), 1, implied));
+        tile
     }
 
     /// A register of this kernel that is never written again.

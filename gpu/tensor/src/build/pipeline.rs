@@ -1141,12 +1141,12 @@ impl Builder {
         let last = self.ir.setp(Compare::Eq, Type::U32, reg, stages);
         let wrapped = self.ir.selp(Type::B32, 0, reg, last);
         self.ir.mov_to(reg, wrapped);
-        self.touch(stage);
+        self.written_now(stage);
         let flip = self.ir.selp(Type::B32, 1, 0, last);
         let value = self.value(&now);
         let flipped = self.ir.xor(Type::B32, value, flip);
         self.ir.mov_to(parity.reg, flipped);
-        self.touch(parity);
+        self.written_now(parity);
         self.forget_stage(stage.reg);
     }
 
@@ -1171,7 +1171,7 @@ impl Builder {
             let (next, other) = (k.operand(&next), k.operand(&other));
             for (var, value) in [(stage, next), (parity, other)] {
                 k.ir.mov_to(var.reg, value);
-                k.touch(var);
+                k.written_now(var);
             }
             k.forget_stage(stage.reg);
             Ok(())

@@ -32,16 +32,18 @@ impl MapSlot {
     /// coordinates.
     pub(crate) fn map(&self, layout: &Layout) -> Result<TensorMap, ArgumentError> {
         let refuse = |why: String| ArgumentError::of_tensor(&self.name, why);
-        let plan = TmaPlan::new(TmaTile {
-            global: layout,
-            tile: &self.tile,
-            shared: &self.shared,
-            element: self.element,
-            multicast: self.multicast,
-        });
         // A row as long as the box, or a mode of extent 1, need not change what the kernel moves.
-        let plan = (self.plan.for_tensor(layout)).map_or_else(|| plan, Ok);
-        let plan = plan.map_err(|e| refuse(e.to_string()))?;
+        let plan = match self.plan.for_tensor(layout) {
+            Some(plan) => plan,
+            None => TmaPlan::new(TmaTile {
+                global: layout,
+                tile: &self.tile,
+                shared: &self.shared,
+                element: self.element,
+                multicast: self.multicast,
+            })
+            .map_err(|e| refuse(e.to_string()))?,
+        };
         let same = plan.map().extents == self.plan.map().extents
             && plan.tensor().stride() == self.plan.tensor().stride();
         let row = plan.map().dims[0] * self.element.bytes();

@@ -21,7 +21,7 @@ impl Builder {
     /// Declares a 32-bit variable with an initial value. It always lies in `range` (end excluded).
     ///
     /// If the range is empty, or if a value given here or to [`Builder::set`] cannot lie in it, [`Builder::finish`]
-    /// returns an error. The simulator refuses a value that does not lie in it.
+    /// returns an error. A value outside of it is refused as for [`Builder::index_of`].
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -127,8 +127,8 @@ impl Builder {
         var.reg
     }
 
-    /// Declares that instructions of the caller have written the variable's register. The simulator refuses a value that
-    /// does not lie in the variable's range.
+    /// Declares that instructions of the caller have written the variable's register. A value outside of the variable's range
+    /// is refused as for [`Builder::index_of`].
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -150,13 +150,13 @@ impl Builder {
         });
     }
 
+    /// Notes that the variable's register has another value, which lies in its range.
     #[track_caller]
-    fn written_now(&mut self, var: &Var) {
+    pub(crate) fn written_now(&mut self, var: &Var) {
         let used = |s: &Scope| s.repeats && s.used.contains(&var.reg);
         if self.scopes.iter().any(used) {
             self.fail(ErrorKind::Stale { reg: var.reg }, Location::caller());
         }
-        self.void_claims(var.reg);
         self.stamp += 1;
         self.written.insert(var.reg, self.stamp);
     }
@@ -182,9 +182,10 @@ impl Builder {
         };
         let (terms, constant) = inner.terms();
         if let [(x, 1)] = &terms[..]
-            && matches!(&x.0.node, Node::Leaf(leaf) if leaf.reg == reg)
+            && let Node::Leaf(leaf) = &x.0.node
+            && leaf.reg == reg
         {
-            self.check_leaf(x);
+            self.check_leaf(leaf);
             self.ir
                 .binary_to(BinaryOp::Add, Type::U32, reg, reg, constant);
             return;
@@ -193,11 +194,15 @@ impl Builder {
         self.ir.mov_to(reg, value);
     }
 
-    /// Notes the use of a variable's value, and refuses one that has been overwritten.
-    pub(crate) fn check_leaf(&mut self, index: &Index) {
-        let Node::Leaf(leaf) = &index.0.node else {
-            return;
-        };
+    /// Notes the use of the variables' values, and refuses one that has been overwritten.
+    pub(crate) fn check_leaves(&mut self, index: &Index) {
+        let mut leaves = Vec::new();
+        index.leaves(&mut leaves);
+        leaves.iter().for_each(|leaf| self.check_leaf(leaf));
+    }
+
+    /// The same of one variable.
+    pub(crate) fn check_leaf(&mut self, leaf: &Leaf) {
         let Some(written) = self.written.get(&leaf.reg) else {
             return;
         };

@@ -843,7 +843,7 @@ fn vector_registers(
 }
 
 /// The extent of a mode of the layout, which may be dynamic.
-fn extent_of(tensor: &Tensor, mode: usize) -> Index {
+pub(super) fn extent_of(tensor: &Tensor, mode: usize) -> Index {
     match &tensor.view {
         View::Coords { of, layout, .. } if !layout.is_static() => of.extents[mode].clone(),
         _ => tensor.layout().mode(mode).map_or(1, |m| m.size()).into(),

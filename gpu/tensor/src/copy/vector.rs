@@ -6,7 +6,9 @@ use std::panic::Location;
 use colex_atom::Ty;
 use colex_layout::Layout;
 
+use super::gather::extent_of;
 use crate::build::Builder;
+use crate::error::ErrorKind;
 use crate::fragment::elements::{Elements, IntoCoordinates, Outside};
 use crate::fragment::expr::{Expr, ExprNode};
 use crate::index::Index;
@@ -16,6 +18,7 @@ use crate::tensor::Tensor;
 #[derive(Clone, Debug)]
 pub struct VectorRun {
     first: Index,
+    extent: Index,
     count: i64,
     is_whole: bool,
     at: &'static Location<'static>,
@@ -52,22 +55,24 @@ impl VectorRun {
         let layout = Layout::column_major(self.count)
             .expect("a number of elements")
             .to_static();
-        at.push(Expr::new(
-            ExprNode::Indices(each, layout),
-            Some(Ty::S32),
-            self.at,
-        ));
-        tensor.elements(at)
+        let own = Expr::new(ExprNode::Indices(each, layout), Some(Ty::S32), self.at);
+        at.push(own.clone());
+        let elements = tensor.elements(at);
+        if mode < tensor.layout().rank() && extent_of(tensor, mode) == self.extent {
+            return elements;
+        }
+        elements.only(own.lt(&self.extent))
     }
 }
 
 impl Builder {
     /// Executes `body` for the elements `first .. first + width` of a mode of the extent `extent`: as one vector where all of
-    /// them exist, and else one by one, without those beyond the end. `body` is called twice, once for each branch, and does the
-    /// same in both: [`VectorRun::of`] says which elements of a tensor it takes.
+    /// them exist, and else one by one, without those below 0 and beyond the end. `body` is called twice, once for each branch,
+    /// and does the same in both: [`VectorRun::of`] says which elements of a tensor it takes. Each tensor has at least that
+    /// extent along the mode.
     ///
-    /// The extent need not be a multiple of the width. The pointer and the other strides must be, which the launch checks, and
-    /// `first` must be one by the rules of [`Index`].
+    /// The width is 1, 2, 4, 8 or 16. The extent need not be a multiple of it. The pointer and the other strides must be, which
+    /// the launch checks, and `first` must be one by the rules of [`Index`].
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -76,7 +81,8 @@ impl Builder {
     ///
     /// let mut k = Builder::new("add", Arch::Sm80, 128);
     /// let [x, y, z] = ["x", "y", "z"].map(|name| k.tensor(name, Ty::F32, "1000:_1"));
-    /// let first = (k.block_index(0).within(0..1 << 20) * 128 + k.thread()) * 4;
+    /// let (thread, block) = (k.thread(), k.block_index(0));
+    /// let first = (k.within(block, 0..1 << 20) * 128 + thread) * 4;
     /// k.for_vector(first, &x.extent(0), 4, |k, run| {
     ///     let [x, y] = [&x, &y].map(|tensor| k.gather(&run.of(tensor, ())));
     ///     k.scatter(&x + &y, &run.of(&z, ()));
@@ -92,7 +98,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails as for [`Elements::vectors`].
+    /// [`Builder::finish`] fails as for [`Elements::vectors`], and if there is no such width.
     #[track_caller]
     pub fn for_vector(
         &mut self,
@@ -102,21 +108,28 @@ impl Builder {
         body: impl FnMut(&mut Self, &VectorRun),
     ) {
         let (first, at) = (first.into(), Location::caller());
+        if !matches!(width, 1 | 2 | 4 | 8 | 16) {
+            let why = format!("vectors of {width}: 1, 2, 4, 8 or 16 elements");
+            return self.run(at, |_| Err(ErrorKind::operands("for_vector", why)));
+        }
         let run = |is_whole: bool| VectorRun {
             first: first.clone(),
+            extent: extent.clone(),
             count: width,
             is_whole,
             at,
         };
         let (whole, rest) = (run(true), run(false));
         let fits = self.less(&(&first + (width - 1)), extent);
+        let begins = self.less(&Index::constant(-1), &first);
+        let fits = self.both(begins, fits);
         let body = RefCell::new(body);
         self.if_else(
             fits,
             |k| body.borrow_mut()(k, &whole),
             |k| {
-                let some = k.less(&first, extent);
-                k.if_(some, |k| body.borrow_mut()(k, &rest));
+                let some = k.site(at, |k| k.less(&first, extent));
+                k.if_else_at(at, some, |k| body.borrow_mut()(k, &rest), |_| ());
             },
         );
     }

@@ -243,7 +243,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails if the name is empty or has spaces; if an operation of the expression was refused; if
+    /// [`Builder::finish`] fails if the name is empty or has spaces; if the block does not have the thread; if an operation of the expression was refused; if
     /// elements are narrower than 8 bits or complex, or are 8-bit floats before `sm_89`; or if the partition of
     /// [`Dump::at`] has another number of elements.
     #[track_caller]
@@ -251,6 +251,14 @@ impl Builder {
         let (what, at) = (what.into(), Location::caller());
         if let Some((kind, at)) = poison(&what.expr, at) {
             return self.failure.keep(kind, at);
+        }
+        let threads = i64::from(self.block[0]);
+        if let Some(thread) = what.thread.filter(|t| !(0..threads).contains(t)) {
+            let why = format!(
+                "thread {thread}; the block has threads 0 to {}",
+                threads - 1
+            );
+            return self.failure.keep(ErrorKind::operands("dump", why), at);
         }
         let cond = self.site(at, |k| k.reached(&what));
         if cond == Cond::Known(true) {

@@ -171,6 +171,10 @@ impl Elements {
     /// ```
     #[must_use]
     pub fn only(self, only: Mask) -> Elements {
+        let only = match self.only {
+            Some(before) => before & only,
+            None => only,
+        };
         Elements {
             only: Some(only),
             ..self

@@ -1,5 +1,6 @@
 //! `Fragment`: a tensor in a thread's registers.
 
+mod address;
 pub(crate) mod along;
 pub(crate) mod as_operand;
 pub(crate) mod contents;

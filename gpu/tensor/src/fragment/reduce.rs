@@ -9,7 +9,7 @@
 //! | a warp | a balanced tree: neighbours at distance 1, then 2, 4, 8 and 16 |
 //! | a block | the warps' results, in the order of the warps |
 //! | a cluster | the blocks' results, in the order of the ranks |
-//! | a scan | the elements of a thread in the order of their indices, then the threads in their order |
+//! | a scan | the elements of a thread in the order of their indices; the lanes before it at distances 1, 2, 4, 8 and 16; the warps before them in their order: `(warps + lanes) + own` |
 
 use std::panic::Location;
 
@@ -199,16 +199,7 @@ impl Builder {
     /// [`Builder::finish`] fails as for [`Builder::reduce`], and if the block has no whole warps.
     #[track_caller]
     pub fn reduce_warp(&mut self, op: BinaryOp, x: impl Into<Expr>) -> Fragment {
-        let x = self.fragment_of_expr(x.into());
-        let inert = |k: &mut Self| k.inert_fragment(x.ty);
-        self.attempt(Location::caller(), inert, |k| {
-            check_op("reduce_warp", op, x.ty)?;
-            let all = Carried {
-                values: k.copy_of(&x)?,
-                indices: None,
-            };
-            Ok(k.over_warp("reduce_warp", op, all)?.values)
-        })
+        self.reduced("reduce_warp", op, x.into(), Self::over_warp)
     }
 
     /// Reduces each element of `x` over the threads of the block: over the lanes of each warp, then over the warps in their
@@ -231,16 +222,7 @@ impl Builder {
     /// [`Builder::finish`] fails as for [`Builder::reduce_warp`], or if the block has not enough shared memory.
     #[track_caller]
     pub fn reduce_block(&mut self, op: BinaryOp, x: impl Into<Expr>) -> Fragment {
-        let x = self.fragment_of_expr(x.into());
-        let inert = |k: &mut Self| k.inert_fragment(x.ty);
-        self.attempt(Location::caller(), inert, |k| {
-            check_op("reduce_block", op, x.ty)?;
-            let all = Carried {
-                values: k.copy_of(&x)?,
-                indices: None,
-            };
-            Ok(k.over_block("reduce_block", op, all)?.values)
-        })
+        self.reduced("reduce_block", op, x.into(), Self::over_block)
     }
 
     /// Reduces each element of `x` over the threads of a cluster of `blocks` blocks: over each block as
@@ -264,16 +246,13 @@ impl Builder {
     /// [`Builder::finish`] fails as for [`Builder::reduce_block`], and if another cluster is declared.
     #[track_caller]
     pub fn reduce_cluster(&mut self, op: BinaryOp, x: impl Into<Expr>, blocks: u32) -> Fragment {
-        let x = self.fragment_of_expr(x.into());
-        let inert = |k: &mut Self| k.inert_fragment(x.ty);
-        self.attempt(Location::caller(), inert, |k| {
-            check_op("reduce_cluster", op, x.ty)?;
-            let all = Carried {
-                values: k.copy_of(&x)?,
+        self.reduced("reduce_cluster", op, x.into(), |k, name, op, all| {
+            let values = k.over_block(name, op, all)?.values;
+            let values = k.over_cluster(op, &values, blocks)?;
+            Ok(Carried {
+                values,
                 indices: None,
-            };
-            let all = k.over_block("reduce_cluster", op, all)?.values;
-            k.over_cluster(op, &all, blocks)
+            })
         })
     }
 
@@ -337,7 +316,8 @@ impl Builder {
 
     /// Computes the prefixes of a sequence of which thread `t` of the block holds the elements from `n t` on, in the order of
     /// their indices: element `i` of the result is the reduction of all elements up to `i`, and with `exclusive` of those
-    /// before it. The second result is the reduction of all, in every thread. All threads of the block must execute it.
+    /// before it; the first of those is the number that changes no other: `-0.0` for a sum of floats, the least for `Max`. The
+    /// second result is the reduction of all, in every thread. All threads of the block must execute it.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -366,6 +346,27 @@ impl Builder {
         self.attempt(Location::caller(), inert, |k| {
             check_op("scan_block", op, x.ty)?;
             k.scanned(op, &x, exclusive)
+        })
+    }
+
+    /// The reduction of each element of `x` over the threads that `over` takes.
+    #[track_caller]
+    fn reduced(
+        &mut self,
+        name: &'static str,
+        op: BinaryOp,
+        x: Expr,
+        over: impl FnOnce(&mut Self, &'static str, BinaryOp, Carried) -> Result<Carried, ErrorKind>,
+    ) -> Fragment {
+        let x = self.fragment_of_expr(x);
+        let inert = |k: &mut Self| k.inert_fragment(x.ty);
+        self.attempt(Location::caller(), inert, |k| {
+            check_op(name, op, x.ty)?;
+            let all = Carried {
+                values: k.copy_of(&x)?,
+                indices: None,
+            };
+            Ok(over(k, name, op, all)?.values)
         })
     }
 

@@ -23,10 +23,9 @@ pub(crate) const LIMIT: i64 = 1 << 62;
 /// `/` rounds down and `%` is never negative, also for negative numbers.
 ///
 /// ```
-/// use colex_ir::{Reg, RegType};
-/// use colex_tensor::Index;
-///
-/// let tid = Index::reg(Reg { index: 0, ty: RegType::B32 }, 0..128);
+/// # use colex_tensor::prelude::*;
+/// let mut k = Builder::new("k", Arch::Sm80, 128);
+/// let tid = k.thread();
 /// assert_eq!((&tid / 32 * 32 + &tid % 32).to_string(), "r0");
 /// assert_eq!(((&tid % 8) * 64 + 5 + &tid / 8 + 2).to_string(), "((r0 & 7) << 6) + (r0 >> 3) + 7");
 /// assert_eq!(((&tid * 12 + 7) / 12).to_string(), "r0");
@@ -156,26 +155,6 @@ impl Hash for Index {
 }
 
 impl Index {
-    /// Returns the value of a register that is not written again and lies in `range` (end excluded). For a register
-    /// that is written inside of a loop or a branch, use [`Builder::index_of`](crate::Builder::index_of), whose index
-    /// is not hoisted out of it.
-    ///
-    /// ```
-    /// # use colex_ir::{Reg, RegType};
-    /// # use colex_tensor::Index;
-    /// let register = Reg { index: 0, ty: RegType::B32 };
-    /// let tid = Index::reg(register, 0..128);
-    /// assert_eq!((&tid / 128).as_constant(), Some(0));
-    /// ```
-    pub fn reg(reg: Reg, range: std::ops::Range<i64>) -> Index {
-        let leaf = Leaf {
-            reg,
-            stamp: 0,
-            owner: Owner::NONE,
-        };
-        Index::leaf(leaf, (range.start, range.end - 1), 1, 0)
-    }
-
     pub(crate) fn leaf(leaf: Leaf, range: (i64, i64), multiple: i64, depth: u32) -> Index {
         let bits = below(range.1) & !((multiple as u64 & (multiple as u64).wrapping_neg()) - 1);
         Data::build(Node::Leaf(leaf), range, bits, depth)
@@ -274,19 +253,10 @@ impl Index {
         }
     }
 
-    /// Returns the same value, declared to lie in `range` (end excluded), if the caller knows more than the rules
-    /// derive. If none of its possible values lies in the range, a kernel that uses the index is refused. A copy that the
-    /// range takes beyond its tensor is refused by the launch or by the simulator; what else is computed of a value outside of
-    /// the range is wrong. [`Builder::index_of`](crate::Builder::index_of) declares a range that the simulator checks.
-    ///
-    /// ```
-    /// # use colex_tensor::prelude::*;
-    /// let mut k = Builder::new("k", Arch::Sm80, 32);
-    /// let group = k.index_argument("group", 0..4);
-    /// assert_eq!(group.within(0..2).range(), (0, 1)); // in a branch that groups 2 and 3 do not enter
-    /// ```
+    /// The same value, in a `range` (end excluded) that the caller claims or knows. If none of its possible values lies in the
+    /// range, a kernel that uses the index is refused.
     #[track_caller]
-    pub fn within(&self, range: std::ops::Range<i64>) -> Index {
+    pub(crate) fn within(&self, range: std::ops::Range<i64>) -> Index {
         let (low, high) = self.0.range;
         if low >= range.start && high < range.end {
             return self.clone();
@@ -297,7 +267,13 @@ impl Index {
                 range.start, range.end
             ));
         }
-        let range = (low.max(range.start), high.min(range.end - 1));
+        self.known_within((range.start, range.end - 1))
+    }
+
+    /// The same value in a range, both ends included, which the kernel keeps it in, or a claim demands.
+    pub(crate) fn known_within(&self, (first, last): (i64, i64)) -> Index {
+        let (low, high) = self.0.range;
+        let range = (low.max(first), high.min(last));
         let bits = self.0.bits & below(range.1);
         // A sum would be taken apart, and its terms know nothing of the range.
         let node = match &self.0.node {
@@ -411,6 +387,17 @@ impl Index {
     /// `(self & mask) << shift`, or `>> -shift`.
     pub(crate) fn bits(&self, mask: u64, shift: i32) -> Index {
         crate::index::fields::bits(self, mask, shift)
+    }
+
+    /// The bits of this integer that an instruction keeps for `(self & mask) << shift`: it masks nothing that its range leaves
+    /// clear.
+    pub(crate) fn kept(&self, mask: u64, shift: i32) -> u64 {
+        let out = if shift < 0 { (1u64 << -shift) - 1 } else { 0 };
+        if mask == self.0.bits & !out {
+            !out
+        } else {
+            mask
+        }
     }
 
     pub(crate) fn bits_node(&self, mask: u64, shift: i32) -> Index {

@@ -101,15 +101,15 @@ fn by_register(node: fn(Index, Index) -> Node, sign: &str, a: &Index, b: &Index)
     Index::pair(node, a, b, range)
 }
 
-/// The formulas of a schedule, written once over `colex_sched::Arith`, with registers for numbers.
+/// The formulas of a schedule, written once over `colex_sched::Arith`, with registers for numbers. What a formula takes to lie in
+/// a range keeps the range that the rules derive: [`Builder::tile_at`](crate::Builder::tile_at) checks the ranges of an order.
 ///
 /// ```
-/// use colex_ir::{Reg, RegType};
-/// use colex_tensor::Index;
-///
-/// let block = Index::reg(Reg { index: 3, ty: RegType::B32 }, 0..1 << 20);
-/// let [m, n] = colex_sched::formula::identity(block, Index::from(0), Index::from(4));
-/// assert_eq!((m.to_string(), n.to_string()), ("r3 >> 2".to_string(), "r3 & 3".to_string()));
+/// # use colex_tensor::prelude::*;
+/// let mut k = Builder::new("k", Arch::Sm80, 32);
+/// let thread = k.thread();
+/// let [m, n] = colex_sched::formula::identity(thread, Index::from(0), Index::from(4));
+/// assert_eq!((m.to_string(), n.to_string()), ("r0 >> 2".to_string(), "r0 & 3".to_string()));
 /// ```
 impl colex_sched::Arith for Index {
     fn min(a: Self, b: Self) -> Self {
@@ -119,10 +119,41 @@ impl colex_sched::Arith for Index {
     fn select_lt(a: Self, b: Self, then: Self, other: Self) -> Self {
         Index::select_less(&a, &b, &then, &other)
     }
+}
 
-    #[track_caller]
+/// A number of a formula whose ranges [`Builder::tile_at`](crate::Builder::tile_at) checks.
+#[derive(Clone)]
+pub(crate) struct Checked(pub(crate) Index);
+
+macro_rules! checked {
+    ($($trait:ident $method:ident)*) => { $(
+        impl $trait for Checked {
+            type Output = Checked;
+            fn $method(self, other: Checked) -> Checked {
+                Checked(self.0.$method(other.0))
+            }
+        }
+    )* };
+}
+checked! { Add add Sub sub Mul mul Div div Rem rem }
+
+impl From<i64> for Checked {
+    fn from(value: i64) -> Self {
+        Checked(value.into())
+    }
+}
+
+impl colex_sched::Arith for Checked {
+    fn min(a: Self, b: Self) -> Self {
+        Checked(a.0.min(&b.0))
+    }
+
+    fn select_lt(a: Self, b: Self, then: Self, other: Self) -> Self {
+        Checked(Index::select_less(&a.0, &b.0, &then.0, &other.0))
+    }
+
     fn within(self, range: std::ops::Range<i64>) -> Self {
-        Index::within(&self, range)
+        Checked(Index::within(&self.0, range))
     }
 }
 
@@ -169,10 +200,9 @@ impl Index {
     /// division by zero or overflow.
     ///
     /// ```
-    /// use colex_ir::{Reg, RegType};
-    /// use colex_tensor::Index;
-    ///
-    /// let x = Index::reg(Reg { index: 0, ty: RegType::B32 }, 0..100);
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let x = k.thread();
     /// assert_eq!((x.clone() % 7 * 3 + 1).eval(&|_| Some(20)), Some(19));
     /// ```
     pub fn eval(&self, value: &dyn Fn(Reg) -> Option<i64>) -> Option<i64> {

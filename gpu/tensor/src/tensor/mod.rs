@@ -273,13 +273,13 @@ impl Tensor {
         else {
             return self.shared_tile(tile, at);
         };
-        if at.len() != start.len() || tile.len() > at.len() || layout.rank() != start.len() {
+        if at.len() != layout.rank() || tile.len() > at.len() {
             let why = format!(
                 "{} coordinates and a tile of {} modes for {} of {} modes",
                 at.len(),
                 tile.len(),
                 of.name,
-                start.len()
+                layout.rank()
             );
             return Err(ErrorKind::operands("local_tile", why));
         }
@@ -300,8 +300,8 @@ impl Tensor {
             // A coordinate below 0 is kept, since `copy_in_bounds` tests for it.
             c.within(c.range().0.min(0)..end / step(i) + 1) * step(i)
         };
-        let start = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
-        let start: Vec<Index> = start.collect();
+        let moved = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
+        let start: Vec<Index> = moved.chain(start[at.len()..].iter().cloned()).collect();
         let cut = start.iter().cloned().enumerate();
         Ok(Tensor {
             view: View::Coords {
@@ -342,6 +342,58 @@ impl Tensor {
                 coord: Coord::concat(&[all(tile.len()), fixed]),
                 places,
             })
+        })
+    }
+
+    /// Returns a parameter with its last modes fixed at these coordinates: one matrix of a batch, which `local_tile` cuts
+    /// and `elements` accesses by the modes that are left.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 128);
+    /// let a = k.tensor("a", Ty::F16, "(1000,512,7):(512,_1,512000)");
+    /// let (m, batch) = (k.block_index(0), k.block_index(1));
+    /// let tile = a.fixed_behind([&batch]).local_tile((128, 32), (&m, 3));
+    /// assert_eq!(tile.coordinates(0)[..2], [&m * 128, 96.into()]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`](crate::Builder::finish) fails if the tensor is not a whole parameter, or if no mode is left.
+    #[track_caller]
+    pub fn fixed_behind(&self, at: impl IntoIndices) -> Tensor {
+        let at = at.into_indices();
+        self.attempt(Location::caller(), || {
+            self.failure.own_indices(&at)?;
+            let mut part = self.clone();
+            if at.is_empty() {
+                return Ok(part);
+            }
+            let refuse = |why: String| Err(ErrorKind::operands("fixed_behind", why));
+            let View::Coords {
+                layout,
+                start,
+                tile,
+                ..
+            } = &mut part.view
+            else {
+                return refuse("a tensor in shared memory is cut by `at`".to_string());
+            };
+            let rank = layout.rank();
+            if !tile.is_empty() || rank != start.len() || at.len() >= rank {
+                let why = format!(
+                    "{} coordinates of {layout}, a parameter or a part of it",
+                    at.len()
+                );
+                return refuse(why);
+            }
+            let kept = rank - at.len();
+            for (start, at) in start[kept..].iter_mut().zip(&at) {
+                *start = &*start + at;
+            }
+            *layout = layout.select(&(0..kept).collect::<Vec<usize>>())?;
+            Ok(part)
         })
     }
 

@@ -58,10 +58,10 @@ pub(crate) fn along(mode: &Layout, place: &Index) -> Vec<(usize, Index)> {
 /// Returns the value of a layout at a run-time index: the sum of its digits times their strides.
 ///
 /// ```
-/// use colex_ir::{Reg, RegType};
-/// use colex_tensor::{Index, layout_at};
+/// use colex_atom::Arch;
+/// use colex_tensor::{Builder, layout_at};
 ///
-/// let tid = Index::reg(Reg { index: 0, ty: RegType::B32 }, 0..32);
+/// let tid = Builder::new("k", Arch::Sm80, 32).thread();
 /// let offset = layout_at("((4,8),2):((32,1),16)", &tid);
 /// assert_eq!(offset.to_string(), "((r0 & 3) << 5) + (r0 >> 2)");
 /// ```

@@ -161,7 +161,8 @@ fn law_places_are_those_of_the_partition() {
     for (atom, atoms, tile, extents) in ROWS {
         let mma = tiled(atom, atoms, tile);
         let mut k = Builder::new("k", Arch::Sm90a, mma.threads().max(32) as u32);
-        let thread = k.thread().within(0..mma.threads());
+        let thread = k.thread();
+        let thread = k.within(thread, 0..mma.threads());
         let said = mma.at(&thread).places(Operand::C, extents);
         for (t, places) in (0..).zip(places(&mma, Operand::C, extents)) {
             let value = |x: &Index| x.eval(&|_| Some(t)).expect("a value");

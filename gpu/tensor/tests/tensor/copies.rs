@@ -35,8 +35,8 @@ fn copy(ty: Ty, vector: i64, from: &Layout, to: &Layout) -> Result<TensorKernel,
     }
     let tid = k.thread();
     let active = k.less(&tid, &tiled.threads().into());
-    let tid = tid.within(0..tiled.threads());
     k.if_(active, |k| {
+        let tid = k.within(&tid, 0..tiled.threads());
         let tile = |t: &colex_tensor::Tensor, at: &[Index]| t.local_tile((8, 16), at);
         let from = tiled.at(&tid).partition_src(&tile(&src, &at));
         let to = tiled.at(&tid).partition_dst(&tile(&dst, &at));

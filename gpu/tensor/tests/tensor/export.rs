@@ -95,39 +95,61 @@ fn it_is_json() {
     );
 }
 
-/// The compiler of C, where there is one, agrees with the offsets, and has the text.
+/// A kernel whose parameters have names that C or C++ reserves, or that differ in capitals only.
+fn reserved() -> Exported {
+    let mut k = Builder::new("reserved", Arch::Sm80, 32);
+    for name in [
+        "new", "new_", "int", "class", "restrict", "_Alignas", "N", "n",
+    ] {
+        k.scalar_argument(name, Type::U32);
+    }
+    k.finish()
+        .unwrap_or_else(|e| panic!("{e}"))
+        .export()
+        .expect("a kernel")
+}
+
+/// The compilers of C and of C++, where there are some, agree with the offsets, and have the text. A program of two
+/// files, of which one is C, sees the same structure.
 #[test]
-fn a_c_compiler_takes_the_header() {
+fn compilers_of_c_and_cpp_take_the_header() {
     let exported = exported();
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("header");
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join("every.h"), exported.c_header()).expect("a file");
-    let program = "#include <stdio.h>\n#include \"every.h\"\n\
+    fs::write(folder.join("reserved.h"), reserved().c_header()).expect("a file");
+    let program = "#include <stdio.h>\n#include \"every.h\"\n#include \"reserved.h\"\n\
         int main(void) {\n\
             unsigned block[3] = EVERY_BLOCK, cluster[3] = EVERY_CLUSTER;\n\
             long box[EVERY_ROWS_RANK] = EVERY_ROWS_BOX;\n\
-            struct every_arguments arguments = {0};\n\
-            arguments.n = 3;\n\
+            struct every_arguments arguments;\n\
+            struct reserved_arguments words = {1, 2, 3, 4, 5, 6, 7, 8};\n\
+            arguments.alpha = words.new_ + words.new__ + words.n_ - 11;\n\
             fprintf(stderr, \"%u %u %ld %d %d\", block[0], cluster[0], box[0], EVERY_ROWS_ELEMENT, EVERY_DRIVER);\n\
             fputs(every_ptx, stdout);\n\
-            return (int)arguments.alpha;\n}\n";
-    fs::write(folder.join("main.c"), program).expect("a file");
-    let compiled = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Werror", "main.c", "-o", "main"])
-        .current_dir(&folder)
-        .output();
-    let Ok(compiled) = compiled else {
-        println!("skipped: there is no C compiler called cc");
-        return;
-    };
-    assert!(
-        compiled.status.success(),
-        "{}",
-        String::from_utf8_lossy(&compiled.stderr)
-    );
-    let ran = Command::new(folder.join("main"))
-        .output()
-        .expect("the program");
-    assert_eq!(String::from_utf8_lossy(&ran.stderr), "128 2 64 9 12000");
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), exported.ptx);
+            return (int)arguments.alpha + (reserved_ptx[0] == 0);\n}\n";
+    for (compiler, standard, file) in [
+        ("cc", "-std=c11", "main.c"),
+        ("c++", "-std=c++11", "main.cpp"),
+    ] {
+        fs::write(folder.join(file), program).expect("a file");
+        let compiled = Command::new(compiler)
+            .args([
+                standard, "-Wall", "-Wextra", "-Werror", file, "-o", compiler,
+            ])
+            .current_dir(&folder)
+            .output();
+        let Ok(compiled) = compiled else {
+            println!("skipped: there is no compiler called {compiler}");
+            continue;
+        };
+        let said = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "{compiler}: {said}");
+        let ran = Command::new(folder.join(compiler))
+            .output()
+            .expect("the program");
+        assert!(ran.status.success(), "{compiler}: {}", ran.status);
+        assert_eq!(String::from_utf8_lossy(&ran.stderr), "128 2 64 9 12000");
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), exported.ptx);
+    }
 }

@@ -53,10 +53,8 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
     let (tid, group, warp) = (k.thread(), k.uniform(128), k.uniform(32));
     let rank = k.cluster_rank(2);
     k.start_pipelines(&[&ring], true);
-    let (first, last) = (
-        k.block_index(0) / 2,
-        (tiles_m / 2 * &tiles_n).within(1..1 << 30),
-    );
+    let first = k.block_index(0) / 2;
+    let last = k.within(tiles_m / 2 * &tiles_n, 1..1 << 30);
     let stride = k.grid_extent(0) / 2;
     let place = |number: &Index| [number / &tiles_n * 2 + &rank, number % &tiles_n];
     let is_producer = k.equal(&group, &2.into());
@@ -93,8 +91,8 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
 
     let consumer = |k: &mut Builder| {
         k.set_max_registers(true, 240);
-        let group = group.within(0..2);
-        let tid = tid.within(0..256);
+        let group = k.within(&group, 0..2);
+        let tid = k.within(&tid, 0..256);
         let leader = &group * 128;
         let (da, db) = (
             k.gmma_operand(&mma, Operand::A, &sa, &leader),

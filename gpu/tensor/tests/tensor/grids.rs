@@ -4,6 +4,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_ir::launch::Launch;
+use colex_ir::{Compare, Control, Special, Type};
 use colex_layout::Layout;
 use colex_tensor::{Arg, AtThread, Builder, Index, Tensor, TensorKernel};
 use colex_tiled::TiledCopy;
@@ -153,7 +154,7 @@ fn a_branch_on_the_block_lets_only_those_inside_through() {
         "{fault}"
     );
     assert!(
-        fault.starts_with("thread (0,0,0) of block (2,0,0), at `%f0 = ld.global"),
+        fault.starts_with("thread (0,0,0) of block (2,0,0), at `trap`"),
         "{fault}"
     );
     // Of a grid whose last block is let through, the launch says it.
@@ -193,7 +194,8 @@ fn loops_over_tiles_are_followed_to_their_last_turn() {
 /// Tiles whose numbers are sums of the counters of nested loops, of two turns each.
 fn nested(k: &mut Builder, tensors: [&Tensor; 2], ends: &[i64], sum: Index) {
     let Some((end, rest)) = ends.split_first() else {
-        return copy_tile(k, tensors, &[0.into(), sum.within(0..1 << 10)]);
+        let sum = k.within(sum, 0..1 << 10);
+        return copy_tile(k, tensors, &[0.into(), sum]);
     };
     // The tensor has two tiles; of extents that are constants the arguments are asked.
     let end = tensors[0].extent(1) / 8 + (end - 2);
@@ -250,7 +252,7 @@ fn tiles_that_blocks_share_by_turns_are_not_refused() {
     let persistent = kernel(DYNAMIC, |k, [from, to]| {
         let (first, step) = (k.block_index(0), k.grid_extent(0));
         let columns = from.extent(1) / 8;
-        let tiles = (from.extent(0) / 4 * columns.clone()).within(0..1 << 20);
+        let tiles = k.within(from.extent(0) / 4 * columns.clone(), 0..1 << 20);
         k.for_(first, tiles, step, |k, tile| {
             let at = [
                 tile.clone() / columns.clone(),
@@ -271,9 +273,8 @@ fn tiles_that_blocks_share_by_turns_are_not_refused() {
 #[test]
 fn a_tile_that_is_cut_to_the_last_is_not_refused() {
     let bounded = kernel(DYNAMIC, |k, [from, _]| {
-        let n = k
-            .block_index(0)
-            .min(&(from.extent(1) / 8 - 1).within(0..1 << 28));
+        let last = k.within(from.extent(1) / 8 - 1, 0..1 << 28);
+        let n = k.block_index(0).min(&last);
         let (copy, thread) = (copy(), k.thread());
         let tile = from.local_tile(TILE, &[0.into(), n]);
         let part = copy.at(&thread).partition_src(&tile);
@@ -339,11 +340,14 @@ fn a_condition_that_lets_too_much_through_is_a_fault() {
     );
 }
 
-/// A range that the author states decides a comparison, which the copy then leaves out: the launch makes it instead.
+/// A range that the author declares decides a comparison, which the copy then leaves out: the launch makes it instead.
 #[test]
 fn what_a_stated_range_decides_is_looked_at_too() {
     let kernel = kernel("(_8,_16):(_16,_1)", |k, [from, to]| {
-        let at = [k.block_index(0).within(0..2), k.block_index(1).within(0..2)];
+        let at = [0, 1].map(|axis| {
+            let block = k.block_index(axis);
+            k.within(block, 0..2)
+        });
         let (copy, thread) = (copy(), k.thread());
         let from = copy
             .at(&thread)
@@ -358,6 +362,427 @@ fn what_a_stated_range_decides_is_looked_at_too() {
     assert_eq!(launched(&kernel, [2, 2, 1]), Ok(()));
     for grid in [[3, 1, 1], [1, 3, 1], [2, 4, 1]] {
         let said = launched(&kernel, grid).unwrap_err();
-        assert!(said.contains("tensor from, whose extent is "), "{said}");
+        let begins = "and the kernel declares here that it is 0 to 1 ";
+        assert!(said.contains(begins), "{said}");
     }
+}
+
+/// Loads a tile of `from`, without a question.
+fn load_tile(k: &mut Builder, from: &Tensor, at: &[Index]) {
+    let (copy, thread) = (copy(), k.thread());
+    let part = copy.at(&thread).partition_src(&from.local_tile(TILE, at));
+    let held = k.fragment_like(&part);
+    k.copy(&copy, &part, &held);
+}
+
+/// No instruction masks bits that a declared range leaves clear, so a block beyond the range is refused.
+#[test]
+fn a_coordinate_is_compared_as_its_instructions_compute_it() {
+    let kernel = kernel("(_8,_16):(_16,_1)", |k, [from, _]| {
+        let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+        let copy = TiledCopy::new(atom, 32, "(1,16):(16,1)", "(1,1):(0,1)").expect("a copy");
+        let (thread, block) = (k.thread() % 16, k.block_index(0));
+        let row = k.within(block, 0..16) / 2;
+        let part = from.local_tile([1, 16], &[row, 0.into()]);
+        let part = copy.at(&thread).partition_src(&part);
+        let held = k.fragment_like(&part);
+        k.copy(&copy, &part, &held);
+    });
+    assert_eq!(launched(&kernel, [16, 1, 1]), Ok(()));
+    let said = launched(&kernel, [18, 1, 1]).expect_err("row 8 of 8");
+    assert!(
+        said.starts_with(
+            "an integer is 17 in block (17,0,0), and the kernel declares here that it is 0 to 15 "
+        ),
+        "{said}"
+    );
+}
+
+/// A range that is stated of the thread's number lets no thread through that it leaves out.
+#[test]
+fn a_stated_range_of_threads_is_looked_at_too() {
+    let of = |is_guarded: bool| {
+        let kernel = kernel("(_8,_16):(_16,_1)", |k, [from, _]| {
+            let thread = k.thread();
+            let is_first = k.less(&thread, &2.into());
+            let load = |k: &mut Builder| {
+                let at = [0.into(), k.within(&thread, 0..2)];
+                load_tile(k, from, &at);
+            };
+            if is_guarded {
+                k.if_(is_first, load);
+            } else {
+                load(k);
+            }
+        });
+        let has_trap = kernel.kernel.ptx().expect("a kernel").contains("trap;");
+        (launched(&kernel, [1, 1, 1]).is_ok(), has_trap)
+    };
+    // Which threads it is of is known when the kernel is built.
+    assert_eq!(of(true), (true, false));
+    assert!(!of(false).0);
+}
+
+/// A kernel whose access no launch decides: what it does with a number, the grid, a number that keeps the access inside, and
+/// one that does not, though no corner of the grid shows it. The matrices are of (8,40), so there are five tiles.
+type Undecided = (
+    &'static str,
+    fn(&mut Builder, [&Tensor; 2], Index),
+    u32,
+    [u32; 2],
+);
+
+/// The same number in a register of which nothing is known.
+fn copied(k: &mut Builder, n: &Index) -> colex_ir::Reg {
+    let reg = k.value(n);
+    k.emit(|ir| ir.add(Type::U32, reg, 0))
+}
+
+/// A predicate of which nothing is known.
+fn raw(k: &mut Builder, n: &Index) -> colex_tensor::Cond {
+    let reg = k.value(n);
+    k.emit(|ir| ir.setp(Compare::Lt, Type::U32, reg, 100))
+        .into()
+}
+
+const UNDECIDED: &[Undecided] = &[
+    (
+        "a variable",
+        |k, t, n| {
+            let number = k.var(n, 0..1000);
+            let now = k.get(&number);
+            copy_tile(k, t, &[0.into(), now]);
+        },
+        1,
+        [4, 5],
+    ),
+    (
+        "a register",
+        |k, t, n| {
+            let reg = copied(k, &n);
+            let now = k.index_of(reg, 0..1000);
+            copy_tile(k, t, &[0.into(), now]);
+        },
+        1,
+        [4, 5],
+    ),
+    (
+        "a declared register",
+        |k, t, n| {
+            let reg = copied(k, &n);
+            let now = k.index_of(reg, 0..5);
+            copy_tile(k, t, &[0.into(), now]);
+        },
+        1,
+        [4, 5],
+    ),
+    (
+        "a predicate of the author's",
+        |k, t, n| {
+            let p = raw(k, &n);
+            k.if_(p, |k| copy_tile(k, t, &[0.into(), n]));
+        },
+        1,
+        [4, 5],
+    ),
+    (
+        "a copy under such a predicate",
+        |k, [from, _], n| {
+            let (copy, thread, p) = (copy(), k.thread(), raw(k, &n));
+            let part = from.local_tile(TILE, &[0.into(), n]);
+            let part = copy.at(&thread).partition_src(&part);
+            let held = k.fragment_like(&part);
+            k.copy_if(&copy, &part, &held, |_, _| p);
+        },
+        1,
+        [4, 5],
+    ),
+    (
+        "a branch on the block",
+        |k, t, n| {
+            let block = k.block_index(0);
+            let inside = k.less(&block, &n);
+            k.if_(inside, |k| copy_tile(k, t, &[0.into(), block]));
+        },
+        8,
+        [5, 6],
+    ),
+    (
+        "a loop that is left early",
+        |k, t, n| {
+            k.for_(0, &n + 95, 1, |k, i| {
+                let more = k.less(i, &n);
+                k.break_unless(more);
+                copy_tile(k, t, &[0.into(), i.clone()]);
+            });
+        },
+        1,
+        [5, 6],
+    ),
+    (
+        "a loop without a counter",
+        |k, t, n| {
+            let number = k.var(0, 0..1000);
+            k.loop_(|k| {
+                let now = k.get(&number);
+                let more = k.less(&now, &n);
+                k.break_unless(more);
+                copy_tile(k, t, &[0.into(), now.clone()]);
+                k.set(&number, now + 1);
+            });
+        },
+        1,
+        [5, 6],
+    ),
+    (
+        "turns that begin at the block",
+        |k, t, n| {
+            let (first, step) = (k.block_index(0), k.grid_extent(0));
+            k.for_(first, n, step, |k, i| {
+                copy_tile(k, t, &[0.into(), i.clone()])
+            });
+        },
+        7,
+        [5, 6],
+    ),
+    (
+        "an order that turns back",
+        |k, t, n| {
+            let block = k.block_index(0);
+            let at = k.within(block, 0..8) * n % 8;
+            copy_tile(k, t, &[0.into(), at]);
+        },
+        3,
+        [4, 5],
+    ),
+    (
+        "one of two numbers",
+        |k, t, n| {
+            let block = k.block_index(0);
+            let at = Index::select_less(&block, &n, &block, &0.into());
+            copy_tile(k, t, &[0.into(), at]);
+        },
+        8,
+        [5, 6],
+    ),
+    (
+        "after an exit",
+        |k, t, n| {
+            let p = raw(k, &(&n + 100));
+            k.where_(p, |ir| ir.push(Control::Exit));
+            copy_tile(k, t, &[0.into(), n]);
+        },
+        1,
+        [4, 5],
+    ),
+    (
+        "loops that grow and shrink",
+        |k, t, n| {
+            k.for_(0, 2, 1, |k, i| {
+                k.for_(0, 2, 1, |k, j| {
+                    let at = i * &n + (Index::from(1) - j) * &n;
+                    let at = k.within(at, 0..2000);
+                    k.for_(0, 2, 1, |k, _| {
+                        k.for_(0, 2, 1, |k, _| {
+                            k.for_(0, 2, 1, |k, _| copy_tile(k, t, &[0.into(), at.clone()]));
+                        });
+                    });
+                });
+            });
+        },
+        1,
+        [2, 3],
+    ),
+    (
+        "a number of the thread",
+        |k, t, n| {
+            let at = (k.thread() + n) % 64 / 63 * 5;
+            copy_tile(k, t, &[0.into(), at]);
+        },
+        1,
+        [0, 40],
+    ),
+    (
+        "an elected lane",
+        |k, t, n| {
+            let one = k.elected();
+            k.if_(one, |k| copy_tile(k, t, &[0.into(), n]));
+        },
+        1,
+        [4, 5],
+    ),
+    (
+        "the rank in a cluster",
+        |k, t, n| {
+            k.emit(|ir| {
+                ir.cluster([2, 1, 1]);
+            });
+            let (rank, block) = (k.cluster_rank(2), k.block_index(0));
+            let at = k.within(n + rank * 2 - block, 0..2000);
+            copy_tile(k, t, &[0.into(), at]);
+        },
+        4,
+        [3, 4],
+    ),
+];
+
+/// Where no launch decides whether an access lies inside, the simulator names one that does not, and a GPU, which has only the
+/// kernel's own instructions, traps before it.
+#[test]
+fn law_undecided_accesses_trap() {
+    let mut cases = 0;
+    let device = Device::simulator(Arch::Sm90a);
+    let layout = parsed("(8,40):(40,_1)");
+    for (name, body, blocks, numbers) in UNDECIDED {
+        let kernel = kernel(DYNAMIC, |k, tensors| {
+            let n = k.index_argument("n", 0..1000);
+            body(k, tensors, n);
+        });
+        let mut bare = kernel.kernel.clone();
+        for claim in &mut bare.claims {
+            claim.bounds.clear();
+            claim.declared = None;
+        }
+        for (i, n) in numbers.iter().enumerate() {
+            for (is_bare, kernel_ir) in [(false, &kernel.kernel), (true, &bare)] {
+                let matrices = [0, 1].map(|_| device.upload(&[1f32; 320]).expect("memory"));
+                let [from, to] = matrices.each_ref().map(|m| Arg::tensor(m, &layout));
+                let arguments = kernel.arguments(&[from, to, Arg::Value((*n).into())]);
+                let arguments = arguments.unwrap_or_else(|e| panic!("{name}: {e}"));
+                let function = device
+                    .load(kernel_ir)
+                    .unwrap_or_else(|e| panic!("{name}: {e}"));
+                let mut launch = Launch::new(*blocks, 32);
+                if let Some([blocks, ..]) = kernel.kernel.cluster {
+                    launch = launch.cluster(blocks);
+                }
+                let found = device.launch(&function, launch, &arguments);
+                let found = found.map_err(|e| e.to_string());
+                cases += 1;
+                match (i, is_bare) {
+                    (0, _) => assert_eq!(found, Ok(()), "{name}, {n}"),
+                    (_, false) => {
+                        let said = found.expect_err(name);
+                        let is_named = said.contains("reaches coordinate ")
+                            || said.contains("the kernel declares here that it is 0 to 4: ");
+                        assert!(said.starts_with("thread (") && is_named, "{name}: {said}");
+                    }
+                    (_, true) => {
+                        let said = found.expect_err(name);
+                        assert!(said.ends_with("the kernel traps"), "{name}: {said}");
+                    }
+                }
+            }
+        }
+    }
+    println!("law grids.undecided_accesses: {cases} cases");
+}
+
+/// Nothing that a launch decides costs an instruction.
+#[test]
+fn what_a_launch_decides_does_not_trap() {
+    let has_trap = |body: fn(&mut Builder, [&Tensor; 2])| {
+        let text = kernel(DYNAMIC, body).kernel.ptx();
+        text.expect("a kernel").contains("trap;")
+    };
+    assert!(!has_trap(|k, t| {
+        let at = [k.block_index(0), k.block_index(1)];
+        copy_tile(k, t, &at);
+    }));
+    assert!(!has_trap(|k, t| {
+        let (m, tiles) = (k.block_index(0), t[0].extent(1) / 8);
+        k.for_(0, tiles, 1, |k, n| copy_tile(k, t, &[m, n.clone()]));
+    }));
+    // The branch says what the load takes for granted.
+    assert!(!has_trap(|k, t| {
+        let n = k.block_index(0);
+        let inside = k.less(&(n.clone() * 8 + 7), &t[0].extent(1));
+        let both = k.less(&3.into(), &t[0].extent(0));
+        let inside = k.both(inside, both);
+        k.if_(inside, |k| load_tile(k, t[0], &[0.into(), n]));
+    }));
+    // The number of a multiprocessor is known to no launch.
+    assert!(has_trap(|k, t| {
+        let n = k.special(Special::SmId, 0..1000);
+        copy_tile(k, t, &[0.into(), n]);
+    }));
+}
+
+/// A claim is made of what the registers hold at the access: a variable that has another value by then is refused.
+#[test]
+fn a_coordinate_from_before_its_variable_was_written_is_refused() {
+    let mut k = Builder::new("k", Arch::Sm90a, 32);
+    let from = k.tensor("from", Ty::F32, DYNAMIC);
+    let to = k.tensor("to", Ty::F32, DYNAMIC);
+    let number = k.var(0, 0..5);
+    let before = k.get(&number);
+    k.for_(0, 2, 1, |k, i| {
+        copy_tile(k, [&from, &to], &[0.into(), before.clone()]);
+        k.set(&number, i);
+    });
+    let said = k.finish().expect_err("the second turn has another number");
+    assert!(
+        said.to_string().contains(
+            "is written between where its value is read and where it is used; read it again"
+        ),
+        "{said}"
+    );
+}
+
+/// What is computed of a declared range folds, and the range is checked all the same: `i / 8` of 0 to 7 is the constant 0.
+#[test]
+fn a_range_that_folds_is_checked() {
+    let device = Device::simulator(Arch::Sm90a);
+    let mut k = Builder::new("k", Arch::Sm90a, 32);
+    let i = k.index_argument("i", 0..100);
+    let sum = k.var(0, 0..100);
+    k.for_(0, &i, 1, |k, _| k.set(&sum, 9));
+    let late = k.get(&sum);
+    let folded = [k.within(&i, 0..10) / 10, k.within(late, 0..9) / 9];
+    assert_eq!(folded.map(|x| x.as_constant()), [Some(0); 2]);
+    let kernel = k.finish().expect("a kernel");
+    let function = device.load(&kernel.kernel).expect("it loads");
+    let run = |i: u32| {
+        let arguments = kernel.arguments(&[Arg::Value(i.into())]);
+        let arguments = arguments.expect("a number");
+        let run = device.launch(&function, Launch::new(1, 32), &arguments);
+        run.map_err(|e| e.to_string())
+    };
+    assert_eq!(run(0), Ok(()));
+    // A variable is known to no launch.
+    let said = run(1).expect_err("9 is not below 9");
+    assert!(
+        said.contains("the kernel declares here that it is 0 to 8"),
+        "{said}"
+    );
+    let said = run(10).expect_err("10 is not below 10");
+    assert!(
+        said.starts_with(
+            "an integer is 10 in block (0,0,0), and the kernel declares here that it is 0 to 9 "
+        ),
+        "{said}"
+    );
+    assert!(kernel.kernel.ptx().expect("text").contains("trap;"));
+}
+
+/// An order of tiles that turns back, over a grid whose size a launch knows: no access traps, and a place beyond the grid is
+/// refused.
+#[test]
+fn tiles_of_an_order_lie_in_the_tensor() {
+    let order: colex_sched::Order = "grouped 2 along n".parse().expect("an order");
+    let kernel = kernel(DYNAMIC, |k, [from, to]| {
+        let tiles = [from.extent(0) / 4, from.extent(1) / 8];
+        k.same_extents(from, to);
+        let grid = k.tile_grid(order, tiles).expect("a formula");
+        let block = k.block_index(0);
+        let at = k.tile_at(&grid, block);
+        copy_tile(k, [from, to], &at);
+    });
+    assert!(!kernel.kernel.ptx().expect("text").contains("trap;"));
+    assert_eq!(launched(&kernel, [4, 1, 1]), Ok(()));
+    let said = launched(&kernel, [5, 1, 1]).expect_err("the fifth of 4 tiles");
+    assert!(
+        said.starts_with("an integer is -1 in block (4,0,0), "),
+        "{said}"
+    );
 }

@@ -24,11 +24,13 @@ impl Random {
 const THREADS: i64 = 96;
 
 fn thread() -> Index {
-    let reg = Reg {
-        index: 0,
-        ty: RegType::B32,
-    };
-    Index::reg(reg, 0..THREADS)
+    below(THREADS)
+}
+
+/// An index from 0 to below an end.
+fn below(end: i64) -> Index {
+    let mut k = Builder::new("law", Arch::Sm80, 32);
+    k.index_argument("index", 0..end)
 }
 
 /// An expression over the thread index, and the same as a function.
@@ -157,11 +159,7 @@ fn law_index_layout_at() {
     let mut cases = 0;
     for _ in 0..4000 {
         let layout = layouts(&mut random);
-        let reg = Reg {
-            index: 0,
-            ty: RegType::B32,
-        };
-        let at = layout_at(&layout, &Index::reg(reg, 0..layout.size()));
+        let at = layout_at(&layout, &below(layout.size()));
         for i in 0..layout.size() {
             assert_eq!(
                 at.eval(&|_| Some(i)),
@@ -186,10 +184,6 @@ fn law_index_swizzled() {
         let layout = layouts(&mut random);
         let constant = random.below(256);
         let beyond = random.below(3) * 1024;
-        let reg = Reg {
-            index: 0,
-            ty: RegType::B32,
-        };
         if layout
             .leaves()
             .iter()
@@ -197,7 +191,7 @@ fn law_index_swizzled() {
         {
             continue;
         }
-        let x = layout_at(&layout, &Index::reg(reg, 0..layout.size())) + (constant + beyond);
+        let x = layout_at(&layout, &below(layout.size())) + (constant + beyond);
         let composed = ComposedLayout::new(swizzle, constant + beyond, layout.clone()).unwrap();
         let at = swizzled(swizzle, &x);
         for i in 0..layout.size() {
@@ -262,22 +256,24 @@ fn law_index_formulas() {
 fn law_index_orders() {
     use colex_sched::{GemmCoord, Order, RasterOrder, formula::MOST_PLACES};
     let mut cases = 0;
-    let leaves = [0, 1, 2].map(|index| {
-        let ty = RegType::B32;
-        Index::reg(Reg { index, ty }, 0..MOST_PLACES)
-    });
-    let [place, tiles_m, tiles_n] = leaves;
+    let mut k = Builder::new("law", Arch::Sm80, 32);
+    let place = k.index_argument("place", 0..MOST_PLACES);
+    let tiles = ["m", "n"].map(|name| k.index_argument(name, 1..MOST_PLACES));
+    let regs = [&place, &tiles[0], &tiles[1]].map(|index| k.value(index));
     for raster in [RasterOrder::AlongM, RasterOrder::AlongN] {
         for width in [1, 2, 3, 8, 65536] {
             let order = Order::Grouped { width, raster };
-            let tiles = [tiles_m.clone(), tiles_n.clone()];
-            let tile = order.tile(place.clone(), tiles).expect("a formula");
+            let grid = k.tile_grid(order, tiles.clone()).expect("a formula");
+            let tile = k.tile_at(&grid, &place);
             for (m, n) in [(1, 1), (1, 9), (9, 1), (3, 5), (7, 8), (8, 17)] {
                 let table = order
                     .raster(GemmCoord::new(m, n, 1), [1, 1])
                     .expect("small");
                 for (i, expected) in table.slots().iter().enumerate() {
-                    let value = |reg: Reg| Some([i as i64, m, n][reg.index as usize]);
+                    let value = |reg: Reg| {
+                        let at = regs.iter().position(|known| *known == reg)?;
+                        Some([i as i64, m, n][at])
+                    };
                     let found = [tile[0].eval(&value), tile[1].eval(&value)];
                     let expected = expected.map(|t| [Some(t.m), Some(t.n)]);
                     assert_eq!(Some(found), expected, "{order}: place {i} of {m}x{n}");
@@ -523,15 +519,15 @@ fn a_declaration_that_does_not_hold_is_named() {
     let said = colex_proof::examples::values(k, &now)
         .unwrap_err()
         .to_string();
-    let (place, what) = said.split_once("): ").expect("a place and a sentence");
-    assert!(
-        place.contains("thread (3,0,0)") && place.contains("index_laws.rs:"),
-        "{place}"
-    );
+    // The thread decides it, so the launch does.
+    let (value, rest) = said.split_once(" (gpu/").expect("a value and a place");
     assert_eq!(
-        what,
-        "the integer is 3, and the kernel declares here that it is 0 to 2: what follows from the declaration would be wrong"
+        value,
+        "an integer is 31 in block (0,0,0), and the kernel declares here that it is 0 to 2"
     );
+    let (place, what) = rest.split_once("): ").expect("a place and a sentence");
+    assert!(place.contains("index_laws.rs:"), "{place}");
+    assert_eq!(what, "what follows from the declaration would be wrong");
     let mut k = Builder::new("k", Arch::Sm80, 32);
     let six = k.emit(|ir| ir.mov(Type::U32, 6));
     let index = k.index_with(six, 0..64, 4);

@@ -126,7 +126,8 @@ fn dumps_are_where_their_conditions_hold() {
     k.dump("all", &tid);
     k.dump("one", Dump::of(&tid).thread(40).block([1, 0, 0]));
     k.dump("odd", Dump::of(&tid * 3).when(odd).block([0, 0, 0]));
-    k.dump("none", Dump::of(&tid).thread(64));
+    let none = k.less(&tid, &0.into());
+    k.dump("none", Dump::of(&tid).when(none));
     let dumps = printed(k, Launch::new(2, 64));
     let count = |name: &str| dumps.lines.iter().filter(|line| line.name == name).count();
     assert_eq!(["all", "one", "odd", "none"].map(count), [128, 1, 32, 0]);
@@ -172,8 +173,25 @@ fn what_cannot_be_shown_is_refused() {
         refused(start(), |_| (), |k, ()| k.dump("x", Expr::from(1.0))),
         refused(
             start(),
+            |k| k.thread(),
+            |k, x| k.dump("x", Dump::of(&x).thread(32)),
+        ),
+        refused(
+            start(),
             |k| k.fragment(Ty::S4, "_8:_1"),
             |k, x| k.dump("x", &x),
+        ),
+        refused(
+            start(),
+            |k| k.shared_tensor(Ty::F32, "(32,2):(2,1)"),
+            |k, tile| {
+                let word = colex_atom::copy("UniversalCopy<uint32_t>").expect("a row");
+                let copy = TiledCopy::new(word, 32, "(32,1):(1,0)", "(1,1):(0,0)").expect("a copy");
+                let part = copy.at(&k.thread()).partition_src(&tile);
+                let one = k.fragment(Ty::F32, "_1:_1");
+                k.fill(&one, 1.0);
+                k.dump("x", Dump::of(&one).at(&part));
+            },
         ),
         refused(
             start(),
@@ -197,7 +215,9 @@ fn what_cannot_be_shown_is_refused() {
             "dump: e4m3 is converted since sm_89, and the kernel is for sm_80",
             "dump: the name \"two words\": one word names a dump",
             "dump: constants alone have no type",
+            "dump: thread 32; the block has threads 0 to 31",
             "dump: elements of s4; numbers of 8 to 64 bits are shown",
+            "dump: 1 elements, and the part of a tensor has 2",
             "name: a tensor in global memory has the name of its parameter",
             "name: `tile` is the name of something else",
         ]

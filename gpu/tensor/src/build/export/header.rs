@@ -28,7 +28,7 @@ impl Exported {
     }
 
     fn write(&self, to: &mut String) -> std::fmt::Result {
-        let name = identifier(&self.entry);
+        let name = &self.entry;
         let upper = name.to_uppercase();
         let three = |[x, y, z]: [u32; 3]| format!("{{{x}, {y}, {z}}}");
         writeln!(
@@ -38,7 +38,8 @@ impl Exported {
         )?;
         writeln!(to, "#ifndef COLEX_{upper}_H\n#define COLEX_{upper}_H\n")?;
         writeln!(to, "#include <stddef.h>\n#include <stdint.h>\n")?;
-        writeln!(to, "#define {upper}_ENTRY \"{}\"", self.entry)?;
+        writeln!(to, "#ifdef __cplusplus\nextern \"C\" {{\n#endif\n")?;
+        writeln!(to, "#define {upper}_ENTRY \"{name}\"")?;
         writeln!(to, "#define {upper}_TARGET \"{}\"", self.target)?;
         writeln!(
             to,
@@ -54,14 +55,11 @@ impl Exported {
             "#define {upper}_ARGUMENT_BYTES {}\n",
             self.argument_bytes
         )?;
-        self.arguments(&name, to)?;
-        for parameter in &self.parameters {
+        let fields = self.fields();
+        self.arguments(name, &fields, to)?;
+        for (parameter, field) in self.parameters.iter().zip(&fields) {
             if let Role::TensorMap(map) = &parameter.role {
-                numbers(
-                    &format!("{upper}_{}", parameter.name.to_uppercase()),
-                    map,
-                    to,
-                )?;
+                numbers(&format!("{upper}_{}", field.to_uppercase()), map, to)?;
             }
         }
         writeln!(to, "static const char {name}_ptx[] =")?;
@@ -69,17 +67,34 @@ impl Exported {
             let line = line.replace('\\', "\\\\").replace('"', "\\\"");
             writeln!(to, "    \"{line}\\n\"")?;
         }
-        writeln!(to, "    ;\n\n#endif")
+        writeln!(to, "    ;\n\n#ifdef __cplusplus\n}}\n#endif\n\n#endif")
+    }
+
+    /// Returns the names of the fields: those of the parameters, followed by `_` where a name is a keyword or differs from
+    /// an earlier one in capitals only, as the macros of two tensor maps would not.
+    fn fields(&self) -> Vec<String> {
+        let mut fields: Vec<String> = Vec::new();
+        for parameter in &self.parameters {
+            let mut field = parameter.name.clone();
+            while KEYWORDS.contains(&&field[..])
+                || fields
+                    .iter()
+                    .any(|known| known.eq_ignore_ascii_case(&field))
+            {
+                field.push('_');
+            }
+            fields.push(field);
+        }
+        fields
     }
 
     /// The structure of the arguments, and the checks of its offsets.
-    fn arguments(&self, name: &str, to: &mut String) -> std::fmt::Result {
+    fn arguments(&self, name: &str, fields: &[String], to: &mut String) -> std::fmt::Result {
         if self.parameters.is_empty() {
             return Ok(());
         }
         writeln!(to, "struct {name}_arguments {{")?;
-        for parameter in &self.parameters {
-            let field = identifier(&parameter.name);
+        for (parameter, field) in self.parameters.iter().zip(fields) {
             let declared = match &parameter.role {
                 Role::TensorMap(_) => {
                     let align =
@@ -100,8 +115,8 @@ impl Exported {
             "}};\n\n#ifdef __cplusplus\n#define COLEX_ASSERT static_assert\n#else"
         )?;
         writeln!(to, "#define COLEX_ASSERT _Static_assert\n#endif")?;
-        for parameter in &self.parameters {
-            let (field, offset) = (identifier(&parameter.name), parameter.offset);
+        for (parameter, field) in self.parameters.iter().zip(fields) {
+            let offset = parameter.offset;
             writeln!(
                 to,
                 "COLEX_ASSERT(offsetof(struct {name}_arguments, {field}) == {offset}, \"{field}\");"
@@ -209,8 +224,17 @@ fn said(role: &Role) -> String {
     }
 }
 
-/// A name as C takes it: PTX names may also have `$`.
-fn identifier(name: &str) -> String {
-    let known = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    name.chars().map(known).collect()
-}
+/// The words that C11 or C++20 reserve and that a PTX name can be.
+#[rustfmt::skip] // A list to read, not a column.
+const KEYWORDS: [&str; 106] = [
+    "alignas", "alignof", "and", "and_eq", "asm", "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char",
+    "char16_t", "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield", "compl", "concept", "const",
+    "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype", "default", "delete", "do", "double",
+    "dynamic_cast", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
+    "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr", "operator", "or",
+    "or_eq", "private", "protected", "public", "register", "reinterpret_cast", "requires", "restrict", "return", "short",
+    "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
+    "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof", "union", "unsigned", "using",
+    "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq", "offsetof", "NULL", "_Alignas",
+    "_Alignof", "_Atomic", "_Bool", "_Complex", "_Generic", "_Imaginary", "_Noreturn", "_Static_assert", "_Thread_local",
+];

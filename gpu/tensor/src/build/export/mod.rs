@@ -17,9 +17,10 @@ use crate::tensor::MAX_EXTENT;
 /// is also `Serialize`: each public field is a key of the same name.
 ///
 /// The grid is the caller's, as at every launch. The driver takes the arguments as a list of pointers
-/// (`kernelParams` of `cuLaunchKernel`), in the order of [`parameters`](Exported::parameters), or as one buffer that has
-/// each at its offset (`CU_LAUNCH_PARAM_BUFFER_POINTER`); a kernel with a tensor map needs the list, since on an H200 it
-/// ended with an illegal instruction when its map came in a buffer. More than 48 KiB of dynamic shared memory must be asked for
+/// (`kernelParams` of `cuLaunchKernel`), in the order of [`parameters`](Exported::parameters), or as one buffer
+/// (`CU_LAUNCH_PARAM_BUFFER_POINTER`). In a buffer each parameter lies where `cuFuncGetParamInfo` says, which is not always
+/// the `offset` of PTX: the assembler puts a tensor map at a multiple of 64 of the constant bank, whose parameters begin at
+/// 0x210 for sm_90, so that all of them lie 48 bytes later. More than 48 KiB of dynamic shared memory must be asked for
 /// first: `cuFuncSetAttribute` with `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -62,7 +63,7 @@ pub struct ExportedParameter {
     pub bytes: u32,
     /// Its alignment among the parameters in bytes.
     pub align: u32,
-    /// Its offset among the parameters in bytes.
+    /// Its offset among the parameters in bytes, by the rules of PTX.
     pub offset: u32,
     /// What a launch passes for it.
     pub role: Role,
@@ -229,11 +230,8 @@ fn parameters(kernel: &Kernel, signature: &Signature) -> (Vec<ExportedParameter>
         Slot::Value(value) => vec![number(value)],
         Slot::Map(map) => vec![Role::TensorMap(Box::new(exported(map)))],
     });
-    let mut at = 0;
-    let place = |(param, role): (&colex_ir::Param, Role)| {
-        let (bytes, align) = (param.ty.bytes(), param.ty.align());
-        let offset = u32::next_multiple_of(at, align);
-        at = offset + bytes;
+    let (offsets, end) = kernel.parameter_places();
+    let place = |((param, offset), role): ((&colex_ir::Param, u64), Role)| {
         let ty = match param.ty {
             ParamType::Scalar(ty) => ty.to_string(),
             ParamType::Pointer { .. } => "u64".to_string(),
@@ -243,14 +241,14 @@ fn parameters(kernel: &Kernel, signature: &Signature) -> (Vec<ExportedParameter>
         ExportedParameter {
             name,
             ty,
-            bytes,
-            align,
-            offset,
+            bytes: param.ty.bytes(),
+            align: param.ty.align(),
+            offset: offset as u32,
             role,
         }
     };
-    let parameters = kernel.params.iter().zip(roles).map(place).collect();
-    (parameters, at)
+    let places = kernel.params.iter().zip(offsets).zip(roles);
+    (places.map(place).collect(), end as u32)
 }
 
 /// A pointer, then the dynamic extents and the dynamic strides, as [`crate::Builder::tensor`] declares them.

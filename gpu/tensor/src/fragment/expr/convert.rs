@@ -236,7 +236,7 @@ impl Lower<'_> {
                     .into()
                 };
                 let all: Vec<Operand> = each.into_iter().enumerate().map(one).collect();
-                self.float_of(all, to, Round::Nearest, d)
+                Ok(self.float_of(all, to, Round::Nearest, d))
             }
             [true, true] => self.floats(lanes, (from, to), (round, saturate), d),
         }
@@ -342,7 +342,7 @@ impl Lower<'_> {
                 .into()
             };
             let all = each.into_iter().enumerate().map(one).collect();
-            return self.float_of(all, to, round, d);
+            return Ok(self.float_of(all, to, round, d));
         }
         let wide = self.widened(lanes, from)?;
         let wide = self.clamped(wide, (from, to), Type::F32, saturate);
@@ -354,18 +354,12 @@ impl Lower<'_> {
             };
             return Ok(Lanes::Each(wide.into_iter().enumerate().map(one).collect()));
         }
-        self.float_of(wide, to, round, d)
+        Ok(self.float_of(wide, to, round, d))
     }
 
     /// Numbers of binary32 in another float type.
-    fn float_of(
-        &mut self,
-        wide: Vec<Operand>,
-        to: Ty,
-        round: Round,
-        d: &[Reg],
-    ) -> Result<Lanes, ErrorKind> {
-        Ok(match to {
+    fn float_of(&mut self, wide: Vec<Operand>, to: Ty, round: Round, d: &[Reg]) -> Lanes {
+        match to {
             Ty::F32 | Ty::F64 => Lanes::Each(wide),
             Ty::F16 | Ty::Bf16 if round == Round::Nearest => self.narrowed(wide, to, d),
             Ty::Bf16 if self.k.target() < Arch::Sm80 => {
@@ -411,6 +405,6 @@ impl Lower<'_> {
                     _ => Lanes::Each(wide.chunks(1).map(&mut pair).map(Operand::from).collect()),
                 }
             }
-        })
+        }
     }
 }

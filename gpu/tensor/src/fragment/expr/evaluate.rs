@@ -216,6 +216,9 @@ pub(crate) fn integer_constant(ty: Ty, x: i128) -> Result<u64, String> {
     if let Some(of) = format(ty) {
         return Ok(of.encode(x as f64, Rounding::Nearest));
     }
+    if !ty.is_integer() {
+        return Err(format!("{x} is no {ty}"));
+    }
     let (low, high) = range(ty);
     if x < low || x > high {
         return Err(format!("{x} is no {ty}, which goes from {low} to {high}"));

@@ -58,7 +58,7 @@ unary! {
     /// ```
     sqrt = Sqrt;
     /// Builds `1 / x`: rounded to nearest even in `f64`, approximate in `f32` (`rcp.approx.ftz.f32`, within 1 unit in the last
-    /// place). `1.0 / x` is rounded to nearest even in every type.
+    /// place for every input; PTX ISA 9.7.3.13). `1.0 / x` is rounded to nearest even in every type.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -67,7 +67,8 @@ unary! {
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
     recip = Rcp;
-    /// Builds `1 / sqrt(x)`, approximate (`rsqrt.approx`, within 2 units in the last place of `f32`).
+    /// Builds `1 / sqrt(x)`, approximate: `rsqrt.approx.ftz.f32` has a relative error of at most 2^-22.9 for every positive `x`;
+    /// for `rsqrt.approx.f64` no bound is given (PTX ISA 9.7.3.16).
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -76,7 +77,8 @@ unary! {
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
     rsqrt = Rsqrt;
-    /// Builds `2^x`, approximate (`ex2.approx.ftz.f32`, within 2 units in the last place).
+    /// Builds `2^x`, approximate (`ex2.approx.ftz.f32`, within 2 units in the last place of the correctly rounded result for
+    /// every input; PTX ISA 9.7.3.21).
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -85,8 +87,8 @@ unary! {
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
     exp2 = Ex2;
-    /// Builds the binary logarithm, approximate (`lg2.approx.ftz.f32`; within 2^-22 absolutely between 0.5 and 2, and 2 units
-    /// in the last place elsewhere).
+    /// Builds the binary logarithm, approximate (`lg2.approx.ftz.f32`: within 2^-22 absolutely between 0.5 and 2, and within
+    /// 2^-22 relatively for all other positive `x`; PTX ISA 9.7.3.20).
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -95,7 +97,8 @@ unary! {
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
     log2 = Lg2;
-    /// Builds the sine, approximate (`sin.approx.ftz.f32`, within about 2^-20 absolutely between -π and π).
+    /// Builds the sine, approximate: `sin.approx.ftz.f32` has an absolute error of at most 2^-20.5 between -2π and 2π, 2^-14.7
+    /// between -100π and 100π, and no bound beyond (PTX ISA 9.7.3.18).
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -104,7 +107,8 @@ unary! {
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
     sin = Sin;
-    /// Builds the cosine, approximate as the [sine](Expr::sin) is.
+    /// Builds the cosine, approximate as the [sine](Expr::sin) is, with the same bounds (`cos.approx.ftz.f32`; PTX ISA
+    /// 9.7.3.19).
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -113,8 +117,8 @@ unary! {
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```
     cos = Cos;
-    /// Builds the hyperbolic tangent by one instruction (`tanh.approx.f32`), whose relative error is up to 2^-11.
-    /// [`Expr::tanh`] is more accurate.
+    /// Builds the hyperbolic tangent by one instruction: `tanh.approx.f32` has a relative error of at most 2^-11 for every input
+    /// (PTX ISA 9.7.3.22). [`Expr::tanh`] is more accurate.
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
@@ -305,7 +309,7 @@ impl Expr {
     }
 
     #[track_caller]
-    fn converted(&self, ty: Ty, round: Round, saturate: Saturate) -> Expr {
+    pub(crate) fn converted(&self, ty: Ty, round: Round, saturate: Saturate) -> Expr {
         let at = Location::caller();
         let is_word = |ty: Ty| !matches!(ty.class(), Class::Complex { .. }) && ty.bits() >= 8;
         let from = self.ty();

@@ -4,7 +4,8 @@
 //! elements, constants, [`Index`]es, and numbered inputs ([`Expr::input`]). Operators and methods build it, and no instruction
 //! is added before [`Builder::map`](crate::Builder::map) or [`Builder::assign`](crate::Builder::assign) takes it. One formula
 //! serves both executors: [`Expr::over`] puts fragments in the place of the inputs, and [`Expr::evaluate`] computes the same
-//! formula on the host, with the same roundings.
+//! formula on the host, with the same roundings. [`Expr::formula`] makes data of it, a [`Formula`](crate::Formula) that compares,
+//! prints and parses.
 //!
 //! # Types
 //!
@@ -38,6 +39,7 @@
 
 pub(crate) mod convert;
 pub(crate) mod evaluate;
+pub(crate) mod formula;
 pub(crate) mod lower;
 pub(crate) mod math;
 
@@ -149,7 +151,7 @@ pub enum Round {
     Up,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Saturate {
     Wrap,
     Clamp,

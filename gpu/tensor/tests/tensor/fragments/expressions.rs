@@ -2,11 +2,12 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
+use colex_ir::{BinaryOp, UnaryOp};
 use colex_proof::kernels::fragments::{
-    RegisterPlace, TYPES, check, element, formula, is_there, kernel,
+    RegisterPlace, TYPES, check, conversions, element, formula, is_there, kernel,
 };
 use colex_proof::sweep::Random;
-use colex_tensor::{Builder, Expr, Fragment, Round};
+use colex_tensor::{Builder, Expr, Formula, Fragment, Mask, Round};
 use half::{bf16, f16};
 
 use crate::refused;
@@ -60,15 +61,6 @@ fn law_conversions() {
     let mut r = Random::new(5);
     let mut cases = 0;
     for (from, to) in TYPES.iter().flat_map(|from| TYPES.map(|to| (*from, to))) {
-        let x = Expr::input(0, from);
-        let is_rounded = !from.is_integer() && to.is_integer();
-        let mut all = vec![x.to(to), x.saturating(to)];
-        if is_rounded {
-            let rounds = [Round::Nearest, Round::Down, Round::Up];
-            all.push(x.rounded(to, r.one(&rounds)));
-        } else if !from.is_integer() && matches!(to, Ty::F32 | Ty::F16 | Ty::Bf16) {
-            all.push(x.rounded(to, Round::Zero));
-        }
         let eighth = [from, to]
             .iter()
             .any(|ty| matches!(ty, Ty::E4m3 | Ty::E5m2));
@@ -77,7 +69,7 @@ fn law_conversions() {
         } else {
             r.one(&[Arch::Sm80, Arch::Sm90a])
         };
-        for (i, formula) in all.iter().enumerate() {
+        for (i, formula) in conversions(from, to).iter().enumerate() {
             let places = [r.one(&[RegisterPlace::Compact, RegisterPlace::Apart])];
             let n = r.one(&[1, 2, 4]);
             let done = check(
@@ -444,6 +436,50 @@ fn wrong_expressions_are_refused() {
         ),
         "assign: fma of bf16 rounds once since sm_80, and the kernel is for sm_75: `.to(Ty::F32)` converts"
     );
+    assert_eq!(
+        said(|k, (x, _)| k.assign(&x, Expr::from(&x).to(Ty::S32).sqrt().to(Ty::F32))),
+        "expression: sqrt of s32: it is for floats, and `.to(Ty::F32)` converts it"
+    );
+    assert_eq!(
+        said(|k, (x, _)| drop(k.map(Expr::unary(UnaryOp::Popc, Expr::from(&x).to(Ty::U32))))),
+        "expression: popc counts bits of one register: `emit` adds it"
+    );
+    assert_eq!(
+        said(|k, (x, _)| drop(k.map(Expr::binary(BinaryOp::MulHi, Expr::from(&x).to(Ty::U32), 3)))),
+        "expression: mul.hi: convert to the wider type and multiply there"
+    );
+    assert_eq!(
+        said(|k, (x, _)| drop(k.map(Expr::from(1).lt(2).select(&x, 0)))),
+        "expression: a comparison of constants: one side has a type"
+    );
+    assert_eq!(
+        said(|k, (x, _)| {
+            let register = Expr::register(x.regs()[0], Ty::F16);
+            k.map(register);
+        }),
+        "register: %f0 of 32 bits as an element of f16"
+    );
+    assert_eq!(
+        said(|k, (x, _)| {
+            k.condition(Expr::from(&x).lt(1.0));
+        }),
+        "condition: a comparison of 4 elements: a branch takes that of one"
+    );
+    assert_eq!(
+        said(|k, _| {
+            let x = k.fragment(Ty::S4, "_8:_1");
+            k.assign(&x, 1);
+        }),
+        "assign: elements of s4; those of 8 to 64 bits are computed"
+    );
+    let mut k = warp();
+    let thread = k.thread();
+    let is_first = Mask::from(k.equal(&thread, &0.into()));
+    let chosen = is_first.select(Expr::input(0, Ty::F32), 0.0);
+    assert_eq!(
+        chosen.evaluate(&[0]).unwrap_err().what(),
+        "evaluate: only a kernel knows its predicates"
+    );
     let fragment = Builder::new("k", Arch::Sm80, 32).fragment(Ty::F32, "_1:_1");
     assert_eq!(
         (Expr::from(&fragment) + 1.0)
@@ -455,5 +491,111 @@ fn wrong_expressions_are_refused() {
     assert_eq!(
         Expr::input(1, Ty::F32).evaluate(&[0]).unwrap_err().what(),
         "evaluate: input 1, and 1 are given"
+    );
+}
+
+/// A formula is the expression that it was made from, and its text is read as the same formula.
+#[test]
+fn law_formulas_are_read_as_they_are_printed() {
+    let mut r = Random::new(20);
+    let (mut cases, mut distinct) = (0, std::collections::HashSet::new());
+    for _ in 0..400 {
+        let types: Vec<Ty> = (0..1 + r.below(3)).map(|_| r.one(&TYPES)).collect();
+        let (ty, depth) = (r.one(&TYPES), 1 + r.below(6));
+        let expr = formula(&mut r, &types, (ty, true), depth);
+        let made = expr.formula().expect("an expression over inputs");
+        let text = made.to_string();
+        let read: Formula = text.parse().unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(made, read, "{text}");
+        assert_eq!(read.to_string(), text);
+        assert_eq!(made.expr().formula().expect("the same"), made);
+        assert_eq!(made.ty(), ty);
+        #[cfg(feature = "serde")]
+        {
+            let json = serde_json::to_string(&made).expect("text");
+            let back: Formula = serde_json::from_str(&json).expect("the formula");
+            assert_eq!(back, made);
+        }
+        for _ in 0..4 {
+            let inputs: Vec<u64> = types.iter().map(|ty| element(&mut r, *ty)).collect();
+            let found = made.evaluate(&inputs).expect("a number");
+            let wanted = expr.evaluate(&inputs).expect("a number");
+            assert_eq!(found, wanted, "{text} of {inputs:?}");
+            cases += 1;
+        }
+        distinct.insert(made);
+    }
+    assert!(distinct.len() > 250, "{} formulas", distinct.len());
+    println!("law formulas: {cases} cases");
+}
+
+/// A chain of steps and a step that is used twice at every level print in as many words as they have steps.
+#[test]
+fn formulas_print_each_step_once() {
+    let x = Expr::input(0, Ty::F32);
+    let mut chain = x.clone();
+    let mut doubled = x.clone();
+    for _ in 0..300 {
+        chain = (chain + 1.0).max(0.0);
+        doubled = &doubled + &doubled;
+    }
+    for expr in [chain, doubled] {
+        let made = expr.formula().expect("a formula");
+        let text = made.to_string();
+        assert!(text.len() < 20_000, "{} bytes", text.len());
+        assert_eq!(text.parse::<Formula>().expect("read"), made);
+    }
+    let gelu = x.gelu_tanh().to(Ty::F16).formula().expect("a formula");
+    assert_eq!(
+        gelu.named(&["acc"]),
+        "cvt.rn.f16(mul(acc, rcp(add(1.0, ex2.approx(mul(mul(mul(acc, fma(mul(acc, acc), 0.035677408136300125, \
+         0.7978845608028654)), 2.0), -1.4426950408889634))))))"
+    );
+}
+
+#[test]
+fn formulas_that_are_none_are_refused_with_sentences() {
+    let refused = |text: &str| text.parse::<Formula>().unwrap_err().what();
+    assert_eq!(
+        refused("add(x0:f32, "),
+        "formula: at byte 12 a name, a number or an operation is expected"
+    );
+    assert_eq!(
+        refused("add(x0:f32 x1:f32)"),
+        "formula: at byte 11 there is `x`, and `)` is expected"
+    );
+    assert_eq!(
+        refused("add(x0:f32, bias)"),
+        "formula: at byte 12 there is no `bias`: an input is written as `x0:f32`"
+    );
+    assert_eq!(
+        refused("power(x0:f32, 2)"),
+        "formula: at byte 0 there is no operation `power` of an element, an element"
+    );
+    assert_eq!(
+        refused("lt(x0:f32, 1)"),
+        "formula: at byte 0 there is a condition, and no element"
+    );
+    assert_eq!(
+        refused("x0:f32 x1:f32"),
+        "formula: at byte 7 the formula has ended"
+    );
+    assert_eq!(
+        refused("add(x0:f32, x1:f16)"),
+        "expression: add of f32 and f16: both have one type, and `.to(Ty::F16)` converts"
+    );
+    assert_eq!(
+        refused("1.5"),
+        "formula: constants alone have no type: `.to` states it"
+    );
+    let deep = format!("{}x0:f32{}", "neg(".repeat(201), ")".repeat(201));
+    assert_eq!(
+        refused(&deep),
+        "formula: at byte 800 there are more than 200 levels"
+    );
+    let fragment = Builder::new("k", Arch::Sm80, 32).fragment(Ty::F32, "_1:_1");
+    assert_eq!(
+        Expr::from(&fragment).formula().unwrap_err().what(),
+        "formula: fragments, registers, indices and predicates are a kernel's: a formula is over `input`s"
     );
 }

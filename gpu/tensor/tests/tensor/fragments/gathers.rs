@@ -6,7 +6,7 @@ use colex_ir::{AtomicOp, Order, Scope};
 use colex_layout::C;
 use colex_proof::examples::{elements, values};
 use colex_proof::kernels::gathers;
-use colex_tensor::{AtThread, Builder, Expr, Outside, Tensor};
+use colex_tensor::{AtThread, Builder, Expr, Index, Outside, Tensor};
 use colex_tiled::TiledCopy;
 
 use crate::refused;
@@ -28,13 +28,23 @@ fn law_gathers_and_atomics_are_those_of_the_host() {
     println!("law gathers: {count} elements");
 }
 
-/// The verifier takes an atomic operation of every type that the documentation names.
+/// The verifier takes an atomic operation of every type that the documentation names, and every instruction has a line of
+/// `colex_proof`.
 #[test]
 fn law_every_atomic_operation_has_an_instruction() -> Outcome {
     let mut count = 0;
     for arch in [Arch::Sm70, Arch::Sm90a] {
         for kernel in gathers::kernels(arch, 20)? {
             kernel.kernel.ptx()?;
+            kernel.kernel.walk(&mut |stmt| {
+                let file = stmt.at.file();
+                assert!(
+                    file.starts_with("gpu/proof/"),
+                    "{:?} at {}",
+                    stmt.op,
+                    stmt.at
+                );
+            });
             count += 1;
         }
     }
@@ -186,6 +196,20 @@ fn wrong_gathers_are_refused() {
         }),
         "gather: vectors of 4 along mode 1 of (_8,_8):(_1,_8), whose elements are no neighbours in whole vectors"
     );
+    for width in [0, -4, 3, 1 << 30] {
+        let call = |k: &mut Builder, _: Tensor| k.for_vector(0, &100.into(), width, |_, _| ());
+        assert_eq!(
+            refused(warp(), bins, call),
+            format!("for_vector: vectors of {width}: 1, 2, 4, 8 or 16 elements")
+        );
+    }
+    assert_eq!(
+        said(|k, _| {
+            let x = k.tensor("x", Ty::C64, "(100):(_1)");
+            k.compare_and_swap(&x.elements(0), 0, 1);
+        }),
+        "compare_and_swap: 0 is no c64"
+    );
     assert_eq!(
         said(|k, bins| drop(k.gather(&bins.elements(0).vectors(1, 4)))),
         "gather: vectors of 4 along mode 1 of 1: 2, 4, 8 or 16 elements along a mode of the tensor"
@@ -211,6 +235,64 @@ fn wrong_gathers_are_refused() {
         }),
         "gather: a thread's part of a tile, whose modes are those of a partition: take elements of the tile"
     );
+    let unaligned = said(|k, _| {
+        let x = k.shared_tensor(Ty::F32, "(32,8):(9,1)");
+        let thread = k.thread();
+        k.gather(&x.elements((thread, 0)).vectors(1, 4));
+    });
+    // Between the two the bytes from the base of shared memory.
+    let ends = [
+        "gather: vectors of 4 in (_32,_8):(_9,_1), which begin at ",
+        ": its strides are multiples of 4",
+    ];
+    assert!(
+        unaligned.starts_with(ends[0]) && unaligned.ends_with(ends[1]),
+        "{unaligned}"
+    );
+    assert_eq!(
+        said(|k, bins| drop(k.gather(&bins.elements(0).vectors(0, 16)))),
+        "gather: vectors of 16 elements of s32 have 512 bits; those of 32, 64 and 128 bits fill registers"
+    );
+    for (op, wanted) in [
+        (AtomicOp::Add, "s32, u32, s64, u64, f32, f64, f16 and bf16"),
+        (AtomicOp::Exch, "s32, u32, s64, u64, f32 and f64"),
+        (AtomicOp::Inc, "u32"),
+        (AtomicOp::And, "s32, u32, s64 and u64"),
+    ] {
+        let name = op.ptx();
+        assert_eq!(
+            refused(warp(), bins, |k, _| {
+                let x = k.tensor("x", Ty::U8, "(100):(_1)");
+                k.atomic(op, &x.elements(0), 1);
+            }),
+            format!(
+                "atomic: {name} of u8; there is one of {wanted}, and a loop of `compare_and_swap` computes others"
+            )
+        );
+    }
+    assert_eq!(
+        said(|k, bins| {
+            let address = k.gather(&bins.elements(0));
+            k.tensor_stated_at(&address, Ty::F32, "8:1");
+        }),
+        "tensor_stated_at: an address of s32: it is one element of u64"
+    );
+    assert_eq!(
+        said(|k, _| {
+            let x = k.fragment(Ty::U64, "_2:_1");
+            k.assign(&x, 0);
+            k.tensor_stated_at(&x, Ty::F32, "8:1");
+        }),
+        "tensor_stated_at: 2 elements, and one is an address"
+    );
+    assert_eq!(
+        said(|k, _| {
+            let x = k.fragment(Ty::U64, "_1:_1");
+            k.assign(&x, 0);
+            k.tensor_stated_at(&x, Ty::S4, "8:1");
+        }),
+        "tensor_stated_at: elements of s4 under _8:_1: whole bytes under strides from 0 on"
+    );
     assert_eq!(
         said(|k, _| drop(k.shared_tensor(Ty::F32, "(8,8):(8,1)").windows((3, 9)))),
         "windows: windows of [3, 9] in (_8,_8):(_8,_1): an extent for each mode, from 1 to that of the mode"
@@ -221,44 +303,91 @@ fn wrong_gathers_are_refused() {
     );
 }
 
+/// A pointer that is no allocation, or not aligned, is named.
+#[test]
+fn a_stated_address_is_an_allocation() -> Outcome {
+    let run = |moved: fn(u64) -> u64, n: i64| -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+        let mut k = Builder::new("k", Arch::Sm80, 32);
+        let pointer = k.tensor("pointer", Ty::U64, "_1:_1");
+        let out = k.tensor("out", Ty::F32, "_32:_1");
+        let thread = k.thread();
+        let address = k.gather(&pointer.elements(0));
+        let row = k.tensor_stated_at(&address, Ty::F32, "64:1");
+        let x = k.gather(&row.elements(&thread + n));
+        k.scatter(&x, &out.elements(thread));
+        let device = Device::simulator(Arch::Sm80);
+        let row = device.upload(&[1.5_f32; 64])?;
+        let pointer = device.upload(&[moved(row.address())])?;
+        let mut out = device.poisoned::<f32>(32)?;
+        let pointer = colex_gpu::View::new(&pointer, (C::<1>, C::<1>))?;
+        let to = colex_gpu::ViewMut::new(&mut out, (C::<32>, C::<1>))?;
+        k.finish()?.load(&device)?.launch([1], (pointer, to))?;
+        Ok(out.download()?)
+    };
+    assert_eq!(run(|at| at, 0)?, [1.5; 32]);
+    assert_eq!(run(|at| at, 40)?[23..25], [1.5, 0.0]); // the layout has 64 elements
+    let said = run(|at| at + 8, 0)
+        .expect_err("it is not aligned")
+        .to_string();
+    assert!(said.contains("and a multiple of 16"), "{said}");
+    let said = run(|at| at + 160, 0).expect_err("it is beyond").to_string();
+    println!("{said}");
+    assert!(
+        said.contains("allocation") || said.contains("buffer"),
+        "{said}"
+    );
+    Ok(())
+}
+
+/// Rows of every type at the addresses of an array.
+#[test]
+fn law_rows_at_the_addresses_of_an_array() -> Outcome {
+    let mut count = 0;
+    for arch in [Arch::Sm70, Arch::Sm90a] {
+        count += gathers::pointers(&Device::simulator(arch))?;
+    }
+    println!("law pointers: {count} elements");
+    Ok(())
+}
+
+/// Windows of every type, from memory and from shared memory.
+#[test]
+fn law_windows_are_those_of_the_host() -> Outcome {
+    let count = gathers::windows(&Device::simulator(Arch::Sm90a))?;
+    println!("law windows: {count} elements");
+    Ok(())
+}
+
 /// Runs of any length, from the first element to the last, in every type and width.
 #[test]
 fn law_vectors_and_their_rest() -> Outcome {
-    let mut count = 0;
-    for (ty, width) in [
-        (Ty::U8, 16),
-        (Ty::U8, 4),
-        (Ty::F16, 8),
-        (Ty::S32, 4),
-        (Ty::F64, 2),
-    ] {
-        for n in [1, 2, 3, 7, 31, 32, 33, 100, 127, 129] {
-            let mut k = Builder::new("k", Arch::Sm80, 32);
-            let [x, y] = ["x", "y"].map(|name| k.tensor(name, ty, "100:_1"));
-            let first = (k.block_index(0).within(0..1 << 16) * 32 + k.thread()) * width;
-            k.for_vector(first, &x.extent(0), width, |k, run| {
-                let held = k.gather(&run.of(&x, ()));
-                k.scatter(&held, &run.of(&y, ()));
-            });
-            let built = k.finish()?;
-            let device = Device::simulator(Arch::Sm80);
-            let bytes = n * ty.bits() as usize / 8;
-            let given: Vec<u8> = (0..bytes).map(|i| (i * 37 % 251) as u8).collect();
-            let (from, to) = (device.upload(&given)?, device.poisoned::<u8>(bytes)?);
-            let layout = colex_layout::Layout::new(n as i64, C::<1>)?;
-            let memory = [from.address(), to.address()].map(|address| {
-                let bytes = bytes as u64;
-                colex_tensor::Arg::raw(colex_tensor::RawMemory { address, bytes, ty }, &layout)
-            });
-            let arguments = built.arguments(&memory)?;
-            let function = device.load(&built.kernel)?;
-            let blocks = n.div_ceil(32 * width as usize) as u32;
-            device.launch(&function, colex_gpu::Launch::new(blocks, 32), &arguments)?;
-            assert_eq!(to.download()?, given, "{n} of {ty}");
-            count += n;
-        }
-    }
+    let count = gathers::vectors(&Device::simulator(Arch::Sm80))?;
     println!("law vectors: {count} elements");
+    Ok(())
+}
+
+/// A run ends at the extent that is given, and does not begin below 0.
+#[test]
+fn a_run_ends_where_it_is_told() -> Outcome {
+    let run =
+        |first: fn(Index) -> Index, extent: i64| -> Result<Vec<i32>, Box<dyn std::error::Error>> {
+            let mut k = Builder::new("k", Arch::Sm80, 4);
+            let x = k.tensor("x", Ty::S32, "_16:_1");
+            let first = first(k.thread() * 4);
+            k.for_vector(first, &extent.into(), 4, |k, run| {
+                k.scatter(1, &run.of(&x, ()))
+            });
+            let device = Device::simulator(Arch::Sm80);
+            let mut x = device.zeros::<i32>(16)?;
+            let to = colex_gpu::ViewMut::new(&mut x, (C::<16>, C::<1>))?;
+            k.finish()?.load(&device)?.launch([1], (to,))?;
+            Ok(x.download()?)
+        };
+    let ones = |n: usize| [vec![1; n], vec![0; 16 - n]].concat();
+    assert_eq!(run(|i| i, 16)?, ones(16));
+    assert_eq!(run(|i| i, 9)?, ones(9));
+    assert_eq!(run(|i| i - 4, 16)?, ones(12));
+    assert_eq!(run(|i| i - 8, 7)?, ones(7));
     Ok(())
 }
 

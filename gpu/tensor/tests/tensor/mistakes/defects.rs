@@ -1,15 +1,16 @@
 //! Mistakes that once gave wrong numbers in silence, and one that was none: each is refused, right, or a fault.
 
-use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
+use colex_atom::{Arch, SmemSwizzle, Ty};
 use colex_gpu::Device;
 use colex_ir::ScaleD;
 use colex_ir::launch::{Argument, Launch};
-use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
+use colex_layout::{ComposedLayout, Layout};
 use colex_tensor::{
     Arg, AtThread, Builder, Error, Index, RawMemory, Tensor, TensorKernel, TmaTensor,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::blocks;
 use crate::refused;
 
 fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
@@ -188,15 +189,6 @@ fn a_vector_across_an_end_is_refused() {
         "copy_in_bounds: a vector of 4 elements begins at 4 along mode 1 of a, and may lie across an end of 0..6: fewer elements \
          at a time, or an extent that 4 divides"
     );
-}
-
-/// Extents as blocks of a swizzle, K-major.
-fn blocks(swizzle: SmemSwizzle, shape: &[i64]) -> ComposedLayout {
-    let atom = gmma_smem_atom(Major::K, swizzle, 16).expect("16 bits divide 128");
-    let shape = IntTuple::flat(shape.iter().map(|n| (*n).into()));
-    let atom = atom.position_independent().expect("a swizzle of addresses");
-    atom.tile_to_shape(&shape, LayoutLeft)
-        .expect("the atom divides the tile")
 }
 
 fn hopper() -> Builder {
@@ -431,7 +423,8 @@ fn law_vectors_are_aligned() {
         let text = format!("({},_64):({},_1)", rows.shape(), rows.stride());
         let mut k = Builder::new("k", Arch::Sm80, 4);
         let tensor = k.tensor("a", Ty::F32, &text);
-        let (tid, m) = (k.thread(), k.block_index(0).within(0..rows.size()));
+        let (tid, m) = (k.thread(), k.block_index(0));
+        let m = k.within(m, 0..rows.size());
         let place = at.map_or(m, Index::from);
         let tile = tensor.local_tile((1, 16), (place, 2));
         let part = copy.at(&tid).partition_src(&tile);

@@ -1,17 +1,14 @@
 //! The one channel of errors: every call that fails is named by `finish` with its file and its line, and what it hands out
 //! is inert.
 
-use colex_atom::{Arch, Major, Reduction, SmemSwizzle, Ty, gmma_smem_atom};
+use colex_atom::{Arch, Reduction, SmemSwizzle, Ty};
 use colex_ir::{BinaryOp, ScaleD};
-use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_tensor::{
     AtThread, Builder, Cond, Fragment, GmmaOperand, Hints, Index, Rows, Tensor, TmaTensor,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-fn parsed<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
-    text.parse().expect("a literal")
-}
+use super::{blocks, line_of, tiles};
 
 /// What calls are made on.
 struct Scene {
@@ -32,30 +29,13 @@ struct Scene {
 }
 
 fn scene(k: &mut Builder) -> Scene {
-    let word = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
-    let copy = TiledCopy::new(
-        word,
-        32,
-        parsed::<Layout>("(4,32):(32,1)"),
-        parsed::<Layout>("(1,1):(0,0)"),
-    );
-    let copy = copy.expect("a tiled copy");
-    let tiled = |atom: &str, atoms: &str| {
-        let atom = colex_atom::mma(atom).expect("an atom");
-        TiledMma::new(atom, atoms, "(_,_,_)").expect("a tiled MMA")
-    };
-    let mma = tiled("SM80_16x8x16_F32F16F16F32_TN", "(4,1,1):(1,0,0)");
-    let gmma = tiled("SM90_64x64x16_F32BF16BF16_SS", "(1,1,1):(0,0,0)");
+    let (copy, mma, gmma) = tiles();
     let tid = k.thread();
     let tensor = k.tensor("a", Ty::F32, "(64,64):(64,_1)");
     let shared = k.shared_tensor(Ty::F32, "(8,64,2):(64,1,512)");
     let part = copy.at(&tid).partition_src(&shared.at(2, 0));
     let held = k.fragment_like(&part);
-    let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).expect("an atom");
-    let atom = atom.position_independent().expect("a swizzle of addresses");
-    let own: ComposedLayout = atom
-        .tile_to_shape(IntTuple::flat([64i64, 64].map(Into::into)), LayoutLeft)
-        .expect("it divides");
+    let own = blocks(SmemSwizzle::B128, &[64, 64]);
     let map = k.tma_tensor("m", Ty::Bf16, "(96,96):(96,_1)", [64, 64], &own, 1);
     let slab = k.shared_tensor(Ty::Bf16, own);
     Scene {
@@ -78,14 +58,6 @@ fn scene(k: &mut Builder) -> Scene {
 
 /// A call that fails, and its name.
 type Case = (&'static str, fn(&mut Builder, &Scene));
-
-/// The line of the case with that name.
-fn line_of(name: &str) -> u32 {
-    let begins = format!("\"{name}\" =>");
-    let mut lines = (1..).zip(include_str!("failures.rs").lines());
-    let case = lines.find(|(_, line)| line.trim_start().starts_with(&begins));
-    case.expect("a case has a line").0
-}
 
 macro_rules! cases {
     ($($name:literal => |$k:ident, $s:ident| $call:expr;)*) => {
@@ -208,7 +180,11 @@ fn law_finish_names_the_line_of_the_first_failure() {
             first.at().file().ends_with("failures.rs"),
             "{name}: {first}"
         );
-        assert_eq!(first.at().line(), line_of(name), "{name}: {first}");
+        assert_eq!(
+            first.at().line(),
+            line_of(include_str!("failures.rs"), name),
+            "{name}: {first}"
+        );
         // The same, and every other failing call and another scene after it, in a branch and a loop.
         let mut k = begin();
         let s = scene(&mut k);

@@ -65,7 +65,11 @@ fn numbers_of_64_bits() {
 #[test]
 fn ranges_that_nothing_lies_in() {
     assert_eq!(
-        value(|t| t.within(500..600)),
+        said(|k| {
+            let t = k.thread();
+            let index = k.within(t, 500..600);
+            let _ = k.value(&index);
+        }),
         "r0 lies from 0 to 127, and never in 500..600"
     );
     assert_eq!(
@@ -154,7 +158,14 @@ fn shared_memory_ends() {
             let ring = k.barriers(2);
             k.arrive(&ring.at(2));
         }),
-        "2 lies from 2 to 2, and never in 0..2"
+        "at: the barrier's place 2 lies from 2 to 2, and there are places 0 to 1 (`within` says what no rule finds)"
+    );
+    let mut k = Builder::new("k", Arch::Sm90a, 32);
+    let (thread, ring) = (k.thread(), k.barriers(3));
+    k.arrive(&ring.at(&thread));
+    assert_eq!(
+        k.finish().expect_err("three places").what(),
+        "at: the barrier's place r0 lies from 0 to 31, and there are places 0 to 2 (`within` says what no rule finds)"
     );
     let shared = |ty: Ty, text: &str| {
         let composed: ComposedLayout = text.parse().expect("a literal");

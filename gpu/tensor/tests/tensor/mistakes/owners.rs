@@ -1,13 +1,15 @@
 //! Handles of another builder are refused by every method that takes one.
 
-use colex_atom::{Arch, Major, SmemSwizzle, Ty, gmma_smem_atom};
+use colex_atom::{Arch, SmemSwizzle, Ty};
 use colex_ir::{AtomicOp, BinaryOp};
-use colex_layout::{ComposedLayout, IntTuple, LayoutLeft};
+use colex_sched::Order;
 use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Consumer, Expr, Fragment, GmmaOperand, Index, Mask,
-    Pipeline, Producer, Rows, Stage, Tensor, TmaTensor, Var,
+    Pipeline, Producer, Rows, Stage, Tensor, TileGrid, TmaTensor, Var,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::{blocks, line_of, tiles};
 
 /// Handles of every kind.
 struct Scene {
@@ -37,26 +39,23 @@ struct Scene {
     producer: Producer,
     consumer: Consumer,
     stage: Stage,
+    grid: TileGrid,
+    address: Fragment,
+}
+
+fn order() -> Order {
+    "grouped 2 along m".parse().expect("an order")
 }
 
 fn scene(k: &mut Builder) -> Scene {
-    let word = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
-    let copy = TiledCopy::new(word, 32, "(4,32):(32,1)", "(1,1):(0,0)").expect("a copy");
-    let tiled = |atom: &str, atoms: &str| {
-        let atom = colex_atom::mma(atom).expect("an atom");
-        TiledMma::new(atom, atoms, "(_,_,_)").expect("a tiled MMA")
-    };
-    let mma = tiled("SM80_16x8x16_F32F16F16F32_TN", "(4,1,1):(1,0,0)");
-    let gmma = tiled("SM90_64x64x16_F32BF16BF16_SS", "(1,1,1):(0,0,0)");
+    let (copy, mma, gmma) = tiles();
     let tid = k.thread();
     let shared = k.shared_tensor(Ty::F32, "(8,64,2):(64,1,512)");
     let part = copy.at(&tid).partition_src(&shared.at(2, 0));
-    let atom = gmma_smem_atom(Major::K, SmemSwizzle::B128, 16).expect("an atom");
-    let atom = atom.position_independent().expect("a swizzle of addresses");
-    let square = IntTuple::flat([64i64, 64].map(Into::into));
-    let stages = IntTuple::flat([64i64, 64, 2].map(Into::into));
-    let own: ComposedLayout = atom.tile_to_shape(&square, LayoutLeft).expect("it divides");
-    let stages: ComposedLayout = atom.tile_to_shape(&stages, LayoutLeft).expect("it divides");
+    let (own, stages) = (
+        blocks(SmemSwizzle::B128, &[64, 64]),
+        blocks(SmemSwizzle::B128, &[64, 64, 2]),
+    );
     let slab = k.shared_tensor(Ty::Bf16, &own);
     let staged = k.shared_tensor(Ty::Bf16, stages);
     let bars = k.barriers(2);
@@ -80,6 +79,10 @@ fn scene(k: &mut Builder) -> Scene {
         operand: k.gmma_operand(&gmma, Operand::B, &staged, &0.into()),
         operand_a: k.gmma_operand(&gmma, Operand::A, &slab, &0.into()),
         full: bars.at(0),
+        address: k.fragment(Ty::U64, "_1:_1"),
+        grid: k
+            .tile_grid(order(), [&tid + 1, 2.into()])
+            .expect("a formula"),
         copy,
         mma,
         gmma,
@@ -97,13 +100,6 @@ fn scene(k: &mut Builder) -> Scene {
 
 /// A call of a method with one handle of another builder, `t`, and others of its own, `s`.
 type Case = (&'static str, fn(&mut Builder, &Scene, &Scene));
-
-fn line_of(name: &str) -> u32 {
-    let begins = format!("\"{name}\" =>");
-    let mut lines = (1..).zip(include_str!("owners.rs").lines());
-    let case = lines.find(|(_, line)| line.trim_start().starts_with(&begins));
-    case.expect("a case has a line").0
-}
 
 macro_rules! cases {
     ($($name:literal => |$k:ident, $s:ident, $t:ident| $call:expr;)*) => {
@@ -136,6 +132,12 @@ fn foreign() -> Vec<Case> {
         "where_: cond" => |k, s, t| k.where_(t.cond, |_| ());
         "both: a" => |k, s, t| k.both(t.cond, s.cond);
         "both: b" => |k, s, t| k.both(s.cond, t.cond);
+        "tensor_stated_at" => |k, s, t| k.tensor_stated_at(&t.address, Ty::F32, "4:1");
+        "within" => |k, s, t| k.within(&t.tid, 0..9);
+        "same_extents" => |k, s, t| k.same_extents(&s.tensor, &t.tensor);
+        "tile_grid" => |k, s, t| k.tile_grid(order(), [s.tid.clone(), &t.tid + 1]);
+        "tile_at: grid" => |k, s, t| k.tile_at(&t.grid, &s.tid);
+        "tile_at: place" => |k, s, t| k.tile_at(&s.grid, &t.tid);
         "for_: start" => |k, s, t| k.for_(&t.tid, 200, 1, |_, _| ());
         "for_: end" => |k, s, t| k.for_(0, &t.tid, 1, |_, _| ());
         "for_: step" => |k, s, t| k.for_(0, 9, &t.tid + 1, |_, _| ());
@@ -320,7 +322,9 @@ fn law_handles_of_another_builder_are_refused_at_the_call() {
         call(&mut ours, &s, &t);
         let why = "of another builder: a builder takes what it has made itself";
         match ours.finish() {
-            Err(e) if e.what().ends_with(why) && e.at().line() == line_of(name) => {}
+            Err(e)
+                if e.what().ends_with(why)
+                    && e.at().line() == line_of(include_str!("owners.rs"), name) => {}
             Err(e) => wrong.push(format!("{name}: {e}")),
             Ok(_) => wrong.push(format!("{name}: built")),
         }

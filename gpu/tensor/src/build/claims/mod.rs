@@ -1,5 +1,9 @@
 //! The claims of accesses without a predicate about the launch, in the expressions of [`colex_ir::claims`].
 
+mod decide;
+mod prove;
+mod trap;
+
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
@@ -9,7 +13,9 @@ use crate::index::{Index, Leaf, Node};
 use colex_ir::claims::{
     Around, Bound, Certain, Claim, ClaimId, Declared, Expression, Term, Test, Value,
 };
+use colex_ir::launch::FREE_LOOPS;
 use colex_ir::{Control, Guard, Kernel, Op, ParamId, Reg, Special, Stmt};
+use decide::Knows;
 
 /// What opened a body.
 #[derive(Clone, Debug)]
@@ -54,9 +60,75 @@ struct Open {
     reaches: Vec<Reach>,
     /// What is declared: an integer, its range, and what it is a multiple of.
     declared: Option<(Index, (i64, i64), i64)>,
+    /// What is at least 0 behind the declaration by a theorem.
+    implied: Vec<Index>,
     around: Vec<Opened>,
-    /// The claim has read a variable in a loop that writes it after all.
-    is_void: bool,
+}
+
+/// What a claim demands of an integer.
+#[derive(Clone, Debug)]
+pub(crate) enum Demand {
+    /// `a < b`
+    Less(Index, Index),
+    /// `a >= b`
+    AtLeast(Index, Index),
+    /// It is a multiple of a power of two.
+    Multiple(Index, i64),
+}
+
+impl Demand {
+    /// The integer that is at least 0 where the demand is met, if that is what it comes to.
+    fn margin(&self) -> Option<Index> {
+        match self {
+            Demand::Less(a, b) => Some(b - a - 1),
+            Demand::AtLeast(a, b) => Some(a - b),
+            Demand::Multiple(..) => None,
+        }
+    }
+}
+
+impl Open {
+    /// The counters of the loops around it, the outermost first.
+    fn counters(&self) -> Vec<Leaf> {
+        let counter = |opened: &Opened| match opened {
+            Opened::Loop { counter, .. } => Some(*counter),
+            Opened::Branch(_) | Opened::Other => None,
+        };
+        self.around.iter().filter_map(counter).collect()
+    }
+
+    /// What the claim demands, unless it is met by every value of the registers.
+    fn demands(&self) -> Vec<Demand> {
+        let mut demands = Vec::new();
+        for Reach {
+            low, high, extent, ..
+        } in &self.reaches
+        {
+            demands.push(Demand::Less(high.clone(), extent.clone()));
+            if low.range().0 < 0 {
+                demands.push(Demand::AtLeast(low.clone(), 0.into()));
+            }
+        }
+        if let Some((value, (first, last), multiple)) = &self.declared {
+            // The range of a register is what is declared; what is computed has a range of its own.
+            let (least, most) = match &value.0.node {
+                Node::Leaf(leaf) if leaf.reg.ty.bits() == 64 => (i64::MIN, i64::MAX),
+                Node::Leaf(_) if *first < 0 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+                Node::Leaf(_) => (0, i64::from(u32::MAX)),
+                _ => value.range(),
+            };
+            if least < *first {
+                demands.push(Demand::AtLeast(value.clone(), (*first).into()));
+            }
+            if most > *last {
+                demands.push(Demand::Less(value.clone(), (last + 1).into()));
+            }
+            if *multiple > 1 {
+                demands.push(Demand::Multiple(value.clone(), *multiple));
+            }
+        }
+        demands
+    }
 }
 
 /// The claims of a kernel, and what tells their expressions.
@@ -124,8 +196,8 @@ impl Builder {
         self.claims.open.push(Open {
             reaches: Vec::new(),
             declared: None,
+            implied: Vec::new(),
             around: around.collect(),
-            is_void: false,
         });
         // Filled in when the kernel is finished.
         self.ir.claim(Claim {
@@ -138,18 +210,36 @@ impl Builder {
 
     /// Claims that an integer lies here where its author says.
     pub(crate) fn claim_range(&mut self, index: &Index, range: (i64, i64), multiple: i64) {
+        self.claim_implying(index, range, multiple, Vec::new());
+    }
+
+    /// The same of an integer of which a theorem says that others are at least 0 then.
+    pub(crate) fn claim_implying(
+        &mut self,
+        index: &Index,
+        range: (i64, i64),
+        multiple: i64,
+        implied: Vec<Index>,
+    ) {
         if index.poison().is_some() {
             return;
         }
+        self.check_leaves(index);
         let claim = self.open_claim();
-        self.claims.open[claim.0 as usize].declared = Some((index.clone(), range, multiple));
+        let open = &mut self.claims.open[claim.0 as usize];
+        open.declared = Some((index.clone(), range, multiple));
+        open.implied = implied;
         self.ir.claiming(Some(claim), |k| k.comment(""));
     }
 
     /// Adds coordinates that an access reaches to its claim, unless the tensor has them in every launch.
     pub(crate) fn claim_reach(&mut self, claim: ClaimId, reach: Reach) {
-        if self.is_certain(&reach) || !self.reads_now(claim, &reach) {
+        if self.is_certain(&reach) {
             return;
+        }
+        // The claim is made of what the registers hold at the access.
+        for index in [&reach.low, &reach.high, &reach.extent] {
+            self.check_leaves(index);
         }
         let reaches = &mut self.claims.open[claim.0 as usize].reaches;
         if !reaches.iter_mut().any(|known| known.join(&reach)) {
@@ -184,49 +274,14 @@ impl Builder {
         }
     }
 
-    /// Whether the variables of a reach hold what they did when it was made. Loops that would have to leave them alone are
-    /// noted.
-    fn reads_now(&mut self, claim: ClaimId, reach: &Reach) -> bool {
-        let mut leaves = Vec::new();
-        for index in [&reach.low, &reach.high, &reach.extent] {
-            index.leaves(&mut leaves);
-        }
-        for leaf in leaves {
-            let Some(written) = self.written.get(&leaf.reg) else {
-                continue;
-            };
-            if *written > leaf.stamp {
-                return false;
-            }
-            let around = self.scopes.iter_mut();
-            for scope in around.filter(|s| s.repeats && s.began > leaf.stamp) {
-                scope.claimed.push((leaf.reg, claim));
-            }
-        }
-        true
-    }
-
-    /// Gives up the claims that read a variable before a loop that writes it.
-    pub(crate) fn void_claims(&mut self, written: Reg) {
-        for scope in &self.scopes {
-            for (reg, claim) in &scope.claimed {
-                if *reg == written {
-                    self.claims.open[claim.0 as usize].is_void = true;
-                }
-            }
-        }
-    }
-
-    /// The kernel with its claims.
+    /// The kernel with its claims, and with traps before the accesses whose claims no launch decides.
     pub(crate) fn claimed(&self, mut kernel: Kernel) -> Kernel {
         let lowered = Lowered::of(self);
         let mut runs = HashMap::new();
         Walk::default().block(&kernel.body, &mut Vec::new(), &mut runs);
+        let mut trapped = HashMap::new();
         for (i, open) in self.claims.open.iter().enumerate() {
-            if open.is_void {
-                continue;
-            }
-            let claim = &mut kernel.claims[i];
+            let (claim, id) = (&mut kernel.claims[i], ClaimId(i as u32));
             let bounds = open.reaches.iter();
             claim.bounds = bounds.filter_map(|reach| lowered.bound(reach)).collect();
             claim.declared = open.declared.as_ref().and_then(|(index, range, multiple)| {
@@ -236,10 +291,17 @@ impl Builder {
                     multiple: *multiple,
                 })
             });
-            let run = runs.get(&ClaimId(i as u32));
-            claim.certain = run.and_then(|run| lowered.certain(open, run, &claim.bounds));
+            let mut demands = open.demands();
+            let run = runs.get(&id);
+            claim.certain = run.and_then(|run| lowered.certain(open, run, claim));
+            if let Some(run) = run {
+                lowered.retain_undecided(&mut demands, open, run, claim.certain.is_some());
+            }
+            if !demands.is_empty() {
+                trapped.insert(id, demands);
+            }
         }
-        kernel
+        trap::inserted(kernel, trapped)
     }
 }
 
@@ -252,7 +314,7 @@ impl Index {
     }
 
     /// The registers that it reads.
-    fn leaves(&self, found: &mut Vec<Leaf>) {
+    pub(crate) fn leaves(&self, found: &mut Vec<Leaf>) {
         match &self.0.node {
             Node::Leaf(leaf) => found.push(*leaf),
             Node::Sum(terms, _) => terms.iter().for_each(|(x, _)| x.leaves(found)),
@@ -343,7 +405,9 @@ impl<'a> Lowered<'a> {
                     Some(sum) => sum.binary(Term::Add, &Expression::number(*constant)),
                 }
             }
-            Node::BitField(x, mask, shift) => self.expression(x)?.bits(*mask, *shift),
+            Node::BitField(x, mask, shift) => {
+                self.expression(x)?.bits(x.kept(*mask, *shift), *shift)
+            }
             Node::Product(a, b) => two(Term::Multiply, a, b)?,
             Node::Quotient(a, b) => two(Term::Quotient, a, b)?,
             Node::Remainder(a, b) => two(Term::Remainder, a, b)?,
@@ -388,11 +452,27 @@ impl<'a> Lowered<'a> {
         Some((test, guard.when))
     }
 
+    /// What is known of a register, inside of these loops.
+    fn known(&self, leaf: &Leaf, counters: &[Leaf]) -> Knows {
+        let Builder {
+            claims, reports, ..
+        } = self.builder;
+        if let Some(special) = self.specials.get(&leaf.reg) {
+            Knows::special(*special)
+        } else if claims.parameters.contains_key(&leaf.reg) {
+            Knows::Launch
+        } else if reports.values.groups.contains_key(&leaf.reg) {
+            Knows::Thread
+        } else {
+            let counter = counters.iter().position(|counter| counter == leaf);
+            counter.map_or(Knows::Nothing, Knows::Counter)
+        }
+    }
+
     /// When the access certainly runs; none where a launch cannot tell.
-    fn certain(&self, open: &Open, run: &ControlPath, bounds: &[Bound]) -> Option<Certain> {
+    fn certain(&self, open: &Open, run: &ControlPath, claim: &Claim) -> Option<Certain> {
         let mut around = Vec::new();
         let mut told = Told::default();
-        let mut counters: Vec<Leaf> = Vec::new();
         if open.around.len() != run.inside.len() {
             return None;
         }
@@ -414,7 +494,6 @@ impl<'a> Lowered<'a> {
                     [start, end, step]
                         .into_iter()
                         .for_each(|x| x.leaves(&mut told.leaves));
-                    counters.push(*counter);
                     around.push(Around::Loop {
                         counter: counter.reg,
                         start: self.expression(start)?,
@@ -434,47 +513,133 @@ impl<'a> Lowered<'a> {
                 index.leaves(&mut told.leaves);
             }
         }
+        if let Some((value, ..)) = &open.declared {
+            value.leaves(&mut told.leaves);
+        }
         // Of a register that is no counter around the access the launch knows nothing, nor of an earlier value of one.
-        let is_known = |leaf: &Leaf| {
-            self.specials.contains_key(&leaf.reg)
-                || self.builder.claims.parameters.contains_key(&leaf.reg)
-                || self.builder.reports.values.groups.contains_key(&leaf.reg)
-                || counters.contains(leaf)
-        };
+        let counters = open.counters();
+        let is_known = |leaf: &Leaf| self.known(leaf, &counters) != Knows::Nothing;
         if !told.leaves.iter().all(is_known) {
             return None;
         }
-        let threads = self.threads(&around, bounds, told.elected)?;
+        let threads = self.threads(&around, claim, told.elected)?;
         Some(Certain { around, threads })
     }
 
+    /// Keeps the demands that neither the launch decides nor a branch around the access.
+    fn retain_undecided(
+        &self,
+        demands: &mut Vec<Demand>,
+        open: &Open,
+        run: &ControlPath,
+        is_certain: bool,
+    ) {
+        let counters = open.counters();
+        let known = |leaf: &Leaf| self.known(leaf, &counters);
+        let reads = |leaves: &[Leaf], what: Knows| leaves.iter().all(|leaf| known(leaf) == what);
+        let (mut facts, mut is_even) = (Vec::new(), is_certain);
+        let mut of_threads = Vec::new();
+        let mut branch = |guard: Guard| {
+            self.facts(guard, &mut facts);
+            let mut told = Told::default();
+            let test = self.test(guard, &mut told);
+            let is_of_threads = reads(&told.leaves, Knows::Thread);
+            of_threads.extend(test.filter(|_| is_of_threads));
+            is_of_threads || reads(&told.leaves, Knows::Launch)
+        };
+        for inside in &run.inside {
+            if let Inside::Branch(guard, taken) = *inside {
+                let when = guard.when == taken;
+                is_even &= branch(Guard { when, ..guard });
+            }
+        }
+        is_even &= run.guard.is_none_or(&mut branch);
+        for opened in &open.around {
+            if let Opened::Loop {
+                counter,
+                start,
+                end,
+                step,
+            } = opened
+            {
+                let counter = Index::leaf(*counter, (start.range().0, end.range().1 - 1), 1, 0);
+                facts.extend([end - &counter - 1, &counter - start]);
+                let mut leaves = Vec::new();
+                [start, end, step]
+                    .into_iter()
+                    .for_each(|x| x.leaves(&mut leaves));
+                is_even &= reads(&leaves, Knows::Launch);
+            }
+        }
+        for claim in &run.declared {
+            let before = &self.builder.claims.open[claim.0 as usize];
+            facts.extend(before.demands().iter().filter_map(Demand::margin));
+            facts.extend(before.implied.iter().cloned());
+        }
+        demands.retain(|demand| {
+            let Some(margin) = demand.margin() else {
+                let Demand::Multiple(value, _) = demand else {
+                    return true;
+                };
+                let mut leaves = Vec::new();
+                value.leaves(&mut leaves);
+                return !(is_even && reads(&leaves, Knows::Launch));
+            };
+            // What only the thread decides is known here.
+            let mut leaves = Vec::new();
+            margin.leaves(&mut leaves);
+            if reads(&leaves, Knows::Thread)
+                && let Some(margin) = self.expression(&margin)
+            {
+                return (0..self.builder.threads).any(|thread| {
+                    let of = of_thread(self.builder.block, thread, 0);
+                    let mut tests = of_threads.iter();
+                    tests.all(|(test, wanted)| test.holds(&of) == Some(*wanted))
+                        && margin.evaluate(&of).is_none_or(|margin| margin < 0)
+                });
+            }
+            let is_decided =
+                is_even && margin.is_least_at_corners(&known, counters.len(), FREE_LOOPS);
+            !is_decided && !prove::follows(&margin, &facts)
+        });
+    }
+
+    /// Integers that are at least 0 where a predicate has a value.
+    fn facts(&self, guard: Guard, facts: &mut Vec<Index>) {
+        match self.builder.claims.says.get(&guard.pred) {
+            Some(Says::Compare(x, order, c)) => {
+                let (above, below) = (x - *c, Index::constant(*c) - x);
+                match (order, guard.when) {
+                    (Ordering::Greater, true) => facts.push(above - 1),
+                    (Ordering::Greater, false) => facts.push(below),
+                    (Ordering::Less, true) => facts.push(below - 1),
+                    (Ordering::Less, false) => facts.push(above),
+                    (Ordering::Equal, true) => facts.extend([above, below]),
+                    (Ordering::Equal, false) => {}
+                }
+            }
+            Some(Says::Both(a, b)) if guard.when => {
+                self.facts(*a, facts);
+                self.facts(*b, facts);
+            }
+            Some(Says::Both(..) | Says::Elected) | None => {}
+        }
+    }
+
     /// The threads that reach farthest among those that the branches on the thread's number let through.
-    fn threads(&self, around: &[Around], bounds: &[Bound], elected: bool) -> Option<Vec<u32>> {
+    fn threads(&self, around: &[Around], claim: &Claim, elected: bool) -> Option<Vec<u32>> {
         let is_thread =
             |value: Value| matches!(value, Value::Special(Special::Tid(_) | Special::LaneId));
-        let [x, y, _] = self.builder.block;
+        let block = self.builder.block;
         let alone = |test: &Test| {
             let mut alone = true;
             test.visit(&mut |e| alone &= e.values().all(is_thread));
             alone
         };
-        let of = |thread: u32, others: i64| {
-            move |value: Value| {
-                Some(match value {
-                    Value::Special(Special::Tid(axis)) => i64::from(match axis {
-                        0 => thread % x,
-                        1 => thread / x % y,
-                        _ => thread / x / y,
-                    }),
-                    Value::Special(Special::LaneId) => i64::from(thread % 32),
-                    _ => others,
-                })
-            }
-        };
         let is_through = |thread: &u32| {
             around.iter().all(|around| match around {
                 Around::Branch(test, wanted) if alone(test) => {
-                    test.holds(&of(*thread, 1)) == Some(*wanted)
+                    test.holds(&of_thread(block, *thread, 1)) == Some(*wanted)
                 }
                 Around::Branch(..) | Around::Loop { .. } => true,
             })
@@ -486,12 +651,12 @@ impl<'a> Lowered<'a> {
             around
                 .iter()
                 .for_each(|around| around.visit(&mut |e| all.push(e)));
-            for bound in bounds {
-                all.extend(bound.low.iter().chain([&bound.high, &bound.extent]));
-            }
+            claim.visit(&mut |e| all.push(e));
             let is_alike = |e: &&Expression| {
-                (0..self.builder.threads)
-                    .all(|t| e.evaluate(&of(t, 1)) == e.evaluate(&of(t / 32 * 32, 1)))
+                (0..self.builder.threads).all(|t| {
+                    e.evaluate(&of_thread(block, t, 1))
+                        == e.evaluate(&of_thread(block, t / 32 * 32, 1))
+                })
             };
             if !all
                 .iter()
@@ -501,14 +666,21 @@ impl<'a> Lowered<'a> {
                 return None;
             }
         }
+        let mut ends = Vec::new();
+        for bound in &claim.bounds {
+            ends.push((&bound.high, 1));
+            ends.extend(bound.low.as_ref().map(|low| (low, -1)));
+        }
+        if let Some(declared) = &claim.declared {
+            ends.extend([(&declared.value, 1), (&declared.value, -1)]);
+        }
         let mut chosen = Vec::new();
-        for bound in bounds {
-            let ends = [(Some(&bound.high), 1), (bound.low.as_ref(), -1)];
-            for (end, sign) in ends {
-                let Some(end) = end.filter(|end| end.values().any(is_thread)) else {
-                    continue;
+        for (end, sign) in ends {
+            if end.values().any(is_thread) {
+                let far = |thread: &u32| {
+                    end.evaluate(&of_thread(block, *thread, 1))
+                        .map(|x| x * sign)
                 };
-                let far = |thread: &u32| end.evaluate(&of(*thread, 1)).map(|x| x * sign);
                 let farthest = through.iter().copied();
                 chosen.extend(farthest.max_by_key(|t| (far(t), u32::MAX - t)));
             }
@@ -517,6 +689,21 @@ impl<'a> Lowered<'a> {
         let mut seen = HashSet::new();
         chosen.retain(|thread| seen.insert(*thread));
         Some(chosen)
+    }
+}
+
+/// The values of a thread of a block, and of anything else.
+fn of_thread([x, y, _]: [u32; 3], thread: u32, others: i64) -> impl Fn(Value) -> Option<i64> {
+    move |value| {
+        Some(match value {
+            Value::Special(Special::Tid(axis)) => i64::from(match axis {
+                0 => thread % x,
+                1 => thread / x % y,
+                _ => thread / x / y,
+            }),
+            Value::Special(Special::LaneId) => i64::from(thread % 32),
+            _ => others,
+        })
     }
 }
 
@@ -534,6 +721,8 @@ enum Inside {
 struct ControlPath {
     inside: Vec<Inside>,
     guard: Option<Guard>,
+    /// The claims on every way to it.
+    declared: Vec<ClaimId>,
 }
 
 /// A walk through a kernel in program order.
@@ -541,6 +730,8 @@ struct ControlPath {
 struct Walk {
     /// A thread may have ended before.
     ends: bool,
+    /// The claims of declarations on every way to the current place.
+    declared: Vec<ClaimId>,
 }
 
 impl Walk {
@@ -550,6 +741,7 @@ impl Walk {
         inside: &mut Vec<Inside>,
         runs: &mut HashMap<ClaimId, ControlPath>,
     ) {
+        let before = self.declared.len();
         for stmt in body {
             if let Some(claim) = stmt.claim.filter(|_| !self.ends) {
                 runs.insert(
@@ -557,8 +749,12 @@ impl Walk {
                     ControlPath {
                         inside: inside.clone(),
                         guard: stmt.guard,
+                        declared: self.declared.clone(),
                     },
                 );
+                if matches!(stmt.op, Op::Control(Control::Comment(_))) && stmt.guard.is_none() {
+                    self.declared.push(claim);
+                }
             }
             match &stmt.op {
                 Op::Control(Control::If { p, then, other }) => {
@@ -590,6 +786,7 @@ impl Walk {
                 | Op::Atom(_) => {}
             }
         }
+        self.declared.truncate(before);
     }
 }
 
