@@ -60,7 +60,8 @@ pub(crate) fn attention(is_causal: bool) -> Result<TensorKernel, tensor::Error> 
     let [q, keys] = ["q", "k"].map(|name| k.tensor(name, Ty::F16, by_rows));
     let v = k.tensor("v", Ty::F16, "(_64,1024):(_1,64)");
     let o = k.tensor("o", Ty::F16, by_rows);
-    let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
+    let (tid, block) = (k.thread(), k.block_index(0));
+    let block = k.within(block, 0..1 << 20);
     let through_q = Through::new(&mut k, &copies.rows, &copies.read_q, &tid);
     let through_k = Through::new(&mut k, &copies.rows, &copies.read_k, &tid);
     let through_v = Through::new(&mut k, &copies.columns, &copies.read_v, &tid);

@@ -15,17 +15,21 @@ use colex_device::{Device, LoadedKernel, Memo};
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
+use smallvec::SmallVec;
 
 /// The capacity of each cache: calls, shapes and kernels.
 const CALLS: usize = 1024;
 const SHAPES: usize = 512;
 const KERNELS: usize = 256;
 
-/// Prepared calls of one kind, with `N` operands: by shape `S`, from kernels by plan `P`, with what `A` says of a shape.
+/// Addresses of operands.
+pub(crate) type Addresses = SmallVec<[u64; 3]>;
+
+/// Prepared calls of one kind: by shape `S`, from kernels by plan `P`, with what `A` says of a shape.
 #[derive(Debug)]
-pub(crate) struct PreparedCalls<S, P, A, const N: usize> {
-    calls: Memo<(S, [u64; N]), Call<A>>,
-    shapes: Memo<(S, [u8; N]), Shape<A>>,
+pub(crate) struct PreparedCalls<S, P, A> {
+    calls: Memo<(S, Addresses), Call<A>>,
+    shapes: Memo<(S, SmallVec<[u8; 8]>), Shape<A>>,
     pub(crate) kernels: Memo<P, KernelOf>,
 }
 
@@ -69,7 +73,7 @@ pub(crate) struct Call<A> {
     arguments: Vec<Vec<Argument>>,
 }
 
-impl<S, P, A, const N: usize> PreparedCalls<S, P, A, N>
+impl<S, P, A> PreparedCalls<S, P, A>
 where
     S: Clone + Eq + Hash,
     P: Clone + Eq + Hash,
@@ -98,13 +102,13 @@ where
     pub(crate) fn call(
         &self,
         shape: S,
-        addresses: [u64; N],
+        addresses: &[u64],
         device: &Device,
         prepare: impl FnOnce(&S) -> Result<Shape<A>, Error>,
     ) -> Result<Arc<Call<A>>, Error> {
-        let key = (shape, addresses);
+        let key = (shape, Addresses::from(addresses));
         self.calls.get_or_make(&key, || {
-            let low = addresses.map(|address| address as u8);
+            let low = addresses.iter().map(|address| *address as u8).collect();
             let key = (key.0.clone(), low);
             let shape = self.shapes.get_or_make(&key, || prepare(&key.0))?;
             Call::bind(shape, addresses, device)
@@ -119,13 +123,14 @@ impl<A> Shape<A> {
 }
 
 impl PreparedLaunch {
-    /// Opens the addresses of a launch's arguments: its pointers and tensor maps are those of the operands in `order`.
-    pub(crate) fn new<const N: usize>(
+    /// Opens the addresses of a launch's arguments: its pointers and tensor maps are those of the operands in `order`,
+    /// of which a kernel may have some only.
+    pub(crate) fn new(
         loaded: Arc<LoadedKernel>,
         launch: Launch,
         arguments: Vec<Argument>,
-        addresses: [u64; N],
-        order: [usize; N],
+        addresses: &[u64],
+        order: impl IntoIterator<Item = usize>,
     ) -> PreparedLaunch {
         let mut operands = order.into_iter();
         let mut next = || {
@@ -170,13 +175,9 @@ impl PreparedLaunch {
 }
 
 impl<A> Call<A> {
-    fn bind<const N: usize>(
-        shape: Arc<Shape<A>>,
-        addresses: [u64; N],
-        device: &Device,
-    ) -> Result<Call<A>, Error> {
+    fn bind(shape: Arc<Shape<A>>, addresses: &[u64], device: &Device) -> Result<Call<A>, Error> {
         let launches = shape.launches.iter();
-        let arguments = launches.map(|one| one.bind(&addresses, device));
+        let arguments = launches.map(|one| one.bind(addresses, device));
         let arguments = arguments.collect::<Result<_, Error>>()?;
         Ok(Call { shape, arguments })
     }

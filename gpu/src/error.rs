@@ -1,6 +1,7 @@
 //! The errors of library calls.
 
 use core::fmt;
+use std::borrow::Cow;
 
 use colex_atom::{Arch, Ty};
 use colex_device::Error as DeviceError;
@@ -8,6 +9,7 @@ use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
 use colex_sim::{Fault, Schedule};
 
+use crate::attention::problem::AttentionError;
 use crate::method::{Compute, GemmMethod};
 
 colex_layout::opaque_error! {
@@ -114,6 +116,11 @@ impl Error {
         )
     }
 
+    /// Returns whether an epilogue is none, or is given other inputs and outputs than it has.
+    pub fn is_epilogue_refused(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Epilogue { .. })
+    }
+
     /// Returns whether an output shares bytes with what the kernel reads.
     pub fn is_overlap(&self) -> bool {
         matches!(self.kind(), ErrorKind::Overlap { .. })
@@ -191,9 +198,9 @@ pub(crate) enum ErrorKind {
         written.0, written.1, read.0, read.1
     )]
     Overlap {
-        output: &'static str,
+        output: Cow<'static, str>,
         written: (u64, u64),
-        operand: &'static str,
+        operand: Cow<'static, str>,
         read: (u64, u64),
     },
     #[error("under the schedule {schedule:?}: {why}")]
@@ -228,7 +235,9 @@ pub(crate) enum ErrorKind {
         nest: String,
         why: String,
     },
-    #[error("{what} has the shape {shape}: a matrix has two modes, A (M,K), B (N,K) and C (M,N)")]
+    #[error(
+        "{what} has the shape {shape}: a matrix has two modes, A (M,K), B (N,K) and C (M,N), and further ones are a batch"
+    )]
     NotAMatrix { what: &'static str, shape: String },
     #[error(
         "{extent} is {} in {} and {} in {}: A is (M,K), B (N,K) and C (M,N)",
@@ -239,6 +248,8 @@ pub(crate) enum ErrorKind {
         matrices: [&'static str; 2],
         found: [i64; 2],
     },
+    #[error("batch: {why}")]
+    Batch { why: String },
     #[error("{what} is 0: the extents of a layout are at least 1")]
     Empty { what: &'static str },
     #[error("{what} is {extent}: it must be 0 to {most}")]
@@ -362,6 +373,12 @@ pub(crate) enum ErrorKind {
     Workspace { found: usize, need: usize },
     #[error("the workspace begins at {address:#x}, which is not a multiple of {need} bytes")]
     WorkspaceAddress { address: u64, need: u64 },
+    #[error(transparent)]
+    Attention(#[from] AttentionError),
+    #[error("epilogue: {why}")]
+    Epilogue { why: String },
+    #[error("the file of plans {path} cannot be used: {why}")]
+    Plans { path: String, why: String },
     #[error("{what} needs {need} elements, and its buffer has {length}")]
     Short {
         what: &'static str,
@@ -371,7 +388,7 @@ pub(crate) enum ErrorKind {
 }
 
 /// `a, b or c`
-fn one_of<T: fmt::Display>(list: &[T]) -> String {
+pub(crate) fn one_of<T: fmt::Display>(list: &[T]) -> String {
     let mut words: Vec<String> = list.iter().map(T::to_string).collect();
     let last = words.pop().unwrap_or_default();
     if words.is_empty() {
@@ -398,18 +415,18 @@ fn range(least: i64, most: i64, step: i64) -> String {
 
 /// Checks that the bytes that a kernel writes and those that it reads are disjoint.
 pub(crate) fn disjoint(
-    output: &'static str,
+    output: impl Into<Cow<'static, str>>,
     written: (u64, u64),
-    operand: &'static str,
+    operand: impl Into<Cow<'static, str>>,
     read: (u64, u64),
 ) -> Result<(), Error> {
     if written.1 <= read.0 || read.1 <= written.0 {
         return Ok(());
     }
     Err(ErrorKind::Overlap {
-        output,
+        output: output.into(),
         written,
-        operand,
+        operand: operand.into(),
         read,
     }
     .into())

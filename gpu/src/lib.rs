@@ -12,6 +12,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod attention;
 mod calls;
 mod copy;
 mod error;
@@ -24,6 +25,7 @@ mod scratch;
 mod stream_key;
 pub mod testing;
 
+pub use attention::{Attention, attention};
 pub use colex_device::{
     Buffer, Cache, Device, Element, Error as DeviceError, Event, Function, Origin, Repeats,
     Resources, Timing, View, ViewMut, cuda,

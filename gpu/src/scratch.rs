@@ -19,9 +19,7 @@ const ALIGNMENT: u64 = 256;
 /// after the last one has ended. A graph may run at any time, on any stream: nothing of it is taken for a capture.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pieces: Pieces,
-    /// The same, of pieces that begin with counters: zeros, which a kernel leaves as it found them.
-    counted: Pieces,
+    pieces: Mutex<Vec<(StreamKey, Buffer<u8>)>>,
     /// Kept for good, so that a graph may use it: each is at least twice as long as the one before.
     zeros: Mutex<Vec<Buffer<u8>>>,
 }
@@ -29,7 +27,6 @@ pub(crate) struct Scratch {
 impl Extension for Scratch {
     fn clear(&self) {
         locked(&self.pieces).clear();
-        locked(&self.counted).clear();
         locked(&self.zeros).clear();
     }
 }
@@ -91,7 +88,7 @@ impl Workspace<'_> {
                     return Err(ErrorKind::Captured.into());
                 }
                 let kept = device.extension::<Scratch>();
-                match taken(&kept.pieces, device, bytes) {
+                match taken(&kept, device, bytes) {
                     Some(piece) => piece,
                     None => device.uninitialised(bytes)?,
                 }
@@ -110,30 +107,28 @@ impl Workspace<'_> {
         })
     }
 
-    /// Takes `bytes` bytes of which the first `zeros` are zero, for a kernel that leaves them so. There are none for a
-    /// graph that would keep a piece of later calls, and none in the caller's memory, which other calls may overwrite.
+    /// Takes `bytes` bytes, if there are any: not in a capture, not of the caller's memory, which the matrices that are
+    /// packed fill, and not beyond the memory that the device has free.
     ///
     /// # Errors
     ///
-    /// Returns the device's error if an allocation fails.
-    pub(crate) fn counted(&self, bytes: usize, zeros: usize) -> Result<Option<Buffer<u8>>, Error> {
-        let device = match self {
-            Workspace::Kept(device) => {
-                if device.is_capturing()? {
-                    return Ok(None);
-                }
-                let kept = device.extension::<Scratch>();
-                if let Some(piece) = taken(&kept.counted, device, bytes) {
-                    return Ok(Some(piece));
-                }
-                device
-            }
-            Workspace::Own(device) => device,
+    /// Returns the device's error if an allocation fails for another reason.
+    pub(crate) fn take_spare(&self, bytes: usize) -> Result<Option<Buffer<u8>>, Error> {
+        let (device, kept) = match *self {
             Workspace::Given(_) => return Ok(None),
+            Workspace::Kept(device) | Workspace::Own(device) if device.is_capturing()? => {
+                return Ok(None);
+            }
+            Workspace::Kept(device) => (device, taken(&device.extension(), device, bytes)),
+            Workspace::Own(device) => (device, None),
         };
-        let memory = device.uninitialised::<u8>(bytes)?;
-        memory.slice(..zeros)?.fill_bytes(0)?;
-        Ok(Some(memory))
+        if kept.is_some() {
+            return Ok(kept);
+        }
+        match device.uninitialised(bytes) {
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            other => Ok(Some(other?)),
+        }
     }
 }
 
@@ -142,12 +137,9 @@ pub(crate) fn aligned(bytes: usize) -> usize {
     bytes.saturating_add(ALIGNMENT as usize - 1) / ALIGNMENT as usize * ALIGNMENT as usize
 }
 
-/// Pieces with the streams that they were given back on.
-type Pieces = Mutex<Vec<(StreamKey, Buffer<u8>)>>;
-
 /// Takes the smallest piece of at least `bytes` bytes, if there is one.
-fn taken(pieces: &Pieces, device: &Device, bytes: usize) -> Option<Buffer<u8>> {
-    let mut pieces = locked(pieces);
+fn taken(kept: &Scratch, device: &Device, bytes: usize) -> Option<Buffer<u8>> {
+    let mut pieces = locked(&kept.pieces);
     let stream = stream(device);
     let fits = |(of, piece): &(StreamKey, Buffer<u8>)| *of == stream && piece.len() >= bytes;
     let indexed = pieces.iter().enumerate().filter(|(_, piece)| fits(piece));
@@ -158,16 +150,8 @@ fn taken(pieces: &Pieces, device: &Device, bytes: usize) -> Option<Buffer<u8>> {
 /// Returns a piece to the cache after the last work that uses it was enqueued on the stream of `device`. If there are
 /// too many pieces, the smallest one is freed.
 pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
-    give_to(&device.extension::<Scratch>().pieces, device, piece);
-}
-
-/// The same for a piece that begins with counters.
-pub(crate) fn give_counted_back(device: &Device, piece: Buffer<u8>) {
-    give_to(&device.extension::<Scratch>().counted, device, piece);
-}
-
-fn give_to(pieces: &Pieces, device: &Device, piece: Buffer<u8>) {
-    let mut pieces = locked(pieces);
+    let kept = device.extension::<Scratch>();
+    let mut pieces = locked(&kept.pieces);
     pieces.push((stream(device), piece));
     if pieces.len() > PIECES {
         let smallest = (0..pieces.len()).min_by_key(|&at| pieces[at].1.len());

@@ -286,7 +286,7 @@ fn a_kernel_that_fails_is_remembered() {
     };
     assert_eq!(
         said("a_kernel_that_fails_is_remembered", "synchronize:719", act),
-        "no error; a kernel broke the context on Fake (CUDA_ERROR_LAUNCH_FAILED, what the driver says): nothing more runs there in this process, a new process can open the device again"
+        "no error; a kernel broke the context on Fake (CUDA_ERROR_LAUNCH_FAILED, what the driver says, as after a trap: kernels trap where an access without a predicate leaves its tensor, or an integer its declared range, and the simulator names which): nothing more runs there in this process, a new process can open the device again"
     );
 }
 

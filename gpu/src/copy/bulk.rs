@@ -37,8 +37,36 @@ impl CopyFamily for Bulk {
         None
     }
 
+    /// The kernel for elements of `bytes` bytes: one chunk per block, whole chunks only.
     fn build(&self, key: &KernelKey, _: &[Loop]) -> Result<TensorKernel, Error> {
-        build(key.arch, key.bytes)
+        let KernelKey { arch, bytes, .. } = *key;
+        let mut k = Builder::new("copy_bulk", arch, THREADS as u32);
+        let (ty, chunk) = (raw(bytes), CHUNK / bytes);
+        let source = k.tensor("source", ty, run(MOST));
+        let destination = k.tensor("destination", ty, run(MOST));
+        let block = k.block_index(0);
+        let block = k.within(block, 0..MOST / chunk);
+        let (from, to) = (
+            source.local_tile(chunk, &block),
+            destination.local_tile(chunk, &block),
+        );
+        let here = Layout::leaf(Int::Static(chunk), Int::Static(1))?;
+        let here = k.shared_tensor(ty, ComposedLayout::from(here));
+        let landed = k.barriers(1);
+        let thread = k.thread();
+        let first = k.equal(&thread, &0.into());
+        k.if_(first, |k| {
+            k.init_barriers(&landed, 1);
+            k.fence(FenceKind::MbarrierInit);
+            k.fence(FenceKind::ProxyAsyncShared);
+            k.arrive_expect(&landed.at(0), CHUNK);
+            k.bulk_load(&from, &here, &landed.at(0));
+            k.wait(&landed.at(0), &0.into());
+            k.bulk_store(&here, &to);
+            k.bulk_commit();
+            k.bulk_wait(0, true);
+        });
+        k.finish()
     }
 
     fn launches(
@@ -56,33 +84,3 @@ pub(crate) const CHUNK: i64 = 16 << 10;
 
 /// The threads of a block: one warp, of which one thread issues the copies.
 pub(crate) const THREADS: i64 = 32;
-
-/// The kernel for elements of `bytes` bytes: one chunk per block, whole chunks only.
-pub(crate) fn build(arch: Arch, bytes: i64) -> Result<TensorKernel, Error> {
-    let mut k = Builder::new("copy_bulk", arch, THREADS as u32);
-    let (ty, chunk) = (raw(bytes), CHUNK / bytes);
-    let source = k.tensor("source", ty, run(MOST));
-    let destination = k.tensor("destination", ty, run(MOST));
-    let block = k.block_index(0).within(0..MOST / chunk);
-    let (from, to) = (
-        source.local_tile(chunk, &block),
-        destination.local_tile(chunk, &block),
-    );
-    let here = Layout::leaf(Int::Static(chunk), Int::Static(1))?;
-    let here = k.shared_tensor(ty, ComposedLayout::from(here));
-    let landed = k.barriers(1);
-    let thread = k.thread();
-    let first = k.equal(&thread, &0.into());
-    k.if_(first, |k| {
-        k.init_barriers(&landed, 1);
-        k.fence(FenceKind::MbarrierInit);
-        k.fence(FenceKind::ProxyAsyncShared);
-        k.arrive_expect(&landed.at(0), CHUNK);
-        k.bulk_load(&from, &here, &landed.at(0));
-        k.wait(&landed.at(0), &0.into());
-        k.bulk_store(&here, &to);
-        k.bulk_commit();
-        k.bulk_wait(0, true);
-    });
-    k.finish()
-}

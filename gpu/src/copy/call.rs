@@ -134,7 +134,7 @@ impl<'a> CopyCall<'a> {
             how,
         };
         let copies = &device.extension::<PreparedCopies>().0;
-        let call = copies.call(shape, addresses, device, |shape| {
+        let call = copies.call(shape, &addresses, device, |shape| {
             let plan = shape.plan(device, addresses)?;
             let launches = plan.method().family().launches(&plan, device, addresses)?;
             Ok(Shape::new(plan, launches))

@@ -26,8 +26,38 @@ impl CopyFamily for Flat {
         None
     }
 
+    /// The kernel for elements of `bytes` bytes, `vector` of them per access: one tile per block, the last one by element.
     fn build(&self, key: &KernelKey, _: &[Loop]) -> Result<TensorKernel, colex_tensor::Error> {
-        build(key.arch, key.bytes, key.vector)
+        let KernelKey {
+            arch,
+            bytes,
+            vector,
+            ..
+        } = *key;
+        let mut k = Builder::new("copy_flat", arch, THREADS as u32);
+        let (ty, tile) = (raw(bytes), THREADS * vector);
+        let (source, destination) = (
+            k.tensor("source", ty, run(MOST)),
+            k.tensor("destination", ty, run(MOST)),
+        );
+        // The branch below asks one of them.
+        k.same_extents(&source, &destination);
+        let block = k.block_index(0);
+        let block = k.within(block, 0..MOST / tile + 1);
+        let from = source.local_tile(tile, &block);
+        let to = destination.local_tile(tile, &block);
+        let (vectors, elements) = (
+            row_of_vectors(THREADS, bytes, vector)?,
+            row_of_vectors(THREADS, bytes, 1)?,
+        );
+        let thread = k.thread();
+        let whole = k.less(&(&block * tile + (tile - 1)), &source.extent(0));
+        k.if_else(
+            whole,
+            |k| through_registers(k, &vectors, &thread, [&from, &to], false),
+            |k| through_registers(k, &elements, &thread, [&from, &to], true),
+        );
+        k.finish()
     }
 
     fn launches(
@@ -62,35 +92,6 @@ pub(crate) const PIECE: i64 = 1 << 30;
 pub(crate) fn run(elements: i64) -> Layout {
     let layout = Layout::leaf(Int::Dynamic(elements), Int::Static(1));
     layout.expect("a run has elements")
-}
-
-/// The kernel for elements of `bytes` bytes, `vector` of them per access: one tile per block, the last one by element.
-pub(crate) fn build(
-    arch: Arch,
-    bytes: i64,
-    vector: i64,
-) -> Result<TensorKernel, colex_tensor::Error> {
-    let mut k = Builder::new("copy_flat", arch, THREADS as u32);
-    let (ty, tile) = (raw(bytes), THREADS * vector);
-    let (source, destination) = (
-        k.tensor("source", ty, run(MOST)),
-        k.tensor("destination", ty, run(MOST)),
-    );
-    let block = k.block_index(0).within(0..MOST / tile + 1);
-    let from = source.local_tile(tile, &block);
-    let to = destination.local_tile(tile, &block);
-    let (vectors, elements) = (
-        row_of_vectors(THREADS, bytes, vector)?,
-        row_of_vectors(THREADS, bytes, 1)?,
-    );
-    let thread = k.thread();
-    let whole = k.less(&(&block * tile + (tile - 1)), &source.extent(0));
-    k.if_else(
-        whole,
-        |k| through_registers(k, &vectors, &thread, [&from, &to], false),
-        |k| through_registers(k, &elements, &thread, [&from, &to], true),
-    );
-    k.finish()
 }
 
 /// The blocks of a launch.

@@ -44,7 +44,7 @@ pub(crate) fn launch(
         loaded,
         launch,
         arguments,
-        addresses,
+        &addresses,
         [0, 1],
     ))
 }

@@ -9,7 +9,7 @@ use crate::calls::PreparedCalls;
 
 /// The cache of prepared copies of a device.
 #[derive(Debug)]
-pub(crate) struct PreparedCopies(pub(crate) PreparedCalls<CopyShape, KernelKey, CopyPlan, 2>);
+pub(crate) struct PreparedCopies(pub(crate) PreparedCalls<CopyShape, KernelKey, CopyPlan>);
 
 impl Default for PreparedCopies {
     fn default() -> PreparedCopies {

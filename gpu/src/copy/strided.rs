@@ -27,8 +27,45 @@ impl CopyFamily for Strided {
         None
     }
 
+    /// The kernel for `rank` loops, `vector` elements of `bytes` bytes per access along the innermost one.
     fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, Error> {
-        build(key.arch, loops, key.bytes, key.vector)
+        let KernelKey {
+            arch,
+            bytes,
+            vector,
+            ..
+        } = *key;
+        let mut k = Builder::new("copy_strided", arch, THREADS as u32);
+        let (ty, fastest) = (raw(bytes), fastest(vector));
+        let source = k.tensor("source", ty, dynamic(loops, |step| step.source, fastest));
+        let destination = k.tensor(
+            "destination",
+            ty,
+            dynamic(loops, |step| step.destination, fastest),
+        );
+        // The branch below asks one of them.
+        k.same_extents(&source, &destination);
+        let (block, thread) = (k.block_index(0), k.thread());
+        let block = k.within(block, 0..MOST / THREADS + 1);
+        let number = block * THREADS + thread;
+        let mut extents: Vec<_> = (0..loops.len()).map(|mode| source.extent(mode)).collect();
+        extents[0] = k.within(&extents[0] / vector, 1..MOST + 1);
+        let place = digits(&number, &extents);
+        let mut tile = vec![1; loops.len()];
+        tile[0] = vector;
+        let (from, to) = (
+            source.local_tile(&tile, &place),
+            destination.local_tile(&tile, &place),
+        );
+        let one = row_of_vectors(1, bytes, vector)?;
+        let last = extents.len() - 1;
+        let exists = k.less(&place[last], &extents[last]);
+        k.if_else(
+            exists,
+            |k| through_registers(k, &one, &0.into(), [&from, &to], false),
+            |_| (),
+        );
+        k.finish()
     }
 
     fn launches(
@@ -60,43 +97,6 @@ pub(crate) const THREADS: i64 = 256;
 
 /// The most vectors of one launch.
 pub(crate) const MOST: i64 = (1 << 31) - 1;
-
-/// The kernel for `rank` loops, `vector` elements of `bytes` bytes per access along the innermost one.
-pub(crate) fn build(
-    arch: Arch,
-    loops: &[Loop],
-    bytes: i64,
-    vector: i64,
-) -> Result<TensorKernel, Error> {
-    let mut k = Builder::new("copy_strided", arch, THREADS as u32);
-    let (ty, fastest) = (raw(bytes), fastest(vector));
-    let source = k.tensor("source", ty, dynamic(loops, |step| step.source, fastest));
-    let destination = k.tensor(
-        "destination",
-        ty,
-        dynamic(loops, |step| step.destination, fastest),
-    );
-    let number =
-        (k.block_index(0).within(0..MOST / THREADS + 1) * THREADS + k.thread()).within(0..MOST);
-    let mut extents: Vec<_> = (0..loops.len()).map(|mode| source.extent(mode)).collect();
-    extents[0] = &extents[0] / vector;
-    let place = digits(&number, &extents);
-    let mut tile = vec![1; loops.len()];
-    tile[0] = vector;
-    let (from, to) = (
-        source.local_tile(&tile, &place),
-        destination.local_tile(&tile, &place),
-    );
-    let one = row_of_vectors(1, bytes, vector)?;
-    let last = extents.len() - 1;
-    let exists = k.less(&place[last], &extents[last]);
-    k.if_else(
-        exists,
-        |k| through_registers(k, &one, &0.into(), [&from, &to], false),
-        |_| (),
-    );
-    k.finish()
-}
 
 /// The mode along which vectors lie, if they have more than one element.
 pub(crate) fn fastest(vector: i64) -> Option<usize> {

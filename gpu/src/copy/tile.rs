@@ -26,8 +26,41 @@ impl CopyFamily for Tile {
         Some([TILE; 2])
     }
 
+    /// The kernel for loops of which the first runs fastest in the source and the second in the destination.
     fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, Error> {
-        build(key.arch, loops, key.bytes, key.method)
+        let KernelKey {
+            arch,
+            bytes,
+            method,
+            ..
+        } = *key;
+        let threads = THREADS[0] * THREADS[1];
+        let mut k = Builder::new(&format!("transpose_{method}"), arch, threads as u32);
+        let ty = raw(bytes);
+        let source = k.tensor("source", ty, dynamic(loops, |step| step.source, Some(0)));
+        let destination = k.tensor(
+            "destination",
+            ty,
+            dynamic(loops, |step| step.destination, Some(1)),
+        );
+        let place = place(&mut k, &source, loops.len());
+        let tile = [TILE, TILE];
+        let (from, to) = (
+            source.local_tile(tile, &place),
+            destination.local_tile(tile, &place),
+        );
+        let (along_source, along_destination) = (over_tile(bytes, false)?, over_tile(bytes, true)?);
+        let thread = k.thread();
+        match shared_layout(method, bytes) {
+            None => through_registers(&mut k, &along_source, &thread, [&from, &to], true),
+            Some(layout) => {
+                let shared = k.shared_tensor(ty, layout);
+                through_registers(&mut k, &along_source, &thread, [&from, &shared], true);
+                k.sync();
+                through_registers(&mut k, &along_destination, &thread, [&shared, &to], true);
+            }
+        }
+        k.finish()
     }
 
     fn launches(
@@ -93,47 +126,12 @@ fn over_tile(bytes: i64, crossed: bool) -> Result<TiledCopy, Error> {
     )?)
 }
 
-/// The kernel for loops of which the first runs fastest in the source and the second in the destination.
-pub(crate) fn build(
-    arch: Arch,
-    loops: &[Loop],
-    bytes: i64,
-    method: CopyMethod,
-) -> Result<TensorKernel, Error> {
-    let threads = THREADS[0] * THREADS[1];
-    let mut k = Builder::new(&format!("transpose_{method}"), arch, threads as u32);
-    let ty = raw(bytes);
-    let source = k.tensor("source", ty, dynamic(loops, |step| step.source, Some(0)));
-    let destination = k.tensor(
-        "destination",
-        ty,
-        dynamic(loops, |step| step.destination, Some(1)),
-    );
-    let place = place(&mut k, &source, loops.len());
-    let tile = [TILE, TILE];
-    let (from, to) = (
-        source.local_tile(tile, &place),
-        destination.local_tile(tile, &place),
-    );
-    let (along_source, along_destination) = (over_tile(bytes, false)?, over_tile(bytes, true)?);
-    let thread = k.thread();
-    match shared_layout(method, bytes) {
-        None => through_registers(&mut k, &along_source, &thread, [&from, &to], true),
-        Some(layout) => {
-            let shared = k.shared_tensor(ty, layout);
-            through_registers(&mut k, &along_source, &thread, [&from, &shared], true);
-            k.sync();
-            through_registers(&mut k, &along_destination, &thread, [&shared, &to], true);
-        }
-    }
-    k.finish()
-}
-
 /// The block's tile: along the destination's fastest mode by x, along the source's by y, the loops around both by z.
 fn place(k: &mut Builder, source: &Tensor, rank: usize) -> Vec<Index> {
     let around: Vec<Index> = (2..rank).map(|mode| source.extent(mode)).collect();
     let most = (1 << 31) / TILE;
-    let mut place = vec![k.block_index(1), k.block_index(0).within(0..most)];
+    let (row, column) = (k.block_index(1), k.block_index(0));
+    let mut place = vec![row, k.within(column, 0..most)];
     place.extend(digits(&k.block_index(2), &around));
     place
 }

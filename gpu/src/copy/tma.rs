@@ -36,8 +36,41 @@ impl CopyFamily for Tma {
         Some(plan.squares().tile(plan.bytes()))
     }
 
+    /// The kernel for loops of which the first runs fastest in the source and the second in the destination.
     fn build(&self, key: &KernelKey, loops: &[Loop]) -> Result<TensorKernel, Error> {
-        build(key.arch, loops, key.bytes, key.squares)
+        let KernelKey {
+            arch,
+            bytes,
+            squares,
+            ..
+        } = *key;
+        let threads = squares.threads(bytes);
+        let mut k = Builder::new("transpose_tma", arch, threads as u32);
+        let source = dynamic(loops, |step| step.source, Some(0));
+        let destination = dynamic(loops, |step| step.destination, Some(1));
+        let from = MappedTile::new(&mut k, "source", &source, bytes, squares, 0)?;
+        let to = MappedTile::new(&mut k, "destination", &destination, bytes, squares, 1)?;
+        let around =
+            (2..loops.len()).map(|mode| k.index_argument(&format!("around_{mode}"), 1..1 << 31));
+        let around: Vec<Index> = around.collect();
+        let most = (1 << 31) / squares.tile(bytes)[1];
+        let (row, column) = (k.block_index(1), k.block_index(0));
+        let mut block = vec![row, k.within(column, 0..most)];
+        block.extend(digits(&k.block_index(2), &around));
+        let landed = k.barriers(from.slabs);
+        let thread = k.thread();
+        let first = k.equal(&thread, &0.into());
+        k.if_(first, |k| load(k, &from, &block, &landed));
+        k.sync();
+        let within = Within::new(&mut k, bytes, squares)?;
+        for slab in 0..from.slabs {
+            k.wait(&landed.at(slab), &0.into());
+            within.run(&mut k, &from.squares(0, slab), &to.squares(0, slab))?;
+        }
+        k.fence(FenceKind::ProxyAsyncShared);
+        k.sync();
+        k.if_(first, |k| store(k, &to, &block));
+        k.finish()
     }
 
     /// A kernel that was built for tensors whose maps have other dimensions is built again.
@@ -48,7 +81,8 @@ impl CopyFamily for Tma {
         addresses: [u64; 2],
     ) -> Result<Vec<PreparedLaunch>, crate::Error> {
         let loops = &plan.ordered();
-        let usual = prepare(device, &KernelKey::of(plan, loops, device.arch()), loops)?;
+        let key = KernelKey::of(plan, loops, device.arch());
+        let usual = prepare(device, &key, loops)?;
         let layouts = crossed(loops);
         let maps = |built: &TensorKernel| {
             let [source, destination] = &layouts;
@@ -60,7 +94,7 @@ impl CopyFamily for Tma {
         let (kernel, maps) = match maps(&usual.built) {
             Ok(maps) => (usual, maps),
             Err(_) => {
-                let built = build(device.arch(), loops, plan.bytes(), plan.squares())?;
+                let built = self.build(&key, loops)?;
                 let maps = maps(&built)?;
                 (Arc::new(launches::load(device, Arc::new(built))?), maps)
             }
@@ -78,7 +112,7 @@ impl CopyFamily for Tma {
         let threads = plan.squares().threads(plan.bytes());
         let launch = shape(&kernel.built, plan.grid(), threads);
         let loaded = kernel.loaded.clone();
-        let one = PreparedLaunch::new(loaded, launch, arguments, addresses, [0, 1]);
+        let one = PreparedLaunch::new(loaded, launch, arguments, &addresses, [0, 1]);
         Ok(vec![one])
     }
 }
@@ -351,41 +385,6 @@ impl Within {
 fn parts(layout: &Layout, paths: &[&[usize]]) -> Result<Layout, Error> {
     let modes: Result<Vec<Layout>, _> = paths.iter().map(|path| layout.get(path)).collect();
     Ok(Layout::concat(&modes?)?)
-}
-
-/// The kernel for loops of which the first runs fastest in the source and the second in the destination.
-pub(crate) fn build(
-    arch: Arch,
-    loops: &[Loop],
-    bytes: i64,
-    squares: Squares,
-) -> Result<TensorKernel, Error> {
-    let threads = squares.threads(bytes);
-    let mut k = Builder::new("transpose_tma", arch, threads as u32);
-    let source = dynamic(loops, |step| step.source, Some(0));
-    let destination = dynamic(loops, |step| step.destination, Some(1));
-    let from = MappedTile::new(&mut k, "source", &source, bytes, squares, 0)?;
-    let to = MappedTile::new(&mut k, "destination", &destination, bytes, squares, 1)?;
-    let around =
-        (2..loops.len()).map(|mode| k.index_argument(&format!("around_{mode}"), 1..1 << 31));
-    let around: Vec<Index> = around.collect();
-    let most = (1 << 31) / squares.tile(bytes)[1];
-    let mut block = vec![k.block_index(1), k.block_index(0).within(0..most)];
-    block.extend(digits(&k.block_index(2), &around));
-    let landed = k.barriers(from.slabs);
-    let thread = k.thread();
-    let first = k.equal(&thread, &0.into());
-    k.if_(first, |k| load(k, &from, &block, &landed));
-    k.sync();
-    let within = Within::new(&mut k, bytes, squares)?;
-    for slab in 0..from.slabs {
-        k.wait(&landed.at(slab), &0.into());
-        within.run(&mut k, &from.squares(0, slab), &to.squares(0, slab))?;
-    }
-    k.fence(FenceKind::ProxyAsyncShared);
-    k.sync();
-    k.if_(first, |k| store(k, &to, &block));
-    k.finish()
 }
 
 /// The work of one thread before the transpose: it initialises the barriers and loads each slab.

@@ -4,25 +4,30 @@ use core::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use colex_atom::{Arch, Ty};
+use colex_atom::{Arch, Major, Ty};
 use colex_layout::Layout;
 use colex_tiled::Operand;
 
-use super::choose::{SOME_ROWS, choose, choose_invariant, choose_whole, packs, takes_hopper};
-use super::epilogue::convert::{outputs, scale_type};
-use super::epilogue::split_sum::COUNTER_BYTES;
+use super::batch::{Apart, Batch, BatchForm, alignment, common};
+use super::choose::{
+    Autotune, SOME_ROWS, choose, choose_invariant, choose_whole, packs, takes_hopper,
+};
+use super::epilogue::arguments::{Bound, EpilogueArguments, Given, Product};
+use super::epilogue::convert::{outputs, scale_type, sum_type};
+use super::epilogue::expression::Epilogue;
+use super::epilogue::split_sum;
 use super::matrix::{self, Matrix, Place};
 use super::plan::{GemmPlan, Operands, vector};
-use super::prepared::{GemmShape, PreparedGemms, Wish};
-use super::problem::{Major, check_extent};
-use super::sm90::WORKSPACE;
-use crate::calls::{Call, KernelOf, PreparedLaunch, Shape, same_device};
+use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
+use super::problem::check_extent;
+use super::sm90::{WARPGROUP_THREADS, WORKSPACE};
+use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
 use crate::scratch::{self, Workspace};
-use colex_device::{Buffer, Device, DeviceSlice, Function, Memo, View, ViewMut};
+use colex_device::{Buffer, Device, DeviceSlice, Element, Function, Memo, View, ViewMut};
 use colex_ir::Type;
 use colex_ir::launch::{Argument, Launch};
 use colex_sim::Report;
@@ -67,6 +72,9 @@ pub fn gemm<T: GemmElement, C: GemmElement>(
 
 /// A product of views that is being described: `C = alpha A B^T + beta C`.
 ///
+/// Modes of the views behind those of the matrices are a batch, computed in one launch: A is (M,K,L..), B (N,K,L..) and C
+/// (M,N,L..). Where all products share A or B, its stride is 0.
+///
 /// ```
 /// use colex_gpu::{Device, Gemm};
 ///
@@ -90,8 +98,12 @@ pub struct Gemm<'a, T, C> {
     method: Option<GemmMethod>,
     /// Whether the bits of a row do not depend on the number of rows.
     is_batch_invariant: bool,
+    measured: Option<&'a Autotune>,
     /// The contiguous modes of a BLAS-shaped problem, which states them even if an extent is 1.
     majors: [Option<Major>; 3],
+    epilogue: Option<Epilogue>,
+    /// What the epilogue is given.
+    given: Given<'a>,
 }
 
 impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
@@ -111,8 +123,104 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             compute: None,
             method: None,
             is_batch_invariant: false,
+            measured: None,
             majors: [None; 3],
+            epilogue: None,
+            given: Given::default(),
         }
+    }
+
+    /// Sets what becomes of the accumulators, in the place of `alpha A B^T + beta C`.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm};
+    ///
+    /// // A product of bytes as bytes: scaled, rounded, saturated.
+    /// let quantised = Epilogue::new(Ty::S32, |e| {
+    ///     (e.accumulator().to(Ty::F32) * e.scalar("scale", Ty::F32)).saturating(Ty::S8)
+    /// })?;
+    /// let device = Device::open();
+    /// let (a, b) = (device.upload(&[100i8, 50])?, device.upload(&[100i8, 100, -1, 3])?);
+    /// let mut c = device.poisoned::<i8>(2)?;
+    /// let product = Gemm::new(&a.view((1, 2))?, &b.view((2, 2))?, &c.view_mut((1, 2))?);
+    /// product.epilogue(&quantised).scalar("scale", 0.01).run()?;
+    /// assert_eq!(c.download()?, [127, 0]); // 150, and 0.5 to the even number
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn epilogue(self, epilogue: &Epilogue) -> Self {
+        let epilogue = Some(epilogue.clone());
+        Gemm { epilogue, ..self }
+    }
+
+    /// Gives the epilogue a tensor by any layout of the shape (M,N): of stride 0 along a mode along which all elements are one.
+    /// Of two tensors of one name, the last is taken.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm, View};
+    ///
+    /// let scaled = Epilogue::new(Ty::F32, |e| e.accumulator() * e.tensor("rows", Ty::F32))?;
+    /// let device = Device::open();
+    /// let (a, rows) = (device.upload(&[1f32, 2.0, 3.0, 4.0])?, device.upload(&[10f32, 100.0])?);
+    /// let mut c = device.poisoned::<f32>(4)?;
+    /// let (x, rows) = (a.view((2, 2))?, View::new(&rows, "(2,2):(1,0)")?);
+    /// Gemm::new(&x, &x, &c.view_mut((2, 2))?).epilogue(&scaled).tensor("rows", &rows).run()?;
+    /// assert_eq!(c.download()?, [50.0, 110.0, 1100.0, 2500.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn tensor<X: Element>(mut self, name: &str, view: &View<'a, X>) -> Self {
+        self.given.tensor(name, view, false);
+        self
+    }
+
+    /// Gives the epilogue an output beside C, by any layout of the shape (M,N) that has each element once.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm, ViewMut};
+    ///
+    /// let both = Epilogue::new(Ty::F32, |e| {
+    ///     e.output("negative", -e.accumulator());
+    ///     e.accumulator()
+    /// })?;
+    /// let device = Device::open();
+    /// let a = device.upload(&[1f32, 2.0, 3.0, 4.0])?;
+    /// let (mut c, mut d) = (device.poisoned::<f32>(4)?, device.poisoned::<f32>(4)?);
+    /// let x = a.view((2, 2))?;
+    /// let (c, transposed) = (c.view_mut((2, 2))?, ViewMut::column_major(&mut d, (2, 2))?);
+    /// Gemm::new(&x, &x, &c).epilogue(&both).output("negative", &transposed).run()?;
+    /// drop(transposed);
+    /// assert_eq!(d.download()?, [-5.0, -11.0, -11.0, -25.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn output<X: Element>(mut self, name: &str, view: &ViewMut<'a, X>) -> Self {
+        self.given.tensor(name, view, true);
+        self
+    }
+
+    /// Gives the epilogue a number, which is rounded to the nearest `f32` where the scalar is one.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm};
+    ///
+    /// let capped = Epilogue::new(Ty::F32, |e| e.accumulator().min(e.scalar("most", Ty::F32)))?;
+    /// let device = Device::open();
+    /// let a = device.upload(&[1f32, 2.0, 3.0, 4.0])?;
+    /// let mut c = device.poisoned::<f32>(4)?;
+    /// let x = a.view((2, 2))?;
+    /// Gemm::new(&x, &x, &c.view_mut((2, 2))?).epilogue(&capped).scalar("most", 20.0).run()?;
+    /// assert_eq!(c.download()?, [5.0, 11.0, 11.0, 20.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn scalar(mut self, name: &str, value: f64) -> Self {
+        self.given.scalar(name, value);
+        self
     }
 
     /// Sets the factor of the product. If it is 0, A and B are not read, as in BLAS.
@@ -157,6 +265,15 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             is_batch_invariant: true,
             ..self
         }
+    }
+
+    /// Takes the plan that was measured as the fastest for this product on this device, and measures it if it is new. A
+    /// call with a method or [`batch_invariant`](Gemm::batch_invariant) takes the plan of these.
+    ///
+    /// [`Autotune`] says what is measured and kept.
+    pub fn autotune(self, measured: &'a Autotune) -> Self {
+        let measured = Some(measured);
+        Gemm { measured, ..self }
     }
 
     /// Sets the contiguous mode of each matrix whose layout leaves it open because an extent is 1.
@@ -225,7 +342,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let Some(problem) = self.checked()? else {
             return Ok(0);
         };
-        let (operands, c) = self.places(&problem, self.may_pack())?;
+        let (batch, steps) = self.batch()?;
+        let (operands, c) = self.places(&problem, self.may_pack(), (&batch, &steps))?;
         let places = operands.iter().flatten().chain([&c]);
         let each = places.map(|place| scratch::aligned(place.bytes()));
         Ok(each.fold(0, usize::saturating_add))
@@ -233,8 +351,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it
     /// packs: [`workspace`](Gemm::workspace) bytes at a multiple of 256. No plan is taken that sums parts of K through
-    /// memory, since other calls may overwrite its counters. Calls of one stream may share it, since the work
-    /// of a stream runs in order. A graph that captured the call uses it whenever it runs.
+    /// memory. Calls of one stream may share it, since the work of a stream runs in order. A graph that captured the call uses it whenever it runs.
     ///
     /// # Errors
     ///
@@ -250,6 +367,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let bytes = [self.a.bytes(), self.b.bytes(), self.c.bytes()];
         for (matrix, bytes) in Operand::ALL.into_iter().zip(bytes) {
             disjoint("the workspace", given.bytes(), matrix.name(), bytes)?;
+        }
+        for (name, bytes) in self.given.tensors() {
+            disjoint("the workspace", given.bytes(), name.to_string(), bytes)?;
         }
         let mut memory = Workspace::given(given.bytes(), self.workspace()?)?;
         self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))
@@ -286,11 +406,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
     }
 
-    /// Returns the extents M, N and K, which the views must agree on.
-    fn extents(&self) -> Result<[i64; 3], Error> {
-        let [m, k] = matrix::extents(Operand::A, self.a.shape())?;
-        let [n, of_b] = matrix::extents(Operand::B, self.b.shape())?;
-        let of_c = matrix::extents(Operand::C, self.c.shape())?;
+    /// Returns the extents M, N and K, and those of a batch, which the views must agree on.
+    fn extents(&self) -> Result<([i64; 3], Vec<i64>), Error> {
+        let ([m, k], behind_a) = matrix::extents(Operand::A, self.a.shape())?;
+        let ([n, of_b], behind_b) = matrix::extents(Operand::B, self.b.shape())?;
+        let (of_c, behind_c) = matrix::extents(Operand::C, self.c.shape())?;
         let pairs = [
             ("K", "A", k, "B", of_b),
             ("M", "A", m, "C", of_c[0]),
@@ -307,7 +427,21 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 .into());
             }
         }
-        Ok([m, n, k])
+        Ok(([m, n, k], common([behind_a, behind_b, behind_c])?))
+    }
+
+    /// Returns the batch of the views, and the strides of A, B and C along its modes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a kernel has fewer modes than the batch.
+    fn batch(&self) -> Result<(Batch, [Apart; 3]), Error> {
+        let layouts = (self.a.layout(), self.b.layout(), self.c.layout());
+        match layouts {
+            // A product that is 0 has no A and B.
+            (a, b, Some(c)) => Batch::of([a.unwrap_or(c), b.unwrap_or(c), c]),
+            _ => Ok(Default::default()),
+        }
     }
 
     /// Returns the problem of the views, or `None` if there is nothing to do. If the product is 0, its K is 0.
@@ -318,19 +452,46 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     fn checked(&self) -> Result<Option<GemmProblem>, Error> {
         let device = self.a.device();
         one_device(device, [("B", self.b.device()), ("C", self.c.device())])?;
-        let [m, n, k] = self.extents()?;
+        let ([m, n, k], behind) = self.extents()?;
         disjoint("C", self.c.bytes(), "A", self.a.bytes())?;
         disjoint("C", self.c.bytes(), "B", self.b.bytes())?;
         let problem = GemmProblem {
             alpha: self.alpha,
             beta: self.beta,
             compute: self.compute,
+            batch: behind.iter().product(),
             ..GemmProblem::new(m, n, if self.alpha == 0.0 { 0 } else { k })
         };
-        check_types::<T, C>(&problem)?;
+        check_compute::<T>(&problem)?;
+        if self.epilogue.is_some() {
+            return Ok((m > 0 && n > 0 && problem.batch > 0).then_some(problem));
+        }
+        check_types::<T, C>()?;
         check_factors::<T>(&problem)?;
-        let is_nothing = m == 0 || n == 0 || problem.k == 0 && self.beta == 1.0;
+        let is_nothing =
+            m == 0 || n == 0 || problem.batch == 0 || problem.k == 0 && self.beta == 1.0;
         Ok((!is_nothing).then_some(problem))
+    }
+
+    /// Returns what the epilogue is given, and its addresses.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has other inputs or outputs, of another type or shape, or if an output overlaps another tensor.
+    fn bound(&self, batch: &Batch) -> Result<Option<Bound>, Error> {
+        let ([m, n, _], behind) = self.extents()?;
+        let product = Product {
+            sums: sum_type(T::TY),
+            c: C::TY,
+            extents: [m, n],
+            behind: &behind,
+            batch,
+            factors: [self.alpha, self.beta],
+            device: self.a.device(),
+            read: [("A", self.a.bytes()), ("B", self.b.bytes())],
+            written: self.c.bytes(),
+        };
+        self.given.bind(self.epilogue.as_ref(), &product)
     }
 
     /// Returns how the kernel is given A and B, unless their product is 0, and C.
@@ -342,19 +503,25 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         &self,
         problem: &GemmProblem,
         may_pack: bool,
+        (batch, steps): (&Batch, &[Apart; 3]),
     ) -> Result<(Option<[Place; 2]>, Place), Error> {
-        let c = Place::of(&self.c, self.majors[2], false)?;
+        let [of_a, of_b, of_c] = self.majors;
+        let [steps_a, steps_b, steps_c] = *steps;
+        let c = Matrix::of(&self.c, of_c, steps_c);
+        let place = Place::of(&self.c, c, false, (batch, steps_c))?;
         if problem.k == 0 {
-            return Ok((None, c));
+            return Ok((None, place));
         }
-        let packs = may_pack && self.packs(problem)?;
-        let a = Place::of(&self.a, self.majors[0], packs)?;
-        let b = Place::of(&self.b, self.majors[1], packs)?;
-        Ok((Some([a, b]), c))
+        let a = Matrix::of(&self.a, of_a, steps_a);
+        let b = Matrix::of(&self.b, of_b, steps_b);
+        let packs = may_pack && self.packs(problem, [a, b, c])?;
+        let a = Place::of(&self.a, a, packs, (batch, steps_a))?;
+        let b = Place::of(&self.b, b, packs, (batch, steps_b))?;
+        Ok((Some([a, b]), place))
     }
 
     /// Whether the matrices that no tensor map describes are packed first.
-    fn packs(&self, problem: &GemmProblem) -> Result<bool, Error> {
+    fn packs(&self, problem: &GemmProblem, matrices: [Option<Matrix>; 3]) -> Result<bool, Error> {
         let device = self.a.device();
         if !takes_hopper(T::TY, device.arch()) {
             return Ok(false);
@@ -368,15 +535,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             address: 0,
             major: Major::Second,
             leading: 8,
+            steps: Apart::default(),
         };
-        let [a, b, c] = self.majors;
-        let matrices = [
-            Matrix::of(&self.a, a),
-            Matrix::of(&self.b, b),
-            Matrix::of(&self.c, c),
-        ];
         let matrices = matrices.map(|matrix| matrix.unwrap_or(packed));
-        let shape = shape::<T, C>(&mut problem, &matrices, self.wish());
+        let batch = Batch::default();
+        let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), None);
         if shape.operands.vectors[..2] == [8, 8] {
             return Ok(false);
         }
@@ -396,11 +559,14 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         wish: impl FnOnce(Operands, Arch) -> Result<Wish, Error>,
     ) -> Result<GemmCall<'a>, Error> {
         let device = self.a.device();
-        let Some(mut problem) = self.checked()? else {
+        let checked = self.checked()?;
+        let (batch, apart) = self.batch()?;
+        let bound = self.bound(&batch)?;
+        let Some(mut problem) = checked else {
             return Ok(GemmCall::of_nothing(device));
         };
         let mut steps = Steps::default();
-        let (factors, c) = self.places(&problem, may_pack)?;
+        let (factors, c) = self.places(&problem, may_pack, (&batch, &apart))?;
         let [a, b] = match factors {
             Some([a, b]) => [
                 steps.operand(Operand::A, &self.a, a, memory)?,
@@ -417,36 +583,56 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 steps.zeros(count, scratch::zeros(device, count as usize * T::BYTES)?)
             }
         };
-        let c = steps.output(&self.c, c, self.beta != 0.0, memory)?;
+        let reads_c = match &self.epilogue {
+            Some(epilogue) => epilogue.reads_c(),
+            None => self.beta != 0.0,
+        };
+        let c = steps.output(&self.c, c, reads_c, memory)?;
         let matrices = [a, b, c];
-        let addresses = matrices.map(|matrix| matrix.address);
-        let mut shape = shape::<T, C>(&mut problem, &matrices, Wish::Fastest);
+        let mut addresses: Addresses = matrices.iter().map(|matrix| matrix.address).collect();
+        let bound = bound.map(|(arguments, more)| {
+            addresses.extend(more);
+            arguments
+        });
+        let mut shape = shape::<T, C>(&mut problem, &matrices, &batch, Wish::Fastest, bound);
         shape.wish = wish(shape.operands, device.arch())?;
+        // What is measured is a plain product.
+        let is_plain = self.epilogue.is_none() && problem.batch == 1;
+        if let (Some(measured), Wish::Fastest, true) = (self.measured, shape.wish, is_plain) {
+            let bytes = Operand::ALL.map(|operand| {
+                let [outer, inner] = match problem.majors[operand as usize] {
+                    Major::First => [1, 0],
+                    Major::Second => [0, 1],
+                };
+                let extents = problem.extents(operand).map(|(extent, _)| extent);
+                let elements = (extents[outer] - 1) * problem.leading_of(operand) + extents[inner];
+                let size = if operand == Operand::C {
+                    C::BYTES
+                } else {
+                    T::BYTES
+                };
+                elements as usize * size
+            });
+            shape.wish = measured.plan::<T>(&problem, &shape, device, bytes, &addresses)?;
+        }
         let gemms = device.extension::<PreparedGemms>();
         let product = |shape| {
-            gemms.0.call(shape, addresses, device, |shape| {
-                prepare(&problem, shape, device, addresses)
+            gemms.0.call(shape, &addresses, device, |shape| {
+                prepare(&problem, shape, device, &addresses)
             })
         };
-        let (mut product, wanted) = (product(shape)?, &product);
+        let (mut product, wanted) = (product(shape.clone())?, &product);
         let mut sums = None;
         if let bytes @ 1.. = product.about().0.workspace(&problem) {
-            sums = memory.counted(bytes as usize, COUNTER_BYTES as usize)?;
-            let whole = || {
-                wanted(GemmShape {
-                    wish: Wish::Whole,
-                    ..shape
-                })
-            };
-            product = match (&sums, &memory) {
-                (None, _) => whole()?,
-                (Some(sums), memory) => {
-                    if let Workspace::Kept(_) = memory {
-                        // A capture of the same call takes this kernel, which must be loaded by then.
-                        whole()?;
-                    }
-                    Arc::new(product.with_workspace(&WORKSPACE, sums.address()))
-                }
+            sums = memory.take_spare(bytes as usize)?;
+            // A capture of the same call takes this kernel, which must be loaded by then.
+            let without = wanted(GemmShape {
+                wish: Wish::Whole,
+                ..shape
+            })?;
+            product = match &sums {
+                None => without,
+                Some(sums) => Arc::new(product.with_workspace(&WORKSPACE, sums.address())),
             };
         }
         Ok(GemmCall {
@@ -566,6 +752,7 @@ impl Steps {
             address: zeros.address(),
             major: Major::First,
             leading: count,
+            steps: Apart::default(),
         };
         self.zeros = Some(zeros);
         [column; 2]
@@ -596,7 +783,7 @@ impl<'a> GemmCall<'a> {
     pub fn function(&self) -> Option<&Function> {
         let work = self.work.as_ref()?;
         let mut kernels = work.product.kernels();
-        let kernel = kernels.next().expect("a product is one launch");
+        let kernel = kernels.next().expect("a product is a launch");
         let function = || self.device.function(kernel.clone());
         Some(work.function.get_or_init(function))
     }
@@ -656,11 +843,8 @@ impl<'a> GemmCall<'a> {
     /// Returns the memory to the device on whose stream the call ran last.
     fn give_back(self, device: &Device) {
         if let Some(work) = self.work.and_then(Arc::into_inner) {
-            for piece in work.steps.memory {
+            for piece in work.steps.memory.into_iter().chain(work.sums) {
                 scratch::give_back(device, piece);
-            }
-            if let Some(piece) = work.sums {
-                scratch::give_counted_back(device, piece);
             }
         }
     }
@@ -683,11 +867,11 @@ impl fmt::Display for GemmCall<'_> {
 }
 
 /// What all calls with a problem's numbers have in common, made for these addresses.
-fn prepare(
+pub(super) fn prepare(
     problem: &GemmProblem,
     shape: &GemmShape,
     device: &Device,
-    addresses: [u64; 3],
+    addresses: &[u64],
 ) -> Result<Shape<(GemmPlan, Arc<TensorKernel>)>, Error> {
     let multiprocessors = i64::from(device.limits().multiprocessors);
     let plan = match shape.wish {
@@ -699,41 +883,88 @@ fn prepare(
             choose_invariant(problem, shape.operands, device.arch(), multiprocessors)
         }
     };
-    plan.check(device.arch())?;
+    let given = shape.epilogue.as_deref();
+    match given {
+        Some(_) => plan.check_kernel(device.arch())?,
+        None => plan.check(device.arch())?,
+    }
     plan.check_call(problem, &shape.operands)?;
     let plan = plan.narrowed(problem);
     let (seen, order) = plan.seen(problem);
     let launched = &plan.launched();
     let gemms = device.extension::<PreparedGemms>();
-    let kernel = gemms.0.kernels.get_or_make(&launched.of_kernel(), || {
-        let built = built(&launched.of_kernel(), device.arch())?;
-        let loaded = device.load_kernel(&built.kernel)?;
-        Ok::<_, Error>(KernelOf { built, loaded })
-    })?;
+    let epilogue = given.map(|given| {
+        if plan.swap {
+            given.kernel.turned()
+        } else {
+            given.kernel.clone()
+        }
+    });
+    let form = shape.batch.form(&plan, &shape.steps);
+    let form = if plan.swap { form.turned() } else { form };
+    let steps = order.map(|operand| shape.steps[operand]);
+    let of_batch = (&shape.batch, form, &steps);
+    let loaded = |role: Role| {
+        let key = (launched.of_kernel(), form, epilogue.clone(), role);
+        gemms.0.kernels.get_or_make(&key, || {
+            let built = built(&key, device.arch())?;
+            let loaded = device.load_kernel(&built.kernel)?;
+            Ok::<_, Error>(KernelOf { built, loaded })
+        })
+    };
+    let kernel = loaded(Role::Product)?;
     let in_order = order.map(|operand| addresses[operand]);
-    let arguments = arguments(&seen, launched, &kernel.built, in_order)?;
-    let launch = launch(&seen, launched, &kernel.built, device);
-    kernel
-        .loaded
-        .check_launch(&launch, &arguments, device.limits())?;
-    let one = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);
-    Ok(Shape::new((plan, kernel.built.clone()), vec![one]))
+    let layouts = given.map(|given| given.layouts(plan.swap));
+    let more = || {
+        given
+            .zip(layouts.as_ref())
+            .map(|(given, layouts)| given.arguments(&addresses[3..], layouts))
+    };
+    let prepared = |kernel: &KernelOf, grid: Launch, given: Vec<Argument>, order: &[usize]| {
+        let order = order.iter().copied().chain(3..addresses.len());
+        let loaded = kernel.loaded.clone();
+        loaded.check_launch(&grid, &given, device.limits())?;
+        Ok::<_, Error>(PreparedLaunch::new(loaded, grid, given, addresses, order))
+    };
+    let given = arguments(&seen, launched, of_batch, &kernel.built, in_order, more())?;
+    let grid = launch(&seen, launched, &kernel.built, device);
+    let mut launches = vec![prepared(&kernel, grid, given, &order)?];
+    if plan.divided_tiles(problem) > 0 {
+        let sum = loaded(Role::Sum)?;
+        let blocks = split_sum::blocks(launched, plan.divided_tiles(problem)) as u32;
+        let grid = Launch::new(blocks, WARPGROUP_THREADS);
+        let given = arguments_of_sum(&seen, launched, of_batch, &sum.built, in_order[2], more())?;
+        launches.push(prepared(&sum, grid, given, &order[2..])?);
+    }
+    Ok(Shape::new((plan, kernel.built.clone()), launches))
 }
 
 /// What is known of a product before its plan. The problem gets the orders and leading dimensions of the matrices.
 fn shape<T: GemmElement, C: GemmElement>(
     problem: &mut GemmProblem,
     matrices: &[Matrix; 3],
+    batch: &Batch,
     wish: Wish,
+    epilogue: Option<Arc<EpilogueArguments>>,
 ) -> GemmShape {
     problem.majors = matrices.map(|matrix| matrix.major);
     problem.leading = matrices.map(|matrix| Some(matrix.leading));
+    let steps = matrices.map(|matrix| matrix.steps);
+    let addresses = matrices.map(|matrix| matrix.address);
+    let operands = operands::<T, C>(problem, addresses, &steps);
+    let beta = match &epilogue {
+        Some(epilogue) => epilogue.kernel.epilogue.reads_c(),
+        None => operands.beta,
+    };
     GemmShape {
         wish,
-        operands: operands::<T, C>(problem, matrices.map(|matrix| matrix.address)),
+        operands: Operands { beta, ..operands },
         sizes: [problem.m, problem.n, problem.k],
         leading: matrices.map(|matrix| matrix.leading),
+        batch: batch.clone(),
+        steps,
         factors: [problem.alpha, problem.beta].map(f64::to_bits),
+        epilogue,
     }
 }
 
@@ -741,10 +972,13 @@ fn shape<T: GemmElement, C: GemmElement>(
 pub(crate) fn operands<T: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
     addresses: [u64; 3],
+    steps: &[Apart; 3],
 ) -> Operands {
     let bytes = [T::BYTES, T::BYTES, C::BYTES].map(|bytes| bytes as i64);
-    let vectors =
-        [0, 1, 2].map(|i| vector(bytes[i], addresses[i], problem.leading_of(Operand::ALL[i])));
+    let vectors = [0, 1, 2].map(|i| {
+        let leading = alignment(problem.leading_of(Operand::ALL[i]), &steps[i]);
+        vector(bytes[i], addresses[i], leading)
+    });
     Operands {
         ab: match problem.compute {
             Some(Compute::Tf32) => Ty::Tf32,
@@ -766,13 +1000,19 @@ fn one_device<const N: usize>(
     Ok(others.try_for_each(|(what, other)| device.check_same(what, other))?)
 }
 
-/// Checks that there are kernels for the types of a problem.
-fn check_types<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
+/// Checks that a product without an epilogue of its own has a C of such a type.
+fn check_types<T: GemmElement, C: GemmElement>() -> Result<(), Error> {
     let (ab, can) = (T::TY, outputs(T::TY));
-    if !can.contains(&C::TY) {
-        let c = C::TY;
-        return Err(ErrorKind::Types { ab, c, can }.into());
+    if can.contains(&C::TY) {
+        return Ok(());
     }
+    let c = C::TY;
+    Err(ErrorKind::Types { ab, c, can }.into())
+}
+
+/// Checks that products are computed in the type that a problem states.
+fn check_compute<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
+    let ab = T::TY;
     let can: &[Compute] = match T::COMPUTE {
         Compute::F32 if ab == Ty::F32 => &[Compute::F32, Compute::Tf32],
         Compute::F32 | Compute::Tf32 => &[Compute::F32],
@@ -806,43 +1046,81 @@ fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
 fn arguments(
     problem: &GemmProblem,
     plan: &GemmPlan,
+    batch: OfBatch<'_>,
     built: &TensorKernel,
     addresses: [u64; 3],
+    epilogue: Option<Vec<Arg<'_>>>,
 ) -> Result<Vec<Argument>, Error> {
-    let layout = |operand: Operand| -> Layout {
-        let [rows, columns] = problem.extents(operand).map(|(extent, _)| extent);
-        let values = [rows, columns, problem.leading_of(operand)];
-        let like = plan.operands.layout(operand);
-        like.with_dynamic_values(&values)
-            .expect("two extents and a leading dimension are dynamic")
-    };
-    let layouts = Operand::ALL.map(layout);
-    let scale = [problem.alpha, problem.beta].map(|x| match scale_type(plan.operands.ab) {
-        Type::F32 => Arg::Value(Argument::F32(x as f32)),
-        _ => Arg::Value(Argument::F64(x)),
-    });
+    let layouts = Operand::ALL.map(|operand| layout(problem, plan, batch, operand));
     let family = plan.method.family();
     let mut given = family.matrices(problem, plan, built, &layouts, addresses)?;
-    given.extend(scale);
+    given.extend(epilogue.unwrap_or_else(|| factors(problem, plan).into()));
     Ok(built.arguments(&given)?)
+}
+
+/// The arguments of the kernel that adds the parts of K.
+fn arguments_of_sum(
+    problem: &GemmProblem,
+    plan: &GemmPlan,
+    batch: OfBatch<'_>,
+    built: &TensorKernel,
+    c: u64,
+    epilogue: Option<Vec<Arg<'_>>>,
+) -> Result<Vec<Argument>, Error> {
+    let layout = layout(problem, plan, batch, Operand::C);
+    let sizes = [problem.m, problem.n].into_iter();
+    let numbers = sizes.chain(batch.0.extents().iter().copied());
+    let numbers = numbers.chain([plan.split, plan.undivided]);
+    let mut given = vec![Arg::checked(c, &layout)];
+    given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
+    given.push(Arg::Value(WORKSPACE));
+    given.extend(epilogue.unwrap_or_else(|| factors(problem, plan).into()));
+    Ok(built.arguments(&given)?)
+}
+
+/// An operand of a problem under the layout that a plan's kernel was built for.
+fn layout(
+    problem: &GemmProblem,
+    plan: &GemmPlan,
+    (batch, form, steps): OfBatch<'_>,
+    operand: Operand,
+) -> Layout {
+    let extents = problem.extents(operand).map(|(extent, _)| extent);
+    let (leading, steps) = (problem.leading_of(operand), &steps[operand as usize]);
+    form.bound(plan, operand, (extents, leading), (batch, steps))
+}
+
+/// A batch, its form in the kernel, and the strides of the matrices along its modes in the kernel's order.
+type OfBatch<'b> = (&'b Batch, BatchForm, &'b [Apart; 3]);
+
+/// Alpha and beta.
+fn factors(problem: &GemmProblem, plan: &GemmPlan) -> [Arg<'static>; 2] {
+    [problem.alpha, problem.beta].map(|x| match scale_type(plan.operands.ab) {
+        Type::F32 => Arg::Value(Argument::F32(x as f32)),
+        _ => Arg::Value(Argument::F64(x)),
+    })
 }
 
 fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &TensorKernel, device: &Device) -> Launch {
     let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]
         .map(|(extent, tile)| (extent + tile - 1) / tile);
     let threads = built.kernel.block.map_or(1, |block| block[0]);
-    let launch = plan
-        .method
-        .family()
-        .launch(plan, [tiles_m, tiles_n], threads, device);
+    let launch =
+        plan.method
+            .family()
+            .launch(plan, [tiles_m, tiles_n, problem.batch], threads, device);
     launch.dynamic_shared(built.dynamic_shared())
 }
 
 /// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once
 /// per process.
-static BUILT: LazyLock<Memo<(GemmPlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));
+static BUILT: LazyLock<Memo<(GemmKernel, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));
 
-/// The kernel of a plan.
-fn built(plan: &GemmPlan, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
-    BUILT.get_or_make(&(*plan, arch), || plan.unverified(arch))
+/// The kernel of a plan and an epilogue.
+fn built(kernel: &GemmKernel, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
+    let (plan, batch, epilogue, role) = kernel;
+    BUILT.get_or_make(&(kernel.clone(), arch), || match role {
+        Role::Product => plan.unverified(*batch, epilogue.as_ref(), arch),
+        Role::Sum => plan.unverified_sum(*batch, epilogue.as_ref(), arch),
+    })
 }

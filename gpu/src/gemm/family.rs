@@ -9,6 +9,8 @@ use colex_ir::launch::Launch;
 use colex_tensor::{Arg, Error, TensorKernel};
 use colex_tiled::TiledMma;
 
+use super::batch::BatchForm;
+use super::epilogue::terms::KernelEpilogue;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_TILE;
 use super::{simt, sm70, sm80, sm90};
@@ -124,12 +126,19 @@ pub(crate) trait GemmFamily {
     /// Returns the error of the layout algebra if a layout has no such partition.
     fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error>;
 
-    /// Builds the kernel of a plan.
+    /// Builds the kernel of a plan over a batch with an epilogue. Its launch takes the matrices, what this family adds, and the terms of the
+    /// epilogue.
     ///
     /// # Errors
     ///
     /// Returns the error of the layout algebra if a layout has no such partition.
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error>;
+    fn build(
+        &self,
+        plan: &GemmPlan,
+        batch: BatchForm,
+        epilogue: &KernelEpilogue,
+        arch: Arch,
+    ) -> Result<TensorKernel, Error>;
 
     /// Returns the launch arguments of the matrices of a problem: their layouts and addresses.
     ///
@@ -148,9 +157,11 @@ pub(crate) trait GemmFamily {
         Ok(pairs.map(|(at, layout)| Arg::checked(at, layout)).collect())
     }
 
-    /// Returns the grid of a launch for `tiles` tiles along M and N.
-    fn launch(&self, _: &GemmPlan, tiles: [i64; 2], threads: u32, _: &Device) -> Launch {
-        let blocks = u32::try_from(tiles[0] * tiles[1]).unwrap_or(u32::MAX);
+    /// Returns the grid of a launch for `tiles` tiles along M and N of a number of products.
+    fn launch(&self, _: &GemmPlan, tiles: [i64; 3], threads: u32, _: &Device) -> Launch {
+        let [m, n, products] = tiles;
+        let blocks = m.saturating_mul(n).saturating_mul(products);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         Launch::new(blocks, threads)
     }
 }

@@ -1,12 +1,14 @@
 //! The matrices that kernels take: a view with a contiguous mode and a leading dimension, or a compact copy of the
 //! view.
 
+use colex_atom::Major;
 use colex_device::{Element, View};
-use colex_layout::{IntTuple, Layout, Stride};
+use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 use colex_tiled::Operand;
 
+use super::batch::{Apart, Batch, MOST_MODES, alignment};
 use super::plan::vector;
-use super::problem::{MOST, Major};
+use super::problem::MOST;
 use crate::copy::call::CopyCall;
 use crate::copy::plan::CopyPlan;
 use crate::error::{Error, ErrorKind};
@@ -17,13 +19,18 @@ pub(crate) struct Matrix {
     pub(crate) address: u64,
     pub(crate) major: Major,
     pub(crate) leading: i64,
+    /// Along the modes of a batch.
+    pub(crate) steps: Apart,
 }
 
 /// The compact form of a view whose strides no kernel takes.
 #[derive(Debug)]
 pub(crate) struct Packed {
+    /// The view's layout without the modes along which all products have one matrix.
+    from: Layout,
     layout: Layout,
     leading: i64,
+    steps: Apart,
     bytes: usize,
 }
 
@@ -39,16 +46,19 @@ pub(crate) enum Place {
 /// The alignment of the rows of a packed matrix, in bytes: that of the widest access.
 const ROW: i64 = 16;
 
-/// Returns the extents of a view of two modes.
+/// Returns the extents of a matrix, and those of the modes behind it.
 ///
 /// # Errors
 ///
-/// Returns an error if the view does not have two modes.
-pub(crate) fn extents(operand: Operand, shape: &IntTuple) -> Result<[i64; 2], Error> {
+/// Returns an error if the view has fewer than two modes.
+pub(crate) fn extents(operand: Operand, shape: &IntTuple) -> Result<([i64; 2], Vec<i64>), Error> {
+    if let ([first, second], 1) = (shape.leaves(), shape.depth()) {
+        return Ok(([first.value(), second.value()], Vec::new()));
+    }
     let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
     let extents: Vec<i64> = shape.modes().map(size).collect();
-    match extents[..] {
-        [first, second] if !shape.is_leaf() => Ok([first, second]),
+    match &extents[..] {
+        [first, second, batch @ ..] if !shape.is_leaf() => Ok(([*first, *second], batch.to_vec())),
         _ => Err(ErrorKind::NotAMatrix {
             what: operand.name(),
             shape: shape.to_string(),
@@ -60,9 +70,13 @@ pub(crate) fn extents(operand: Operand, shape: &IntTuple) -> Result<[i64; 2], Er
 impl Matrix {
     /// Returns the form of a view that kernels take, or `None` if they take none: one mode must be contiguous, and the rows
     /// of the other must not overlap. `wanted` is the contiguous mode where both are.
-    pub(crate) fn of<T: Element>(view: &View<'_, T>, wanted: Option<Major>) -> Option<Matrix> {
+    pub(crate) fn of<T: Element>(
+        view: &View<'_, T>,
+        wanted: Option<Major>,
+        steps: Apart,
+    ) -> Option<Matrix> {
         let layout = view.layout()?;
-        let [(rows, down), (columns, across)] = [mode(layout, 0)?, mode(layout, 1)?];
+        let [(rows, down), (columns, across)] = modes(layout)?;
         // The stride of a mode of extent 1 contributes nothing to an offset, so any leading dimension describes it.
         let second = || match (columns == 1 || across == 1, rows == 1) {
             (true, true) => Some(aligned(columns, T::BYTES as i64)),
@@ -74,43 +88,52 @@ impl Matrix {
             (true, false) if (rows..=MOST).contains(&across) => Some(across),
             _ => None,
         };
-        let forms = [(Major::Second, second()), (Major::First, first())];
-        let forms = forms.into_iter();
-        let forms: Vec<_> = forms
-            .filter_map(|(major, form)| Some((major, form?)))
-            .collect();
+        let form = |major| {
+            let leading = match major {
+                Major::First => first(),
+                Major::Second => second(),
+            };
+            Some((major, leading?))
+        };
         let longer = if columns >= rows {
             Major::Second
         } else {
             Major::First
         };
-        let found = |major| forms.iter().find(|form| form.0 == major);
         let (major, leading) = wanted
-            .and_then(found)
-            .or_else(|| found(longer))
-            .or_else(|| forms.first())?;
+            .and_then(form)
+            .or_else(|| form(longer))
+            .or_else(|| form(longer.transposed()))?;
         Some(Matrix {
             address: view.bytes().0,
-            major: *major,
-            leading: *leading,
+            major,
+            leading,
+            steps,
         })
     }
 }
 
-/// Returns extent and stride of a mode of a layout, if it is one after coalescing.
-fn mode(layout: &Layout, at: usize) -> Option<(i64, i64)> {
-    let mode = layout.mode(at)?;
-    let mode = if mode.is_leaf() {
-        mode
-    } else {
-        mode.coalesce(..)
+/// Returns extent and stride of both modes of a layout, if each is one after coalescing.
+fn modes(layout: &Layout) -> Option<[(i64, i64); 2]> {
+    // Without copies of the modes: every call of the library comes by here.
+    if let ([first, second], 1) = (layout.leaves(), layout.depth()) {
+        return Some([strided(first)?, strided(second)?]);
+    }
+    let mode = |at| {
+        let mode = layout.mode(at)?.coalesce(..);
+        match mode.leaves() {
+            [one] => strided(one),
+            _ => None,
+        }
     };
-    match mode.leaves() {
-        [one] => match one.stride {
-            Stride::Int(stride) => Some((one.extent.value(), stride.value())),
-            Stride::Basis(_) | Stride::Xor(_) => None,
-        },
-        _ => None,
+    Some([mode(0)?, mode(1)?])
+}
+
+/// Returns extent and stride of a leaf whose stride is a number.
+fn strided(leaf: &LeafMode) -> Option<(i64, i64)> {
+    match leaf.stride {
+        Stride::Int(stride) => Some((leaf.extent.value(), stride.value())),
+        Stride::Basis(_) | Stride::Xor(_) => None,
     }
 }
 
@@ -135,15 +158,41 @@ impl Packed {
     /// # Errors
     ///
     /// Returns an error if the size does not fit 63 bits.
-    pub(crate) fn new<T: Element>(view: &View<'_, T>) -> Result<Packed, Error> {
+    pub(crate) fn new<T: Element>(
+        view: &View<'_, T>,
+        batch: &Batch,
+        apart: Apart,
+    ) -> Result<Packed, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
         let columns = layout.mode(1).map_or(1, |mode| mode.size());
         let leading = aligned(columns, T::BYTES as i64);
-        let layout = compact(layout, leading).map_err(colex_tensor::Error::from)?;
-        let count = layout.cosize().map_err(colex_tensor::Error::from)?;
+        let error = colex_tensor::Error::from;
+        let one = compact(layout, leading).map_err(error)?;
+        let count = one.cosize().map_err(error)?;
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        for at in 0..2 {
+            from.push(layout.mode(at).expect("a matrix has two modes"));
+            to.push(one.mode(at).expect("a matrix has two modes"));
+        }
+        let (mut steps, mut next) = ([0; MOST_MODES], aligned(count, T::BYTES as i64));
+        for (i, extent) in batch
+            .extents()
+            .iter()
+            .enumerate()
+            .filter(|(i, _)| apart[*i] != 0)
+        {
+            steps[i] = next;
+            from.push(Layout::leaf(*extent, apart[i]).map_err(error)?);
+            to.push(Layout::leaf(*extent, next).map_err(error)?);
+            next = next.saturating_mul(*extent);
+        }
+        let layout = Layout::concat(&to).map_err(error)?;
+        let count = layout.cosize().map_err(error)?;
         Ok(Packed {
+            from: Layout::concat(&from).map_err(error)?,
             layout,
             leading,
+            steps,
             bytes: (count as usize).saturating_mul(T::BYTES),
         })
     }
@@ -159,6 +208,7 @@ impl Packed {
             address,
             major: Major::Second,
             leading: self.leading,
+            steps: self.steps,
         }
     }
 
@@ -172,9 +222,9 @@ impl Packed {
         view: &View<'_, T>,
         address: u64,
     ) -> Result<CopyCall<'static>, Error> {
-        let layout = view.layout().expect("a matrix that is packed has elements");
         let addresses = [view.bytes().0, address];
-        CopyCall::between(view.device(), [layout, &self.layout], addresses, T::BYTES)
+        let layouts = [&self.from, &self.layout];
+        CopyCall::between(view.device(), layouts, addresses, T::BYTES)
     }
 
     /// Returns the copy of memory at an address to the view.
@@ -187,30 +237,33 @@ impl Packed {
         view: &View<'_, T>,
         address: u64,
     ) -> Result<CopyCall<'static>, Error> {
-        let layout = view.layout().expect("a matrix that is packed has elements");
         let addresses = [address, view.bytes().0];
-        CopyCall::between(view.device(), [&self.layout, layout], addresses, T::BYTES)
+        let layouts = [&self.layout, &self.from];
+        CopyCall::between(view.device(), layouts, addresses, T::BYTES)
     }
 }
 
 impl Place {
-    /// Returns how a kernel is given a view: where it is, or packed if its strides require it. Where `packs` says so, a
-    /// matrix that no tensor map describes is packed too. `wanted` is the contiguous mode where both are.
+    /// Returns how a kernel is given a view, which `found` describes if a kernel takes its strides: where it is, or packed.
+    /// Where `packs` says so, a matrix that no tensor map describes is packed too.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`Packed::new`].
     pub(crate) fn of<T: Element>(
         view: &View<'_, T>,
-        wanted: Option<Major>,
+        found: Option<Matrix>,
         packs: bool,
+        (batch, steps): (&Batch, Apart),
     ) -> Result<Place, Error> {
         let bytes = T::BYTES as i64;
-        let is_mapped =
-            |matrix: &Matrix| vector(bytes, matrix.address, matrix.leading) * bytes == 16;
-        Ok(match Matrix::of(view, wanted) {
+        let is_mapped = |matrix: &Matrix| {
+            let leading = alignment(matrix.leading, &matrix.steps);
+            vector(bytes, matrix.address, leading) * bytes == 16
+        };
+        Ok(match found {
             Some(matrix) if !packs || is_mapped(&matrix) => Place::Here(matrix),
-            _ => Place::Packed(Box::new(Packed::new(view)?)),
+            _ => Place::Packed(Box::new(Packed::new(view, batch, steps)?)),
         })
     }
 

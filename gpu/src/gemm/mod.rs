@@ -1,5 +1,6 @@
 //! Matrix products (GEMM): the plan, one kernel for each generation of instructions, and the call.
 
+mod batch;
 pub(crate) mod call;
 mod choose;
 pub(crate) mod epilogue;
@@ -18,5 +19,8 @@ mod sm90;
 
 pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
-pub use choose::PlanCost;
+pub use choose::{Autotune, PlanCost};
+pub use epilogue::expression::{
+    Epilogue, EpilogueBuilder, EpilogueInput, EpilogueInputKind, EpilogueOutput,
+};
 pub use plan::{GemmPlan, Operands};

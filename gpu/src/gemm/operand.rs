@@ -7,17 +7,42 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::plan::GemmPlan;
 use crate::kernels::Major;
 use colex_ir::{Rounding, Type};
-use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Stage, Tensor};
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, IntoIndices, Stage, Tensor};
+
+/// The tiles of a tensor that threads copy.
+#[derive(Clone, Copy)]
+pub(crate) struct Tiles {
+    /// The extents of a tile.
+    pub(crate) tile: [i64; 2],
+    /// The contiguous mode of the tensor.
+    pub(crate) major: Major,
+    pub(crate) ty: Ty,
+    /// The number of elements that one access may take.
+    pub(crate) vector: i64,
+    /// Whether all tiles lie inside the tensor, so that the loads need no predicates.
+    pub(crate) whole: bool,
+}
+
+impl Tiles {
+    /// Returns the tiles of an operand of a product.
+    fn of(plan: &GemmPlan, operand: Operand) -> Tiles {
+        Tiles {
+            tile: operand.modes().map(|mode| plan.tile[mode]),
+            major: plan.operands.major(operand),
+            ty: plan.operands.ab,
+            vector: plan.operands.vector(operand),
+            whole: plan.whole,
+        }
+    }
+}
 
 /// The copy of an operand's tiles from global memory into the stages of shared memory, by threads.
 pub(crate) struct Fetch {
-    tile: [i64; 2],
+    tiles: Tiles,
     tensor: Tensor,
     copy: TiledCopy,
     fetched: Tensor,
     thread: Index,
-    /// Whether all tiles lie inside the tensor, so that the loads need no predicates.
-    whole: bool,
     /// Whether the copy is asynchronous (`cp.async`), without registers.
     is_async: bool,
 }
@@ -27,12 +52,26 @@ impl Fetch {
     pub(crate) fn new(
         plan: &GemmPlan,
         operand: Operand,
+        tensors: [Tensor; 2],
+        threads: (&Index, i64),
+    ) -> Result<Fetch, Error> {
+        Fetch::of(Tiles::of(plan, operand), tensors, threads)
+    }
+
+    /// The same for any tiles.
+    fn of(
+        tiles: Tiles,
         [tensor, shared]: [Tensor; 2],
         (thread, threads): (&Index, i64),
     ) -> Result<Fetch, Error> {
-        let tile = operand.modes().map(|mode| plan.tile[mode]);
-        let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
-        let found = shares(major, tile, plan.operands.vector(operand), threads, ty);
+        let Tiles {
+            tile,
+            major,
+            ty,
+            vector,
+            whole,
+        } = tiles;
+        let found = shares(major, tile, vector, threads, ty);
         let Shares {
             threads,
             values,
@@ -40,7 +79,7 @@ impl Fetch {
         } = found.ok_or_else(|| uneven(tile, threads))?;
         let bits = i64::from(ty.bits());
         let atom = match vector * bits {
-            128 if plan.whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
+            128 if whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
             128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
             64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
             32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
@@ -49,13 +88,12 @@ impl Fetch {
         };
         let copy = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
         Ok(Fetch {
-            tile,
+            tiles,
             tensor,
             fetched: copy.at(thread).partition_dst(&shared), // (CPY, CPY_M, CPY_K, STAGES)
             is_async: copy.atom().op()?.is_async(),
             copy,
             thread: thread.clone(),
-            whole: plan.whole,
         })
     }
 
@@ -69,14 +107,14 @@ impl Fetch {
     pub(crate) fn start(
         &self,
         k: &mut Builder,
-        at: (&Index, &Index),
+        at: impl IntoIndices,
         stage: &Stage,
     ) -> Option<Fragment> {
-        let tile = self.tensor.local_tile(self.tile, at);
+        let tile = self.tensor.local_tile(self.tiles.tile, at);
         let from = self.copy.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_K)
         let to = self.fetched.at(3, stage);
         if self.is_async {
-            if self.whole {
+            if self.tiles.whole {
                 k.copy(&self.copy, &from, &to);
             } else {
                 k.copy_in_bounds(&self.copy, &from, &to);
@@ -96,15 +134,88 @@ impl Fetch {
     }
 }
 
-/// One operand of a block's product.
-pub(crate) struct OperandPipeline {
+/// The stages of an operand of a block's product in shared memory, with the copies that fill them and those that read
+/// them into registers.
+pub(crate) struct OperandTiles {
     fetch: Fetch,
-    /// The coordinate of the block's tile along M or N.
-    row: Index,
     read: TiledCopy,
     smem_src: Tensor,
     registers: Fragment,
     fragment_dst: Fragment,
+}
+
+impl OperandTiles {
+    /// `step` is the number of elements of the contiguous mode that the threads read at once.
+    pub(crate) fn new(
+        k: &mut Builder,
+        tiles: Tiles,
+        (mma, operand): (&TiledMma, Operand),
+        tensor: Tensor,
+        (stages, step): (i64, i64),
+    ) -> Result<OperandTiles, Error> {
+        let Tiles {
+            tile: [mn, bk],
+            major,
+            ty,
+            ..
+        } = tiles;
+        let bits = i64::from(ty.bits());
+        let shape = [mn, bk, stages];
+        let shared = k.shared_tensor(ty, shared_layout(major, ty.bits(), &shape, step)?);
+        let thread = k.thread();
+        let fetch = Fetch::of(tiles, [tensor, shared.clone()], (&thread, mma.threads()))?;
+        // Matrices are of 8 rows of 16 bytes; transposed they are by 16 bits. What they do not bring goes by element.
+        let read = match (major, ty.bits()) {
+            (Major::Second, 8 | 16 | 32) => "SM75_U32x4_LDSM_N".to_string(),
+            (Major::First, 16) => "SM75_U16x8_LDSM_T".to_string(),
+            _ => format!("UniversalCopy<uint{bits}_t>"),
+        };
+        let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
+        // (MMA, MMA_M, MMA_K) of A, (MMA, MMA_N, MMA_K) of B. For B, CPY_N stands in place of CPY_M.
+        let registers = k.fragment_of(mma, operand, [mn, bk]);
+        Ok(OperandTiles {
+            fetch,
+            smem_src: read.at(&thread).partition_src(&shared), // (CPY, CPY_M, CPY_K, STAGES)
+            fragment_dst: registers.retile(&read),             // (CPY, CPY_M, CPY_K)
+            registers,
+            read,
+        })
+    }
+
+    /// Copies the tile at these coordinates of the tensor into a stage.
+    pub(crate) fn fetch(&self, k: &mut Builder, at: impl IntoIndices, stage: &Stage) {
+        let through = self.fetch.start(k, at, stage);
+        self.fetch.put(k, through.as_ref(), stage);
+    }
+
+    /// The number of steps of the instruction along K in a tile.
+    pub(crate) fn steps(&self) -> i64 {
+        self.registers
+            .layout()
+            .mode(2)
+            .map_or(1, |mode| mode.size())
+    }
+
+    /// Reads step `i` of a stage into its registers.
+    pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Stage) {
+        let from = self.smem_src.at(3, stage).at(2, i);
+        k.copy(&self.read, &from, &self.fragment_dst.slice((.., .., i)));
+        if self.registers.ty() == Ty::Tf32 {
+            to_tf32(k, &self.step(i))
+        }
+    }
+
+    /// The registers of step `i`.
+    pub(crate) fn step(&self, i: i64) -> Fragment {
+        self.registers.slice((.., .., i))
+    }
+}
+
+/// One operand of a block's product.
+pub(crate) struct OperandPipeline {
+    tiles: OperandTiles,
+    /// The coordinate of the block's tile along M or N.
+    row: Index,
 }
 
 /// The swizzled tile of an operand in shared memory, with the stages as the last mode. The threads read the given number of
@@ -142,9 +253,9 @@ pub(crate) fn boxed_layout(
 /// The block of rows that the widest swizzle permutes whose row divides the tile's, and of whose row and a step one divides
 /// the other.
 fn swizzled(major: Major, bits: u32, shape: &[i64], step: i64) -> Result<ComposedLayout, Error> {
-    let (major, along) = match major {
-        Major::First => (colex_atom::Major::Mn, shape[0]),
-        Major::Second => (colex_atom::Major::K, shape[1]),
+    let along = match major {
+        Major::First => shape[0],
+        Major::Second => shape[1],
     };
     let [row, step] = [along, step].map(|elements| i64::from(bits) * elements / 8);
     let meets = |span: i64| step.max(1) % span == 0 || span % step.max(1) == 0;
@@ -229,72 +340,46 @@ impl OperandPipeline {
         tensor: Tensor,
         row: &Index,
     ) -> Result<OperandPipeline, Error> {
-        let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
-        let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
-        let bits = i64::from(ty.bits());
+        let tiles = Tiles::of(plan, operand);
         // The warps take turns along M or N, each with the elements of one instruction.
         let [atom_m, atom_n, _] = mma.atom().mnk();
-        let step = match (major, operand) {
-            (Major::Second, _) => bk,
+        let step = match (tiles.major, operand) {
+            (Major::Second, _) => tiles.tile[1],
             (Major::First, Operand::A) => atom_m * plan.warps[0],
             (Major::First, _) => atom_n * plan.warps[1],
         };
-        let shape = [mn, bk, plan.stages];
-        let shared = k.shared_tensor(ty, shared_layout(major, ty.bits(), &shape, step)?);
-        let thread = k.thread();
-        let operands = [tensor, shared.clone()];
-        let fetch = Fetch::new(plan, operand, operands, (&thread, mma.threads()))?;
-        // Matrices are of 8 rows of 16 bytes; transposed they are by 16 bits. What they do not bring goes by element.
-        let read = match (major, ty.bits()) {
-            (Major::Second, 8 | 16 | 32) => "SM75_U32x4_LDSM_N".to_string(),
-            (Major::First, 16) => "SM75_U16x8_LDSM_T".to_string(),
-            _ => format!("UniversalCopy<uint{bits}_t>"),
-        };
-        let read = TiledCopy::for_operand(colex_atom::copy(&read)?, bits, mma, operand)?;
-        // (MMA, MMA_M, MMA_K) of A, (MMA, MMA_N, MMA_K) of B. For B, CPY_N stands in place of CPY_M.
-        let registers = k.fragment_of(mma, operand, [mn, bk]);
+        let stages = (plan.stages, step);
         Ok(OperandPipeline {
-            fetch,
+            tiles: OperandTiles::new(k, tiles, (mma, operand), tensor, stages)?,
             row: row.clone(),
-            smem_src: read.at(&thread).partition_src(&shared), // (CPY, CPY_M, CPY_K, STAGES)
-            fragment_dst: registers.retile(&read),             // (CPY, CPY_M, CPY_K)
-            registers,
-            read,
         })
     }
 
     /// Starts the copy of tile `step` along K into a stage. Beyond the last tile it copies zeros or, if all tiles lie
     /// inside the tensor, the last tile again. No instruction multiplies either of them.
     pub(crate) fn fetch(&self, k: &mut Builder, step: &Index, steps: &Index, stage: &Stage) {
-        let step = if self.fetch.whole {
-            &step.min(&(steps - 1).within(0..1 << 31))
+        let step = if self.tiles.fetch.tiles.whole {
+            let last = k.within(steps - 1, 0..1 << 31);
+            step.min(&last)
         } else {
-            step
+            step.clone()
         };
-        let through = self.fetch.start(k, (&self.row, step), stage);
-        self.fetch.put(k, through.as_ref(), stage);
+        self.tiles.fetch(k, (&self.row, &step), stage);
     }
 
     /// The number of steps of the instruction along K in a tile.
     pub(crate) fn steps(&self) -> i64 {
-        self.registers
-            .layout()
-            .mode(2)
-            .map_or(1, |mode| mode.size())
+        self.tiles.steps()
     }
 
     /// Reads step `i` of a stage into its registers.
     pub(crate) fn read(&self, k: &mut Builder, i: i64, stage: &Stage) {
-        let from = self.smem_src.at(3, stage).at(2, i);
-        k.copy(&self.read, &from, &self.fragment_dst.slice((.., .., i)));
-        if self.registers.ty() == Ty::Tf32 {
-            to_tf32(k, &self.step(i))
-        }
+        self.tiles.read(k, i, stage);
     }
 
     /// The registers of step `i`.
     pub(crate) fn step(&self, i: i64) -> Fragment {
-        self.registers.slice((.., .., i))
+        self.tiles.step(i)
     }
 }
 

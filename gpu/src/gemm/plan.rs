@@ -6,12 +6,14 @@ use colex_atom::{Arch, MmaAtom, Ty};
 use colex_layout::{IntoTiler, Layout, layout};
 use colex_tiled::{Operand, TiledMma};
 
-use super::epilogue::split_sum::COUNTER_BYTES;
+use super::batch::BatchForm;
+use super::epilogue::split_sum;
+use super::epilogue::terms::KernelEpilogue;
 use super::family::Numbers;
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
-use colex_tensor::{Error, Index, TensorKernel};
+use colex_tensor::{Error, TensorKernel};
 
 /// The facts about the matrices that a kernel is built from: types, majors, and the number of elements of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,9 +87,12 @@ pub struct GemmPlan {
     /// and two along N that of A: each loads a half for both. Up to 8 blocks along K divide the sum: each has a part of
     /// K, and then each sums a part of the tile's columns over all blocks, in the order of their ranks.
     pub cluster: [i64; 3],
-    /// The number of parts into which clusters divide K (Hopper; 1 for the others). Each writes its sums to a workspace, and
-    /// the one that comes last to a tile adds them in the order of the parts.
+    /// The number of parts into which clusters divide K (Hopper; 1 for the others). Each writes its sums to a workspace. A
+    /// second kernel adds them in the order of the parts and stores C.
     pub split: i64,
+    /// The number of the clusters' tiles whose K is not divided: the first of the order (0 if `split` is 1). Those that
+    /// fill whole rounds need no parts.
+    pub undivided: i64,
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
     /// Whether the kernel multiplies B by A and stores the transpose of C (Hopper). The tile, the warps, the cluster and
@@ -124,6 +129,7 @@ impl GemmPlan {
             warps,
             cluster,
             split: 1,
+            undivided: 0,
             order: Order::Grouped {
                 width: 8,
                 raster: if method == GemmMethod::Hopper {
@@ -161,19 +167,85 @@ impl GemmPlan {
     /// a block has. Returns the error of the layout algebra, with the line of the kernel, if a layout has no such
     /// partition.
     pub fn build(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
-        let built = self.unverified(arch)?;
+        self.check(arch)?;
+        let built = self.unverified(BatchForm::default(), None, arch)?;
         built.kernel.verify()?;
         Ok(built)
     }
 
-    /// Builds the kernel as [`build`](GemmPlan::build) does, for a load, which verifies it.
+    /// Builds the kernel that adds the parts of K and stores C; `None` if the plan does not divide K among clusters.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::F16, c: Ty::F16, majors, vectors: [8; 3], beta: false };
+    /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+    /// assert!(plan.build_sum(Arch::Sm90a)?.is_none());
+    /// let sum = GemmPlan { split: 4, ..plan }.build_sum(Arch::Sm90a)?;
+    /// assert_eq!(sum.map(|sum| sum.kernel.block), Some(Some([128, 1, 1])));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`build`](GemmPlan::build).
+    pub fn build_sum(&self, arch: Arch) -> Result<Option<TensorKernel>, crate::Error> {
+        if self.split == 1 {
+            return Ok(None);
+        }
+        self.check(arch)?;
+        let built = self.unverified_sum(BatchForm::default(), None, arch)?;
+        built.kernel.verify()?;
+        Ok(Some(built))
+    }
+
+    /// Builds the kernel that adds the parts of K, for a load.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`build`](GemmPlan::build), except those of the verifier.
-    pub(crate) fn unverified(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
-        self.check(arch)?;
-        Ok(self.method.family().build(&self.launched(), arch)?)
+    pub(crate) fn unverified_sum(
+        &self,
+        batch: BatchForm,
+        epilogue: Option<&KernelEpilogue>,
+        arch: Arch,
+    ) -> Result<TensorKernel, crate::Error> {
+        self.check_kernel(arch)?;
+        let launched = self.launched();
+        let epilogue = launched.epilogue(epilogue);
+        Ok(split_sum::build(&launched, batch, &epilogue, arch)?)
+    }
+
+    /// The epilogue that is given, or else that of a scaled sum.
+    fn epilogue(&self, given: Option<&KernelEpilogue>) -> KernelEpilogue {
+        match given {
+            Some(epilogue) => epilogue.clone(),
+            None => KernelEpilogue::scaled(&self.operands),
+        }
+    }
+
+    /// Builds the kernel as [`build`](GemmPlan::build) does, for a load, which verifies it; with an epilogue that is not a scaled
+    /// sum if one is given.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`build`](GemmPlan::build), except those of the verifier.
+    pub(crate) fn unverified(
+        &self,
+        batch: BatchForm,
+        epilogue: Option<&KernelEpilogue>,
+        arch: Arch,
+    ) -> Result<TensorKernel, crate::Error> {
+        self.check_kernel(arch)?;
+        let launched = self.launched();
+        let epilogue = launched.epilogue(epilogue);
+        Ok(self
+            .method
+            .family()
+            .build(&launched, batch, &epilogue, arch)?)
     }
 
     /// The plan for the extents of a problem, of a plan that was checked: where a vector must be whole, one that they
@@ -214,13 +286,6 @@ impl GemmPlan {
         self
     }
 
-    /// Returns the coordinates of the tile along M and N at a place of the plan's order. `tiles` are the numbers of
-    /// tiles of the problem.
-    pub(crate) fn tile_at(&self, place: Index, tiles: &[Index; 2]) -> [Index; 2] {
-        let tile = self.order.tile(place, tiles.clone());
-        tile.expect("invariant: an order without a formula is refused before a kernel is built")
-    }
-
     /// Whether C goes through shared memory and TMA, both ways if it is read: 16 or 32 bits, rows (or columns) that begin
     /// and end at multiples of 16 bytes, and whole parts of a tile.
     pub(crate) fn stages_c(&self) -> bool {
@@ -245,7 +310,7 @@ impl GemmPlan {
         let ([a, b, c], [va, vb, vc]) = (self.operands.majors, self.operands.vectors);
         GemmPlan {
             operands: Operands {
-                majors: [b, a, c.turned()],
+                majors: [b, a, c.transposed()],
                 vectors: [vb, va, vc],
                 ..self.operands
             },
@@ -267,6 +332,7 @@ impl GemmPlan {
     pub(crate) fn of_kernel(&self) -> GemmPlan {
         GemmPlan {
             split: self.split.min(2),
+            undivided: 0,
             ..*self
         }
     }
@@ -278,14 +344,16 @@ impl GemmPlan {
             let tile = self.tile[mode].saturating_mul(self.cluster[mode]);
             (extent - 1) / tile + 1
         };
-        along(problem.m, 0).saturating_mul(along(problem.n, 1))
+        let tiles = along(problem.m, 0).saturating_mul(along(problem.n, 1));
+        tiles.saturating_mul(problem.batch)
     }
 
-    /// The counters that the parts of K of a problem need.
-    pub(crate) fn counters(&self, problem: &GemmProblem) -> i64 {
-        let blocks: i64 = self.cluster.iter().product();
-        self.cluster_tiles(problem)
-            .saturating_mul(blocks * self.warps[0])
+    /// The clusters' tiles of a problem whose K is divided.
+    pub(crate) fn divided_tiles(&self, problem: &GemmProblem) -> i64 {
+        match self.split {
+            1 => 0,
+            _ => self.cluster_tiles(problem) - self.undivided,
+        }
     }
 
     /// Returns the bytes of memory through which the parts of K of a problem are summed; 0 if K is not divided.
@@ -298,18 +366,14 @@ impl GemmPlan {
     /// let majors = [Major::Second; 3];
     /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
     /// let plan = GemmPlan { cluster: [1, 1, 1], split: 8, ..GemmPlan::new(GemmMethod::Hopper, operands) };
-    /// // 64 KiB of counters, and 8 parts of 2 tiles of 128 by 256 f32.
-    /// assert_eq!(plan.workspace(&GemmProblem::new(200, 256, 65536)), 65536 + 8 * 2 * 131072);
+    /// // 8 parts of 2 tiles of 128 by 256 f32.
+    /// assert_eq!(plan.workspace(&GemmProblem::new(200, 256, 65536)), 8 * 2 * 131072);
     /// ```
     pub fn workspace(&self, problem: &GemmProblem) -> i64 {
-        if self.split == 1 {
-            return 0;
-        }
         let [m, n, _] = self.tile;
         let [along_m, along_n, _] = self.cluster;
         let sums = (m * n * along_m * along_n * 4).saturating_mul(self.split);
-        let tiles = self.cluster_tiles(problem);
-        COUNTER_BYTES.saturating_add(tiles.saturating_mul(sums))
+        self.divided_tiles(problem).saturating_mul(sums)
     }
 
     /// The plan of what one block stores: where the blocks of a cluster divide K, each stores a part of the columns.
@@ -365,8 +429,10 @@ impl fmt::Display for GemmPlan {
                 "{} consumers, cluster {along_m}x{along_n}x{along_k}, ",
                 self.warps[0]
             )?;
-            if self.split > 1 {
-                write!(f, "{} parts of K, ", self.split)?;
+            match (self.split, self.undivided) {
+                (1, _) => {}
+                (parts, 0) => write!(f, "{parts} parts of K, ")?,
+                (parts, whole) => write!(f, "{parts} parts of K after {whole} tiles, ")?,
             }
         }
         self.order.fmt(f)?;

@@ -4,7 +4,6 @@ use colex_atom::{Arch, Ty};
 use colex_tiled::Operand;
 
 use super::epilogue::convert::{outputs, sum_type};
-use super::epilogue::split_sum::COUNTERS;
 use super::operand::shares;
 use super::plan::{GemmPlan, Operands};
 use crate::error::{Error, ErrorKind};
@@ -43,11 +42,27 @@ impl GemmPlan {
     /// kernel does not take a number, an order, a sum of numbers or a share of a tile.
     /// [`Error::plan`](crate::Error::plan) says which.
     pub fn check(&self, arch: Arch) -> Result<(), Error> {
+        self.check_kernel(arch)?;
+        let Operands { ab, c, .. } = self.operands;
+        let can = outputs(ab);
+        if can.contains(&c) {
+            Ok(())
+        } else {
+            Err(ErrorKind::Types { ab, c, can }.into())
+        }
+    }
+
+    /// Checks that the kernel can be built with an epilogue whose C has any type.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](GemmPlan::check), except that of the type of C.
+    pub(crate) fn check_kernel(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
         if self.swap {
             let most = i64::from(self.method == GemmMethod::Hopper);
             self.limit("swaps of A and B", 1, most)?;
-            return self.launched().check(arch);
+            return self.launched().check_kernel(arch);
         }
         let most = i64::from(self.method == GemmMethod::Hopper);
         self.limit(
@@ -66,6 +81,13 @@ impl GemmPlan {
         self.check_cluster(family.most_cluster())?;
         let parts = 1..=family.most_split();
         self.number("number of parts of K", self.split, parts, 1)?;
+        let whole = 0..=if self.split > 1 { MOST_PLACES - 1 } else { 0 };
+        self.number(
+            "number of tiles that are not divided",
+            self.undivided,
+            whole,
+            1,
+        )?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
         self.limit(
@@ -167,7 +189,7 @@ impl GemmPlan {
     /// Whether the method multiplies such matrices on an architecture.
     fn check_types(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
-        let Operands { ab, c, vectors, .. } = self.operands;
+        let Operands { ab, vectors, .. } = self.operands;
         let loaded = if self.gather {
             [8; 2]
         } else {
@@ -188,12 +210,7 @@ impl GemmPlan {
             }
             .into());
         }
-        let can = outputs(ab);
-        if can.contains(&c) {
-            Ok(())
-        } else {
-            Err(ErrorKind::Types { ab, c, can }.into())
-        }
+        Ok(())
     }
 
     /// Vectors are powers of two of at most 16 bytes.
@@ -329,12 +346,13 @@ impl GemmPlan {
     }
 
     /// Whether a workspace holds the parts of K of a problem.
-    fn check_parts(&self, problem: &GemmProblem) -> Result<(), Error> {
+    pub(crate) fn check_parts(&self, problem: &GemmProblem) -> Result<(), Error> {
         if self.split == 1 {
             return Ok(());
         }
-        let [counters, bytes] = [self.counters(problem), self.workspace(problem)];
-        self.limit("counters for the parts of K", counters, COUNTERS)?;
+        let tiles = self.cluster_tiles(problem);
+        self.limit("tiles that are not divided", self.undivided, tiles)?;
+        let bytes = self.workspace(problem);
         let what = "bytes of workspace for the parts of K";
         self.limit(what, bytes, MOST_WORKSPACE)
     }

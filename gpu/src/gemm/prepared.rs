@@ -5,6 +5,9 @@ use std::sync::Arc;
 use colex_device::{Extension, Memo};
 use colex_tensor::TensorKernel;
 
+use super::batch::{Apart, Batch, BatchForm};
+use super::epilogue::arguments::EpilogueArguments;
+use super::epilogue::terms::KernelEpilogue;
 use super::plan::{GemmPlan, Operands};
 use crate::calls::PreparedCalls;
 use crate::method::GemmMethod;
@@ -12,10 +15,22 @@ use crate::method::GemmMethod;
 /// The cache of prepared products of a device.
 #[derive(Debug)]
 pub(crate) struct PreparedGemms(
-    pub(crate) PreparedCalls<GemmShape, GemmPlan, (GemmPlan, Arc<TensorKernel>), 3>,
+    pub(crate) PreparedCalls<GemmShape, GemmKernel, (GemmPlan, Arc<TensorKernel>)>,
     /// Whether products of rows that no tensor map describes pack them.
     pub(crate) Memo<GemmShape, bool>,
 );
+
+/// A plan, its batch, the epilogue if it is not a scaled sum, and what the kernel does.
+pub(crate) type GemmKernel = (GemmPlan, BatchForm, Option<KernelEpilogue>, Role);
+
+/// What a kernel of a plan does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// It multiplies.
+    Product,
+    /// It adds the parts of K.
+    Sum,
+}
 
 /// The answers that are kept about packing.
 const ANSWERS: usize = 1024;
@@ -49,11 +64,16 @@ pub(crate) enum Wish {
 }
 
 /// How a product's plan is found, what is known of the matrices, and the numbers; the factors as bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct GemmShape {
     pub(crate) wish: Wish,
     pub(crate) operands: Operands,
     pub(crate) sizes: [i64; 3],
     pub(crate) leading: [i64; 3],
+    /// The products of a batch, and the strides of the matrices along its modes.
+    pub(crate) batch: Batch,
+    pub(crate) steps: [Apart; 3],
     pub(crate) factors: [u64; 2],
+    /// What the epilogue reads and writes, if it is not a scaled sum.
+    pub(crate) epilogue: Option<Arc<EpilogueArguments>>,
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_atom::Ty;
+use colex_atom::{Major, Ty};
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use colex_tiled::Operand;
 use half::{bf16, f16};
@@ -11,25 +11,6 @@ use super::call::Gemm;
 use crate::error::{Error, ErrorKind};
 use crate::method::Compute;
 use colex_device::{DeviceSlice, Element, View, ViewMut};
-
-/// The contiguous mode of a matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Major {
-    /// The first index, M of A and of C or N of B: what BLAS calls `N` for A and `T` for B.
-    First,
-    /// The second index, K of A and B or N of C: what BLAS calls `T` for A and `N` for B.
-    Second,
-}
-
-impl Major {
-    /// The mode that is contiguous in the transpose.
-    pub(crate) fn turned(self) -> Major {
-        match self {
-            Major::First => Major::Second,
-            Major::Second => Major::First,
-        }
-    }
-}
 
 /// An element type of GEMM operands and results.
 pub trait GemmElement: Element {
@@ -91,6 +72,8 @@ pub struct GemmProblem {
     pub n: i64,
     /// Columns of A and B.
     pub k: i64,
+    /// The number of products of these extents, whose matrices follow each other.
+    pub batch: i64,
     /// The contiguous modes of A, B and C.
     pub majors: [Major; 3],
     /// Elements from one row (or column) of A, B and C to the next; `None` if they touch.
@@ -113,6 +96,7 @@ impl GemmProblem {
             m,
             n,
             k,
+            batch: 1,
             majors: [Major::Second; 3],
             leading: [None; 3],
             alpha: 1.0,
@@ -133,6 +117,28 @@ impl GemmProblem {
     pub fn leading(mut self, matrix: Operand, elements: i64) -> GemmProblem {
         self.leading[matrix as usize] = Some(elements);
         self
+    }
+
+    /// Returns the problem of a number of such products, each matrix behind the one before.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, kernels::GemmProblem};
+    ///
+    /// let device = Device::open();
+    /// let (a, b) = (device.upload(&[1f32, 2.0, 3.0])?, device.upload(&[4f32, 5.0, 6.0])?);
+    /// let mut c = device.poisoned::<f32>(3)?;
+    /// let products = GemmProblem::new(1, 1, 1).batch(3);
+    /// assert_eq!(
+    ///     products.to_string(),
+    ///     "gemm 1x1x1, 3 times, A (1,1,3):(1,1,1), B (1,1,3):(1,1,1), C (1,1,3):(1,1,1), alpha 1, beta 0"
+    /// );
+    /// products.on(&a, &b, &mut c)?.run()?;
+    /// assert_eq!(c.download()?, [4.0, 10.0, 18.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    #[must_use]
+    pub fn batch(self, batch: i64) -> GemmProblem {
+        GemmProblem { batch, ..self }
     }
 
     /// Returns the same problem with another factor of the product.
@@ -193,9 +199,30 @@ impl GemmProblem {
             Major::First => [1, self.leading_of(matrix)],
             Major::Second => [self.leading_of(matrix), 1],
         };
-        let shape = IntTuple::flat(extents.map(|(extent, _)| extent.into()));
-        let stride = Tuple::flat(strides.map(Stride::from));
-        Ok(Layout::new(shape, stride).expect("two extents of 31 bits make a layout"))
+        let (mut shape, mut strides) =
+            (extents.map(|(extent, _)| extent).to_vec(), strides.to_vec());
+        if self.batch != 1 {
+            check_extent("the number of products", self.batch)?;
+            if self.batch == 0 {
+                let what = "the number of products";
+                return Err(ErrorKind::Empty { what }.into());
+            }
+            shape.push(self.batch);
+            strides.push(self.apart(matrix));
+        }
+        let shape = IntTuple::flat(shape.into_iter().map(|extent| extent.into()));
+        let stride = Tuple::flat(strides.into_iter().map(Stride::from));
+        Ok(Layout::new(shape, stride).map_err(colex_tensor::Error::from)?)
+    }
+
+    /// Returns the number of elements from one matrix of a batch to the next.
+    fn apart(&self, matrix: Operand) -> i64 {
+        let [first, second] = self.extents(matrix).map(|(extent, _)| extent);
+        let rows = match self.majors[matrix as usize] {
+            Major::First => second,
+            Major::Second => first,
+        };
+        rows * self.leading_of(matrix)
     }
 
     /// Returns the problem whose C is the transpose of this one's: `C^T = alpha B A^T + beta C^T`.
@@ -204,7 +231,7 @@ impl GemmProblem {
         GemmProblem {
             m: self.n,
             n: self.m,
-            majors: [b, a, c.turned()],
+            majors: [b, a, c.transposed()],
             leading: [ldb, lda, ldc],
             ..*self
         }
@@ -216,6 +243,7 @@ impl GemmProblem {
     ///
     /// Returns an error if an extent is below 0 or does not fit 31 bits, or if a leading dimension is too short.
     pub fn check(&self) -> Result<(), Error> {
+        check_extent("the number of products", self.batch)?;
         for (matrix, what) in NAMED {
             let [first, second] = self.extents(matrix);
             let (least, over) = match self.majors[matrix as usize] {
@@ -269,9 +297,15 @@ impl GemmProblem {
         ] {
             self.check_length(operand, length)?;
         }
-        let shape =
-            |operand| IntTuple::flat(self.extents(operand).map(|(extent, _)| extent.into()));
-        let is_empty = |operand| self.extents(operand).iter().any(|(extent, _)| *extent == 0);
+        let shape = |operand| {
+            let extents = self.extents(operand).map(|(extent, _)| extent);
+            let batch = (self.batch != 1).then_some(self.batch);
+            IntTuple::flat(extents.into_iter().chain(batch).map(|extent| extent.into()))
+        };
+        let is_empty = |operand| {
+            let mut extents = self.extents(operand).into_iter();
+            self.batch == 0 || extents.any(|(extent, _)| extent == 0)
+        };
         let a = if is_empty(Operand::A) {
             View::row_major(a, shape(Operand::A))?
         } else {
@@ -301,7 +335,9 @@ impl GemmProblem {
         };
         // One more than the last offset, of 62 bits: `check` has seen that each number has 31.
         let need = slow * self.leading_of(matrix) + fast + 1;
-        if first >= 0 && second >= 0 && need > length as i64 {
+        let before = (self.batch - 1).saturating_mul(self.apart(matrix));
+        let need = need.saturating_add(before);
+        if first >= 0 && second >= 0 && self.batch > 0 && need > length as i64 {
             return Err(ErrorKind::Short {
                 what: matrix.name(),
                 need,
@@ -336,6 +372,9 @@ pub(crate) fn check_extent(what: &'static str, extent: i64) -> Result<(), Error>
 impl fmt::Display for GemmProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "gemm {}x{}x{}", self.m, self.n, self.k)?;
+        if self.batch != 1 {
+            write!(f, ", {} times", self.batch)?;
+        }
         for matrix in Operand::ALL {
             let name = matrix.name();
             match self.layout(matrix) {

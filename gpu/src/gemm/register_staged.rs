@@ -5,11 +5,12 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::epilogue::convert::{scale_and_round, scale_type};
+use super::batch::{BatchForm, Tiles, agree};
+use super::epilogue::terms::{KernelEpilogue, Terms};
 use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
-use colex_ir::Reg;
-use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor, TensorKernel};
+use crate::kernels::Major;
+use colex_tensor::{AtThread, Builder, Error, Fragment, Index, MAX_EXTENT, Tensor, TensorKernel};
 
 /// The tile of an operand in shared memory.
 pub(crate) struct SmemTile {
@@ -27,6 +28,7 @@ pub(crate) struct SmemTile {
 pub(crate) struct RegisterStagedGemm<'a> {
     pub(crate) name: &'static str,
     pub(crate) plan: &'a GemmPlan,
+    pub(crate) batch: BatchForm,
     pub(crate) mma: TiledMma,
     /// The shared memory tiles of A and B.
     pub(crate) tiles: [SmemTile; 2],
@@ -37,31 +39,51 @@ pub(crate) struct RegisterStagedGemm<'a> {
 }
 
 /// The kernel of a plan. The launch takes A, B, C, alpha and beta, and has one block for each tile.
-pub(crate) fn build(gemm: RegisterStagedGemm<'_>, arch: Arch) -> Result<TensorKernel, Error> {
+pub(crate) fn build(
+    gemm: RegisterStagedGemm<'_>,
+    epilogue: &KernelEpilogue,
+    arch: Arch,
+) -> Result<TensorKernel, Error> {
     let (plan, mma) = (gemm.plan, &gemm.mma);
     let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
     let mut k = Builder::new(gemm.name, arch, mma.threads() as u32);
-    let a = k.tensor("A", operands.ab, operands.layout(Operand::A));
-    let b = k.tensor("B", operands.ab, operands.layout(Operand::B));
-    let c = k.tensor("C", operands.c, operands.layout(Operand::C));
-    let scale = ["alpha", "beta"].map(|name| k.scalar_argument(name, scale_type(operands.ab)));
+    let layout = |operand| gemm.batch.layout(plan, operand);
+    let a = k.tensor("A", operands.ab, layout(Operand::A));
+    let b = k.tensor("B", operands.ab, layout(Operand::B));
+    let c = k.tensor("C", operands.c, layout(Operand::C));
+    let terms = epilogue.declare(&mut k);
+    let batch = gemm.batch.extents(&c);
+    for factor in [&a, &b] {
+        agree(&mut k, factor, &batch);
+    }
+    terms.agree(&mut k, &batch);
     let steps = (a.extent(1) + (bk - 1)) / bk;
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
-    let [m, n] = plan.tile_at(k.block_index(0), &tiles);
-    let c = c.local_tile((bm, bn), (&m, &n));
+    let (grid, block) = (Tiles::new(&mut k, plan, tiles, &batch), k.block_index(0));
+    let ([m, n], product) = grid.at(&mut k, &block);
+    let [a, b, c] = [a, b, c].map(|matrix| matrix.fixed_behind(&product));
+    let terms = terms.of_product(&product);
+    let at = [m.clone(), n.clone()];
     let [smem_a, smem_b] = gemm.tiles;
     let (a, b) = ((Operand::A, a, m, smem_a), (Operand::B, b, n, smem_b));
-    let (x, y, c) = if gemm.transposed {
-        (b, a, c.compose(transposed([bm, bn])))
-    } else {
-        (a, b, c)
+    let (x, y) = if gemm.transposed { (b, a) } else { (a, b) };
+    let tile = |matrix: &Tensor| {
+        let tile = matrix.local_tile((bm, bn), &at);
+        if gemm.transposed {
+            tile.compose(transposed([bm, bn]))
+        } else {
+            tile
+        }
     };
     let x = StagedOperand::new(&mut k, plan, mma, Operand::A, x)?;
     let y = StagedOperand::new(&mut k, plan, mma, Operand::B, y)?;
     let acc = k.accumulators(mma, [x.tile[0], y.tile[0]]); // (MMA, MMA_M, MMA_N)
     main_loop(&mut k, mma, [&x, &y], &acc, &steps);
+    let bits = i64::from(operands.c.bits());
     let vector = operands.vector(Operand::C).min(gemm.neighbours);
-    store(&mut k, plan, mma, &acc, &c, vector, scale)?;
+    // What fills no register goes one by one.
+    let vector = if vector * bits < 32 { 1 } else { vector };
+    store(&mut k, plan, mma, &acc, (&c, &tile), vector, &terms)?;
     k.finish()
 }
 
@@ -105,6 +127,9 @@ impl StagedOperand {
             values,
             vector,
         } = shares.ok_or_else(|| uneven(tile, mma.threads()))?;
+        // Rows and columns have whole vectors.
+        let along = if major == Major::First { 0 } else { 1 };
+        k.within(tensor.extent(along), vector..MAX_EXTENT + 1);
         let load = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
         let write = universal(smem.write.min(vector) * to)?;
         let put = TiledCopy::new(write, to, &threads, &values)?;
@@ -177,7 +202,7 @@ fn main_loop(
     let stage = k.var(0, 0..2);
     k.for_(0, steps, 1, |k, step| {
         let from = k.get(&stage);
-        let to = (Index::from(1) - &from).within(0..2);
+        let to = Index::from(1) - &from;
         // The loads of the next tile overlap the product of this one. Beyond K they yield zeros and read nothing.
         let next = step + 1;
         let next = operands.map(|side| side.load(k, &next));
@@ -192,20 +217,21 @@ fn main_loop(
     });
 }
 
-/// Stores `C = alpha acc + beta C`: each thread its own elements, `vector` neighbours at once.
+/// Stores what the epilogue makes of the accumulators: each thread its own elements, `vector` neighbours at once.
 fn store(
     k: &mut Builder,
     plan: &GemmPlan,
     mma: &TiledMma,
     acc: &Fragment,
-    c: &Tensor,
+    (c, tile): (&Tensor, &dyn Fn(&Tensor) -> Tensor),
     vector: i64,
-    scale: [Reg; 2],
+    terms: &Terms,
 ) -> Result<(), Error> {
     let ty = plan.operands.c;
     let bits = i64::from(ty.bits());
     let copy = TiledCopy::for_operand(universal(vector * bits)?, bits, mma, Operand::C)?;
-    let to = copy.at(&k.thread()).partition_dst(c); // (CPY, CPY_M, CPY_N)
+    let thread = k.thread();
+    let to = copy.at(&thread).partition_dst(&tile(c)); // (CPY, CPY_M, CPY_N)
     let old = if plan.operands.beta {
         let old = k.fragment(ty, acc.layout());
         k.copy_in_bounds(&copy, &to, &old.retile(&copy));
@@ -213,7 +239,8 @@ fn store(
     } else {
         None
     };
-    let out = scale_and_round(k, ty, acc, old.as_ref(), scale);
+    let own = |matrix: &Tensor| mma.at(&thread).partition(&tile(matrix), Operand::C); // (MMA, MMA_M, MMA_N)
+    let out = terms.finish(k, (acc, old.as_ref()), &own);
     k.copy_in_bounds(&copy, &out.retile(&copy), &to);
     Ok(())
 }

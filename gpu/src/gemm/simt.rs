@@ -9,7 +9,9 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
+use super::batch::BatchForm;
 use super::epilogue::convert::sum_type;
+use super::epilogue::terms::KernelEpilogue;
 use super::family::{GemmFamily, Numbers};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
@@ -76,22 +78,34 @@ impl GemmFamily for Simt {
         tiled_mma(plan)
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
-        build(plan, arch)
+    fn build(
+        &self,
+        plan: &GemmPlan,
+        batch: BatchForm,
+        epilogue: &KernelEpilogue,
+        arch: Arch,
+    ) -> Result<TensorKernel, Error> {
+        build(plan, batch, epilogue, arch)
     }
 }
 
 /// The kernel of a plan.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
+fn build(
+    plan: &GemmPlan,
+    batch: BatchForm,
+    epilogue: &KernelEpilogue,
+    arch: Arch,
+) -> Result<TensorKernel, Error> {
     let gemm = RegisterStagedGemm {
         name: "gemm_simt",
         plan,
+        batch,
         mma: tiled_mma(plan)?,
         tiles: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
         transposed: transposed(plan),
         neighbours: neighbours(plan.operands.ab),
     };
-    register_staged::build(gemm, arch)
+    register_staged::build(gemm, epilogue, arch)
 }
 
 /// Whether the product is computed transposed, with N in the place of M.

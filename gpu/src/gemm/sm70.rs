@@ -9,6 +9,8 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledMma};
 
+use super::batch::BatchForm;
+use super::epilogue::terms::KernelEpilogue;
 use super::family::{GemmFamily, Numbers};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
@@ -71,16 +73,28 @@ impl GemmFamily for Volta {
         tiled_mma(plan)
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
-        build(plan, arch)
+    fn build(
+        &self,
+        plan: &GemmPlan,
+        batch: BatchForm,
+        epilogue: &KernelEpilogue,
+        arch: Arch,
+    ) -> Result<TensorKernel, Error> {
+        build(plan, batch, epilogue, arch)
     }
 }
 
 /// The kernel of a plan.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
+fn build(
+    plan: &GemmPlan,
+    batch: BatchForm,
+    epilogue: &KernelEpilogue,
+    arch: Arch,
+) -> Result<TensorKernel, Error> {
     let gemm = RegisterStagedGemm {
         name: "gemm_sm70",
         plan,
+        batch,
         mma: tiled_mma(plan)?,
         tiles: [Operand::A, Operand::B].map(|operand| way(plan, operand)),
         transposed: false,
@@ -90,7 +104,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
             Major::Second => 2,
         },
     };
-    register_staged::build(gemm, arch)
+    register_staged::build(gemm, epilogue, arch)
 }
 
 /// Two by two quad-pairs per warp, and warps along M and N.

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tiled::{Operand, TiledMma};
 
-use super::epilogue::convert::scale_type;
+use super::batch::{BatchForm, Tiles, agree};
 use super::epilogue::direct::Direct;
 use super::epilogue::sm80;
+use super::epilogue::terms::KernelEpilogue;
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::OperandPipeline;
 use super::plan::{GemmPlan, Operands};
@@ -99,13 +100,24 @@ impl GemmFamily for Ampere {
         plan.over_units(atom, tile)
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
-        build(plan, arch)
+    fn build(
+        &self,
+        plan: &GemmPlan,
+        batch: BatchForm,
+        epilogue: &KernelEpilogue,
+        arch: Arch,
+    ) -> Result<TensorKernel, Error> {
+        build(plan, batch, epilogue, arch)
     }
 }
 
-/// The kernel of a plan. The launch takes A, B, C, alpha and beta, and has one block for each tile.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
+/// The kernel of a plan. The launch takes A, B, C and what the epilogue reads, and has one block for each tile.
+fn build(
+    plan: &GemmPlan,
+    batch: BatchForm,
+    epilogue: &KernelEpilogue,
+    arch: Arch,
+) -> Result<TensorKernel, Error> {
     let [bm, bn, bk] = plan.tile;
     let mma = plan.tiled_mma()?;
     let mut k = Builder::new("gemm_sm80", arch, mma.threads() as u32);
@@ -115,24 +127,33 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
         } else {
             plan.operands.ab
         };
-        k.tensor(&format!("{operand:?}"), ty, plan.operands.layout(operand))
+        k.tensor(&format!("{operand:?}"), ty, batch.layout(plan, operand))
     });
-    let scale = [
-        k.scalar_argument("alpha", scale_type(plan.operands.ab)),
-        k.scalar_argument("beta", scale_type(plan.operands.ab)),
-    ];
-    let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
+    let terms = epilogue.declare(&mut k);
+    let batch = batch.extents(&c);
+    for factor in [&a, &b] {
+        agree(&mut k, factor, &batch);
+    }
+    terms.agree(&mut k, &batch);
+    let count = |extent: Index, tile: i64| {
+        let more = if plan.whole { 0 } else { tile - 1 };
+        (extent + more) / tile
+    };
+    let tiles = [count(a.extent(0), bm), count(b.extent(0), bn)];
     let steps = (a.extent(1) + (bk - 1)) / bk;
-    let [m, n] = plan.tile_at(k.block_index(0), &tiles);
+    let (grid, block) = (Tiles::new(&mut k, plan, tiles, &batch), k.block_index(0));
+    let ([m, n], product) = grid.at(&mut k, &block);
+    let [a, b, c] = [a, b, c].map(|matrix| matrix.fixed_behind(&product));
+    let terms = terms.of_product(&product);
     let a = OperandPipeline::new(&mut k, plan, &mma, Operand::A, a, &m)?;
     let b = OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?;
     let acc = k.accumulators(&mma, [bm, bn]); // (MMA, MMA_M, MMA_N)
     main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps);
     if sm80::fits(plan, &mma, &acc, arch) {
-        sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), scale)?;
+        sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), &terms)?;
     } else {
-        let (c, thread) = (c.local_tile((bm, bn), (m, n)), k.thread());
-        Direct::new(plan, &mma)?.store(&mut k, plan, &acc, &c, &thread, scale);
+        let thread = k.thread();
+        Direct::new(plan, &mma)?.store(&mut k, plan, &acc, (&c, &[m, n]), &thread, &terms);
     }
     k.finish()
 }

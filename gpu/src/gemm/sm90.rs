@@ -3,16 +3,18 @@
 
 use std::ops::RangeInclusive;
 
-use colex_atom::{Arch, L2Promotion, TensorMap, Ty};
+use colex_atom::{Arch, Ty};
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch};
 use colex_layout::Layout;
 use colex_sched::pipeline::WarpSpecialized;
 use colex_tiled::{Operand, TiledMma};
 
+use super::batch::{BatchForm, Tiles, agree};
 use super::epilogue::cluster_sum::ClusterSum;
-use super::epilogue::sm90::Epilogue;
+use super::epilogue::sm90::StorePath;
 use super::epilogue::split_sum::SplitSum;
+use super::epilogue::terms::{KernelEpilogue, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::{Fetch, boxed_layout};
 use super::plan::{GemmPlan, Operands};
@@ -20,8 +22,11 @@ use super::plan_check::{MOST_THREADS, MOST_TILE};
 use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
-use colex_ir::{FenceKind, Reg, Type};
-use colex_tensor::{Arg, Builder, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
+use colex_ir::{FenceKind, Type};
+use colex_tensor::{Arg, Builder, Cond, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
+
+/// The most steps along K of all shares together.
+const MOST_STEPS: i64 = 1 << 26;
 
 /// The registers that the Hopper kernel needs beside a thread's accumulators: ptxas 12.9 needs 154 registers for 128
 /// accumulators.
@@ -127,18 +132,20 @@ impl GemmFamily for Hopper {
     fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error> {
         let ty = plan.operands.ab.cute();
         let atom = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_SS", plan.tile[1]))?;
-        let major = |operand| match plan.operands.major(operand) {
-            Major::First => colex_atom::Major::Mn,
-            Major::Second => colex_atom::Major::K,
-        };
         let mut options = atom.options();
-        options.major_a = major(Operand::A);
-        options.major_b = major(Operand::B);
+        options.major_a = plan.operands.major(Operand::A);
+        options.major_b = plan.operands.major(Operand::B);
         plan.over_units(atom.with_options(options)?, (.., .., ..))
     }
 
-    fn build(&self, plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
-        build(plan, arch)
+    fn build(
+        &self,
+        plan: &GemmPlan,
+        batch: BatchForm,
+        epilogue: &KernelEpilogue,
+        arch: Arch,
+    ) -> Result<TensorKernel, Error> {
+        build(plan, batch, epilogue, arch)
     }
 
     fn matrices<'a>(
@@ -149,39 +156,49 @@ impl GemmFamily for Hopper {
         [la, lb, lc]: &'a [Layout; 3],
         [a, b, c]: [u64; 3],
     ) -> Result<Vec<Arg<'a>>, crate::Error> {
-        let map = |name, layout, address, l2| {
+        // The maps promote lines of 128 bytes: of 256, rows that begin between them are slower by up to a sixth.
+        let map = |name, layout, address| {
             let map = built.tensor_map(name, layout)?;
-            Ok::<_, crate::Error>(Arg::Value(unencoded(TensorMap { l2, ..map }, address)))
+            Ok::<_, crate::Error>(Arg::Value(unencoded(map, address)))
         };
-        let c = if plan.stages_c() {
-            map("C", lc, c, L2Promotion::B128)?
-        } else {
-            Arg::checked(c, lc)
-        };
-        // Neighbouring tiles along K follow soon.
-        let wide = L2Promotion::B256;
         let [a, b] = if plan.gather {
             [Arg::checked(a, la), Arg::checked(b, lb)]
         } else {
-            [map("A", la, a, wide)?, map("B", lb, b, wide)?]
+            [map("A", la, a)?, map("B", lb, b)?]
+        };
+        let c = if plan.stages_c() {
+            map("C", lc, c)?
+        } else {
+            Arg::checked(c, lc)
         };
         let mut given = vec![a, b, c];
         let sizes = [problem.m, problem.n, problem.k];
+        let products = lc.modes().skip(2).map(|mode| mode.size());
+        let sizes = sizes.into_iter().chain(products);
         given.extend(sizes.map(|n| Arg::Value(Argument::U32(n as u32))));
         if plan.split > 1 {
-            given.push(Arg::Value(Argument::U32(plan.split as u32)));
+            let numbers = [plan.split, plan.undivided];
+            given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
             given.push(Arg::Value(WORKSPACE));
         }
         Ok(given)
     }
 
     /// The kernel is persistent: the grid has the clusters that run at once, and each cluster loops over tiles.
-    fn launch(&self, plan: &GemmPlan, [m, n]: [i64; 2], threads: u32, device: &Device) -> Launch {
+    fn launch(
+        &self,
+        plan: &GemmPlan,
+        [m, n, products]: [i64; 3],
+        threads: u32,
+        device: &Device,
+    ) -> Launch {
         let [along_m, along_n, _] = plan.cluster;
         let size = blocks(plan);
         let wanted = ((m + along_m - 1) / along_m).saturating_mul((n + along_n - 1) / along_n);
         let at_once = clusters_at_once(i64::from(size), device.limits().multiprocessors.into());
-        let clusters = wanted.saturating_mul(plan.split).min(at_once) as u32;
+        let wanted = wanted.saturating_mul(products);
+        let divided = (wanted - plan.undivided).saturating_mul(plan.split);
+        let clusters = divided.saturating_add(plan.undivided).min(at_once) as u32;
         Launch::new(clusters * size, threads).cluster(size)
     }
 }
@@ -192,18 +209,19 @@ pub(crate) const WARPGROUP_THREADS: u32 = 128;
 /// The state that the producer and the consumers share.
 struct WarpSpecializedKernel<'a> {
     plan: &'a GemmPlan,
+    batch: BatchForm,
     mma: &'a TiledMma,
     ring: Pipeline,
     /// A and B in global memory.
     sources: [Source; 2],
     /// Their stages.
     stages: [Tensor; 2],
-    /// The number of steps along K of a share.
+    /// The number of steps along K.
     steps: Index,
-    /// The number of clusters along M and along N.
-    extents: [Index; 2],
+    /// The clusters along M and along N.
+    grid: Tiles,
     /// The parts into which clusters divide K.
-    parts: Index,
+    divided: Option<Divided>,
     rank: Index,
     group: Index,
     warp: Index,
@@ -219,16 +237,42 @@ enum Source {
     Threads(Box<Tensor>),
 }
 
+impl Source {
+    /// The tensor that threads load.
+    fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            Source::Map(_) => None,
+            Source::Threads(tensor) => Some(tensor),
+        }
+    }
+}
+
 /// A block's share of the work: a part of K of a tile.
 struct Item {
     /// The coordinates of the tile.
     at: [Index; 2],
-    /// The number of the cluster's tile, and the part of K.
-    tile: Index,
+    /// Those of the product in its batch.
+    product: Vec<Index>,
+    /// Whether this cluster has the whole K of the tile.
+    is_whole: Cond,
+    /// The number of the part of K, counted over the clusters' tiles whose K is divided.
     part: Index,
-    /// The first step along K.
+    /// The first step along K, and the number of steps.
     start: Index,
+    steps: Index,
 }
+
+/// The tiles whose K is divided into parts.
+struct Divided {
+    sum: SplitSum,
+    /// The number of the clusters' tiles.
+    tiles: Index,
+    /// The number of steps along K of a share.
+    steps: Index,
+}
+
+/// More than the tiles and parts of tiles that the clusters count.
+const MOST_ITEMS: i64 = 1 << 30;
 
 /// The most blocks of a cluster along K: clusters of more blocks are not portable.
 const MOST_ALONG_K: i64 = 8;
@@ -247,8 +291,46 @@ pub(crate) fn clusters_at_once(blocks: i64, multiprocessors: i64) -> i64 {
     kept.max(1)
 }
 
+/// The clusters' tiles along M and along N of all products.
+pub(crate) fn clusters(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    [m, n]: [&Index; 2],
+    products: &[Index],
+) -> Tiles {
+    let [tall, wide] = [0, 1].map(|mode| plan.tile[mode] * plan.cluster[mode]);
+    let tiles = [(m + (tall - 1)) / tall, (n + (wide - 1)) / wide];
+    Tiles::new(k, plan, tiles, products)
+}
+
+/// The coordinates of the tile of the block with a rank in the cluster of a number, and those of its product.
+pub(crate) fn place(
+    k: &mut Builder,
+    plan: &GemmPlan,
+    grid: &Tiles,
+    (number, rank): (&Index, &Index),
+) -> ([Index; 2], Vec<Index>) {
+    let ([m, n], product) = grid.at(k, number);
+    let [along_m, along_n, _] = plan.cluster;
+    let rank = |along: i64| match along {
+        1 => 0.into(),
+        _ => rank.clone(),
+    };
+    let at = [m * along_m + rank(along_m), n * along_n + rank(along_n)];
+    (at, product)
+}
+
+/// The coordinates of the part of C that a block with a rank stores.
+pub(crate) fn stored_at(plan: &GemmPlan, [m, n]: [Index; 2], rank: &Index) -> [Index; 2] {
+    match plan.cluster[2] {
+        1 => [m, n],
+        // Where the blocks of a cluster divide K, each stores the columns of its rank.
+        along_k => [m, n * along_k + rank],
+    }
+}
+
 /// The blocks of a plan's cluster.
-fn blocks(plan: &GemmPlan) -> u32 {
+pub(crate) fn blocks(plan: &GemmPlan) -> u32 {
     plan.cluster.iter().product::<i64>() as u32
 }
 
@@ -268,9 +350,14 @@ fn consumer_registers(plan: &GemmPlan) -> Option<u32> {
         .filter(|n| *n > entry)
 }
 
-/// The kernel of a plan. The launch takes A, B, C, M, N, K, alpha and beta. The blocks are persistent.
-fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
-    let [bm, bn, bk] = plan.tile;
+/// The kernel of a plan. The launch takes A, B, C, M, N, K and what the epilogue reads. The blocks are persistent.
+fn build(
+    plan: &GemmPlan,
+    batch: BatchForm,
+    epilogue: &KernelEpilogue,
+    arch: Arch,
+) -> Result<TensorKernel, Error> {
+    let [_, _, bk] = plan.tile;
     let consumers = plan.warps[0] as u32;
     let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * WARPGROUP_THREADS);
     let [along_m, along_n, along_k] = plan.cluster;
@@ -289,47 +376,58 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     if plan.gather {
         ring = ring.filled_by(WARPGROUP_THREADS);
     }
-    let (a, stages_a) = operand(&mut k, plan, Operand::A, along_n)?;
-    let (b, stages_b) = operand(&mut k, plan, Operand::B, along_m)?;
+    let (a, stages_a) = operand(&mut k, plan, &batch, Operand::A, along_n)?;
+    let (b, stages_b) = operand(&mut k, plan, &batch, Operand::B, along_m)?;
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
-    let epilogue = Epilogue::new(&mut k, &stored, &stored_mma)?;
+    let output = StorePath::new(&mut k, &stored, &batch, &stored_mma)?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..1 << 31));
-    let mut parts = Index::from(1);
-    let split = (plan.split > 1).then(|| {
-        parts = k.index_argument("parts", 2..MOST_SPLIT + 1);
-        let workspace = k.scalar_argument("workspace", Type::U64);
-        SplitSum::new(&mut k, &stored, workspace, parts.clone())
-    });
-    let scale = [
-        k.scalar_argument("alpha", Type::F32),
-        k.scalar_argument("beta", Type::F32),
-    ];
+    let products = batch.arguments(&mut k);
+    let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
+    let terms = epilogue.declare(&mut k);
+    for tensor in [a.tensor(), b.tensor(), output.tensor()]
+        .into_iter()
+        .flatten()
+    {
+        agree(&mut k, tensor, &products);
+    }
+    terms.agree(&mut k, &products);
     let [m, n, kk] = sizes;
-    let [tall, wide] = [bm * along_m, bn * along_n];
     let rank = match size {
         1 => 0.into(),
         _ => k.cluster_rank(size),
     };
     let sum = (along_k > 1).then(|| ClusterSum::new(&mut k, plan, stored_mma, &rank));
-    epilogue.start(&mut k);
+    output.start(&mut k);
     if let Some(sum) = &sum {
         sum.start(&mut k);
     }
     k.start_pipelines(&[&ring], size > 1);
-    let all = ((kk + (bk - 1)) / bk).within(1..1 << 25);
+    let all = k.within((kk + (bk - 1)) / bk, 1..1 << 25);
+    let grid = clusters(&mut k, plan, [&m, &n], &products);
     // Beyond K, loads bring zeros: all blocks of a cluster take as many steps.
-    let shares = (&parts * along_k).within(1..MOST_SPLIT * MOST_ALONG_K + 1);
-    let steps = ((all + (&shares - 1)) / &shares).within(1..1 << 25);
+    let share = |k: &mut Builder, shares: &Index| {
+        let steps = k.within((&all + (shares - 1)) / shares, 1..1 << 25);
+        k.within(shares * &steps, 1..MOST_STEPS + 1);
+        steps
+    };
+    let steps = share(&mut k, &along_k.into());
+    let divided = split.map(|sum| {
+        let tiles = sum.check(&mut k, &grid);
+        let shares = k.within(&sum.parts * along_k, 1..MOST_SPLIT * MOST_ALONG_K + 1);
+        let steps = share(&mut k, &shares);
+        Divided { sum, tiles, steps }
+    });
     let kernel = WarpSpecializedKernel {
         plan,
+        batch,
         mma: &mma,
         ring,
         sources: [a, b],
         stages: [stages_a, stages_b],
         steps,
-        extents: [(m + (tall - 1)) / tall, (n + (wide - 1)) / wide],
-        parts,
+        grid,
+        divided,
         rank,
         group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
@@ -342,7 +440,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
     k.if_else(
         produces,
         |k| kernel.produce(k, fetches.as_ref()),
-        |k| kernel.consume(k, &stored, &epilogue, (sum.as_ref(), split.as_ref()), scale),
+        |k| kernel.consume(k, &stored, &output, sum.as_ref(), &terms),
     );
     k.finish()
 }
@@ -351,6 +449,7 @@ fn build(plan: &GemmPlan, arch: Arch) -> Result<TensorKernel, Error> {
 fn operand(
     k: &mut Builder,
     plan: &GemmPlan,
+    batch: &BatchForm,
     operand: Operand,
     blocks: i64,
 ) -> Result<(Source, Tensor), Error> {
@@ -358,7 +457,7 @@ fn operand(
     let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
     let tile = boxed_layout(major, ty.bits(), &[mn, bk])?;
     let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
-    let like = plan.operands.layout(operand);
+    let like = batch.layout(plan, operand);
     let name = format!("{operand:?}");
     let source = if plan.gather {
         Source::Threads(Box::new(k.tensor(&name, ty, &like)))
@@ -376,48 +475,71 @@ fn operand(
 }
 
 impl WarpSpecializedKernel<'_> {
-    /// The coordinates of this block's tile in an iteration of its cluster.
-    fn place(&self, number: &Index) -> [Index; 2] {
-        let [m, n] = self.plan.tile_at(number.clone(), &self.extents);
-        let [along_m, along_n, _] = self.plan.cluster;
-        let rank = |along: i64| match along {
-            1 => 0.into(),
-            _ => self.rank.clone(),
-        };
-        [m * along_m + rank(along_m), n * along_n + rank(along_n)]
-    }
-
     /// `body` for the shares of this block.
     fn each_item(&self, k: &mut Builder, body: impl Fn(&mut Builder, Item)) {
-        let tiles = (&self.extents[0] * &self.extents[1]).within(1..1 << 30);
-        let last = (tiles * &self.parts).within(1..1 << 30);
         let along_k = self.plan.cluster[2];
-        k.for_(
-            self.first.clone(),
-            &last,
-            self.stride.clone(),
-            |k, number| {
-                let [tile, part] = match self.parts.as_constant() {
-                    Some(1) => [number.clone(), 0.into()],
-                    _ => [number / &self.parts, number % &self.parts],
-                };
-                let share = match along_k {
-                    1 => part.clone(),
-                    _ => &part * along_k + &self.rank,
-                };
-                let start = (share * &self.steps).within(0..1 << 26);
-                let at = self.place(&tile);
-                body(
-                    k,
-                    Item {
-                        at,
-                        tile,
+        let tiles = self.grid.size();
+        let last = match &self.divided {
+            None => tiles.clone(),
+            Some(of) => &of.sum.undivided + &of.tiles * &of.sum.parts,
+        };
+        let last = k.within(last, 1..MOST_ITEMS);
+        let start = |k: &mut Builder, part: &Index, steps: &Index| {
+            let share = match along_k {
+                1 => part.clone(),
+                _ => part * along_k + &self.rank,
+            };
+            k.within(share * steps, 0..MOST_STEPS)
+        };
+        let (first, stride) = (self.first.clone(), self.stride.clone());
+        k.for_(first, &last, stride, |k, number| {
+            let whole = start(k, &0.into(), &self.steps);
+            let (item, tile) = match &self.divided {
+                None => {
+                    let item = Item {
+                        is_whole: Cond::Known(true),
+                        at: [0.into(), 0.into()],
+                        product: Vec::new(),
+                        part: 0.into(),
+                        start: whole,
+                        steps: self.steps.clone(),
+                    };
+                    (item, number.clone())
+                }
+                Some(of) => {
+                    let SplitSum {
+                        undivided, parts, ..
+                    } = &of.sum;
+                    let select = |whole: &Index, of_part: &Index| {
+                        Index::select_less(number, undivided, whole, of_part)
+                    };
+                    // The minima state bounds that hold anyway, and that no proof finds.
+                    let before = number.min(undivided);
+                    let beyond = k.within(number - &before, 0..MOST_ITEMS);
+                    let part = of.sum.place(&beyond);
+                    let tile = (before + &part / parts).min(&(&tiles - 1));
+                    let of_part = start(k, &(&part % parts), &of.steps);
+                    let item = Item {
+                        is_whole: k.less(number, undivided),
+                        at: [0.into(), 0.into()],
+                        product: Vec::new(),
                         part,
-                        start,
-                    },
-                )
-            },
-        )
+                        start: select(&whole, &of_part),
+                        steps: select(&self.steps, &of.steps),
+                    };
+                    (item, tile)
+                }
+            };
+            let (at, product) = place(k, self.plan, &self.grid, (&tile, &self.rank));
+            body(
+                k,
+                Item {
+                    at,
+                    product,
+                    ..item
+                },
+            );
+        })
     }
 
     /// The copies of A and B by the threads of the producer, if they load.
@@ -461,14 +583,15 @@ impl WarpSpecializedKernel<'_> {
             k.producer(&self.ring)
         };
         self.each_item(k, |k, item| {
-            k.for_(0, &self.steps, 1, |k, step| {
+            k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let step = &item.start + step;
                 let [a, b] = fetches;
-                let through = [
-                    a.start(k, (&item.at[0], &step), &stage),
-                    b.start(k, (&item.at[1], &step), &stage),
-                ];
+                let at = |mode: usize| -> Vec<Index> {
+                    let tile = [&item.at[mode], &step].into_iter();
+                    tile.chain(&item.product).cloned().collect()
+                };
+                let through = [a.start(k, at(0), &stage), b.start(k, at(1), &stage)];
                 for (fetch, through) in fetches.iter().zip(&through) {
                     fetch.put(k, through.as_ref(), &stage);
                 }
@@ -492,17 +615,19 @@ impl WarpSpecializedKernel<'_> {
         let both = k.emit(|k| k.mov(Type::B16, 0b11));
         self.each_item(k, |k, item| {
             let [m, n] = item.at;
-            k.for_(0, &self.steps, 1, |k, step| {
+            let products = [0, 1].map(|operand| self.batch.coordinates(operand, &item.product));
+            k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let full = stage.barrier();
                 let step = &item.start + step;
-                for (map, at, shared, along) in [(&**a, &m, sa, along_n), (&**b, &n, sb, along_m)] {
+                let each = [(&**a, &m, sa, along_n), (&**b, &n, sb, along_m)];
+                for ((map, at, shared, along), product) in each.into_iter().zip(&products) {
                     let shared = shared.at(2, &stage);
+                    let mut at = vec![at.clone(), step.clone()];
+                    at.extend(product.iter().cloned());
                     match along {
-                        1 => k.tma_load(map, (at, &step), &shared, &full),
-                        _ => {
-                            k.tma_load_multicast(map, (at, &step), &shared, &full, &self.rank, both)
-                        }
+                        1 => k.tma_load(map, &at, &shared, &full),
+                        _ => k.tma_load_multicast(map, &at, &shared, &full, &self.rank, both),
                     }
                 }
                 producer.commit(k, &stage);
@@ -517,41 +642,32 @@ impl WarpSpecializedKernel<'_> {
         &self,
         k: &mut Builder,
         stored: &GemmPlan,
-        epilogue: &Epilogue,
-        (sum, split): (Option<&ClusterSum>, Option<&SplitSum>),
-        scale: [Reg; 2],
+        epilogue: &StorePath,
+        sum: Option<&ClusterSum>,
+        terms: &Terms,
     ) {
         if let Some(registers) = consumer_registers(self.plan) {
             k.set_max_registers(true, registers);
         }
         let mma = self.mma;
-        let group = self
-            .group
-            .within(0..mma.threads() / i64::from(WARPGROUP_THREADS));
+        let group = k.within(&self.group, 0..mma.threads() / i64::from(WARPGROUP_THREADS));
         let leader = &group * i64::from(WARPGROUP_THREADS);
         let [sa, sb] = &self.stages;
         let da = k.gmma_operand(mma, Operand::A, sa, &leader); // (MMA_M, MMA_K, STAGES) descriptors
         let db = k.gmma_operand(mma, Operand::B, sb, &leader); // (MMA_N, MMA_K, STAGES) descriptors
         // (MMA, MMA_M, MMA_N)
         let acc = k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1]));
-        let thread = k.thread().within(0..mma.threads());
+        let thread = k.thread();
+        let thread = k.within(thread, 0..mma.threads());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
         let consumer = k.consumer(&self.ring, &lane);
         let epilogue = epilogue.of_thread(k, stored, &thread);
         let sum = sum.map(|sum| sum.of_thread(k, &thread));
-        let split = split.map(|split| split.of_thread(k, &thread));
-        let blocks = i64::from(blocks(self.plan));
         self.each_item(k, |k, item| {
-            let [m, n] = item.at;
-            // Where the blocks of a cluster divide K, this one stores the columns of its rank.
-            let at = match &sum {
-                None => [m, n],
-                Some(_) => [m, n * self.plan.cluster[2] + &self.rank],
-            };
-            if split.is_none() {
-                epilogue.fetch(k, &at);
-            }
-            k.for_(0, &self.steps, 1, |k, step| {
+            let at = (stored_at(self.plan, item.at, &self.rank), item.product);
+            let terms = &terms.of_product(&at.1);
+            k.if_(item.is_whole, |k| epilogue.fetch(k, &at));
+            k.for_(0, &item.steps, 1, |k, step| {
                 let stage = consumer.wait(k);
                 if self.plan.gather {
                     // Threads have written what `wgmma` reads by another proxy.
@@ -567,19 +683,16 @@ impl WarpSpecializedKernel<'_> {
                 consumer.release_behind(k, &stage, step);
             });
             k.wgmma_wait(0);
-            consumer.release_rest(k, &self.steps);
+            consumer.release_rest(k, &item.steps);
             let total = sum.as_ref().map(|sum| sum.total(k, &acc));
             let total = total.as_ref().unwrap_or(&acc);
-            match &split {
-                None => epilogue.store(k, total, &at, scale),
-                Some(split) => {
-                    let place = &item.tile * blocks + &self.rank;
-                    split.sum(k, total, [&place, &item.part], |k| {
-                        epilogue.fetch(k, &at);
-                        epilogue.store(k, total, &at, scale);
-                    });
+            let store = |k: &mut Builder| epilogue.store(k, total, &at, terms);
+            let keep = |k: &mut Builder| {
+                if let Some(Divided { sum, .. }) = &self.divided {
+                    sum.keep(k, total, &thread, (&item.part, &self.rank));
                 }
-            }
+            };
+            k.if_else(item.is_whole, store, keep);
         });
         epilogue.finish(k);
         if let Some(sum) = &sum {

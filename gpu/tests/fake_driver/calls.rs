@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Ty};
 use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
-use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
+use colex_gpu::kernels::gemm::{Autotune, Epilogue, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
     CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
@@ -114,10 +114,47 @@ fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
     all.extend(product::<f64, f64>("f64", device, small));
     all.extend(product::<i8, i32>("s8", device, small));
 
-    let long = GemmProblem::new(64, 64, 8192);
+    // Plans in parts also ask whether the stream is being captured (`products_in_parts_are_captured_without_parts`).
+    let long = GemmProblem::new(64, 64, 512);
     all.extend(product::<bf16, f32>("bf16, long K", device, long));
-    let few = GemmProblem::new(3, 512, 1024);
+    let few = GemmProblem::new(3, 512, 256);
     all.extend(product::<bf16, bf16>("bf16, few rows", device, few));
+    // Epilogues with a bias and a second output, alone and in a batch.
+    let both = Epilogue::new(Ty::F32, |e| {
+        let x =
+            e.accumulator() * e.scalar("scale", Ty::F32) + e.tensor("bias", Ty::Bf16).to(Ty::F32);
+        e.output("before", x.clone());
+        x.relu().to(Ty::Bf16)
+    });
+    let both = both.unwrap();
+    for (name, batch, is_prepared) in [
+        ("gemm with an epilogue", "", false),
+        ("prepared gemm with an epilogue", "", true),
+        ("batch of gemms with an epilogue", "3", false),
+        ("prepared batch of gemms with an epilogue", "3", true),
+    ] {
+        let [a, b, bias, c] = [(); 4].map(|()| buffer::<bf16>(device));
+        let (before, both) = (buffer::<f32>(device), both.clone());
+        let by = move |extents: &str, strides: &str, apart: i64| match batch {
+            "" => format!("({extents}):({strides})"),
+            count => format!("({extents},{count}):({strides},{apart})"),
+        };
+        let work: Work<'_> = Box::new(move || {
+            let a = view(&a, &by("256,128", "128,1", 32768));
+            let b = view(&b, &by("128,128", "128,1", 0));
+            let bias = view(&bias, &by("256,128", "0,1", 128));
+            let before = view_mut(&before, &by("256,128", "128,1", 32768));
+            let c = view_mut(&c, &by("256,128", "128,1", 32768));
+            let product = Gemm::new(&a, &b, &c).epilogue(&both).scalar("scale", 0.5);
+            let product = product.tensor("bias", &bias).output("before", &before);
+            if is_prepared {
+                product.prepare()?.run(device)
+            } else {
+                product.run()
+            }
+        });
+        all.push((name.to_string(), work, 1));
+    }
     // Products that are 0.
     let empty = GemmProblem::new(128, 64, 0);
     all.extend(product::<f16, f16>("K is 0", device, empty));
@@ -457,6 +494,66 @@ fn packed_products_are_captured_when_they_are_prepared() {
     ];
     assert_eq!(said(name, "whole", act), expected.join(" / "));
     println!("law packed_products_are_captured_when_they_are_prepared: 16 cases");
+}
+
+/// A product that sums parts of K through memory takes a plan without parts inside a capture, unless it was prepared and
+/// owns that memory. Each stream has memory of its own.
+#[test]
+fn products_in_parts_are_captured_without_parts() {
+    let act = || {
+        let device = on_cudarc();
+        let buffers = |device: &Device| [(); 3].map(|()| buffer::<bf16>(device));
+        let [a, b, c] = buffers(&device);
+        let mut cases = 0;
+        for [m, n, k] in [
+            [64, 64, 8192],
+            [128, 128, 4096],
+            [64, 48, 8192],
+            [32, 32, 16384],
+            [16, 64, 8192],
+            [8, 8, 65536],
+        ] {
+            let problem = GemmProblem::new(m, n, k);
+            let product = on(problem, [&a, &b], &c).unwrap();
+            let prepared = product.prepare().unwrap();
+            let bytes = |plan: &GemmPlan| plan.workspace(&problem);
+            if prepared.plan().map_or(0, bytes) == 0 {
+                continue;
+            }
+            if cases == 0 {
+                // No memory is kept yet, and a capture forbids allocating some.
+                assert_eq!(captured(&device, || product.run()), (Ok(1), Ok(())));
+            }
+            let launches = |counts: &Counts| counts["cuLaunchKernelEx"] as usize;
+            let allocates = |counts: &Counts| counts.contains_key("cuMemAlloc_v2");
+            product.run().unwrap();
+            let again = counted(&device, || product.run()).unwrap();
+            assert!(!allocates(&again), "{m} x {n} x {k}: {again:?}");
+            assert_eq!(captured(&device, || product.run()), (Ok(1), Ok(())));
+            let run = captured(&device, || prepared.run(&device));
+            assert_eq!(run, (Ok(launches(&again)), Ok(())));
+            // The caller's memory holds packed matrices alone.
+            assert_eq!(product.workspace().unwrap(), 0);
+            let mut none = device.uninitialised::<u8>(0).unwrap();
+            let run = captured(&device, || {
+                let call = product.prepare_in(&mut none)?;
+                assert_eq!(call.plan().map(bytes), Some(0));
+                call.run(&device)
+            });
+            assert_eq!(run, (Ok(1), Ok(())));
+            let other = device.on_new_stream().unwrap();
+            let [a, b, c] = buffers(&other);
+            let product = on(problem, [&a, &b], &c).unwrap();
+            let runs = [(); 2].map(|()| counted(&other, || product.run()).unwrap());
+            assert_eq!(runs.each_ref().map(allocates), [true, false], "{runs:?}");
+            cases += 1;
+        }
+        assert!(cases > 0, "no plan divides K");
+        cases.to_string()
+    };
+    let name = "calls::products_in_parts_are_captured_without_parts";
+    let cases = said(name, "whole", act);
+    println!("law products_in_parts_are_captured_without_parts: {cases} cases");
 }
 
 /// What a capture forbids is refused before the driver is asked, so that the capture goes on; the rest is captured.
@@ -826,10 +923,16 @@ fn threads_share_what_was_made() {
         let device = device();
         let (context, _) = cudarc_stream();
         let buffers: Arc<Vec<Buffer<bf16>>> = Arc::new((0..6).map(|_| buffer(&device)).collect());
+        let biased = Epilogue::new(Ty::F32, |e| {
+            (e.accumulator() + e.tensor("bias", Ty::Bf16).to(Ty::F32)).to(Ty::Bf16)
+        });
+        let biased = biased.unwrap();
         let work = |thread: usize, round: usize| {
             let at = |i: usize| &buffers[(thread + round + i) % 6];
             let n = [512, 384, 256][(thread + round) % 3];
-            on(GemmProblem::new(256, n, 512), [at(0), at(1)], at(2))?.run()?;
+            let product = on(GemmProblem::new(256, n, 512), [at(0), at(1)], at(2))?;
+            let bias = view(at(5), &format!("(256,{n}):(0,1)"));
+            product.epilogue(&biased).tensor("bias", &bias).run()?;
             let from = view(at(3), "(256,512):(512,1)");
             copy(&from, &view_mut(at(4), "(256,512):(1,256)"))
         };
@@ -966,5 +1069,176 @@ fn repeated_calls_take_microseconds() {
     assert_eq!(
         said("calls::repeated_calls_take_microseconds", "whole", act),
         "done"
+    );
+}
+
+/// What is measured is kept in the file and taken from it, also by another process; what the list no longer has, what is
+/// damaged and what belongs to another device is measured again.
+#[test]
+fn measured_plans_are_kept_in_a_file() {
+    let act = || {
+        let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+        let device = device();
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer(&device),
+            buffer::<bf16>(&device),
+        );
+        let problem = GemmProblem::new(256, 512, 512);
+        let taken = |measured: &Autotune| {
+            let c = Box::leak(Box::new(c.clone()));
+            let product = problem.on(&a, &b, c).unwrap();
+            let call = product.autotune(measured).prepare().unwrap();
+            call.plan().unwrap().to_string()
+        };
+        let entries = || -> Vec<String> {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let lines = text.lines().filter(|line| !line.is_empty());
+            lines.map(str::to_string).collect()
+        };
+        let measured = Autotune::open(&file).unwrap();
+        assert!(measured.is_empty());
+        let mut first = String::new();
+        let counts = counted(&device, || {
+            first = taken(&measured);
+            Ok(())
+        });
+        let counts = counts.unwrap();
+        assert!(
+            shown(&counts).contains("cuMemFree_v2"),
+            "{}",
+            shown(&counts)
+        );
+        assert_eq!((measured.len(), entries().len()), (1, 1));
+        assert!(
+            entries()[0].ends_with(&format!("\t{first}")),
+            "{:?}",
+            entries()
+        );
+        // The same file in another process, and again here.
+        for again in [&measured, &Autotune::open(&file).unwrap()] {
+            let counts = counted(&device, || {
+                assert_eq!(taken(again), first);
+                Ok(())
+            });
+            let counts = counts.unwrap();
+            assert!(
+                !shown(&counts).contains("cuMemFree_v2"),
+                "{}",
+                shown(&counts)
+            );
+        }
+        // Another plan of the list, which another process has found since.
+        let (problem_text, _) = entries()[0]
+            .split_once('\t')
+            .map(|(p, q)| (p.to_string(), q.to_string()))
+            .unwrap();
+        let majors = [Major::Second, Major::Second, Major::Second];
+        let operands = Operands {
+            ab: Ty::Bf16,
+            c: Ty::Bf16,
+            majors,
+            vectors: [8; 3],
+            beta: false,
+        };
+        let plans = GemmPlan::candidates(operands, Arch::Sm90a);
+        let other = plans
+            .iter()
+            .map(GemmPlan::to_string)
+            .find(|plan| *plan != first && !plan.contains("parts"))
+            .unwrap();
+        let with = |text: String| {
+            std::fs::write(&file, text).unwrap();
+            taken(&Autotune::open(&file).unwrap())
+        };
+        assert_eq!(with(format!("{problem_text}\t{other}\n")), other);
+        // The last entry of a problem is taken.
+        assert_eq!(
+            with(format!(
+                "{problem_text}\t{first}\n{problem_text}\t{other}\n"
+            )),
+            other
+        );
+        let strange = [
+            format!("{problem_text}\tHopper bf16 to bf16, tile 8x8x8\n"),
+            format!("{problem_text}\t{}", &other[..other.len() / 2]),
+            format!("{}\t{other}\n", problem_text.replace("sm_90a", "sm_80")),
+            format!("{}\t{other}\n", problem_text.replace("256x512", "257x512")),
+            "\u{0}\u{1}\t\t\n\tx".to_string(),
+        ];
+        for text in strange {
+            assert_eq!(with(text), first);
+            assert_eq!(
+                entries().last().unwrap(),
+                &format!("{problem_text}\t{first}")
+            );
+        }
+        std::fs::remove_file(&file).unwrap();
+        let gone = Autotune::open(file.join("x")).unwrap_err().to_string();
+        gone.replace(&file.display().to_string(), "FILE")
+    };
+    assert_eq!(
+        said("calls::measured_plans_are_kept_in_a_file", "whole", act),
+        "the file of plans FILE/x cannot be used: No such file or directory (os error 2)"
+    );
+}
+
+/// Threads that ask for one product measure it once.
+#[test]
+fn threads_measure_a_product_once() {
+    let act = || {
+        let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+        let measured = Autotune::open(&file).unwrap();
+        let device = device();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let (a, b) = (buffer::<bf16>(&device), buffer(&device));
+                    let c = Box::leak(Box::new(buffer::<bf16>(&device)));
+                    for n in [256, 512] {
+                        let product = GemmProblem::new(n, 512, 512).on(&a, &b, c).unwrap();
+                        product.autotune(&measured).run().unwrap();
+                    }
+                });
+            }
+        });
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let lines = text.lines().filter(|line| !line.is_empty()).count();
+        format!(
+            "{lines} lines, {} products, {:?}",
+            measured.len(),
+            measured.unsaved()
+        )
+    };
+    assert_eq!(
+        said("calls::threads_measure_a_product_once", "whole", act),
+        "2 lines, 2 products, []"
+    );
+}
+
+/// Inside a capture, and on the simulator, nothing is measured: the model's plan is taken, and not kept.
+#[test]
+fn nothing_is_measured_inside_a_capture() {
+    let act = || {
+        let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+        let measured = Autotune::open(&file).unwrap();
+        let device = on_cudarc();
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer(&device),
+            buffer::<bf16>(&device),
+        );
+        let product = on(GemmProblem::new(256, 512, 512), [&a, &b], &c).unwrap();
+        product.prepare().unwrap();
+        let product = product.autotune(&measured);
+        let inside = captured(&device, || product.run());
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        format!("{inside:?}, {:?}", (measured.len(), text))
+    };
+    assert_eq!(
+        said("calls::nothing_is_measured_inside_a_capture", "whole", act),
+        "(Ok(1), Ok(())), (0, \"\")"
     );
 }

@@ -9,7 +9,7 @@ use colex_tiled::TiledCopy;
 
 use crate::hook::{Hook, Kind, Random};
 use crate::pipelines;
-use crate::reference::{Given, memory};
+use crate::reference::{Given, memory, written};
 use crate::{Family, Program, target, tensor};
 
 pub(crate) fn families() -> Vec<Family> {
@@ -112,22 +112,18 @@ fn copied(
     shift: [[i64; 2]; 2],
     value: impl Fn(f64, [i64; 2]) -> Option<f64>,
 ) -> Vec<Given> {
-    let mut all = given.to_vec();
-    let from = memory(&given[0]).clone();
-    let Given::Tensor(to) = &mut all[1] else {
-        unreachable!("a tensor")
-    };
-    let blocks = grid_of(&given[1], tile);
-    for m in 0..i64::from(blocks[0]) * tile[0] {
-        for n in 0..i64::from(blocks[1]) * tile[1] {
-            let place = |s: [i64; 2]| [m + s[0] * tile[0], n + s[1] * tile[1]];
-            let source = place(shift[0]);
-            if let Some(x) = value(from.get(&source), source) {
-                to.set(&place(shift[1]), x);
+    written(given, |from, to| {
+        let blocks = grid_of(&given[1], tile);
+        for m in 0..i64::from(blocks[0]) * tile[0] {
+            for n in 0..i64::from(blocks[1]) * tile[1] {
+                let place = |s: [i64; 2]| [m + s[0] * tile[0], n + s[1] * tile[1]];
+                let source = place(shift[0]);
+                if let Some(x) = value(from.get(&source), source) {
+                    to.set(&place(shift[1]), x);
+                }
             }
         }
-    }
-    all
+    })
 }
 
 /// Types of which a vector is in the table.
@@ -329,17 +325,13 @@ fn predicated(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         cluster: 1,
         grid: |given| grid_of(&given[1], [8, 16]),
         expected: Box::new(move |given| {
-            let mut all = given.to_vec();
-            let from = memory(&given[0]).clone();
-            let Given::Tensor(to) = &mut all[1] else {
-                unreachable!("a tensor")
-            };
-            for m in 0..to.extent(0) {
-                for n in 0..=m {
-                    to.set(&[m, n], from.get(&[m + by[0], n + by[1]]));
+            written(given, |from, to| {
+                for m in 0..to.extent(0) {
+                    for n in 0..=m {
+                        to.set(&[m, n], from.get(&[m + by[0], n + by[1]]));
+                    }
                 }
-            }
-            all
+            })
         }),
     })
 }
@@ -411,19 +403,15 @@ fn transpose(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             [m, n, 1]
         },
         expected: Box::new(move |given| {
-            let mut all = given.to_vec();
-            let from = memory(&given[0]).clone();
-            let Given::Tensor(to) = &mut all[1] else {
-                unreachable!("a tensor")
-            };
-            for n in 0..to.extent(0) {
-                for m in 0..to.extent(1) {
-                    let place = order.at(n % 16 + m % 16 * 16).unwrap_or(0);
-                    let (i, j) = (m / 16 * 16 + place % 16, n / 16 * 16 + place / 16);
-                    to.set(&[n, m], from.get(&[i, j]));
+            written(given, |from, to| {
+                for n in 0..to.extent(0) {
+                    for m in 0..to.extent(1) {
+                        let place = order.at(n % 16 + m % 16 * 16).unwrap_or(0);
+                        let (i, j) = (m / 16 * 16 + place % 16, n / 16 * 16 + place / 16);
+                        to.set(&[n, m], from.get(&[i, j]));
+                    }
                 }
-            }
-            all
+            })
         }),
     })
 }
@@ -517,18 +505,14 @@ fn cp_async(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         cluster: 1,
         grid: |given| [(memory(&given[1]).extent(0) as u32).div_ceil(8), 1, 1],
         expected: Box::new(move |given| {
-            let mut all = given.to_vec();
-            let from = memory(&given[0]).clone();
-            let Given::Tensor(to) = &mut all[1] else {
-                unreachable!("a tensor")
-            };
-            for m in 0..to.extent(0) {
-                for n in 0..to.extent(1) {
-                    let by = if moved(n >= width) { shift } else { [0, 0] };
-                    to.set(&[m, n], from.get(&[m + by[0] * 8, n + by[1] * width]));
+            written(given, |from, to| {
+                for m in 0..to.extent(0) {
+                    for n in 0..to.extent(1) {
+                        let by = if moved(n >= width) { shift } else { [0, 0] };
+                        to.set(&[m, n], from.get(&[m + by[0] * 8, n + by[1] * width]));
+                    }
                 }
-            }
-            all
+            })
         }),
     })
 }
@@ -577,18 +561,14 @@ fn elementwise(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         cluster: 1,
         grid: |given| grid_of(&given[1], [8, 8]),
         expected: Box::new(|given| {
-            let mut all = given.to_vec();
-            let from = memory(&given[0]).clone();
-            let Given::Tensor(to) = &mut all[1] else {
-                unreachable!("a tensor")
-            };
-            for m in 0..to.extent(0) {
-                for n in 0..to.extent(1) {
-                    let (x, y) = (from.get(&[m, n]), to.get(&[m, n]));
-                    to.set(&[m, n], -(2.0 * x + y).max(x));
+            written(given, |from, to| {
+                for m in 0..to.extent(0) {
+                    for n in 0..to.extent(1) {
+                        let (x, y) = (from.get(&[m, n]), to.get(&[m, n]));
+                        to.set(&[m, n], -(2.0 * x + y).max(x));
+                    }
                 }
-            }
-            all
+            })
         }),
     })
 }
@@ -669,15 +649,11 @@ fn bulk(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             _ => |given| [(memory(&given[1]).extent(0) / 256) as u32, 1, 1],
         },
         expected: Box::new(move |given| {
-            let mut all = given.to_vec();
-            let from = memory(&given[0]).clone();
-            let Given::Tensor(to) = &mut all[1] else {
-                unreachable!("a tensor")
-            };
-            for i in 0..to.extent(0) / chunk * chunk {
-                to.set(&[i + shift[1] * chunk], from.get(&[i + shift[0] * chunk]));
-            }
-            all
+            written(given, |from, to| {
+                for i in 0..to.extent(0) / chunk * chunk {
+                    to.set(&[i + shift[1] * chunk], from.get(&[i + shift[0] * chunk]));
+                }
+            })
         }),
     })
 }

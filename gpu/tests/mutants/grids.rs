@@ -8,7 +8,7 @@ use colex_tiled::TiledCopy;
 
 use crate::copies::{builder, form, grid_of, h_tile, parameter, registers, shared, tiled};
 use crate::hook::{Hook, Kind, Random};
-use crate::reference::{Given, memory};
+use crate::reference::{Given, memory, written};
 use crate::{Family, Program, target, tensor};
 
 pub(crate) fn families() -> Vec<Family> {
@@ -100,20 +100,16 @@ fn copied(
     tile: [i64; 2],
     tiles: impl IntoIterator<Item = [[i64; 2]; 2]>,
 ) -> Vec<Given> {
-    let mut all = given.to_vec();
-    let source = memory(&given[0]).clone();
-    let Given::Tensor(target) = &mut all[1] else {
-        unreachable!("a tensor")
-    };
-    for [from, to] in tiles {
-        for m in 0..tile[0] {
-            for n in 0..tile[1] {
-                let place = |at: [i64; 2]| [at[0] * tile[0] + m, at[1] * tile[1] + n];
-                target.set(&place(to), source.get(&place(from)));
+    written(given, |source, target| {
+        for [from, to] in tiles {
+            for m in 0..tile[0] {
+                for n in 0..tile[1] {
+                    let place = |at: [i64; 2]| [at[0] * tile[0] + m, at[1] * tile[1] + n];
+                    target.set(&place(to), source.get(&place(from)));
+                }
             }
         }
-    }
-    all
+    })
 }
 
 /// The blocks of a grid.

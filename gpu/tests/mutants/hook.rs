@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Layout,
     Swizzle,
     Count,
+    /// Which of several operations, formulas or treatments of what lies outside.
+    Operation,
     Space,
     Coordinate,
     Argument,
@@ -29,6 +31,7 @@ impl fmt::Display for Kind {
             Kind::Layout => "layout",
             Kind::Swizzle => "swizzle",
             Kind::Count => "count",
+            Kind::Operation => "operation",
             Kind::Space => "space",
             Kind::Coordinate => "coordinate",
             Kind::Argument => "argument",

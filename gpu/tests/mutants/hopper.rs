@@ -10,7 +10,7 @@ use crate::copies::{builder, layout, parameter, tiled};
 use crate::hook::{Hook, Kind, Random};
 use crate::pipelines;
 use crate::products::{product, tiled_mma};
-use crate::reference::{Given, Memory, memory};
+use crate::reference::{Given, Memory, memory, written};
 use crate::{Family, Program, target};
 
 pub(crate) fn families() -> Vec<Family> {
@@ -207,7 +207,8 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
     let full = k.barriers(1);
     let tid = k.thread();
     let rank = k.cluster_rank(h.count("cluster_rank", 2).clamp(1, 1 << 20) as u32);
-    let m = k.block_index(0).within(0..1 << 20) / 2;
+    let block = k.block_index(0);
+    let m = k.within(block, 0..1 << 20) / 2;
     let first = k.equal(&tid, &0.into());
     k.if_(first, |k| {
         k.init_barriers(&full, h.count("init_barriers", 1).clamp(0, 1 << 20) as u32);
@@ -262,17 +263,13 @@ fn multicast(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
             ]
         },
         expected: Box::new(move |given| {
-            let mut all = given.to_vec();
-            let from = memory(&given[0]).clone();
-            let Given::Tensor(to) = &mut all[1] else {
-                unreachable!("a tensor")
-            };
-            for m in 0..to.extent(0) {
-                for n in 0..to.extent(1).min(64) {
-                    to.set(&[m, n], from.get(&[m + shift[0] * 16, n + shift[1] * 64]));
+            written(given, |from, to| {
+                for m in 0..to.extent(0) {
+                    for n in 0..to.extent(1).min(64) {
+                        to.set(&[m, n], from.get(&[m + shift[0] * 16, n + shift[1] * 64]));
+                    }
                 }
-            }
-            all
+            })
         }),
     })
 }
@@ -335,7 +332,7 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         consumes,
         |k| {
             let h = &mut *h.borrow_mut();
-            let thread = tid.within(0..128);
+            let thread = k.within(&tid, 0..128);
             let (of_a, of_b) = (
                 h.pick(
                     "gmma_operand",
@@ -350,7 +347,8 @@ fn wgmma(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
                     &[Operand::A, Operand::C],
                 ),
             );
-            let leader = h.place("gmma_operand", &(&group * 128).within(0..1));
+            let leader = k.within(&group * 128, 0..1);
+            let leader = h.place("gmma_operand", &leader);
             let da = k.gmma_operand(
                 &mma,
                 of_a,
@@ -613,18 +611,14 @@ fn stmatrix(h: &mut Hook, r: &mut Random) -> Result<Program, Error> {
         cluster: 1,
         grid: |given| blocks_of(given, 32),
         expected: Box::new(move |given| {
-            let mut all = given.to_vec();
-            let from = memory(&given[0]).clone();
             let grid = blocks_of(given, 32);
-            let Given::Map(_, to) = &mut all[1] else {
-                unreachable!("a map")
-            };
-            for m in 0..i64::from(grid[0]) * 16 {
-                for n in 0..i64::from(grid[1]) * 32 {
-                    to.set(&[m + shift[0] * 16, n + shift[1] * 32], from.get(&[m, n]));
+            written(given, |from, to| {
+                for m in 0..i64::from(grid[0]) * 16 {
+                    for n in 0..i64::from(grid[1]) * 32 {
+                        to.set(&[m + shift[0] * 16, n + shift[1] * 32], from.get(&[m, n]));
+                    }
                 }
-            }
-            all
+            })
         }),
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! `COLEX_MUTANTS=100000 cargo test -p colex-gpu --test mutants -- --nocapture` runs as many cases as it says, and
 //! `COLEX_MUTANTS_SEED` draws others. `COLEX_MUTANTS_ONLY="wgmma, pipeline"` runs the groups whose family, call and kind begin
-//! so. Every core takes groups of its own.
+//! so. Every core takes groups of its own. Every second changed kernel, or with `COLEX_MUTANTS_BARE=1` each, runs where the
+//! simulator compares no access with its tensor: launches and traps have to find what leaves one.
 
 #![allow(
     clippy::cloned_ref_to_slice_refs,
@@ -18,7 +19,9 @@ mod hook;
 mod hopper;
 mod parts;
 mod pipelines;
+mod places;
 mod products;
+mod reductions;
 mod reference;
 
 use std::collections::{BTreeMap, HashSet};
@@ -30,7 +33,7 @@ use std::thread;
 use std::time::Instant;
 
 use colex_atom::{Arch, TensorMap, Ty};
-use colex_gpu::sim::SimOptions;
+use colex_gpu::sim::{PrintTo, SimOptions};
 use colex_gpu::tensor::{Error, RawMemory, TensorKernel};
 use colex_gpu::{Argument, Buffer, Device, Element, Launch, TensorMapArgument};
 
@@ -62,6 +65,8 @@ fn families() -> Vec<Family> {
         hopper::families(),
         grids::families(),
         parts::families(),
+        places::families(),
+        reductions::families(),
     ]
     .into_iter()
     .flatten()
@@ -125,11 +130,13 @@ fn held_as(device: &Device, argument: usize, given: &Given) -> Option<Held> {
     })
 }
 
-/// Runs a program: what it says, or how it ended.
-fn run(program: &Program, given: &[Given], grid: [u32; 3]) -> (Outcome, String) {
+/// Runs a program: what it says, or how it ended. If `is_bare` is set, the simulator compares no access with its tensor: what a
+/// GPU has is the launch's check and the traps of the kernel.
+fn run(program: &Program, given: &[Given], grid: [u32; 3], is_bare: bool) -> (Outcome, String) {
     // The originals take less than a thousandth of it; a changed kernel that waits for ever ends soon.
     let options = SimOptions {
         max_instructions: 20_000_000,
+        print_to: PrintTo::Report,
         ..SimOptions::default()
     };
     let device = Device::simulator_with(program.arch, options);
@@ -177,8 +184,24 @@ fn run(program: &Program, given: &[Given], grid: [u32; 3]) -> (Outcome, String) 
     if let Err(e) = function.check_launch(&launch, &arguments) {
         return (Outcome::AtLaunch, e.to_string());
     }
+    let mut kernel = program.built.kernel.clone();
+    if is_bare {
+        for claim in &mut kernel.claims {
+            claim.bounds.clear();
+            claim.declared = None;
+        }
+    }
+    let function = match device.load(&kernel) {
+        Ok(function) => function,
+        Err(e) => return (Outcome::Refused, e.to_string()),
+    };
     if let Err(e) = device.launch(&function, launch, &arguments) {
-        return (Outcome::Fault, e.to_string());
+        let words = e.to_string();
+        return if names_shared_memory(&words) {
+            (Outcome::Fault, words)
+        } else {
+            (Outcome::Wrong, format!("no tensor is named: {words}"))
+        };
     }
     for (i, (expected, buffer)) in (program.expected)(given).iter().zip(&buffers).enumerate() {
         let (Given::Tensor(expected) | Given::Map(_, expected), Some(buffer)) = (expected, buffer)
@@ -204,6 +227,18 @@ fn run(program: &Program, given: &[Given], grid: [u32; 3]) -> (Outcome, String) 
         }
     }
     (Outcome::Right, String::new())
+}
+
+/// Whether a fault tells bytes of shared memory by a tensor, or by what lies below them.
+fn names_shared_memory(words: &str) -> bool {
+    let below = [
+        (" of dynamic shared memory", " bytes after the end of "),
+        ("the block's shared memory", "; the nearest below is "),
+    ];
+    below.iter().all(|(bare, name)| {
+        let mut after = words.split(bare).skip(1);
+        after.all(|rest| rest.contains(name))
+    })
 }
 
 /// Changes one of the arguments; the words for it.
@@ -323,13 +358,14 @@ fn mutant(draw: &Draw<'_>, ran: &mut HashSet<u64>) -> Option<Ended> {
     let original = original.unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
     let own = identity(&original).unwrap_or_else(|e| panic!("{}: {e}", draw.family.name));
     let mut r = draw.random.clone();
+    let is_bare = number("COLEX_MUTANTS_BARE", u64::from(r.0 % 2 == 0)) == 1;
     let Some(target) = draw.target else {
         if draw.site == GRID {
             let grid = (original.grid)(&original.given);
             let (more, words) = enlarged(&mut r, grid);
             let is_new = more != grid && ran.insert(hash(&(&own, &words)));
             return is_new.then(|| {
-                let (outcome, why) = run(&original, &original.given, more);
+                let (outcome, why) = run(&original, &original.given, more, is_bare);
                 Ended {
                     outcome,
                     key: hash(&(&own, &words)),
@@ -342,7 +378,7 @@ fn mutant(draw: &Draw<'_>, ran: &mut HashSet<u64>) -> Option<Ended> {
         let same = format!("{given:?}") == format!("{:?}", original.given);
         let is_new = !same && ran.insert(hash(&(&own, &words)));
         return is_new.then(|| {
-            let (outcome, why) = run(&original, &given, (original.grid)(&given));
+            let (outcome, why) = run(&original, &given, (original.grid)(&given), is_bare);
             Ended {
                 outcome,
                 key: hash(&(&own, &words)),
@@ -375,7 +411,7 @@ fn mutant(draw: &Draw<'_>, ran: &mut HashSet<u64>) -> Option<Ended> {
         return None;
     }
     let grid = (program.grid)(&program.given);
-    let (outcome, why) = run(&program, &program.given, grid);
+    let (outcome, why) = run(&program, &program.given, grid, is_bare);
     Some(Ended {
         outcome,
         key: hash(&text),
@@ -475,7 +511,12 @@ fn the_kernels_are_right() {
             match (family.build)(&mut hook, &mut Random(form)) {
                 Err(e) => wrong.push(format!("{}, form {form}: {e}", family.name)),
                 Ok(program) => {
-                    match run(&program, &program.given, (program.grid)(&program.given)) {
+                    match run(
+                        &program,
+                        &program.given,
+                        (program.grid)(&program.given),
+                        form % 2 == 0,
+                    ) {
                         (Outcome::Right, _) => {}
                         (_, why) => wrong.push(format!("{}, form {form}: {why}", family.name)),
                     }

@@ -10,7 +10,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use crate::copies::{builder, grid_of, layout, parameter, registers};
 use crate::hook::{Hook, Kind, Random};
-use crate::reference::{Given, memory};
+use crate::reference::{Given, memory, written};
 use crate::{Family, Program, target, tensor};
 
 pub(crate) fn families() -> Vec<Family> {
@@ -137,32 +137,30 @@ impl Scene {
             cluster: 1,
             grid,
             expected: Box::new(move |given| {
-                let mut all = given.to_vec();
-                let source = memory(&given[0]).clone();
-                let Given::Tensor(target) = &mut all[1] else {
-                    unreachable!("a tensor")
-                };
-                let blocks = grid(given);
-                for m in 0..i64::from(blocks[0]) {
-                    for n in 0..i64::from(blocks[1]) {
-                        for t in 0..32 {
-                            for [from, to] in &moves {
-                                let [from, to] =
-                                    [(*from, tiles[0]), (*to, tiles[1])].map(|(i, tile)| {
-                                        let at = place(vector, tile[0], t, i);
-                                        let is_inside = at[0] < tile[0] && at[1] < tile[1];
-                                        is_inside
-                                            .then_some([m * tile[0] + at[0], n * tile[1] + at[1]])
-                                    });
-                                let number = from.map_or(0.0, |from| source.get(&from));
-                                if let Some(to) = to {
-                                    target.set(&to, scale * number);
+                written(given, |source, target| {
+                    let blocks = grid(given);
+                    for m in 0..i64::from(blocks[0]) {
+                        for n in 0..i64::from(blocks[1]) {
+                            for t in 0..32 {
+                                for [from, to] in &moves {
+                                    let [from, to] =
+                                        [(*from, tiles[0]), (*to, tiles[1])].map(|(i, tile)| {
+                                            let at = place(vector, tile[0], t, i);
+                                            let is_inside = at[0] < tile[0] && at[1] < tile[1];
+                                            is_inside.then_some([
+                                                m * tile[0] + at[0],
+                                                n * tile[1] + at[1],
+                                            ])
+                                        });
+                                    let number = from.map_or(0.0, |from| source.get(&from));
+                                    if let Some(to) = to {
+                                        target.set(&to, scale * number);
+                                    }
                                 }
                             }
                         }
                     }
-                }
-                all
+                })
             }),
         })
     }

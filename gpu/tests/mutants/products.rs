@@ -2,7 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp;
-use colex_gpu::tensor::{AtThread, Builder, Error, Expr, Rows};
+use colex_gpu::tensor::{AtThread, Builder, Error, Expr, Index, Rows, Tensor};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use crate::copies::{builder, layout, parameter, shared, tiled};
@@ -107,6 +107,44 @@ struct Staged {
 
 const STAGED: [i64; 3] = [16, 16, 8];
 
+/// The tiles of A and B of one step along K.
+fn step_tiles(
+    h: &mut Hook,
+    [a, b]: [&Tensor; 2],
+    [bm, bn, bk]: [i64; 3],
+    at: &[Index; 2],
+    step: &Index,
+) -> [Tensor; 2] {
+    let mut tile = |of: &Tensor, [mn, k]: [&'static str; 2], extent, at| {
+        let tile = h.tile("local_tile", [extent, bk]);
+        let at = [
+            h.moved("local_tile", mn, at),
+            h.moved("local_tile", k, step),
+        ];
+        of.local_tile(tile, &at)
+    };
+    [
+        tile(a, ["a m", "a k"], bm, &at[0]),
+        tile(b, ["b n", "b k"], bn, &at[1]),
+    ]
+}
+
+/// The copy that reads an operand by `ldmatrix`, or by what the hook takes in its place.
+fn ldmatrix(h: &mut Hook, mma: &TiledMma, operand: Operand) -> Result<TiledCopy, Error> {
+    let others = [
+        "SM75_U16x8_LDSM_T",
+        "UniversalCopy<uint32_t>",
+        "SM75_U32x2_LDSM_N",
+    ];
+    let name = h.pick("for_operand", Kind::Type, "SM75_U32x4_LDSM_N", &others);
+    Ok(TiledCopy::for_operand(
+        colex_atom::copy(name)?,
+        16,
+        mma,
+        operand,
+    )?)
+}
+
 fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error> {
     let [bm, bn, bk] = STAGED;
     let (ty, bits) = (plan.ab, plan.ab.bits());
@@ -147,20 +185,7 @@ fn staged(h: &mut Hook, r: &mut Random, plan: &Staged) -> Result<Program, Error>
     );
     let steps = (a.extent(1) + (bk - 1)) / bk;
     k.for_(0, &steps, 1, |k, step| {
-        let ga = a.local_tile(
-            h.tile("local_tile", [bm, bk]),
-            &[
-                h.moved("local_tile", "a m", &at[0]),
-                h.moved("local_tile", "a k", step),
-            ],
-        );
-        let gb = b.local_tile(
-            h.tile("local_tile", [bn, bk]),
-            &[
-                h.moved("local_tile", "b n", &at[1]),
-                h.moved("local_tile", "b k", step),
-            ],
-        );
+        let [ga, gb] = step_tiles(h, [&a, &b], [bm, bn, bk], &at, step);
         for (from, to) in [(&ga, &sa), (&gb, &sb)] {
             let part = load.at(&put).partition_src(from);
             let held = k.fragment_like(&part);
@@ -301,28 +326,8 @@ fn ampere_sums(
         "SM80_16x8x8_F32BF16BF16F32_TN",
     ];
     let mma = tiled_mma(h, own, &others, "(2,1,1):(1,0,0)", "(32,16,16)")?;
-    let matrices = h.pick(
-        "for_operand",
-        Kind::Type,
-        "SM75_U32x4_LDSM_N",
-        &[
-            "SM75_U16x8_LDSM_T",
-            "UniversalCopy<uint32_t>",
-            "SM75_U32x2_LDSM_N",
-        ],
-    );
-    let read_a = TiledCopy::for_operand(colex_atom::copy(matrices)?, 16, &mma, Operand::A)?;
-    let matrices = h.pick(
-        "for_operand",
-        Kind::Type,
-        "SM75_U32x4_LDSM_N",
-        &[
-            "SM75_U16x8_LDSM_T",
-            "UniversalCopy<uint32_t>",
-            "SM75_U32x2_LDSM_N",
-        ],
-    );
-    let read_b = TiledCopy::for_operand(colex_atom::copy(matrices)?, 16, &mma, Operand::B)?;
+    let read_a = ldmatrix(h, &mma, Operand::A)?;
+    let read_b = ldmatrix(h, &mma, Operand::B)?;
     let tid = k.thread();
     let at = [k.block_index(0), k.block_index(1)];
     let (put, get) = (h.place("partition", &tid), h.place("partition", &tid));
@@ -337,20 +342,7 @@ fn ampere_sums(
     );
     let steps = (a.extent(1) + (bk - 1)) / bk;
     k.for_(0, &steps, 1, |k, step| {
-        let ga = a.local_tile(
-            h.tile("local_tile", [bm, bk]),
-            &[
-                h.moved("local_tile", "a m", &at[0]),
-                h.moved("local_tile", "a k", step),
-            ],
-        );
-        let gb = b.local_tile(
-            h.tile("local_tile", [bn, bk]),
-            &[
-                h.moved("local_tile", "b n", &at[1]),
-                h.moved("local_tile", "b k", step),
-            ],
-        );
+        let [ga, gb] = step_tiles(h, [&a, &b], [bm, bn, bk], &at, step);
         for (from, to) in [(&ga, &sa), (&gb, &sb)] {
             let (from, to) = (
                 load.at(&put).partition_src(from),

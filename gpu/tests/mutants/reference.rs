@@ -102,6 +102,16 @@ impl Memory {
     }
 }
 
+/// The arguments after `write` has written the second, a tensor or a map, from the first.
+pub(crate) fn written(given: &[Given], write: impl FnOnce(&Memory, &mut Memory)) -> Vec<Given> {
+    let mut all = given.to_vec();
+    let [from, Given::Tensor(to) | Given::Map(_, to), ..] = &mut all[..] else {
+        unreachable!("two tensors")
+    };
+    write(memory(from), to);
+    all
+}
+
 pub(crate) fn memory(given: &Given) -> &Memory {
     match given {
         Given::Tensor(memory) | Given::Map(_, memory) => memory,

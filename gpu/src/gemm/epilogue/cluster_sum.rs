@@ -104,10 +104,7 @@ impl ThreadSum<'_> {
         let access = Access::new(Space::Shared, Type::F32);
         let turn = k.get(&self.turn);
         // The other blocks have read the sums of the tile before.
-        k.wait(
-            &self.of.read.at(&self.group),
-            &(Index::from(1) - &turn).within(0..2),
-        );
+        k.wait(&self.of.read.at(&self.group), &(Index::from(1) - &turn));
         let own = &self.of.sums + &self.thread * BYTES;
         let address = k.value(&own);
         let all = acc.gathered(0, acc.layout().size());
@@ -142,7 +139,7 @@ impl ThreadSum<'_> {
             }
         });
         self.tell(k, &self.of.read, false);
-        k.set(&self.turn, (Index::from(1) - turn).within(0..2));
+        k.set(&self.turn, Index::from(1) - turn);
         total
     }
 
@@ -181,9 +178,6 @@ impl ThreadSum<'_> {
     /// Waits until the other blocks have read the last sums: this block's memory ends with it.
     pub(crate) fn finish(&self, k: &mut Builder) {
         let turn = k.get(&self.turn);
-        k.wait(
-            &self.of.read.at(&self.group),
-            &(Index::from(1) - turn).within(0..2),
-        );
+        k.wait(&self.of.read.at(&self.group), &(Index::from(1) - turn));
     }
 }

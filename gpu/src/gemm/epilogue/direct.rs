@@ -3,9 +3,8 @@
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::convert::scale_and_round;
+use super::terms::Terms;
 use crate::gemm::plan::GemmPlan;
-use colex_ir::Reg;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
 /// The most elements that a thread stores at once.
@@ -37,9 +36,10 @@ pub(crate) struct Direct {
 impl Direct {
     pub(crate) fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<Direct, Error> {
         let bits = i64::from(plan.operands.c.bits());
-        // A thread has two neighbours along N.
+        // A thread has two neighbours along N; two bytes fill no register.
         let pair = plan.operands.major(Operand::C) == crate::kernels::Major::Second
-            && plan.operands.vector(Operand::C) > 1;
+            && plan.operands.vector(Operand::C) > 1
+            && bits > 8;
         let width = if pair { 2 * bits } else { bits };
         let atom = colex_atom::copy(&format!("UniversalCopy<uint{width}_t>"))?;
         let copy = TiledCopy::for_accumulator_atom(atom, bits, mma)?;
@@ -47,23 +47,28 @@ impl Direct {
         Ok(Direct { copy, mma })
     }
 
-    /// Stores `C = alpha acc + beta C`: each thread its own elements.
+    /// Stores what the epilogue makes of tile `at`'s accumulators: each thread its own elements.
     pub(crate) fn store(
         &self,
         k: &mut Builder,
         plan: &GemmPlan,
         acc: &Fragment,
-        c: &Tensor,
+        (c, at): (&Tensor, &[Index; 2]),
         thread: &Index,
-        scale: [Reg; 2],
+        terms: &Terms,
     ) {
-        // In the order of the accumulators, for both orders of C: (MMA, MMA_M, MMA_N).
-        let to = self.mma.at(thread).partition(c, Operand::C);
         // A few elements at a time, so that the old and the new elements of C are live only briefly.
         let part = part(acc);
         let parts = acc.layout().size() / part;
         let by_part = Layout::new((part, parts), (1, part));
-        let to = to.compose(by_part.expect("positive extents make a layout")); // (values of a part, parts)
+        let by_part = by_part.expect("positive extents make a layout");
+        let whole = |matrix: &Tensor| {
+            let tile = matrix.local_tile((plan.tile[0], plan.tile[1]), at);
+            // In the order of the accumulators, for both orders of C: (MMA, MMA_M, MMA_N).
+            let own = self.mma.at(thread).partition(&tile, Operand::C);
+            own.compose(&by_part) // (values of a part, parts)
+        };
+        let to = whole(c);
         for i in 0..parts {
             let sum = acc.gathered(part * i, part);
             let to = to.at(1, i);
@@ -72,7 +77,8 @@ impl Direct {
                 k.copy_in_bounds(&self.copy, &to, &old);
                 old
             });
-            let out = scale_and_round(k, plan.operands.c, &sum, old.as_ref(), scale);
+            let part = |matrix: &Tensor| whole(matrix).at(1, i);
+            let out = terms.finish(k, (&sum, old.as_ref()), &part);
             k.copy_in_bounds(&self.copy, &out, &to);
         }
     }

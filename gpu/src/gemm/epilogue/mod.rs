@@ -1,8 +1,11 @@
-//! Epilogues: accumulators are scaled, rounded and stored.
+//! Epilogues: formulas over the accumulators are computed and stored.
 
+pub(crate) mod arguments;
 pub(crate) mod cluster_sum;
 pub(crate) mod convert;
 pub(crate) mod direct;
+pub(crate) mod expression;
 pub(crate) mod sm80;
 pub(crate) mod sm90;
 pub(crate) mod split_sum;
+pub(crate) mod terms;

@@ -4,11 +4,10 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::convert::scale_and_round;
+use super::terms::Terms;
 use crate::gemm::operand::{Shares, shares, uneven};
 use crate::gemm::plan::GemmPlan;
 use crate::kernels::Major;
-use colex_ir::Reg;
 use colex_ir::launch::Limits;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
@@ -46,7 +45,12 @@ fn shares_of_rows(plan: &GemmPlan, mma: &TiledMma, sums: &Fragment) -> Option<Sh
     let widest = 128 / i64::from(sums.ty().bits());
     let vector = plan.operands.vector(Operand::C).min(widest);
     let tile = [rows(plan, mma), plan.tile[1]];
-    shares(major, tile, vector, mma.threads(), sums.ty())
+    let narrower = if plan.operands.c.bits() < sums.ty().bits() {
+        plan.operands.c
+    } else {
+        sums.ty()
+    };
+    shares(major, tile, vector, mma.threads(), narrower)
 }
 
 /// Whether a block's shared memory holds the sums beside the stages, and its threads have equal shares of them.
@@ -103,14 +107,14 @@ impl SmemEpilogue {
     }
 }
 
-/// Stores `C = alpha acc + beta C` of tile (M, N).
+/// Stores what the epilogue makes of the accumulators of tile (M, N).
 pub(crate) fn store(
     k: &mut Builder,
     plan: &GemmPlan,
     mma: &TiledMma,
     sums: &Fragment,
     (c, [m, n]): (&Tensor, [Index; 2]),
-    scale: [Reg; 2],
+    terms: &Terms,
 ) -> Result<(), Error> {
     let epilogue = SmemEpilogue::new(k, plan, mma, sums)?;
     let thread = k.thread();
@@ -123,8 +127,12 @@ pub(crate) fn store(
         k.sync();
         let held = k.fragment_like(&epilogue.read_from);
         k.copy(&epilogue.read, &epilogue.read_from, &held);
-        let tile = c.local_tile((epilogue.rows, epilogue.columns), (&m * parts + part, &n));
-        let to = epilogue.store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+        let own = |matrix: &Tensor| {
+            let at = (&m * parts + part, &n);
+            let tile = matrix.local_tile((epilogue.rows, epilogue.columns), at);
+            epilogue.store.at(&thread).partition_dst(&tile) // (CPY, CPY_M, CPY_N)
+        };
+        let to = own(c);
         let old = if plan.operands.beta {
             let old = k.fragment_like(&to);
             k.copy_in_bounds(&epilogue.store, &to, &old);
@@ -132,7 +140,7 @@ pub(crate) fn store(
         } else {
             None
         };
-        let out = scale_and_round(k, plan.operands.c, &held, old.as_ref(), scale);
+        let out = terms.finish(k, (&held, old.as_ref()), &own);
         k.copy_in_bounds(&epilogue.store, &out, &to);
     }
     Ok(())

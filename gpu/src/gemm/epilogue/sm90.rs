@@ -2,13 +2,15 @@
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::convert::scale_and_round;
 use super::direct::Direct;
+use super::terms::Terms;
+use crate::gemm::batch::BatchForm;
 use crate::gemm::operand::boxed_layout;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::WARPGROUP_THREADS;
 use crate::kernels::Major;
-use colex_ir::{FenceKind, Reg};
+use colex_ir::FenceKind;
+use colex_layout::Layout;
 use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Error, Fragment, Index, Tensor, TmaTensor, Var,
 };
@@ -19,8 +21,11 @@ const ROWS: i64 = 64;
 /// The number of buffers in shared memory of a warpgroup.
 const BUFFERS: i64 = 2;
 
+/// The coordinates of a tile along M and N, and those of its product in a batch.
+pub(crate) type Place = ([Index; 2], Vec<Index>);
+
 /// The way in which C is read and written.
-pub(crate) enum Epilogue {
+pub(crate) enum StorePath {
     /// In parts of whole columns.
     Staged(Box<Staged>),
     /// Each thread accesses its own elements.
@@ -36,6 +41,7 @@ pub(crate) struct Staged {
     /// The columns of a part.
     columns: i64,
     copies: FragmentCopies,
+    mma: TiledMma,
 }
 
 /// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none.
@@ -53,13 +59,18 @@ pub(crate) fn shared_bytes(plan: &GemmPlan) -> i64 {
     columns.map_or(0, |n| BUFFERS * ROWS * plan.warps[0] * n * bits / 8)
 }
 
-impl Epilogue {
-    pub(crate) fn new(k: &mut Builder, plan: &GemmPlan, mma: &TiledMma) -> Result<Epilogue, Error> {
-        let (ty, layout) = (plan.operands.c, plan.operands.layout(Operand::C));
+impl StorePath {
+    pub(crate) fn new(
+        k: &mut Builder,
+        plan: &GemmPlan,
+        batch: &BatchForm,
+        mma: &TiledMma,
+    ) -> Result<StorePath, Error> {
+        let (ty, layout) = (plan.operands.c, batch.layout(plan, Operand::C));
         let Some(columns) = columns(plan).filter(|_| plan.stages_c()) else {
             let c = Box::new(k.tensor("C", ty, &layout));
             let direct = Direct::new(plan, mma)?;
-            return Ok(Epilogue::Direct(Box::new((*c, direct))));
+            return Ok(StorePath::Direct(Box::new((*c, direct))));
         };
         let (rows, major) = (ROWS * plan.warps[0], plan.operands.major(Operand::C));
         let shared = boxed_layout(major, ty.bits(), &[rows, columns, BUFFERS])?;
@@ -68,18 +79,27 @@ impl Epilogue {
         let shared = k.shared_tensor(ty, shared);
         let buffers = BUFFERS * rows / ROWS;
         let landed = plan.operands.beta.then(|| k.barriers(buffers));
-        Ok(Epilogue::Staged(Box::new(Staged {
+        Ok(StorePath::Staged(Box::new(Staged {
             map,
             shared,
             landed,
             columns,
             copies: FragmentCopies::new(plan, mma)?,
+            mma: mma.clone(),
         })))
+    }
+
+    /// The tensor that threads access.
+    pub(crate) fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            StorePath::Staged(_) => None,
+            StorePath::Direct(of_c) => Some(&of_c.0),
+        }
     }
 
     /// Initialises the barriers. A fence and a barrier of the block must follow.
     pub(crate) fn start(&self, k: &mut Builder) {
-        let Epilogue::Staged(staged) = self else {
+        let StorePath::Staged(staged) = self else {
             return;
         };
         let Some(landed) = &staged.landed else {
@@ -142,7 +162,7 @@ pub(crate) struct ThreadEpilogue<'a> {
     group: Index,
     /// Whether the thread issues the TMA copies of its warpgroup.
     leads: Cond,
-    end: &'a Epilogue,
+    end: &'a StorePath,
     /// The parity of the first part's barrier, where a tile takes each buffer an odd number of times.
     turn: Var,
 }
@@ -159,14 +179,16 @@ impl ThreadEpilogue<'_> {
         rows * self.parts_along_n(staged)
     }
 
-    /// The place of a part of tile (M, N) among C's, in parts.
-    fn place(&self, staged: &Staged, [m, n]: &[Index; 2], part: i64) -> [Index; 2] {
+    /// The place of a part of tile (M, N) of a product among C's, in parts.
+    fn place(&self, staged: &Staged, ([m, n], product): &Place, part: i64) -> Vec<Index> {
         let along_n = self.parts_along_n(staged);
         let row = &self.group + part / along_n * self.plan.warps[0];
-        [
+        let mut at = vec![
             m * (self.plan.tile[0] / ROWS) + row,
             n * along_n + part % along_n,
-        ]
+        ];
+        at.extend(product.iter().cloned());
+        at
     }
 
     /// The part's buffer.
@@ -180,13 +202,13 @@ impl ThreadEpilogue<'_> {
     }
 
     /// Starts the loads of the first parts of the old C.
-    pub(crate) fn fetch(&self, k: &mut Builder, at: &[Index; 2]) {
+    pub(crate) fn fetch(&self, k: &mut Builder, at: &Place) {
         (0..BUFFERS).for_each(|part| self.bring(k, at, part));
     }
 
     /// Starts the load of a part once its buffer is free, if C is read and the tile has a part of that number.
-    fn bring(&self, k: &mut Builder, at: &[Index; 2], part: i64) {
-        let Epilogue::Staged(staged) = self.end else {
+    fn bring(&self, k: &mut Builder, at: &Place, part: i64) {
+        let StorePath::Staged(staged) = self.end else {
             return;
         };
         let (Some(landed), true) = (&staged.landed, part < self.parts(staged)) else {
@@ -200,18 +222,19 @@ impl ThreadEpilogue<'_> {
         });
     }
 
-    /// Stores `C = alpha acc + beta C` of a tile.
-    pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &[Index; 2], scale: [Reg; 2]) {
+    /// Stores what the epilogue makes of the accumulators of a tile.
+    pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &Place, terms: &Terms) {
         let plan = self.plan;
         match self.end {
-            Epilogue::Direct(of_c) => {
+            StorePath::Direct(of_c) => {
                 let (c, direct) = &**of_c;
-                let tile = c.local_tile((plan.tile[0], plan.tile[1]), at);
-                direct.store(k, plan, acc, &tile, &self.thread, scale);
+                let (at, product) = at;
+                let c = c.fixed_behind(product);
+                direct.store(k, plan, acc, (&c, at), &self.thread, terms);
             }
-            Epilogue::Staged(staged) => {
+            StorePath::Staged(staged) => {
                 for part in 0..self.parts(staged) {
-                    self.store_part(k, staged, acc, (at, part), scale);
+                    self.store_part(k, staged, acc, (at, part), terms);
                 }
                 self.next_turn(k, staged);
             }
@@ -223,8 +246,8 @@ impl ThreadEpilogue<'_> {
         k: &mut Builder,
         staged: &Staged,
         acc: &Fragment,
-        (at, part): (&[Index; 2], i64),
-        scale: [Reg; 2],
+        (at, part): (&Place, i64),
+        terms: &Terms,
     ) {
         let copies = &staged.copies;
         let values = ROWS * staged.columns / i64::from(WARPGROUP_THREADS);
@@ -242,7 +265,14 @@ impl ThreadEpilogue<'_> {
             }
             None => None,
         };
-        let out = scale_and_round(k, self.plan.operands.c, &sum, old.as_ref(), scale);
+        let own = |matrix: &Tensor| {
+            let tile = matrix.local_tile((self.plan.tile[0], self.plan.tile[1]), &at.0);
+            let own = staged.mma.at(&self.thread).partition(&tile, Operand::C);
+            let by_part = Layout::new((values, self.parts(staged)), (1, values));
+            let by_part = by_part.expect("positive extents make a layout");
+            own.compose(by_part).at(1, part) // (values of the part)
+        };
+        let out = terms.finish(k, (&sum, old.as_ref()), &own);
         if old.is_none() {
             // After an odd number of parts, the buffer of the first part is the one that was stored last.
             let pending = match (part, self.parts(staged) % BUFFERS) {
@@ -275,7 +305,7 @@ impl ThreadEpilogue<'_> {
     fn parity(&self, k: &mut Builder, staged: &Staged, part: i64) -> Index {
         let fixed = part / BUFFERS % 2;
         if self.alternates(staged, part % BUFFERS) {
-            ((k.get(&self.turn) + fixed) % 2).within(0..2)
+            (k.get(&self.turn) + fixed) % 2
         } else {
             fixed.into()
         }
@@ -285,13 +315,13 @@ impl ThreadEpilogue<'_> {
         let alternates = (0..BUFFERS).any(|buffer| self.alternates(staged, buffer));
         if alternates && self.plan.operands.beta {
             let turn = k.get(&self.turn);
-            k.set(&self.turn, (Index::from(1) - turn).within(0..2));
+            k.set(&self.turn, Index::from(1) - turn);
         }
     }
 
     /// Waits for the stores in flight.
     pub(crate) fn finish(&self, k: &mut Builder) {
-        if let Epilogue::Staged(..) = self.end {
+        if let StorePath::Staged(..) = self.end {
             k.where_(self.leads, |ir| ir.bulk_wait(0, false));
         }
     }

@@ -1,152 +1,223 @@
 //! Sums over the clusters that divide K among them, through memory of the device.
 //!
-//! Each warpgroup writes its accumulators to the workspace and counts itself. The warpgroup that comes last to a part of
-//! a tile adds what all of them wrote, in the order of the parts, so that the result is the same in every run. No
-//! warpgroup waits for another one: the kernel ends however few of its blocks run at once.
+//! The kernel of the product writes the accumulators of each part of K to the workspace. A second kernel adds them in the
+//! order of the parts, so that the result is the same in every run, and stores C with all multiprocessors.
 
-use colex_ir::{Access, Address, AtomicOp, BinaryOp, FenceKind, Reg, Space, Type};
-use colex_tensor::{Builder, Cond, Fragment, Index};
+use colex_atom::Arch;
+use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
+use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
+use colex_tiled::Operand;
 
+use super::direct::Direct;
+use super::terms::KernelEpilogue;
+use crate::gemm::batch::{BatchForm, Tiles, agree};
 use crate::gemm::plan::GemmPlan;
-use crate::gemm::sm90::WARPGROUP_THREADS;
+use crate::gemm::sm90::{self, MOST_SPLIT, WARPGROUP_THREADS};
+use colex_sched::formula::MOST_PLACES;
 
 /// The number of f32 that a thread writes and reads at once.
 const VECTOR: i64 = 4;
 
-/// The counters at the beginning of a workspace: 0 before a product, and 0 again after it.
-pub(crate) const COUNTERS: i64 = 1 << 14;
+/// The columns of a block of the second kernel: those of one vector of each thread.
+const COLUMNS: i64 = 8;
 
-/// The bytes of the counters.
-pub(crate) const COUNTER_BYTES: i64 = 4 * COUNTERS;
+/// The rows of a block of the second kernel: those of a warpgroup's instruction.
+const ROWS: i64 = 64;
 
-/// The workspace of a launch, and what the warpgroups of a block say to each other.
+/// The numbers of parts that a thread loads before it adds them, while there are as many.
+const IN_FLIGHT: [i64; 2] = [16, 8];
+
+/// The most parts of C and K together.
+const MOST_PARTS: i64 = 1 << 24;
+
+/// The accumulators in the workspace: those of each part of each block's tile, vector by vector.
 pub(crate) struct SplitSum {
     workspace: Reg,
     /// The number of parts of K.
-    parts: Index,
-    /// One word for each warpgroup: the number of warpgroups that came before it.
-    before: Index,
-    groups: i64,
+    pub(crate) parts: Index,
+    /// The number of the clusters' tiles whose K is not divided: the first of the order.
+    pub(crate) undivided: Index,
+    /// The blocks of a cluster.
+    blocks: i64,
+    /// The threads of a block that have accumulators.
+    threads: i64,
     /// The bytes of a block's accumulators.
     bytes: i64,
 }
 
-/// The part of a thread.
-pub(crate) struct ThreadSplit<'a> {
-    of: &'a SplitSum,
-    group: Index,
-    thread: Index,
-    leads: Cond,
-}
-
 impl SplitSum {
-    /// `stored` is the plan of what one block stores.
-    pub(crate) fn new(
-        k: &mut Builder,
-        stored: &GemmPlan,
-        workspace: Reg,
-        parts: Index,
-    ) -> SplitSum {
-        let ([m, n, _], groups) = (stored.tile, stored.warps[0]);
+    /// Declares the arguments.
+    pub(crate) fn new(k: &mut Builder, plan: &GemmPlan) -> SplitSum {
+        let stored = plan.stored();
+        let [m, n, _] = stored.tile;
         SplitSum {
-            workspace,
-            parts,
-            before: k.shared_bytes(4 * groups as u32, 4),
-            groups,
+            parts: k.index_argument("parts", 2..MOST_SPLIT + 1),
+            undivided: k.index_argument("undivided", 0..MOST_PLACES),
+            workspace: k.scalar_argument("workspace", Type::U64),
+            blocks: i64::from(sm90::blocks(plan)),
+            threads: stored.warps[0] * i64::from(WARPGROUP_THREADS),
             bytes: m * n * 4,
         }
     }
 
-    /// A consumer's part of it.
-    pub(crate) fn of_thread(&self, k: &mut Builder, thread: &Index) -> ThreadSplit<'_> {
-        let lane = thread % i64::from(WARPGROUP_THREADS);
-        ThreadSplit {
-            of: self,
-            group: thread / i64::from(WARPGROUP_THREADS),
-            thread: thread.clone(),
-            leads: k.equal(&lane, &0.into()),
-        }
+    /// Checks that the tiles that are divided are some of the grid's, and that the workspace has room for their parts. Returns
+    /// their number.
+    pub(crate) fn check(&self, k: &mut Builder, grid: &Tiles) -> Index {
+        let divided = k.within(grid.size() - &self.undivided, 0..MOST_PARTS);
+        k.within(&divided * &self.parts * self.blocks, 0..MOST_PARTS + 1);
+        divided
     }
-}
 
-impl ThreadSplit<'_> {
-    /// Writes the sums of a part of K. `place` is the number of the block's part of C among all of them. The warpgroup that
-    /// comes last replaces its sums by those over all parts, and goes on with `then`.
-    pub(crate) fn sum(
+    /// The number of the place of a part, counted over the parts of all clusters' tiles that are divided. The minimum
+    /// states a bound that holds anyway.
+    pub(crate) fn place(&self, number: &Index) -> Index {
+        number.min(&(MOST_PARTS / self.blocks - 1).into())
+    }
+
+    /// The address of a thread's first vector in the place of a part and a block's rank.
+    fn address(&self, k: &mut Builder, (place, rank): (&Index, &Index), thread: &Index) -> Reg {
+        let block = k.value(&(place * self.blocks + rank));
+        let offset = k.value(&(thread * (4 * VECTOR)));
+        k.emit(|ir| {
+            let block = ir.mul_wide(Type::U32, block, self.bytes);
+            let block = ir.add(Type::S64, self.workspace, block);
+            let offset = ir.mul_wide(Type::U32, offset, 1);
+            ir.add(Type::S64, block, offset)
+        })
+    }
+
+    /// Writes the sums of a part of K.
+    pub(crate) fn keep(
         &self,
         k: &mut Builder,
         sums: &Fragment,
-        [place, part]: [&Index; 2],
-        then: impl FnOnce(&mut Builder),
+        thread: &Index,
+        at: (&Index, &Index),
     ) {
-        let SplitSum {
-            parts,
-            groups,
-            bytes,
-            ..
-        } = self.of;
+        let own = self.address(k, at, thread);
+        let step = self.threads * 4 * VECTOR;
         let sums = sums.gathered(0, sums.layout().size());
-        let step = groups * i64::from(WARPGROUP_THREADS) * 4 * VECTOR;
-        let at = |i: usize, from: Reg| Address::from(from).at(i as i64 * step);
-        let access = Access::new(Space::Global, Type::F32);
-        let first = k.value(&(place * parts).within(0..1 << 24));
-        let own = k.value(part);
-        let offset = k.value(&(&self.thread * (4 * VECTOR) + COUNTER_BYTES));
-        let counter = k.value(&((place * *groups + &self.group).within(0..COUNTERS) * 4));
-        let [first, own, counter] = k.emit(|ir| {
-            let offset = ir.mul_wide(Type::U32, offset, 1);
-            let thread = ir.add(Type::S64, self.of.workspace, offset);
-            let first = ir.mul_wide(Type::U32, first, *bytes);
-            let first = ir.add(Type::S64, thread, first);
-            let own = ir.mul_wide(Type::U32, own, *bytes);
-            let own = ir.add(Type::S64, first, own);
-            let counter = ir.mul_wide(Type::U32, counter, 1);
-            [first, own, ir.add(Type::S64, self.of.workspace, counter)]
-        });
         k.emit(|ir| {
             for (i, vector) in sums.regs().chunks(VECTOR as usize).enumerate() {
-                ir.store_vector(access, at(i, own), vector);
+                let at = Address::from(own).at(i as i64 * step);
+                ir.store_vector(Access::new(Space::Global, Type::F32), at, vector);
             }
         });
-        let named = &self.group + 1;
-        let word = k.value(&(&self.of.before + &self.group * 4));
-        let shared = Access::new(Space::Shared, Type::U32);
-        let most = k.value(&(parts - 1));
-        k.sync_named(&named, WARPGROUP_THREADS);
-        k.if_(self.leads, |k| {
-            // What this warpgroup wrote is visible to the device before it is counted, and what others wrote after.
-            k.fence(FenceKind::AcqRelGpu);
-            k.emit(|ir| {
-                // Back to 0 after the last part.
-                let d = ir.atomic(AtomicOp::Inc, Space::Global, Type::U32, counter, most);
-                ir.store(shared, word, d);
+    }
+
+    /// The sums over all parts of a thread's vector, of which `first` is that of part 0.
+    fn total(&self, k: &mut Builder, total: &Fragment, first: Reg) {
+        let total = total.gathered(0, VECTOR);
+        let access = Access::new(Space::Global, Type::F32);
+        // What is added where there is no part: -0 leaves every number as it is.
+        let neutral = |k: &mut Builder, d: &[Reg]| {
+            let zero = Type::F32.constant(-0.0);
+            k.emit(|ir| d.iter().for_each(|d| ir.mov_to(*d, zero)));
+        };
+        // The parts from `begin` on: all loads of them, and then the sums.
+        let add = |k: &mut Builder, begin: &Index, count: i64, are_there: bool| {
+            let begin_at = k.value(begin);
+            let step = self.blocks * self.bytes;
+            let from = k.emit(|ir| {
+                let offset = ir.mul_wide(Type::U32, begin_at, step);
+                ir.add(Type::S64, first, offset)
             });
-            k.fence(FenceKind::AcqRelGpu);
-        });
-        k.sync_named(&named, WARPGROUP_THREADS);
-        let before = k.emit(|ir| ir.load(shared, word));
-        let before = k.index_of(before, 0..1 << 24);
-        let is_last = k.equal(&before, &(parts - 1));
-        k.if_(is_last, |k| {
+            let mut loaded = Vec::new();
+            for i in 0..count {
+                let d = k.emit(|ir| ir.regs(Type::F32.register(), VECTOR as usize));
+                let at = Address::from(from).at(i * step);
+                let load = |ir: &mut KernelBuilder| ir.load_to(access, &d, at);
+                if are_there {
+                    k.emit(load);
+                } else {
+                    neutral(k, &d);
+                    let is_there = k.less(&(begin + i), &self.parts);
+                    k.where_(is_there, load);
+                }
+                loaded.push(d);
+            }
             k.emit(|ir| {
-                for (i, d) in sums.regs().chunks(VECTOR as usize).enumerate() {
-                    ir.load_to(access, d, at(i, first));
+                for part in loaded {
+                    for (d, x) in total.regs().iter().zip(part) {
+                        ir.binary_to(BinaryOp::Add, Type::F32, *d, *d, x);
+                    }
                 }
             });
-            k.for_(1, parts, 1, |k, part| {
-                let part = k.value(part);
-                k.emit(|ir| {
-                    let from = ir.mul_wide(Type::U32, part, *bytes);
-                    let from = ir.add(Type::S64, first, from);
-                    for (i, d) in sums.regs().chunks(VECTOR as usize).enumerate() {
-                        let more = ir.load_vector(access, VECTOR as usize, at(i, from));
-                        for (d, x) in d.iter().zip(more) {
-                            ir.binary_to(BinaryOp::Add, Type::F32, *d, *d, x);
-                        }
-                    }
-                });
-            });
-            then(k);
-        });
+        };
+        neutral(k, total.regs());
+        let mut begin = Index::from(0);
+        for count in IN_FLIGHT {
+            let end = &self.parts / count * count;
+            k.for_(begin, &end, count, |k, part| add(k, part, count, true));
+            begin = end;
+        }
+        let rest = k.less(&begin, &self.parts);
+        let most = IN_FLIGHT[IN_FLIGHT.len() - 1] - 1;
+        k.if_(rest, |k| add(k, &begin, most, false));
     }
+}
+
+/// The blocks of the second kernel for a number of the clusters' tiles.
+pub(crate) fn blocks(plan: &GemmPlan, tiles: i64) -> i64 {
+    let [m, n, _] = plan.stored().tile;
+    tiles * i64::from(sm90::blocks(plan)) * (m / ROWS) * (n / COLUMNS)
+}
+
+/// The kernel that adds the parts of K. The launch takes C, M, N, the parts, the tiles that are not divided, the
+/// workspace and what the epilogue reads.
+pub(crate) fn build(
+    plan: &GemmPlan,
+    batch: BatchForm,
+    epilogue: &KernelEpilogue,
+    arch: Arch,
+) -> Result<TensorKernel, Error> {
+    let stored = plan.stored();
+    let mut k = Builder::new("gemm_sum", arch, WARPGROUP_THREADS);
+    // Otherwise ptxas 12.9 takes 32 registers, and holds four loads in flight.
+    k.min_blocks(1);
+    // What a block stores.
+    let slice = GemmPlan {
+        tile: [ROWS, COLUMNS, 16],
+        warps: [1, 1],
+        ..stored
+    };
+    let mma = slice.tiled_mma()?;
+    let direct = Direct::new(&slice, &mma)?;
+    let c = batch.layout(&slice, Operand::C);
+    let c = k.tensor("C", slice.operands.c, &c);
+    let [m, n] = ["m", "n"].map(|name| k.index_argument(name, 1..1 << 31));
+    let products = batch.arguments(&mut k);
+    let sum = SplitSum::new(&mut k, plan);
+    let terms = epilogue.declare(&mut k);
+    agree(&mut k, &c, &products);
+    terms.agree(&mut k, &products);
+
+    let [rows, columns] = [stored.tile[0] / ROWS, stored.tile[1] / COLUMNS];
+    let grid = sm90::clusters(&mut k, plan, [&m, &n], &products);
+    let divided = sum.check(&mut k, &grid);
+    let number = k.block_index(0);
+    let (column, number) = (&number % columns, number / columns);
+    let (row, number) = (&number % rows, number / rows);
+    let rank = &number % sum.blocks;
+    let tile = (number / sum.blocks).min(&divided);
+    let place = k.within(&tile * &sum.parts, 0..MOST_PARTS + 1);
+    let tile = (&sum.undivided + tile).min(&(grid.size() - 1));
+    let (at, product) = sm90::place(&mut k, plan, &grid, (&tile, &rank));
+    let (c, terms) = (c.fixed_behind(&product), terms.of_product(&product));
+    let [tile_m, tile_n] = sm90::stored_at(plan, at, &rank);
+    // (MMA, MMA_M, MMA_N): the rows of an instruction are those of all warpgroups.
+    let groups = stored.warps[0];
+    let vector = &row / groups * columns + &column;
+    let thread = k.thread();
+    let of_product = &row % groups * i64::from(WARPGROUP_THREADS) + &thread;
+    let first = sum.address(
+        &mut k,
+        (&sum.place(&place), &rank),
+        &(vector * sum.threads + of_product),
+    );
+    let total = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));
+    sum.total(&mut k, &total, first);
+    let at = [tile_m * rows + row, tile_n * columns + column];
+    direct.store(&mut k, &slice, &total, (&c, &at), &thread, &terms);
+    k.finish()
 }

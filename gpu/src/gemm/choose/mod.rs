@@ -1,19 +1,24 @@
 //! The plans that the library chooses among, and the model of time that it chooses by.
 
+mod tune;
+
+use core::convert::Infallible;
 use core::fmt;
+use std::sync::{Arc, LazyLock};
 
 use colex_atom::{Arch, Ty};
-use colex_device::Device;
+use colex_device::{Device, Memo};
 use colex_ir::launch::Limits;
 
-use super::epilogue::sm90::shared_bytes;
-use super::epilogue::split_sum::COUNTERS;
-use super::plan::{GemmPlan, Operands};
-use super::sm90::{MOST_SPLIT, clusters_at_once};
+use crate::gemm::epilogue::sm90::shared_bytes;
+use crate::gemm::plan::{GemmPlan, Operands};
+use crate::gemm::sm90::{MOST_SPLIT, clusters_at_once};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
 use colex_tiled::Operand;
+
+pub use tune::Autotune;
 
 /// A plan of the list: its tile, its units and what differs from the plain plan. The rest follows.
 #[derive(Clone, Copy)]
@@ -79,27 +84,27 @@ impl Row {
 /// Plans for rows that tensor maps describe.
 const MAPPED: [Row; 24] = [
     hopper([128, 256, 64], 2).cluster([2, 1, 1]),
-    hopper([256, 128, 64], 2).cluster([1, 2, 1]),
     hopper([128, 192, 64], 2).cluster([2, 1, 1]),
-    hopper([128, 160, 64], 2).cluster([2, 1, 1]),
+    hopper([192, 192, 64], 3),
+    hopper([192, 128, 64], 3).cluster([1, 2, 1]),
+    hopper([128, 224, 64], 2).cluster([2, 1, 1]),
     hopper([128, 128, 64], 2).cluster([2, 1, 1]),
     hopper([128, 128, 64], 2),
-    hopper([128, 64, 64], 2),
+    hopper([64, 128, 64], 1).cluster([2, 1, 1]),
     hopper([64, 128, 64], 1),
     hopper([64, 64, 64], 1),
     hopper([64, 32, 64], 1),
-    hopper([128, 16, 64], 2),
+    hopper([64, 32, 128], 1),
     // Long K over few tiles.
-    hopper([128, 128, 64], 2).cluster([1, 1, 4]),
-    hopper([64, 64, 64], 1).cluster([1, 1, 4]),
+    hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
+    hopper([128, 192, 64], 2).cluster([2, 1, 1]).split(),
+    hopper([64, 32, 128], 1).split(),
+    hopper([64, 16, 128], 1).split(),
     hopper([64, 64, 64], 1).cluster([1, 1, 8]),
-    hopper([128, 128, 64], 2).split(),
-    hopper([64, 16, 64], 1).split(),
-    hopper([64, 16, 64], 1).swapped().split(),
     // Few rows.
     hopper([128, 16, 64], 2).swapped(),
-    hopper([64, 16, 64], 1).swapped().cluster([1, 1, 2]),
-    hopper([64, 32, 64], 1).swapped().cluster([1, 1, 2]),
+    hopper([64, 16, 128], 1).swapped(),
+    hopper([64, 16, 128], 1).swapped().cluster([1, 1, 2]),
     // K of a few elements: more columns of a stage would be loaded as zeros.
     hopper([64, 16, 16], 1).swapped(),
     hopper([64, 64, 16], 1),
@@ -162,7 +167,9 @@ impl GemmPlan {
             _ => return vec![usual],
         };
         let plans = rows.iter().map(|row| row.plan(operands, arch));
-        plans.filter(|plan| plan.check(arch).is_ok()).collect()
+        plans
+            .filter(|plan| plan.check_kernel(arch).is_ok())
+            .collect()
     }
 }
 
@@ -201,12 +208,15 @@ impl Row {
     }
 }
 
-/// The number of stages for which a plan leaves room.
+/// The number of stages for which a plan leaves room: the same for every type of C, of which 32 bits take the most.
 fn stages(plan: &GemmPlan, room: i64) -> i64 {
     let [m, n, k] = plan.tile;
     let sums = if plan.cluster[2] > 1 { m * n * 4 } else { 0 };
     let stage = (m + n) * k * i64::from(plan.operands.ab.bits()) / 8;
-    let left = room - BESIDE - sums - shared_bytes(&plan.stored());
+    let mut stored = plan.stored();
+    stored.operands.c = Ty::F32;
+    stored.operands.vectors[2] = 4;
+    let left = room - BESIDE - sums - shared_bytes(&stored).max(shared_bytes(&plan.stored()));
     (left / stage).clamp(2, MOST_STAGES)
 }
 
@@ -223,6 +233,10 @@ pub struct PlanCost {
     pub epilogue: f64,
     /// The sum over the blocks of a cluster that divide K.
     pub sum: f64,
+    /// The parts of K of different clusters: they are written, and a second kernel adds them.
+    pub parts: f64,
+    /// All operations at the rate that the power limit allows.
+    pub power: f64,
     /// Every byte once through the memory of the device.
     pub memory: f64,
 }
@@ -232,7 +246,8 @@ impl PlanCost {
     pub fn total(&self) -> f64 {
         // The root of squares: where both take as long, neither hides the other.
         let rounds = self.waves * (self.mainloop + self.epilogue + self.sum);
-        self.fixed + rounds.hypot(self.memory)
+        let rounds = (rounds.powi(4) + self.power.powi(4)).sqrt().sqrt();
+        self.fixed + rounds.hypot(self.memory) + self.parts
     }
 }
 
@@ -244,43 +259,54 @@ impl fmt::Display for PlanCost {
             mainloop,
             epilogue,
             sum,
+            parts,
+            power,
             memory,
         } = self;
         write!(
             f,
-            "{:.1} us: {fixed:.1} fixed, {waves:.0} x ({mainloop:.1} mainloop, {epilogue:.1} epilogue, {sum:.1} sum), memory \
-             {memory:.1}",
+            "{:.1} us: {fixed:.1} fixed, {waves:.1} x ({mainloop:.1} mainloop, {epilogue:.1} epilogue, {sum:.1} sum), {parts:.1} \
+             parts, power {power:.1}, memory {memory:.1}",
             self.total()
         )
     }
 }
 
-/// Constants of the model: fitted to what plans took for 1,500 shapes on an H200 (`PERFORMANCE.md`).
+/// Constants of the model: fitted to what plans took for 239 shapes on an H200, those of threads for 1,500 (`PERFORMANCE.md`).
 mod h200 {
     /// Clocks in a microsecond.
     pub(super) const CLOCKS: f64 = 2010.0;
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
-    pub(super) const PRODUCTS: f64 = 1900.0;
+    pub(super) const PRODUCTS: f64 = 1549.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
-    pub(super) const SHARED: f64 = 113.5;
+    pub(super) const SHARED: f64 = 113.4;
     /// Bytes that a multiprocessor loads in a clock.
     pub(super) const LOADS: f64 = 150.0;
-    /// Clocks of TMA for a row of a box, however short, and for one that begins between two sectors of 32 bytes.
-    pub(super) const ROW: [f64; 2] = [1.31, 1.85];
+    /// Clocks of TMA for a row of a box, however short: of one that begins at a line of 128 bytes, at a sector of 32, and
+    /// between sectors.
+    pub(super) const ROW: [f64; 3] = [1.26, 1.17, 1.68];
+    /// The bytes that such rows take of what is loaded, for each byte.
+    pub(super) const LINES: [f64; 3] = [1.0, 1.17, 1.92];
     /// Clocks of a step along K beside the loads.
-    pub(super) const STEP: f64 = 75.0;
+    pub(super) const STEP: f64 = 48.5;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 6870.0;
+    pub(super) const CACHE: f64 = 6564.0;
+    /// Operations in a microsecond that the power limit allows for all multiprocessors.
+    pub(super) const POWER: f64 = 4.0e9;
     /// Bytes of the device's memory in a microsecond.
-    pub(super) const MEMORY: f64 = 3.74e6;
+    pub(super) const MEMORY: f64 = 4.07e6;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
-    pub(super) const FIXED: [f64; 2] = [1.38, 1.40];
+    pub(super) const FIXED: [f64; 2] = [1.74, 1.40];
     /// Clocks of a sum over a cluster, and for each byte of a block's accumulators.
-    pub(super) const SUM: [f64; 2] = [511.0, 0.1075];
-    /// Clocks of a sum through the workspace, and for each byte: once, and for each part.
-    pub(super) const SPLIT: [f64; 3] = [6690.0, 0.0162, 0.0256];
-    /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads.
-    pub(super) const EPILOGUE: [f64; 3] = [1130.0, 0.103, 0.241];
+    pub(super) const SUM: [f64; 2] = [1010.0, 0.0901];
+    /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
+    /// microsecond.
+    pub(super) const SPLIT: [f64; 3] = [0.97, 0.0216, 3.99e6];
+    /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
+    pub(super) const EPILOGUE: [f64; 4] = [398.0, 0.0675, 0.5, 1.0];
+    /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
+    /// one line.
+    pub(super) const PARTS_OF_LINES: f64 = 0.045;
     /// Clocks of an access to a stage by a thread of the producer.
     pub(super) const ACCESS: f64 = 30.0;
     /// The same through registers: once for each stage, and for each access.
@@ -312,11 +338,14 @@ impl GemmPlan {
             let tiles = (extent + tile - 1) / tile;
             (tiles + blocks - 1) / blocks * blocks
         };
-        let parts = ck * self.split;
-        let wanted = up(problem.m, self.tile[0], cm) * up(problem.n, self.tile[1], cn) * parts;
         let blocks = cm * cn * ck;
+        let tiles = up(problem.m, self.tile[0], cm) * up(problem.n, self.tile[1], cn) * ck;
+        let tiles = tiles.saturating_mul(problem.batch);
+        let divided = (tiles - self.undivided * blocks) * i64::from(self.split > 1);
+        let whole = tiles - divided;
+        let wanted = whole + divided * self.split;
         let at_once = clusters_at_once(blocks, multiprocessors) * blocks;
-        let waves = (wanted + at_once - 1) / at_once;
+        let rounds = |blocks: i64| (blocks + at_once - 1) / at_once;
         let active = wanted.min(at_once) as f64;
         let bytes = f64::from(self.operands.ab.bits()) / 8.0;
         let bytes_of_c = f64::from(self.operands.c.bits()) / 8.0;
@@ -324,25 +353,33 @@ impl GemmPlan {
         let multiply = bm * bn / h200::PRODUCTS * (bytes / 2.0);
         let shared = bytes * (2.0 * bm + bn + instructions * bn) / h200::SHARED;
         let (rows_of_a, rows_of_b) = (bm / cn as f64, bn / cm as f64);
-        let loads = bytes * (rows_of_a + rows_of_b) / h200::LOADS.min(h200::CACHE / active);
-        let steps = up(problem.k, self.tile[2], parts) / parts;
-        let clocks_of_map = |operand: Operand, along: f64| {
-            let pitch = problem.leading_of(operand) as f64 * bytes;
-            along * h200::ROW[usize::from(pitch % 32.0 != 0.0)]
+        let steps = up(problem.k, self.tile[2], ck) / ck;
+        let of_rows = |costs: [f64; 3]| {
+            let cost = |operand: Operand| {
+                let pitch = problem.leading_of(operand) as f64 * bytes;
+                let lines = [128.0, 32.0].into_iter();
+                costs[lines.filter(|line| pitch % line != 0.0).count()]
+            };
+            rows_of_a * cost(Operand::A) + rows_of_b * cost(Operand::B)
         };
+        let loads = bytes * of_rows(h200::LINES) / h200::LOADS.min(h200::CACHE / active);
         let filling = if self.gather {
             self.clocks_of_threads(problem)
         } else {
-            clocks_of_map(Operand::A, rows_of_a) + clocks_of_map(Operand::B, rows_of_b)
+            of_rows(h200::ROW) * (bk * bytes / 128.0).max(1.0)
         };
         let step = (bk * multiply.max(shared).max(loads)).max(filling + h200::STEP);
         let elements = bm * bn / ck as f64;
-        let [once, by_map, by_threads] = h200::EPILOGUE;
-        let narrowed = problem.extents(Operand::C)[1].0 % 8 == 0;
-        let each = if self.stages_c() && narrowed {
-            by_map
-        } else {
-            by_threads
+        let [once, by_map, by_pairs, by_elements] = h200::EPILOGUE;
+        let columns = problem.extents(Operand::C)[1].0;
+        let each = match (columns % 8, columns % 2) {
+            (0, _) if self.stages_c() => {
+                let line = bn * bytes_of_c;
+                let shares = !self.swap && line > 128.0 && line % 128.0 != 0.0;
+                by_map + f64::from(shares) * h200::PARTS_OF_LINES
+            }
+            (_, 0) => by_pairs,
+            _ => by_elements,
         };
         let epilogue = once + elements * (bytes_of_c * active / h200::CACHE + each);
         let mut sum = 0.0;
@@ -350,16 +387,24 @@ impl GemmPlan {
             let [once, each] = h200::SUM;
             sum += once + bm * bn * 4.0 * each;
         }
-        if self.split > 1 {
+        // A round of parts is that part of a round.
+        let (mut waves, mut parts) = (rounds(whole) as f64, 0.0);
+        if divided > 0 {
             let [once, written, read] = h200::SPLIT;
-            sum += once + elements * 4.0 * (written + read * self.split as f64);
+            let (rounds, split) = (rounds(divided * self.split) as f64, self.split);
+            waves += rounds * ((steps + split - 1) / split) as f64 / steps as f64;
+            parts = once
+                + rounds * elements * 4.0 * written / h200::CLOCKS
+                + (divided * split) as f64 * elements * 4.0 / read;
         }
         PlanCost {
             fixed: h200::FIXED[usize::from(self.gather)],
-            waves: waves as f64,
+            waves,
             mainloop: steps as f64 * step / h200::CLOCKS,
             epilogue: epilogue / h200::CLOCKS,
             sum: sum / h200::CLOCKS,
+            parts,
+            power: microseconds_of_power(problem),
             memory: self.microseconds_of_memory(problem),
         }
     }
@@ -399,7 +444,7 @@ impl GemmPlan {
     fn cost_of_blocks(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
         let [bm, bn, _] = self.tile.map(|n| n as f64);
         let tiles = |extent: i64, mode: usize| (extent + self.tile[mode] - 1) / self.tile[mode];
-        let all = tiles(problem.m, 0) * tiles(problem.n, 1);
+        let all = (tiles(problem.m, 0) * tiles(problem.n, 1)).saturating_mul(problem.batch);
         let threads = 32 * self.warps[0] * self.warps[1];
         let beside = (512 / threads).max(1);
         let waves = (all + multiprocessors * beside - 1) / (multiprocessors * beside);
@@ -417,6 +462,8 @@ impl GemmPlan {
             mainloop: steps * step / h200::CLOCKS,
             epilogue: (once + bm * bn * each * beside) / h200::CLOCKS,
             sum: 0.0,
+            parts: 0.0,
+            power: 0.0,
             memory: self.microseconds_of_memory(problem),
         }
     }
@@ -427,45 +474,123 @@ impl GemmPlan {
         let [bytes, bytes_of_c] =
             [self.operands.ab, self.operands.c].map(|ty| f64::from(ty.bits()) / 8.0);
         let read_c = if self.operands.beta { 2.0 } else { 1.0 };
-        ((m * k + n * k) * bytes + m * n * bytes_of_c * read_c) / h200::MEMORY
+        let one = (m * k + n * k) * bytes + m * n * bytes_of_c * read_c;
+        one * problem.batch as f64 / h200::MEMORY
     }
 
-    /// The plan with numbers of parts of K that suit a problem, if it takes several; itself if it takes one.
-    fn in_parts(
-        self,
-        problem: &GemmProblem,
-        multiprocessors: i64,
-    ) -> impl Iterator<Item = GemmPlan> {
+    /// The plan with the parts of K that suit a problem, if it takes several; itself if it takes one.
+    fn in_parts(self, problem: &GemmProblem, multiprocessors: i64) -> Vec<GemmPlan> {
+        if self.split == 1 {
+            return vec![self];
+        }
         let blocks: i64 = self.cluster.iter().product();
+        let at_once = clusters_at_once(blocks, multiprocessors);
         let tiles = self.cluster_tiles(problem);
-        let most = clusters_at_once(blocks, multiprocessors) / tiles.max(1);
         let steps = (problem.k - 1) / (self.tile[2] * self.cluster[2]) + 1;
-        let most = most.min(steps / 2).min(MOST_SPLIT);
-        let [first, second] = match self.split {
-            1 => [Some(1), None],
-            _ => [most, most / 2].map(|parts| Some(parts).filter(|n| *n > 1)),
-        };
-        let counts = self.warps[0] * blocks * tiles <= COUNTERS;
-        let parts = [first, second].into_iter().flatten();
-        parts
-            .filter(move |parts| *parts == 1 || counts)
-            .map(move |split| GemmPlan { split, ..self })
+        let most = (steps / 2).min(MOST_SPLIT);
+        // Whole rounds are not divided.
+        let undivided = tiles / at_once * at_once;
+        let rest = tiles - undivided;
+        let mut plans = Vec::new();
+        if rest > 0 {
+            let rounds = |parts: i64| (rest * parts + at_once - 1) / at_once;
+            let filling = (2..=8).min_by_key(|parts| rounds(*parts) * 840 / parts);
+            let counts = [at_once / rest, at_once / rest / 2, filling.unwrap_or(2)];
+            let mut counts = counts.map(|parts| parts.min(most));
+            counts.sort_unstable();
+            let mut last = 1;
+            for split in counts {
+                let plan = GemmPlan {
+                    split,
+                    undivided,
+                    ..self
+                };
+                if split > last && plan.check_parts(problem).is_ok() {
+                    plans.push(plan);
+                }
+                last = last.max(split);
+            }
+        }
+        plans
+    }
+
+    /// Returns the plans that a call chooses among for a problem: the [`candidates`](Self::candidates) with the parts of K
+    /// that suit the problem and the device. The one that the model says is the fastest comes first.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::Device;
+    /// use colex_gpu::kernels::{GemmProblem, Major};
+    /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// let problem = GemmProblem::new(512, 512, 16384);
+    /// let plans = GemmPlan::alternatives(&problem, operands, &Device::simulator(Arch::Sm90a));
+    /// assert!(plans[0].split > 1 && plans[0].workspace(&problem) > 0);
+    /// ```
+    pub fn alternatives(
+        problem: &GemmProblem,
+        operands: Operands,
+        device: &Device,
+    ) -> Vec<GemmPlan> {
+        let multiprocessors = i64::from(device.limits().multiprocessors);
+        let all = ranked(problem, operands, device.arch(), multiprocessors).into_iter();
+        all.map(|(_, plan)| plan).collect()
     }
 }
 
-/// The plans for a problem with their costs, the fastest first.
+/// The microseconds of the operations of a problem at the rate that the power limit allows.
+fn microseconds_of_power(problem: &GemmProblem) -> f64 {
+    let products = problem.m as f64 * problem.n as f64 * problem.k as f64;
+    2.0 * products * problem.batch as f64 / h200::POWER
+}
+
+/// The candidates of each type, order and alignment of operands: no problem changes them, and to check them takes longer
+/// than the rest of a choice.
+static CANDIDATES: LazyLock<Memo<(Operands, Arch), Vec<GemmPlan>>> =
+    LazyLock::new(|| Memo::new(256));
+
+/// The plans for a problem with their microseconds.
+fn timed(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> Vec<(f64, GemmPlan)> {
+    let make = || Ok::<_, Infallible>(GemmPlan::candidates(operands, arch));
+    let Ok(kept): Result<Arc<_>, _> = CANDIDATES.get_or_make(&(operands, arch), make);
+    let plans = kept
+        .iter()
+        .flat_map(|plan| plan.in_parts(problem, multiprocessors));
+    let time = |plan: &GemmPlan| plan.cost(problem, multiprocessors).total();
+    plans.map(|plan| (time(&plan), plan)).collect()
+}
+
+/// The plans for a problem with their microseconds, the fastest first.
 fn ranked(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
     multiprocessors: i64,
-) -> Vec<(PlanCost, GemmPlan)> {
-    let plans = GemmPlan::candidates(operands, arch).into_iter();
-    let plans = plans.flat_map(|plan| plan.in_parts(problem, multiprocessors));
-    let costs = plans.map(|plan| (plan.cost(problem, multiprocessors), plan));
-    let mut costs: Vec<_> = costs.collect();
-    costs.sort_by(|x, y| x.0.total().total_cmp(&y.0.total()));
-    costs
+) -> Vec<(f64, GemmPlan)> {
+    let mut all = timed(problem, operands, arch, multiprocessors);
+    all.sort_by(|x, y| x.0.total_cmp(&y.0));
+    all
+}
+
+/// The fastest of the plans that `is_wanted` takes, with its microseconds.
+fn fastest(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+    is_wanted: impl Fn(&GemmPlan) -> bool,
+) -> (f64, GemmPlan) {
+    let all = timed(problem, operands, arch, multiprocessors).into_iter();
+    let wanted = all.filter(|(_, plan)| is_wanted(plan));
+    let best = wanted.min_by(|x, y| x.0.total_cmp(&y.0));
+    best.expect("every list has a plan that takes K whole")
 }
 
 /// The plan that the model says is the fastest for a problem.
@@ -475,7 +600,7 @@ pub(crate) fn choose(
     arch: Arch,
     multiprocessors: i64,
 ) -> GemmPlan {
-    ranked(problem, operands, arch, multiprocessors)[0].1
+    fastest(problem, operands, arch, multiprocessors, |_| true).1
 }
 
 /// The fastest of the plans that need no memory for parts of K.
@@ -485,9 +610,8 @@ pub(crate) fn choose_whole(
     arch: Arch,
     multiprocessors: i64,
 ) -> GemmPlan {
-    let mut all = ranked(problem, operands, arch, multiprocessors).into_iter();
-    let whole = all.find(|(_, plan)| plan.split == 1);
-    whole.expect("every list has such plans").1
+    let is_whole = |plan: &GemmPlan| plan.workspace(problem) == 0;
+    fastest(problem, operands, arch, multiprocessors, is_whole).1
 }
 
 /// The rows for which a batch-invariant product divides K.
@@ -511,13 +635,10 @@ pub(crate) fn choose_invariant(
     let parts = |plan: &GemmPlan| {
         let parts = plan.cluster[2];
         let step = (parts > 1).then_some(plan.tile[2]);
-        (plan.method, plan.split, parts, step)
+        (plan.method, parts, step)
     };
-    let plans = GemmPlan::candidates(operands, arch).into_iter();
-    let same = plans.filter(|plan| parts(plan) == parts(&wanted));
-    let cost = |plan: &GemmPlan| plan.cost(problem, multiprocessors).total();
-    same.min_by(|x, y| cost(x).total_cmp(&cost(y)))
-        .unwrap_or(wanted)
+    let is_same = |plan: &GemmPlan| plan.workspace(problem) == 0 && parts(plan) == parts(&wanted);
+    fastest(problem, operands, arch, multiprocessors, is_same).1
 }
 
 /// Whether a product of 16-bit matrices is faster if those that no tensor map describes are packed first. `operands` are
@@ -529,9 +650,7 @@ pub(crate) fn packs(
     multiprocessors: i64,
 ) -> bool {
     let best = |problem: &GemmProblem, operands| {
-        ranked(problem, operands, arch, multiprocessors)[0]
-            .0
-            .total()
+        fastest(problem, operands, arch, multiprocessors, |_| true).0
     };
     let mut packed = *problem;
     let mut time = 0.0;
@@ -572,9 +691,72 @@ impl GemmPlan {
         let own = self.cost(problem, multiprocessors);
         let mut said = format!("{self}: {own}");
         let all = ranked(problem, self.operands, device.arch(), multiprocessors).into_iter();
-        for (cost, plan) in all.filter(|(_, plan)| plan != self).take(5) {
+        for (_, plan) in all.filter(|(_, plan)| plan != self).take(5) {
+            let cost = plan.cost(problem, multiprocessors);
             said += &format!("\n  {plan}: {cost}");
         }
         said
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::plan::vector;
+
+    /// Every product has plans, of which the first in the order of their times is chosen; so does one whose K may not be
+    /// divided, or only as for some rows.
+    #[test]
+    fn law_every_product_has_a_plan() {
+        let mut state = 19_u64;
+        let mut draw = |count: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) % count
+        };
+        let mut cases = 0;
+        for _ in 0..1_000 {
+            let [m, n, k] = [(); 3].map(|()| {
+                let bits = 1 + draw(14);
+                1 + draw(1 << bits) as i64
+            });
+            let majors = [(); 3].map(|()| [Major::First, Major::Second][draw(2) as usize]);
+            let [ab, c] = [
+                [Ty::Bf16, Ty::Bf16],
+                [Ty::F16, Ty::F32],
+                [Ty::F32, Ty::F32],
+                [Ty::S8, Ty::S32],
+            ][draw(4) as usize];
+            let operands = Operands {
+                ab,
+                c,
+                majors,
+                vectors: [ab, ab, c].map(|ty| {
+                    let bytes = i64::from(ty.bits()) / 8;
+                    let elements = vector(bytes, 1 << draw(5), 0);
+                    // Two bytes have no place in a register.
+                    if elements * bytes < 4 && bytes == 1 {
+                        1
+                    } else {
+                        elements
+                    }
+                }),
+                beta: draw(2) == 0,
+            };
+            let arch = [Arch::Sm70, Arch::Sm80, Arch::Sm90a, Arch::Sm90a][draw(4) as usize];
+            let problem = GemmProblem {
+                majors,
+                ..GemmProblem::new(m, n, k)
+            };
+            let sorted = ranked(&problem, operands, arch, 132);
+            assert_eq!(choose(&problem, operands, arch, 132), sorted[0].1);
+            let whole = choose_whole(&problem, operands, arch, 132);
+            assert_eq!(whole.workspace(&problem), 0, "{problem}, {operands:?}");
+            choose_invariant(&problem, operands, arch, 132);
+            if takes_hopper(ab, arch) {
+                packs(&problem, operands, arch, 132);
+            }
+            cases += sorted.len();
+        }
+        println!("law choose.every_product_has_a_plan: {cases} cases");
     }
 }

@@ -1,0 +1,644 @@
+//! Attention as calls: checked, planned, built once for each plan, launched.
+
+use core::fmt;
+use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use colex_atom::Arch;
+use colex_device::{Device, Extension, Function, Memo, View, ViewMut};
+use colex_ir::launch::Launch;
+use colex_layout::{IntTuple, Layout};
+use colex_sim::Report;
+use colex_tensor::TensorKernel;
+
+use super::plan::{AttentionMethod, AttentionOperands, AttentionPlan};
+use super::problem::{AttentionError, AttentionProblem, AttentionTensor, Mask};
+use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::error::{Error, ErrorKind, disjoint};
+use crate::gemm::problem::GemmElement;
+
+/// Computes `O = softmax(Q K^T / sqrt(features)) V` for each batch and head, by the fastest kernel that head size, layouts,
+/// addresses and device allow. [`Attention`] has masks, the scale, the soft-cap, the log-sum-exp and the choice of a kernel.
+///
+/// The views are (batch, head, sequence, feature). Q and O have any multiple of the heads of K and V, the lengths of Q and K
+/// may be any, 0 too, and so may the strides of batch, head and sequence: a tensor whose modes are (batch, sequence, head,
+/// feature) in memory is given as a [permuted](View::permute) view. The stride of features is 1.
+///
+/// As for [`gemm`](crate::gemm()), the device caches what it prepares for a call.
+///
+/// ```
+/// use colex_gpu::{Device, attention};
+/// use half::f16;
+///
+/// let device = Device::open();
+/// // Two queries of two heads, three keys of one head, 64 features. All scores are equal: O is the mean of the values.
+/// let q = device.upload(&[f16::ONE; 2 * 2 * 64])?;
+/// let k = device.upload(&[f16::ONE; 3 * 64])?;
+/// let values: Vec<f16> = (0..3 * 64).map(|i| f16::from_f32((i / 64) as f32)).collect();
+/// let v = device.upload(&values)?;
+/// let mut o = device.poisoned::<f16>(2 * 2 * 64)?;
+/// attention(
+///     &q.view((1, 2, 2, 64))?,
+///     &k.view((1, 1, 3, 64))?,
+///     &v.view((1, 1, 3, 64))?,
+///     &o.view_mut((1, 2, 2, 64))?,
+/// )?;
+/// assert_eq!(o.download()?, [f16::ONE; 2 * 2 * 64]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns an error if the views are not the tensors of one problem, if they lie on several devices, if O overlaps another
+/// tensor or has one element at several coordinates, or if no kernel takes the type or the number of features. Returns the
+/// device's error if an allocation or a launch fails.
+pub fn attention<T: GemmElement>(
+    q: &View<'_, T>,
+    k: &View<'_, T>,
+    v: &View<'_, T>,
+    o: &ViewMut<'_, T>,
+) -> Result<(), Error> {
+    Attention::new(q, k, v, o).run()
+}
+
+/// An attention call that is being described: `O = softmax(scale Q K^T) V`.
+///
+/// ```
+/// use colex_gpu::attention::{Attention, Mask};
+/// use colex_gpu::Device;
+/// use half::bf16;
+///
+/// let device = Device::open();
+/// let q = device.upload(&[bf16::ONE; 3 * 64])?;
+/// let values: Vec<bf16> = (0..2 * 64).map(|i| bf16::from_f32((i / 64) as f32)).collect();
+/// let (k, v) = (device.upload(&[bf16::ONE; 2 * 64])?, device.upload(&values)?);
+/// let (mut o, mut sums) = (device.poisoned::<bf16>(3 * 64)?, device.poisoned::<f32>(3)?);
+/// // Three queries at the end of two keys: the first sees none, the second key 0, the third both.
+/// let (keys, values) = (k.view((1, 1, 2, 64))?, v.view((1, 1, 2, 64))?);
+/// Attention::new(&q.view((1, 1, 3, 64))?, &keys, &values, &o.view_mut((1, 1, 3, 64))?)
+///     .mask(Mask::Causal)
+///     .log_sum_exp(&sums.view_mut((1, 1, 3))?)
+///     .run()?;
+/// let first: Vec<f32> = o.download()?.iter().step_by(64).map(|x| x.to_f32()).collect();
+/// assert_eq!(first, [0.0, 0.0, 0.5]);
+/// let sums = sums.download()?;
+/// assert_eq!(sums[0], f32::NEG_INFINITY);
+/// assert!((sums[1] - 8.0).abs() < 1e-5); // 64 / sqrt(64)
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Attention<'a, T> {
+    /// Q, K, V and O, the last of which is written.
+    tensors: [View<'a, T>; 4],
+    mask: Mask,
+    scale: Option<f32>,
+    softcap: Option<f32>,
+    log_sum_exp: Option<View<'a, f32>>,
+    method: Option<AttentionMethod>,
+}
+
+impl<'a, T: GemmElement> Attention<'a, T> {
+    /// Builds the call on Q, K, V and O without a mask, with the scale `1 / sqrt(features of Q)`.
+    pub fn new(
+        q: &View<'a, T>,
+        k: &View<'a, T>,
+        v: &View<'a, T>,
+        o: &ViewMut<'a, T>,
+    ) -> Attention<'a, T> {
+        Attention {
+            tensors: [q.clone(), k.clone(), v.clone(), (**o).clone()],
+            mask: Mask::Full,
+            scale: None,
+            softcap: None,
+            log_sum_exp: None,
+            method: None,
+        }
+    }
+
+    /// Sets the keys that a query sees.
+    pub fn mask(self, mask: Mask) -> Self {
+        Attention { mask, ..self }
+    }
+
+    /// Sets the factor of the scores.
+    pub fn scale(self, scale: f32) -> Self {
+        let scale = Some(scale);
+        Attention { scale, ..self }
+    }
+
+    /// Caps the scores: `s`, which includes the scale, becomes `cap tanh(s / cap)`.
+    pub fn softcap(self, cap: f32) -> Self {
+        let softcap = Some(cap);
+        Attention { softcap, ..self }
+    }
+
+    /// Makes the natural logarithm of each query's sum of exponentials an output, (batch, head, query). It is -inf for a
+    /// query that sees no key.
+    pub fn log_sum_exp(self, to: &ViewMut<'a, f32>) -> Self {
+        let log_sum_exp = Some((**to).clone());
+        Attention {
+            log_sum_exp,
+            ..self
+        }
+    }
+
+    /// Sets the generation of the kernel. The default is the fastest that takes the problem.
+    pub fn method(self, method: AttentionMethod) -> Self {
+        let method = Some(method);
+        Attention { method, ..self }
+    }
+
+    /// Returns the problem of the views.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`] that concern the views.
+    pub fn problem(&self) -> Result<AttentionProblem, Error> {
+        let mut of = [[0; 4]; 4];
+        for ((view, name), of) in self.tensors.iter().zip(NAMES).zip(&mut of) {
+            *of = extents(name, view.shape(), "(batch, head, sequence, feature)")?;
+        }
+        let [q, k, v, o] = of;
+        let pairs = [
+            ("the batch", 0, 1, 0),
+            ("the batch", 0, 2, 0),
+            ("the batch", 0, 3, 0),
+            ("the number of heads", 1, 2, 1),
+            ("the number of heads", 0, 3, 1),
+            ("the number of keys", 1, 2, 2),
+            ("the number of queries", 0, 3, 2),
+            ("the number of features", 0, 1, 3),
+            ("the number of features", 2, 3, 3),
+        ];
+        for (extent, first, second, mode) in pairs {
+            same(
+                extent,
+                [NAMES[first], NAMES[second]],
+                [of[first][mode], of[second][mode]],
+            )?;
+        }
+        let mut problem = AttentionProblem {
+            mask: self.mask,
+            softcap: self.softcap,
+            ..AttentionProblem::new(T::TY, q[0], [q[1], k[1]], [q[2], k[2]], [q[3], v[3]])
+        };
+        debug_assert_eq!(o, problem.extents(AttentionTensor::O));
+        if let Some(scale) = self.scale {
+            problem.scale = scale;
+        }
+        for (i, view) in self.tensors.iter().enumerate() {
+            if let Some(layout) = view.layout() {
+                problem.strides[i] = strides(layout, of[i][3])?;
+            }
+        }
+        if let Some(view) = &self.log_sum_exp {
+            let must = "(batch, head, query)";
+            let found: [i64; 3] = extents(LOG_SUM_EXP, view.shape(), must)?;
+            let modes = ["the batch", "the number of heads", "the number of queries"];
+            for (i, extent) in modes.into_iter().enumerate() {
+                same(extent, ["Q", LOG_SUM_EXP], [q[i], found[i]])?;
+            }
+            problem.log_sum_exp = true;
+            problem.sum_strides = view.layout().map_or(Ok([0; 3]), |of| strides(of, 1))?;
+        }
+        problem.check()?;
+        Ok(problem)
+    }
+
+    /// Returns the plan of the call.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`] that concern the views.
+    pub fn plan(&self) -> Result<AttentionPlan, Error> {
+        let problem = self.problem()?;
+        let operands = AttentionOperands::of(&problem, self.addresses());
+        planned(self.wish(), &problem, operands, self.device().arch())
+    }
+
+    /// Enqueues the call on the stream of the device that holds Q.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`].
+    pub fn run(&self) -> Result<(), Error> {
+        self.prepare()?.run(self.device())
+    }
+
+    /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernel.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`].
+    pub fn prepare(&self) -> Result<AttentionCall<'a>, Error> {
+        self.call(|_, _| Ok(self.wish()))
+    }
+
+    /// Prepares the call with the plan that `plan` makes from what is known of the tensors.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let x = device.upload(&[f16::ONE; 3 * 64])?;
+    /// let mut o = device.poisoned::<f16>(3 * 64)?;
+    /// let rows = x.view((1, 1, 3, 64))?;
+    /// let call = Attention::new(&rows, &rows, &rows, &o.view_mut((1, 1, 3, 64))?).prepare_with(|operands, _| {
+    ///     let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+    ///     Ok(AttentionPlan { tile: [64, 32], stages: 3, ..plan })
+    /// })?;
+    /// assert_eq!(call.to_string(), "Ampere f16, features 64, tile 64x32, 4 consumers, 3 stages");
+    /// call.run(&device)?;
+    /// assert_eq!(o.download()?, [f16::ONE; 3 * 64]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`], of the function and of [`AttentionPlan::build`], and an error if the plan was made
+    /// for other tensors.
+    pub fn prepare_with(
+        &self,
+        plan: impl FnOnce(AttentionOperands, Arch) -> Result<AttentionPlan, Error>,
+    ) -> Result<AttentionCall<'a>, Error> {
+        self.call(|operands, arch| Ok(Wish::Plan(plan(operands, arch)?)))
+    }
+
+    fn wish(&self) -> Wish {
+        self.method.map_or(Wish::Fastest, Wish::Method)
+    }
+
+    fn device(&self) -> &Device {
+        self.tensors[0].device()
+    }
+
+    fn addresses(&self) -> [u64; 4] {
+        self.tensors.each_ref().map(|view| view.bytes().0)
+    }
+
+    fn call(
+        &self,
+        wish: impl FnOnce(AttentionOperands, Arch) -> Result<Wish, Error>,
+    ) -> Result<AttentionCall<'a>, Error> {
+        let device = self.device();
+        let problem = self.problem()?;
+        for (view, name) in self.tensors.iter().zip(NAMES) {
+            device.check_same(name, view.device())?;
+        }
+        let [q, k, v, o] = self.tensors.each_ref().map(View::bytes);
+        let read = [("Q", q), ("K", k), ("V", v)];
+        for (name, bytes) in read {
+            disjoint("O", o, name, bytes)?;
+        }
+        if let Some(view) = &self.log_sum_exp {
+            device.check_same(LOG_SUM_EXP, view.device())?;
+            for (name, bytes) in read.into_iter().chain([("O", o)]) {
+                disjoint(LOG_SUM_EXP, view.bytes(), name, bytes)?;
+            }
+        }
+        let operands = AttentionOperands::of(&problem, self.addresses());
+        let wish = wish(operands, device.arch())?;
+        let plan = planned(wish, &problem, operands, device.arch())?;
+        plan.check(device.arch())?;
+        plan.check_call(&operands)?;
+        plan.method.family().check_problem(&problem)?;
+        let mut addresses = Addresses::from_slice(&self.addresses());
+        addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
+        let work = if problem.is_nothing() {
+            None
+        } else {
+            let prepared = device.extension::<PreparedAttention>();
+            let key = Key { plan, problem };
+            Some(prepared.0.call(key, &addresses, device, |key| {
+                prepare(key, device, &addresses)
+            })?)
+        };
+        Ok(AttentionCall {
+            device: device.clone(),
+            plan,
+            work,
+            function: OnceLock::new(),
+            tensors: PhantomData,
+        })
+    }
+}
+
+const NAMES: [&str; 4] = ["Q", "K", "V", "O"];
+const LOG_SUM_EXP: &str = "the log-sum-exp";
+
+/// How the plan of a call is found.
+#[derive(Clone, Copy, Debug)]
+enum Wish {
+    Plan(AttentionPlan),
+    Method(AttentionMethod),
+    Fastest,
+}
+
+fn planned(
+    wish: Wish,
+    problem: &AttentionProblem,
+    operands: AttentionOperands,
+    arch: Arch,
+) -> Result<AttentionPlan, Error> {
+    match wish {
+        Wish::Plan(plan) => Ok(plan),
+        Wish::Method(method) => Ok(AttentionPlan::new(method, operands)),
+        Wish::Fastest => AttentionPlan::fastest(problem, operands, arch),
+    }
+}
+
+/// Returns the extents of a view of `N` modes.
+fn extents<const N: usize>(
+    what: &'static str,
+    shape: &IntTuple,
+    must: &'static str,
+) -> Result<[i64; N], Error> {
+    let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
+    let extents: Vec<i64> = shape.modes().map(size).collect();
+    extents.try_into().map_err(|_| {
+        let shape = shape.to_string();
+        ErrorKind::from(AttentionError::Shape { what, shape, must }).into()
+    })
+}
+
+fn same(extent: &'static str, tensors: [&'static str; 2], found: [i64; 2]) -> Result<(), Error> {
+    if found[0] == found[1] {
+        return Ok(());
+    }
+    Err(ErrorKind::from(AttentionError::Extents {
+        extent,
+        tensors,
+        found,
+    })
+    .into())
+}
+
+/// Returns the stride of each mode of a layout whose modes coalesce into one leaf each. That of an extent of 1 contributes
+/// nothing to an offset: it is `alone`.
+///
+/// # Errors
+///
+/// Returns an error if the modes have no such strides.
+fn strides<const N: usize>(layout: &Layout, alone: i64) -> Result<[i64; N], Error> {
+    let refused = || {
+        let layout = layout.to_string();
+        Error::from(ErrorKind::Strides { layout })
+    };
+    let mut all = [alone; N];
+    for (mode, stride) in layout.modes().zip(&mut all) {
+        let mode = mode.coalesce(..);
+        let [leaf] = mode.leaves() else {
+            return Err(refused());
+        };
+        if leaf.extent.value() > 1 {
+            *stride = leaf.stride.as_int().ok_or_else(refused)?.value();
+        }
+    }
+    Ok(all)
+}
+
+/// A prepared attention call. It may be launched any number of times while its tensors exist. Concurrent runs on several
+/// streams are a data race, since each of them writes O.
+///
+/// Its `Display` output is its plan.
+#[derive(Clone, Debug)]
+pub struct AttentionCall<'a> {
+    device: Device,
+    plan: AttentionPlan,
+    /// `None` if there is nothing to do.
+    work: Option<Arc<Call<Arc<TensorKernel>>>>,
+    /// Made for the first caller that asks for it: a run needs none.
+    function: OnceLock<Function>,
+    tensors: PhantomData<&'a ()>,
+}
+
+impl AttentionCall<'_> {
+    /// Returns the plan.
+    pub fn plan(&self) -> &AttentionPlan {
+        &self.plan
+    }
+
+    /// Returns the kernel with its report; `None` if there is nothing to do.
+    pub fn built(&self) -> Option<&TensorKernel> {
+        self.work.as_ref().map(|work| &**work.about())
+    }
+
+    /// Returns the kernel on its device; `None` if there is nothing to do.
+    pub fn function(&self) -> Option<&Function> {
+        let mut kernels = self.work.as_ref()?.kernels();
+        let kernel = kernels.next().expect("attention is one launch");
+        let function = || self.device.function(kernel.clone());
+        Some(self.function.get_or_init(function))
+    }
+
+    /// Runs the call on the simulator, and returns what its launch counted; no report if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Device::profile`].
+    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        same_device(device, &self.device)?;
+        self.work
+            .as_ref()
+            .map_or(Ok(Vec::new()), |work| work.profile(device))
+    }
+
+    /// Enqueues the call on a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if a launch fails.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        same_device(device, &self.device)?;
+        self.work.as_ref().map_or(Ok(()), |work| work.run(device))
+    }
+}
+
+impl fmt::Display for AttentionCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.work {
+            Some(_) => self.plan.fmt(f),
+            None => f.write_str("nothing to do"),
+        }
+    }
+}
+
+/// The cache of prepared calls of a device.
+#[derive(Debug)]
+struct PreparedAttention(PreparedCalls<Key, AttentionPlan, Arc<TensorKernel>>);
+
+impl Default for PreparedAttention {
+    fn default() -> PreparedAttention {
+        PreparedAttention(PreparedCalls::new())
+    }
+}
+
+impl Extension for PreparedAttention {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// A plan, and a problem that was checked.
+#[derive(Clone, Debug, PartialEq)]
+struct Key {
+    plan: AttentionPlan,
+    problem: AttentionProblem,
+}
+
+/// The factors of a checked problem are numbers above 0: each is equal to itself.
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let AttentionProblem {
+            ty: _,
+            batch,
+            heads,
+            lengths,
+            features: _,
+            strides,
+            mask,
+            scale,
+            softcap,
+            log_sum_exp: _,
+            sum_strides,
+        } = self.problem;
+        self.plan.hash(state);
+        (batch, heads, lengths, strides, mask, sum_strides).hash(state);
+        (scale.to_bits(), softcap.map(f32::to_bits)).hash(state);
+    }
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses.
+fn prepare(
+    key: &Key,
+    device: &Device,
+    addresses: &[u64],
+) -> Result<Shape<Arc<TensorKernel>>, Error> {
+    let Key { plan, problem } = key;
+    let family = plan.method.family();
+    let prepared = device.extension::<PreparedAttention>();
+    let kernel = prepared.0.kernels.get_or_make(plan, || {
+        let built =
+            BUILT.get_or_make(&(*plan, device.arch()), || plan.unverified(device.arch()))?;
+        let loaded = device.load_kernel(&built.kernel)?;
+        Ok::<_, Error>(KernelOf { built, loaded })
+    })?;
+    let layouts = problem.kernel_layouts()?;
+    let arguments = family.arguments(problem, &kernel.built, &layouts, addresses)?;
+    let arguments = kernel.built.arguments(&arguments)?;
+    let launch: Launch = family.launch(problem, plan, device);
+    let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
+    kernel
+        .loaded
+        .check_launch(&launch, &arguments, device.limits())?;
+    let order = 0..addresses.len();
+    let one = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);
+    Ok(Shape::new(kernel.built.clone(), vec![one]))
+}
+
+/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
+/// process.
+static BUILT: LazyLock<Memo<(AttentionPlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(64));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::f16;
+
+    /// The sentence with which a call is refused: Q, K, V and O of these shapes.
+    fn refused(
+        shapes: [&[i64]; 4],
+        change: impl FnOnce(Attention<'_, f16>) -> Attention<'_, f16>,
+    ) -> String {
+        let device = Device::simulator(Arch::Sm80);
+        let memory = device.zeros::<f16>(1 << 16).expect("memory");
+        let mut o = device.zeros::<f16>(1 << 16).expect("memory");
+        let view = |shape: &[i64]| memory.view(shape).expect("a view");
+        let [q, k, v] = [0, 1, 2].map(|i| view(shapes[i]));
+        let o = o.view_mut(shapes[3]).expect("a view");
+        let call = change(Attention::new(&q, &k, &v, &o)).prepare();
+        call.expect_err("it is refused").to_string()
+    }
+
+    #[test]
+    fn refused_calls_say_what_would_be_right() {
+        let [q, k] = [[2, 4, 5, 64], [2, 2, 7, 64]];
+        let sentences = [
+            refused([&q[1..], &k, &k, &q], |call| call),
+            refused([&q, &[1, 2, 7, 64], &k, &q], |call| call),
+            refused([&q, &[2, 3, 7, 64], &[2, 3, 7, 64], &q], |call| call),
+            refused([&q, &k, &[2, 2, 6, 64], &q], |call| call),
+            refused([&q, &k, &k, &k], |call| call),
+            refused([&q, &[2, 2, 7, 32], &k, &q], |call| call),
+            refused([&[1, 1, 5, 80]; 4].map(|shape| &shape[..]), |call| call),
+            refused([&q, &k, &k, &q], |call| call.scale(-1.0)),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "Q has the shape (4,5,64): it must be (batch, head, sequence, feature)",
+                "the batch is 2 in Q and 1 in K",
+                "Q has 4 heads and K has 3: the heads of Q must be a multiple of those of K",
+                "the number of keys is 7 in K and 6 in V",
+                "the number of heads is 4 in Q and 2 in O",
+                "the number of features is 64 in Q and 32 in K",
+                "no kernel takes the call: the Hopper kernel runs on sm_90a, and not on sm_80; heads of 80 features: the Ampere \
+                 kernel takes heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
+                "scale is -1: it must be 1e-30 to 1e30",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_output_overlaps_nothing_and_a_plan_is_for_its_call() {
+        let device = Device::simulator(Arch::Sm80);
+        let mut memory = device.zeros::<f16>(1 << 10).expect("memory");
+        let other = memory.clone();
+        let x = other.view((1, 1, 2, 64)).expect("a view");
+        let o = memory.view_mut((1, 1, 2, 64)).expect("a view");
+        let error = attention(&x, &x, &x, &o).expect_err("they overlap");
+        assert!(error.is_overlap(), "{error}");
+        let apart = device.zeros::<f16>(128).expect("memory");
+        let x = apart.view((1, 1, 2, 64)).expect("a view");
+        let refused = |change: &dyn Fn(&mut AttentionPlan)| {
+            let call = Attention::new(&x, &x, &x, &o);
+            let call = call.prepare_with(|operands, _| {
+                let mut plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+                change(&mut plan);
+                Ok(plan)
+            });
+            call.expect_err("it is refused").to_string()
+        };
+        let sentences = [
+            refused(&|plan| plan.operands.bounded = [false, true]),
+            refused(&|plan| plan.operands.features = [128, 128]),
+            refused(&|plan| plan.operands.log_sum_exp = true),
+            refused(&|plan| plan.consumers = 3),
+            refused(&|plan| plan.tile[1] = 256),
+            refused(&|plan| (plan.tile[1], plan.stages) = (128, 8)),
+            refused(&|plan| plan.operands.vectors[3] = 16),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "the plan was made for another call: the mask is causal in the plan and full in the call",
+                "the plan was made for another call: there are heads of 128 features in the plan and heads of 64 features in the \
+                 call",
+                "the plan was made for another call: the log-sum-exp is an output in the plan and no output in the call",
+                "the plan's tile of queries is 64: the Ampere attention kernel takes 48 to 240, in multiples of 48",
+                "the plan asks for 224 registers for a thread's sums and weights: the Ampere attention kernel takes at most 208, \
+                 16 fewer",
+                "the plan asks for 270336 bytes of shared memory for Q, K and V: the Ampere attention kernel takes at most 166912, \
+                 103424 fewer",
+                "the plan's vector of O is 16: an access takes a power of two, 1 to 8 elements of f16",
+            ]
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! A family of attention kernels: its default plan and limits, the kernels it builds and their launches.
+
+use colex_atom::Arch;
+use colex_device::Device;
+use colex_ir::launch::Launch;
+use colex_layout::Layout;
+use colex_tensor::{Arg, TensorKernel};
+
+use super::plan::{AttentionMethod, AttentionPlan};
+use super::problem::AttentionProblem;
+use super::{sm80, sm90};
+use crate::error::Error;
+
+/// A family of kernels. Everything that depends on the family is in the file that implements it.
+pub(crate) trait AttentionFamily {
+    /// Returns its default plan for the operands of a plan.
+    fn default_of(&self, plan: AttentionPlan) -> AttentionPlan;
+
+    /// Checks that the kernel takes the operands and the numbers of a plan on an architecture.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the number, and what the kernel takes.
+    fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), Error>;
+
+    /// Checks that the kernel takes the extents of a problem that was checked.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the extent, and what the kernel takes.
+    fn check_problem(&self, _: &AttentionProblem) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Builds the kernel of a plan that was checked.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the layout algebra if a layout has no such partition.
+    fn build(&self, plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error>;
+
+    /// Returns the launch arguments for tensors with these layouts and addresses: Q, K, V and O, and the log-sum-exp if it is an
+    /// output, in the modes of [`AttentionProblem::kernel_layouts`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel was not built for a layout.
+    fn arguments<'a>(
+        &self,
+        problem: &AttentionProblem,
+        built: &TensorKernel,
+        layouts: &'a [Layout],
+        addresses: &[u64],
+    ) -> Result<Vec<Arg<'a>>, Error>;
+
+    /// Returns the grid of a launch.
+    fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, device: &Device) -> Launch;
+}
+
+impl AttentionMethod {
+    /// All methods. If several take a problem, the fastest comes first.
+    pub(crate) const BY_SPEED: [AttentionMethod; 2] =
+        [AttentionMethod::Hopper, AttentionMethod::Ampere];
+
+    /// Returns the family of the method.
+    pub(crate) fn family(self) -> &'static dyn AttentionFamily {
+        match self {
+            AttentionMethod::Ampere => &sm80::Ampere,
+            AttentionMethod::Hopper => &sm90::Hopper,
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Attention, forward: the plan, one kernel for each generation of instructions, the call, and a reference in double
+//! precision.
+
+pub(crate) mod call;
+mod family;
+pub(crate) mod plan;
+pub(crate) mod problem;
+pub mod reference;
+mod sm80;
+mod sm90;
+
+pub use call::{Attention, AttentionCall, attention};
+pub use plan::{AttentionMethod, AttentionOperands, AttentionPlan};
+pub use problem::{AttentionProblem, AttentionTensor, Mask};

@@ -1,0 +1,394 @@
+//! `AttentionPlan`: the kernel of an attention call, with its tile and stages.
+
+use core::fmt;
+
+use std::ops::RangeInclusive;
+
+use colex_atom::{Arch, Ty};
+use colex_tensor::TensorKernel;
+
+use super::problem::{AttentionError, AttentionProblem, Mask, TYPES, heads_of};
+use crate::error::{Error, ErrorKind};
+
+/// The generation of instructions that an attention kernel is built from.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionMethod {
+    /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
+    Ampere,
+    /// TMA in stages by a producer warp, `wgmma`.
+    Hopper,
+}
+
+impl fmt::Display for AttentionMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AttentionMethod::Ampere => "Ampere",
+            AttentionMethod::Hopper => "Hopper",
+        })
+    }
+}
+
+/// The facts about a problem that a kernel is built from. Extents, strides, the numbers of a window, the scale and the
+/// soft-cap's number are arguments of the launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionOperands {
+    /// The type of Q, K, V and O.
+    pub ty: Ty,
+    /// The features of Q and K, and those of V and O.
+    pub features: [i64; 2],
+    /// Which scores are masked besides those of keys that do not exist: for each side of a query's place, whether it has a
+    /// bound. A causal mask bounds the right side, a window both.
+    pub bounded: [bool; 2],
+    /// Whether scores are capped.
+    pub softcap: bool,
+    /// Whether the log-sum-exp is an output.
+    pub log_sum_exp: bool,
+    /// The numbers of elements that one access to Q, K, V and O may take. Addresses and strides are multiples of them.
+    pub vectors: [i64; 4],
+}
+
+impl AttentionOperands {
+    /// Returns the facts about a problem whose tensors begin at these addresses.
+    pub fn of(problem: &AttentionProblem, addresses: [u64; 4]) -> AttentionOperands {
+        let bytes = i64::from(problem.ty.bits() / 8);
+        let vector = |i: usize| {
+            let strides = &problem.strides[i][..3];
+            let fits = |n: &i64| {
+                addresses[i].is_multiple_of((n * bytes) as u64)
+                    && strides.iter().all(|s| s % n == 0)
+            };
+            [8, 4, 2].into_iter().find(fits).unwrap_or(1)
+        };
+        AttentionOperands {
+            ty: problem.ty,
+            features: problem.features,
+            bounded: match problem.mask {
+                Mask::Full => [false, false],
+                Mask::Causal => [false, true],
+                Mask::Window { .. } => [true, true],
+            },
+            softcap: problem.softcap.is_some(),
+            log_sum_exp: problem.log_sum_exp,
+            vectors: [0, 1, 2, 3].map(vector),
+        }
+    }
+}
+
+/// A kernel and its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AttentionPlan {
+    /// The generation.
+    pub method: AttentionMethod,
+    /// The facts about the problem.
+    pub operands: AttentionOperands,
+    /// The queries of a block, and the keys of a step.
+    pub tile: [i64; 2],
+    /// The number of warps (Ampere) or of consumer warpgroups (Hopper), which divide the queries of a block.
+    pub consumers: i64,
+    /// The number of pipeline stages of K and V.
+    pub stages: i64,
+    /// Whether the consumers take turns in issuing their products, so that the softmax of one runs beside the products of
+    /// another (Hopper).
+    pub turns: bool,
+    /// The number of heads that are computed side by side, so that the L2 cache holds their keys and values (Hopper).
+    pub strip: i64,
+    /// Whether a block computes tiles of queries in pairs, one that sees many keys and one that sees few: equal work for every
+    /// block where a mask bounds the keys after a query (Hopper).
+    pub pairs: bool,
+    /// The number of tiles of queries in shared memory: with 2, one is loaded while another is computed (Hopper).
+    pub ahead: i64,
+}
+
+impl AttentionPlan {
+    /// Returns the default plan of a method. [`AttentionPlan::check`] refuses it where the kernel does not take the operands.
+    pub fn new(method: AttentionMethod, operands: AttentionOperands) -> AttentionPlan {
+        method.family().default_of(AttentionPlan {
+            method,
+            operands,
+            tile: [64, 64],
+            consumers: 4,
+            stages: 2,
+            turns: false,
+            strip: 1,
+            pairs: false,
+            ahead: 1,
+        })
+    }
+
+    /// Returns the default plan of the fastest method that takes a problem on an architecture.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that says for each method why it does not take the problem.
+    pub(crate) fn fastest(
+        problem: &AttentionProblem,
+        operands: AttentionOperands,
+        arch: Arch,
+    ) -> Result<AttentionPlan, Error> {
+        let mut refusals = Vec::new();
+        for method in AttentionMethod::BY_SPEED {
+            let plan = AttentionPlan::new(method, operands);
+            let checked = plan.check(arch);
+            match checked.and_then(|()| method.family().check_problem(problem)) {
+                Ok(()) => return Ok(plan),
+                Err(error) => refusals.push(error.to_string()),
+            }
+        }
+        let why = format!("no kernel takes the call: {}", refusals.join("; "));
+        Err(ErrorKind::from(AttentionError::Plan { why }).into())
+    }
+
+    /// Checks that the kernel can be built: the types and head sizes on an architecture, and every number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the number, and what the kernel takes.
+    pub fn check(&self, arch: Arch) -> Result<(), Error> {
+        let AttentionOperands { ty, vectors, .. } = self.operands;
+        if !TYPES.contains(&ty) {
+            return Err(ErrorKind::from(AttentionError::Type { ty }).into());
+        }
+        let names = ["vector of Q", "vector of K", "vector of V", "vector of O"];
+        for (what, found) in names.into_iter().zip(vectors) {
+            if !matches!(found, 1 | 2 | 4 | 8) {
+                let most = 8;
+                return Err(ErrorKind::PlanVector {
+                    what,
+                    found,
+                    ty,
+                    most,
+                }
+                .into());
+            }
+        }
+        self.method.family().check(self, arch)
+    }
+
+    /// Builds the kernel for an architecture.
+    ///
+    /// Parameters of an Ampere kernel: the tensors Q, K and O as (sequence, feature, head, batch), the one of V as (feature,
+    /// sequence, head, batch); if the log-sum-exp is an output, the tensor of f32 (sequence, head, batch); then as `u32` the
+    /// numbers of queries, keys, and heads of Q for each head of K; as `f32` the factor in the exponent of 2 and, where scores
+    /// are capped, the factor before the hyperbolic tangent; as `u32` the two sides of a window. There is a block for each tile
+    /// of queries of each head.
+    ///
+    /// Parameters of a Hopper kernel: the same tensors, those of 16-bit numbers as tensor maps; then as `u32` the numbers of
+    /// queries, keys, heads of Q, sequences, and heads of Q for each head of K; and as `f32` the scale times `log2(e)`. The
+    /// blocks are persistent.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::attention::{AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem};
+    ///
+    /// let problem = AttentionProblem::new(Ty::Bf16, 1, [8, 2], [100, 300], [64, 64]);
+    /// let operands = AttentionOperands::of(&problem, [0; 4]);
+    /// let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+    /// assert_eq!(plan.build(Arch::Sm80)?.kernel.block, Some([128, 1, 1]));
+    ///
+    /// let refused = AttentionPlan { stages: 1, ..plan }.build(Arch::Sm80).unwrap_err();
+    /// assert_eq!(refused.to_string(), "the plan's number of stages is 1: the Ampere attention kernel takes 2 to 8");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](AttentionPlan::check), and the error of the layout algebra, with the line of the kernel,
+    /// if a layout has no such partition.
+    pub fn build(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        let built = self.unverified(arch)?;
+        built.kernel.verify()?;
+        Ok(built)
+    }
+
+    /// Builds the kernel as [`build`](AttentionPlan::build) does, for a load, which verifies it.
+    pub(crate) fn unverified(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        self.check(arch)?;
+        self.method.family().build(self, arch)
+    }
+
+    /// Checks that the plan is for a call with such tensors.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the types, the head sizes or the kind of scores are others, or if the plan's accesses are wider than
+    /// addresses and strides allow.
+    pub(crate) fn check_call(&self, call: &AttentionOperands) -> Result<(), Error> {
+        let plan = &self.operands;
+        let differs = |what, plan: String, call: String| {
+            let why = AttentionError::PlanCall { what, plan, call };
+            Err(ErrorKind::from(why).into())
+        };
+        if plan.ty != call.ty {
+            return differs(
+                "the tensors are of",
+                plan.ty.to_string(),
+                call.ty.to_string(),
+            );
+        }
+        if plan.features != call.features {
+            let [plan, call] = [plan.features, call.features].map(heads_of);
+            return differs("there are", plan, call);
+        }
+        if plan.bounded != call.bounded {
+            let mask = |bounded: [bool; 2]| match bounded {
+                [false, false] => "full",
+                [false, true] => "causal",
+                _ => "a window",
+            };
+            let [plan, call] = [plan.bounded, call.bounded].map(|of| mask(of).to_string());
+            return differs("the mask is", plan, call);
+        }
+        let flags = [
+            (
+                "scores are",
+                plan.softcap,
+                call.softcap,
+                ["not capped", "capped"],
+            ),
+            (
+                "the log-sum-exp is",
+                plan.log_sum_exp,
+                call.log_sum_exp,
+                ["no output", "an output"],
+            ),
+        ];
+        for (what, plan, call, words) in flags {
+            if plan != call {
+                let [plan, call] = [plan, call].map(|flag| words[usize::from(flag)].to_string());
+                return differs(what, plan, call);
+            }
+        }
+        let accesses = [
+            "Q is read by",
+            "K is read by",
+            "V is read by",
+            "O is written by",
+        ];
+        for (i, what) in accesses.into_iter().enumerate() {
+            let (plan, call) = (plan.vectors[i], call.vectors[i]);
+            if plan > call {
+                let call = format!("no more than {call} can be");
+                return differs(what, format!("{plan} elements"), call);
+            }
+        }
+        Ok(())
+    }
+
+    /// The name of the kernel in errors.
+    fn kernel(&self) -> String {
+        format!("{} attention", self.method)
+    }
+
+    /// Checks that a number of the plan lies in a range and is a multiple of `step`.
+    pub(crate) fn number(
+        &self,
+        what: &'static str,
+        found: i64,
+        range: RangeInclusive<i64>,
+        step: i64,
+    ) -> Result<(), Error> {
+        if range.contains(&found) && found % step == 0 {
+            return Ok(());
+        }
+        Err(ErrorKind::Plan {
+            method: self.kernel(),
+            what,
+            found,
+            least: *range.start(),
+            most: *range.end(),
+            step,
+        }
+        .into())
+    }
+
+    /// Checks that what the plan asks for is at most what the kernel has.
+    pub(crate) fn limit(&self, what: &'static str, found: i64, most: i64) -> Result<(), Error> {
+        if found <= most {
+            return Ok(());
+        }
+        Err(ErrorKind::PlanLimit {
+            method: self.kernel(),
+            what,
+            found,
+            most,
+        }
+        .into())
+    }
+
+    /// The error of a tile that the threads cannot share equally.
+    pub(crate) fn no_shares(&self, operand: &'static str, tile: [i64; 2], threads: i64) -> Error {
+        ErrorKind::PlanShares {
+            method: self.kernel(),
+            operand,
+            tile,
+            threads,
+        }
+        .into()
+    }
+}
+
+/// `Ampere bf16, features 64, tile 64x64, 4 consumers, 2 stages`
+impl fmt::Display for AttentionPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [queries, keys] = self.tile;
+        let AttentionOperands {
+            ty,
+            features: [inner, outer],
+            ..
+        } = self.operands;
+        write!(f, "{} {ty}, features {inner}", self.method)?;
+        if inner != outer {
+            write!(f, " and {outer}")?;
+        }
+        write!(
+            f,
+            ", tile {queries}x{keys}, {} consumers, {} stages",
+            self.consumers, self.stages
+        )?;
+        if self.turns {
+            f.write_str(", in turns")?;
+        }
+        if self.strip != 1 {
+            write!(f, ", strips of {} heads", self.strip)?;
+        }
+        if self.pairs {
+            f.write_str(", in pairs")?;
+        }
+        if self.ahead != 1 {
+            write!(f, ", {} tiles of queries", self.ahead)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_facts_of_a_problem_and_the_words_of_a_plan() {
+        let mut problem = AttentionProblem::new(Ty::Bf16, 2, [4, 2], [3, 5], [192, 128]);
+        problem.mask = Mask::Causal;
+        problem.strides[1][2] = 196;
+        problem.strides[2][0] += 1;
+        let operands = AttentionOperands::of(&problem, [64, 0, 0, 12]);
+        assert_eq!(operands.vectors, [8, 4, 1, 2]);
+        assert_eq!(operands.bounded, [false, true]);
+        let plan = AttentionPlan {
+            method: AttentionMethod::Ampere,
+            operands,
+            tile: [128, 64],
+            consumers: 8,
+            stages: 2,
+            turns: true,
+            strip: 4,
+            pairs: true,
+            ahead: 2,
+        };
+        assert_eq!(
+            plan.to_string(),
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries"
+        );
+    }
+}

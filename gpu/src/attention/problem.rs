@@ -1,0 +1,514 @@
+//! `AttentionProblem`: the description of softmax(scale Q K^T) V, which is checked before a kernel is chosen.
+
+use core::fmt;
+use std::f64::consts::LOG2_E;
+use std::ops::Range;
+
+use colex_atom::{Arch, Ty};
+use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
+
+use super::plan::AttentionMethod;
+use crate::error::{Error, ErrorKind};
+use crate::gemm::problem::{MOST, check_extent};
+
+/// A tensor of an attention call. The modes of each are (batch, head, sequence, feature).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionTensor {
+    /// The queries.
+    Q,
+    /// The keys.
+    K,
+    /// The values.
+    V,
+    /// The output.
+    O,
+}
+
+impl AttentionTensor {
+    /// All of them, in the order of the fields of [`AttentionProblem`].
+    pub const ALL: [AttentionTensor; 4] = [
+        AttentionTensor::Q,
+        AttentionTensor::K,
+        AttentionTensor::V,
+        AttentionTensor::O,
+    ];
+
+    /// Returns the name of the tensor in formulas and errors.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AttentionTensor::Q => "Q",
+            AttentionTensor::K => "K",
+            AttentionTensor::V => "V",
+            AttentionTensor::O => "O",
+        }
+    }
+}
+
+/// The keys that a query sees.
+///
+/// The last query is aligned with the last key: query `i` of `n` stands at key `p = i + keys - n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mask {
+    /// All of them.
+    Full,
+    /// Those up to its own place: `j <= p`.
+    Causal,
+    /// Those around its own place: `p - left <= j <= p + right`.
+    Window {
+        /// The number of keys before the query's place.
+        left: u32,
+        /// The number of keys after it.
+        right: u32,
+    },
+}
+
+impl Mask {
+    /// Returns the keys that query `i` sees. The range is empty if it sees none.
+    ///
+    /// ```
+    /// use colex_gpu::attention::Mask;
+    ///
+    /// // Four queries at the end of six keys: query 0 stands at key 2.
+    /// assert_eq!(Mask::Causal.keys(0, [4, 6]), 0..3);
+    /// assert_eq!(Mask::Window { left: 1, right: 1 }.keys(3, [4, 6]), 4..6);
+    /// // Six queries at the end of four keys: the first two see none.
+    /// assert!(Mask::Causal.keys(1, [6, 4]).is_empty());
+    /// ```
+    pub fn keys(self, query: i64, [queries, keys]: [i64; 2]) -> Range<i64> {
+        let place = query + keys - queries;
+        let (first, end) = match self {
+            Mask::Full => (0, keys),
+            Mask::Causal => (0, place + 1),
+            Mask::Window { left, right } => (place - i64::from(left), place + i64::from(right) + 1),
+        };
+        let end = end.min(keys);
+        first.clamp(0, end.max(0))..end.max(0)
+    }
+}
+
+/// `full`, `causal`, `window -127..=0`
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mask::Full => f.write_str("full"),
+            Mask::Causal => f.write_str("causal"),
+            Mask::Window { left, right } => write!(f, "window -{left}..={right}"),
+        }
+    }
+}
+
+/// `O = softmax(scale Q K^T) V` for each batch and head, over the keys that the [`Mask`] leaves.
+///
+/// Q is (batch, head, query, feature), K and V are (batch, key head, key, feature), O is (batch, head, query, feature of V).
+/// The heads of Q are a multiple of those of K and V: `heads / key heads` neighbouring heads of Q read one head of K and
+/// V. A query that sees no key has the output 0 and the log-sum-exp -inf.
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::attention::{AttentionProblem, AttentionTensor, Mask};
+///
+/// // Two sequences of 100 queries and 300 keys, 8 heads in groups of 4, 64 features.
+/// let problem = AttentionProblem::new(Ty::Bf16, 2, [8, 2], [100, 300], [64, 64]).mask(Mask::Causal);
+/// assert_eq!(problem.to_string(), "attention bf16, batch 2, heads 8 on 2, 100 queries, 300 keys, features 64, causal, scale 0.125");
+/// assert_eq!(problem.layout(AttentionTensor::K)?.to_string(), "(2,2,300,64):(38400,19200,64,1)");
+///
+/// let error = AttentionProblem::new(Ty::Bf16, 2, [8, 3], [100, 300], [64, 64]).check().unwrap_err();
+/// assert_eq!(error.to_string(), "Q has 8 heads and K has 3: the heads of Q must be a multiple of those of K");
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AttentionProblem {
+    /// The type of Q, K, V and O.
+    pub ty: Ty,
+    /// The number of sequences.
+    pub batch: i64,
+    /// The heads of Q and O, and those of K and V.
+    pub heads: [i64; 2],
+    /// The lengths of the sequences: queries and keys.
+    pub lengths: [i64; 2],
+    /// The features of Q and K, and those of V and O.
+    pub features: [i64; 2],
+    /// The strides of Q, K, V and O along (batch, head, sequence, feature), in elements.
+    pub strides: [[i64; 4]; 4],
+    /// The keys that a query sees.
+    pub mask: Mask,
+    /// The factor of the scores. The default is `1 / sqrt(features of Q)`.
+    pub scale: f32,
+    /// If it is some `c`, a score `s` (scaled) becomes `c tanh(s / c)`.
+    pub softcap: Option<f32>,
+    /// Whether the log-sum-exp, the natural logarithm of each query's sum of exponentials, is an output too.
+    pub log_sum_exp: bool,
+    /// The strides of the log-sum-exp along (batch, head, query), in elements.
+    pub sum_strides: [i64; 3],
+}
+
+impl AttentionProblem {
+    /// Builds the problem of compact row-major tensors without a mask, with the scale `1 / sqrt(features of Q)`.
+    pub fn new(
+        ty: Ty,
+        batch: i64,
+        heads: [i64; 2],
+        lengths: [i64; 2],
+        features: [i64; 2],
+    ) -> AttentionProblem {
+        let mut problem = AttentionProblem {
+            ty,
+            batch,
+            heads,
+            lengths,
+            features,
+            strides: [[0; 4]; 4],
+            mask: Mask::Full,
+            scale: (1.0 / (features[0] as f64).sqrt()) as f32,
+            softcap: None,
+            log_sum_exp: false,
+            sum_strides: [heads[0].saturating_mul(lengths[0]), lengths[0], 1],
+        };
+        for tensor in AttentionTensor::ALL {
+            let [_, heads, length, features] = problem.extents(tensor);
+            let of_head = length.saturating_mul(features);
+            problem.strides[tensor as usize] =
+                [heads.saturating_mul(of_head), of_head, features, 1];
+        }
+        problem
+    }
+
+    /// Returns the same problem with a mask.
+    #[must_use]
+    pub fn mask(self, mask: Mask) -> AttentionProblem {
+        AttentionProblem { mask, ..self }
+    }
+
+    /// Returns the extents (batch, head, sequence, feature) of a tensor.
+    pub fn extents(&self, tensor: AttentionTensor) -> [i64; 4] {
+        let [heads, of_keys] = self.heads;
+        let [queries, keys] = self.lengths;
+        let [inner, outer] = self.features;
+        match tensor {
+            AttentionTensor::Q => [self.batch, heads, queries, inner],
+            AttentionTensor::K => [self.batch, of_keys, keys, inner],
+            AttentionTensor::V => [self.batch, of_keys, keys, outer],
+            AttentionTensor::O => [self.batch, heads, queries, outer],
+        }
+    }
+
+    /// Returns the layout of a tensor.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an extent is below 0, does not fit 31 bits, or is 0, since no layout has an extent of 0.
+    pub fn layout(&self, tensor: AttentionTensor) -> Result<Layout, Error> {
+        let extents = self.extents(tensor);
+        for (extent, what) in extents.into_iter().zip(MODES) {
+            check_extent(what, extent)?;
+            if extent == 0 {
+                return Err(ErrorKind::Empty { what }.into());
+            }
+        }
+        let shape = IntTuple::flat(extents.map(i64::into));
+        let stride = Tuple::flat(self.strides[tensor as usize].map(Stride::from));
+        Ok(Layout::new(shape, stride)?)
+    }
+
+    /// Returns what multiplies a score in the exponent of 2, and, where scores are capped, what multiplies it before its
+    /// hyperbolic tangent.
+    pub(crate) fn factors(&self) -> [f32; 2] {
+        let scale = f64::from(self.scale);
+        let (outer, inner) = match self.softcap.map(f64::from) {
+            Some(cap) => (cap, scale / cap),
+            None => (scale, 1.0),
+        };
+        [(outer * LOG2_E) as f32, inner as f32]
+    }
+
+    /// Returns the layouts of the tensors in the modes of the kernels: (sequence, feature, head, batch) for Q, K and O, (feature,
+    /// sequence, head, batch) for V, and (sequence, head, batch) for the log-sum-exp if it is an output.
+    pub(crate) fn kernel_layouts(&self) -> Result<Vec<Layout>, Error> {
+        let leaves = |modes: &[usize], n: &[i64]| {
+            let leaf = |mode: &usize| match mode {
+                3 => Int::Static(n[3]),
+                mode => Int::Dynamic(n[*mode]),
+            };
+            IntTuple::flat(modes.iter().map(leaf))
+        };
+        // Without keys K and V have no element, and no layout: that of one key stands for them, which nothing reads.
+        let layout = |modes: &[usize], extents: &[i64], strides: &[i64]| {
+            let extents: Vec<i64> = extents.iter().map(|n| (*n).max(1)).collect();
+            Layout::new(leaves(modes, &extents), leaves(modes, strides))
+        };
+        let mut layouts = Vec::new();
+        for tensor in AttentionTensor::ALL {
+            let modes = match tensor {
+                AttentionTensor::V => [3, 2, 1, 0],
+                _ => [2, 3, 1, 0],
+            };
+            let strides = &self.strides[tensor as usize];
+            layouts.push(layout(&modes, &self.extents(tensor), strides)?);
+        }
+        if self.log_sum_exp {
+            let extents = [self.batch, self.heads[0], self.lengths[0]];
+            layouts.push(layout(&[2, 1, 0], &extents, &self.sum_strides)?);
+        }
+        Ok(layouts)
+    }
+
+    /// Returns whether no output has an element.
+    pub fn is_nothing(&self) -> bool {
+        self.extents(AttentionTensor::O).contains(&0)
+    }
+
+    /// Checks all that does not depend on a kernel: the type, the extents, the strides, the grouping of the heads, and the
+    /// numbers of the mask and of the scores.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the tensor, the number found and what it must be.
+    pub fn check(&self) -> Result<(), Error> {
+        let refused = |why: AttentionError| Err(ErrorKind::Attention(why).into());
+        if !TYPES.contains(&self.ty) {
+            return refused(AttentionError::Type { ty: self.ty });
+        }
+        for tensor in AttentionTensor::ALL {
+            let what = tensor.name();
+            for ((extent, mode), stride) in self
+                .extents(tensor)
+                .into_iter()
+                .zip(MODES)
+                .zip(self.strides[tensor as usize])
+            {
+                check_extent(mode, extent)?;
+                if mode == MODES[3] && stride != 1 && extent > 1 {
+                    return refused(AttentionError::Feature { what, stride });
+                }
+                if !(0..=MOST).contains(&stride) && extent > 1 {
+                    return refused(AttentionError::Stride { what, mode, stride });
+                }
+            }
+        }
+        for (what, length) in ["queries", "keys"].into_iter().zip(self.lengths) {
+            if length > MOST_LENGTH {
+                return refused(AttentionError::Length { what, length });
+            }
+        }
+        let [heads, of_keys] = self.heads;
+        if of_keys == 0 && heads > 0 || of_keys > 0 && heads % of_keys != 0 {
+            return refused(AttentionError::Heads { heads, of_keys });
+        }
+        if !self.is_nothing() {
+            let layout = self.layout(AttentionTensor::O)?;
+            if !layout.is_injective()? {
+                let layout = layout.to_string();
+                return Err(ErrorKind::Twice { layout }.into());
+            }
+        }
+        if self.log_sum_exp && !self.is_nothing() {
+            let shape = IntTuple::flat([self.batch, self.heads[0], self.lengths[0]].map(i64::into));
+            let strides = Tuple::flat(self.sum_strides.map(Stride::from));
+            let layout = Layout::new(shape, strides)?;
+            if !layout.is_injective()? {
+                let layout = layout.to_string();
+                return Err(ErrorKind::Twice { layout }.into());
+            }
+        }
+        let numbers = [("scale", Some(self.scale)), ("softcap", self.softcap)];
+        for (what, value) in numbers {
+            if let Some(value) = value
+                && !FACTORS.contains(&value)
+            {
+                return refused(AttentionError::Number { what, value });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `attention bf16, batch 2, heads 8 on 2, 100 queries, 300 keys, features 64, causal, scale 0.125`
+impl fmt::Display for AttentionProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AttentionProblem {
+            ty,
+            batch,
+            heads: [heads, of_keys],
+            lengths: [queries, keys],
+            features: [inner, outer],
+            mask,
+            scale,
+            ..
+        } = self;
+        write!(f, "attention {ty}, batch {batch}, heads {heads}")?;
+        if heads != of_keys {
+            write!(f, " on {of_keys}")?;
+        }
+        write!(f, ", {queries} queries, {keys} keys, features {inner}")?;
+        if inner != outer {
+            write!(f, " and {outer}")?;
+        }
+        write!(f, ", {mask}, scale {scale}")?;
+        if let Some(cap) = self.softcap {
+            write!(f, ", softcap {cap}")?;
+        }
+        if self.log_sum_exp {
+            f.write_str(", log-sum-exp")?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of the modes of a tensor.
+pub(crate) const MODES: [&str; 4] = ["batch", "heads", "sequence length", "features"];
+
+/// The largest number of queries, of keys, and of each side of a window: their sums fit 32 bits.
+pub(crate) const MOST_LENGTH: i64 = 1 << 28;
+
+/// The factors of scores: their products with `log2(e)` and their quotients are numbers of f32.
+const FACTORS: std::ops::RangeInclusive<f32> = 1e-30..=1e30;
+
+/// The types that attention is computed in.
+pub(crate) const TYPES: [Ty; 2] = [Ty::F16, Ty::Bf16];
+
+/// Why attention is not computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum AttentionError {
+    #[error("attention of {ty}: Q, K, V and O must be f16 or bf16")]
+    Type { ty: Ty },
+    #[error(
+        "Q has {heads} heads and K has {of_keys}: the heads of Q must be a multiple of those of K"
+    )]
+    Heads { heads: i64, of_keys: i64 },
+    #[error("{length} {what}: there must be 0 to {MOST_LENGTH}")]
+    Length { what: &'static str, length: i64 },
+    #[error("the features of {what} have the stride {stride}: it must be 1")]
+    Feature { what: &'static str, stride: i64 },
+    #[error("the stride of {what} along {mode} is {stride}: it must be 0 to {MOST}")]
+    Stride {
+        what: &'static str,
+        mode: &'static str,
+        stride: i64,
+    },
+    #[error("{what} is {value}: it must be {:e} to {:e}", FACTORS.start(), FACTORS.end())]
+    Number { what: &'static str, value: f32 },
+    #[error("{why}")]
+    Plan { why: String },
+    #[error("{}: the {method} kernel takes heads of {can} features", heads_of(*features))]
+    Features {
+        method: AttentionMethod,
+        features: [i64; 2],
+        can: String,
+    },
+    #[error("the {method} kernel runs since {since}, and not on {arch}")]
+    Arch {
+        method: AttentionMethod,
+        since: Arch,
+        arch: Arch,
+    },
+    #[error("the plan was made for another call: {what} {plan} in the plan and {call} in the call")]
+    PlanCall {
+        what: &'static str,
+        plan: String,
+        call: String,
+    },
+    #[error("{what} has the shape {shape}: it must be {must}")]
+    Shape {
+        what: &'static str,
+        shape: String,
+        must: &'static str,
+    },
+    #[error(
+        "{extent} is {} in {} and {} in {}",
+        found[0], tensors[0], found[1], tensors[1]
+    )]
+    Extents {
+        extent: &'static str,
+        tensors: [&'static str; 2],
+        found: [i64; 2],
+    },
+}
+
+/// `heads of 64 features`, `heads of 192 features of Q and K and 128 of V`
+pub(crate) fn heads_of([inner, outer]: [i64; 2]) -> String {
+    if inner == outer {
+        format!("heads of {inner} features")
+    } else {
+        format!("heads of {inner} features of Q and K and {outer} of V")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem() -> AttentionProblem {
+        AttentionProblem::new(Ty::F16, 2, [4, 2], [3, 5], [64, 64])
+    }
+
+    #[test]
+    fn refused_problems_say_what_would_be_right() {
+        assert_eq!(problem().check(), Ok(()));
+        let refused = |change: &dyn Fn(&mut AttentionProblem)| {
+            let mut problem = problem();
+            change(&mut problem);
+            problem.check().unwrap_err().to_string()
+        };
+        let sentences = [
+            refused(&|p| p.ty = Ty::F32),
+            refused(&|p| p.heads = [4, 0]),
+            refused(&|p| p.lengths[1] = -1),
+            refused(&|p| p.lengths[0] = MOST_LENGTH + 1),
+            refused(&|p| p.strides[1][3] = 2),
+            refused(&|p| p.strides[2][0] = -640),
+            refused(&|p| p.strides[3][1] = 0),
+            refused(&|p| p.scale = 0.0),
+            refused(&|p| p.softcap = Some(f32::INFINITY)),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "attention of f32: Q, K, V and O must be f16 or bf16",
+                "Q has 4 heads and K has 0: the heads of Q must be a multiple of those of K",
+                "sequence length is -1: it must be 0 to 2147483647",
+                "268435457 queries: there must be 0 to 268435456",
+                "the features of K have the stride 2: it must be 1",
+                "the stride of V along batch is -640: it must be 0 to 2147483647",
+                "the destination (2,4,3,64):(768,0,64,1) has one element at several coordinates: which value stays would be a race",
+                "scale is 0: it must be 1e-30 to 1e30",
+                "softcap is inf: it must be 1e-30 to 1e30",
+            ]
+        );
+    }
+
+    #[test]
+    fn empty_problems_are_checked_too() {
+        let empty = AttentionProblem::new(Ty::F16, 0, [4, 2], [3, 5], [64, 64]);
+        assert_eq!((empty.check(), empty.is_nothing()), (Ok(()), true));
+        let no_keys = AttentionProblem::new(Ty::F16, 1, [4, 2], [3, 0], [64, 64]);
+        assert_eq!((no_keys.check(), no_keys.is_nothing()), (Ok(()), false));
+    }
+
+    /// The ranges against the definition, key by key.
+    #[test]
+    fn a_mask_is_the_keys_of_its_definition() {
+        let windows = (0..4).flat_map(|l| (0..4).map(move |r| (l, r)));
+        let windows = windows.map(|(left, right)| Mask::Window { left, right });
+        let masks: Vec<Mask> = windows.chain([Mask::Full, Mask::Causal]).collect();
+        let mut n = 0;
+        for lengths @ [queries, keys] in (0..6).flat_map(|q| (0..6).map(move |k| [q, k])) {
+            for (query, mask) in (0..queries).flat_map(|i| masks.iter().map(move |m| (i, *m))) {
+                let place = query + keys - queries;
+                for key in -3..keys + 3 {
+                    let sees = match mask {
+                        Mask::Full => true,
+                        Mask::Causal => key <= place,
+                        Mask::Window { left, right } => {
+                            place - i64::from(left) <= key && key <= place + i64::from(right)
+                        }
+                    };
+                    let is_key = (0..keys).contains(&key);
+                    let found = mask.keys(query, lengths).contains(&key);
+                    assert_eq!(found, sees && is_key, "{mask} {query} {lengths:?} {key}");
+                    n += 1;
+                }
+            }
+        }
+        println!("law a mask is the keys of its definition: {n} cases");
+    }
+}

@@ -1,0 +1,86 @@
+//! Attention on the host, in double precision.
+
+use ndarray::{Array3, Array4};
+
+use super::problem::{AttentionProblem, AttentionTensor};
+use crate::gemm::problem::GemmElement;
+
+/// What [`attention`] returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionOutput {
+    /// (batch, head, query, feature).
+    pub output: Array4<f64>,
+    /// The natural logarithm of each query's sum of exponentials (batch, head, query).
+    pub log_sum_exp: Array3<f64>,
+}
+
+/// Returns softmax(scale Q K^T) V in doubles: for each query the mean of the values of the keys that it sees, with the
+/// weights `exp(score)` over their sum.
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::attention::{AttentionProblem, Mask, reference};
+///
+/// // Three queries, two keys and one feature: query 0 sees no key, query 1 key 0 and query 2 both.
+/// let problem = AttentionProblem::new(Ty::F16, 1, [1, 1], [3, 2], [1, 1]).mask(Mask::Causal);
+/// let found = reference::attention(&problem, &[0f32, 0.0, 1.0], &[0.0, 2f32.ln()], &[3.0, 6.0]);
+/// let output: Vec<f64> = found.output.iter().map(|x| (x * 1e6).round() / 1e6).collect();
+/// assert_eq!(output, [0.0, 3.0, 5.0]); // 5 = (1 * 3 + 2 * 6) / 3
+/// assert_eq!(found.log_sum_exp[(0, 0, 0)], f64::NEG_INFINITY);
+/// assert!((found.log_sum_exp[(0, 0, 2)] - 3f64.ln()).abs() < 1e-6);
+/// ```
+///
+/// # Panics
+///
+/// Panics if the problem was not checked, or if there are too few elements.
+pub fn attention<T: GemmElement>(
+    problem: &AttentionProblem,
+    q: &[T],
+    k: &[T],
+    v: &[T],
+) -> AttentionOutput {
+    let [batch, heads, queries, outer] = problem.extents(AttentionTensor::O).map(|n| n as usize);
+    let group = problem.heads[0] / problem.heads[1].max(1);
+    // The vector of features at (batch, head, place) of a tensor.
+    let row = |tensor: AttentionTensor, elements: &[T], at: [i64; 3]| -> Vec<f64> {
+        let strides = problem.strides[tensor as usize];
+        let first: i64 = at.iter().zip(strides).map(|(i, stride)| i * stride).sum();
+        let [.., features] = problem.extents(tensor);
+        let offsets = (0..features).map(|i| (first + i * strides[3]) as usize);
+        offsets.map(|at| elements[at].to_f64()).collect()
+    };
+    let mut output = Array4::zeros((batch, heads, queries, outer));
+    let mut log_sum_exp = Array3::from_elem((batch, heads, queries), f64::NEG_INFINITY);
+    for (at @ (batch, head, query), sum_of_row) in log_sum_exp.indexed_iter_mut() {
+        let [b, h, i] = [batch, head, query].map(|x| x as i64);
+        let of_query = row(AttentionTensor::Q, q, [b, h, i]);
+        let visible = problem.mask.keys(i, problem.lengths);
+        let score = |j: i64| {
+            let key = row(AttentionTensor::K, k, [b, h / group, j]);
+            let product: f64 = of_query.iter().zip(key).map(|(x, y)| x * y).sum();
+            let scaled = product * f64::from(problem.scale);
+            match problem.softcap.map(f64::from) {
+                Some(cap) => cap * (scaled / cap).tanh(),
+                None => scaled,
+            }
+        };
+        let scores: Vec<f64> = visible.clone().map(score).collect();
+        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if top == f64::NEG_INFINITY && !scores.iter().any(|x| x.is_nan()) {
+            continue;
+        }
+        let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
+        let sum: f64 = weights.iter().sum();
+        *sum_of_row = top + sum.ln();
+        for (j, weight) in visible.zip(weights) {
+            let value = row(AttentionTensor::V, v, [b, h / group, j]);
+            for (feature, x) in value.into_iter().enumerate() {
+                output[(at.0, at.1, at.2, feature)] += weight / sum * x;
+            }
+        }
+    }
+    AttentionOutput {
+        output,
+        log_sum_exp,
+    }
+}

@@ -1,0 +1,495 @@
+//! The Ampere family: K and V through a ring of `cp.async` stages, `ldmatrix` and `mma.sync`, and between the two products
+//! a softmax in registers (Dao 2023, FlashAttention-2).
+
+use std::f64::consts::LN_2;
+
+use colex_atom::Arch;
+use colex_device::Device;
+use colex_ir::launch::{Argument, Launch, Limits};
+use colex_ir::{BinaryOp, Reg, Type};
+use colex_layout::Layout;
+use colex_tensor::{
+    Arg, AtThread, Builder, Error, Expr, Fragment, Index, Places, Rows, Tensor, TensorKernel,
+};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::family::AttentionFamily;
+use super::plan::{AttentionOperands, AttentionPlan};
+use super::problem::{AttentionError, AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
+use crate::error::{ErrorKind, one_of};
+use crate::gemm::operand::{OperandTiles, Tiles, shares};
+use crate::kernels::Major;
+
+/// A ring of `cp.async` stages and `mma.sync`. The consumers of a plan are warps, which divide the queries of a block.
+pub(crate) struct Ampere;
+
+/// The rows of an instruction, and the columns of two, which one `ldmatrix` brings.
+const STEP: i64 = 16;
+
+/// The most registers of a thread for the sums of both products and for the weights; the rest is for addresses and loads.
+const MOST_SUMS: i64 = 208;
+
+/// The numbers of features of Q and K and of V and O.
+const FEATURES: [[i64; 2]; 6] = [
+    [64, 64],
+    [96, 96],
+    [128, 128],
+    [192, 128],
+    [192, 192],
+    [256, 256],
+];
+
+impl AttentionFamily for Ampere {
+    /// The tiles take at most 96 KiB, which all architectures since sm_80 have.
+    fn default_of(&self, plan: AttentionPlan) -> AttentionPlan {
+        let keys = match plan.operands.features[0] {
+            ..=128 => 64,
+            _ => 32,
+        };
+        AttentionPlan {
+            tile: [64, keys],
+            ..plan
+        }
+    }
+
+    fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
+        let (method, features) = (plan.method, plan.operands.features);
+        let refused = |why: AttentionError| Err(ErrorKind::from(why).into());
+        if !FEATURES.contains(&features) {
+            let each = FEATURES.map(|[inner, outer]| {
+                if inner == outer {
+                    inner.to_string()
+                } else {
+                    format!("{inner} with {outer} of V")
+                }
+            });
+            let can = one_of(&each);
+            return refused(AttentionError::Features {
+                method,
+                features,
+                can,
+            });
+        }
+        let since = Arch::Sm80;
+        if arch < since {
+            return refused(AttentionError::Arch {
+                method,
+                since,
+                arch,
+            });
+        }
+        let only = |what, found: i64| plan.number(what, found, 1..=1, 1);
+        only("number of heads of a strip", plan.strip)?;
+        only("number of tiles of queries ahead", plan.ahead)?;
+        plan.limit("pairs of tiles", plan.pairs.into(), 0)?;
+        plan.limit("turns of consumers", plan.turns.into(), 0)?;
+        let [queries, keys] = plan.tile;
+        let rows = STEP * plan.consumers;
+        plan.number("number of consumers", plan.consumers, 1..=16, 1)?;
+        plan.number("tile of queries", queries, rows..=256 / rows * rows, rows)?;
+        plan.number("tile of keys", keys, STEP..=256, STEP)?;
+        plan.number("number of stages", plan.stages, 2..=8, 1)?;
+        let bytes = shared(&plan.operands, plan.tile, plan.stages);
+        let room = i64::from(Limits::of(arch).shared);
+        plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
+        let sums = queries * (plan.operands.features[1] + keys + keys / 2) / (32 * plan.consumers);
+        plan.limit("registers for a thread's sums and weights", sums, MOST_SUMS)?;
+        let threads = 32 * plan.consumers;
+        for (tiles, what) in tiles(plan).into_iter().zip(["Q", "K", "V"]) {
+            let Tiles {
+                tile,
+                major,
+                ty,
+                vector,
+                ..
+            } = tiles;
+            if shares(major, tile, vector, threads, ty).is_none() {
+                return Err(plan.no_shares(what, tile, threads));
+            }
+        }
+        Ok(())
+    }
+
+    fn build(&self, plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, crate::Error> {
+        Ok(build(plan, arch)?)
+    }
+
+    fn arguments<'a>(
+        &self,
+        problem: &AttentionProblem,
+        _: &TensorKernel,
+        layouts: &'a [Layout],
+        addresses: &[u64],
+    ) -> Result<Vec<Arg<'a>>, crate::Error> {
+        let tensors = addresses.iter().zip(layouts);
+        let tensors = tensors.map(|(at, layout)| Arg::checked(*at, layout));
+        let numbers = Scores::arguments(problem);
+        Ok(tensors.chain(numbers.into_iter().map(Arg::Value)).collect())
+    }
+
+    fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, _: &Device) -> Launch {
+        let tiles = (problem.lengths[0] + plan.tile[0] - 1) / plan.tile[0];
+        let blocks = tiles
+            .saturating_mul(problem.heads[0])
+            .saturating_mul(problem.batch);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        Launch::new(blocks, 32 * plan.consumers as u32)
+    }
+}
+
+/// The bytes of shared memory that Q and the stages of K and V take.
+fn shared(operands: &AttentionOperands, [queries, keys]: [i64; 2], stages: i64) -> i64 {
+    let [inner, outer] = operands.features;
+    let elements = queries * inner + keys * (inner + outer) * stages;
+    elements * i64::from(operands.ty.bits()) / 8
+}
+
+/// The tiles of Q, K and V. V is the right factor of P V: a row of it is a feature.
+fn tiles(plan: &AttentionPlan) -> [Tiles; 3] {
+    let ([queries, keys], [inner, outer]) = (plan.tile, plan.operands.features);
+    let of = |tensor: AttentionTensor, tile, major| Tiles {
+        tile,
+        major,
+        ty: plan.operands.ty,
+        vector: plan.operands.vectors[tensor as usize],
+        whole: false,
+    };
+    [
+        of(AttentionTensor::Q, [queries, inner], Major::Second),
+        of(AttentionTensor::K, [keys, inner], Major::Second),
+        of(AttentionTensor::V, [outer, keys], Major::First),
+    ]
+}
+
+/// The kernel of a plan. Its parameters: Q, K and O as (sequence, feature, head, batch), V as (feature, sequence, head,
+/// batch), the log-sum-exp as (sequence, head, batch) if it is an output, then those of [`Scores`]. A block computes a tile
+/// of the queries of a head; the tiles of a head follow each other, so that the cache holds its K and V.
+fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
+    let ([bm, bn], operands) = (plan.tile, &plan.operands);
+    let AttentionOperands {
+        ty,
+        features: [inner, outer],
+        ..
+    } = *operands;
+    // The warps lie along M only: no row leaves its warp.
+    let name = ty.cute();
+    let mma = colex_atom::mma(&format!("SM80_16x8x16_F32{name}{name}F32_TN"))?;
+    let warps = plan.consumers;
+    let mma = TiledMma::new(mma, ((warps, 1, 1), (1, 0, 0)), (STEP * warps, STEP, STEP))?;
+    let mut k = Builder::new("attention_sm80", arch, 32 * warps as u32);
+    // Extents and strides are arguments: these serve the reports.
+    let form = AttentionProblem::new(ty, 4, [8, 8], [1024, 1024], [inner, outer]);
+    let layouts = form.kernel_layouts().expect("invariant: a compact form");
+    let [q, keys, values, o] =
+        [0, 1, 2, 3].map(|i| k.tensor(AttentionTensor::ALL[i].name(), ty, &layouts[i]));
+    let log_sums = operands.log_sum_exp.then(|| {
+        k.tensor(
+            "log_sum_exp",
+            colex_atom::Ty::F32,
+            "(1024,8,4):(1,1024,8192)",
+        )
+    });
+    let scores_of = Scores::declare(&mut k, operands);
+
+    let tiles_m = (&scores_of.queries + (bm - 1)) / bm;
+    let block = k.block_index(0);
+    let (tile, rest) = (&block % &tiles_m, &block / &tiles_m);
+    // Under a causal mask the last tile of queries has the most keys: it begins first.
+    let tile = match operands.bounded {
+        [_, true] => above_0(&(&tiles_m - 1 - tile)),
+        _ => tile,
+    };
+    let (heads, tid) = (q.extent(2), k.thread());
+    let (head, batch) = (&rest % &heads, &rest / &heads);
+    let of_keys = &head / &scores_of.group;
+
+    let [of_q, of_k, of_v] = tiles(plan);
+    let along = mma.atom().mnk()[1];
+    let a = OperandTiles::new(&mut k, of_q, (&mma, Operand::A), q, (1, inner))?;
+    let b = (&mma, Operand::B);
+    let keys = OperandTiles::new(&mut k, of_k, b, keys, (plan.stages, inner))?;
+    let values = OperandTiles::new(&mut k, of_v, b, values, (plan.stages, along))?;
+    let scores = k.fragment_of(&mma, Operand::C, [bm, bn]); // (MMA, MMA_M, MMA_N)
+    let softmax = Softmax::new(&mut k, &mma, plan)?;
+    let places = mma.at(&tid).places(Operand::C, [bm, bn]);
+    let visible = Visible::new(&scores_of, places, &softmax.rows, &tile, plan)?;
+
+    let (once, landed) = k.cp_async_pipeline(1);
+    let stage = once.acquire(&mut k);
+    a.fetch(&mut k, [&tile, &0.into(), &head, &batch], &stage);
+    once.commit(&mut k, &stage);
+    let (producer, consumer) = k.cp_async_pipeline(plan.stages);
+    // Tiles beyond the last one that the block sees lie beyond the keys: their copies yield zeros and read nothing.
+    let beyond = &scores_of.keys / bn + 1;
+    let fetch = |k: &mut Builder, step: &Index| {
+        let stage = producer.acquire(k);
+        let step = Index::select_less(step, &visible.end, step, &beyond);
+        keys.fetch(k, [&step, &0.into(), &of_keys, &batch], &stage);
+        values.fetch(k, [&0.into(), &step, &of_keys, &batch], &stage);
+        producer.commit(k, &stage);
+    };
+    for step in 0..plan.stages - 1 {
+        fetch(&mut k, &(&visible.first + step));
+    }
+    let stage = landed.wait(&mut k);
+    let steps = a.steps();
+    for i in 0..steps {
+        a.read(&mut k, i, &stage);
+    }
+    k.for_(&visible.first, &visible.end, 1, |k, step| {
+        let stage = consumer.wait(k);
+        fetch(k, &(step + (plan.stages - 1)));
+        k.clear(&scores);
+        for i in 0..steps {
+            keys.read(k, i, &stage);
+            k.mma(&mma, &scores, &a.step(i), &keys.step(i), &scores);
+        }
+        if let Some(inner) = scores_of.inner {
+            k.assign(&scores, (Expr::from(&scores) * Expr::from(inner)).tanh());
+        }
+        visible.hide(k, &scores, step);
+        softmax.step(k, &scores, scores_of.factor);
+        let weights = k.convert(&scores, ty);
+        let weights = weights.as_operand(&mma, &mma, Operand::A, [bm, bn]);
+        for i in 0..values.steps() {
+            values.read(k, i, &stage);
+            let of_step = weights.slice((.., .., i));
+            k.mma(&mma, &softmax.out, &of_step, &values.step(i), &softmax.out);
+        }
+        consumer.release(k, &stage);
+    });
+    // A block must not end while its `cp.async` copies write to its shared memory.
+    producer.tail(&mut k);
+    softmax.end(&mut k);
+    if let Some(log_sums) = log_sums {
+        visible.store(&mut k, &softmax, &log_sums, [&head, &batch]);
+    }
+    let result = k.convert(&softmax.out, ty);
+    let store = match operands.vectors[AttentionTensor::O as usize] {
+        1 => "UniversalCopy<uint16_t>",
+        _ => "UniversalCopy<uint32_t>",
+    };
+    let store = TiledCopy::for_operand(colex_atom::copy(store)?, 16, &mma, Operand::C)?;
+    let tile = o.local_tile((bm, outer), [&tile, &0.into(), &head, &batch]);
+    let into = store.at(&tid).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+    k.copy_in_bounds(&store, &result.retile(&store), &into);
+    k.finish()
+}
+
+/// The arguments of the scores: the lengths, the group, the factor, the soft-cap's factor and the window.
+struct Scores {
+    queries: Index,
+    keys: Index,
+    /// The heads of Q that read one head of K.
+    group: Index,
+    /// What multiplies a score in the exponent of 2.
+    factor: Reg,
+    /// What multiplies a score before its hyperbolic tangent.
+    inner: Option<Reg>,
+    /// How many keys before a query's place, and how many after it, the query sees.
+    left: Option<Index>,
+    right: Option<Index>,
+}
+
+impl Scores {
+    fn declare(k: &mut Builder, operands: &AttentionOperands) -> Scores {
+        let [left, right] = operands.bounded;
+        Scores {
+            queries: k.index_argument("queries", 1..MOST_LENGTH + 1),
+            keys: k.index_argument("keys", 0..MOST_LENGTH + 1),
+            group: k.index_argument("group", 1..MOST_LENGTH + 1),
+            factor: k.scalar_argument("factor", Type::F32),
+            inner: (operands.softcap).then(|| k.scalar_argument("inner", Type::F32)),
+            left: left.then(|| k.index_argument("left", 0..MOST_LENGTH + 1)),
+            // A causal mask is a window without keys on this side.
+            right: match (left, right) {
+                (true, true) => Some(k.index_argument("right", 0..MOST_LENGTH + 1)),
+                (false, true) => Some(0.into()),
+                (_, false) => None,
+            },
+        }
+    }
+
+    /// Returns the values of a problem.
+    fn arguments(problem: &AttentionProblem) -> Vec<Argument> {
+        let number = |n: i64| Argument::U32(n.clamp(0, MOST_LENGTH) as u32);
+        let [heads, of_keys] = problem.heads;
+        let [factor, inner] = problem.factors();
+        let mut all = problem.lengths.map(number).to_vec();
+        all.push(number(heads / of_keys.max(1)));
+        all.push(Argument::F32(factor));
+        if problem.softcap.is_some() {
+            all.push(Argument::F32(inner));
+        }
+        if let Mask::Window { left, right } = problem.mask {
+            all.extend([left, right].map(|n| number(n.into())));
+        }
+        all
+    }
+}
+
+/// The keys that the queries of a block see.
+struct Visible<'a> {
+    of: &'a Scores,
+    places: Places,
+    /// The row of a thread, among those it has a part of, of each score.
+    slots: Layout,
+    tile: [i64; 2],
+    /// The place of the block's first query among the keys.
+    place: Index,
+    row: Index,
+    /// The first tile of keys, and the end of the tiles.
+    first: Index,
+    end: Index,
+}
+
+/// The larger of an index and 0.
+fn above_0(index: &Index) -> Index {
+    -((-index.clone()).min(&0.into()))
+}
+
+impl<'a> Visible<'a> {
+    fn new(
+        of: &'a Scores,
+        places: Places,
+        rows: &Rows,
+        tile: &Index,
+        plan: &AttentionPlan,
+    ) -> Result<Visible<'a>, Error> {
+        let [bm, bn] = plan.tile;
+        let row = tile * bm;
+        let shift = &of.keys - &of.queries;
+        let past = (&row + bm).min(&of.queries);
+        let seen = match &of.right {
+            Some(right) => above_0(&(past + &shift + right).min(&of.keys)),
+            None => of.keys.clone(),
+        };
+        let place = &row + &shift;
+        let first = match &of.left {
+            Some(left) => above_0(&(&place - left)) / bn,
+            None => 0.into(),
+        };
+        Ok(Visible {
+            of,
+            places,
+            slots: rows.layout().clone(),
+            tile: plan.tile,
+            place,
+            row,
+            first,
+            end: (seen + (bn - 1)) / bn,
+        })
+    }
+
+    /// Sets scores of keys that are not there, or that the mask hides, to minus infinity. A step of which every query sees
+    /// every key has none.
+    fn hide(&self, k: &mut Builder, scores: &Fragment, step: &Index) {
+        let [bm, bn] = self.tile;
+        let start = step * bn;
+        let end = |place: &Index| match &self.of.right {
+            Some(right) => (place + right + 1).min(&self.of.keys),
+            None => self.of.keys.clone(),
+        };
+        let of_first = end(&self.place);
+        let mut sees_all = k.less(&(&start + (bn - 1)), &of_first);
+        if let Some(left) = &self.of.left {
+            let from = k.less(&(&self.place + (bm - 2) - left), &start);
+            sees_all = k.both(sees_all, from);
+        }
+        k.if_(Builder::not(sees_all), |k| {
+            k.mask(scores, f64::NEG_INFINITY, |k, i| {
+                let [m, n] = &self.places[i];
+                let (place, key) = (&self.place + m, &start + n);
+                let mut sees = k.less(&key, &end(&place));
+                if let Some(left) = &self.of.left {
+                    let from = k.less(&(place - left - 1), &key);
+                    sees = k.both(sees, from);
+                }
+                sees
+            });
+        });
+    }
+
+    /// Stores the logarithms of the sums, each by the thread that has the first column of its row.
+    fn store(&self, k: &mut Builder, softmax: &Softmax, to: &Tensor, [head, batch]: [&Index; 2]) {
+        let slots = self.slots.offsets().expect("accumulators have places");
+        let slots: Vec<i64> = slots.collect();
+        for slot in 0..softmax.rows.count() {
+            let first = slots.iter().position(|s| *s == slot);
+            let [m, n] = &self.places[first.expect("a row has scores") as i64];
+            let is_first = Expr::from(n).equals(0);
+            let at = to.elements((&self.row + m, head, batch)).only(is_first);
+            k.scatter(softmax.sum.values(slot, 1), &at);
+        }
+    }
+}
+
+/// A softmax whose rows arrive in pieces: the maximum so far, and the sums under it.
+struct Softmax {
+    rows: Rows,
+    rows_of_out: Rows,
+    /// The maximum of the scores times the factor.
+    top: Fragment,
+    /// The sum of the powers, at the end its logarithm.
+    sum: Fragment,
+    out: Fragment,
+}
+
+impl Softmax {
+    fn new(k: &mut Builder, mma: &TiledMma, plan: &AttentionPlan) -> Result<Softmax, Error> {
+        let ([bm, bn], outer) = (plan.tile, plan.operands.features[1]);
+        let rows = Rows::new(mma, [bm, bn])?;
+        let f32 = colex_atom::Ty::F32;
+        let (top, sum) = (k.row_values(&rows, f32), k.row_values(&rows, f32));
+        k.fill(&top, f64::NEG_INFINITY);
+        k.fill(&sum, 0.0);
+        Ok(Softmax {
+            rows,
+            rows_of_out: Rows::new(mma, [bm, outer])?,
+            top,
+            sum,
+            out: k.accumulators(mma, [bm, outer]), // (MMA, MMA_M, MMA_N)
+        })
+    }
+
+    /// Turns scores into weights under the new maximum, `2^(factor score - top)`, and brings the sums under it.
+    fn step(&self, k: &mut Builder, scores: &Fragment, factor: Reg) {
+        let f32 = colex_atom::Ty::F32;
+        let rows = &self.rows;
+        let (new, under) = (k.row_values(rows, f32), k.row_values(rows, f32));
+        k.fill(&new, f64::NEG_INFINITY);
+        let of_row = rows.broadcast_rows(&new);
+        k.assign(&of_row, Expr::from(&of_row).max(scores));
+        k.reduce_rows(BinaryOp::Max, rows, &new);
+        // The maximum is kept rounded after the factor, as it is subtracted: what remains of earlier weights is exact
+        // also where scores are large.
+        k.assign(&new, (Expr::from(&new) * Expr::from(factor)).max(&self.top));
+        // A row that has seen no key has the maximum -inf, from which nothing is subtracted.
+        let is_empty = Expr::from(&new).equals(f64::NEG_INFINITY);
+        k.assign(&under, is_empty.select(0.0, &new));
+        let shrink = k.map((&self.top - &under).exp2());
+        k.assign(&self.top, &new);
+        k.assign(&self.sum, &self.sum * &shrink);
+        let shrink = self.rows_of_out.broadcast_rows(&shrink);
+        k.assign(&self.out, &self.out * &shrink);
+
+        k.assign(&under, -&under);
+        let under = rows.broadcast_rows(&under);
+        k.assign(
+            scores,
+            Expr::from(scores).fma(Expr::from(factor), &under).exp2(),
+        );
+        let sum = rows.broadcast_rows(&self.sum);
+        k.assign(&sum, &sum + scores);
+    }
+
+    /// Divides by the sums, to which the lanes of a row bring their parts, and leaves their logarithms.
+    fn end(&self, k: &mut Builder) {
+        k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum);
+        let is_empty = Expr::from(&self.sum).equals(0.0);
+        let inverse = k.map(is_empty.select(0.0, Expr::from(&self.sum).recip()));
+        let inverse = self.rows_of_out.broadcast_rows(&inverse);
+        k.assign(&self.out, &self.out * &inverse);
+        k.assign(&self.sum, (Expr::from(&self.sum).log2() + &self.top) * LN_2);
+    }
+}

@@ -1,0 +1,799 @@
+//! The Hopper family: a producer warp loads Q once and K and V through two rings of stages by TMA; consumer warpgroups
+//! compute `S = Q K^T` and `O += P V` by `wgmma`, with the softmax between the two in registers.
+//!
+//! A consumer issues the scores of the next block of keys before the second product of the current block, and computes the
+//! softmax of the one while the other runs (Shah et al. 2024, FlashAttention-3).
+
+use std::f64::consts::LN_2;
+
+use colex_atom::{Arch, Ty};
+use colex_device::Device;
+use colex_ir::launch::{Argument, Launch};
+use colex_ir::verify::{LEAST, STEP, registers_at_entry};
+use colex_ir::{BinaryOp, FenceKind, Reg, Type};
+use colex_layout::{Int, IntTuple, Layout};
+use colex_sched::{Order, RasterOrder};
+use colex_tensor::{
+    Arg, AtThread, Builder, Consumer, Error, Expr, Fragment, GmmaOperand, Index, Pipeline, Rows,
+    Tensor, TensorKernel, TileGrid, TmaTensor,
+};
+use colex_tiled::{Operand, TiledCopy, TiledMma};
+
+use super::family::AttentionFamily;
+use super::plan::AttentionPlan;
+use super::problem::{AttentionError, AttentionProblem, AttentionTensor};
+use crate::calls::unencoded;
+use crate::error::ErrorKind;
+use crate::gemm::operand::boxed_layout;
+use crate::kernels::Major;
+
+/// Threads of a warpgroup, and the rows of its instructions.
+const GROUP: i64 = 128;
+const ROWS: i64 = 64;
+
+/// The threads of two consumers, which meet where one lets the next issue its products.
+const PAIR: u32 = 2 * GROUP as u32;
+
+/// The most registers that a consumer's thread asks for.
+const MOST_REGISTERS: u32 = 240;
+
+/// The numbers of features that the family takes.
+const WIDTHS: [i64; 5] = [64, 96, 128, 192, 256];
+
+/// The largest number of queries, and of keys.
+const MOST_LENGTH: i64 = 1 << 24;
+
+/// TMA into rings of stages, and `wgmma`. The consumers of a plan are warpgroups, of 64 queries each.
+pub(crate) struct Hopper;
+
+impl AttentionFamily for Hopper {
+    /// The tiles whose accumulators fill the registers.
+    fn default_of(&self, plan: AttentionPlan) -> AttentionPlan {
+        let operands = &plan.operands;
+        let (consumers, keys, turns, ahead) = match operands.features[0] {
+            ..=64 => (3, 128, true, 2),
+            65..=128 => (2, 128, true, 2),
+            129..=192 => (2, 80, false, 2),
+            _ => (2, 80, false, 1),
+        };
+        AttentionPlan {
+            tile: [ROWS * consumers, keys],
+            consumers,
+            turns,
+            ahead,
+            pairs: operands.bounded[1],
+            ..plan
+        }
+    }
+
+    fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
+        HopperKernel::of(plan, arch).map(drop)
+    }
+
+    fn check_problem(&self, problem: &AttentionProblem) -> Result<(), crate::Error> {
+        let extents = [
+            ("queries", problem.lengths[0], MOST_LENGTH),
+            ("keys", problem.lengths[1], MOST_LENGTH),
+            ("heads", problem.heads[0], 1 << 16),
+            ("sequences", problem.batch, 1 << 16),
+        ];
+        for (what, found, end) in extents {
+            if !(1..end).contains(&found) {
+                let most = end - 1;
+                let why = format!("{found} {what}: the Hopper kernel takes 1 to {most}");
+                return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn build(&self, plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, crate::Error> {
+        Ok(HopperKernel::of(plan, arch)?.build(arch)?)
+    }
+
+    fn arguments<'a>(
+        &self,
+        problem: &AttentionProblem,
+        built: &TensorKernel,
+        layouts: &'a [Layout],
+        addresses: &[u64],
+    ) -> Result<Vec<Arg<'a>>, crate::Error> {
+        let mut given = Vec::new();
+        for (i, (layout, address)) in layouts.iter().zip(addresses).enumerate() {
+            given.push(match AttentionTensor::ALL.get(i) {
+                Some(tensor) => {
+                    let map = built.tensor_map(tensor.name(), layout)?;
+                    Arg::Value(unencoded(map, *address))
+                }
+                None => Arg::checked(*address, layout),
+            });
+        }
+        let ([queries, keys], [heads, of_keys]) = (problem.lengths, problem.heads);
+        let numbers = [queries, keys, heads, problem.batch, heads / of_keys];
+        given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
+        given.push(Arg::Value(Argument::F32(problem.factors()[0])));
+        Ok(given)
+    }
+
+    fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, device: &Device) -> Launch {
+        let tiles = (problem.lengths[0] + plan.tile[0] - 1) / plan.tile[0];
+        let tiles = tiles
+            .saturating_mul(problem.heads[0])
+            .saturating_mul(problem.batch);
+        let blocks = tiles.min(device.limits().multiprocessors.into());
+        Launch::new(blocks as u32, ((plan.consumers + 1) * GROUP) as u32)
+    }
+}
+
+/// What a kernel of the family is built for.
+struct HopperKernel {
+    /// The type of Q, K, V and O.
+    ty: Ty,
+    /// Features of a query, a key and a value.
+    width: i64,
+    /// Consumer warpgroups, of 64 queries each.
+    consumers: i64,
+    /// Keys of a block.
+    keys: i64,
+    /// Stages of each of the two rings.
+    stages: i64,
+    /// Tiles of queries that are in shared memory at once.
+    ahead: i64,
+    /// Whether a block computes tiles in pairs, a long and a short one.
+    pairs: bool,
+    /// Whether the queries see no key after their own; both are aligned at the end.
+    causal: bool,
+    /// Whether consumers take turns in issuing their products.
+    alternates: bool,
+    /// Heads of a strip.
+    strip: i64,
+    /// Whether the logarithms of the sums are stored.
+    log_sums: bool,
+}
+
+impl HopperKernel {
+    fn of(plan: &AttentionPlan, arch: Arch) -> Result<HopperKernel, crate::Error> {
+        let refuse = |why: String| Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        let operands = &plan.operands;
+        let AttentionPlan {
+            tile: [queries, keys],
+            consumers,
+            stages,
+            strip,
+            ..
+        } = *plan;
+        if arch != Arch::Sm90a {
+            return refuse(format!(
+                "the Hopper kernel runs on sm_90a, and not on {arch}"
+            ));
+        }
+        if operands.softcap || operands.bounded[0] {
+            let what = if operands.softcap {
+                "soft-cap"
+            } else {
+                "window"
+            };
+            return refuse(format!(
+                "the Hopper kernel has no {what}: the Ampere kernel has"
+            ));
+        }
+        let [width, outer] = operands.features;
+        if width != outer || !WIDTHS.contains(&width) {
+            return refuse(format!(
+                "{width} features of Q and {outer} of V: the Hopper kernel takes the same number for both, one of {WIDTHS:?}"
+            ));
+        }
+        if operands.vectors != [8; 4] {
+            return refuse(format!(
+                "addresses and strides allow {:?} elements per access to Q, K, V and O: the Hopper kernel takes 8",
+                operands.vectors
+            ));
+        }
+        let numbers = [
+            ("number of consumers", consumers, 1, 7, 1),
+            (
+                "number of queries of a block",
+                queries,
+                ROWS * consumers,
+                ROWS * consumers,
+                1,
+            ),
+            ("number of keys of a block", keys, 16, 256, 16),
+            ("number of stages", stages, 1, 16, 1),
+            ("number of heads of a strip", strip, 1, 1 << 16, 1),
+            ("number of tiles of queries ahead", plan.ahead, 1, 4, 1),
+        ];
+        for (what, found, least, most, step) in numbers {
+            if (least..=most).contains(&found) && found % step == 0 {
+                continue;
+            }
+            let takes = match (least == most, step) {
+                (true, _) => format!("{least} for {consumers} consumers"),
+                (_, 1) => format!("{least} to {most}"),
+                _ => format!("multiples of {step} to {most}"),
+            };
+            return refuse(format!(
+                "the plan's {what} is {found}: the Hopper kernel takes {takes}"
+            ));
+        }
+        Ok(HopperKernel {
+            ty: operands.ty,
+            width,
+            consumers,
+            keys,
+            stages,
+            ahead: plan.ahead,
+            pairs: plan.pairs && operands.bounded[1],
+            causal: operands.bounded[1],
+            alternates: plan.turns && consumers > 1,
+            strip,
+            log_sums: operands.log_sum_exp,
+        })
+    }
+
+    /// Returns the queries of a block.
+    fn queries(&self) -> i64 {
+        ROWS * self.consumers
+    }
+
+    /// Returns the threads of a block.
+    fn threads(&self) -> u32 {
+        ((self.consumers + 1) * GROUP) as u32
+    }
+
+    /// The registers of the consumers' threads and of the producer's, after the producer has given up what it does not need.
+    fn registers(&self) -> Option<[u32; 2]> {
+        let groups = self.consumers as u32 + 1;
+        let entry = registers_at_entry(self.threads(), 1);
+        let share = (entry * groups - LEAST) / self.consumers as u32 / STEP * STEP;
+        let most = share.min(MOST_REGISTERS);
+        (most > entry).then_some([most, LEAST])
+    }
+
+    /// The two products: `S = Q K^T` with both factors in shared memory, `O += P V` with P in registers. V is by keys, so that
+    /// its numbers are contiguous.
+    fn products(&self) -> Result<[TiledMma; 2], Error> {
+        let ty = self.ty.cute();
+        let scores = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_SS", self.keys))?;
+        let out = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_RS", self.width))?;
+        let mut options = out.options();
+        options.major_b = Major::First;
+        let out = out.with_options(options)?;
+        let one = "(1,1,1):(0,0,0)";
+        Ok([
+            TiledMma::new(scores, one, "(_,_,_)")?,
+            TiledMma::new(out, one, "(_,_,_)")?,
+        ])
+    }
+
+    /// The form of a tensor in global memory: two modes of a tile, then heads and batch.
+    fn form(&self, major: Major) -> Result<Layout, Error> {
+        let fixed = |n: i64| Int::Static(n);
+        let any = |n: i64| Int::Dynamic(n);
+        let width = self.width;
+        let (shape, stride) = match major {
+            Major::Second => (
+                [any(1024), fixed(width), any(4), any(2)],
+                [any(width), fixed(1), any(1024 * width), any(4096 * width)],
+            ),
+            Major::First => (
+                [fixed(width), any(1024), any(4), any(2)],
+                [fixed(1), any(width), any(1024 * width), any(4096 * width)],
+            ),
+        };
+        Ok(Layout::new(IntTuple::flat(shape), IntTuple::flat(stride))?)
+    }
+
+    /// Builds the kernel, with the parameters of [`AttentionPlan::build`]. The tiles of queries of all heads lie in strips of
+    /// heads, in which the heads run fastest.
+    fn build(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        let mut k = Builder::new("attention_sm90", arch, self.threads());
+        k.min_blocks(1);
+        let (ty, bits) = (self.ty, self.ty.bits());
+        let [by_rows, by_columns] = [Major::Second, Major::First].map(|major| self.form(major));
+        let (by_rows, by_columns) = (by_rows?, by_columns?);
+        let tile = |shape: &[i64]| boxed_layout(Major::Second, bits, shape);
+        let across = |shape: &[i64]| boxed_layout(Major::First, bits, shape);
+        let (width, keys) = (self.width, self.keys);
+        let rows = tile(&[ROWS, width])?;
+        let q = k.tma_tensor("Q", ty, &by_rows, [ROWS, width], &rows, 1);
+        let keys_map = k.tma_tensor("K", ty, &by_rows, [keys, width], tile(&[keys, width])?, 1);
+        let values = across(&[width, keys])?;
+        let values_map = k.tma_tensor("V", ty, &by_columns, [width, keys], values, 1);
+        let o = k.tma_tensor("O", ty, &by_rows, [ROWS, width], &rows, 1);
+        let log_sums = self
+            .log_sums
+            .then(|| k.tensor("log_sums", Ty::F32, "(1024,4,2):(1,1024,4096)"));
+        let [queries, length] =
+            ["queries", "keys"].map(|name| k.index_argument(name, 1..MOST_LENGTH));
+        let [heads, batches, sharing] =
+            ["heads", "batches", "sharing"].map(|name| k.index_argument(name, 1..1 << 16));
+        let scale = k.scalar_argument("scale", Type::F32);
+        let held_q = k.shared_tensor(ty, tile(&[ROWS, width, self.consumers * self.ahead])?);
+        let held_k = k.shared_tensor(ty, tile(&[keys, width, self.stages])?);
+        let held_v = k.shared_tensor(ty, across(&[width, keys, self.stages])?);
+        let consumers = self.consumers as u32;
+        // Each consumer has stages of its own of the queries' ring. It releases one when its output has left it.
+        let of_queries = k.pipeline(self.consumers * self.ahead, 1, 1);
+        let [of_keys, of_values] = [(); 2].map(|()| k.pipeline(self.stages, 1, consumers));
+        let rings = [of_queries, of_keys, of_values];
+        k.start_pipelines(&[&rings[0], &rings[1], &rings[2]], false);
+
+        let tiles = (&queries + (self.queries() - 1)) / self.queries();
+        let order = Order::Grouped {
+            width: self.strip,
+            raster: RasterOrder::AlongM,
+        };
+        let along = if self.pairs {
+            (&tiles + 1) / 2
+        } else {
+            tiles.clone()
+        };
+        let grid = k.tile_grid(order, [along, &heads * batches]);
+        let grid = grid.expect("invariant: a grouped order has a formula");
+        let [scores, out] = self.products()?;
+        let kernel = AttentionKernel {
+            plan: self,
+            products: [&scores, &out],
+            rows: [
+                Rows::new(&scores, [ROWS, keys])?,
+                Rows::new(&out, [ROWS, width])?,
+            ],
+            store: TiledCopy::for_accumulator_atom(
+                colex_atom::copy("SM90_U32x4_STSM_N")?,
+                i64::from(bits),
+                &out,
+            )?,
+            maps: [q, keys_map, values_map, o],
+            held: [held_q, held_k, held_v],
+            log_sums,
+            rings,
+            grid,
+            tiles,
+            lengths: [queries, length],
+            heads: [heads, sharing],
+            scale,
+            group: k.uniform(GROUP as u32),
+            first: k.block_index(0),
+            stride: k.grid_extent(0),
+        };
+        let produces = k.equal(&kernel.group, &self.consumers.into());
+        k.if_else(produces, |k| kernel.produce(k), |k| kernel.consume(k));
+        k.finish()
+    }
+}
+
+/// The larger of two indices.
+fn larger(a: &Index, b: &Index) -> Index {
+    -((-a.clone()).min(&-b.clone()))
+}
+
+/// A tile of queries of a head.
+struct Item {
+    tile: Index,
+    head: Index,
+    batch: Index,
+    /// The number of blocks of keys of which the tile sees a part, at least 1.
+    blocks: Index,
+    /// How many of them, from the first, all queries see whole. The last is not among them.
+    whole: Index,
+}
+
+/// What the producer and the consumers share.
+struct AttentionKernel<'a> {
+    plan: &'a HopperKernel,
+    products: [&'a TiledMma; 2],
+    /// The rows of the scores, and of the output.
+    rows: [Rows; 2],
+    store: TiledCopy,
+    /// Q, K, V and O in global memory.
+    maps: [TmaTensor; 4],
+    /// The stages of Q, K and V.
+    held: [Tensor; 3],
+    log_sums: Option<Tensor>,
+    /// Those of Q, K and V.
+    rings: [Pipeline; 3],
+    /// Tiles of queries, and heads of all sequences.
+    grid: TileGrid,
+    tiles: Index,
+    /// The numbers of queries and of keys.
+    lengths: [Index; 2],
+    /// The heads of Q, and how many of them share one of K.
+    heads: [Index; 2],
+    scale: Reg,
+    group: Index,
+    first: Index,
+    stride: Index,
+}
+
+/// A consumer's registers and its sides of the rings.
+struct ConsumerThread {
+    group: Index,
+    lane: Index,
+    consumers: [Consumer; 3],
+    /// Descriptors of the stages of Q, K and V.
+    descriptors: [GmmaOperand; 3],
+    scores: Fragment,
+    out: Fragment,
+    /// The largest score of each row so far, the sum of its weights, and what the last step has multiplied them by.
+    top: Fragment,
+    sum: Fragment,
+    shrink: Fragment,
+    /// The rows of which the thread has a part, and its first column.
+    own_rows: Vec<Index>,
+    column: Index,
+    /// For each score of the thread: the slot of its row, and its column after the thread's first.
+    columns: Vec<(usize, Index)>,
+}
+
+impl AttentionKernel<'_> {
+    fn produce(&self, k: &mut Builder) {
+        if let Some([_, kept]) = self.plan.registers() {
+            k.set_max_registers(false, kept);
+        }
+        let warp = k.uniform(32);
+        let is_first = k.equal(&warp, &(self.plan.consumers * 4).into());
+        k.if_(is_first, |k| {
+            let one = k.elected();
+            k.if_(one, |k| self.load(k));
+        });
+    }
+
+    /// Executes `body` for the tiles of this block.
+    fn each_item(&self, k: &mut Builder, body: impl Fn(&mut Builder, Item)) {
+        let last = k.within(self.grid.size(), 1..1 << 30);
+        let (first, stride) = (self.first.clone(), self.stride.clone());
+        k.for_(first, &last, stride, |k, number| {
+            let [place, head] = k.tile_at(&self.grid, number);
+            if !self.plan.causal {
+                let item = self.item(place, &head);
+                return body(k, item);
+            }
+            // Tiles that see most keys come first.
+            let from_end = larger(&(&self.tiles - 1 - &place), &0.into());
+            if !self.plan.pairs {
+                let item = self.item(from_end, &head);
+                return body(k, item);
+            }
+            // The tile in the middle has no other.
+            let count = Index::select_less(&place, &from_end, &2.into(), &1.into());
+            k.for_(0, &count, 1, |k, turn| {
+                let tile = Index::select_less(turn, &1.into(), &from_end, &place);
+                let item = self.item(tile, &head);
+                body(k, item);
+            });
+        });
+    }
+
+    /// A tile of queries and the blocks of keys that it sees.
+    fn item(&self, tile: Index, head: &Index) -> Item {
+        let plan = self.plan;
+        let [queries, keys] = &self.lengths;
+        let ends = |n: &Index| (n + (plan.keys - 1)) / plan.keys;
+        let (blocks, whole) = if plan.causal {
+            let past = &tile * plan.queries() + keys - queries;
+            // The first key that no query sees, and the first that the first query does not see.
+            let (seen, by_all) = (&past + plan.queries(), &past + 1);
+            let blocks = larger(&ends(&seen.min(keys)), &1.into());
+            let whole = (by_all.min(keys) / plan.keys).min(&(&blocks - 1));
+            (blocks, larger(&whole, &0.into()))
+        } else {
+            let blocks = ends(keys);
+            let whole = &blocks - 1;
+            (blocks, whole)
+        };
+        let [heads, _] = &self.heads;
+        Item {
+            tile,
+            batch: head / heads,
+            head: head % heads,
+            blocks,
+            whole,
+        }
+    }
+
+    /// Loads the first block of K, Q, and the other blocks, from the last to the first.
+    fn load(&self, k: &mut Builder) {
+        let [queries, keys, values, _] = &self.maps;
+        let [held_q, held_k, held_v] = &self.held;
+        let bytes = [queries, keys, values].map(TmaTensor::tile_bytes);
+        let [of_queries, of_keys, of_values] =
+            [0, 1, 2].map(|i| k.tma_producer(&self.rings[i], bytes[i]));
+        let [_, sharing] = &self.heads;
+        self.each_item(k, |k, item| {
+            let Item {
+                tile,
+                head,
+                batch,
+                blocks,
+                ..
+            } = &item;
+            let shared = head / sharing;
+            let load_keys = |k: &mut Builder, block: &Index| {
+                let stage = of_keys.acquire(k);
+                let at = [block.clone(), 0.into(), shared.clone(), batch.clone()];
+                k.tma_load(keys, &at, &held_k.at(2, &stage), &stage.barrier());
+                of_keys.commit(k, &stage);
+            };
+            let load_values = |k: &mut Builder, block: &Index| {
+                let stage = of_values.acquire(k);
+                let at = [0.into(), block.clone(), shared.clone(), batch.clone()];
+                k.tma_load(values, &at, &held_v.at(2, &stage), &stage.barrier());
+                of_values.commit(k, &stage);
+            };
+            let last = blocks - 1;
+            load_keys(k, &last);
+            for group in 0..self.plan.consumers {
+                let stage = of_queries.acquire(k);
+                let row = tile * self.plan.consumers + group;
+                let at = [row, 0.into(), head.clone(), batch.clone()];
+                k.tma_load(queries, &at, &held_q.at(2, &stage), &stage.barrier());
+                of_queries.commit(k, &stage);
+            }
+            load_values(k, &last);
+            k.for_(1, blocks, 1, |k, step| {
+                let block = larger(&(&last - step), &0.into());
+                load_keys(k, &block);
+                load_values(k, &block);
+            });
+        });
+    }
+
+    fn consume(&self, k: &mut Builder) {
+        if let Some([registers, _]) = self.plan.registers() {
+            k.set_max_registers(true, registers);
+        }
+        let thread = self.consumer(k);
+        let [of_queries, ..] = &thread.consumers;
+        let consumers = self.plan.consumers;
+        if self.plan.alternates {
+            let first = k.equal(&thread.group, &0.into());
+            k.if_(first, |k| k.arrive_named(&1.into(), PAIR));
+        }
+        if consumers > 1 {
+            of_queries.skip(k, &thread.group);
+        }
+        self.each_item(k, |k, item| {
+            self.attend(k, &thread, &item);
+            if consumers > 1 {
+                of_queries.skip(k, &(consumers - 1).into());
+            }
+        });
+        let leads = k.equal(&thread.lane, &0.into());
+        k.where_(leads, |ir| ir.bulk_wait(0, false));
+    }
+
+    /// Computes a consumer's rows of a tile.
+    fn attend(&self, k: &mut Builder, thread: &ConsumerThread, item: &Item) {
+        let [of_queries, of_keys, of_values] = &thread.consumers;
+        let [scores, out] = self.products;
+        let (consumers, alternates) = (self.plan.consumers, self.plan.alternates);
+        let ConsumerThread {
+            top, sum, group, ..
+        } = thread;
+        k.fill(top, f64::NEG_INFINITY);
+        k.fill(sum, 0.0);
+        k.clear(&thread.out);
+        let last = &item.blocks - 1;
+
+        let query = of_queries.wait(k).index();
+        let stage = of_keys.wait(k);
+        self.multiply_keys(k, thread, [&query, &stage.index()]);
+        k.wgmma_wait(0);
+        of_keys.release(k, &stage);
+        self.hide(k, thread, item, &last);
+        self.softmax(k, thread);
+        let weights = k.convert(&thread.scores, self.plan.ty);
+        let factor = weights.as_operand(scores, out, Operand::A, (ROWS, self.plan.keys));
+
+        // A consumer takes its turn at the barrier of its number and one, at which the consumer before it arrives.
+        let own = group + 1;
+        let next = Index::select_less(group, &(consumers - 1).into(), &(group + 2), &1.into());
+        let steps = |k: &mut Builder, from: &Index, to: &Index, hides: bool| {
+            k.for_(from, to, 1, |k, step| {
+                let stage_k = of_keys.wait(k);
+                if alternates {
+                    k.sync_named(&own, PAIR);
+                }
+                self.multiply_keys(k, thread, [&query, &stage_k.index()]);
+                let stage_v = of_values.wait(k);
+                self.multiply_values(k, thread, &factor, &stage_v.index());
+                if alternates {
+                    k.arrive_named(&next, PAIR);
+                }
+                k.wgmma_wait(1);
+                of_keys.release(k, &stage_k);
+                if hides {
+                    self.hide(k, thread, item, &(&last - step));
+                }
+                self.softmax(k, thread);
+                k.wgmma_wait(0);
+                of_values.release(k, &stage_v);
+                k.assign(&weights, Expr::from(&thread.scores).to(self.plan.ty));
+                self.rescale(k, thread);
+            });
+        };
+        let masked = &item.blocks - &item.whole;
+        if self.plan.causal {
+            steps(k, &1.into(), &masked, true);
+        }
+        steps(k, &masked, &item.blocks, false);
+        let stage = of_values.wait(k);
+        self.multiply_values(k, thread, &factor, &stage.index());
+        k.wgmma_wait(0);
+        of_values.release(k, &stage);
+        self.store(k, thread, item, &query);
+        let queries = of_queries.held(k);
+        of_queries.release(k, &queries);
+    }
+
+    fn consumer(&self, k: &mut Builder) -> ConsumerThread {
+        let plan = self.plan;
+        let [scores, out] = self.products;
+        let group = k.within(&self.group, 0..plan.consumers);
+        let lane = k.thread() % GROUP;
+        let [q, keys, values] = &self.held;
+        let leader = Index::from(0);
+        let descriptors = [
+            k.gmma_operand(scores, Operand::A, q, &leader),
+            k.gmma_operand(scores, Operand::B, keys, &leader),
+            k.gmma_operand(out, Operand::B, values, &leader),
+        ];
+        let places = scores.at(&lane).places(Operand::C, (ROWS, plan.keys));
+        let [_, first] = places[0].clone();
+        let rows = self.rows[0].layout();
+        let slot = |i: i64| rows.at(i).unwrap_or(0) as usize;
+        let columns = (0..).zip(places.iter());
+        let columns = columns.map(|(i, [_, n])| (slot(i), n - &first)).collect();
+        let mut own_rows = vec![Index::from(0); self.rows[0].count() as usize];
+        for (i, [m, _]) in (0..).zip(places.iter()) {
+            own_rows[slot(i)] = m.clone();
+        }
+        ConsumerThread {
+            consumers: [0, 1, 2].map(|i| {
+                // Each thread of a consumer waits; the first one arrives for all.
+                k.consumer(&self.rings[i], &lane)
+            }),
+            group,
+            lane,
+            descriptors,
+            scores: k.fragment_of(scores, Operand::C, (ROWS, plan.keys)),
+            out: k.fragment_of(out, Operand::C, (ROWS, plan.width)),
+            top: k.row_values(&self.rows[0], Ty::F32),
+            sum: k.row_values(&self.rows[0], Ty::F32),
+            shrink: k.row_values(&self.rows[0], Ty::F32),
+            own_rows,
+            column: first,
+            columns,
+        }
+    }
+
+    /// Issues the scores of a stage of queries and one of keys.
+    fn multiply_keys(&self, k: &mut Builder, thread: &ConsumerThread, [query, key]: [&Index; 2]) {
+        let [q, keys, _] = &thread.descriptors;
+        let (q, keys) = (q.at(query), keys.at(key));
+        k.wgmma_fence();
+        k.wgmma_tile(self.products[0], &thread.scores, &q, &keys, false);
+        k.wgmma_commit();
+    }
+
+    /// Issues the product of the weights and a stage of values.
+    fn multiply_values(
+        &self,
+        k: &mut Builder,
+        thread: &ConsumerThread,
+        weights: &Fragment,
+        stage: &Index,
+    ) {
+        let [_, _, values] = &thread.descriptors;
+        k.wgmma_fence();
+        k.wgmma_tile(
+            self.products[1],
+            &thread.out,
+            weights,
+            &values.at(stage),
+            true,
+        );
+        k.wgmma_commit();
+    }
+
+    /// Sets the scores of keys that a row does not see to minus infinity.
+    fn hide(&self, k: &mut Builder, thread: &ConsumerThread, item: &Item, block: &Index) {
+        let [queries, keys] = &self.lengths;
+        let first = &item.tile * self.plan.queries() + &thread.group * ROWS;
+        let before = block * self.plan.keys + &thread.column;
+        let end = |m: &Index| {
+            if self.plan.causal {
+                keys.min(&(&first + m + 1 + keys - queries))
+            } else {
+                keys.clone()
+            }
+        };
+        let seen: Vec<Index> = (thread.own_rows.iter()).map(|m| end(m) - &before).collect();
+        k.mask(&thread.scores, f64::NEG_INFINITY, |k, i| {
+            let (row, column) = &thread.columns[i as usize];
+            k.less(column, &seen[*row])
+        });
+    }
+
+    /// Scores become weights under the new maximum: `2^(scale (score - top))`.
+    fn softmax(&self, k: &mut Builder, thread: &ConsumerThread) {
+        let rows = &self.rows[0];
+        let ConsumerThread {
+            scores,
+            top,
+            sum,
+            shrink,
+            ..
+        } = thread;
+        let scale = Expr::register(self.scale, Ty::F32);
+        let [new, base] = [(); 2].map(|()| k.row_values(rows, Ty::F32));
+        let all_new = rows.broadcast_rows(&new);
+        k.assign(&new, top);
+        k.assign(&all_new, Expr::from(&all_new).max(scores));
+        k.reduce_rows(BinaryOp::Max, rows, &new);
+        // Of a row that has seen no key, every weight is 2^(-inf - 0).
+        let is_empty = Expr::from(&new).equals(f64::NEG_INFINITY);
+        k.assign(&base, is_empty.select(0.0, -(Expr::from(&new) * &scale)));
+        let fall = (Expr::from(top) - &new) * &scale;
+        k.assign(shrink, is_empty.select(0.0, fall).exp2());
+        k.assign(top, &new);
+        k.assign(sum, sum * shrink);
+        let all_base = rows.broadcast_rows(&base);
+        k.assign(scores, Expr::from(scores).fma(&scale, &all_base).exp2());
+        let all_sum = rows.broadcast_rows(sum);
+        k.assign(&all_sum, &all_sum + scores);
+    }
+
+    /// Brings the output under the new maximum.
+    fn rescale(&self, k: &mut Builder, thread: &ConsumerThread) {
+        let ConsumerThread { out, shrink, .. } = thread;
+        let all = self.rows[1].broadcast_rows(shrink);
+        k.assign(out, out * &all);
+    }
+
+    /// Divides by the sums, and stores. The consumer's queries have been read: its output takes their place.
+    fn store(&self, k: &mut Builder, thread: &ConsumerThread, item: &Item, query: &Index) {
+        let Item {
+            tile, head, batch, ..
+        } = item;
+        let ConsumerThread {
+            group,
+            lane,
+            out,
+            top,
+            sum,
+            ..
+        } = thread;
+        k.reduce_rows(BinaryOp::Add, &self.rows[0], sum);
+        let row = tile * self.plan.consumers + group;
+        if let Some(log_sums) = &self.log_sums {
+            let scale = Expr::register(self.scale, Ty::F32);
+            let logs = k.map(Expr::from(top).fma(&scale, Expr::from(sum).log2()) * LN_2);
+            let leads = Expr::from(&thread.column).equals(0);
+            for (slot, m) in (0..).zip(&thread.own_rows) {
+                let at = (&row * ROWS + m, head, batch);
+                let to = log_sums.elements(at).only(leads.clone());
+                k.scatter(logs.values(slot, 1), &to);
+            }
+        }
+        let is_empty = Expr::from(sum).equals(0.0);
+        k.assign(sum, is_empty.select(0.0, Expr::from(sum).recip()));
+        let sum = self.rows[1].broadcast_rows(sum);
+        k.assign(out, out * &sum);
+        let rounded = k.convert(out, self.plan.ty).retile(&self.store);
+        let buffer = self.held[0].at(2, query);
+        let to = self.store.at(lane).partition_dst(&buffer);
+        k.copy(&self.store, &rounded, &to);
+        k.fence(FenceKind::ProxyAsyncShared);
+        k.sync_named(&(group + (1 + self.plan.consumers)), GROUP as u32);
+        let leads = k.equal(lane, &0.into());
+        k.if_(leads, |k| {
+            let at = [row, 0.into(), head.clone(), batch.clone()];
+            k.tma_store(&self.maps[3], &at, &buffer);
+            k.bulk_commit();
+            // The loads of the next queries follow.
+            k.bulk_wait(0, true);
+        });
+    }
+}

@@ -1,0 +1,344 @@
+//! Batches of products in one launch: the modes of the views behind those of the matrices.
+
+use colex_layout::{Int, IntTuple, Layout, LeafMode, Stride};
+use colex_sched::{Order, RasterOrder};
+use colex_tensor::{Builder, Index, Tensor, TileGrid};
+use colex_tiled::Operand;
+
+use super::plan::GemmPlan;
+use super::problem::{MOST, check_extent};
+use crate::error::{Error, ErrorKind};
+use crate::method::GemmMethod;
+
+/// The most modes of a batch in a kernel: a tensor map has five, two of which are a matrix's.
+pub(crate) const MOST_MODES: usize = 3;
+
+/// The strides of a matrix along the modes of a batch: 0 where all products have the same one.
+pub(crate) type Apart = [i64; MOST_MODES];
+
+/// The products of a call: modes of the views that a stride joins are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Batch {
+    extents: Vec<i64>,
+    /// The modes of the views that each of them consists of, counted from the first behind the matrix.
+    joined: Vec<Vec<usize>>,
+}
+
+/// The extents of a batch mode, and its strides in A, B and C.
+struct Mode {
+    extent: i64,
+    strides: [i64; 3],
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(ErrorKind::Batch { why }.into())
+}
+
+/// `(4,2)`, or `4` of one.
+fn tuple(extents: &[i64]) -> String {
+    match extents {
+        [one] => one.to_string(),
+        all => IntTuple::flat(all.iter().map(|n| (*n).into())).to_string(),
+    }
+}
+
+/// Checks that A, B and C have the same extents behind those of the matrices, and returns them.
+pub(crate) fn common(of: [Vec<i64>; 3]) -> Result<Vec<i64>, Error> {
+    let [a, b, c] = of;
+    for (name, others) in [("A", &a), ("B", &b)] {
+        if *others != c {
+            let many = |extents: &[i64]| match extents {
+                [] => "none".to_string(),
+                all => tuple(all),
+            };
+            return refuse(format!(
+                "the modes behind those of the matrix are {} in {name} and {} in C: all three have the same, of stride 0 where \
+                 one matrix serves all products",
+                many(others),
+                many(&c)
+            ));
+        }
+    }
+    let mut count = 1_i64;
+    for extent in &c {
+        check_extent("the extent of a batch", *extent)?;
+        count = count.saturating_mul(*extent);
+    }
+    check_extent("the number of products", count)?;
+    Ok(c)
+}
+
+/// The extent and the stride of a mode that one stride describes.
+fn strided(layout: &Layout, mode: usize) -> Option<(i64, i64)> {
+    let mode = layout.mode(mode)?;
+    let of = |leaf: &LeafMode| match leaf.stride {
+        Stride::Int(stride) => Some((leaf.extent.value(), stride.value())),
+        Stride::Basis(_) | Stride::Xor(_) => None,
+    };
+    match mode.coalesce(..).leaves() {
+        [one] => of(one),
+        _ => None,
+    }
+}
+
+impl Batch {
+    /// The batch of the layouts of A, B and C, which have the same extents behind the matrices, with the strides of each.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a mode has several strides, if there are more modes than a kernel has, or if products share
+    /// elements of C.
+    pub(crate) fn of(layouts: [&Layout; 3]) -> Result<(Batch, [Apart; 3]), Error> {
+        let (mut batch, mut all): (Batch, Vec<Mode>) = (Batch::default(), Vec::new());
+        for number in 0..layouts[2].rank().saturating_sub(2) {
+            let mut one = Mode {
+                extent: 1,
+                strides: [0; 3],
+            };
+            for (i, layout) in layouts.into_iter().enumerate() {
+                let Some((extent, stride)) = strided(layout, number + 2) else {
+                    let name = Operand::ALL[i].name();
+                    return refuse(format!(
+                        "mode {} of {name}, {layout}, has several strides: give each a mode of its own",
+                        number + 2
+                    ));
+                };
+                one.extent = extent;
+                one.strides[i] = stride;
+            }
+            if one.extent == 1 {
+                continue;
+            }
+            let follows = |last: &Mode| {
+                let ends = last
+                    .strides
+                    .map(|stride| stride.saturating_mul(last.extent));
+                ends == one.strides
+            };
+            if let (Some(last), Some(group)) = (all.last_mut(), batch.joined.last_mut())
+                && follows(last)
+            {
+                last.extent *= one.extent;
+                group.push(number);
+                continue;
+            }
+            all.push(one);
+            batch.joined.push(vec![number]);
+        }
+        if all.len() > MOST_MODES {
+            let extents: Vec<i64> = all.iter().map(|mode| mode.extent).collect();
+            return refuse(format!(
+                "its modes {} are not joined by their strides, and a kernel has {MOST_MODES} of them",
+                tuple(&extents)
+            ));
+        }
+        let is_injective = || layouts[2].is_injective().map_err(colex_tensor::Error::from);
+        if !all.is_empty() && !is_injective()? {
+            let layout = layouts[2].to_string();
+            return Err(ErrorKind::Twice { layout }.into());
+        }
+        let mut steps = [[0; MOST_MODES]; 3];
+        for (at, mode) in all.iter().enumerate() {
+            batch.extents.push(mode.extent);
+            for (steps, stride) in steps.iter_mut().zip(mode.strides) {
+                steps[at] = stride;
+            }
+        }
+        Ok((batch, steps))
+    }
+
+    /// The extents of its modes.
+    pub(crate) fn extents(&self) -> &[i64] {
+        &self.extents
+    }
+
+    /// The layout of a tensor of the view's modes as a kernel has it: two modes of the matrix, and one for each of the batch.
+    pub(crate) fn grouped(&self, layout: &Layout) -> Result<Layout, Error> {
+        let mode = |at: usize| {
+            let mode = layout.mode(at).expect("the shapes were compared");
+            if mode.is_leaf() {
+                mode
+            } else {
+                mode.coalesce(..)
+            }
+        };
+        let mut modes = vec![mode(0), mode(1)];
+        for group in &self.joined {
+            let parts: Vec<Layout> = group.iter().map(|number| mode(number + 2)).collect();
+            modes.push(match &parts[..] {
+                [one] => one.clone(),
+                all => {
+                    let all = Layout::concat(all).map_err(colex_tensor::Error::from)?;
+                    all.coalesce(..)
+                }
+            });
+        }
+        Ok(Layout::concat(&modes).map_err(colex_tensor::Error::from)?)
+    }
+
+    /// What a kernel of a plan is built from, for matrices of these strides.
+    pub(crate) fn form(&self, plan: &GemmPlan, steps: &[Apart; 3]) -> BatchForm {
+        let is_mapped = plan.method == GemmMethod::Hopper && !plan.gather;
+        let of = |operand: usize| {
+            let mut shared = [false; MOST_MODES];
+            for (shared, step) in shared
+                .iter_mut()
+                .zip(steps[operand])
+                .take(self.extents.len())
+            {
+                *shared = is_mapped && step == 0;
+            }
+            shared
+        };
+        BatchForm {
+            modes: self.extents.len(),
+            shared: [of(0), of(1)],
+        }
+    }
+}
+
+/// The largest power of two up to 16 that divides all of these strides and a leading dimension.
+pub(crate) fn alignment(leading: i64, steps: &Apart) -> i64 {
+    let divides =
+        |n: &i64| leading % n == 0 && steps.iter().all(|step| step % n == 0 && *step >= 0);
+    let widths = [16, 8, 4, 2].into_iter();
+    widths.into_iter().find(divides).unwrap_or(1)
+}
+
+/// The facts about a batch that a kernel is built from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct BatchForm {
+    modes: usize,
+    /// The modes along which a tensor map of A, and of B, has one matrix: no map has a stride of 0.
+    shared: [[bool; MOST_MODES]; 2],
+}
+
+/// Strides of a batch for reports: so far apart that no mode continues another.
+const APART: [i64; MOST_MODES] = [1 << 25, 1 << 29, 1 << 33];
+
+impl BatchForm {
+    /// The same for the transposed product, whose A is B.
+    pub(crate) fn turned(self) -> BatchForm {
+        let [a, b] = self.shared;
+        BatchForm {
+            shared: [b, a],
+            ..self
+        }
+    }
+
+    /// The layout of an operand of a plan. Extents and strides are arguments of the launch; their values here serve the
+    /// reports.
+    pub(crate) fn layout(&self, plan: &GemmPlan, operand: Operand) -> Layout {
+        let matrix = plan.operands.layout(operand);
+        let leaf = |i: usize| Layout::leaf(Int::Dynamic(16), Int::Dynamic(APART[i]));
+        let modes = matrix.modes().map(Ok).chain((0..self.modes).map(leaf));
+        let modes: Result<Vec<Layout>, _> = modes.collect();
+        let layout = modes.and_then(|modes| Layout::concat(&modes));
+        layout.expect("positive extents make a layout")
+    }
+
+    /// The same, for the launch of a matrix of these extents and leading dimension in a batch.
+    pub(crate) fn bound(
+        &self,
+        plan: &GemmPlan,
+        operand: Operand,
+        ([rows, columns], leading): ([i64; 2], i64),
+        (batch, steps): (&Batch, &Apart),
+    ) -> Layout {
+        let (mut extents, mut strides) = (vec![rows, columns], vec![leading]);
+        for (i, (extent, step)) in batch.extents.iter().zip(steps).enumerate() {
+            let is_shared = self
+                .shared
+                .get(operand as usize)
+                .is_some_and(|shared| shared[i]);
+            // One matrix, whose stride moves nothing.
+            let mode = if is_shared { [1, 16] } else { [*extent, *step] };
+            extents.push(mode[0]);
+            strides.push(mode[1]);
+        }
+        extents.extend(strides);
+        let like = self.layout(plan, operand);
+        let bound = like.with_dynamic_values(&extents);
+        bound.expect("extents and strides but that of the contiguous mode are dynamic")
+    }
+
+    /// The extents of its modes: those of C.
+    pub(crate) fn extents(&self, c: &Tensor) -> Vec<Index> {
+        (0..self.modes).map(|i| c.extent(i + 2)).collect()
+    }
+
+    /// The extents of its modes as arguments of the launch.
+    pub(crate) fn arguments(&self, k: &mut Builder) -> Vec<Index> {
+        let names = ["l0", "l1", "l2"].into_iter().take(self.modes);
+        names
+            .map(|name| k.index_argument(name, 1..MOST + 1))
+            .collect()
+    }
+
+    /// The coordinates of a product in the tensor map of an operand.
+    pub(crate) fn coordinates(&self, operand: usize, at: &[Index]) -> Vec<Index> {
+        let shared = self.shared[operand].iter();
+        let each = at.iter().zip(shared);
+        each.map(|(at, shared)| if *shared { 0.into() } else { at.clone() })
+            .collect()
+    }
+}
+
+/// Declares that the modes of a tensor behind the matrix have these extents, which the launch checks.
+pub(crate) fn agree(k: &mut Builder, tensor: &Tensor, extents: &[Index]) {
+    for (i, extent) in extents.iter().enumerate() {
+        let apart = tensor.extent(i + 2) - extent;
+        k.within(apart, 0..1);
+    }
+}
+
+/// The tiles of all products: one product after the other, each in the order of the plan.
+pub(crate) struct Tiles {
+    one: TileGrid,
+    /// Over the batch, the fastest mode first.
+    outer: Vec<TileGrid>,
+}
+
+impl Tiles {
+    pub(crate) fn new(
+        k: &mut Builder,
+        plan: &GemmPlan,
+        tiles: [Index; 2],
+        batch: &[Index],
+    ) -> Tiles {
+        let grid = |k: &mut Builder, order, tiles| {
+            let grid = k.tile_grid(order, tiles);
+            grid.expect("invariant: an order without a formula is refused before a kernel is built")
+        };
+        let one = grid(k, plan.order, tiles);
+        let (mut size, mut outer) = (one.size(), Vec::new());
+        // Along the first mode, so that a place is its tile and, the slower part, its product.
+        let order = Order::Grouped {
+            width: 1,
+            raster: RasterOrder::AlongM,
+        };
+        for extent in batch {
+            let next = grid(k, order, [size, extent.clone()]);
+            size = next.size();
+            outer.push(next);
+        }
+        Tiles { one, outer }
+    }
+
+    /// The number of tiles.
+    pub(crate) fn size(&self) -> Index {
+        self.outer.last().unwrap_or(&self.one).size()
+    }
+
+    /// The tile at a place, and the coordinates of its product.
+    pub(crate) fn at(&self, k: &mut Builder, place: &Index) -> ([Index; 2], Vec<Index>) {
+        let (mut place, mut batch) = (place.clone(), Vec::new());
+        for grid in self.outer.iter().rev() {
+            let [within, product] = k.tile_at(grid, place);
+            place = within;
+            batch.push(product);
+        }
+        batch.reverse();
+        (k.tile_at(&self.one, place), batch)
+    }
+}

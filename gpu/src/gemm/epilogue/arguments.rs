@@ -1,0 +1,340 @@
+//! What a call gives its epilogue, checked before a kernel is built.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use colex_atom::Ty;
+use colex_device::{Device, Element, View};
+use colex_ir::launch::Argument;
+use colex_layout::{Layout, Stride};
+use colex_tensor::Arg;
+
+use super::expression::{C, Epilogue, EpilogueInputKind};
+use super::terms::{Form, KernelEpilogue, turned};
+use crate::error::{Error, ErrorKind, disjoint};
+use crate::gemm::batch::Batch;
+use crate::gemm::problem::MOST;
+
+/// The tensors and numbers of a call by name.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given<'a> {
+    scalars: Vec<(String, f64)>,
+    tensors: Vec<GivenTensor>,
+    memory: PhantomData<&'a ()>,
+}
+
+#[derive(Clone, Debug)]
+struct GivenTensor {
+    name: String,
+    element: &'static str,
+    element_bytes: i64,
+    /// None of a view without elements.
+    layout: Option<Layout>,
+    shape: String,
+    bytes: (u64, u64),
+    device: Device,
+    is_output: bool,
+}
+
+/// What a prepared call is made from, apart from addresses: the kernel's epilogue, the tensors' layouts, the scalars as bits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct EpilogueArguments {
+    pub(crate) kernel: KernelEpilogue,
+    layouts: Vec<Layout>,
+    scalars: Vec<(Ty, u64)>,
+}
+
+/// What a call gives, and the addresses of its tensors.
+pub(crate) type Bound = (Arc<EpilogueArguments>, Vec<u64>);
+
+/// The product of a call, as its epilogue must suit it.
+pub(crate) struct Product<'p> {
+    /// The types of the accumulators and of C.
+    pub(crate) sums: Ty,
+    pub(crate) c: Ty,
+    pub(crate) extents: [i64; 2],
+    /// The extents of the views' modes behind the matrices, and the batch that they make.
+    pub(crate) behind: &'p [i64],
+    pub(crate) batch: &'p Batch,
+    /// Alpha and beta.
+    pub(crate) factors: [f64; 2],
+    pub(crate) device: &'p Device,
+    /// The bytes of A and B.
+    pub(crate) read: [(&'static str, (u64, u64)); 2],
+    /// The bytes of C.
+    pub(crate) written: (u64, u64),
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(ErrorKind::Epilogue { why }.into())
+}
+
+/// The type of Rust whose buffers hold elements of a type.
+fn rust_type(ty: Ty) -> String {
+    match ty {
+        Ty::Tf32 => "f32".to_string(),
+        Ty::E4m3 | Ty::E5m2 => "u8".to_string(),
+        ty => ty.to_string().replacen('s', "i", 1),
+    }
+}
+
+/// `a, b and c`, or `none`.
+fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let names: Vec<&str> = names.collect();
+    match &names[..] {
+        [] => "none".to_string(),
+        [one] => one.to_string(),
+        [some @ .., last] => format!("{} and {last}", some.join(", ")),
+    }
+}
+
+impl<'a> Given<'a> {
+    pub(crate) fn scalar(&mut self, name: &str, value: f64) {
+        self.scalars.retain(|(known, _)| known != name);
+        self.scalars.push((name.to_string(), value));
+    }
+
+    pub(crate) fn tensor<X: Element>(&mut self, name: &str, view: &View<'a, X>, is_output: bool) {
+        let is_other = |given: &GivenTensor| given.name != name || given.is_output != is_output;
+        self.tensors.retain(is_other);
+        self.tensors.push(GivenTensor {
+            name: name.to_string(),
+            element: X::NAME,
+            element_bytes: X::BYTES as i64,
+            layout: view.layout().cloned(),
+            shape: view.shape().to_string(),
+            bytes: view.bytes(),
+            device: view.device().clone(),
+            is_output,
+        });
+    }
+
+    /// The tensors with their bytes.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, (u64, u64))> {
+        self.tensors
+            .iter()
+            .map(|given| (&given.name[..], given.bytes))
+    }
+
+    /// Refuses a name that the epilogue does not have.
+    fn check_names(&self, epilogue: &Epilogue) -> Result<(), Error> {
+        let of = |kind| epilogue.inputs().filter(move |input| input.kind == kind);
+        let tensors: Vec<&str> = of(EpilogueInputKind::Tensor).map(|i| &i.name[..]).collect();
+        let scalars: Vec<&str> = of(EpilogueInputKind::Scalar).map(|i| &i.name[..]).collect();
+        let outputs: Vec<&str> = epilogue.outputs().skip(1).map(|o| &o.name[..]).collect();
+        let given = self
+            .scalars
+            .iter()
+            .map(|(name, _)| ("scalar", name, &scalars));
+        let given = given.chain(self.tensors.iter().map(|tensor| {
+            if tensor.is_output {
+                ("output", &tensor.name, &outputs)
+            } else {
+                ("tensor", &tensor.name, &tensors)
+            }
+        }));
+        for (what, name, known) in given {
+            if !known.contains(&&name[..]) {
+                let there = list(known.iter().copied());
+                return refuse(format!("it has no {what} {name}: its {what}s are {there}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a scalar in its type.
+    fn number(&self, name: &str, ty: Ty) -> Result<u64, Error> {
+        let Some((_, value)) = self.scalars.iter().find(|(known, _)| known == name) else {
+            return refuse(format!(
+                "it reads the scalar {name}, which the call does not give: `.scalar(\"{name}\", ..)` does"
+            ));
+        };
+        let narrow = *value as f32;
+        match ty {
+            Ty::F64 => Ok(value.to_bits()),
+            Ty::S32 if *value == f64::from(*value as i32) => Ok(u64::from(*value as i32 as u32)),
+            Ty::F32 if !value.is_finite() || narrow.is_finite() => Ok(narrow.to_bits().into()),
+            _ => refuse(format!(
+                "the scalar {name} is of {ty}, which does not hold {value:e}"
+            )),
+        }
+    }
+
+    /// The matrix of a name, with coalesced modes.
+    fn matrix(
+        &self,
+        (name, ty, is_output): (&str, Ty, bool),
+        product: &Product<'_>,
+    ) -> Result<Option<(&GivenTensor, Layout)>, Error> {
+        let Product {
+            extents: [m, n],
+            behind,
+            device,
+            ..
+        } = *product;
+        let mut all = self.tensors.iter();
+        let Some(given) = all.find(|given| given.name == name && given.is_output == is_output)
+        else {
+            let (verb, call) = if is_output {
+                ("writes the output", "output")
+            } else {
+                ("reads the tensor", "tensor")
+            };
+            return refuse(format!(
+                "it {verb} {name}, which the call does not give: `.{call}(\"{name}\", &view)` does"
+            ));
+        };
+        device.check_same("a tensor of the epilogue", &given.device)?;
+        if given.element != rust_type(ty) {
+            return refuse(format!(
+                "{name} is of {ty}, and the call gives elements of {}: those of {ty} are {}",
+                given.element,
+                rust_type(ty)
+            ));
+        }
+        let shape = || {
+            let shape = &given.shape;
+            let behind: String = behind.iter().map(|extent| format!(",{extent}")).collect();
+            refuse(format!(
+                "{name} has the shape {shape}, and the product ({m},{n}{behind}): a tensor of the epilogue has a layout of that shape, \
+                 of stride 0 where its elements do not change"
+            ))
+        };
+        let Some(layout) = &given.layout else {
+            let is_empty = m == 0 || n == 0 || behind.contains(&0);
+            return if is_empty { Ok(None) } else { shape() };
+        };
+        let wanted = [m, n].into_iter().chain(behind.iter().copied());
+        if layout.is_leaf() || !layout.modes().map(|mode| mode.size()).eq(wanted) {
+            return shape();
+        }
+        let single = |leaf: &Stride| matches!(leaf, Stride::Int(_));
+        if !layout.leaves().iter().all(|leaf| single(&leaf.stride)) {
+            let layout = layout.to_string();
+            return Err(ErrorKind::Strides { layout }.into());
+        }
+        if is_output && !layout.is_injective().map_err(colex_tensor::Error::from)? {
+            let layout = layout.to_string();
+            return Err(ErrorKind::Twice { layout }.into());
+        }
+        Ok(Some((given, product.batch.grouped(layout)?)))
+    }
+
+    /// Checks what a call gives its epilogue, and returns it with the addresses.
+    pub(crate) fn bind(
+        &self,
+        epilogue: Option<&Epilogue>,
+        product: &Product<'_>,
+    ) -> Result<Option<Bound>, Error> {
+        let Product {
+            sums,
+            c,
+            factors,
+            read,
+            written,
+            ..
+        } = *product;
+        let Some(epilogue) = epilogue else {
+            if self.scalars.is_empty() && self.tensors.is_empty() {
+                return Ok(None);
+            }
+            let scalars = self.scalars.iter().map(|(name, _)| &name[..]);
+            let names = list(scalars.chain(self.tensors.iter().map(|given| &given.name[..])));
+            return refuse(format!(
+                "the call gives {names}, and has no epilogue: `.epilogue(&epilogue)` sets it"
+            ));
+        };
+        if factors != [1.0, 0.0] {
+            let [alpha, beta] = factors;
+            return refuse(format!(
+                "alpha is {alpha} and beta {beta}, which are of products without an epilogue: give it scalars in their place"
+            ));
+        }
+        let mut inputs = epilogue.inputs();
+        let own = inputs.next().map_or(sums, |input| input.ty);
+        if own != sums {
+            return refuse(format!(
+                "its accumulators are {own}, and those of the product {sums}"
+            ));
+        }
+        let mut outputs = epilogue.outputs();
+        let own = outputs.next().map_or(c, |output| output.formula.ty());
+        if own != c {
+            return refuse(format!("its C is of {own}, and that of the call of {c}"));
+        }
+        self.check_names(epilogue)?;
+        let (mut scalars, mut matrices) = (Vec::new(), Vec::new());
+        for input in inputs {
+            match input.kind {
+                EpilogueInputKind::Scalar => {
+                    scalars.push((input.ty, self.number(&input.name, input.ty)?));
+                }
+                EpilogueInputKind::Tensor => matrices.push((&input.name[..], input.ty, false)),
+                EpilogueInputKind::Accumulator | EpilogueInputKind::C => {}
+            }
+        }
+        matrices.extend(outputs.map(|output| (&output.name[..], output.formula.ty(), true)));
+        let (mut layouts, mut forms, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+        let mut outputs: Vec<(String, (u64, u64))> = vec![(C.to_string(), written)];
+        let mut all: Vec<(String, (u64, u64))> =
+            read.map(|(name, bytes)| (name.to_string(), bytes)).into();
+        for (name, ty, is_output) in matrices {
+            let Some((given, layout)) = self.matrix((name, ty, is_output), product)? else {
+                continue;
+            };
+            let address = given.bytes.0;
+            let largest = layout.leaves().iter().map(|leaf| leaf.extent.value()).max();
+            if largest.is_some_and(|extent| extent > MOST) {
+                return refuse(format!("{name} has an extent above {MOST}"));
+            }
+            forms.push(Form::of(&layout, address, given.element_bytes));
+            layouts.push(layout);
+            addresses.push(address);
+            let named = (name.to_string(), given.bytes);
+            if is_output {
+                outputs.push(named);
+            } else {
+                all.push(named);
+            }
+        }
+        for (i, (output, bytes)) in outputs.iter().enumerate() {
+            for (other, others) in all.iter().chain(&outputs[..i]) {
+                disjoint(output.clone(), *bytes, other.clone(), *others)?;
+            }
+        }
+        let epilogue = epilogue.clone();
+        let kernel = KernelEpilogue { epilogue, forms };
+        let arguments = EpilogueArguments {
+            kernel,
+            layouts,
+            scalars,
+        };
+        Ok(Some((Arc::new(arguments), addresses)))
+    }
+}
+
+impl EpilogueArguments {
+    /// The arguments of a launch, in the order in which [`KernelEpilogue::declare`] declares their parameters. `layouts` are those of
+    /// [`EpilogueArguments::layouts`].
+    pub(crate) fn arguments<'l>(&self, addresses: &[u64], layouts: &'l [Layout]) -> Vec<Arg<'l>> {
+        let scalar = |(ty, bits): &(Ty, u64)| {
+            Arg::Value(match ty {
+                Ty::F64 => Argument::F64(f64::from_bits(*bits)),
+                Ty::S32 => Argument::U32(*bits as u32),
+                _ => Argument::F32(f32::from_bits(*bits as u32)),
+            })
+        };
+        let tensors = addresses.iter().zip(layouts);
+        let tensors = tensors.map(|(address, layout)| Arg::checked(*address, layout));
+        self.scalars.iter().map(scalar).chain(tensors).collect()
+    }
+
+    /// The layouts of the tensors as the kernel sees them: transposed if A and B are swapped.
+    pub(crate) fn layouts(&self, swap: bool) -> Vec<Layout> {
+        if swap {
+            self.layouts.iter().map(turned).collect()
+        } else {
+            self.layouts.clone()
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! Epilogues as data: what becomes of the accumulators of a product.
+
+use core::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use colex_atom::{Class, Ty};
+use colex_tensor::{Expr, Formula, Round};
+
+use crate::error::{Error, ErrorKind};
+
+/// What becomes of the accumulators of a product, element by element: a formula for C, and formulas for further outputs.
+///
+/// A formula is a [`colex_tensor::Expr`]: arithmetic, activations, comparisons and conversions, with the type and the rounding
+/// of every step. Its inputs are the accumulator, what C held before, elements of named tensors, and named scalars of the launch.
+/// A tensor is given at the call by any layout of the shape (M,N): the bias of a column has stride 0 along M. The kernel, and
+/// [`Epilogue::evaluate`] on the host, compute the same formula with the same roundings.
+///
+/// An epilogue compares, hashes and prints; its text parses to an equal epilogue, and is its serialised form.
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::gemm::Epilogue;
+/// use colex_gpu::{Device, Gemm, View};
+///
+/// let relu = Epilogue::new(Ty::F32, |e| {
+///     let bias = e.tensor("bias", Ty::F32);
+///     e.accumulator().fma(e.scalar("scale", Ty::F32), bias).relu()
+/// })?;
+/// assert_eq!(
+///     relu.to_string(),
+///     "(acc: f32, bias: tensor f32, scale: scalar f32) -> C { max(fma(acc, scale, bias), 0) }"
+/// );
+/// assert_eq!(relu, relu.to_string().parse()?);
+///
+/// let device = Device::open();
+/// let (a, b) = (device.upload(&[1f32, 2.0, 3.0, 4.0])?, device.upload(&[1f32, 0.0, 0.0, 1.0])?);
+/// let bias = device.upload(&[-3f32, 10.0])?;
+/// let mut c = device.poisoned::<f32>(4)?;
+/// Gemm::new(&a.view((2, 2))?, &b.view((2, 2))?, &c.view_mut((2, 2))?)
+///     .epilogue(&relu)
+///     .scalar("scale", 2.0)
+///     .tensor("bias", &View::new(&bias, "(2,2):(0,1)")?) // one number for each column
+///     .run()?;
+/// assert_eq!(c.download()?, [0.0, 14.0, 3.0, 18.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Epilogue(Arc<Definition>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Definition {
+    inputs: Vec<EpilogueInput>,
+    /// The first is C.
+    outputs: Vec<EpilogueOutput>,
+    /// Of what is above, computed once: an epilogue is a part of the key of every call.
+    hash: u64,
+}
+
+/// An input of an epilogue's formulas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EpilogueInput {
+    /// Its name.
+    pub name: String,
+    /// The type of its elements.
+    pub ty: Ty,
+    /// What it is.
+    pub kind: EpilogueInputKind,
+}
+
+/// What an input of an epilogue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EpilogueInputKind {
+    /// The accumulator of the element, `acc`.
+    Accumulator,
+    /// What C holds before the product, `c`.
+    C,
+    /// The element of a tensor that the call gives.
+    Tensor,
+    /// A number that the call gives.
+    Scalar,
+}
+
+/// An output of an epilogue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EpilogueOutput {
+    /// Its name: `C` of the first.
+    pub name: String,
+    /// The formula of an element over the epilogue's inputs.
+    pub formula: Formula,
+}
+
+/// An epilogue that is being described: [`Epilogue::new`] hands it to a function.
+#[derive(Debug)]
+pub struct EpilogueBuilder {
+    inputs: Vec<EpilogueInput>,
+    outputs: Vec<(String, Expr)>,
+}
+
+/// The name of the output that every product has.
+pub(crate) const C: &str = "C";
+
+/// The names of the parameters that products have.
+const RESERVED: [&str; 13] = [
+    "A",
+    "B",
+    "C",
+    "acc",
+    "c",
+    "m",
+    "n",
+    "k",
+    "l0",
+    "l1",
+    "l2",
+    "parts",
+    "workspace",
+];
+
+impl EpilogueBuilder {
+    fn input(&mut self, name: &str, ty: Ty, kind: EpilogueInputKind) -> Expr {
+        let same = |input: &EpilogueInput| input.name == name && input.kind == kind;
+        let known = self.inputs.iter().position(same);
+        let number = known.unwrap_or(self.inputs.len());
+        if known.is_none() {
+            let name = name.to_string();
+            self.inputs.push(EpilogueInput { name, ty, kind });
+        }
+        Expr::input(number, ty)
+    }
+
+    /// Returns the accumulator.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let relu = Epilogue::new(Ty::F32, |e| e.accumulator().relu())?;
+    /// assert_eq!(relu.to_string(), "(acc: f32) -> C { max(acc, 0) }");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn accumulator(&self) -> Expr {
+        Expr::input(0, self.inputs[0].ty)
+    }
+
+    /// Returns what C, whose elements have type `ty`, holds before the product.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let sum = Epilogue::new(Ty::F32, |e| e.c(Ty::F32) + e.accumulator())?;
+    /// assert_eq!(sum.to_string(), "(acc: f32, c: f32) -> C { add(c, acc) }");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn c(&mut self, ty: Ty) -> Expr {
+        self.input("c", ty, EpilogueInputKind::C)
+    }
+
+    /// Returns the element of a tensor of type `ty`, which the call gives by a layout of the shape (M,N).
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let sum = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("bias", Ty::F32))?;
+    /// assert_eq!(sum.to_string(), "(acc: f32, bias: tensor f32) -> C { add(acc, bias) }");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn tensor(&mut self, name: &str, ty: Ty) -> Expr {
+        self.input(name, ty, EpilogueInputKind::Tensor)
+    }
+
+    /// Returns a number of type `ty` that the call gives: `f32`, `f64` or `s32`.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let half = Epilogue::new(Ty::F32, |e| e.accumulator() * e.scalar("s", Ty::F32))?;
+    /// assert_eq!(half.to_string(), "(acc: f32, s: scalar f32) -> C { mul(acc, s) }");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn scalar(&mut self, name: &str, ty: Ty) -> Expr {
+        self.input(name, ty, EpilogueInputKind::Scalar)
+    }
+
+    /// Adds an output beside C, which the call gives by a layout of the shape (M,N).
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let both = Epilogue::new(Ty::F32, |e| {
+    ///     e.output("before", e.accumulator());
+    ///     e.accumulator().relu()
+    /// })?;
+    /// assert_eq!(both.to_string(), "(acc: f32) -> C { max(acc, 0) } before { acc }");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn output(&mut self, name: &str, element: impl Into<Expr>) {
+        self.outputs.push((name.to_string(), element.into()));
+    }
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(ErrorKind::Epilogue { why }.into())
+}
+
+impl Epilogue {
+    /// Builds an epilogue of products whose accumulators have type `accumulator`: `f32` of floats, `f64` of `f64`, `s32` of
+    /// integers. The function returns the element of C.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    ///
+    /// // GELU for the next layer, and its argument for the backward pass.
+    /// let epilogue = Epilogue::new(Ty::F32, |e| {
+    ///     let x = e.accumulator() + e.tensor("bias", Ty::Bf16).to(Ty::F32);
+    ///     e.output("before", x.to(Ty::Bf16));
+    ///     x.gelu().to(Ty::Bf16)
+    /// })?;
+    /// assert_eq!(epilogue.outputs().count(), 2);
+    /// let error = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("bias", Ty::Bf16)).unwrap_err();
+    /// assert!(error.to_string().ends_with("add of f32 and bf16: both have one type, and `.to(Ty::Bf16)` converts"));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no product has such accumulators, if a formula was refused when it was made or consists of constants,
+    /// if an element has less than 8 bits, if a scalar has another type than `f32`, `f64` and `s32`, or if a name is given twice
+    /// or is none.
+    pub fn new(
+        accumulator: Ty,
+        build: impl FnOnce(&mut EpilogueBuilder) -> Expr,
+    ) -> Result<Epilogue, Error> {
+        let acc = EpilogueInput {
+            name: "acc".to_string(),
+            ty: accumulator,
+            kind: EpilogueInputKind::Accumulator,
+        };
+        let mut builder = EpilogueBuilder {
+            inputs: vec![acc],
+            outputs: Vec::new(),
+        };
+        let c = build(&mut builder);
+        builder.outputs.insert(0, (C.to_string(), c));
+        let formula = |(name, expr): (String, Expr)| {
+            let formula = expr.formula()?;
+            Ok::<_, Error>(EpilogueOutput { name, formula })
+        };
+        let outputs = builder.outputs.into_iter().map(formula);
+        Epilogue::of(builder.inputs, outputs.collect::<Result<_, _>>()?)
+    }
+
+    /// Checks the terms of an epilogue.
+    fn of(inputs: Vec<EpilogueInput>, outputs: Vec<EpilogueOutput>) -> Result<Epilogue, Error> {
+        let accumulator = inputs[0].ty;
+        if ![Ty::F32, Ty::F64, Ty::S32].contains(&accumulator) {
+            return refuse(format!(
+                "no product has accumulators of {accumulator}: they are f32, f64 or s32"
+            ));
+        }
+        let mut names: Vec<&str> = Vec::new();
+        let given = |input: &&EpilogueInput| {
+            matches!(
+                input.kind,
+                EpilogueInputKind::Tensor | EpilogueInputKind::Scalar
+            )
+        };
+        let all = inputs.iter().filter(given).map(|input| &input.name);
+        for name in all.chain(outputs.iter().skip(1).map(|output| &output.name)) {
+            let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+            let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let is_name = name.starts_with(begins) && name.chars().all(goes_on);
+            let is_parameter = |part: &str| name.contains(part);
+            if !is_name || ["_extent_", "_stride_"].into_iter().any(is_parameter) {
+                return refuse(format!(
+                    "`{name}` is no name of an input or output: letters, digits and `_` are, without `_extent_` and `_stride_`"
+                ));
+            }
+            let temporary = name.strip_prefix(['t', 'x']);
+            let is_step = temporary.is_some_and(|n| !n.is_empty() && n.parse::<u64>().is_ok());
+            if RESERVED.contains(&&name[..])
+                || is_step
+                || ["inf", "true", "false"].contains(&&name[..])
+            {
+                return refuse(format!(
+                    "`{name}` has a meaning in every epilogue: take another name"
+                ));
+            }
+            if names.contains(&&name[..]) {
+                return refuse(format!(
+                    "`{name}` names two inputs or outputs: each has its own name"
+                ));
+            }
+            names.push(name);
+        }
+        let is_element = |ty: Ty| ty.bits() >= 8 && !matches!(ty.class(), Class::Complex { .. });
+        for EpilogueInput { name, ty, kind } in &inputs {
+            if *kind == EpilogueInputKind::Scalar && ![Ty::F32, Ty::F64, Ty::S32].contains(ty) {
+                return refuse(format!(
+                    "the scalar {name} is of {ty}: a launch passes f32, f64 and s32, and `.to` converts"
+                ));
+            }
+            if !is_element(*ty) {
+                return refuse(format!(
+                    "{name} has elements of {ty}: those of an epilogue are floats and integers of 8 to 64 bits"
+                ));
+            }
+        }
+        let c = inputs
+            .iter()
+            .find(|input| input.kind == EpilogueInputKind::C);
+        if let Some(c) = c.filter(|c| c.ty != outputs[0].formula.ty()) {
+            return refuse(format!(
+                "C is read as {} and written as {}: it has one type",
+                c.ty,
+                outputs[0].formula.ty()
+            ));
+        }
+        for EpilogueOutput { name, formula } in &outputs {
+            // An input that was asked for with two types.
+            for (number, ty) in formula.inputs() {
+                let Some(own) = inputs.get(number) else {
+                    return refuse(format!(
+                        "{name} has input {number}, which is not the epilogue's"
+                    ));
+                };
+                if own.ty != ty {
+                    let (input, own) = (&own.name, own.ty);
+                    return refuse(format!("{input} is of {own}, and {name} takes it as {ty}"));
+                }
+            }
+        }
+        let mut hasher = std::hash::DefaultHasher::new();
+        (&inputs, &outputs).hash(&mut hasher);
+        Ok(Epilogue(Arc::new(Definition {
+            inputs,
+            outputs,
+            hash: hasher.finish(),
+        })))
+    }
+
+    /// Returns `alpha acc + beta c` as numbers of type `c`, the epilogue of products that have no other: integers in binary64,
+    /// rounded to nearest at the end. If `reads_c` is false, it is `alpha acc`.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    ///
+    /// assert_eq!(
+    ///     Epilogue::scaled(Ty::F32, Ty::F16, true).to_string(),
+    ///     "(acc: f32, alpha: scalar f32, beta: scalar f32, c: f16) -> \
+    ///      C { cvt.rn.f16(fma(acc, alpha, mul(cvt.rn.f32(c), beta))) }"
+    /// );
+    /// ```
+    pub fn scaled(accumulator: Ty, c: Ty, reads_c: bool) -> Epilogue {
+        let wide = match accumulator {
+            Ty::S32 => Ty::F64,
+            ty => ty,
+        };
+        let epilogue = Epilogue::new(accumulator, |e| {
+            let [alpha, beta] = ["alpha", "beta"].map(|name| e.scalar(name, wide));
+            let sum = e.accumulator().to(wide);
+            let total = if !reads_c {
+                sum * alpha
+            } else {
+                let old = e.c(c).to(wide);
+                if wide == Ty::F64 && c == Ty::S32 {
+                    old.fma(beta, sum * alpha)
+                } else {
+                    sum.fma(alpha, old * beta)
+                }
+            };
+            total.rounded(c, Round::Nearest)
+        });
+        epilogue.expect("invariant: the types of a product have this epilogue")
+    }
+
+    /// Returns the inputs in the order of their numbers; the accumulator is the first.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false);
+    /// let names: Vec<&str> = scaled.inputs().map(|input| &input.name[..]).collect();
+    /// assert_eq!(names, ["acc", "alpha", "beta"]);
+    /// ```
+    pub fn inputs(&self) -> impl Iterator<Item = &EpilogueInput> {
+        self.0.inputs.iter()
+    }
+
+    /// Returns the outputs; C is the first.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let scaled = Epilogue::scaled(Ty::S32, Ty::S32, false);
+    /// assert_eq!(scaled.outputs().next().unwrap().formula.ty(), Ty::S32);
+    /// ```
+    pub fn outputs(&self) -> impl Iterator<Item = &EpilogueOutput> {
+        self.0.outputs.iter()
+    }
+
+    /// Whether a formula reads what C held.
+    pub(crate) fn reads_c(&self) -> bool {
+        let is_c = |(number, _): (usize, Ty)| self.0.inputs[number].kind == EpilogueInputKind::C;
+        let mut formulas = self.outputs().flat_map(|output| output.formula.inputs());
+        formulas.any(is_c)
+    }
+
+    /// Returns one element of each output on the host, with the roundings of the kernel. The inputs are the bits of elements, in
+    /// the order of [`Epilogue::inputs`].
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false);
+    /// let bits = |x: f32| u64::from(x.to_bits());
+    /// assert_eq!(scaled.evaluate(&[bits(3.0), bits(0.5), bits(0.0)])?, [bits(1.5)]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are fewer numbers than inputs.
+    pub fn evaluate(&self, inputs: &[u64]) -> Result<Vec<u64>, Error> {
+        let value = |output: &EpilogueOutput| Ok(output.formula.evaluate(inputs)?);
+        self.outputs().map(value).collect()
+    }
+}
+
+impl PartialEq for Epilogue {
+    fn eq(&self, other: &Epilogue) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for Epilogue {}
+
+impl Hash for Epilogue {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash.hash(state);
+    }
+}
+
+impl fmt::Display for Epilogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let input = |EpilogueInput { name, ty, kind }: &EpilogueInput| match kind {
+            EpilogueInputKind::Tensor => format!("{name}: tensor {ty}"),
+            EpilogueInputKind::Scalar => format!("{name}: scalar {ty}"),
+            EpilogueInputKind::Accumulator | EpilogueInputKind::C => format!("{name}: {ty}"),
+        };
+        let inputs: Vec<String> = self.inputs().map(input).collect();
+        write!(f, "({}) ->", inputs.join(", "))?;
+        let names: Vec<&str> = self.inputs().map(|input| &input.name[..]).collect();
+        for EpilogueOutput { name, formula } in self.outputs() {
+            write!(f, " {name} {{ {} }}", formula.named(&names))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Epilogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Epilogue {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Epilogue, Error> {
+        let form =
+            "an epilogue is written as `(acc: f32, bias: tensor f32) -> C { add(acc, bias) }`";
+        let wrong = |part: &str| refuse(format!("`{}`: {form}", part.trim()));
+        let Some((inputs, outputs)) = text.split_once("->") else {
+            return wrong(text);
+        };
+        let list = inputs.trim();
+        let Some(list) = list
+            .strip_prefix('(')
+            .and_then(|list| list.strip_suffix(')'))
+        else {
+            return wrong(inputs);
+        };
+        let mut all = Vec::new();
+        for (i, input) in list.split(',').enumerate() {
+            let Some((name, kind)) = input.split_once(':') else {
+                return wrong(input);
+            };
+            let words: Vec<&str> = kind.split_whitespace().collect();
+            let (kind, ty) = match (name.trim(), &words[..]) {
+                ("acc", [ty]) if i == 0 => (EpilogueInputKind::Accumulator, ty),
+                ("c", [ty]) if i > 0 => (EpilogueInputKind::C, ty),
+                (_, ["tensor", ty]) if i > 0 => (EpilogueInputKind::Tensor, ty),
+                (_, ["scalar", ty]) if i > 0 => (EpilogueInputKind::Scalar, ty),
+                _ => return wrong(input),
+            };
+            let Some(ty) = Ty::ALL.into_iter().find(|own| own.to_string() == **ty) else {
+                return refuse(format!("`{}`: there is no type {ty}", input.trim()));
+            };
+            let name = name.trim().to_string();
+            all.push(EpilogueInput { name, ty, kind });
+        }
+        let known: Vec<(&str, Ty)> = all
+            .iter()
+            .map(|input| (&input.name[..], input.ty))
+            .collect();
+        let (mut formulas, mut rest) = (Vec::new(), outputs.trim());
+        while !rest.is_empty() {
+            let found = rest.split_once('{').and_then(|(name, rest)| {
+                let (formula, rest) = rest.split_once('}')?;
+                Some((name.trim(), formula, rest.trim()))
+            });
+            let Some((name, formula, after)) = found else {
+                return wrong(rest);
+            };
+            if formulas.is_empty() && name != C {
+                return wrong(rest);
+            }
+            let (name, formula) = (name.to_string(), Formula::parse(formula, &known)?);
+            formulas.push(EpilogueOutput { name, formula });
+            rest = after;
+        }
+        if formulas.is_empty() {
+            return wrong(text);
+        }
+        Epilogue::of(all, formulas)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Epilogue {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Epilogue {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'_, str>>::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

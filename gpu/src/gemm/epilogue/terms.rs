@@ -1,0 +1,358 @@
+//! The lowering of epilogues: loads of the elements that a formula reads, the formulas, and the stores beside C.
+//!
+//! All kernels take the same way: a thread has some accumulators, and a function that cuts its part of any tensor of the shape
+//! (M,N) in their order. The coordinates of that part say which elements of a tensor are distinct: along a mode of stride 0 there
+//! is one.
+
+use colex_atom::Ty;
+use colex_ir::{Reg, Type};
+use colex_layout::{Int, Layout, Stride};
+use colex_tensor::{Builder, Expr, Formula, Fragment, Index, Tensor};
+
+use super::convert::sum_type;
+use super::expression::{Epilogue, EpilogueInputKind};
+use crate::gemm::batch::agree;
+use crate::gemm::plan::Operands;
+
+/// What a kernel is built from: an epilogue, and the forms of its tensors.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct KernelEpilogue {
+    pub(crate) epilogue: Epilogue,
+    /// Those of the tensors that are read, in their order, then those of the outputs beside C.
+    pub(crate) forms: Vec<Form>,
+}
+
+/// The facts about a tensor that a kernel is built from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Form {
+    /// Its modes M and N, and those of a batch: extents and strides are arguments of the launch, but strides of 0 and 1.
+    pub(crate) layout: Layout,
+    /// The mode along which neighbours are contiguous, and the number of them that an access may take.
+    pub(crate) run: Option<(usize, i64)>,
+}
+
+/// The type of a scalar argument.
+pub(crate) fn scalar_type(ty: Ty) -> Type {
+    match ty {
+        Ty::F64 => Type::F64,
+        Ty::S32 => Type::S32,
+        _ => Type::F32,
+    }
+}
+
+impl Form {
+    /// The form of matrices of elements of `bytes` bytes at an address, whose modes are coalesced.
+    pub(crate) fn of(matrix: &Layout, address: u64, bytes: i64) -> Form {
+        let modes: Vec<Layout> = matrix.modes().collect();
+        let stride = |stride: &Stride| stride.coefficient().value();
+        let open = |(at, mode): (usize, &Layout)| {
+            // Values for reports, whose product has 63 bits.
+            let extent = if at < 2 { 256 } else { 16 };
+            let leaves = mode.leaves().iter().map(|leaf| {
+                let stride = match stride(&leaf.stride) {
+                    fixed @ (0 | 1) => Int::Static(fixed),
+                    _ => Int::Dynamic(4096),
+                };
+                Layout::leaf(Int::Dynamic(extent), stride).expect("one leaf")
+            });
+            let leaves: Vec<Layout> = leaves.collect();
+            match &leaves[..] {
+                [one] if mode.is_leaf() => one.clone(),
+                all => Layout::concat(all).expect("positive extents make a layout"),
+            }
+        };
+        let run = [1, 0].into_iter().find_map(|along| {
+            let [one] = modes[along].leaves()[..] else {
+                return None;
+            };
+            let others = modes.iter().enumerate().filter(|(i, _)| *i != along);
+            let others: Vec<_> = others.flat_map(|(_, mode)| mode.leaves()).collect();
+            let fits = |n: &i64| {
+                address.is_multiple_of((n * bytes) as u64)
+                    && one.extent.value() % n == 0
+                    && others.iter().all(|leaf| stride(&leaf.stride) % n == 0)
+            };
+            let widths = [16, 8, 4, 2]
+                .into_iter()
+                .filter(|n| n * bytes <= 16 && n * bytes >= 4);
+            let widest = widths.into_iter().find(fits)?;
+            (stride(&one.stride) == 1).then_some((along, widest))
+        });
+        let layout = Layout::concat(&modes.iter().enumerate().map(open).collect::<Vec<Layout>>());
+        Form {
+            layout: layout.expect("positive extents make a layout"),
+            run,
+        }
+    }
+
+    /// The form of the transpose.
+    fn turned(&self) -> Form {
+        Form {
+            layout: turned(&self.layout),
+            run: self.run.map(|(along, widest)| (1 - along, widest)),
+        }
+    }
+
+    /// Whether all elements along a mode are one.
+    fn is_one_along(&self, mode: usize) -> bool {
+        let mode = self.layout.mode(mode).expect("a matrix has two modes");
+        mode.leaves()
+            .iter()
+            .all(|leaf| leaf.stride.coefficient().value() == 0)
+    }
+}
+
+/// The transpose of a matrix, or of those of a batch.
+pub(crate) fn turned(matrix: &Layout) -> Layout {
+    let modes: Vec<usize> = [1, 0].into_iter().chain(2..matrix.rank()).collect();
+    matrix.select(&modes).expect("a matrix has two modes")
+}
+
+impl KernelEpilogue {
+    /// The epilogue of a product without another.
+    pub(crate) fn scaled(operands: &Operands) -> KernelEpilogue {
+        KernelEpilogue {
+            epilogue: Epilogue::scaled(sum_type(operands.ab), operands.c, operands.beta),
+            forms: Vec::new(),
+        }
+    }
+
+    /// The epilogue of the transposed product.
+    pub(crate) fn turned(&self) -> KernelEpilogue {
+        KernelEpilogue {
+            epilogue: self.epilogue.clone(),
+            forms: self.forms.iter().map(Form::turned).collect(),
+        }
+    }
+
+    /// Declares the parameters: the scalars, the tensors that are read, the outputs beside C.
+    pub(crate) fn declare(&self, k: &mut Builder) -> Terms {
+        let mut terms: Vec<Term> = Vec::new();
+        for input in self.epilogue.inputs() {
+            terms.push(match input.kind {
+                EpilogueInputKind::Accumulator => Term::Accumulator,
+                EpilogueInputKind::C => Term::C,
+                EpilogueInputKind::Scalar => {
+                    let register = k.scalar_argument(&input.name, scalar_type(input.ty));
+                    Term::Scalar(register, input.ty)
+                }
+                EpilogueInputKind::Tensor => Term::Open,
+            });
+        }
+        let mut forms = self.forms.iter();
+        let mut tensor = |k: &mut Builder, name: &str, ty: Ty| {
+            let form = forms.next().expect("every tensor has a form").clone();
+            let tensor = k.tensor(name, ty, &form.layout);
+            TermTensor { tensor, form }
+        };
+        for (term, input) in terms.iter_mut().zip(self.epilogue.inputs()) {
+            if let Term::Open = term {
+                *term = Term::Tensor(Box::new(tensor(k, &input.name, input.ty)));
+            }
+        }
+        let mut outputs = self.epilogue.outputs();
+        let c = outputs.next().expect("an epilogue has C").formula.clone();
+        let beside = outputs.map(|output| {
+            let ty = output.formula.ty();
+            (tensor(k, &output.name, ty), output.formula.clone())
+        });
+        Terms {
+            beside: beside.collect(),
+            terms,
+            c,
+        }
+    }
+}
+
+/// The parameters of an epilogue in a kernel.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    /// By the numbers of the inputs.
+    terms: Vec<Term>,
+    c: Formula,
+    /// The outputs beside C.
+    beside: Vec<(TermTensor, Formula)>,
+}
+
+#[derive(Clone)]
+enum Term {
+    Accumulator,
+    C,
+    Scalar(Reg, Ty),
+    Tensor(Box<TermTensor>),
+    /// A matrix that is declared after the scalars.
+    Open,
+}
+
+#[derive(Clone)]
+struct TermTensor {
+    tensor: Tensor,
+    form: Form,
+}
+
+/// Which elements of a thread's part of a matrix are accessed, in which order.
+struct Accesses {
+    /// The indices in the part where the accesses begin.
+    begins: Layout,
+    /// The elements of an access.
+    vector: Option<(usize, i64)>,
+    /// The places of the part's elements among those that are accessed.
+    places: Layout,
+}
+
+impl TermTensor {
+    fn accesses(&self, part: &Tensor) -> Accesses {
+        // Of each leaf: its extent, the mode along which it moves and how far, its step among the indices of the part.
+        let mut before = 1;
+        let mut leaves = Vec::new();
+        for leaf in part.layout().leaves() {
+            let extent = leaf.extent.value();
+            let along = match &leaf.stride {
+                Stride::Basis(basis) if extent > 1 => basis.path().next(),
+                _ => None,
+            };
+            leaves.push((extent, along, leaf.stride.coefficient().value(), before));
+            before *= extent;
+        }
+        let is_kept =
+            |along: Option<usize>| along.is_some_and(|along| !self.form.is_one_along(along));
+        let bits = i64::from(self.tensor.ty().bits());
+        let first = leaves.iter().find(|leaf| leaf.0 > 1);
+        let start = part.coordinates(0);
+        let vector =
+            first
+                .zip(self.form.run)
+                .and_then(|((extent, along, step, _), (run, widest))| {
+                    let alignment = start.get(run)?.alignment();
+                    let fits = |n: &i64| n * bits >= 32 && extent % n == 0 && alignment % n == 0;
+                    let halves =
+                        std::iter::successors(Some(widest), |n| Some(n / 2)).take_while(|n| *n > 1);
+                    let widest = halves.into_iter().find(fits)?;
+                    // The other leaves begin at multiples of a vector too.
+                    let whole = |leaf: &(i64, Option<usize>, i64, i64)| {
+                        leaf.1 != Some(run) || leaf.2 % widest == 0
+                    };
+                    let others = leaves.iter().filter(|leaf| leaf.3 != 1 && leaf.0 > 1);
+                    (*along == Some(run) && *step == 1 && others.into_iter().all(whole))
+                        .then_some((run, widest))
+                });
+        let mut wide = vector.map_or(1, |(_, wide)| wide);
+        let (mut begins, mut places, mut count) = (Vec::new(), Vec::new(), 1);
+        for (extent, along, _, before) in leaves {
+            if !is_kept(along) {
+                places.push((extent, 0));
+                continue;
+            }
+            places.push((extent, count));
+            count *= extent;
+            begins.push((extent / wide, before * wide));
+            wide = 1;
+        }
+        Accesses {
+            begins: flat(&begins),
+            vector,
+            places: flat(&places),
+        }
+    }
+
+    /// The coordinates at which the accesses to a thread's part begin.
+    fn coordinates(&self, part: &Tensor, begins: &Layout) -> [Expr; 2] {
+        let part = part.compose(begins);
+        [0, 1].map(|mode| {
+            if self.form.is_one_along(mode) {
+                0.into()
+            } else {
+                Expr::coordinate(&part, mode)
+            }
+        })
+    }
+
+    /// The thread's elements: each distinct one is loaded once. Those beyond the matrix are 0.
+    fn load(&self, k: &mut Builder, part: &Tensor) -> Fragment {
+        let Accesses {
+            begins,
+            vector,
+            places,
+        } = self.accesses(part);
+        let mut elements = self.tensor.elements(self.coordinates(part, &begins));
+        if let Some((mode, count)) = vector {
+            elements = elements.vectors(mode, count);
+        }
+        k.gather(&elements).with_layout(places)
+    }
+
+    /// Stores the thread's elements, but for those beyond the matrix.
+    fn store(&self, k: &mut Builder, part: &Tensor, values: Expr) {
+        let Accesses { begins, vector, .. } = self.accesses(part);
+        let mut elements = self.tensor.elements(self.coordinates(part, &begins));
+        if let Some((mode, count)) = vector {
+            elements = elements.vectors(mode, count);
+        }
+        k.scatter(values, &elements);
+    }
+}
+
+/// The layout of these extents and strides.
+fn flat(leaves: &[(i64, i64)]) -> Layout {
+    let leaves = leaves.iter().filter(|(extent, _)| *extent > 1);
+    let leaves = leaves.map(|(extent, stride)| Layout::leaf(*extent, *stride).expect("one leaf"));
+    let leaves: Vec<Layout> = leaves.collect();
+    let layout = match &leaves[..] {
+        [] => Layout::leaf(1, 0),
+        all => Layout::concat(all),
+    };
+    layout.expect("positive extents make a layout").to_static()
+}
+
+impl Terms {
+    /// The tensors that are read and written.
+    fn tensors(&mut self) -> impl Iterator<Item = &mut Tensor> {
+        let read = self.terms.iter_mut().filter_map(|term| match term {
+            Term::Tensor(matrix) => Some(&mut matrix.tensor),
+            _ => None,
+        });
+        read.chain(self.beside.iter_mut().map(|(matrix, _)| &mut matrix.tensor))
+    }
+
+    /// Declares that the modes of the tensors behind the matrix have these extents, which the launch checks.
+    pub(crate) fn agree(&self, k: &mut Builder, extents: &[Index]) {
+        for tensor in self.clone().tensors() {
+            agree(k, tensor, extents);
+        }
+    }
+
+    /// The terms of one product of a batch.
+    pub(crate) fn of_product(&self, product: &[Index]) -> Terms {
+        let mut terms = self.clone();
+        for tensor in terms.tensors() {
+            *tensor = tensor.fixed_behind(product);
+        }
+        terms
+    }
+
+    /// Stores the outputs beside C, and returns the elements of C. `sums` are some of a thread's accumulators, `old` what C holds
+    /// where they go, and `part` cuts the thread's part of a matrix in their order.
+    pub(crate) fn finish(
+        &self,
+        k: &mut Builder,
+        (sums, old): (&Fragment, Option<&Fragment>),
+        part: &dyn Fn(&Tensor) -> Tensor,
+    ) -> Fragment {
+        let value = |k: &mut Builder, term: &Term| match (term, old) {
+            (Term::Accumulator, _) => Expr::from(sums),
+            (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
+            (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.tensor))),
+            (Term::C, Some(old)) => Expr::from(old),
+            // No formula reads it, or C would have been read.
+            (Term::C | Term::Open, _) => Expr::from(0),
+        };
+        let values: Vec<Expr> = self.terms.iter().map(|term| value(k, term)).collect();
+        for (matrix, formula) in &self.beside {
+            let elements = formula.expr().over(&values);
+            matrix.store(k, &part(&matrix.tensor), elements);
+        }
+        let c = k.fragment(self.c.ty(), sums.layout());
+        k.assign(&c, self.c.expr().over(&values));
+        c
+    }
+}
