@@ -1,7 +1,7 @@
 //! cuBLASLt, the baseline of matrix products.
 
 use colex_atom::Ty;
-use colex_gpu::cuda::{CublasLt, LtCompute, LtMatrix, LtProduct, LtType};
+use colex_gpu::cuda::{CublasLt, LtBias, LtCompute, LtMatrix, LtProduct, LtType};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand};
 use colex_gpu::{Buffer, Device, Error};
 
@@ -21,6 +21,20 @@ impl Opponent {
     pub fn new<A: GemmElement, C: GemmElement>(
         device: &Device,
         problem: &GemmProblem,
+        count: usize,
+    ) -> Result<Opponent, Error> {
+        Opponent::with_bias::<A, C>(device, problem, None, count)
+    }
+
+    /// Returns a problem whose C has a number added, if a bias is given: one for each place along C's contiguous mode.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`new`](Opponent::new).
+    pub fn with_bias<A: GemmElement, C: GemmElement>(
+        device: &Device,
+        problem: &GemmProblem,
+        bias: Option<LtBias>,
         count: usize,
     ) -> Result<Opponent, Error> {
         problem.check()?;
@@ -50,7 +64,7 @@ impl Opponent {
             beta: problem.beta,
         };
         Ok(Opponent {
-            library: CublasLt::new(device, &product, count)?,
+            library: CublasLt::with_bias(device, &product, bias, count)?,
             swapped,
         })
     }

@@ -130,10 +130,10 @@ pub(super) fn driver(device: &Device) -> String {
     format!("CUDA {}.{}", version / 1000, version % 1000 / 10)
 }
 
-/// The commit, where there is git and a repository; else what the environment says.
+/// The commit that the binary was built from, where its build knew it; else that of the repository in which it runs.
 pub(super) fn commit() -> String {
-    if let Ok(commit) = std::env::var("COLEX_COMMIT") {
-        return commit;
+    if let Some(commit) = option_env!("COLEX_BUILT_FROM") {
+        return commit.to_string();
     }
     let said = Command::new("git")
         .args(["rev-parse", "--short", "HEAD"])

@@ -3,9 +3,11 @@
 //! To add a group: write `bench/NAME.rs` with `fn run()`, one [`measure::call`] a row, and add it to [`GROUPS`]; one on a
 //! GPU takes the device and the file for its numbers.
 
+mod attention;
 mod calls;
 mod copy;
 mod device;
+mod epilogue;
 mod gemm;
 mod host;
 mod layout;
@@ -50,6 +52,8 @@ const GROUPS: &[(&str, Runner)] = &[
     ("gemm", Runner::Gpu(gemm::run)),
     ("plans", Runner::Gpu(gemm::plans)),
     ("generations", Runner::Gpu(gemm::generations)),
+    ("epilogue", Runner::Gpu(epilogue::run)),
+    ("attention", Runner::Gpu(attention::run)),
 ];
 
 /// Measures the group `name`, or all of them; `file` is where a group on a GPU writes its numbers. A
@@ -67,12 +71,22 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             names.join(", ")
         );
     }
+    if let Some(folder) = sweep.export() {
+        return match name {
+            Some("attention") => attention::export(folder),
+            _ => bail!("kernels are exported of the bench `attention`"),
+        };
+    }
     if cfg!(debug_assertions) {
         return optimised();
     }
     if sweep.is_asked() {
-        anyhow::ensure!(name == Some("gemm"), "shapes are for the bench `gemm`");
-        return sweep.run(&Device::gpu(0)?, file);
+        let device = Device::gpu(0)?;
+        return match name {
+            Some("gemm") => sweep.run(&device, file),
+            Some("epilogue") => epilogue::sweep(&device, sweep, file),
+            _ => bail!("shapes are for the benches `gemm` and `epilogue`"),
+        };
     }
     if calls::is_child() {
         return calls::child();

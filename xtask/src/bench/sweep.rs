@@ -26,7 +26,7 @@ use super::host;
 use crate::output;
 use crate::verdict::{Checked, Ended};
 
-const PROTOCOL: &str = "one process; graphs of calls replayed in turn, another one first in each round; medians; \
+pub(super) const PROTOCOL: &str = "one process; graphs of calls replayed in turn, another one first in each round; medians; \
 normal numbers; operands rotated over 240 MB or 192 sets; each result compared with cuBLASLt's";
 
 /// Bytes of all operands of a batch together: several times the second-level cache.
@@ -36,7 +36,7 @@ const ROTATED: i64 = 240 << 20;
 const MOST_SETS: i64 = 192;
 
 /// Algorithms that cuBLASLt is asked for.
-const CHOICES: usize = 8;
+pub(super) const CHOICES: usize = 8;
 
 /// The bounds of microseconds between strata.
 const STRATA: [f64; 2] = [5.0, 50.0];
@@ -47,6 +47,9 @@ const AGAIN: usize = 20;
 /// Products of many shapes against cuBLASLt, for the bench `gemm`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Sweep {
+    /// A folder to write the kernels of the bench `attention` to, as PTX with `manifest.json`; nothing is measured.
+    #[arg(long, requires = "name", conflicts_with = "shapes")]
+    export: Option<PathBuf>,
     /// A file of shapes: M, N and K on each line.
     #[arg(long, requires = "name")]
     shapes: Option<PathBuf>,
@@ -92,8 +95,18 @@ enum Types {
 }
 
 impl Sweep {
+    /// Returns the folder that kernels are exported to.
+    pub(super) fn export(&self) -> Option<&Path> {
+        self.export.as_deref()
+    }
+
     pub(super) fn is_asked(&self) -> bool {
         self.shapes.is_some() || self.random.is_some()
+    }
+
+    /// The time after which no other shape begins.
+    pub(super) fn budget(&self) -> Duration {
+        self.seconds.map_or(Duration::MAX, Duration::from_secs)
     }
 
     /// Measures the shapes on a device. `json` is where their lines go.
@@ -115,7 +128,7 @@ impl Sweep {
         }
     }
 
-    fn problems(&self) -> Result<Vec<GemmProblem>> {
+    pub(super) fn problems(&self) -> Result<Vec<GemmProblem>> {
         let shapes = match &self.shapes {
             Some(path) => lines(path)?
                 .iter()
@@ -322,7 +335,7 @@ impl PlanLine {
 }
 
 /// Memory of normal numbers, and memory for results.
-struct Pools<T, C> {
+pub(super) struct Pools<T, C> {
     operands: Buffer<T>,
     results: Buffer<C>,
 }
@@ -334,7 +347,7 @@ fn step<T: GemmElement>(elements: i64) -> i64 {
 }
 
 /// The number of sets of operands of a problem.
-fn sets<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> i64 {
+pub(super) fn sets<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> i64 {
     let GemmProblem { m, n, k, .. } = problem;
     let bytes = (m * k + n * k) * T::BYTES as i64 + m * n * C::BYTES as i64;
     (ROTATED / bytes.max(1) + 1).min(MOST_SETS)
@@ -342,7 +355,7 @@ fn sets<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> i64 {
 
 impl<T: GemmElement, C: GemmElement> Pools<T, C> {
     /// Memory for the largest of the problems.
-    fn new(device: &Device, problems: &[GemmProblem]) -> Result<Pools<T, C>> {
+    pub(super) fn new(device: &Device, problems: &[GemmProblem]) -> Result<Pools<T, C>> {
         let most = |size: &dyn Fn(&GemmProblem) -> i64| {
             let sizes = problems.iter().map(|p| sets::<T, C>(p) * size(p));
             sizes.max().unwrap_or(1) as usize
@@ -355,7 +368,11 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
     }
 
     /// A, B and C of the set with a number.
-    fn set(&self, problem: &GemmProblem, number: i64) -> Result<(Buffer<T>, Buffer<T>, Buffer<C>)> {
+    pub(super) fn set(
+        &self,
+        problem: &GemmProblem,
+        number: i64,
+    ) -> Result<(Buffer<T>, Buffer<T>, Buffer<C>)> {
         let GemmProblem { m, n, k, .. } = problem;
         let [a, b, c] = [step::<T>(m * k), step::<T>(n * k), step::<C>(m * n)];
         let part = |from: i64, length: i64| from as usize..(from + length) as usize;
@@ -371,7 +388,7 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
 const BLOCK: usize = 4_194_301;
 
 /// Fills a buffer with normally distributed numbers, small integers where the type has no others.
-fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
+pub(super) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
     let mut random = Random::new(7, 1);
     let scale = if T::BYTES == 1 { 30.0 } else { 1.0 };
     let count = BLOCK.min(buffer.len());
@@ -393,6 +410,27 @@ fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
         filled += more;
     }
     Ok(())
+}
+
+/// A file of JSON, a value on each line, if one is wanted.
+pub(super) struct Lines(Option<BufWriter<File>>);
+
+impl Lines {
+    pub(super) fn new(path: Option<&Path>) -> Result<Lines> {
+        let open = |path: &Path| {
+            let file = File::create(path);
+            file.with_context(|| format!("{} cannot be written", path.display()))
+        };
+        Ok(Lines(path.map(open).transpose()?.map(BufWriter::new)))
+    }
+
+    pub(super) fn write(&mut self, value: &Value) -> Result<()> {
+        if let Some(out) = &mut self.0 {
+            writeln!(out, "{value}")?;
+            out.flush()?;
+        }
+        Ok(())
+    }
 }
 
 /// What was found for a shape.
@@ -449,7 +487,7 @@ impl Measured {
     }
 }
 
-fn round(value: f64) -> f64 {
+pub(super) fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
@@ -485,28 +523,14 @@ fn measure<T: GemmElement, C: GemmElement>(
     json: Option<&Path>,
 ) -> Result<ExitCode> {
     let started = Instant::now();
-    let budget = sweep.seconds.map_or(Duration::MAX, Duration::from_secs);
-    let mut out = match json {
-        None => None,
-        Some(path) => {
-            let file = File::create(path);
-            let file = file.with_context(|| format!("{} cannot be written", path.display()))?;
-            Some(BufWriter::new(file))
-        }
-    };
-    let mut write = |value: Value| -> Result<()> {
-        if let Some(out) = &mut out {
-            writeln!(out, "{value}")?;
-            out.flush()?;
-        }
-        Ok(())
-    };
+    let budget = sweep.budget();
+    let mut lines = Lines::new(json)?;
     println!(
         "{}, {}; {PROTOCOL}\nM x N x K, order, cuBLASLt's choice, its best (us) | ours, of the best | tuned, of the best",
         device.name(),
         driver(device)
     );
-    write(json!({
+    lines.write(&json!({
         "bench": "gemm", "device": device.name(), "driver": driver(device), "date": host::today(),
         "commit": commit(), "protocol": PROTOCOL, "types": [T::NAME, C::NAME],
     }))?;
@@ -521,7 +545,7 @@ fn measure<T: GemmElement, C: GemmElement>(
         let found = one(device, &pools, problem, plans, sweep.tune, &mut wrong);
         let found = found.with_context(|| problem.to_string())?;
         println!("{found}");
-        write(found.json())?;
+        lines.write(&found.json())?;
         Checked {
             data: found.json(),
             ..Checked::new(problem.to_string(), Ended::Passed, PROTOCOL)
@@ -542,24 +566,29 @@ fn measure<T: GemmElement, C: GemmElement>(
         println!("{again}  before {:.3}", ratio(found));
         let mut value = again.json();
         value["again"] = true.into();
-        write(value)?;
+        lines.write(&value)?;
     }
     println!("{:.0} s", started.elapsed().as_secs_f64());
-    for line in &wrong {
+    Ok(finished(all.len(), &wrong))
+}
+
+/// Says which results are wrong, and adds the verdict on all.
+pub(super) fn finished(shapes: usize, wrong: &[String]) -> ExitCode {
+    for line in wrong {
         println!("WRONG: {line}");
     }
     Checked::new(
         "results",
         Ended::of(wrong.is_empty()),
-        format!("{} shapes", all.len()),
+        format!("{shapes} shapes"),
     )
     .complaining(&wrong.join("\n"))
     .add();
-    Ok(output::code(wrong.is_empty()))
+    output::code(wrong.is_empty())
 }
 
 /// The call of a contender for a set of operands.
-type Work<'a> = dyn Fn(&Device, usize) -> Result<(), Error> + 'a;
+pub(super) type Work<'a> = dyn Fn(&Device, usize) -> Result<(), Error> + 'a;
 
 /// A prepared plan, with its calls for all sets.
 type Calls<'a> = (String, Result<Vec<GemmCall<'a>>, String>);
@@ -601,9 +630,9 @@ fn one<T: GemmElement, C: GemmElement>(
         ours.push(prepared(variant.text.clone(), calls));
     }
     if tune {
-        let arch = device.arch();
         let operands = ready.map(|plan| plan.operands);
-        for plan in operands.map_or(Vec::new(), |operands| GemmPlan::candidates(operands, arch)) {
+        let plans = |operands| GemmPlan::alternatives(problem, operands, device);
+        for plan in operands.map_or(Vec::new(), plans) {
             let calls = gemms
                 .iter()
                 .map(|gemm| gemm.prepare_with(|_, _| Ok(plan)))
@@ -643,12 +672,7 @@ fn one<T: GemmElement, C: GemmElement>(
     }
     device.synchronize()?;
     let works: Vec<&Work<'_>> = works.iter().map(|work| &**work).collect();
-    let repeats = Repeats {
-        warmups: 1,
-        samples: 9,
-        batch: (sets as usize).max(3),
-    };
-    let times = device.time_in_turns(repeats, &works)?;
+    let times = device.time_in_turns(repeats(sets), &works)?;
     let mut times = times.iter().map(|timing| timing.median());
     let library = times.by_ref().take(library.choices()).collect();
     let ours = (ours.iter())
@@ -668,8 +692,17 @@ fn one<T: GemmElement, C: GemmElement>(
     })
 }
 
+/// How often the calls for a number of sets are repeated.
+pub(super) fn repeats(sets: i64) -> Repeats {
+    Repeats {
+        warmups: 1,
+        samples: 9,
+        batch: (sets as usize).max(3),
+    }
+}
+
 /// All elements of C, or parts of it from its beginning to its end.
-fn samples<C: GemmElement>(c: &Buffer<C>) -> Result<Vec<C>> {
+pub(super) fn samples<C: GemmElement>(c: &Buffer<C>) -> Result<Vec<C>> {
     const WHOLE: usize = 1 << 20;
     const PARTS: usize = 64;
     if c.len() <= WHOLE {
@@ -685,7 +718,7 @@ fn samples<C: GemmElement>(c: &Buffer<C>) -> Result<Vec<C>> {
 }
 
 /// The norm of the difference over the norm of what is expected.
-fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
+pub(super) fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
     let (mut off, mut norm) = (0.0, 0.0);
     for (x, y) in found.iter().zip(expected) {
         off += (x.to_f64() - y.to_f64()).powi(2);

@@ -25,30 +25,13 @@ pub struct FormCase {
 }
 
 /// Every type.
-const TYPES: [Type; 22] = [
-    Type::Pred,
-    Type::B8,
-    Type::U8,
-    Type::S8,
-    Type::B16,
-    Type::U16,
-    Type::S16,
-    Type::F16,
-    Type::Bf16,
-    Type::B32,
-    Type::U32,
-    Type::S32,
-    Type::F32,
-    Type::Tf32,
-    Type::F16x2,
-    Type::Bf16x2,
-    Type::E4m3x2,
-    Type::E5m2x2,
-    Type::B64,
-    Type::U64,
-    Type::S64,
-    Type::F64,
-];
+const TYPES: [Type; 22] = {
+    use Type::*;
+    [
+        Pred, B8, U8, S8, B16, U16, S16, F16, Bf16, B32, U32, S32, F32, Tf32, F16x2, Bf16x2,
+        E4m3x2, E5m2x2, B64, U64, S64, F64,
+    ]
+};
 
 const FULL: Operand = Operand::Int(0xffff_ffff);
 

@@ -10,4 +10,4 @@ mod samples;
 
 pub use atoms::{copies, products};
 pub use instructions::{FormCase, instructions};
-pub use samples::{Sample, pipelined, reduce, samples, through_shared, warpgroups};
+pub use samples::{Sample, drawn_samples, pipelined, reduce, samples, through_shared, warpgroups};

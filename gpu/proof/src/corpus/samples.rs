@@ -7,6 +7,7 @@ use colex_ir::{
     KernelBuilder, Operand, Reg, RegType, ScaleD, ShuffleMode, Space, Special, Type,
 };
 
+pub use crate::kernels::drawn_samples;
 pub use crate::sample::Sample;
 
 /// Returns kernels of every kind, and those of the library.

@@ -26,6 +26,8 @@ pub enum Failure {
         /// How many are wrong.
         count: usize,
     },
+    /// Its kernel has conditional traps: no launch decides these claims.
+    Traps(Vec<String>),
 }
 
 impl<E: Into<Error>> From<E> for Failure {
@@ -47,6 +49,7 @@ impl fmt::Display for Failure {
                 f,
                 "{count} elements are wrong, the first at {at}: {found} instead of {expected}"
             ),
+            Failure::Traps(claims) => write!(f, "its kernel traps: {}", claims.join("; ")),
         }
     }
 }
@@ -141,6 +144,13 @@ impl CopyCase {
             Err(refused) => return Ok(Err(refused)),
         };
         let method = call.plan().expect("a case has elements").method();
+        let kernel = call.plan().map(|plan| plan.kernel(device.arch()));
+        let trapped = kernel.map_or(Ok(Vec::new()), |built| {
+            built.map(|k| super::trapped(&k.kernel))
+        })?;
+        if !trapped.is_empty() {
+            return Err(Failure::Traps(trapped));
+        }
         if launch {
             call.run(device)?;
             compare(&destination.slice(self.shift[1]..)?.download()?, &expected)?;

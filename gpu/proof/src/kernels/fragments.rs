@@ -4,29 +4,18 @@ use colex_atom::{Arch, FloatFormat, Ty};
 use colex_gpu::{Buffer, Device, Launch};
 use colex_ir::{BinaryOp, UnaryOp};
 use colex_layout::Layout;
-use colex_tensor::{Arg, AtThread, Builder, Expr, Fragment, RawMemory, TensorKernel};
+use colex_tensor::{Arg, AtThread, Builder, Expr, Fragment, RawMemory, Round, TensorKernel};
 use colex_tiled::TiledCopy;
 
 use crate::sweep::Random;
 
 /// The types of elements that are converted into each other.
-pub const TYPES: [Ty; 15] = [
-    Ty::F64,
-    Ty::F32,
-    Ty::Tf32,
-    Ty::F16,
-    Ty::Bf16,
-    Ty::E4m3,
-    Ty::E5m2,
-    Ty::S64,
-    Ty::U64,
-    Ty::S32,
-    Ty::U32,
-    Ty::S16,
-    Ty::U16,
-    Ty::S8,
-    Ty::U8,
-];
+pub const TYPES: [Ty; 15] = {
+    use Ty::*;
+    [
+        F64, F32, Tf32, F16, Bf16, E4m3, E5m2, S64, U64, S32, U32, S16, U16, S8, U8,
+    ]
+};
 
 fn low(ty: Ty, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - ty.bits()))
@@ -93,8 +82,10 @@ pub(crate) fn words(ty: Ty, bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(width).map(word).collect()
 }
 
-fn is_nan(ty: Ty, bits: u64) -> bool {
-    FloatFormat::of(ty).is_some_and(|of| of.decode(bits).is_nan())
+/// Whether two elements have the same bits, or are both a NaN.
+pub(crate) fn alike(ty: Ty, a: u64, b: u64) -> bool {
+    let is_nan = |bits: u64| FloatFormat::of(ty).is_some_and(|of| of.decode(bits).is_nan());
+    a == b || is_nan(a) && is_nan(b)
 }
 
 /// How the registers of a thread's elements lie: compact, one register each, or in another order.
@@ -202,8 +193,7 @@ pub fn check(
     for (i, found) in words(ty, &found).into_iter().enumerate() {
         let given: Vec<u64> = inputs.iter().map(|x| x[i]).collect();
         let expected = formula.evaluate(&given).map_err(|e| text(&e))?;
-        let alike = found == expected
-            || is_nan(ty, found) && is_nan(ty, expected)
+        let is_right = alike(ty, found, expected)
             || is_near(
                 ty,
                 [found, expected],
@@ -213,7 +203,7 @@ pub fn check(
                     tolerance
                 },
             );
-        if !alike {
+        if !is_right {
             return Err(format!(
                 "element {i} of {given:x?} is {found:#x}, and {expected:#x} on the host ({ty})"
             ));
@@ -223,7 +213,7 @@ pub fn check(
 }
 
 /// Whether two floats differ by less than a tolerance; numbers that `.ftz` flushes count as 0.
-fn is_near(ty: Ty, bits: [u64; 2], tolerance: f64) -> bool {
+pub(crate) fn is_near(ty: Ty, bits: [u64; 2], tolerance: f64) -> bool {
     let Some(of) = FloatFormat::of(ty).filter(|_| tolerance > 0.0) else {
         return false;
     };
@@ -325,7 +315,7 @@ trait Pipe: Sized {
 impl<T> Pipe for T {}
 
 /// The functions of a float, one by one, and the relative error of each on a GPU.
-fn functions(x: &Expr) -> Vec<(Expr, f64)> {
+pub(crate) fn functions(x: &Expr) -> Vec<(Expr, f64)> {
     let fine = 2f64.powi(-16);
     let all = [
         x.recip(),
@@ -342,7 +332,19 @@ fn functions(x: &Expr) -> Vec<(Expr, f64)> {
     all.chain([(x.tanh_approx(), 2f64.powi(-10))]).collect()
 }
 
-/// Runs formulas of every type on a device: every pair of types that is converted, random formulas of exact instructions,
+/// Returns the ways in which an element is converted to another type: as it is, saturating, and by each rounding that exists.
+pub fn conversions(from: Ty, to: Ty) -> Vec<Expr> {
+    let x = Expr::input(0, from);
+    let mut all = vec![x.to(to), x.saturating(to)];
+    if !from.is_integer() && to.is_integer() {
+        all.extend([Round::Nearest, Round::Down, Round::Up].map(|round| x.rounded(to, round)));
+    } else if !from.is_integer() && matches!(to, Ty::F32 | Ty::F16 | Ty::Bf16) {
+        all.push(x.rounded(to, Round::Zero));
+    }
+    all
+}
+
+/// Runs formulas of every type on a device: every pair of types, converted in every way, random formulas of exact instructions,
 /// and each function of small numbers. Returns the number of elements that were compared.
 ///
 /// # Errors
@@ -359,10 +361,7 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
         .iter()
         .flat_map(|from| kinds.iter().map(move |to| (*from, *to)))
     {
-        for formula in [
-            Expr::input(0, from).to(to),
-            Expr::input(0, from).saturating(to),
-        ] {
+        for (way, formula) in conversions(from, to).into_iter().enumerate() {
             let done = check(
                 device,
                 &[from],
@@ -372,7 +371,7 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
             );
             match done {
                 Ok(done) => count += done,
-                Err(why) => wrong.push(format!("{from} to {to}: {why}")),
+                Err(why) => wrong.push(format!("{from} to {to}, way {way}: {why}")),
             }
         }
     }

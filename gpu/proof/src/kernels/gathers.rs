@@ -4,12 +4,14 @@ use colex_atom::{Arch, FloatFormat, Rounding, Ty};
 use colex_gpu::Device;
 use colex_ir::AtomicOp;
 use colex_ir::launch::{Extents, Launch};
-use colex_layout::Layout;
+use colex_layout::{C, Layout};
 use colex_tensor::{
-    Arg, Builder, Elements, Error, Expr, Fragment, Index, Outside, RawMemory, Tensor, TensorKernel,
+    Arg, AtThread, Builder, Elements, Error, Expr, Fragment, Index, Outside, RawMemory, Tensor,
+    TensorKernel,
 };
+use colex_tiled::TiledCopy;
 
-use super::fragments::{TYPES, element, upload, words};
+use super::fragments::{TYPES, element, is_there, upload, words};
 use crate::sweep::Random;
 
 /// A tensor in memory, and its elements as bits.
@@ -31,8 +33,13 @@ impl Prepared {
     }
 }
 
-/// Runs a kernel on one block, and returns the elements of its tensors afterwards.
-fn run(device: &Device, built: &TensorKernel, given: &[Prepared]) -> Result<Vec<Vec<u64>>, String> {
+/// Runs a kernel on that many blocks, and returns the elements of its tensors afterwards.
+fn run(
+    device: &Device,
+    built: &TensorKernel,
+    given: &[Prepared],
+    blocks: u32,
+) -> Result<Vec<Vec<u64>>, String> {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let buffers = given.iter().map(|g| upload(device, g.ty, &g.elements));
     let buffers = buffers.collect::<Result<Vec<_>, String>>()?;
@@ -52,7 +59,7 @@ fn run(device: &Device, built: &TensorKernel, given: &[Prepared]) -> Result<Vec<
         .arguments(&arguments.collect::<Vec<_>>())
         .map_err(|e| text(&e))?;
     let block = built.kernel.block.unwrap_or([1; 3]);
-    let launch = Launch::new(1, block).dynamic_shared(built.dynamic_shared());
+    let launch = Launch::new(blocks, block).dynamic_shared(built.dynamic_shared());
     let function = device.load(&built.kernel).map_err(|e| text(&e))?;
     device
         .launch(&function, launch, &arguments)
@@ -130,16 +137,10 @@ struct GatherCase {
 impl GatherCase {
     fn draw(r: &mut Random) -> Result<Self, String> {
         let ty = r.one(&TYPES);
-        let integers = [
-            Ty::S64,
-            Ty::U64,
-            Ty::S32,
-            Ty::U32,
-            Ty::S16,
-            Ty::U16,
-            Ty::S8,
-            Ty::U8,
-        ];
+        let integers = {
+            use Ty::*;
+            [S64, U64, S32, U32, S16, U16, S8, U8]
+        };
         let rank = 1 + r.below(3);
         let is_vector = rank == 2 && ty.bits() >= 16 && r.below(3) == 0;
         let mut extents: Vec<i64> = (0..rank).map(|_| 1 + r.below(12) as i64).collect();
@@ -148,7 +149,7 @@ impl GatherCase {
             let chunks = 1 + r.below(4) as i64;
             extents[1] = count * chunks;
             let pitch = extents[1] + count * r.below(2) as i64;
-            let layout = Layout::new((extents[0], extents[1]), (pitch, colex_layout::C::<1>));
+            let layout = Layout::new((extents[0], extents[1]), (pitch, C::<1>));
             let first = count * r.below(chunks as usize) as i64;
             (layout.map_err(|e| e.to_string())?, Some((count, first)))
         } else {
@@ -340,7 +341,7 @@ impl GatherCase {
         })?);
         let to = Layout::new(THREADS * n + 7, 1).map_err(|e| text(&e))?;
         given.push(Prepared::new(self.ty, &to, |_| 2)?);
-        let found = run(device, &built, &given).map_err(|e| text(&e))?;
+        let found = run(device, &built, &given, 1).map_err(|e| text(&e))?;
         let loaded = self.loaded();
         let table = &given[loaded].elements;
         let mut scattered = vec![2; total + 7];
@@ -375,7 +376,7 @@ impl GatherCase {
 }
 
 /// An integer of a type.
-fn signed(ty: Ty, bits: u64) -> i64 {
+pub(crate) fn signed(ty: Ty, bits: u64) -> i64 {
     let is_signed = matches!(ty, Ty::S64 | Ty::S32 | Ty::S16 | Ty::S8);
     let above = 64 - ty.bits();
     if is_signed {
@@ -502,7 +503,7 @@ impl AtomicCase {
         })?;
         let out = Prepared::new(self.ty, &layout(THREADS, n * count)?, |_| 0)?;
         let given = [ids, values, bins, out];
-        let found = run(device, &built, &given).map_err(|e| text(&e))?;
+        let found = run(device, &built, &given, 1).map_err(|e| text(&e))?;
         for bin in 0..self.bins as usize {
             for v in 0..count as usize {
                 let place = bin * count as usize + v;
@@ -653,6 +654,224 @@ pub fn check_all(device: &Device, rounds: usize) -> Result<usize, String> {
     Ok(count)
 }
 
+/// Copies runs of every length by vectors with a rest, in several types and widths, and compares with what was copied. Returns
+/// the number of elements.
+///
+/// # Errors
+///
+/// Returns the first difference in words.
+pub fn vectors(device: &Device) -> Result<usize, String> {
+    let mut r = Random::new(47);
+    let mut count = 0;
+    for (ty, width) in [
+        (Ty::U8, 16),
+        (Ty::U8, 4),
+        (Ty::F16, 8),
+        (Ty::S32, 4),
+        (Ty::F64, 2),
+    ] {
+        let built = vector_kernel(device.arch(), ty, width).map_err(|e| e.to_string())?;
+        for n in [1, 2, 3, 7, 31, 32, 33, 100, 127, 129_i64] {
+            let layout = Layout::new(n, C::<1>).map_err(|e| e.to_string())?;
+            let mut element = || Prepared::new(ty, &layout, |_| element(&mut r, ty));
+            let given = [element()?, element()?];
+            let found = run(
+                device,
+                &built,
+                &given,
+                (n as u64).div_ceil(32 * width as u64) as u32,
+            )?;
+            if found[1] != given[0].elements {
+                return Err(format!("{n} of {ty} in vectors of {width}: {found:x?}"));
+            }
+            count += n as usize;
+        }
+    }
+    Ok(count)
+}
+
+/// Builds a copy of a run in vectors, with its rest.
+fn vector_kernel(arch: Arch, ty: Ty, width: i64) -> Result<TensorKernel, Error> {
+    let mut k = Builder::new("vectors", arch, 32);
+    let [x, y] = ["x", "y"].map(|name| k.tensor(name, ty, "100:_1"));
+    let (thread, block) = (k.thread(), k.block_index(0));
+    let first = (k.within(block, 0..1 << 16) * 32 + thread) * width;
+    k.for_vector(first, &x.extent(0), width, |k, run| {
+        let held = k.gather(&run.of(&x, ()));
+        k.scatter(&held, &run.of(&y, ()));
+    });
+    k.finish()
+}
+
+/// A tile of 64 threads, in memory or in shared memory, and the extents of its windows.
+#[derive(Clone, Copy, Debug)]
+struct WindowCase {
+    ty: Ty,
+    /// How many windows a thread has along each mode.
+    own: [i64; 2],
+    window: [i64; 2],
+    shared: bool,
+}
+
+impl WindowCase {
+    fn tile(&self) -> [i64; 2] {
+        [0, 1].map(|mode| 8 * self.own[mode] + self.window[mode] - 1)
+    }
+
+    /// The elements of a thread's windows.
+    fn count(&self) -> i64 {
+        self.own.iter().chain(&self.window).product()
+    }
+
+    fn layouts(&self) -> Result<[Layout; 2], Error> {
+        let ([m, n], count) = (self.tile(), self.count());
+        Ok([
+            Layout::new((m, n), (n, 1))?.to_static(),
+            Layout::new((THREADS, count), (count, 1))?.to_static(),
+        ])
+    }
+
+    /// Builds a kernel that stores the elements of every window.
+    fn build(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        let mut k = Builder::new("windows", arch, THREADS as u32);
+        let [tile, each] = self.layouts()?;
+        let (x, y) = (k.tensor("x", self.ty, &tile), k.tensor("y", self.ty, &each));
+        let thread = k.thread();
+        let source = if self.shared {
+            let shared = k.shared_tensor(self.ty, &tile);
+            for first in (0..tile.size()).step_by(THREADS as usize) {
+                let at = &thread + first;
+                let at = [&at / self.tile()[1], at % self.tile()[1]];
+                let held = k.gather(&x.elements((&at[0], &at[1])));
+                k.scatter(&held, &shared.elements((&at[0], &at[1])));
+            }
+            k.sync();
+            shared
+        } else {
+            x
+        };
+        let bits = self.ty.bits();
+        let atom = colex_atom::copy(&format!("UniversalCopy<uint{bits}_t>"))?;
+        let copy = TiledCopy::new(atom, bits.into(), "(8,8):(8,1)", "(1,1):(0,0)")?;
+        let windows = source.windows((self.window[0], self.window[1]));
+        let mine = copy.at(&thread).partition_src(&windows); // (CPY, CPY_M, CPY_N, M, N)
+        let held = k.fragment_like(&mine);
+        k.copy_in_bounds(&copy, &mine, &held);
+        let all = numbers(&mut k, self.count());
+        let flat = held.with_layout(Layout::new(self.count(), 1)?.to_static());
+        k.scatter(&flat, &y.elements((&thread, &all)));
+        k.finish()
+    }
+
+    fn check(&self, device: &Device, r: &mut Random) -> Result<usize, String> {
+        let text = |e: &dyn std::fmt::Display| format!("{e}: {self:?}");
+        let built = self.build(device.arch()).map_err(|e| text(&e))?;
+        let [tile, each] = self.layouts().map_err(|e| text(&e))?;
+        let given = [
+            Prepared::new(self.ty, &tile, |_| element(r, self.ty))?,
+            Prepared::new(self.ty, &each, |_| 0)?,
+        ];
+        let found = run(device, &built, &given, 1).map_err(|e| text(&e))?;
+        let ([i, j], [a, _]) = (self.own, self.window);
+        for (place, found) in (0..).zip(&found[1]) {
+            let (thread, e) = (place / self.count(), place % self.count());
+            let row = thread / 8 + 8 * (e % i) + e / (i * j) % a;
+            let column = thread % 8 + 8 * (e / i % j) + e / (i * j * a);
+            let expected = given[0].elements[(row * self.tile()[1] + column) as usize];
+            if *found != expected {
+                return Err(text(&format!(
+                    "element {e} of thread {thread} is {found:#x}, and {expected:#x} on the host"
+                )));
+            }
+        }
+        Ok(found[1].len())
+    }
+}
+
+/// Loads windows of every type, of drawn extents, from memory and from shared memory, and compares with the host. Returns the
+/// number of elements.
+///
+/// # Errors
+///
+/// Returns the first difference in words.
+pub fn windows(device: &Device) -> Result<usize, String> {
+    let mut r = Random::new(79);
+    let mut count = 0;
+    let own = device.arch();
+    for ty in TYPES.into_iter().filter(|ty| is_there(own, *ty)) {
+        for shared in [false, true] {
+            let case = WindowCase {
+                ty,
+                own: [0; 2].map(|_| r.one(&[1, 1, 2])),
+                window: [0; 2].map(|_| r.one(&[1, 2, 3, 5])),
+                shared,
+            };
+            count += case.check(device, &mut r)?;
+        }
+    }
+    Ok(count)
+}
+
+/// Copies rows whose addresses are elements of arrays, each to another row, and compares with what was copied. Returns the
+/// number of elements.
+///
+/// # Errors
+///
+/// Returns the first difference in words.
+pub fn pointers(device: &Device) -> Result<usize, String> {
+    const ROWS: usize = 3;
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let mut r = Random::new(53);
+    let mut count = 0;
+    let own = device.arch();
+    for ty in TYPES.into_iter().filter(|ty| is_there(own, *ty)) {
+        let n = 1 + r.below(2 * THREADS as usize);
+        let built = pointer_kernel(own, ty, ROWS as i64, n as i64).map_err(|e| text(&e))?;
+        let mut rows = Vec::new();
+        for _ in 0..2 * ROWS {
+            let elements: Vec<u64> = (0..n).map(|_| element(&mut r, ty)).collect();
+            rows.push((upload(device, ty, &elements)?, elements));
+        }
+        let layout = Layout::new(ROWS as i64, 1).map_err(|e| text(&e))?;
+        let array = |side: usize| {
+            let address = |i: usize| rows[side * ROWS + i].0.address();
+            Prepared::new(Ty::U64, &layout.to_static(), address)
+        };
+        run(device, &built, &[array(0)?, array(1)?], 1)?;
+        for (i, (_, expected)) in rows.iter().take(ROWS).enumerate() {
+            let to = &rows[2 * ROWS - 1 - i].0;
+            let found = words(ty, &to.download().map_err(|e| text(&e))?);
+            if found != *expected {
+                return Err(format!(
+                    "row {i} of {n} {ty}: {found:x?}, not {expected:x?}"
+                ));
+            }
+            count += n;
+        }
+    }
+    Ok(count)
+}
+
+/// Builds a copy of rows at the addresses of one array to those of another one, the last first.
+fn pointer_kernel(arch: Arch, ty: Ty, rows: i64, n: i64) -> Result<TensorKernel, Error> {
+    let mut k = Builder::new("pointers", arch, THREADS as u32);
+    let array = Layout::new(rows, 1)?.to_static();
+    let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::U64, &array));
+    let thread = k.thread();
+    for row in 0..rows {
+        let [from, to] = [(&from, row), (&to, rows - 1 - row)].map(|(array, row)| {
+            let address = k.gather(&array.elements(row));
+            k.tensor_stated_at(&address, ty, Layout::new(n, 1).expect("a mode"))
+        });
+        for first in (0..n).step_by(THREADS as usize) {
+            let at = &thread + first;
+            let held = k.gather(&from.elements(&at));
+            k.scatter(&held, &to.elements(&at));
+        }
+    }
+    k.finish()
+}
+
 /// Returns kernels of random cases, for the assembler.
 ///
 /// # Errors
@@ -681,6 +900,14 @@ pub fn kernels(arch: Arch, count: usize) -> Result<Vec<TensorKernel>, String> {
                 all.push(case.build(arch).map_err(|e| e.to_string())?);
             }
         }
+    }
+    let more = [
+        vector_kernel(arch, Ty::U8, 16),
+        vector_kernel(arch, Ty::F16, 8),
+        pointer_kernel(arch, Ty::F32, 2, 100),
+    ];
+    for built in more {
+        all.push(built.map_err(|e| e.to_string())?);
     }
     Ok(all)
 }

@@ -106,6 +106,10 @@ impl GemmCase {
             Err(refused) => return Ok(Err(refused)),
         };
         let method = call.plan().expect("a case has elements").method;
+        let trapped = call.built().map(|built| super::trapped(&built.kernel));
+        if let Some(trapped) = trapped.filter(|claims| !claims.is_empty()) {
+            return Err(Failure::Traps(trapped));
+        }
         if launch {
             call.run(device)?;
             let expected = self.expected(&a, &b, &before);

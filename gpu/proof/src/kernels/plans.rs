@@ -137,6 +137,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         warps,
         cluster,
         split,
+        undivided,
         order,
         swap: _,
         gather: _,
@@ -150,7 +151,10 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         beta: _,
     } = operands;
     let lists = tile.iter_mut().chain(warps).chain(cluster).chain(vectors);
-    lists.chain([stages, split]).chain(widths(order)).collect()
+    lists
+        .chain([stages, split, undivided])
+        .chain(widths(order))
+        .collect()
 }
 
 /// The numbers of an order.
@@ -285,6 +289,7 @@ impl GemmPlanCase {
         }
         if plan.method == GemmMethod::Hopper && random.one_in(3) {
             plan.split = random.one(&[2, 2, 3, 4, 7]);
+            plan.undivided = random.one(&[0, 0, 1, 2, 5]);
         }
         if !random.one_in(4) {
             let steps = plan.steps();
@@ -479,6 +484,7 @@ impl fmt::Display for GemmPlanCase {
             warps,
             cluster,
             split,
+            undivided,
             order,
             swap,
             gather,
@@ -498,7 +504,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {split} parts, {order}, swap {swap}, gather {gather}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }
@@ -516,15 +522,10 @@ pub struct CopyPlanCase {
 }
 
 /// Every kernel of a copy.
-pub const COPY_METHODS: [CopyMethod; 7] = [
-    CopyMethod::Flat,
-    CopyMethod::Bulk,
-    CopyMethod::Strided,
-    CopyMethod::Naive,
-    CopyMethod::Padded,
-    CopyMethod::Swizzled,
-    CopyMethod::Tma,
-];
+pub const COPY_METHODS: [CopyMethod; 7] = {
+    use CopyMethod::*;
+    [Flat, Bulk, Strided, Naive, Padded, Swizzled, Tma]
+};
 
 impl CopyPlanCase {
     /// Returns a plan for one architecture, or each for one that has the kernel.

@@ -7,36 +7,60 @@ use colex_layout::Layout;
 use colex_tensor::{Arg, AtThread, Builder, Expr, Fragment, RawMemory, Tensor, TensorKernel};
 use colex_tiled::TiledCopy;
 
-use super::fragments::{upload, words};
+use super::fragments::{alike, element, upload, words};
+use super::gathers::signed;
+use crate::sweep::Random;
 
 /// The types whose elements are reduced.
-pub const TYPES: [Ty; 12] = [
-    Ty::F64,
-    Ty::F32,
-    Ty::F16,
-    Ty::Bf16,
-    Ty::S64,
-    Ty::U64,
-    Ty::S32,
-    Ty::U32,
-    Ty::S16,
-    Ty::U16,
-    Ty::S8,
-    Ty::U8,
-];
+const TYPES: [Ty; 12] = {
+    use Ty::*;
+    [F64, F32, F16, Bf16, S64, U64, S32, U32, S16, U16, S8, U8]
+};
 
-const OPS: [BinaryOp; 7] = [
-    BinaryOp::Add,
-    BinaryOp::Mul,
-    BinaryOp::Max,
-    BinaryOp::Min,
-    BinaryOp::And,
-    BinaryOp::Or,
-    BinaryOp::Xor,
-];
+const OPS: [BinaryOp; 7] = {
+    use BinaryOp::*;
+    [Add, Mul, Max, Min, And, Or, Xor]
+};
 
 /// What a thread computes of its elements by an operation: the results, one after the other.
-pub type Body = fn(&mut Builder, BinaryOp, &Fragment) -> Vec<Fragment>;
+pub type Body<'a> = &'a dyn Fn(&mut Builder, BinaryOp, &Fragment) -> Vec<Fragment>;
+
+/// How many threads a block has, and how each of them holds its elements: a shape of three modes, and their order in the
+/// registers.
+#[derive(Clone, Debug)]
+struct Held {
+    threads: i64,
+    layout: Layout,
+}
+
+impl Held {
+    fn draw(r: &mut Random) -> Held {
+        let shape = [0; 3].map(|_| r.one(&[1, 1, 1, 2, 3]));
+        let mut strides = [0; 3];
+        let mut next = 1;
+        for mode in r.permutation(3) {
+            strides[mode] = next;
+            next *= shape[mode];
+        }
+        let [[a, b, c], [d, e, f]] = [shape, strides];
+        let layout = Layout::new((a, b, c), (d, e, f)).expect("three modes");
+        Held {
+            threads: 32 * r.one(&[1, 1, 1, 2, 2, 3, 4]),
+            layout: layout.to_static(),
+        }
+    }
+
+    /// The threads of a block and the elements of a thread.
+    fn extents(&self) -> [i64; 2] {
+        [self.threads, self.layout.size()]
+    }
+
+    /// The elements of a thread, by their indices.
+    fn own(&self, given: &[u64]) -> Vec<u64> {
+        let at = |i: i64| given[self.layout.at(i).expect("an index") as usize];
+        (0..self.layout.size()).map(at).collect()
+    }
+}
 
 fn part(
     k: &mut Builder,
@@ -54,7 +78,8 @@ fn part(
         ((threads, 1), (1, 0)),
         ((1, n), (0, 1)),
     )?;
-    let (tid, block) = (k.thread(), k.block_index(0).within(0..blocks));
+    let (tid, block) = (k.thread(), k.block_index(0));
+    let block = k.within(block, 0..blocks);
     let part = copy
         .at(&tid)
         .partition_src(&tensor.local_tile((threads, n), (block, 0)));
@@ -72,7 +97,7 @@ pub fn kernel(
     op: BinaryOp,
     ty: Ty,
     [threads, n]: [i64; 2],
-    body: Body,
+    body: Body<'_>,
 ) -> Result<(TensorKernel, i64), colex_tensor::Error> {
     let mut k = Builder::new("reduce", arch, threads as u32);
     if arch >= Arch::Sm90a {
@@ -91,7 +116,8 @@ pub fn kernel(
     let mut first = 0;
     for result in &results {
         let size = result.layout().size();
-        k.assign(&run.values(first, size), result);
+        let flat = result.with_layout(Layout::new(size, 1)?.to_static());
+        k.assign(&run.values(first, size), &flat);
         first += size;
     }
     k.copy_in_bounds(&copy, &all, &target);
@@ -99,7 +125,7 @@ pub fn kernel(
 }
 
 /// Runs a kernel of that body on one block, on Hopper on one cluster, and returns the results of every thread and the
-/// elements that it was given, as bits.
+/// elements that it was given, as bits: those that `number` returns, one after the other.
 ///
 /// # Errors
 ///
@@ -108,24 +134,14 @@ pub fn run(
     device: &Device,
     (op, ty): (BinaryOp, Ty),
     extents: [i64; 2],
-    seed: u64,
-    body: Body,
+    mut number: impl FnMut(i64) -> u64,
+    body: Body<'_>,
 ) -> Result<[Vec<Vec<u64>>; 2], String> {
     let text = |e: &dyn std::fmt::Display| format!("{} of {ty}: {e}", op.ptx());
     let (built, count) = kernel(device.arch(), op, ty, extents, body).map_err(|e| text(&e))?;
     let blocks = if device.arch() >= Arch::Sm90a { 2 } else { 1 };
     let [threads, n] = [extents[0] * blocks, extents[1]];
-    let number = |i: i64| {
-        let x = (i * 7919 + seed as i64 * 31) % 61 - 30;
-        match FloatFormat::of(ty) {
-            Some(of) => {
-                let x = if x == 0 { 1.0 } else { x as f64 / 7.0 };
-                of.encode(x, colex_atom::Rounding::Nearest)
-            }
-            None => x as u64 & (u64::MAX >> (64 - ty.bits())),
-        }
-    };
-    let given: Vec<u64> = (0..threads * n).map(number).collect();
+    let given: Vec<u64> = (0..threads * n).map(&mut number).collect();
     let width = (ty.bits() / 8) as usize;
     let buffers = [
         upload(device, ty, &given)?,
@@ -162,21 +178,35 @@ pub fn run(
     Ok([by_thread(&found, count), by_thread(&given, n)])
 }
 
+/// Small numbers other than 0, as bits.
+fn small(ty: Ty, seed: u64) -> impl Fn(i64) -> u64 {
+    move |i| {
+        let x = (i * 7919 + seed as i64 * 31) % 61 - 30;
+        match FloatFormat::of(ty) {
+            Some(of) => {
+                let x = if x == 0 { 1.0 } else { x as f64 / 7.0 };
+                of.encode(x, colex_atom::Rounding::Nearest)
+            }
+            None => x as u64 & (u64::MAX >> (64 - ty.bits())),
+        }
+    }
+}
+
 /// Returns every operation with every type that has it.
-pub fn cases() -> impl Iterator<Item = (BinaryOp, Ty)> {
+fn cases() -> impl Iterator<Item = (BinaryOp, Ty)> {
     let all = TYPES.into_iter().flat_map(|ty| OPS.map(|op| (op, ty)));
     let is_bitwise = |op: &BinaryOp| matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
     all.filter(move |(op, ty)| ty.is_integer() || !is_bitwise(op))
 }
 
 /// Returns an operation on the bits of two elements, on the host.
-pub fn on_host(op: BinaryOp, ty: Ty) -> impl Fn(u64, u64) -> u64 {
+fn on_host(op: BinaryOp, ty: Ty) -> impl Fn(u64, u64) -> u64 {
     let formula = Expr::binary(op, Expr::input(0, ty), Expr::input(1, ty));
     move |a, b| formula.evaluate(&[a, b]).expect("two inputs are given")
 }
 
 /// Returns the reduction of several elements, one after the other.
-pub fn fold(all: impl IntoIterator<Item = u64>, f: &impl Fn(u64, u64) -> u64) -> u64 {
+fn fold(all: impl IntoIterator<Item = u64>, f: &impl Fn(u64, u64) -> u64) -> u64 {
     all.into_iter().reduce(f).expect("there is an element")
 }
 
@@ -190,60 +220,427 @@ fn tree(mut lanes: Vec<u64>, f: &impl Fn(u64, u64) -> u64) -> u64 {
 }
 
 /// Reduces elements of every type by every operation, over threads, warps and blocks, on Hopper also over clusters, and
-/// compares every result with the host's in the documented order, bit by bit. Returns how many they were.
+/// compares every result with the host's in the documented order, bit by bit. The blocks and what a thread holds are drawn.
+/// Returns how many the results were.
 ///
 /// # Errors
 ///
 /// Returns the first difference in words.
 pub fn check_all(device: &Device) -> Result<usize, String> {
     let is_hopper = device.arch() >= Arch::Sm90a;
+    let mut r = Random::new(59);
     let mut count = 0;
     for (i, (op, ty)) in cases().enumerate() {
         let f = on_host(op, ty);
-        let extents = [[32, 64, 96][i % 3], [2, 4, 6][i / 3 % 3]];
-        let (warps, n) = (extents[0] as usize / 32, extents[1] as usize);
-        let own: Body = |k, op, x| {
-            let half = x.layout().size() / 2;
-            let two = x.with_layout(((half, 2), (1, half)));
-            let all = [
-                k.reduce_all(op, x),
-                k.reduce_warp(op, x),
-                k.reduce_block(op, x),
-            ];
-            all.into_iter().chain([k.reduce(op, &two, 1)]).collect()
+        let held = Held::draw(&mut r);
+        let mode = r.below(3_usize);
+        let (warps, n) = (held.threads as usize / 32, held.layout.size() as usize);
+        let own = |k: &mut Builder, op: BinaryOp, x: &Fragment| {
+            let x = x.with_layout(&held.layout);
+            vec![
+                k.reduce_all(op, &x),
+                k.reduce_warp(op, &x),
+                k.reduce_block(op, &x),
+                k.reduce(op, &x, mode),
+            ]
         };
-        let cluster: Body = |k, op, x| vec![k.reduce_cluster(op, x, 2), k.reduce_cluster(op, x, 2)];
-        let [found, given] = run(device, (op, ty), extents, i as u64, own)?;
-        let lane = |warp: usize, e: usize| {
-            tree((0..32).map(|lane| given[32 * warp + lane][e]).collect(), &f)
+        let wrong = |what: &str, found: &[u64], expected: &[u64]| {
+            let op = op.ptx();
+            Err(format!(
+                "{op} of {ty}{what}: {found:x?}, not {expected:x?} ({held:?}, mode {mode})"
+            ))
         };
-        let block =
-            |block: usize, e: usize| fold((0..warps).map(|warp| lane(block * warps + warp, e)), &f);
+        let numbers = || small(ty, i as u64);
+        let [found, given] = run(device, (op, ty), held.extents(), numbers(), &own)?;
+        let of: Vec<Vec<u64>> = given.iter().map(|given| held.own(given)).collect();
+        let lanes: Vec<Vec<u64>> = of
+            .chunks(32)
+            .map(|warp| {
+                let of_lanes = |e: usize| tree(warp.iter().map(|own| own[e]).collect(), &f);
+                (0..n).map(of_lanes).collect()
+            })
+            .collect();
+        let blocks: Vec<Vec<u64>> = lanes
+            .chunks(warps)
+            .map(|block| {
+                let of_warps = |e: usize| fold(block.iter().map(|warp| warp[e]), &f);
+                (0..n).map(of_warps).collect()
+            })
+            .collect();
+        let extent = |mode: usize| held.layout.mode(mode).expect("three modes").size() as usize;
+        let before: usize = (0..mode).map(extent).product();
+        let along = extent(mode);
         for (t, found) in found.iter().enumerate() {
-            let mut expected = vec![fold(given[t].iter().copied(), &f)];
-            expected.extend((0..n).map(|e| lane(t / 32, e)));
-            expected.extend((0..n).map(|e| block(t / 32 / warps, e)));
-            expected.extend((0..n / 2).map(|e| f(given[t][e], given[t][n / 2 + e])));
-            if *found != expected {
-                return Err(format!(
-                    "{} of {ty}, thread {t}: {found:x?}, not {expected:x?}",
-                    op.ptx()
-                ));
+            let mut expected = vec![fold(of[t].iter().copied(), &f)];
+            expected.extend(&lanes[t / 32]);
+            expected.extend(&blocks[t / 32 / warps]);
+            expected.extend((0..n / along).map(|e| {
+                let first = e % before + e / before * before * along;
+                fold((0..along).map(|i| of[t][first + i * before]), &f)
+            }));
+            if !all_alike(ty, found, &expected) {
+                return wrong(&format!(", thread {t}"), found, &expected);
             }
             count += found.len();
         }
         if is_hopper && i % 2 == 0 {
-            let [found, again] = run(device, (op, ty), extents, i as u64, cluster)?;
-            let expected: Vec<u64> = (0..n).map(|e| f(block(0, e), block(1, e))).collect();
+            let cluster = |k: &mut Builder, op: BinaryOp, x: &Fragment| {
+                let x = x.with_layout(&held.layout);
+                vec![k.reduce_cluster(op, &x, 2), k.reduce_cluster(op, &x, 2)]
+            };
+            let [found, _] = run(device, (op, ty), held.extents(), numbers(), &cluster)?;
+            let expected: Vec<u64> = (0..n).map(|e| f(blocks[0][e], blocks[1][e])).collect();
             let twice = [&expected[..], &expected[..]].concat();
-            if again != given || found.iter().any(|found| *found != twice) {
-                return Err(format!(
-                    "{} of {ty} over a cluster: {found:x?}, not {expected:x?}",
-                    op.ptx()
-                ));
+            if let Some(found) = found.iter().find(|found| !all_alike(ty, found, &twice)) {
+                return wrong(" over a cluster", found, &twice);
             }
             count += found.len() * 2 * n;
         }
     }
     Ok(count)
+}
+
+/// Whether results are the expected ones: the same bits, or both a NaN.
+fn all_alike(ty: Ty, found: &[u64], expected: &[u64]) -> bool {
+    let mut pairs = found.iter().zip(expected);
+    found.len() == expected.len() && pairs.all(|(a, b)| alike(ty, *a, *b))
+}
+
+/// What an operation leaves every number as it is with, as bits.
+fn neutral(op: BinaryOp, ty: Ty) -> u64 {
+    let least = match ty {
+        Ty::S8 | Ty::S16 | Ty::S32 | Ty::S64 => 1 << (ty.bits() - 1),
+        _ => 0,
+    };
+    let all = u64::MAX >> (64 - ty.bits());
+    match (op, FloatFormat::of(ty)) {
+        (_, Some(of)) => {
+            let number = match op {
+                BinaryOp::Mul => 1.0,
+                BinaryOp::Max => f64::NEG_INFINITY,
+                BinaryOp::Min => f64::INFINITY,
+                _ => -0.0,
+            };
+            of.encode(number, colex_atom::Rounding::Nearest)
+        }
+        (BinaryOp::Mul, None) => 1,
+        (BinaryOp::Max, None) => least,
+        (BinaryOp::Min, None) => all ^ least,
+        (BinaryOp::And, None) => all,
+        (_, None) => 0,
+    }
+}
+
+/// The prefixes of a block's elements in the documented order: of each thread the elements before its own, and all of them.
+fn prefixes(of: &[Vec<u64>], start: u64, f: &impl Fn(u64, u64) -> u64) -> (Vec<u64>, u64) {
+    let mut before = Vec::new();
+    let mut earlier = start;
+    for warp in of.chunks(32) {
+        let mut own: Vec<u64> = warp.iter().map(|x| fold(x.iter().copied(), f)).collect();
+        for distance in [1, 2, 4, 8, 16] {
+            let with = |lane: usize| match lane.checked_sub(distance) {
+                Some(below) => f(own[below], own[lane]),
+                None => own[lane],
+            };
+            own = (0..32).map(with).collect();
+        }
+        let lanes = std::iter::once(start).chain(own[..31].iter().copied());
+        before.extend(lanes.map(|lanes| f(earlier, lanes)));
+        earlier = f(earlier, own[31]);
+    }
+    (before, earlier)
+}
+
+/// Computes scans of every type by every operation, inclusive and exclusive, of drawn blocks, and compares every prefix with
+/// the host's in the documented order, bit by bit; of integers, whose order decides nothing, also with the fold of the elements
+/// one after the other. Returns how many results they were.
+///
+/// # Errors
+///
+/// Returns the first difference in words.
+pub fn scans(device: &Device) -> Result<usize, String> {
+    let mut r = Random::new(61);
+    let mut count = 0;
+    for (i, (op, ty)) in cases().enumerate() {
+        let f = on_host(op, ty);
+        let held = Held::draw(&mut r);
+        let body = |k: &mut Builder, op: BinaryOp, x: &Fragment| {
+            let x = x.with_layout(&held.layout);
+            let (own, all) = k.scan_block(op, &x, false);
+            let (before, _) = k.scan_block(op, &x, true);
+            vec![own, before, all]
+        };
+        let numbers = small(ty, i as u64);
+        let [found, given] = run(device, (op, ty), held.extents(), numbers, &body)?;
+        let of: Vec<Vec<u64>> = given.iter().map(|given| held.own(given)).collect();
+        let threads = held.threads as usize;
+        for (block, of) in of.chunks(threads).enumerate() {
+            let start = neutral(op, ty);
+            let (before, all) = prefixes(of, start, &f);
+            let mut last = start;
+            for (t, own) in of.iter().enumerate() {
+                let up_to = |e: usize| f(before[t], fold(own[..=e].iter().copied(), &f));
+                let each = (0..own.len()).map(up_to);
+                let mut expected: Vec<u64> = each.clone().collect();
+                expected.push(before[t]);
+                expected.extend(each.take(own.len() - 1));
+                expected.push(all);
+                let found = &found[block * threads + t];
+                let mut is_right = all_alike(ty, found, &expected);
+                if ty.is_integer() {
+                    for (e, x) in own.iter().enumerate() {
+                        is_right &= found[own.len() + e] == last;
+                        last = f(last, *x);
+                        is_right &= found[e] == last;
+                    }
+                }
+                if !is_right {
+                    let op = op.ptx();
+                    return Err(format!(
+                        "{op} of {ty}, thread {t}: {found:x?}, not {expected:x?} ({held:?})"
+                    ));
+                }
+                count += found.len();
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// Whether an element is beyond another one, and whether they are equal, by `Max` or `Min`.
+fn beyond(op: BinaryOp, ty: Ty, [a, b]: [u64; 2]) -> (bool, bool) {
+    let order = match FloatFormat::of(ty) {
+        Some(of) => {
+            let [a, b] = [a, b].map(|x| of.decode(x));
+            match (a.is_nan(), b.is_nan()) {
+                (true, true) => return (false, true),
+                (false, true) => return (true, false),
+                _ => a.partial_cmp(&b),
+            }
+        }
+        None if ty == Ty::U64 => Some(a.cmp(&b)),
+        None => Some(signed(ty, a).cmp(&signed(ty, b))),
+    };
+    let wanted = if op == BinaryOp::Max {
+        std::cmp::Ordering::Greater
+    } else {
+        std::cmp::Ordering::Less
+    };
+    (
+        order == Some(wanted),
+        order == Some(std::cmp::Ordering::Equal),
+    )
+}
+
+/// Computes the largest and the smallest elements of drawn blocks and their numbers, of every type, with equal elements, zeros
+/// of both signs, infinities and NaN, and numbers in drawn orders; compares both with what the host finds. Returns how many
+/// results they were.
+///
+/// # Errors
+///
+/// Returns the first difference in words.
+pub fn arg_reductions(device: &Device) -> Result<usize, String> {
+    let mut r = Random::new(67);
+    let mut count = 0;
+    let both = [BinaryOp::Max, BinaryOp::Min];
+    let all = TYPES.into_iter().flat_map(|ty| both.map(|op| (op, ty)));
+    for (op, ty) in all.flat_map(|case| [case; 2]) {
+        let held = Held::draw(&mut r);
+        let n = held.layout.size();
+        let [first, step] = r.one(&[[0, 1], [7000, -1], [500, 3]]);
+        let turned = r.below(64) as i64;
+        let number = |place: i64| first + step * (place ^ turned);
+        let body = |k: &mut Builder, op: BinaryOp, x: &Fragment| {
+            let x = x.with_layout(&held.layout);
+            let numbers = k.fragment(Ty::S32, Layout::new(n, 1).expect("a mode").to_static());
+            for i in 0..n {
+                let place = Expr::from(k.thread()) * n as i32 + i as i32;
+                let number = (place ^ turned as i32) * step as i32 + first as i32;
+                k.assign(&numbers.values(i, 1), number);
+            }
+            let numbers =
+                numbers.with_layout(Layout::column_major(x.layout().shape()).expect("a shape"));
+            let (value, at) = k.arg_reduce_block(op, &x, &numbers);
+            // In digits, each of which every type has.
+            let digit = |unit: i32| (Expr::from(&at) / unit % 64).to(ty);
+            let digits = [1, 64, 4096].map(|unit| k.map(digit(unit)));
+            std::iter::once(value).chain(digits).collect()
+        };
+        // Few different ones, so that some are equal.
+        let few: Vec<u64> = (0..1 + r.below(40)).map(|_| element(&mut r, ty)).collect();
+        let draw = |_| r.one(&few);
+        let [found, given] = run(device, (op, ty), held.extents(), draw, &body)?;
+        let of: Vec<Vec<u64>> = given.iter().map(|given| held.own(given)).collect();
+        let threads = held.threads as usize;
+        for (block, of) in of.chunks(threads).enumerate() {
+            let all = (0..)
+                .zip(of.iter().flatten())
+                .map(|(place, x)| (*x, number(place)));
+            let better = |best: (u64, i64), next: (u64, i64)| {
+                let (is_beyond, is_equal) = beyond(op, ty, [next.0, best.0]);
+                if is_beyond || is_equal && next.1 < best.1 {
+                    next
+                } else {
+                    best
+                }
+            };
+            let (value, at) = all.reduce(better).expect("there is an element");
+            let digit = |unit: i64| match FloatFormat::of(ty) {
+                Some(of) => of.encode((at / unit % 64) as f64, colex_atom::Rounding::Nearest),
+                None => (at / unit % 64) as u64,
+            };
+            let expected = [value, digit(1), digit(64), digit(4096)];
+            for (t, found) in found[block * threads..][..threads].iter().enumerate() {
+                if !all_alike(ty, found, &expected) {
+                    let op = op.ptx();
+                    return Err(format!(
+                        "{op} of {ty}, thread {t}: {found:x?}, not {expected:x?}, number {at} ({held:?})"
+                    ));
+                }
+                count += found.len();
+            }
+        }
+    }
+    Ok(count)
+}
+
+/// A partition of a tile: threads, elements of a thread, tile, block.
+type Partition = (Layout, Layout, [i64; 2], u32);
+
+/// Partitions whose lines lie in a thread, a warp or several warps.
+const TILES: [(&str, &str, [i64; 2], u32); 7] = [
+    ("(4,8):(8,1)", "(1,1):(0,0)", [8, 16], 32),
+    ("(4,8):(1,4)", "(2,1):(1,0)", [16, 8], 32),
+    ("(1,64):(64,1)", "(1,2):(0,1)", [2, 256], 64),
+    ("(64,1):(1,64)", "(1,4):(0,1)", [64, 4], 64),
+    ("(3,32):(32,1)", "(1,1):(0,0)", [6, 64], 96),
+    ("(16,8):(8,1)", "(1,2):(0,1)", [32, 16], 128),
+    ("(2,64):(1,2)", "(1,1):(0,0)", [4, 64], 128),
+];
+
+/// Draws a partition in which every mode has a power of two of the threads.
+fn partition(r: &mut Random) -> Partition {
+    let (all, first) = (5 + r.below(3_u32), r.below(6_u32));
+    let [a, b] = [1 << first, 1_i64 << (all - first)];
+    let strides = r.one(&[(b, 1), (1, a)]);
+    let threads = Layout::new((a, b), strides).expect("two modes");
+    let [v, w] = r.one(&[[1, 1], [1, 2], [2, 1], [2, 2], [4, 1]]);
+    let [m, n] = [0; 2].map(|_| r.one(&[1, 1, 1, 2, 3]));
+    let values = Layout::new((v, w), (w, 1)).expect("two modes");
+    (threads, values, [a * v * m, b * w * n], 1 << all)
+}
+
+/// Reduces tiles of every type along each of their modes, over listed and drawn partitions, and compares every element with
+/// the host's fold of its line. Returns how many they were.
+///
+/// # Errors
+///
+/// Returns the first difference in words.
+pub fn along(device: &Device) -> Result<usize, String> {
+    let mut r = Random::new(73);
+    let mut cases = Vec::new();
+    for (j, ty) in TYPES.into_iter().enumerate() {
+        for mode in 0..2 {
+            for (i, (threads, values, tile, block)) in TILES.into_iter().enumerate() {
+                let op = [BinaryOp::Add, BinaryOp::Max, BinaryOp::Min][(i + j) % 3];
+                let [threads, values] =
+                    [threads, values].map(|text| text.parse().expect("a layout"));
+                let partition = (threads, values, tile, block);
+                cases.push(((op, ty), partition, mode));
+            }
+            // Products of floats round, and the order of their factors shows.
+            let all = if ty.is_integer() {
+                &OPS[..]
+            } else {
+                &[BinaryOp::Add, BinaryOp::Max]
+            };
+            cases.push(((r.one(all), ty), partition(&mut r), mode));
+        }
+    }
+    let mut count = 0;
+    for ((op, ty), partition, mode) in cases {
+        let done = along_one(device, (op, ty), &partition, mode);
+        count += done.map_err(|why| {
+            let op = op.ptx();
+            format!("{op} of {ty} along {mode} of {partition:?}: {why}")
+        })?;
+    }
+    Ok(count)
+}
+
+/// Builds a kernel that replaces each element of a tile by the reduction of its line.
+fn along_kernel(
+    arch: Arch,
+    (op, ty): (BinaryOp, Ty),
+    (threads, values, tile, block): &Partition,
+    mode: usize,
+) -> Result<TensorKernel, colex_tensor::Error> {
+    let mut k = Builder::new("along", arch, *block);
+    let layout = Layout::new((tile[0], tile[1]), (tile[1], 1))?.to_static();
+    let [x, y] = ["x", "y"].map(|name| k.tensor(name, ty, &layout));
+    let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", ty.bits()))?;
+    let copy = TiledCopy::new(atom, ty.bits().into(), threads, values)?;
+    let mine = copy.at(&k.thread());
+    let all = (tile[0], tile[1]);
+    let from = mine.partition_src(&x.local_tile(all, (0, 0)));
+    let to = mine.partition_dst(&y.local_tile(all, (0, 0)));
+    let held = k.fragment_like(&from);
+    k.copy(&copy, &from, &held);
+    let lines = k.reduce_along(op, &held, &from, mode);
+    k.assign(&held, &lines);
+    k.copy(&copy, &held, &to);
+    k.finish()
+}
+
+fn along_one(
+    device: &Device,
+    (op, ty): (BinaryOp, Ty),
+    partition: &Partition,
+    mode: usize,
+) -> Result<usize, String> {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let (.., tile, block) = partition.clone();
+    let built = along_kernel(device.arch(), (op, ty), partition, mode).map_err(|e| text(&e))?;
+    let number = |i: i64| {
+        let x = i * 7919 % 13 - 6;
+        match FloatFormat::of(ty) {
+            Some(of) => of.encode(x as f64, colex_atom::Rounding::Nearest),
+            None => x as u64 & (u64::MAX >> (64 - ty.bits())),
+        }
+    };
+    let given: Vec<u64> = (0..tile[0] * tile[1]).map(number).collect();
+    let buffers = [
+        upload(device, ty, &given)?,
+        upload(device, ty, &vec![0; given.len()])?,
+    ];
+    let layout = Layout::new((tile[0], tile[1]), (tile[1], 1)).map_err(|e| text(&e))?;
+    let bytes = given.len() as u64 * u64::from(ty.bits() / 8);
+    let memory = buffers.each_ref().map(|buffer| {
+        let address = buffer.address();
+        Arg::raw(RawMemory { address, bytes, ty }, &layout)
+    });
+    let arguments = built.arguments(&memory).map_err(|e| text(&e))?;
+    let launch = Launch::new(1, block).dynamic_shared(built.dynamic_shared());
+    let function = device.load(&built.kernel).map_err(|e| text(&e))?;
+    let launched = device.launch(&function, launch, &arguments);
+    launched.map_err(|e| text(&e))?;
+    let found = words(ty, &buffers[1].download().map_err(|e| text(&e))?);
+    let f = on_host(op, ty);
+    for (place, own) in found.iter().enumerate() {
+        let (m, n) = (place as i64 / tile[1], place as i64 % tile[1]);
+        let line = (0..tile[mode]).map(|i| match mode {
+            0 => given[(i * tile[1] + n) as usize],
+            _ => given[(m * tile[1] + i) as usize],
+        });
+        let expected = fold(line, &f);
+        // Sums of these are exact, and the order decides the sign of a zero.
+        let alike = match FloatFormat::of(ty) {
+            Some(of) => of.decode(*own) == of.decode(expected),
+            None => *own == expected,
+        };
+        if !alike {
+            return Err(format!("element {place} is {own:#x}, not {expected:#x}"));
+        }
+    }
+    Ok(found.len())
 }

@@ -3,15 +3,102 @@
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 
+use super::fragments::{self, RegisterPlace, TYPES, formula, is_there};
+use super::gathers;
+use super::reductions::{self, Body};
 use crate::sample::Sample;
+use crate::sweep::Random;
 use colex_gpu::Error;
+use colex_gpu::attention::{
+    AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask,
+};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest, Major};
+use colex_ir::BinaryOp;
 
 /// Copies and products by every method.
 pub(crate) fn samples() -> Result<Vec<Sample>, Error> {
     let mut all = copies()?;
     all.extend(products()?);
+    Ok(all)
+}
+
+/// Returns kernels of the calls that take no tile: formulas and reductions of every type, gathers, scatters, atomic operations and
+/// vectors with a rest. They are drawn, and no program loads them.
+///
+/// ```
+/// let samples = colex_proof::corpus::drawn_samples()?;
+/// assert!(samples.iter().all(|sample| sample.kernel.verify().is_ok()));
+/// # Ok::<(), String>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns why one is not built, in words.
+pub fn drawn_samples() -> Result<Vec<Sample>, String> {
+    let mut r = Random::new(41);
+    let mut all = Vec::new();
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let kinds: Vec<Ty> = TYPES.into_iter().filter(|ty| is_there(arch, *ty)).collect();
+        for ty in &kinds {
+            let formula = formula(&mut r, &kinds, (*ty, true), 4);
+            // Not every architecture has every function of 16-bit floats.
+            if let Ok(built) =
+                fragments::kernel(arch, &kinds, 4, &formula, &[RegisterPlace::Compact])
+            {
+                all.push(Sample::new(built.kernel, 140));
+            }
+        }
+        let wide: Body<'_> = &|k, op, x| vec![k.reduce_cluster(op, x, 2)];
+        let block: Body<'_> = &|k, op, x| {
+            let (before, all) = k.scan_block(op, x, true);
+            vec![k.reduce_all(op, x), k.reduce_block(op, x), before, all]
+        };
+        let body = if arch == Arch::Sm90a { wide } else { block };
+        for ty in [Ty::F64, Ty::F32, Ty::F16, Ty::S32, Ty::U8] {
+            let built = reductions::kernel(arch, BinaryOp::Max, ty, [128, 4], body);
+            let (built, _) = built.map_err(|e| e.to_string())?;
+            all.push(Sample::new(built.kernel, 80));
+        }
+        if arch != Arch::Sm80 {
+            let all_of = gathers::kernels(arch, 12)?.into_iter();
+            all.extend(all_of.map(|built| Sample::new(built.kernel, 80)));
+        }
+    }
+    all.extend(attention().map_err(|e| e.to_string())?);
+    Ok(all)
+}
+
+/// Attention with every mask and every number of features.
+fn attention() -> Result<Vec<Sample>, Error> {
+    let masks = [
+        Mask::Full,
+        Mask::Causal,
+        Mask::Window {
+            left: 100,
+            right: 10,
+        },
+    ];
+    let mut all = Vec::new();
+    let widths = [
+        [64, 64],
+        [96, 96],
+        [128, 128],
+        [192, 128],
+        [192, 192],
+        [256, 256],
+    ];
+    for (i, features) in widths.into_iter().enumerate() {
+        let ty = [Ty::F16, Ty::Bf16][i % 2];
+        let problem = AttentionProblem {
+            softcap: (i % 2 == 1).then_some(30.0),
+            log_sum_exp: i % 3 == 1,
+            ..AttentionProblem::new(ty, 1, [8, 2], [1000, 2000], features)
+        };
+        let operands = AttentionOperands::of(&problem.mask(masks[i % 3]), [0; 4]);
+        let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+        all.push(Sample::new(plan.build(Arch::Sm80)?.kernel, 255));
+    }
     Ok(all)
 }
 
@@ -122,6 +209,8 @@ fn products() -> Result<Vec<Sample>, Error> {
     // A plan of one consumer begins with 255 registers.
     for plan in [8, 1].into_iter().flat_map(|n| listed_plans(Ty::Bf16, n)) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+        let sum = plan.build_sum(Arch::Sm90a)?;
+        all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
     }
     Ok(all)
 }

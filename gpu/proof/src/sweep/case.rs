@@ -1,6 +1,6 @@
 //! A case of the sweep: one instruction, its data, and the judge of its result.
 
-use colex_atom::TensorMap;
+use colex_atom::{Side, TensorMap};
 
 use colex_ir::Kernel;
 use colex_ir::launch::Launch;
@@ -34,17 +34,8 @@ pub struct Shot {
     pub input: Vec<u8>,
     /// What the output holds before.
     pub output: Vec<u8>,
-    /// A tensor map, and whether the tensor is in the output.
+    /// A tensor map, and the side of the copy whose tensor it is: the input is the source, the output the destination.
     pub map: Option<(TensorMap, Side)>,
-}
-
-/// Which buffer a tensor lies in, from its first byte on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// It is read.
-    Input,
-    /// It is written.
-    Output,
 }
 
 /// Compares what the device wrote with the row's own arithmetic.

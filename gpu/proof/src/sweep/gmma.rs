@@ -109,10 +109,10 @@ fn layout(
     let inner = match (major, swizzle) {
         (Major::K, SmemSwizzle::None) => Layout::new((mn, (t, k / t)), (t, (1, mn * t))),
         (Major::K, _) if k <= row => Layout::new((mn, k), (row, 1)),
-        (Major::Mn, SmemSwizzle::None) => {
+        (Major::MN, SmemSwizzle::None) => {
             Layout::new(((t, mn / t), (8, k / 8)), ((1, k * t), (t, 8 * t)))
         }
-        (Major::Mn, _) if mn % row == 0 => Layout::new(
+        (Major::MN, _) if mn % row == 0 => Layout::new(
             ((row, mn / row), (8, k / 8)),
             ((1, k * row), (row, 8 * row)),
         ),

@@ -21,7 +21,7 @@ mod tiles;
 mod tma;
 
 pub use bulk::bulk_case;
-pub use case::{Agreement, Case, Judge, Shot, Side};
+pub use case::{Agreement, Case, Judge, Shot};
 pub use copy::copy_case;
 pub use list::{Subject, subjects, with_options};
 pub use mma::mma_case;

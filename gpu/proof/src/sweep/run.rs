@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::case::{Agreement, Case, Shot, Side};
+use colex_atom::Side;
+
+use super::case::{Agreement, Case, Shot};
 use colex_device::{Buffer, Device, Error, Function, Origin};
 use colex_ir::launch::Argument;
 
@@ -177,7 +179,7 @@ fn launch(
 ) -> Result<(), Error> {
     let mut arguments: Vec<Argument> = vec![input.into(), output.into()];
     if let Some((map, side)) = &shot.map {
-        let tensor = if *side == Side::Input { input } else { output };
+        let tensor = if *side == Side::Source { input } else { output };
         arguments.push(device.tensor_map(map, tensor)?.into());
     }
     device.launch(function, shot.launch, &arguments)

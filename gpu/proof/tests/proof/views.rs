@@ -107,11 +107,12 @@ fn the_sentences_of_products_of_views() {
     );
     assert_eq!(
         said(&a.view(20).unwrap(), &view((3, 5)), "(4,3):(3,1)"),
-        "A has the shape 20: a matrix has two modes, A (M,K), B (N,K) and C (M,N)"
+        "A has the shape 20: a matrix has two modes, A (M,K), B (N,K) and C (M,N), and further ones are a batch"
     );
     assert_eq!(
         said(&view((4, 5)), &a.view((3, 5, 1)).unwrap(), "(4,3):(3,1)"),
-        "B has the shape (3,5,1): a matrix has two modes, A (M,K), B (N,K) and C (M,N)"
+        "batch: the modes behind those of the matrix are 1 in B and none in C: all three have the same, of stride 0 where one \
+         matrix serves all products"
     );
     assert_eq!(
         said(&view((4, 5)), &view((3, 5)), "(4,3):(0,1)"),

@@ -1,7 +1,8 @@
-//! The log of the driver's assembler.
+//! The log of the driver's assembler, and machine code that another assembler made.
 
 use anyhow::{Result, bail, ensure};
-use colex_gpu::{Device, Launch};
+use colex_atom::Arch;
+use colex_gpu::{Argument, Device, Launch, ParameterType};
 
 use super::{ADD, refused, same};
 
@@ -72,4 +73,23 @@ pub(super) fn remarks(device: &Device) -> Result<String> {
         bail!("no remark (C75..) in: {}", function.log());
     };
     Ok(remark.to_string())
+}
+
+/// The sums of a cubin that `ptxas -arch sm_90` made of `add.ptx`. A device that it is not for refuses it.
+pub(super) fn machine_code(device: &Device) -> Result<String> {
+    use ParameterType::{U32, U64};
+    let image = include_bytes!("../../../../gpu/device/tests/add.cubin");
+    let load = |image: &[u8], parameters: &[_]| device.load_cubin(image, "add", parameters);
+    let own = load(image, &[U64, U64, U64, U32]);
+    if !matches!(device.arch(), Arch::Sm90 | Arch::Sm90a) {
+        return Ok(refused("a cubin for sm_90", own)?.to_string());
+    }
+    let own = own?;
+    super::kernels::add_by(&own, device, 1003)?;
+    let short = refused("an image cut short", load(&image[..3000], &[]))?;
+    let types = refused("three parameters", load(image, &[U64, U64, U32]))?;
+    let out = device.zeros::<f32>(1)?;
+    let one: [Argument; 1] = [(&out).into()];
+    let launch = refused("one argument", device.launch(&own, Launch::new(1, 1), &one))?;
+    Ok(format!("1003 sums, exact; {short}; {types}; {launch}"))
 }

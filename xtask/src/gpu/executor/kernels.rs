@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use colex_gpu::ir::{Access, Kernel, KernelBuilder, Space, Special, Type};
-use colex_gpu::{Argument, Device, DeviceError, Launch, Origin};
+use colex_gpu::{Argument, Device, DeviceError, Function, Launch, Origin};
 use half::f16;
 
 use super::{ADD, same};
@@ -26,13 +26,17 @@ pub(super) fn add(device: &Device) -> Result<String> {
     ))
 }
 
-/// Computes `count` sums on a device.
+/// Computes `count` sums on a device, by the kernel as the driver assembles it.
 pub(super) fn add_on(device: &Device, count: usize) -> Result<()> {
+    add_by(&device.load_ptx(ADD, "add")?, device, count)
+}
+
+/// Computes `count` sums on a device, by an entry with the parameters of `add.ptx`.
+pub(super) fn add_by(function: &Function, device: &Device, count: usize) -> Result<()> {
     let a: Vec<f32> = (0..count).map(|i| i as f32).collect();
     let b: Vec<f32> = (0..count).map(|i| (i % 1000) as f32).collect();
     let (from, with) = (device.upload(&a)?, device.upload(&b)?);
     let to = device.poisoned::<f32>(count + 1)?;
-    let function = device.load_ptx(ADD, "add")?;
     let arguments = [
         (&from).into(),
         (&with).into(),
@@ -40,7 +44,7 @@ pub(super) fn add_on(device: &Device, count: usize) -> Result<()> {
         (count as u32).into(),
     ];
     device.launch(
-        &function,
+        function,
         Launch::new(count.div_ceil(256) as u32, 256),
         &arguments,
     )?;

@@ -31,6 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "resources", run: assembler::resources },
     Check { name: "assembler's errors", run: assembler::errors },
     Check { name: "assembler's remarks", run: assembler::remarks },
+    Check { name: "machine code of another", run: assembler::machine_code },
     Check { name: "cache of machine code", run: cache::cold_and_warm },
     Check { name: "streams and events", run: time::streams },
     Check { name: "graph timing", run: time::graphs },
@@ -42,6 +43,8 @@ pub(super) const CHECKS: &[Check] = &[
 pub(super) const BREAKING: &[Breaking] = &[
     Breaking { name: "a kernel that traps", run: failure::trap },
     Breaking { name: "a stray address", run: failure::stray },
+    Breaking { name: "a stray pointer", run: failure::stray_pointer },
+    Breaking { name: "an access outside of its tensor", run: failure::outside },
     Breaking { name: "an unaligned box", run: tile::unaligned },
     Breaking { name: "a process afterwards", run: failure::afterwards },
 ];

@@ -6,6 +6,7 @@ mod products;
 
 use anyhow::{Result, bail, ensure};
 use colex_gpu::{Device, Element};
+use colex_proof::kernels::{attention, dumps as dumped, epilogues, fragments, gathers, reductions};
 
 use super::check::{Breaking, Check};
 
@@ -53,9 +54,17 @@ const CHECKS: &[Check] = &[
     Check { name: "products of i32", run: products::every::<i32, i32> },
     Check { name: "products of views", run: products::views },
     Check { name: "large products", run: products::large },
+    Check { name: "epilogues", run: own_epilogues },
     Check { name: "expressions", run: expressions },
-    Check { name: "reductions", run: reductions },
-    Check { name: "gathers", run: gathers },
+    Check { name: "reductions", run: |device| counted(reductions::check_all(device)) },
+    Check { name: "reductions along a mode", run: |device| counted(reductions::along(device)) },
+    Check { name: "scans", run: |device| counted(reductions::scans(device)) },
+    Check { name: "arg-reductions", run: |device| counted(reductions::arg_reductions(device)) },
+    Check { name: "gathers", run: gathered },
+    Check { name: "vectors and their rest", run: |device| counted(gathers::vectors(device)) },
+    Check { name: "windows", run: |device| counted(gathers::windows(device)) },
+    Check { name: "arrays of pointers", run: |device| counted(gathers::pointers(device)) },
+    Check { name: "attention", run: drawn_attention },
     Check { name: "dumps", run: dumps },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
@@ -63,33 +72,43 @@ const CHECKS: &[Check] = &[
     Check { name: "threads and contexts", run: capture::threads },
 ];
 
+/// The elements that a check compared.
+fn counted(elements: Result<usize, String>) -> Result<String> {
+    Ok(format!(
+        "{} elements",
+        elements.map_err(anyhow::Error::msg)?
+    ))
+}
+
+/// Epilogues of products: drawn formulas, and activations.
+fn own_epilogues(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 100 } else { 10 };
+    let found = epilogues::check(std::slice::from_ref(device), 21, rounds);
+    Ok(found.map_err(anyhow::Error::msg)?.to_string())
+}
+
 /// Formulas on fragments of every type.
 fn expressions(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 200 } else { 20 };
-    let elements =
-        colex_proof::kernels::fragments::check_all(device, rounds).map_err(anyhow::Error::msg)?;
-    Ok(format!("{elements} elements"))
-}
-
-/// Reductions and scans of every type.
-fn reductions(device: &Device) -> Result<String> {
-    let results =
-        colex_proof::kernels::reductions::check_all(device).map_err(anyhow::Error::msg)?;
-    Ok(format!("{results} results"))
+    counted(fragments::check_all(device, rounds))
 }
 
 /// Gathers, scatters and atomic operations of every type.
-fn gathers(device: &Device) -> Result<String> {
+fn gathered(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 300 } else { 30 };
-    let elements =
-        colex_proof::kernels::gathers::check_all(device, rounds).map_err(anyhow::Error::msg)?;
-    Ok(format!("{elements} elements"))
+    counted(gathers::check_all(device, rounds))
+}
+
+/// Attention of every head size, mask and alignment.
+fn drawn_attention(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 60 } else { 4 };
+    counted(attention::check(device, 23, rounds))
 }
 
 /// Dumps of every type and a text of PTX: the lines of the device, in a process of its own, are those of the simulator.
 fn dumps(device: &Device) -> Result<String> {
     let arch = device.arch();
-    let expected = colex_proof::kernels::dumps::expected(arch).map_err(anyhow::Error::msg)?;
+    let expected = dumped::expected(arch).map_err(anyhow::Error::msg)?;
     if !device.is_simulator() {
         // A GPU shows the sign of a NaN, which conversions keep or lose.
         let output = DUMPS.apart()?.replace("=-nan", "=nan");
@@ -114,10 +133,10 @@ pub(super) const DUMPS: Breaking = Breaking {
     name: "dumps",
     run: || {
         let device = Device::gpu(0)?;
-        let kernels = colex_proof::kernels::dumps::kernels(device.arch())?;
+        let kernels = dumped::kernels(device.arch())?;
         for kernel in &kernels {
             let function = device.load(kernel)?;
-            device.launch(&function, colex_proof::kernels::dumps::launch(), &[])?;
+            device.launch(&function, dumped::launch(), &[])?;
         }
         device.synchronize()?;
         Ok(format!("{} kernels", kernels.len()))

@@ -5,12 +5,12 @@ mod form;
 mod im2col;
 
 use colex_atom::{
-    Arch, Argument, BoxElement, CopyAtom, Error, Interleave, L2Promotion, OobFill, Reduction,
+    Arch, Argument, BoxElement, CopyAtom, Error, Interleave, L2Promotion, OobFill, Reduction, Side,
     Space, TensorMap, TmaElement, TmaSwizzle,
 };
 
 use super::bulk::combine;
-use super::case::{Bytes, Case, POISON, Shot, Side, entry};
+use super::case::{Bytes, Case, POISON, Shot, entry};
 use super::copy::policy;
 use super::engine::{Before, Engine, THREADS, from_shared, memory};
 use super::frame::Frame;
@@ -28,19 +28,10 @@ pub(super) const SWIZZLES: [TmaSwizzle; 4] = [
     TmaSwizzle::B128,
 ];
 
-const ELEMENTS: [TmaElement; 11] = [
-    TmaElement::U8,
-    TmaElement::U16,
-    TmaElement::U32,
-    TmaElement::S32,
-    TmaElement::U64,
-    TmaElement::S64,
-    TmaElement::F16,
-    TmaElement::F32,
-    TmaElement::F64,
-    TmaElement::Bf16,
-    TmaElement::Tf32,
-];
+const ELEMENTS: [TmaElement; 11] = {
+    use TmaElement::*;
+    [U8, U16, U32, S32, U64, S64, F16, F32, F64, Bf16, Tf32]
+};
 
 /// Blocks that a multicast may reach.
 const BLOCKS: u32 = 2;
@@ -310,7 +301,11 @@ fn shot(atom: &CopyAtom, of: &Place, plan: &TmaPlan, random: &mut Random) -> Sho
         output,
         map: Some((
             of.map.clone(),
-            if stores { Side::Output } else { Side::Input },
+            if stores {
+                Side::Destination
+            } else {
+                Side::Source
+            },
         )),
     }
 }

@@ -1,0 +1,561 @@
+//! Epilogues of products: drawn formulas over drawn tensors by every kernel of a device, against the host.
+
+use core::fmt;
+
+use colex_atom::{Arch, FloatFormat, Rounding, Ty};
+use colex_device::{Buffer, Device, Element, View, ViewMut};
+use colex_gpu::gemm::{Epilogue, EpilogueInputKind, GemmMethod, GemmPlan};
+use colex_gpu::kernels::{Gemm, GemmElement};
+use colex_layout::Layout;
+use colex_tensor::Expr;
+use half::{bf16, f16};
+
+use super::fragments::{element, formula, functions, is_near, is_there, words};
+use crate::sweep::Random;
+
+/// Types of tensors: those that Rust has, and 8-bit floats.
+const TYPES: [Ty; 12] = [
+    Ty::F64,
+    Ty::F32,
+    Ty::F16,
+    Ty::Bf16,
+    Ty::S64,
+    Ty::S32,
+    Ty::U32,
+    Ty::S16,
+    Ty::U8,
+    Ty::S8,
+    Ty::E4m3,
+    Ty::E5m2,
+];
+
+/// Small numbers of a plan: the tile, the units, the cluster, the parts of K.
+type Numbers = (GemmMethod, [i64; 3], [i64; 2], [i64; 3], i64);
+
+/// Plans of small tiles, of which a small matrix has several.
+const PLANS: [Numbers; 12] = {
+    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    let alone = [1; 3];
+    [
+        (Simt, [32, 32, 8], [8, 8], alone, 1),
+        (Simt, [64, 32, 8], [8, 4], alone, 1),
+        (Volta, [32, 64, 16], [2, 2], alone, 1),
+        (Ampere, [32, 32, 64], [2, 2], alone, 1),
+        (Ampere, [16, 64, 64], [1, 4], alone, 1),
+        (Hopper, [64, 32, 16], [1, 1], alone, 1),
+        (Hopper, [64, 16, 32], [1, 1], alone, 1),
+        (Hopper, [128, 64, 16], [2, 1], alone, 1),
+        (Hopper, [64, 64, 64], [1, 1], [2, 1, 1], 1),
+        // Parts of K are summed over a cluster, and through a workspace.
+        (Hopper, [64, 32, 16], [1, 1], [1, 1, 2], 1),
+        (Hopper, [64, 32, 16], [1, 1], alone, 3),
+        (Hopper, [128, 16, 16], [2, 1], [1, 1, 2], 2),
+    ]
+};
+
+/// Whether a device has a kernel for factors of a type.
+fn multiplies(method: GemmMethod, arch: Arch, ty: Ty) -> bool {
+    match method {
+        GemmMethod::Simt => true,
+        GemmMethod::Volta => ty == Ty::F16,
+        GemmMethod::Ampere => {
+            arch >= Arch::Sm80 && matches!(ty, Ty::F16 | Ty::Bf16 | Ty::S8 | Ty::F64)
+        }
+        GemmMethod::Hopper => arch == Arch::Sm90a && matches!(ty, Ty::F16 | Ty::Bf16),
+    }
+}
+
+/// Elements of a type in memory.
+enum Memory {
+    F64(Buffer<f64>),
+    F32(Buffer<f32>),
+    F16(Buffer<f16>),
+    Bf16(Buffer<bf16>),
+    S64(Buffer<i64>),
+    S32(Buffer<i32>),
+    U32(Buffer<u32>),
+    S16(Buffer<i16>),
+    S8(Buffer<i8>),
+    U8(Buffer<u8>),
+}
+
+macro_rules! with {
+    ($memory:expr, $buffer:ident => $body:expr) => {
+        match $memory {
+            Memory::F64($buffer) => $body,
+            Memory::F32($buffer) => $body,
+            Memory::F16($buffer) => $body,
+            Memory::Bf16($buffer) => $body,
+            Memory::S64($buffer) => $body,
+            Memory::S32($buffer) => $body,
+            Memory::U32($buffer) => $body,
+            Memory::S16($buffer) => $body,
+            Memory::S8($buffer) => $body,
+            Memory::U8($buffer) => $body,
+        }
+    };
+}
+
+fn typed<X: Element>(device: &Device, words: &[u64]) -> Result<Buffer<X>, colex_gpu::Error> {
+    let bytes = words
+        .iter()
+        .flat_map(|word| word.to_le_bytes()[..X::BYTES].to_vec());
+    Ok(device.upload(&X::from_bytes(&bytes.collect::<Vec<u8>>()))?)
+}
+
+fn words_of<X: Element>(buffer: &Buffer<X>, ty: Ty) -> Result<Vec<u64>, colex_gpu::Error> {
+    Ok(words(ty, &X::to_bytes(&buffer.download()?)))
+}
+
+impl Memory {
+    fn of(device: &Device, ty: Ty, words: &[u64]) -> Result<Memory, colex_gpu::Error> {
+        Ok(match ty {
+            Ty::F64 => Memory::F64(typed(device, words)?),
+            Ty::F32 => Memory::F32(typed(device, words)?),
+            Ty::F16 => Memory::F16(typed(device, words)?),
+            Ty::Bf16 => Memory::Bf16(typed(device, words)?),
+            Ty::S64 => Memory::S64(typed(device, words)?),
+            Ty::S32 => Memory::S32(typed(device, words)?),
+            Ty::U32 => Memory::U32(typed(device, words)?),
+            Ty::S16 => Memory::S16(typed(device, words)?),
+            Ty::S8 => Memory::S8(typed(device, words)?),
+            _ => Memory::U8(typed(device, words)?),
+        })
+    }
+}
+
+/// A layout of `(m,n)` that has each element once: rows or columns contiguous with room between them, or columns in groups.
+fn injective(r: &mut Random, m: i64, n: i64) -> Layout {
+    let room = r.one(&[0, 0, 1, 4, 8]);
+    let text = match r.below(6) {
+        0 => format!("({m},{n}):(1,{})", m + room),
+        1 => format!("({m},{n}):({},2)", 2 * n + room),
+        // Heads: groups of columns far apart.
+        2 if n % 8 == 0 => format!("({m},(8,{})):(8,(1,{}))", n / 8, 8 * m + room),
+        3 if m % 2 == 0 => format!(
+            "((2,{}),{n}):(({},{}),1)",
+            m / 2,
+            m / 2 * (n + room),
+            n + room
+        ),
+        _ => format!("({m},{n}):({},1)", n + room),
+    };
+    text.parse().expect("a layout")
+}
+
+/// Any layout of `(m,n)`: also of stride 0.
+fn any(r: &mut Random, m: i64, n: i64) -> Layout {
+    let text = match r.below(6) {
+        0 => format!("({m},{n}):(0,1)"),
+        1 => format!("({m},{n}):(1,0)"),
+        2 => format!("({m},{n}):(0,0)"),
+        3 if n % 4 == 0 => format!("({m},(4,{})):(0,(0,1))", n / 4),
+        _ => return injective(r, m, n),
+    };
+    text.parse().expect("a layout")
+}
+
+/// A layout of matrices followed by the modes of a batch, in any order of strides; where they are only read, all products may
+/// have one matrix.
+fn batched(r: &mut Random, matrix: &Layout, behind: &[i64], is_read: bool) -> Layout {
+    let mut next = matrix.cosize().expect("a size") + r.one(&[0, 0, 8, 3]);
+    if r.below(3) > 0 {
+        next = (next + 15) / 16 * 16;
+    }
+    let mut strides = vec![0; behind.len()];
+    let all_read = is_read && r.below(4) == 0;
+    for at in r.permutation(behind.len()) {
+        let is_shared = all_read || is_read && r.below(3) == 0;
+        if !is_shared {
+            strides[at] = next;
+            next = next * behind[at] + r.one(&[0, 0, 16]);
+        }
+    }
+    let modes = behind.iter().zip(&strides);
+    let modes = modes.map(|(extent, stride)| Layout::leaf(*extent, *stride).expect("a mode"));
+    let all: Vec<Layout> = matrix.modes().chain(modes).collect();
+    Layout::concat(&all).expect("a layout")
+}
+
+fn is_nan(ty: Ty, bits: u64) -> bool {
+    FloatFormat::of(ty).is_some_and(|of| of.decode(bits).is_nan())
+}
+
+/// The type of the accumulators of factors of a type.
+fn sums(ty: Ty) -> Ty {
+    match ty {
+        Ty::F64 => Ty::F64,
+        Ty::S8 | Ty::S32 => Ty::S32,
+        _ => Ty::F32,
+    }
+}
+
+/// An epilogue with random inputs, outputs and formulas; approximate instructions only on the simulator, which computes them
+/// as the host does.
+fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogue, String> {
+    let kinds = TYPES.into_iter().filter(|ty| is_there(device.arch(), *ty));
+    let kinds: Vec<Ty> = kinds.collect();
+    let reads_c = r.below(3) == 0;
+    let tensors: Vec<Ty> = (0..r.below(3)).map(|_| r.one(&kinds)).collect();
+    let scalars: Vec<Ty> = (0..r.below(2))
+        .map(|_| r.one(&[Ty::F32, Ty::F64, Ty::S32]))
+        .collect();
+    let second = (r.below(2) == 0).then(|| r.one(&kinds));
+    let (depth, approximate) = (1 + r.below(6), device.is_simulator());
+    let built = Epilogue::new(sums, |e| {
+        let mut types = vec![sums];
+        if reads_c {
+            e.c(c);
+            types.push(c);
+        }
+        for (i, ty) in tensors.iter().enumerate() {
+            e.tensor(&format!("in{i}"), *ty);
+            types.push(*ty);
+        }
+        for (i, ty) in scalars.iter().enumerate() {
+            e.scalar(&format!("s{i}"), *ty);
+            types.push(*ty);
+        }
+        if let Some(ty) = second {
+            e.output("second", formula(r, &types, (ty, approximate), depth));
+        }
+        formula(r, &types, (c, approximate), depth)
+    });
+    let epilogue = built.map_err(|error| error.to_string())?;
+    let read = epilogue.to_string().parse::<Epilogue>();
+    if read.as_ref().ok() != Some(&epilogue) {
+        return Err(format!("{epilogue} is read as {read:?}"));
+    }
+    Ok(epilogue)
+}
+
+/// A function of the accumulators and a bias, between -8 and 8, and its relative error on a GPU.
+fn activation(function: usize, (sums, c): (Ty, Ty)) -> Result<(Epilogue, f64), String> {
+    let mut tolerance = 0.0;
+    let built = Epilogue::new(sums, |e| {
+        let x = e.accumulator().to(Ty::F32).clamp(-64.0, 64.0) * 0.0625;
+        let x = e.tensor("in0", Ty::S8).to(Ty::F32).fma(0.03125, x);
+        let (y, error) = functions(&x).swap_remove(function);
+        tolerance = error;
+        e.output("argument", x.to(c));
+        y.to(c)
+    });
+    Ok((built.map_err(|error| error.to_string())?, tolerance))
+}
+
+/// Elements of a type in memory and as bits, by a layout.
+struct Matrix {
+    ty: Ty,
+    layout: Layout,
+    memory: Memory,
+    before: Vec<u64>,
+}
+
+impl Matrix {
+    fn new(
+        device: &Device,
+        r: &mut Random,
+        ty: Ty,
+        layout: Layout,
+    ) -> Result<Matrix, colex_gpu::Error> {
+        let count = layout.cosize().map_err(colex_tensor::Error::from)?;
+        let before: Vec<u64> = (0..count).map(|_| element(r, ty)).collect();
+        let memory = Memory::of(device, ty, &before)?;
+        Ok(Matrix {
+            ty,
+            layout,
+            memory,
+            before,
+        })
+    }
+
+    /// What lies where the element of an index does.
+    fn at(&self, words: &[u64], index: i64) -> u64 {
+        words[self.layout.at(index).expect("an offset") as usize]
+    }
+}
+
+/// One epilogue over one random product. The number of elements that were compared, each within `tolerance`; 0 where the
+/// architecture does not have an instruction of it.
+fn run<T: GemmElement, C: GemmElement>(
+    device: &Device,
+    r: &mut Random,
+    epilogue: &Epilogue,
+    tolerance: f64,
+) -> Result<usize, String> {
+    let fitting = PLANS.into_iter();
+    let fitting: Vec<Numbers> = fitting
+        .filter(|(method, ..)| multiplies(*method, device.arch(), T::TY))
+        .collect();
+    let (method, tile, warps, cluster, split) = fitting[r.below(fitting.len())];
+    let (mut rows, mut columns) = (vec![1, 3, 8, 16, 24, 40], vec![1, 2, 8, 16, 32, 40, 66]);
+    if !device.is_simulator() {
+        rows.extend([136, 200, 513]);
+        columns.extend([136, 264, 515]);
+    }
+    let (m, n) = (r.one(&rows), r.one(&columns));
+    let k = 8 * (1 + r.below(7_i64));
+    let text = |error: colex_gpu::Error| error.to_string();
+    // Small integers, so that every sum is exact in every order.
+    let small = |r: &mut Random, count: i64| -> Vec<T> {
+        (0..count)
+            .map(|_| T::from_f64(r.below(5_i64) as f64 - 2.0))
+            .collect()
+    };
+    // Half of the products are batches.
+    let behind: Vec<i64> = match r.below(6) {
+        modes @ 0..3 => (0..modes + 1).map(|_| r.one(&[1, 2, 3])).collect(),
+        _ => Vec::new(),
+    };
+    let factor = |r: &mut Random, rows: i64| {
+        let one: Layout = match r.below(4) {
+            0 => format!("({rows},{k}):(1,{})", (rows + 7) / 8 * 8),
+            1 => format!("({rows},{k}):({},1)", k + 8),
+            _ => format!("({rows},{k}):({k},1)"),
+        }
+        .parse()
+        .expect("a layout");
+        batched(r, &one, &behind, true)
+    };
+    let (layout_of_a, layout_of_b) = (factor(r, m), factor(r, n));
+    let count = |layout: &Layout| layout.cosize().expect("a size");
+    let (of_a, of_b) = (small(r, count(&layout_of_a)), small(r, count(&layout_of_b)));
+    let [a, b] = [&of_a, &of_b].map(|elements| device.upload(elements));
+    let (a, b) = (
+        a.map_err(|e| text(e.into()))?,
+        b.map_err(|e| text(e.into()))?,
+    );
+    let of_c = match r.below(3) {
+        0 => injective(r, m, n),
+        _ => format!("({m},{n}):({n},1)").parse().expect("a layout"),
+    };
+    let is_contiguous = of_c
+        .leaves()
+        .iter()
+        .any(|l| l.stride.coefficient().value() == 1);
+    let of_c = batched(r, &of_c, &behind, false);
+    let mut outputs = Vec::new();
+    for (i, output) in epilogue.outputs().enumerate() {
+        let layout = match i {
+            0 => of_c.clone(),
+            _ => {
+                let one = injective(r, m, n);
+                batched(r, &one, &behind, false)
+            }
+        };
+        outputs.push(Matrix::new(device, r, output.formula.ty(), layout).map_err(text)?);
+    }
+    let (mut tensors, mut scalars) = (Vec::new(), Vec::new());
+    for input in epilogue.inputs() {
+        match input.kind {
+            EpilogueInputKind::Tensor => {
+                let one = any(r, m, n);
+                let layout = batched(r, &one, &behind, true);
+                let matrix = Matrix::new(device, r, input.ty, layout).map_err(text)?;
+                tensors.push((&input.name, matrix));
+            }
+            EpilogueInputKind::Scalar => scalars.push((&input.name, r.below(9_i64) as f64 - 4.0)),
+            EpilogueInputKind::Accumulator | EpilogueInputKind::C => {}
+        }
+    }
+    // A plan of small tiles, or the one that the call finds.
+    let swap = method == GemmMethod::Hopper && r.below(3) == 0;
+    let own = r.below(5) > 0 && is_contiguous;
+    let said = |why: &str| {
+        format!(
+            "{epilogue}, {method} on {}, {m}x{n}x{k} of {}, {layout_of_a} and {layout_of_b} into {of_c}: {why}",
+            device.arch(),
+            T::TY
+        )
+    };
+    let mut c = typed::<C>(device, &outputs[0].before).map_err(text)?;
+    let mut done = || -> Result<(), colex_gpu::Error> {
+        let (of_a, of_b) = (View::new(&a, &layout_of_a)?, View::new(&b, &layout_of_b)?);
+        let of_c = ViewMut::new(&mut c, &of_c)?;
+        let mut gemm = Gemm::new(&of_a, &of_b, &of_c).epilogue(epilogue);
+        for (name, Matrix { memory, layout, .. }) in &tensors {
+            gemm = with!(memory, buffer => gemm.tensor(name, &View::new(buffer, layout)?));
+        }
+        for (name, number) in &scalars {
+            gemm = gemm.scalar(name, *number);
+        }
+        for (output, matrix) in epilogue.outputs().zip(&mut outputs).skip(1) {
+            let (name, layout) = (&output.name, &matrix.layout);
+            gemm = with!(&mut matrix.memory, buffer => gemm.output(name, &ViewMut::new(buffer, layout)?));
+        }
+        let plan = |operands| GemmPlan {
+            tile,
+            warps,
+            cluster,
+            swap,
+            split,
+            stages: 2,
+            ..GemmPlan::new(method, operands)
+        };
+        let call = if own {
+            gemm.prepare_with(|operands, _| Ok(plan(operands)))?
+        } else {
+            gemm.prepare()?
+        };
+        call.run(device)
+    };
+    if let Err(error) = done() {
+        let why = error.to_string();
+        let known = [
+            "fma of bf16",
+            "came with sm_",
+            "does not multiply",
+            "in vectors of 16",
+        ];
+        if known.iter().any(|known| why.contains(known)) {
+            return Ok(0);
+        }
+        return Err(said(&why));
+    }
+    let mut found = vec![words_of(&c, C::TY).map_err(text)?];
+    for matrix in &outputs[1..] {
+        found.push(with!(&matrix.memory, buffer => words_of(buffer, matrix.ty)).map_err(text)?);
+    }
+    let formulas: Vec<Expr> = epilogue.outputs().map(|o| o.formula.expr()).collect();
+    let exact = |ty: Ty, x: f64| match FloatFormat::of(ty) {
+        Some(of) => of.encode(x, Rounding::Nearest),
+        None => x as i64 as u64 & 0xffff_ffff,
+    };
+    let mut count = 0;
+    for at in 0..m * n * behind.iter().product::<i64>() {
+        let (i, j, product) = (at % m, at / m % n, at / m / n);
+        let term = |l: i64| {
+            let a = layout_of_a
+                .at(i + m * (l + k * product))
+                .expect("an offset");
+            let b = layout_of_b
+                .at(j + n * (l + k * product))
+                .expect("an offset");
+            of_a[a as usize].to_f64() * of_b[b as usize].to_f64()
+        };
+        let sum: f64 = (0..k).map(term).sum();
+        let (mut matrices, mut numbers) = (tensors.iter(), scalars.iter());
+        let inputs: Vec<u64> = epilogue
+            .inputs()
+            .map(|input| match input.kind {
+                EpilogueInputKind::Accumulator => exact(sums(T::TY), sum),
+                EpilogueInputKind::C => outputs[0].at(&outputs[0].before, at),
+                EpilogueInputKind::Tensor => {
+                    let (_, matrix) = matrices.next().expect("a tensor");
+                    matrix.at(&matrix.before, at)
+                }
+                EpilogueInputKind::Scalar => exact(input.ty, numbers.next().expect("a scalar").1),
+            })
+            .collect();
+        for ((matrix, words), formula) in outputs.iter().zip(&found).zip(&formulas) {
+            let wanted = formula
+                .evaluate(&inputs)
+                .map_err(|e| said(&e.to_string()))?;
+            let (ty, found) = (matrix.ty, matrix.at(words, at));
+            let alike = found == wanted
+                || is_nan(ty, found) && is_nan(ty, wanted)
+                || is_near(ty, [found, wanted], tolerance);
+            if !alike {
+                let plan = format!(
+                    "tile {tile:?}, cluster {cluster:?}, {split} parts, swap {swap}, own {own}"
+                );
+                return Err(said(&format!(
+                    "element ({i},{j}) of product {product}, {inputs:x?} is {found:#x}, and {wanted:#x} on the host ({plan})"
+                )));
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// A random epilogue, or the function of a number, over one random product.
+fn case<T: GemmElement, C: GemmElement>(
+    device: &Device,
+    r: &mut Random,
+    function: Option<usize>,
+) -> Result<usize, String> {
+    let types = (sums(T::TY), C::TY);
+    let (epilogue, tolerance) = match function {
+        None => (drawn(device, r, types)?, 0.0),
+        Some(function) => activation(function, types)?,
+    };
+    let tolerance = if device.is_simulator() {
+        0.0
+    } else {
+        tolerance
+    };
+    run::<T, C>(device, r, &epilogue, tolerance)
+}
+
+type Case = fn(&Device, &mut Random, Option<usize>) -> Result<usize, String>;
+
+/// The types of the factors and of C. The first of them are those of activations.
+const CASES: [Case; 12] = [
+    case::<bf16, bf16>,
+    case::<f16, f16>,
+    case::<bf16, f32>,
+    case::<f32, f32>,
+    case::<i8, f16>,
+    case::<f32, i8>,
+    case::<f64, f64>,
+    case::<i8, i32>,
+    case::<i8, i8>,
+    case::<f16, f32>,
+    case::<f16, i8>,
+    case::<bf16, f64>,
+];
+
+/// The number of types that are drawn for activations.
+const ACTIVE: usize = 5;
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpilogueCount {
+    /// Drawn epilogues that the architecture has.
+    pub drawn: usize,
+    /// Activations.
+    pub activations: usize,
+    /// Elements of outputs.
+    pub elements: usize,
+}
+
+impl fmt::Display for EpilogueCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let EpilogueCount {
+            drawn,
+            activations,
+            elements,
+        } = self;
+        write!(
+            f,
+            "{elements} elements of {drawn} epilogues and {activations} activations"
+        )
+    }
+}
+
+/// Runs `rounds` random epilogues over random products, each on one of the devices, and each activation over two; compares
+/// every element of every output with the host, bit for bit. On a GPU, activations have the error of their instructions.
+///
+/// # Errors
+///
+/// Returns the first difference, or why there is no result, in words.
+pub fn check(devices: &[Device], seed: u64, rounds: usize) -> Result<EpilogueCount, String> {
+    let (mut r, mut all) = (Random::new(seed), EpilogueCount::default());
+    for number in 0..rounds {
+        let (device, case) = (&devices[r.below(devices.len())], r.one(&CASES));
+        let elements = case(device, &mut r, None);
+        let elements = elements.map_err(|why| format!("epilogue {number}: {why}"))?;
+        all.drawn += usize::from(elements > 0);
+        all.elements += elements;
+    }
+    let functions = functions(&Expr::input(0, Ty::F32)).len();
+    for (function, number) in (0..functions).flat_map(|i| (0..2).map(move |j| (i, 2 * i + j))) {
+        let (device, case) = (&devices[number % devices.len()], CASES[number % ACTIVE]);
+        let elements = case(device, &mut r, Some(function));
+        let elements = elements.map_err(|why| format!("activation {function}: {why}"))?;
+        all.activations += usize::from(elements > 0);
+        all.elements += elements;
+    }
+    Ok(all)
+}

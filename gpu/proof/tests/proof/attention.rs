@@ -1,0 +1,271 @@
+//! Attention by the kernels of the library against softmax in double precision.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::attention::{
+    AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
+    reference,
+};
+use colex_gpu::kernels::GemmElement;
+use colex_gpu::sim::{Schedule, SimOptions};
+use colex_gpu::testing::Output;
+use colex_gpu::{Device, Element, LaunchArg, Load, View, ViewMut};
+use colex_layout::Layout;
+use colex_proof::kernels::trapped;
+use colex_proof::sweep::Random;
+use half::{bf16, f16};
+
+/// A layout of the modes of a tensor of the problem, in the order in which the kernel has them.
+fn view_of(problem: &AttentionProblem, tensor: AttentionTensor) -> Layout {
+    let (extents, strides) = (problem.extents(tensor), problem.strides[tensor as usize]);
+    let modes = match tensor {
+        AttentionTensor::V => [3, 2, 1, 0],
+        _ => [2, 3, 1, 0],
+    };
+    let [shape, stride] = [extents, strides].map(|of| modes.map(|mode: usize| of[mode]));
+    Layout::new(
+        (shape[0], shape[1], shape[2], shape[3]),
+        (stride[0], stride[1], stride[2], stride[3]),
+    )
+    .expect("extents above 0")
+}
+
+/// Runs a plan of Hopper, and returns the relative error of the output and the largest one of the log-sum-exp.
+fn run<T: Element + GemmElement>(
+    problem: &AttentionProblem,
+    change: impl FnOnce(&mut AttentionPlan),
+    (blocks, seed): (usize, u64),
+    number: &mut dyn FnMut() -> f32,
+) -> Result<[f64; 2], String> {
+    let said = |e: &dyn std::fmt::Display| e.to_string();
+    let operands = AttentionOperands::of(problem, [0; 4]);
+    let mut plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+    change(&mut plan);
+    let built = plan.build(Arch::Sm90a).map_err(|e| said(&e))?;
+    assert_eq!(trapped(&built.kernel), [""; 0], "{plan}");
+    let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+    let device = Device::simulator_with(Arch::Sm90a, options);
+    let length = |tensor| {
+        let layout = problem.layout(tensor).expect("a checked problem");
+        layout.cosize().expect("small") as usize
+    };
+    let mut fill = |tensor| -> Vec<T> {
+        (0..length(tensor))
+            .map(|_| T::from_f64(f64::from(number())))
+            .collect()
+    };
+    let (q, k, v) = (
+        fill(AttentionTensor::Q),
+        fill(AttentionTensor::K),
+        fill(AttentionTensor::V),
+    );
+    let [on_q, on_k, on_v] = [&q, &k, &v].map(|host| device.upload(host).expect("memory"));
+    let [batch, heads, queries, _] = problem.extents(AttentionTensor::O);
+    let [_, keys] = problem.lengths;
+    let mut out = Output::<T>::new(&device, length(AttentionTensor::O)).expect("memory");
+    let mut sums = Output::<f32>::new(&device, (batch * heads * queries) as usize).expect("memory");
+    let layouts = AttentionTensor::ALL.map(|tensor| view_of(problem, tensor));
+    let of_sums =
+        Layout::new((queries, heads, batch), (1, queries, heads * queries)).expect("extents");
+    let kernel = built.load(&device).map_err(|e| said(&e))?;
+    let scale = problem.scale * std::f32::consts::LOG2_E;
+    let mut given: Vec<LaunchArg<'_>> = Vec::new();
+    for (on, layout) in [&on_q, &on_k, &on_v].into_iter().zip(&layouts) {
+        given.push(View::new(on, layout).map_err(|e| said(&e))?.into());
+    }
+    given.push(
+        ViewMut::new(out.buffer(), &layouts[3])
+            .map_err(|e| said(&e))?
+            .into(),
+    );
+    if problem.log_sum_exp {
+        given.push(
+            ViewMut::new(sums.buffer(), &of_sums)
+                .map_err(|e| said(&e))?
+                .into(),
+        );
+    }
+    let sharing = problem.heads[0] / problem.heads[1];
+    given.extend([queries, keys, heads, batch, sharing].map(|n| LaunchArg::from(n as u32)));
+    given.push(scale.into());
+    kernel
+        .launch([blocks], given)
+        .map_err(|e| format!("{problem}, {plan}: {e}"))?;
+    let found = out
+        .elements()
+        .map_err(|e| format!("{problem}, {plan}: {e}"))?;
+    let expected = reference::attention(problem, &q, &k, &v);
+    let layout = problem
+        .layout(AttentionTensor::O)
+        .expect("a checked problem");
+    let (mut apart, mut norm) = (0.0, 0.0);
+    for (at, want) in expected.output.indexed_iter() {
+        let at = [at.0, at.1, at.2, at.3].map(|i| i as i64);
+        let offset = layout
+            .at((at[0], at[1], at[2], at[3]))
+            .expect("a coordinate");
+        let found: f64 = found[offset as usize].to_f64();
+        apart += (found - want) * (found - want);
+        norm += want * want;
+    }
+    let mut worst = 0.0f64;
+    if problem.log_sum_exp {
+        let found = sums
+            .elements()
+            .map_err(|e| format!("{problem}, {plan}: {e}"))?;
+        for (found, want) in found.iter().zip(expected.log_sum_exp.iter()) {
+            let apart = if f64::from(*found) == *want {
+                0.0
+            } else {
+                (f64::from(*found) - want).abs()
+            };
+            worst = if apart > worst || apart.is_nan() {
+                apart
+            } else {
+                worst
+            };
+        }
+    }
+    Ok([
+        if norm == 0.0 {
+            apart
+        } else {
+            (apart / norm).sqrt()
+        },
+        worst,
+    ])
+}
+
+/// Every mask, number of features, grouping, length and plan that the Hopper kernel takes, in adversarial schedules: each ring
+/// is filled several times, blocks of keys are whole, masked and empty, and some queries see no key.
+#[test]
+fn law_hopper_attention_is_that_of_the_reference() {
+    let cases = match std::env::var("COLEX_ATTENTION") {
+        Ok(number) => number.parse().expect("a number of cases"),
+        Err(_) => 8,
+    };
+    let mut r = Random::new(2107);
+    let mut worst = [0.0f64; 2];
+    for case in 0..cases {
+        let width = [64, 128, 64, 96, 64, 256, 64, 192][case % 8];
+        let groups = [1, 1, 2, 3][r.below(4)];
+        let of_keys = 1 + r.below(2) as i64;
+        let lengths = [1 + r.below(200) as i64, 1 + r.below(260) as i64];
+        let ty = if r.below(2) == 0 { Ty::Bf16 } else { Ty::F16 };
+        let batch = 1 + r.below(2) as i64;
+        let mut problem =
+            AttentionProblem::new(ty, batch, [of_keys * groups, of_keys], lengths, [width; 2]);
+        if r.below(2) == 0 {
+            problem.mask = Mask::Causal;
+        }
+        problem.log_sum_exp = r.below(3) != 0;
+        // Heads beside each other in a row, as a projection leaves them.
+        if r.below(2) == 0 {
+            for (tensor, strides) in AttentionTensor::ALL.into_iter().zip(&mut problem.strides) {
+                let heads = problem.heads
+                    [usize::from(matches!(tensor, AttentionTensor::K | AttentionTensor::V))];
+                let length = problem.lengths
+                    [usize::from(matches!(tensor, AttentionTensor::K | AttentionTensor::V))];
+                *strides = [length * heads * width, width, heads * width, 1];
+            }
+        }
+        let consumers = 1 + r.below(3) as i64;
+        let keys = [32, 48, 64, 80][r.below(4)];
+        let stages = 1 + r.below(3) as i64;
+        let (turns, strip) = (r.below(2) == 0, 1 + r.below(3) as i64);
+        let (pairs, ahead) = (r.below(2) == 0, 1 + r.below(2) as i64);
+        let scale = [1.0, 4.0][r.below(2)];
+        let mut number = {
+            let mut r = Random::new(case as u64);
+            move || (r.below(4001) as f32 / 1000.0 - 2.0) * scale
+        };
+        let change = |plan: &mut AttentionPlan| {
+            plan.tile = [64 * consumers, keys];
+            plan.consumers = consumers;
+            plan.stages = stages;
+            plan.turns = turns;
+            plan.strip = strip;
+            plan.pairs = pairs;
+            plan.ahead = ahead;
+        };
+        let at = (1 + r.below(4), case as u64);
+        let found = match ty {
+            Ty::Bf16 => run::<bf16>(&problem, change, at, &mut number),
+            _ => run::<f16>(&problem, change, at, &mut number),
+        };
+        let [apart, sums] = found.unwrap_or_else(|e| panic!("case {case}: {e}"));
+        let allowed = if ty == Ty::Bf16 { 5e-3 } else { 7e-4 };
+        assert!(apart < allowed, "case {case}: {problem}: {apart:.1e}");
+        assert!(
+            sums < 1e-4,
+            "case {case}: {problem}: log-sum-exp {sums:.1e}"
+        );
+        worst = [worst[0].max(apart), worst[1].max(sums)];
+    }
+    println!(
+        "law attention.hopper: {cases} cases, worst {:.1e} and {:.1e}",
+        worst[0], worst[1]
+    );
+}
+
+#[test]
+fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
+    let problem = AttentionProblem::new(Ty::F16, 1, [2, 2], [100, 100], [128, 128]);
+    let said = |problem: &AttentionProblem, change: &dyn Fn(&mut AttentionPlan)| {
+        let operands = AttentionOperands::of(problem, [0; 4]);
+        let mut plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+        change(&mut plan);
+        plan.build(Arch::Sm90a)
+            .expect_err("it is refused")
+            .to_string()
+    };
+    let nothing = |_: &mut AttentionPlan| ();
+    let mut capped = problem;
+    capped.softcap = Some(30.0);
+    let mut odd = problem;
+    odd.strides[1][2] = 132;
+    assert_eq!(
+        [
+            said(&problem, &|plan| plan.tile[1] = 100),
+            said(&problem, &|plan| plan.tile[0] = 100),
+            said(&problem, &|plan| plan.consumers = 8),
+            said(&problem, &|plan| plan.strip = 0),
+            said(&capped, &nothing),
+            said(&problem.mask(Mask::Window { left: 1, right: 0 }), &nothing),
+            said(
+                &AttentionProblem::new(Ty::F16, 1, [2, 2], [100, 100], [192, 128]),
+                &nothing
+            ),
+            said(&odd, &nothing),
+        ],
+        [
+            "the plan's number of keys of a block is 100: the Hopper kernel takes multiples of 16 to 256",
+            "the plan's number of queries of a block is 100: the Hopper kernel takes 128 for 2 consumers",
+            "the plan's number of consumers is 8: the Hopper kernel takes 1 to 7",
+            "the plan's number of heads of a strip is 0: the Hopper kernel takes 1 to 65536",
+            "the Hopper kernel has no soft-cap: the Ampere kernel has",
+            "the Hopper kernel has no window: the Ampere kernel has",
+            "192 features of Q and 128 of V: the Hopper kernel takes the same number for both, one of [64, 96, 128, 192, 256]",
+            "addresses and strides allow [8, 4, 8, 8] elements per access to Q, K, V and O: the Hopper kernel takes 8",
+        ]
+    );
+}
+
+/// Random calls of the library: types, head sizes, lengths, groups, masks, soft-caps, strides, alignments, magnitudes and plans.
+#[test]
+fn law_attention_is_that_of_the_reference() {
+    let count = std::env::var("COLEX_ATTENTION")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(2);
+    let mut elements = 0;
+    for (i, arch) in [Arch::Sm80, Arch::Sm86, Arch::Sm90a]
+        .into_iter()
+        .enumerate()
+    {
+        let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
+        let device = Device::simulator_with(arch, options);
+        let found = colex_proof::kernels::attention::check(&device, 30 + i as u64, count);
+        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+    }
+    println!("law attention: {} cases, {elements} elements", 3 * count);
+}

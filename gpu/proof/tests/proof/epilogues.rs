@@ -1,0 +1,357 @@
+//! Epilogues of products on the simulator against the host's, bit for bit.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::{Epilogue, EpilogueBuilder};
+use colex_gpu::{Device, Gemm, View, ViewMut};
+use colex_proof::kernels::epilogues;
+use colex_tensor::Expr;
+use half::f16;
+
+/// `COLEX_EPILOGUES=4000` draws as many epilogues.
+#[test]
+fn law_epilogues_are_those_of_the_host() {
+    let count = std::env::var("COLEX_EPILOGUES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(200);
+    let devices = [Arch::Sm75, Arch::Sm80, Arch::Sm90a].map(Device::simulator);
+    let found = epilogues::check(&devices, 20, count).unwrap_or_else(|why| panic!("{why}"));
+    let refused = count - found.drawn;
+    assert!(
+        refused * 4 < count,
+        "{refused} of {count} epilogues were refused"
+    );
+    println!("law epilogues: {found}");
+}
+
+/// The scaled sum, given as an epilogue, is the kernel of the product without one, text for text.
+#[test]
+fn a_scaled_sum_given_as_an_epilogue_is_the_plain_kernel() {
+    let mut cases = 0;
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let device = Device::simulator(arch);
+        let a = device.zeros::<f16>(64 * 64).expect("A");
+        let view = a.view((64, 64)).expect("a view");
+        for beta in [0.0, 0.5] {
+            let mut c = device.zeros::<f16>(64 * 64).expect("C");
+            let of_c = c.view_mut((64, 64)).expect("a view");
+            let plain = Gemm::new(&view, &view, &of_c).alpha(2.0).beta(beta);
+            let plain = plain.prepare().expect("a plan");
+            let scaled = Epilogue::scaled(Ty::F32, Ty::F16, beta != 0.0);
+            let given = Gemm::new(&view, &view, &of_c)
+                .epilogue(&scaled)
+                .scalar("alpha", 2.0)
+                .scalar("beta", beta)
+                .prepare()
+                .expect("a plan");
+            assert_eq!(plain.plan(), given.plan());
+            let text = |call: &colex_gpu::gemm::GemmCall<'_>| {
+                let built = call.built().expect("a kernel");
+                built.kernel.ptx().expect("a text")
+            };
+            assert_eq!(text(&plain), text(&given), "{arch} {beta}");
+            cases += 1;
+        }
+    }
+    println!("law epilogue.plain: {cases} cases");
+}
+
+/// Another address of a tensor takes the kernel and the plan that are there.
+#[test]
+fn a_call_with_another_bias_builds_nothing() {
+    let device = Device::simulator(Arch::Sm80);
+    let epilogue = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("bias", Ty::F32));
+    let epilogue = epilogue.expect("an epilogue");
+    let a = device.upload(&[1f32; 64]).expect("A");
+    let view = a.view((8, 8)).expect("a view");
+    let mut kernels = Vec::new();
+    for number in [1f32, 5.0] {
+        let bias = device.upload(&[number; 8]).expect("a bias");
+        let bias = View::new(&bias, "(8,8):(0,1)").expect("a view");
+        let mut c = device.poisoned::<f32>(64).expect("C");
+        let call = Gemm::new(&view, &view, &c.view_mut((8, 8)).expect("a view"))
+            .epilogue(&epilogue)
+            .tensor("bias", &bias)
+            .prepare()
+            .expect("a plan");
+        kernels.push(std::ptr::from_ref(call.built().expect("a kernel")) as usize);
+        call.run(&device).expect("a run");
+        drop(call);
+        assert_eq!(c.download().expect("C"), [8.0 + number; 64]);
+    }
+    assert_eq!(kernels[0], kernels[1]);
+}
+
+/// K of 0, and shapes without elements.
+#[test]
+fn epilogues_of_empty_products() {
+    let device = Device::simulator(Arch::Sm80);
+    let epilogue = Epilogue::new(Ty::F32, |e| {
+        e.accumulator() + e.tensor("bias", Ty::F32) * 2.0
+    });
+    let epilogue = epilogue.expect("an epilogue");
+    let a = device.upload(&[1f32; 64]).expect("A");
+    let bias = View::new(&a, "(4,8):(0,1)").expect("a view");
+    let mut c = device.poisoned::<f32>(32).expect("C");
+    let (x, y) = (
+        a.view((4, 0)).expect("a view"),
+        a.view((8, 0)).expect("a view"),
+    );
+    Gemm::new(&x, &y, &c.view_mut((4, 8)).expect("a view"))
+        .epilogue(&epilogue)
+        .tensor("bias", &bias)
+        .run()
+        .expect("a run");
+    assert_eq!(c.download().expect("C"), [2.0; 32]);
+    let none = a.view((0, 8)).expect("a view");
+    Gemm::new(
+        &a.view((0, 8)).expect("a view"),
+        &a.view((8, 8)).expect("a view"),
+        &c.view_mut((0, 8)).expect("a view"),
+    )
+    .epilogue(&epilogue)
+    .tensor("bias", &none)
+    .run()
+    .expect("nothing to do");
+}
+
+#[test]
+fn what_suits_no_epilogue_gets_a_sentence() {
+    let device = Device::simulator(Arch::Sm80);
+    let refused = |accumulator: Ty, build: fn(&mut EpilogueBuilder) -> Expr| {
+        Epilogue::new(accumulator, build).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(Ty::F16, |e| e.accumulator()),
+        "epilogue: no product has accumulators of f16: they are f32, f64 or s32"
+    );
+    assert_eq!(
+        refused(Ty::F32, |e| e.accumulator()
+            * e.scalar("s", Ty::F16).to(Ty::F32)),
+        "epilogue: the scalar s is of f16: a launch passes f32, f64 and s32, and `.to` converts"
+    );
+    assert_eq!(
+        refused(Ty::F32, |e| e.accumulator()
+            + e.tensor("b", Ty::F32)
+            + e.scalar("b", Ty::F32)),
+        "epilogue: `b` names two inputs or outputs: each has its own name"
+    );
+    assert_eq!(
+        refused(Ty::F32, |e| e.accumulator() + e.tensor("acc", Ty::F32)),
+        "epilogue: `acc` has a meaning in every epilogue: take another name"
+    );
+    assert_eq!(
+        refused(Ty::F32, |e| e.accumulator() + e.tensor("a b", Ty::F32)),
+        "epilogue: `a b` is no name of an input or output: letters, digits and `_` are, without `_extent_` and `_stride_`"
+    );
+    assert_eq!(
+        refused(Ty::F32, |e| {
+            e.tensor("bits", Ty::S4);
+            e.accumulator()
+        }),
+        "epilogue: bits has elements of s4: those of an epilogue are floats and integers of 8 to 64 bits"
+    );
+    assert_eq!(
+        refused(Ty::F32, |e| (e.c(Ty::F16).to(Ty::F32) + e.accumulator())
+            .to(Ty::Bf16)),
+        "epilogue: C is read as f16 and written as bf16: it has one type"
+    );
+    let read = |text: &str| text.parse::<Epilogue>().unwrap_err().to_string();
+    assert_eq!(
+        read("acc + 1"),
+        "epilogue: `acc + 1`: an epilogue is written as `(acc: f32, bias: tensor f32) -> C { add(acc, bias) }`"
+    );
+    assert_eq!(
+        read("(acc: f31) -> C { acc }"),
+        "epilogue: `acc: f31`: there is no type f31"
+    );
+    // What a call gives.
+    let epilogue = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() * e.scalar("s", Ty::F32) + e.tensor("bias", Ty::F32);
+        e.output("before", x.clone());
+        x.relu().to(Ty::F16)
+    });
+    let epilogue = epilogue.expect("an epilogue");
+    let a = device.zeros::<f16>(64).expect("A");
+    let bias = device.zeros::<f32>(64).expect("a bias");
+    let halves = device.zeros::<f16>(64).expect("halves");
+    let mut before = device.zeros::<f32>(64).expect("an output");
+    let mut c = device.zeros::<f16>(64).expect("C");
+    let view = a.view((8, 8)).expect("a view");
+    let c_memory = c.clone();
+    let of_c = c.view_mut((8, 8)).expect("a view");
+    let of_before = before.view_mut((8, 8)).expect("a view");
+    let of_bias = View::new(&bias, "(8,8):(0,1)").expect("a view");
+    let plain = Gemm::new(&view, &view, &of_c);
+    let given = plain.clone().epilogue(&epilogue).scalar("s", 1.0);
+    let whole = given
+        .clone()
+        .tensor("bias", &of_bias)
+        .output("before", &of_before);
+    whole.run().expect("all of it is there");
+    let said = |gemm: &Gemm<'_, f16, f16>| {
+        let error = gemm.prepare().unwrap_err();
+        assert_eq!(gemm.run().unwrap_err().to_string(), error.to_string());
+        assert!(error.is_epilogue_refused() || error.is_overlap(), "{error}");
+        error.to_string()
+    };
+    assert_eq!(
+        said(&plain.clone().tensor("bias", &of_bias)),
+        "epilogue: the call gives bias, and has no epilogue: `.epilogue(&epilogue)` sets it"
+    );
+    assert_eq!(
+        said(&given),
+        "epilogue: it reads the tensor bias, which the call does not give: `.tensor(\"bias\", &view)` does"
+    );
+    assert_eq!(
+        said(&given.clone().tensor("bias", &of_bias)),
+        "epilogue: it writes the output before, which the call does not give: `.output(\"before\", &view)` does"
+    );
+    assert_eq!(
+        said(&plain.clone().epilogue(&epilogue)),
+        "epilogue: it reads the scalar s, which the call does not give: `.scalar(\"s\", ..)` does"
+    );
+    assert_eq!(
+        said(&whole.clone().tensor("mask", &of_bias)),
+        "epilogue: it has no tensor mask: its tensors are bias"
+    );
+    assert_eq!(
+        said(&whole.clone().alpha(2.0)),
+        "epilogue: alpha is 2 and beta 0, which are of products without an epilogue: give it scalars in their place"
+    );
+    assert_eq!(
+        said(&whole.clone().scalar("s", 1e300)),
+        "epilogue: the scalar s is of f32, which does not hold 1e300"
+    );
+    let wrong = halves.view((8, 8)).expect("a view");
+    assert_eq!(
+        said(&whole.clone().tensor("bias", &wrong)),
+        "epilogue: bias is of f32, and the call gives elements of f16: those of f32 are f32"
+    );
+    let wrong = bias.view((8, 4)).expect("a view");
+    assert_eq!(
+        said(&whole.clone().tensor("bias", &wrong)),
+        "epilogue: bias has the shape (8,4), and the product (8,8): a tensor of the epilogue has a layout of that shape, of \
+         stride 0 where its elements do not change"
+    );
+    let integers = Epilogue::scaled(Ty::S32, Ty::S32, false);
+    assert_eq!(
+        said(&plain.clone().epilogue(&integers)),
+        "epilogue: its accumulators are s32, and those of the product f32"
+    );
+    let floats = Epilogue::scaled(Ty::F32, Ty::F32, false);
+    assert_eq!(
+        said(&plain.clone().epilogue(&floats)),
+        "epilogue: its C is of f32, and that of the call of f16"
+    );
+    let aliased = whole.clone().tensor("bias", &*of_before);
+    let why = said(&aliased);
+    assert!(why.starts_with("before lies at "), "{why}");
+    assert!(
+        why.ends_with("a kernel's output must not overlap what it reads"),
+        "{why}"
+    );
+    // Outputs that lie where another matrix does.
+    let mut other = device.zeros::<f32>(64).expect("another");
+    let pair = Epilogue::new(Ty::F32, |e| {
+        e.output("first", e.accumulator());
+        e.output("second", -e.accumulator());
+        e.accumulator().to(Ty::F16)
+    });
+    let pair = pair.expect("an epilogue");
+    let mut again = other.clone();
+    let (first, second) = (
+        other.view_mut((8, 8)).expect("a view"),
+        again.view_mut((8, 8)).expect("a view"),
+    );
+    let both = plain.clone().epilogue(&pair).output("first", &first);
+    let why = said(&both.output("second", &second));
+    assert!(
+        why.starts_with("second lies at ")
+            && why.contains("first")
+            && why.ends_with("must not overlap what it reads"),
+        "{why}"
+    );
+    let halves = Epilogue::new(Ty::F32, |e| {
+        e.output("half", e.accumulator().to(Ty::F16));
+        e.accumulator().to(Ty::F16)
+    });
+    let halves = halves.expect("an epilogue");
+    for (name, memory) in [("A", a.clone()), ("C", c_memory)] {
+        let mut memory = memory;
+        let half = memory.view_mut((8, 8)).expect("a view");
+        let why = said(&plain.clone().epilogue(&halves).output("half", &half));
+        let place = format!(" {name} at ");
+        assert!(
+            why.starts_with("half lies at ") && why.contains(&place),
+            "{name}: {why}"
+        );
+    }
+    let twice = ViewMut::new(&mut before, "(8,8):(0,1)").expect("a view");
+    assert_eq!(
+        given
+            .tensor("bias", &of_bias)
+            .output("before", &twice)
+            .run()
+            .unwrap_err()
+            .to_string(),
+        "the destination (8,8):(0,1) has one element at several coordinates: which value stays would be a race"
+    );
+}
+
+#[test]
+fn what_suits_no_batch_gets_a_sentence() {
+    let device = Device::simulator(Arch::Sm80);
+    let a = device.zeros::<f32>(4096).expect("A");
+    let mut c = device.zeros::<f32>(4096).expect("C");
+    let of_c = |c: &mut colex_gpu::Buffer<f32>, layout: &str, of_a: &str| {
+        let view = View::new(&a, of_a).expect("a view");
+        let of_c = ViewMut::new(c, layout).expect("a view");
+        let error = Gemm::new(&view, &view, &of_c).prepare().unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(
+        of_c(&mut c, "(4,4,3):(4,1,16)", "(4,4,2):(4,1,16)"),
+        "batch: the modes behind those of the matrix are 2 in A and 3 in C: all three have the same, of stride 0 where one \
+         matrix serves all products"
+    );
+    assert_eq!(
+        of_c(&mut c, "(4,4):(4,1)", "(4,4,2,5):(4,1,16,0)"),
+        "batch: the modes behind those of the matrix are (2,5) in A and none in C: all three have the same, of stride 0 where \
+         one matrix serves all products"
+    );
+    assert_eq!(
+        of_c(
+            &mut c,
+            "(4,4,2,2,2,2):(4,1,16,64,256,1024)",
+            "(4,4,2,2,2,2):(4,1,16,64,256,1024)"
+        ),
+        "batch: its modes (2,2,2,2) are not joined by their strides, and a kernel has 3 of them"
+    );
+    assert_eq!(
+        of_c(
+            &mut c,
+            "(4,4,(2,2)):(4,1,(16,64))",
+            "(4,4,(2,2)):(4,1,(16,32))"
+        ),
+        "batch: mode 2 of C, (4,4,(2,2)):(4,1,(16,64)), has several strides: give each a mode of its own"
+    );
+    assert_eq!(
+        of_c(&mut c, "(4,4,2):(4,1,0)", "(4,4,2):(4,1,16)"),
+        "the destination (4,4,2):(4,1,0) has one element at several coordinates: which value stays would be a race"
+    );
+}
+
+/// Four modes that strides join are one, and the call is one launch.
+#[test]
+fn modes_that_strides_join_are_one() {
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&[1f32; 16 * 24]).expect("A");
+    let mut c = device.poisoned::<f32>(16 * 24).expect("C");
+    let view = View::new(&a, "(4,4,2,3,2,2):(4,1,16,32,96,192)").expect("a view");
+    let of_c = ViewMut::new(&mut c, "(4,4,2,3,2,2):(4,1,16,32,96,192)").expect("a view");
+    let call = Gemm::new(&view, &view, &of_c).prepare().expect("a plan");
+    assert_eq!(call.profile(&device).expect("a run").len(), 1);
+    drop(call);
+    assert_eq!(c.download().expect("C"), [4.0; 16 * 24]);
+}

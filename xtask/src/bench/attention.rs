@@ -1,0 +1,251 @@
+//! Attention of many shapes: plans of the Hopper kernel in turn, and their export for `gpu/bench/attention_beside_cudnn.py`,
+//! which runs them beside cuDNN.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use colex_atom::{Arch, Ty};
+use colex_gpu::attention::{
+    AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
+};
+use colex_gpu::tensor::TensorKernel;
+use colex_gpu::{Buffer, Device, DeviceKernel, LaunchArg, Load, View, ViewMut};
+use colex_layout::Layout;
+use half::bf16;
+use serde_json::{Value, json};
+
+use super::device::{BenchReport, Contender, PROTOCOL, take_turns};
+
+/// Tokens of a batch, and numbers of a token.
+const TOKENS: i64 = 16384;
+const HIDDEN: i64 = 2048;
+
+/// The numbers of features that are measured.
+const WIDTHS: [i64; 3] = [64, 128, 256];
+
+/// A plan that is measured, and whether its blocks are persistent: if not, each computes one tile.
+struct Variant {
+    plan: AttentionPlan,
+    persistent: bool,
+}
+
+impl Variant {
+    fn name(&self) -> String {
+        let grid = if self.persistent { "" } else { ", one tile" };
+        format!("{}{grid}", self.plan)
+    }
+}
+
+/// The default plan, and those beside it that were the fastest of some shape.
+fn variants(problem: &AttentionProblem) -> Vec<Variant> {
+    let operands = AttentionOperands::of(problem, [0; 4]);
+    let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+    let as_it_is = |plan, persistent| Variant { plan, persistent };
+    let mut all = vec![as_it_is(plan, true)];
+    if problem.mask == Mask::Causal {
+        let strips = AttentionPlan {
+            pairs: false,
+            strip: 4,
+            ..plan
+        };
+        all.extend([as_it_is(strips, false), as_it_is(strips, true)]);
+    } else if problem.features[0] == 128 {
+        let narrow = AttentionPlan {
+            tile: [192, 80],
+            consumers: 3,
+            ..plan
+        };
+        all.push(as_it_is(narrow, true));
+    }
+    all
+}
+
+/// The problems of the published tables: 16k tokens of 2048 numbers, and 48 heads of 128.
+fn problems() -> Vec<AttentionProblem> {
+    let mut all = Vec::new();
+    let mut add = |batch, heads, length, width, mask| {
+        let problem = AttentionProblem::new(Ty::Bf16, batch, [heads; 2], [length; 2], [width; 2]);
+        all.push(problem.mask(mask));
+    };
+    for width in WIDTHS {
+        for mask in [Mask::Full, Mask::Causal] {
+            for length in [512, 1024, 2048, 4096, 8192, 16384] {
+                add(TOKENS / length, HIDDEN / width, length, width, mask);
+            }
+        }
+    }
+    for length in [1024, 2048, 4096, 8192] {
+        add(4, 48, length, 128, Mask::Causal);
+    }
+    all
+}
+
+/// The layout of a tensor in the modes of the kernel.
+fn view_of(problem: &AttentionProblem, tensor: AttentionTensor) -> Result<Layout> {
+    let (extents, strides) = (problem.extents(tensor), problem.strides[tensor as usize]);
+    let modes = match tensor {
+        AttentionTensor::V => [3, 2, 1, 0],
+        _ => [2, 3, 1, 0],
+    };
+    let [[a, b, c, d], [s, t, u, v]] =
+        [extents, strides].map(|of| modes.map(|mode: usize| of[mode]));
+    Ok(Layout::new((a, b, c, d), (s, t, u, v))?)
+}
+
+/// Writes the kernels as PTX into a folder, and `manifest.json`, which says how they are launched.
+pub(super) fn export(folder: &Path) -> Result<ExitCode> {
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("{} cannot be made", folder.display()))?;
+    let mut entries: Vec<Value> = Vec::new();
+    for problem in problems() {
+        for variant in variants(&problem) {
+            let name = variant.plan.to_string();
+            if let Some(entry) = entries.iter_mut().find(|entry| {
+                entry["name"] == name && entry["causal"] == (problem.mask == Mask::Causal)
+            }) {
+                let grids = entry["grids"].as_array_mut().context("grids are a list")?;
+                if !grids.contains(&json!(variant.persistent)) {
+                    grids.push(json!(variant.persistent));
+                }
+                continue;
+            }
+            let built = variant.plan.build(Arch::Sm90a)?;
+            let file = format!("{}.ptx", entries.len());
+            std::fs::write(folder.join(&file), built.kernel.ptx()?)?;
+            entries.push(entry(&problem, &variant, &built, &file)?);
+        }
+    }
+    let text = serde_json::to_string_pretty(&entries)? + "\n";
+    std::fs::write(folder.join("manifest.json"), text)?;
+    println!("{} kernels in {}", entries.len(), folder.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a program must know to launch a kernel. The number of a swizzle is that of `CUtensorMapSwizzle`.
+fn entry(
+    problem: &AttentionProblem,
+    variant: &Variant,
+    built: &TensorKernel,
+    file: &str,
+) -> Result<Value> {
+    let mut maps = Vec::new();
+    for tensor in AttentionTensor::ALL {
+        let map = built.tensor_map(tensor.name(), view_of(problem, tensor)?)?;
+        let swizzle = ["None", "B32", "B64", "B128"]
+            .iter()
+            .position(|name| *name == format!("{:?}", map.swizzle));
+        maps.push(json!([map.extents, swizzle.context("a swizzle of TMA")?]));
+    }
+    let plan = &variant.plan;
+    Ok(json!({
+        "name": plan.to_string(), "ptx": file, "entry": built.kernel.name, "threads": (plan.consumers + 1) * 128,
+        "shared": built.dynamic_shared(), "width": problem.features[0], "queries": plan.tile[0],
+        "causal": problem.mask == Mask::Causal, "pairs": plan.pairs, "maps": maps, "grids": [variant.persistent],
+    }))
+}
+
+/// Measures all problems.
+pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("attention", "TFLOP/s", device);
+    println!("{PROTOCOL}; causal work counts half");
+    for problem in problems() {
+        measure(device, &problem, &mut report)?;
+    }
+    report.write(json)
+}
+
+/// Measures the plans of a problem.
+fn measure(device: &Device, problem: &AttentionProblem, report: &mut BenchReport) -> Result<()> {
+    let buffers = AttentionTensor::ALL.map(|tensor| {
+        let length: i64 = problem.extents(tensor).iter().product();
+        normal(device, length as usize, tensor as u64)
+    });
+    let [q, k, v, o] = buffers;
+    let (read, o) = ([q?, k?, v?], o?);
+    let mut kernels: Vec<(String, DeviceKernel, u32)> = Vec::new();
+    for variant in variants(problem) {
+        let tiles = problem.lengths[0].div_euclid(variant.plan.tile[0])
+            + i64::from(problem.lengths[0] % variant.plan.tile[0] > 0);
+        let along = if variant.plan.pairs {
+            (tiles + 1) / 2
+        } else {
+            tiles
+        };
+        let all = along * problem.heads[0] * problem.batch;
+        let at_once = i64::from(device.limits().multiprocessors);
+        let blocks = if variant.persistent {
+            all.min(at_once)
+        } else {
+            all
+        };
+        let kernel = variant.plan.build(device.arch())?.load(device)?;
+        kernels.push((variant.name(), kernel, blocks as u32));
+    }
+    let layouts = [0, 1, 2, 3].map(|i| view_of(problem, AttentionTensor::ALL[i]));
+    let [of_q, of_k, of_v, of_o] = layouts;
+    let (of_read, of_o) = ([of_q?, of_k?, of_v?], of_o?);
+    let numbers = [
+        problem.lengths[0],
+        problem.lengths[1],
+        problem.heads[0],
+        problem.batch,
+        problem.heads[0] / problem.heads[1],
+    ];
+    let contenders: Vec<Contender<'_>> = kernels
+        .iter()
+        .map(|(name, kernel, blocks)| {
+            let (read, of_read, of_o, o) = (&read, &of_read, &of_o, &o);
+            Contender::new(name, move |_| {
+                // Every launch has a handle of its own to what it writes.
+                let mut written = o.clone();
+                let mut given: Vec<LaunchArg<'_>> = Vec::new();
+                for (buffer, layout) in read.iter().zip(of_read) {
+                    given.push(View::new(buffer, layout)?.into());
+                }
+                given.push(ViewMut::new(&mut written, of_o)?.into());
+                given.extend(numbers.map(|n| LaunchArg::from(n as u32)));
+                given.push((problem.scale * std::f32::consts::LOG2_E).into());
+                kernel.launch([*blocks as usize], given)
+            })
+        })
+        .collect();
+    let times = take_turns(device, &contenders, 7, 4)?;
+    let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    let [queries, keys] = problem.lengths;
+    let pairs = (problem.batch * problem.heads[0] * queries * keys) as f64;
+    let half = if problem.mask == Mask::Causal {
+        0.5
+    } else {
+        1.0
+    };
+    let work = 4.0 * half * pairs * problem.features[0] as f64 / 1e6;
+    report.group(&problem.to_string(), &names, &times, work);
+    Ok(())
+}
+
+/// A buffer of numbers between -2 and 2, the sums of four that are drawn evenly.
+fn normal(device: &Device, length: usize, seed: u64) -> Result<Buffer<bf16>> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ seed << 32;
+    let block: Vec<bf16> = (0..length.min(8_388_593))
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let parts = state.to_le_bytes();
+            let sum: f32 = parts[..4]
+                .iter()
+                .map(|part| f32::from(*part) / 256.0 - 0.5)
+                .sum();
+            bf16::from_f32(sum)
+        })
+        .collect();
+    let buffer = device.poisoned::<bf16>(length)?;
+    let mut start = 0;
+    while start < length {
+        let count = block.len().min(length - start);
+        buffer.slice(start..start + count)?.write(&block[..count])?;
+        start += count;
+    }
+    Ok(buffer)
+}
