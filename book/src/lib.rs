@@ -62,6 +62,7 @@ chapters! {
     kernel_volta = "kernel/volta.md";
     kernel_ampere = "kernel/ampere.md";
     kernel_hopper = "kernel/hopper.md";
+    kernel_epilogue = "kernel/epilogue.md";
     kernel_attention = "kernel/attention.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";

@@ -72,8 +72,8 @@ def launch(kernel, grid, tensors, numbers):
     call("cuModuleGetFunction", ctypes.byref(function), module, kernel["entry"].encode())
     if kernel["dynamic_shared"] > 48 << 10:
         call("cuFuncSetAttribute", function, 8, kernel["dynamic_shared"])
-    # One pointer for each argument. As one buffer (CU_LAUNCH_PARAM_BUFFER_POINTER) a tensor map does not arrive: an H200
-    # with driver 580 ended such a launch in an illegal instruction.
+    # One pointer for each argument. In one buffer (CU_LAUNCH_PARAM_BUFFER_POINTER) each would lie at the offset that
+    # cuFuncGetParamInfo says: with a tensor map that is not the one of PTX.
     held = []
     pointers = (ctypes.c_void_p * len(kernel["parameters"]))()
     for i, data in enumerate(arguments(kernel, tensors, numbers)):

@@ -125,7 +125,7 @@ fn names() -> Result<(), Box<dyn Error>> {
     println!("{}", atom.op()?.ptx);
 
     let by_columns = atom.with_options(GmmaOptions {
-        major_a: Major::Mn,
+        major_a: Major::MN,
         ..GmmaOptions::default()
     })?;
     println!("{}", by_columns.name());
@@ -221,7 +221,7 @@ fn options() -> Result<(), Box<dyn Error>> {
     println!("\n== options ==");
     // ANCHOR: options
     let a_by_columns = GmmaOptions {
-        major_a: Major::Mn,
+        major_a: Major::MN,
         ..GmmaOptions::default()
     };
     println!(

@@ -3,9 +3,10 @@
 //! Run it with `cargo run -p colex-book --example kernel_attention`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::attention::{Attention, Mask};
 use colex_gpu::ir::BinaryOp::{Add, Max};
 use colex_gpu::tensor::{AtThread, Builder, Expr, Rows, TensorKernel};
-use colex_gpu::{Device, Load, View, ViewMut};
+use colex_gpu::{Device, Load, View, ViewMut, attention as attention_of};
 use colex_layout::C;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
@@ -13,10 +14,44 @@ use std::error::Error;
 use std::f64::consts::LOG2_E;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    online();
     rows()?;
     kernel()?;
+    call()?;
     refusals()?;
     Ok(())
+}
+
+/// The softmax of four queries over four keys, two keys at a time, in powers of 2.
+fn online() {
+    println!("\n== online ==");
+    // ANCHOR: online
+    let scores = [[1, 0, 3, 1], [2, 2, 0, 1], [0, 1, 1, 4], [1, 0, 3, 1]];
+    let values = [1.0, 2.0, 3.0, 4.0];
+    for (query, scores) in scores.iter().enumerate() {
+        let (mut top, mut sum, mut out) = (f64::NEG_INFINITY, 0.0, 0.0);
+        for keys in [0..2, 2..4] {
+            if keys.start > query {
+                continue; // the mask hides the whole block
+            }
+            let score = |key: usize| {
+                if key <= query {
+                    f64::from(scores[key])
+                } else {
+                    f64::NEG_INFINITY
+                }
+            };
+            let new = keys.clone().map(score).fold(top, f64::max);
+            let shrink = (top - new).exp2();
+            let weight = |key: usize| (score(key) - new).exp2();
+            sum = sum * shrink + keys.clone().map(weight).sum::<f64>();
+            out = out * shrink + keys.map(|key| weight(key) * values[key]).sum::<f64>();
+            top = new;
+            println!("query {query}: maximum {top}, sum {sum}, output {out}");
+        }
+        println!("query {query}: {:.4}", out / sum);
+    }
+    // ANCHOR_END: online
 }
 
 /// Reads off which registers and lanes share a row.
@@ -49,7 +84,8 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     // As the right factor of P V has it: a column is a key.
     let v = k.tensor("v", Ty::F16, "(_64,1024):(_1,64)");
     let o = k.tensor("o", Ty::F16, by_rows);
-    let (tid, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
+    let (tid, block) = (k.thread(), k.block_index(0));
+    let block = k.within(block, 0..1 << 20);
 
     let rows = "Sw<3,3,3> o 0 o (64,64):(64,1)";
     let shared_q = k.shared_tensor(Ty::F16, rows);
@@ -217,6 +253,36 @@ fn kernel() -> Result<(), Box<dyn Error>> {
     println!("{} powers", text.matches("ex2.approx").count());
     println!("{} shuffles", text.matches("shfl.sync.bfly").count());
     // ANCHOR_END: kernel
+    Ok(())
+}
+
+/// Calls the library.
+fn call() -> Result<(), Box<dyn Error>> {
+    println!("\n== call ==");
+    // ANCHOR: call
+    let device = Device::simulator(Arch::Sm80);
+    // (batch, sequence, head, feature) in memory: 5 queries of 4 heads, 3 keys of one head.
+    let q = device.upload(&[f16::ONE; 5 * 4 * 64])?;
+    let k = device.upload(&[f16::ONE; 3 * 64])?;
+    let mut o = device.poisoned::<f16>(5 * 4 * 64)?;
+    let mut sums = device.poisoned::<f32>(4 * 5)?;
+    let order = [0, 2, 1, 3];
+    let queries = q.view((1, 5, 4, 64))?.permute(&order)?;
+    let keys = k.view((1, 3, 1, 64))?.permute(&order)?;
+    let output = o.view_mut((1, 5, 4, 64))?.permute(&order)?;
+    let call = Attention::new(&queries, &keys, &keys, &output)
+        .mask(Mask::Causal)
+        .log_sum_exp(&sums.view_mut((1, 4, 5))?)
+        .prepare()?;
+    println!("{call}");
+    call.run(&device)?;
+    println!("{:.4?}", &sums.download()?[..5]);
+
+    let odd = q.view((1, 1, 16, 80))?;
+    let mut o = device.poisoned::<f16>(16 * 80)?;
+    let error = attention_of(&odd, &odd, &odd, &o.view_mut((1, 1, 16, 80))?);
+    println!("{}", error.unwrap_err());
+    // ANCHOR_END: call
     Ok(())
 }
 

@@ -32,7 +32,8 @@ fn kernel(vector: i64) -> Result<TensorKernel, tensor::Error> {
     );
     let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", 32 * vector))?;
     let tiled = TiledCopy::new(atom, 32, "128:1", &Layout::column_major(vector)?)?;
-    let (thread, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
+    let (thread, block) = (k.thread(), k.block_index(0));
+    let block = k.within(block, 0..1 << 20);
     let tile = [128 * vector];
     let mine = tiled.at(&thread);
     let from = from.local_tile(tile, &block); // (BLK_M)
@@ -148,7 +149,8 @@ fn broken() -> Result<TensorKernel, tensor::Error> {
     );
     let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
     let tiled = TiledCopy::new(atom, 32, "128:1", "4:1")?;
-    let (thread, block) = (k.thread(), k.block_index(0).within(0..1 << 20));
+    let (thread, block) = (k.thread(), k.block_index(0));
+    let block = k.within(block, 0..1 << 20);
     let mine = tiled.at(&thread);
     let from = from.local_tile(512, &block).stated_inside(); // (BLK_M)
     let to = to.local_tile(512, block).stated_inside(); // (BLK_M)

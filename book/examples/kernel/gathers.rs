@@ -6,6 +6,7 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::ir::AtomicOp;
 use colex_gpu::ir::BinaryOp::Add;
 use colex_gpu::tensor::{AtThread, Builder, Expr, Outside, TensorKernel};
+use colex_gpu::testing::{self, Output};
 use colex_gpu::{Device, Load, View, ViewMut};
 use colex_layout::C;
 use colex_tiled::TiledCopy;
@@ -16,8 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     bounds()?;
     run_histogram()?;
     run_embedding()?;
+    run_add()?;
     run_stencil()?;
     run_largest()?;
+    run_pages()?;
     refusals();
     Ok(())
 }
@@ -57,7 +60,8 @@ fn histogram() -> Result<TensorKernel, Box<dyn Error>> {
     let x = k.tensor("x", Ty::U8, "1000:_1");
     let total = k.tensor("total", Ty::U32, "_256:_1");
     let counts = k.shared_tensor(Ty::U32, "256:1");
-    let (thread, block) = (k.thread(), k.block_index(0).within(0..1 << 19));
+    let (thread, block) = (k.thread(), k.block_index(0));
+    let block = k.within(block, 0..1 << 19);
     k.scatter(0, &counts.elements(&thread));
     k.sync();
     for i in 0..8 {
@@ -140,6 +144,42 @@ fn run_embedding() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+// ANCHOR: add
+/// `z = x + y` of vectors of any length: four numbers per thread.
+fn add() -> Result<TensorKernel, colex_gpu::tensor::Error> {
+    let mut k = Builder::new("add", Arch::Sm80, 256);
+    let [x, y, z] = ["x", "y", "z"].map(|name| k.tensor(name, Ty::F32, "1000:_1"));
+    let (thread, block) = (k.thread(), k.block_index(0));
+    let first = (k.within(block, 0..1 << 20) * 256 + thread) * 4;
+    k.for_vector(first, &x.extent(0), 4, |k, run| {
+        let [x, y] = [&x, &y].map(|tensor| k.gather(&run.of(tensor, ())));
+        k.scatter(&x + &y, &run.of(&z, ()));
+    });
+    k.finish()
+}
+// ANCHOR_END: add
+
+/// Compares sums of several lengths with the host, under several schedules.
+fn run_add() -> Result<(), Box<dyn Error>> {
+    println!("\n== run_add ==");
+    // ANCHOR: run_add
+    for n in testing::sizes(1024) {
+        let numbers = |step: usize| (0..n).map(move |i| (i * step % 613) as f32);
+        let [left, right] = [7919, 104729].map(|step| numbers(step).collect::<Vec<f32>>());
+        let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+            let (x, y) = (device.upload(&left)?, device.upload(&right)?);
+            let mut z = Output::<f32>::new(device, n)?;
+            let views = (x.view(n)?, y.view(n)?, z.buffer().view_mut(n)?);
+            add()?.load(device)?.launch([n.div_ceil(1024)], views)?;
+            z.elements()
+        })?;
+        assert!((0..n).all(|i| found[i] == left[i] + right[i]));
+        println!("{n} sums, the last is {}", found[n - 1]);
+    }
+    // ANCHOR_END: run_add
+    Ok(())
+}
+
 // ANCHOR: stencil
 /// The mean of the 3 by 3 numbers around each number, where those beyond the edge count as 0; with a tile in shared memory, or
 /// without.
@@ -214,7 +254,8 @@ fn largest() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("largest", Arch::Sm80, 128);
     let x = k.tensor("x", Ty::F32, "1000:_1");
     let top = k.tensor("top", Ty::F32, "_1:_1").elements(0);
-    let place = k.block_index(0).within(0..1 << 20) * 128 + k.thread();
+    let (thread, block) = (k.thread(), k.block_index(0));
+    let place = k.within(block, 0..1 << 20) * 128 + thread;
     let is_there = Expr::from(&place).lt(x.extent(0));
     let own = k.gather(&x.elements(&place));
     k.assign(&own, is_there.select(&own, f64::NEG_INFINITY));
@@ -245,6 +286,45 @@ fn run_largest() -> Result<(), Box<dyn Error>> {
     )?;
     println!("{:?}", top.download()?);
     // ANCHOR_END: run_largest
+    Ok(())
+}
+
+// ANCHOR: pages
+/// Twice the numbers of rows in allocations of their own, a block per row.
+fn pages() -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("pages", Arch::Sm80, 32);
+    let pages = k.tensor("pages", Ty::U64, "100:1");
+    let out = k.tensor("out", Ty::F32, "(100,_32):(_32,_1)");
+    let (page, thread) = (k.block_index(0), k.thread());
+    let address = k.gather(&pages.elements(&page).outside(Outside::Trap));
+    let row = k.tensor_stated_at(&address, Ty::F32, "32:1");
+    let x = k.gather(&row.elements(&thread));
+    k.scatter(&x * 2.0, &out.elements((&page, &thread)));
+    Ok(k.finish()?)
+}
+// ANCHOR_END: pages
+
+/// Rows by their addresses, of which one is wrong the second time.
+fn run_pages() -> Result<(), Box<dyn Error>> {
+    println!("\n== run_pages ==");
+    // ANCHOR: run_pages
+    let device = Device::simulator(Arch::Sm80);
+    let kernel = pages()?.load(&device)?;
+    let rows = [
+        device.upload(&[1.5_f32; 32])?,
+        device.upload(&[4.0_f32; 32])?,
+    ];
+    let [first, second] = [rows[0].address(), rows[1].address()];
+    for addresses in [[second, first], [second, 0x10]] {
+        let pages = device.upload(&addresses)?;
+        let mut out = device.poisoned::<f32>(64)?;
+        let to = ViewMut::new(&mut out, ((2, C::<32>), (C::<32>, C::<1>)))?;
+        match kernel.launch([2], (pages.view(2)?, to)) {
+            Ok(()) => println!("{} {}", out.download()?[0], out.download()?[32]),
+            Err(why) => println!("{}", why.to_string().lines().next().unwrap_or_default()),
+        }
+    }
+    // ANCHOR_END: run_pages
     Ok(())
 }
 

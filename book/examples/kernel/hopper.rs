@@ -55,7 +55,7 @@ fn product(by_hand: Option<i64>) -> Result<TensorKernel, Box<dyn Error>> {
     k.if_else(
         consumes,
         |k| {
-            let thread = thread.within(0..128);
+            let thread = k.within(thread, 0..128);
             let da = k.gmma_operand(&mma, Operand::A, &sa, &0.into()); // (MMA_M, MMA_K, STAGE)
             let db = k.gmma_operand(&mma, Operand::B, &sb, &0.into()); // (MMA_N, MMA_K, STAGE)
             let sums = k.fragment_of(&mma, Operand::C, [64, 64]); // (MMA, MMA_M, MMA_N)

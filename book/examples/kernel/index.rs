@@ -163,15 +163,16 @@ fn read_late() {
 fn refused() {
     println!("\n== refused ==");
     // ANCHOR: refused
-    fn refused(index: impl Fn(Index) -> Index) -> String {
+    fn refused(index: impl Fn(&mut Builder, Index) -> Index) -> String {
         let mut k = Builder::new("k", Arch::Sm80, 128);
-        let index = index(k.thread());
+        let thread = k.thread();
+        let index = index(&mut k, thread);
         k.value(&index);
         k.finish().unwrap_err().what()
     }
 
-    println!("{}", refused(|t| &t / 0 * 8 + 1));
-    println!("{}", refused(|t| t.within(500..600)));
-    println!("{}", refused(|t| t * i64::MAX * 2));
+    println!("{}", refused(|_, t| &t / 0 * 8 + 1));
+    println!("{}", refused(|k, t| k.within(t, 500..600)));
+    println!("{}", refused(|_, t| t * i64::MAX * 2));
     // ANCHOR_END: refused
 }

@@ -6,11 +6,12 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp::Add;
 use colex_gpu::ir::launch::Argument;
 use colex_gpu::ir::{KernelBuilder, PtxText, Special, Type};
-use colex_gpu::sim::{Memory, Prepared, SimOptions, Table, TraceOptions, Traced, trace};
+use colex_gpu::sim::{Memory, Prepared, SimOptions, Stepper, Table, TraceOptions, Traced, trace};
 use colex_gpu::tensor::{AtThread, Builder, Dump, Index, TensorKernel};
 use colex_gpu::{Device, Launch, Load};
 use colex_tiled::TiledCopy;
 use std::error::Error;
+use std::io::{BufRead, Write};
 
 fn main() -> Result<(), Box<dyn Error>> {
     wrong()?;
@@ -148,9 +149,8 @@ fn stepped() -> Result<(), Box<dyn Error>> {
     let (mut memory, arguments) = memory()?;
     let prepared = Prepared::new(&built.kernel, &launch, &arguments);
     let mut stepper = prepared.start(&mut memory, &SimOptions::default())?;
-    for command in ["barrier", "show tile"] {
-        print!("{}", stepper.command(command)?);
-    }
+    let commands = "barrier\nshow tile\n".as_bytes();
+    session(&mut stepper, commands, std::io::stdout())?;
     // Line by line, until the rows have been read.
     let is_read = |table: &Table| !table.to_string().contains("=-");
     while !stepper.fragment("numbers").as_ref().is_some_and(is_read) {
@@ -165,6 +165,20 @@ fn stepped() -> Result<(), Box<dyn Error>> {
     // ANCHOR_END: stepped
     Ok(())
 }
+
+// ANCHOR: session
+/// Executes commands line by line, and writes what they show.
+fn session(
+    stepper: &mut Stepper<'_, '_>,
+    commands: impl BufRead,
+    mut to: impl Write,
+) -> Result<(), Box<dyn Error>> {
+    for command in commands.lines() {
+        write!(to, "{}", stepper.command(&command?)?)?;
+    }
+    Ok(())
+}
+// ANCHOR_END: session
 
 fn right() -> Result<(), Box<dyn Error>> {
     println!("\n== right ==");
