@@ -128,7 +128,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         Attention { scale, ..self }
     }
 
-    /// Caps the scores: `s`, which includes the scale, becomes `cap tanh(s / cap)`.
+    /// Sets a cap of the scores: `s`, which includes the scale, becomes `cap tanh(s / cap)`.
     pub fn softcap(self, cap: f32) -> Self {
         let softcap = Some(cap);
         Attention { softcap, ..self }
@@ -266,11 +266,12 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         &self,
         plan: impl FnOnce(AttentionOperands, Arch) -> Result<AttentionPlan, Error>,
     ) -> Result<AttentionCall<'a>, Error> {
-        self.call(|operands, arch| Ok(Wish::Plan(plan(operands, arch)?)))
+        self.call(|operands, arch| Ok(AttentionWish::Plan(plan(operands, arch)?)))
     }
 
-    fn wish(&self) -> Wish {
-        self.method.map_or(Wish::Fastest, Wish::Method)
+    fn wish(&self) -> AttentionWish {
+        self.method
+            .map_or(AttentionWish::Fastest, AttentionWish::Method)
     }
 
     fn device(&self) -> &Device {
@@ -283,7 +284,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
 
     fn call(
         &self,
-        wish: impl FnOnce(AttentionOperands, Arch) -> Result<Wish, Error>,
+        wish: impl FnOnce(AttentionOperands, Arch) -> Result<AttentionWish, Error>,
     ) -> Result<AttentionCall<'a>, Error> {
         let device = self.device();
         let problem = self.problem()?;
@@ -333,22 +334,22 @@ const LOG_SUM_EXP: &str = "the log-sum-exp";
 
 /// How the plan of a call is found.
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+enum AttentionWish {
     Plan(AttentionPlan),
     Method(AttentionMethod),
     Fastest,
 }
 
 fn planned(
-    wish: Wish,
+    wish: AttentionWish,
     problem: &AttentionProblem,
     operands: AttentionOperands,
     arch: Arch,
 ) -> Result<AttentionPlan, Error> {
     match wish {
-        Wish::Plan(plan) => Ok(plan),
-        Wish::Method(method) => Ok(AttentionPlan::new(method, operands)),
-        Wish::Fastest => AttentionPlan::fastest(problem, operands, arch),
+        AttentionWish::Plan(plan) => Ok(plan),
+        AttentionWish::Method(method) => Ok(AttentionPlan::new(method, operands)),
+        AttentionWish::Fastest => AttentionPlan::fastest(problem, operands, arch),
     }
 }
 

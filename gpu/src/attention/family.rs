@@ -65,8 +65,8 @@ impl AttentionMethod {
     /// Returns the family of the method.
     pub(crate) fn family(self) -> &'static dyn AttentionFamily {
         match self {
-            AttentionMethod::Ampere => &sm80::Ampere,
-            AttentionMethod::Hopper => &sm90::Hopper,
+            AttentionMethod::Ampere => &sm80::AmpereAttention,
+            AttentionMethod::Hopper => &sm90::HopperAttention,
         }
     }
 }

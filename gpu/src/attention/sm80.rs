@@ -21,7 +21,7 @@ use crate::gemm::operand::{OperandTiles, Tiles, shares};
 use crate::kernels::Major;
 
 /// A ring of `cp.async` stages and `mma.sync`. The consumers of a plan are warps, which divide the queries of a block.
-pub(crate) struct Ampere;
+pub(crate) struct AmpereAttention;
 
 /// The rows of an instruction, and the columns of two, which one `ldmatrix` brings.
 const STEP: i64 = 16;
@@ -39,7 +39,7 @@ const FEATURES: [[i64; 2]; 6] = [
     [256, 256],
 ];
 
-impl AttentionFamily for Ampere {
+impl AttentionFamily for AmpereAttention {
     /// The tiles take at most 96 KiB, which all architectures since sm_80 have.
     fn default_of(&self, plan: AttentionPlan) -> AttentionPlan {
         let keys = match plan.operands.features[0] {

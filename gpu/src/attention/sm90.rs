@@ -44,9 +44,9 @@ const WIDTHS: [i64; 5] = [64, 96, 128, 192, 256];
 const MOST_LENGTH: i64 = 1 << 24;
 
 /// TMA into rings of stages, and `wgmma`. The consumers of a plan are warpgroups, of 64 queries each.
-pub(crate) struct Hopper;
+pub(crate) struct HopperAttention;
 
-impl AttentionFamily for Hopper {
+impl AttentionFamily for HopperAttention {
     /// The tiles whose accumulators fill the registers.
     fn default_of(&self, plan: AttentionPlan) -> AttentionPlan {
         let operands = &plan.operands;
@@ -369,7 +369,7 @@ fn larger(a: &Index, b: &Index) -> Index {
 }
 
 /// A tile of queries of a head.
-struct Item {
+struct QueryTile {
     tile: Index,
     head: Index,
     batch: Index,
@@ -440,7 +440,7 @@ impl AttentionKernel<'_> {
     }
 
     /// Executes `body` for the tiles of this block.
-    fn each_item(&self, k: &mut Builder, body: impl Fn(&mut Builder, Item)) {
+    fn each_item(&self, k: &mut Builder, body: impl Fn(&mut Builder, QueryTile)) {
         let last = k.within(self.grid.size(), 1..1 << 30);
         let (first, stride) = (self.first.clone(), self.stride.clone());
         k.for_(first, &last, stride, |k, number| {
@@ -466,7 +466,7 @@ impl AttentionKernel<'_> {
     }
 
     /// A tile of queries and the blocks of keys that it sees.
-    fn item(&self, tile: Index, head: &Index) -> Item {
+    fn item(&self, tile: Index, head: &Index) -> QueryTile {
         let plan = self.plan;
         let [queries, keys] = &self.lengths;
         let ends = |n: &Index| (n + (plan.keys - 1)) / plan.keys;
@@ -483,7 +483,7 @@ impl AttentionKernel<'_> {
             (blocks, whole)
         };
         let [heads, _] = &self.heads;
-        Item {
+        QueryTile {
             tile,
             batch: head / heads,
             head: head % heads,
@@ -501,7 +501,7 @@ impl AttentionKernel<'_> {
             [0, 1, 2].map(|i| k.tma_producer(&self.rings[i], bytes[i]));
         let [_, sharing] = &self.heads;
         self.each_item(k, |k, item| {
-            let Item {
+            let QueryTile {
                 tile,
                 head,
                 batch,
@@ -564,7 +564,7 @@ impl AttentionKernel<'_> {
     }
 
     /// Computes a consumer's rows of a tile.
-    fn attend(&self, k: &mut Builder, thread: &ConsumerThread, item: &Item) {
+    fn attend(&self, k: &mut Builder, thread: &ConsumerThread, item: &QueryTile) {
         let [of_queries, of_keys, of_values] = &thread.consumers;
         let [scores, out] = self.products;
         let (consumers, alternates) = (self.plan.consumers, self.plan.alternates);
@@ -698,7 +698,7 @@ impl AttentionKernel<'_> {
     }
 
     /// Sets the scores of keys that a row does not see to minus infinity.
-    fn hide(&self, k: &mut Builder, thread: &ConsumerThread, item: &Item, block: &Index) {
+    fn hide(&self, k: &mut Builder, thread: &ConsumerThread, item: &QueryTile, block: &Index) {
         let [queries, keys] = &self.lengths;
         let first = &item.tile * self.plan.queries() + &thread.group * ROWS;
         let before = block * self.plan.keys + &thread.column;
@@ -753,8 +753,8 @@ impl AttentionKernel<'_> {
     }
 
     /// Divides by the sums, and stores. The consumer's queries have been read: its output takes their place.
-    fn store(&self, k: &mut Builder, thread: &ConsumerThread, item: &Item, query: &Index) {
-        let Item {
+    fn store(&self, k: &mut Builder, thread: &ConsumerThread, item: &QueryTile, query: &Index) {
+        let QueryTile {
             tile, head, batch, ..
         } = item;
         let ConsumerThread {

@@ -293,19 +293,19 @@ pub(crate) fn agree(k: &mut Builder, tensor: &Tensor, extents: &[Index]) {
 }
 
 /// The tiles of all products: one product after the other, each in the order of the plan.
-pub(crate) struct Tiles {
+pub(crate) struct BatchTiles {
     one: TileGrid,
     /// Over the batch, the fastest mode first.
     outer: Vec<TileGrid>,
 }
 
-impl Tiles {
+impl BatchTiles {
     pub(crate) fn new(
         k: &mut Builder,
         plan: &GemmPlan,
         tiles: [Index; 2],
         batch: &[Index],
-    ) -> Tiles {
+    ) -> BatchTiles {
         let grid = |k: &mut Builder, order, tiles| {
             let grid = k.tile_grid(order, tiles);
             grid.expect("invariant: an order without a formula is refused before a kernel is built")
@@ -322,7 +322,7 @@ impl Tiles {
             size = next.size();
             outer.push(next);
         }
-        Tiles { one, outer }
+        BatchTiles { one, outer }
     }
 
     /// The number of tiles.

@@ -5,7 +5,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::batch::{BatchForm, Tiles, agree};
+use super::batch::{BatchForm, BatchTiles, agree};
 use super::epilogue::terms::{KernelEpilogue, Terms};
 use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
@@ -59,7 +59,10 @@ pub(crate) fn build(
     terms.agree(&mut k, &batch);
     let steps = (a.extent(1) + (bk - 1)) / bk;
     let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
-    let (grid, block) = (Tiles::new(&mut k, plan, tiles, &batch), k.block_index(0));
+    let (grid, block) = (
+        BatchTiles::new(&mut k, plan, tiles, &batch),
+        k.block_index(0),
+    );
     let ([m, n], product) = grid.at(&mut k, &block);
     let [a, b, c] = [a, b, c].map(|matrix| matrix.fixed_behind(&product));
     let terms = terms.of_product(&product);

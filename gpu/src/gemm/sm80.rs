@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tiled::{Operand, TiledMma};
 
-use super::batch::{BatchForm, Tiles, agree};
+use super::batch::{BatchForm, BatchTiles, agree};
 use super::epilogue::direct::Direct;
 use super::epilogue::sm80;
 use super::epilogue::terms::KernelEpilogue;
@@ -141,7 +141,10 @@ fn build(
     };
     let tiles = [count(a.extent(0), bm), count(b.extent(0), bn)];
     let steps = (a.extent(1) + (bk - 1)) / bk;
-    let (grid, block) = (Tiles::new(&mut k, plan, tiles, &batch), k.block_index(0));
+    let (grid, block) = (
+        BatchTiles::new(&mut k, plan, tiles, &batch),
+        k.block_index(0),
+    );
     let ([m, n], product) = grid.at(&mut k, &block);
     let [a, b, c] = [a, b, c].map(|matrix| matrix.fixed_behind(&product));
     let terms = terms.of_product(&product);

@@ -10,7 +10,7 @@ use colex_layout::Layout;
 use colex_sched::pipeline::WarpSpecialized;
 use colex_tiled::{Operand, TiledMma};
 
-use super::batch::{BatchForm, Tiles, agree};
+use super::batch::{BatchForm, BatchTiles, agree};
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::StorePath;
 use super::epilogue::split_sum::SplitSum;
@@ -219,7 +219,7 @@ struct WarpSpecializedKernel<'a> {
     /// The number of steps along K.
     steps: Index,
     /// The clusters along M and along N.
-    grid: Tiles,
+    grid: BatchTiles,
     /// The parts into which clusters divide K.
     divided: Option<Divided>,
     rank: Index,
@@ -297,17 +297,17 @@ pub(crate) fn clusters(
     plan: &GemmPlan,
     [m, n]: [&Index; 2],
     products: &[Index],
-) -> Tiles {
+) -> BatchTiles {
     let [tall, wide] = [0, 1].map(|mode| plan.tile[mode] * plan.cluster[mode]);
     let tiles = [(m + (tall - 1)) / tall, (n + (wide - 1)) / wide];
-    Tiles::new(k, plan, tiles, products)
+    BatchTiles::new(k, plan, tiles, products)
 }
 
 /// The coordinates of the tile of the block with a rank in the cluster of a number, and those of its product.
 pub(crate) fn place(
     k: &mut Builder,
     plan: &GemmPlan,
-    grid: &Tiles,
+    grid: &BatchTiles,
     (number, rank): (&Index, &Index),
 ) -> ([Index; 2], Vec<Index>) {
     let ([m, n], product) = grid.at(k, number);

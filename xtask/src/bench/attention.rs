@@ -25,12 +25,12 @@ const HIDDEN: i64 = 2048;
 const WIDTHS: [i64; 3] = [64, 128, 256];
 
 /// A plan that is measured, and whether its blocks are persistent: if not, each computes one tile.
-struct Variant {
+struct AttentionVariant {
     plan: AttentionPlan,
     persistent: bool,
 }
 
-impl Variant {
+impl AttentionVariant {
     fn name(&self) -> String {
         let grid = if self.persistent { "" } else { ", one tile" };
         format!("{}{grid}", self.plan)
@@ -38,10 +38,10 @@ impl Variant {
 }
 
 /// The default plan, and those beside it that were the fastest of some shape.
-fn variants(problem: &AttentionProblem) -> Vec<Variant> {
+fn variants(problem: &AttentionProblem) -> Vec<AttentionVariant> {
     let operands = AttentionOperands::of(problem, [0; 4]);
     let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
-    let as_it_is = |plan, persistent| Variant { plan, persistent };
+    let as_it_is = |plan, persistent| AttentionVariant { plan, persistent };
     let mut all = vec![as_it_is(plan, true)];
     if problem.mask == Mask::Causal {
         let strips = AttentionPlan {
@@ -125,7 +125,7 @@ pub(super) fn export(folder: &Path) -> Result<ExitCode> {
 /// What a program must know to launch a kernel. The number of a swizzle is that of `CUtensorMapSwizzle`.
 fn entry(
     problem: &AttentionProblem,
-    variant: &Variant,
+    variant: &AttentionVariant,
     built: &TensorKernel,
     file: &str,
 ) -> Result<Value> {

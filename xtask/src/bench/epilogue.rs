@@ -12,6 +12,7 @@ use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::gemm::GemmCall;
 use colex_gpu::kernels::{GemmProblem, View};
 use colex_gpu::{Buffer, Device, Error, Timing};
+use colex_layout::Layout;
 use colex_proof::cublaslt::Opponent;
 use half::bf16;
 use serde_json::json;
@@ -75,7 +76,7 @@ pub(super) fn sweep(device: &Device, sweep: &Sweep, json: Option<&Path>) -> Resu
 }
 
 /// What was found for a shape: microseconds of ours, and of each of cuBLASLt's algorithms for both of its epilogues.
-struct Measured {
+struct EpilogueTimes {
     ours: Vec<f64>,
     library: Vec<Vec<f64>>,
     plan: String,
@@ -164,15 +165,15 @@ fn measure(
 }
 
 /// The microseconds of cuBLASLt's fastest algorithm for each of its epilogues.
-fn best(found: &Measured) -> Vec<f64> {
+fn best(found: &EpilogueTimes) -> Vec<f64> {
     let least = |times: &Vec<f64>| times.iter().copied().fold(f64::INFINITY, f64::min);
     found.library.iter().map(least).collect()
 }
 
 /// Geometric means and least values of the ratios of speeds.
-fn summarise(all: &[Measured]) {
+fn summarise(all: &[EpilogueTimes]) {
     println!();
-    let line = |what: String, ratio: &dyn Fn(&Measured) -> f64| {
+    let line = |what: String, ratio: &dyn Fn(&EpilogueTimes) -> f64| {
         let mut ratios: Vec<f64> = all.iter().map(ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let mean = ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len().max(1) as f64;
@@ -209,7 +210,7 @@ fn one(
     (pools, read): (&Pools<bf16, bf16>, &Read),
     problem: &GemmProblem,
     wrong: &mut Vec<String>,
-) -> Result<Measured> {
+) -> Result<EpilogueTimes> {
     let GemmProblem { m, n, .. } = *problem;
     let count = sets::<bf16, bf16>(problem);
     let mut matrices = (0..count)
@@ -226,10 +227,11 @@ fn one(
             read.residual.slice(from..from + (m * n) as usize)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let (of_row, of_column) = (format!("({m},{n}):(1,0)"), format!("({m},{n}):(0,1)"));
-    let bias = View::new(&read.bias, &of_column[..])?;
-    let rows = View::new(&read.rows, &of_row[..])?;
-    let columns = View::new(&read.columns, &of_column[..])?;
+    let of_row = Layout::new((m, n), (1, 0))?;
+    let of_column = Layout::new((m, n), (0, 1))?;
+    let bias = View::new(&read.bias, &of_column)?;
+    let rows = View::new(&read.rows, &of_row)?;
+    let columns = View::new(&read.columns, &of_column)?;
     let residual = residuals.iter().map(|residual| residual.view((m, n)));
     let residual = residual.collect::<Result<Vec<_>, _>>()?;
     let [gelu, tanh, sum, scales] = epilogues()?;
@@ -308,7 +310,7 @@ fn one(
     let works: Vec<&Work<'_>> = works.iter().map(|work| &**work).collect();
     let times = device.time_in_turns(repeats(count), &works)?;
     let mut times = times.iter().map(Timing::median);
-    Ok(Measured {
+    Ok(EpilogueTimes {
         ours: times.by_ref().take(NAMES.len()).collect(),
         library: (library.iter())
             .map(|library| times.by_ref().take(library.choices()).collect())

@@ -66,7 +66,7 @@ fn multiplies(method: GemmMethod, arch: Arch, ty: Ty) -> bool {
 }
 
 /// Elements of a type in memory.
-enum Memory {
+enum OutputBuffer {
     F64(Buffer<f64>),
     F32(Buffer<f32>),
     F16(Buffer<f16>),
@@ -82,16 +82,16 @@ enum Memory {
 macro_rules! with {
     ($memory:expr, $buffer:ident => $body:expr) => {
         match $memory {
-            Memory::F64($buffer) => $body,
-            Memory::F32($buffer) => $body,
-            Memory::F16($buffer) => $body,
-            Memory::Bf16($buffer) => $body,
-            Memory::S64($buffer) => $body,
-            Memory::S32($buffer) => $body,
-            Memory::U32($buffer) => $body,
-            Memory::S16($buffer) => $body,
-            Memory::S8($buffer) => $body,
-            Memory::U8($buffer) => $body,
+            OutputBuffer::F64($buffer) => $body,
+            OutputBuffer::F32($buffer) => $body,
+            OutputBuffer::F16($buffer) => $body,
+            OutputBuffer::Bf16($buffer) => $body,
+            OutputBuffer::S64($buffer) => $body,
+            OutputBuffer::S32($buffer) => $body,
+            OutputBuffer::U32($buffer) => $body,
+            OutputBuffer::S16($buffer) => $body,
+            OutputBuffer::S8($buffer) => $body,
+            OutputBuffer::U8($buffer) => $body,
         }
     };
 }
@@ -107,19 +107,19 @@ fn words_of<X: Element>(buffer: &Buffer<X>, ty: Ty) -> Result<Vec<u64>, colex_gp
     Ok(words(ty, &X::to_bytes(&buffer.download()?)))
 }
 
-impl Memory {
-    fn of(device: &Device, ty: Ty, words: &[u64]) -> Result<Memory, colex_gpu::Error> {
+impl OutputBuffer {
+    fn of(device: &Device, ty: Ty, words: &[u64]) -> Result<OutputBuffer, colex_gpu::Error> {
         Ok(match ty {
-            Ty::F64 => Memory::F64(typed(device, words)?),
-            Ty::F32 => Memory::F32(typed(device, words)?),
-            Ty::F16 => Memory::F16(typed(device, words)?),
-            Ty::Bf16 => Memory::Bf16(typed(device, words)?),
-            Ty::S64 => Memory::S64(typed(device, words)?),
-            Ty::S32 => Memory::S32(typed(device, words)?),
-            Ty::U32 => Memory::U32(typed(device, words)?),
-            Ty::S16 => Memory::S16(typed(device, words)?),
-            Ty::S8 => Memory::S8(typed(device, words)?),
-            _ => Memory::U8(typed(device, words)?),
+            Ty::F64 => OutputBuffer::F64(typed(device, words)?),
+            Ty::F32 => OutputBuffer::F32(typed(device, words)?),
+            Ty::F16 => OutputBuffer::F16(typed(device, words)?),
+            Ty::Bf16 => OutputBuffer::Bf16(typed(device, words)?),
+            Ty::S64 => OutputBuffer::S64(typed(device, words)?),
+            Ty::S32 => OutputBuffer::S32(typed(device, words)?),
+            Ty::U32 => OutputBuffer::U32(typed(device, words)?),
+            Ty::S16 => OutputBuffer::S16(typed(device, words)?),
+            Ty::S8 => OutputBuffer::S8(typed(device, words)?),
+            _ => OutputBuffer::U8(typed(device, words)?),
         })
     }
 }
@@ -127,32 +127,30 @@ impl Memory {
 /// A layout of `(m,n)` that has each element once: rows or columns contiguous with room between them, or columns in groups.
 fn injective(r: &mut Random, m: i64, n: i64) -> Layout {
     let room = r.one(&[0, 0, 1, 4, 8]);
-    let text = match r.below(6) {
-        0 => format!("({m},{n}):(1,{})", m + room),
-        1 => format!("({m},{n}):({},2)", 2 * n + room),
+    match r.below(6) {
+        0 => Layout::new((m, n), (1, m + room)),
+        1 => Layout::new((m, n), (2 * n + room, 2)),
         // Heads: groups of columns far apart.
-        2 if n % 8 == 0 => format!("({m},(8,{})):(8,(1,{}))", n / 8, 8 * m + room),
-        3 if m % 2 == 0 => format!(
-            "((2,{}),{n}):(({},{}),1)",
-            m / 2,
-            m / 2 * (n + room),
-            n + room
-        ),
-        _ => format!("({m},{n}):({},1)", n + room),
-    };
-    text.parse().expect("a layout")
+        2 if n % 8 == 0 => Layout::new((m, (8, n / 8)), (8, (1, 8 * m + room))),
+        3 if m % 2 == 0 => {
+            let column = n + room;
+            Layout::new(((2, m / 2), n), ((m / 2 * column, column), 1))
+        }
+        _ => Layout::new((m, n), (n + room, 1)),
+    }
+    .expect("a layout")
 }
 
 /// Any layout of `(m,n)`: also of stride 0.
 fn any(r: &mut Random, m: i64, n: i64) -> Layout {
-    let text = match r.below(6) {
-        0 => format!("({m},{n}):(0,1)"),
-        1 => format!("({m},{n}):(1,0)"),
-        2 => format!("({m},{n}):(0,0)"),
-        3 if n % 4 == 0 => format!("({m},(4,{})):(0,(0,1))", n / 4),
+    match r.below(6) {
+        0 => Layout::new((m, n), (0, 1)),
+        1 => Layout::new((m, n), (1, 0)),
+        2 => Layout::new((m, n), (0, 0)),
+        3 if n % 4 == 0 => Layout::new((m, (4, n / 4)), (0, (0, 1))),
         _ => return injective(r, m, n),
-    };
-    text.parse().expect("a layout")
+    }
+    .expect("a layout")
 }
 
 /// A layout of matrices followed by the modes of a batch, in any order of strides; where they are only read, all products may
@@ -247,7 +245,7 @@ fn activation(function: usize, (sums, c): (Ty, Ty)) -> Result<(Epilogue, f64), S
 struct Matrix {
     ty: Ty,
     layout: Layout,
-    memory: Memory,
+    memory: OutputBuffer,
     before: Vec<u64>,
 }
 
@@ -260,7 +258,7 @@ impl Matrix {
     ) -> Result<Matrix, colex_gpu::Error> {
         let count = layout.cosize().map_err(colex_tensor::Error::from)?;
         let before: Vec<u64> = (0..count).map(|_| element(r, ty)).collect();
-        let memory = Memory::of(device, ty, &before)?;
+        let memory = OutputBuffer::of(device, ty, &before)?;
         Ok(Matrix {
             ty,
             layout,
@@ -308,12 +306,11 @@ fn run<T: GemmElement, C: GemmElement>(
         _ => Vec::new(),
     };
     let factor = |r: &mut Random, rows: i64| {
-        let one: Layout = match r.below(4) {
-            0 => format!("({rows},{k}):(1,{})", (rows + 7) / 8 * 8),
-            1 => format!("({rows},{k}):({},1)", k + 8),
-            _ => format!("({rows},{k}):({k},1)"),
+        let one = match r.below(4) {
+            0 => Layout::new((rows, k), (1, (rows + 7) / 8 * 8)),
+            1 => Layout::new((rows, k), (k + 8, 1)),
+            _ => Layout::new((rows, k), (k, 1)),
         }
-        .parse()
         .expect("a layout");
         batched(r, &one, &behind, true)
     };
@@ -327,7 +324,7 @@ fn run<T: GemmElement, C: GemmElement>(
     );
     let of_c = match r.below(3) {
         0 => injective(r, m, n),
-        _ => format!("({m},{n}):({n},1)").parse().expect("a layout"),
+        _ => Layout::new((m, n), (n, 1)).expect("a layout"),
     };
     let is_contiguous = of_c
         .leaves()
@@ -488,10 +485,10 @@ fn case<T: GemmElement, C: GemmElement>(
     run::<T, C>(device, r, &epilogue, tolerance)
 }
 
-type Case = fn(&Device, &mut Random, Option<usize>) -> Result<usize, String>;
+type DrawnEpilogue = fn(&Device, &mut Random, Option<usize>) -> Result<usize, String>;
 
 /// The types of the factors and of C. The first of them are those of activations.
-const CASES: [Case; 12] = [
+const CASES: [DrawnEpilogue; 12] = [
     case::<bf16, bf16>,
     case::<f16, f16>,
     case::<bf16, f32>,

@@ -22,7 +22,7 @@ const ROWS: i64 = 64;
 const BUFFERS: i64 = 2;
 
 /// The coordinates of a tile along M and N, and those of its product in a batch.
-pub(crate) type Place = ([Index; 2], Vec<Index>);
+pub(crate) type TilePlace = ([Index; 2], Vec<Index>);
 
 /// The way in which C is read and written.
 pub(crate) enum StorePath {
@@ -180,7 +180,7 @@ impl ThreadEpilogue<'_> {
     }
 
     /// The place of a part of tile (M, N) of a product among C's, in parts.
-    fn place(&self, staged: &Staged, ([m, n], product): &Place, part: i64) -> Vec<Index> {
+    fn place(&self, staged: &Staged, ([m, n], product): &TilePlace, part: i64) -> Vec<Index> {
         let along_n = self.parts_along_n(staged);
         let row = &self.group + part / along_n * self.plan.warps[0];
         let mut at = vec![
@@ -202,12 +202,12 @@ impl ThreadEpilogue<'_> {
     }
 
     /// Starts the loads of the first parts of the old C.
-    pub(crate) fn fetch(&self, k: &mut Builder, at: &Place) {
+    pub(crate) fn fetch(&self, k: &mut Builder, at: &TilePlace) {
         (0..BUFFERS).for_each(|part| self.bring(k, at, part));
     }
 
     /// Starts the load of a part once its buffer is free, if C is read and the tile has a part of that number.
-    fn bring(&self, k: &mut Builder, at: &Place, part: i64) {
+    fn bring(&self, k: &mut Builder, at: &TilePlace, part: i64) {
         let StorePath::Staged(staged) = self.end else {
             return;
         };
@@ -223,7 +223,7 @@ impl ThreadEpilogue<'_> {
     }
 
     /// Stores what the epilogue makes of the accumulators of a tile.
-    pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &Place, terms: &Terms) {
+    pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &TilePlace, terms: &Terms) {
         let plan = self.plan;
         match self.end {
             StorePath::Direct(of_c) => {
@@ -246,7 +246,7 @@ impl ThreadEpilogue<'_> {
         k: &mut Builder,
         staged: &Staged,
         acc: &Fragment,
-        (at, part): (&Place, i64),
+        (at, part): (&TilePlace, i64),
         terms: &Terms,
     ) {
         let copies = &staged.copies;

@@ -10,7 +10,7 @@ use colex_tiled::Operand;
 
 use super::direct::Direct;
 use super::terms::KernelEpilogue;
-use crate::gemm::batch::{BatchForm, Tiles, agree};
+use crate::gemm::batch::{BatchForm, BatchTiles, agree};
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::{self, MOST_SPLIT, WARPGROUP_THREADS};
 use colex_sched::formula::MOST_PLACES;
@@ -62,7 +62,7 @@ impl SplitSum {
 
     /// Checks that the tiles that are divided are some of the grid's, and that the workspace has room for their parts. Returns
     /// their number.
-    pub(crate) fn check(&self, k: &mut Builder, grid: &Tiles) -> Index {
+    pub(crate) fn check(&self, k: &mut Builder, grid: &BatchTiles) -> Index {
         let divided = k.within(grid.size() - &self.undivided, 0..MOST_PARTS);
         k.within(&divided * &self.parts * self.blocks, 0..MOST_PARTS + 1);
         divided
