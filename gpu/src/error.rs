@@ -9,8 +9,7 @@ use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
 use colex_sim::{Fault, Schedule};
 
-use crate::attention::problem::AttentionError;
-use crate::method::{Compute, GemmMethod};
+use crate::method::{AttentionMethod, Compute, GemmMethod};
 
 colex_layout::opaque_error! {
     /// Why a call of the library has no result.
@@ -385,6 +384,83 @@ pub(crate) enum ErrorKind {
         need: i64,
         length: usize,
     },
+}
+
+/// Why attention is not computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum AttentionError {
+    #[error("attention of {ty}: Q, K, V and O must be f16 or bf16")]
+    Type { ty: Ty },
+    #[error(
+        "Q has {heads} heads and K has {of_keys}: the heads of Q must be a multiple of those of K"
+    )]
+    Heads { heads: i64, of_keys: i64 },
+    #[error("{length} {what}: there must be 0 to {most}")]
+    Length {
+        what: &'static str,
+        length: i64,
+        most: i64,
+    },
+    #[error("the features of {what} have the stride {stride}: it must be 1")]
+    Feature { what: &'static str, stride: i64 },
+    #[error("the stride of {what} along {mode} is {stride}: it must be 0 to {most}")]
+    Stride {
+        what: &'static str,
+        mode: &'static str,
+        stride: i64,
+        most: i64,
+    },
+    #[error("{what} is {value}: it must be {least:e} to {most:e}")]
+    Number {
+        what: &'static str,
+        value: f32,
+        least: f32,
+        most: f32,
+    },
+    #[error("{why}")]
+    Plan { why: String },
+    #[error("{}: the {method} kernel takes heads of {can} features", heads_of(*features))]
+    Features {
+        method: AttentionMethod,
+        features: [i64; 2],
+        can: String,
+    },
+    #[error("the {method} kernel runs since {since}, and not on {arch}")]
+    Arch {
+        method: AttentionMethod,
+        since: Arch,
+        arch: Arch,
+    },
+    #[error("the plan was made for another call: {what} {plan} in the plan and {call} in the call")]
+    PlanCall {
+        what: &'static str,
+        plan: String,
+        call: String,
+    },
+    #[error("{what} has the shape {shape}: it must be {must}")]
+    Shape {
+        what: &'static str,
+        shape: String,
+        must: &'static str,
+    },
+    #[error(
+        "{extent} is {} in {} and {} in {}",
+        found[0], tensors[0], found[1], tensors[1]
+    )]
+    Extents {
+        extent: &'static str,
+        tensors: [&'static str; 2],
+        found: [i64; 2],
+    },
+}
+
+/// `heads of 64 features`, `heads of 192 features of Q and K and 128 of V`
+pub(crate) fn heads_of([inner, outer]: [i64; 2]) -> String {
+    if inner == outer {
+        format!("heads of {inner} features")
+    } else {
+        format!("heads of {inner} features of Q and K and {outer} of V")
+    }
 }
 
 /// `a, b or c`

@@ -1,4 +1,4 @@
-//! How a product is computed: accumulator types and generations of instructions.
+//! How products and attention are computed: accumulator types and generations of instructions.
 
 use core::fmt;
 
@@ -46,6 +46,25 @@ impl fmt::Display for GemmMethod {
             GemmMethod::Volta => "Volta",
             GemmMethod::Ampere => "Ampere",
             GemmMethod::Hopper => "Hopper",
+        })
+    }
+}
+
+/// The generation of instructions that an attention kernel is built from.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionMethod {
+    /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
+    Ampere,
+    /// TMA in stages by a producer warp, `wgmma`.
+    Hopper,
+}
+
+impl fmt::Display for AttentionMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AttentionMethod::Ampere => "Ampere",
+            AttentionMethod::Hopper => "Hopper",
         })
     }
 }

@@ -12,11 +12,12 @@ use colex_layout::{IntTuple, Layout};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
 
-use super::plan::{AttentionMethod, AttentionOperands, AttentionPlan};
-use super::problem::{AttentionError, AttentionProblem, AttentionTensor, Mask};
+use super::plan::{AttentionOperands, AttentionPlan};
+use super::problem::{AttentionProblem, AttentionTensor, Mask};
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
-use crate::error::{Error, ErrorKind, disjoint};
+use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
+use crate::method::AttentionMethod;
 
 /// Computes `O = softmax(Q K^T / sqrt(features)) V` for each batch and head, by the fastest kernel that head size, layouts,
 /// addresses and device allow. [`Attention`] has masks, the scale, the soft-cap, the log-sum-exp and the choice of a kernel.

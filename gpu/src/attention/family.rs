@@ -6,10 +6,11 @@ use colex_ir::launch::Launch;
 use colex_layout::Layout;
 use colex_tensor::{Arg, TensorKernel};
 
-use super::plan::{AttentionMethod, AttentionPlan};
+use super::plan::AttentionPlan;
 use super::problem::AttentionProblem;
 use super::{sm80, sm90};
 use crate::error::Error;
+use crate::method::AttentionMethod;
 
 /// A family of kernels. Everything that depends on the family is in the file that implements it.
 pub(crate) trait AttentionFamily {

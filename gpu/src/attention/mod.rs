@@ -9,6 +9,7 @@ pub mod reference;
 mod sm80;
 mod sm90;
 
+pub use crate::method::AttentionMethod;
 pub use call::{Attention, AttentionCall, attention};
-pub use plan::{AttentionMethod, AttentionOperands, AttentionPlan};
+pub use plan::{AttentionOperands, AttentionPlan};
 pub use problem::{AttentionProblem, AttentionTensor, Mask};

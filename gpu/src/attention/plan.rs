@@ -7,27 +7,9 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tensor::TensorKernel;
 
-use super::problem::{AttentionError, AttentionProblem, Mask, TYPES, heads_of};
-use crate::error::{Error, ErrorKind};
-
-/// The generation of instructions that an attention kernel is built from.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AttentionMethod {
-    /// `cp.async` in stages, `ldmatrix`, `mma.sync`.
-    Ampere,
-    /// TMA in stages by a producer warp, `wgmma`.
-    Hopper,
-}
-
-impl fmt::Display for AttentionMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            AttentionMethod::Ampere => "Ampere",
-            AttentionMethod::Hopper => "Hopper",
-        })
-    }
-}
+use super::problem::{AttentionProblem, Mask, TYPES};
+use crate::error::{AttentionError, Error, ErrorKind, heads_of};
+use crate::method::AttentionMethod;
 
 /// The facts about a problem that a kernel is built from. Extents, strides, the numbers of a window, the scale and the
 /// soft-cap's number are arguments of the launch.

@@ -4,11 +4,10 @@ use core::fmt;
 use std::f64::consts::LOG2_E;
 use std::ops::Range;
 
-use colex_atom::{Arch, Ty};
+use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
-use super::plan::AttentionMethod;
-use crate::error::{Error, ErrorKind};
+use crate::error::{AttentionError, Error, ErrorKind};
 use crate::gemm::problem::{MOST, check_extent};
 
 /// A tensor of an attention call. The modes of each are (batch, head, sequence, feature).
@@ -281,13 +280,22 @@ impl AttentionProblem {
                     return refused(AttentionError::Feature { what, stride });
                 }
                 if !(0..=MOST).contains(&stride) && extent > 1 {
-                    return refused(AttentionError::Stride { what, mode, stride });
+                    return refused(AttentionError::Stride {
+                        what,
+                        mode,
+                        stride,
+                        most: MOST,
+                    });
                 }
             }
         }
         for (what, length) in ["queries", "keys"].into_iter().zip(self.lengths) {
             if length > MOST_LENGTH {
-                return refused(AttentionError::Length { what, length });
+                return refused(AttentionError::Length {
+                    what,
+                    length,
+                    most: MOST_LENGTH,
+                });
             }
         }
         let [heads, of_keys] = self.heads;
@@ -315,7 +323,12 @@ impl AttentionProblem {
             if let Some(value) = value
                 && !FACTORS.contains(&value)
             {
-                return refused(AttentionError::Number { what, value });
+                return refused(AttentionError::Number {
+                    what,
+                    value,
+                    least: *FACTORS.start(),
+                    most: *FACTORS.end(),
+                });
             }
         }
         Ok(())
@@ -365,73 +378,6 @@ const FACTORS: std::ops::RangeInclusive<f32> = 1e-30..=1e30;
 
 /// The types that attention is computed in.
 pub(crate) const TYPES: [Ty; 2] = [Ty::F16, Ty::Bf16];
-
-/// Why attention is not computed.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(crate) enum AttentionError {
-    #[error("attention of {ty}: Q, K, V and O must be f16 or bf16")]
-    Type { ty: Ty },
-    #[error(
-        "Q has {heads} heads and K has {of_keys}: the heads of Q must be a multiple of those of K"
-    )]
-    Heads { heads: i64, of_keys: i64 },
-    #[error("{length} {what}: there must be 0 to {MOST_LENGTH}")]
-    Length { what: &'static str, length: i64 },
-    #[error("the features of {what} have the stride {stride}: it must be 1")]
-    Feature { what: &'static str, stride: i64 },
-    #[error("the stride of {what} along {mode} is {stride}: it must be 0 to {MOST}")]
-    Stride {
-        what: &'static str,
-        mode: &'static str,
-        stride: i64,
-    },
-    #[error("{what} is {value}: it must be {:e} to {:e}", FACTORS.start(), FACTORS.end())]
-    Number { what: &'static str, value: f32 },
-    #[error("{why}")]
-    Plan { why: String },
-    #[error("{}: the {method} kernel takes heads of {can} features", heads_of(*features))]
-    Features {
-        method: AttentionMethod,
-        features: [i64; 2],
-        can: String,
-    },
-    #[error("the {method} kernel runs since {since}, and not on {arch}")]
-    Arch {
-        method: AttentionMethod,
-        since: Arch,
-        arch: Arch,
-    },
-    #[error("the plan was made for another call: {what} {plan} in the plan and {call} in the call")]
-    PlanCall {
-        what: &'static str,
-        plan: String,
-        call: String,
-    },
-    #[error("{what} has the shape {shape}: it must be {must}")]
-    Shape {
-        what: &'static str,
-        shape: String,
-        must: &'static str,
-    },
-    #[error(
-        "{extent} is {} in {} and {} in {}",
-        found[0], tensors[0], found[1], tensors[1]
-    )]
-    Extents {
-        extent: &'static str,
-        tensors: [&'static str; 2],
-        found: [i64; 2],
-    },
-}
-
-/// `heads of 64 features`, `heads of 192 features of Q and K and 128 of V`
-pub(crate) fn heads_of([inner, outer]: [i64; 2]) -> String {
-    if inner == outer {
-        format!("heads of {inner} features")
-    } else {
-        format!("heads of {inner} features of Q and K and {outer} of V")
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -15,8 +15,8 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::family::AttentionFamily;
 use super::plan::{AttentionOperands, AttentionPlan};
-use super::problem::{AttentionError, AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
-use crate::error::{ErrorKind, one_of};
+use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
+use crate::error::{AttentionError, ErrorKind, one_of};
 use crate::gemm::operand::{OperandTiles, Tiles, shares};
 use crate::kernels::Major;
 

@@ -21,9 +21,9 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::family::AttentionFamily;
 use super::plan::AttentionPlan;
-use super::problem::{AttentionError, AttentionProblem, AttentionTensor};
+use super::problem::{AttentionProblem, AttentionTensor};
 use crate::calls::unencoded;
-use crate::error::ErrorKind;
+use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::boxed_layout;
 use crate::kernels::Major;
 
