@@ -5,7 +5,9 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp::{Add, Max};
 use colex_gpu::tensor::{AtThread, Builder, Expr, TensorKernel};
-use colex_gpu::{Device, Load};
+use colex_gpu::testing::{self, Output};
+use colex_gpu::{Load, View, ViewMut};
+use colex_layout::C;
 use colex_tiled::TiledCopy;
 use half::{bf16, f16};
 use std::error::Error;
@@ -105,12 +107,18 @@ fn run_softmax() -> Result<(), Box<dyn Error>> {
     let numbers: Vec<f32> = (0..rows * columns)
         .map(|i| (i * 7919 % 613) as f32 / 60.0)
         .collect();
-    let device = Device::open();
-    let x = device.upload(&numbers)?;
-    let mut y = device.poisoned::<f32>(rows * columns)?;
-    let views = (x.view((rows, columns))?, y.view_mut((rows, columns))?);
-    softmax()?.load(&device)?.launch([rows], views)?;
-    for (row, found) in numbers.chunks(columns).zip(y.download()?.chunks(columns)) {
+    let kernel = softmax()?;
+    let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+        let x = device.upload(&numbers)?;
+        let mut y = Output::<f32>::new(device, rows * columns)?;
+        let views = (
+            x.view((rows, columns))?,
+            y.buffer().view_mut((rows, columns))?,
+        );
+        kernel.load(device)?.launch([rows], views)?;
+        y.elements()
+    })?;
+    for (row, found) in numbers.chunks(columns).zip(found.chunks(columns)) {
         let powers = row.iter().map(|x| f64::from(*x).exp());
         let sum: f64 = powers.clone().sum();
         let errors = powers
@@ -164,16 +172,19 @@ fn run_rms_norm() -> Result<(), Box<dyn Error>> {
     let factors: Vec<bf16> = (0..columns)
         .map(|i| bf16::from_f32((i % 8) as f32 / 4.0))
         .collect();
-    let device = Device::open();
-    let (x, w) = (device.upload(&numbers)?, device.upload(&factors)?);
-    let mut y = device.poisoned::<bf16>(rows * columns)?;
-    let views = (
-        x.view((rows, columns))?,
-        y.view_mut((rows, columns))?,
-        w.view((1, columns))?,
-    );
-    rms_norm()?.load(&device)?.launch([rows], views)?;
-    for (row, found) in numbers.chunks(columns).zip(y.download()?.chunks(columns)) {
+    let kernel = rms_norm()?;
+    let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+        let (x, w) = (device.upload(&numbers)?, device.upload(&factors)?);
+        let mut y = Output::<bf16>::new(device, rows * columns)?;
+        let views = (
+            x.view((rows, columns))?,
+            y.buffer().view_mut((rows, columns))?,
+            w.view((1, columns))?,
+        );
+        kernel.load(device)?.launch([rows], views)?;
+        y.elements()
+    })?;
+    for (row, found) in numbers.chunks(columns).zip(found.chunks(columns)) {
         let mean = row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / columns as f64;
         for ((x, w), y) in row.iter().zip(&factors).zip(found) {
             let exact = f64::from(*x) / (mean + 1e-6).sqrt() * f64::from(*w);
@@ -220,21 +231,15 @@ fn run_rotary() -> Result<(), Box<dyn Error>> {
     let numbers: Vec<f32> = (0..rows * 64)
         .map(|i| (i * 7919 % 613) as f32 / 60.0)
         .collect();
-    let device = Device::open();
-    let x = device.upload(&numbers)?;
-    let mut y = device.poisoned::<f32>(rows * 64)?;
-    let shape = (
-        (rows, colex_layout::C::<64>),
-        (colex_layout::C::<64>, colex_layout::C::<1>),
-    );
-    let views = (
-        colex_gpu::View::new(&x, shape)?,
-        colex_gpu::ViewMut::new(&mut y, shape)?,
-    );
-    rotary()?
-        .load(&device)?
-        .launch([rows.div_ceil(16)], views)?;
-    let found = y.download()?;
+    let kernel = rotary()?;
+    let shape = ((rows, C::<64>), (C::<64>, C::<1>));
+    let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+        let x = device.upload(&numbers)?;
+        let mut y = Output::<f32>::new(device, rows * 64)?;
+        let views = (View::new(&x, shape)?, ViewMut::new(y.buffer(), shape)?);
+        kernel.load(device)?.launch([rows.div_ceil(16)], views)?;
+        y.elements()
+    })?;
     for (m, row) in numbers.chunks(64).enumerate() {
         for j in 0..32 {
             let angle = m as f64 * 10000_f64.powf(-(j as f64) / 32.0);

@@ -82,16 +82,21 @@ fn run_histogram() -> Result<(), Box<dyn Error>> {
     println!("\n== run_histogram ==");
     // ANCHOR: run_histogram
     let bytes: Vec<u8> = (0..5000_u32).map(|i| (i * i / 7) as u8).collect();
-    let device = Device::open();
-    let (x, mut total) = (device.upload(&bytes)?, device.zeros::<u32>(256)?);
-    let kernel = histogram()?.load(&device)?;
-    let counts = ViewMut::new(&mut total, (C::<256>, C::<1>))?;
-    kernel.launch([bytes.len().div_ceil(2048)], (x.view(bytes.len())?, counts))?;
+    let kernel = histogram()?;
+    let total = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+        let (x, mut total) = (device.upload(&bytes)?, device.zeros::<u32>(256)?);
+        let counts = ViewMut::new(&mut total, (C::<256>, C::<1>))?;
+        let views = (x.view(bytes.len())?, counts);
+        kernel
+            .load(device)?
+            .launch([bytes.len().div_ceil(2048)], views)?;
+        Ok(total.download()?)
+    })?;
     let mut expected = [0_u32; 256];
     for byte in &bytes {
         expected[usize::from(*byte)] += 1;
     }
-    assert_eq!(total.download()?, expected);
+    assert_eq!(total, expected);
     println!("{} of 0, {} of 255", expected[0], expected[255]);
     // ANCHOR_END: run_histogram
     Ok(())
@@ -220,14 +225,19 @@ fn run_stencil() -> Result<(), Box<dyn Error>> {
     let numbers: Vec<f32> = (0..rows * columns)
         .map(|i| (i * 7919 % 613) as f32)
         .collect();
-    let device = Device::open();
-    let x = device.upload(&numbers)?;
     for shared in [false, true] {
-        let mut y = device.poisoned::<f32>(rows * columns)?;
-        let kernel = stencil(shared)?.load(&device)?;
-        let views = (x.view((rows, columns))?, y.view_mut((rows, columns))?);
-        kernel.launch([columns.div_ceil(32), rows.div_ceil(8)], views)?;
-        let found = y.download()?;
+        let kernel = stencil(shared)?;
+        let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+            let x = device.upload(&numbers)?;
+            let mut y = Output::<f32>::new(device, rows * columns)?;
+            let views = (
+                x.view((rows, columns))?,
+                y.buffer().view_mut((rows, columns))?,
+            );
+            let grid = [columns.div_ceil(32), rows.div_ceil(8)];
+            kernel.load(device)?.launch(grid, views)?;
+            y.elements()
+        })?;
         for (i, y) in found.iter().enumerate() {
             let near = (i / columns + rows - 1..i / columns + rows + 2)
                 .flat_map(|m| (0..3).map(move |b| (m, i % columns + b)))

@@ -21,6 +21,10 @@ pub(crate) fn families() -> Vec<Family> {
             build: |h, r| rows(h, r, &[Form::Block, Form::Arg, Form::Scan]),
         },
         Family {
+            name: "reduce along",
+            build: |h, r| rows(h, r, &[Form::Along]),
+        },
+        Family {
             name: "reduce cluster",
             build: |h, r| rows(h, r, &[Form::Cluster]),
         },
@@ -38,6 +42,8 @@ enum Form {
     Warp,
     /// The sum of the block.
     Block,
+    /// The sum along a mode of the tile.
+    Along,
     /// The number of the largest element of the block.
     Arg,
     /// The sum of the elements up to this one.
@@ -77,7 +83,13 @@ fn rows(h: &mut Hook, r: &mut Random, forms: &[Form]) -> Result<Program, Error> 
     let to = copy.at(&place).partition_dst(&to);
     let x = registers(h, &mut k, ty, &from);
     k.copy_in_bounds(&copy, &from, &x);
+    // Along the other mode, each element is by itself.
+    let mode = match form {
+        Form::Along => h.pick("reduce_along", Kind::Operation, 1, &[0]),
+        _ => 1,
+    };
     let term: Expr = match form {
+        Form::Along => k.reduce_along(BinaryOp::Add, &x, &from, mode).into(),
         Form::Mode => k.reduce(BinaryOp::Add, &x, 0).into(),
         Form::All => k.reduce_all(BinaryOp::Add, &x * &x).into(),
         Form::Warp => {
@@ -142,7 +154,8 @@ fn rows(h: &mut Hook, r: &mut Random, forms: &[Form]) -> Result<Program, Error> 
                         Form::Mode => part(n, vector).iter().sum(),
                         Form::All => part(n, vector).iter().map(|x| x * x).sum(),
                         Form::Warp => largest(part(n, 32 * vector)),
-                        Form::Block => x.iter().sum(),
+                        Form::Along if mode == 0 => x[n],
+                        Form::Along | Form::Block => x.iter().sum(),
                         Form::Arg => {
                             let most = largest(&x);
                             x.iter().position(|x| *x == most).unwrap_or(0) as f64

@@ -251,6 +251,18 @@ fn what_would_have_to_move_is_refused() {
         }),
         "as_operand: C is no factor: A and B are"
     );
+    let two = tiled(
+        "SM80_16x8x16_F32F16F16F32_TN",
+        "(1,2,1):(0,1,0)",
+        "(16,16,16)",
+    );
+    assert_eq!(
+        refused(warp(), scene, |_, (sums, _)| {
+            sums.as_operand(&half, &two, Operand::A, (16, 32));
+        }),
+        "as_operand: 32 threads and 16 values of C of SM80_16x8x16_F32F16F16F32_TN, 64 threads of \
+         SM80_16x8x16_F32F16F16F32_TN, and the fragment ((_2,_2),_1,_4):((_1,_2),_0,_4): threads and values are the same"
+    );
     assert_eq!(
         refused(warp(), scene, |_, (sums, _)| drop(
             rows.broadcast_rows(&sums)

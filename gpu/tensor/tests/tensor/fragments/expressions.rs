@@ -569,6 +569,16 @@ fn formulas_that_are_none_are_refused_with_sentences() {
         "formula: at byte 12 there is no `bias`: an input is written as `x0:f32`"
     );
     assert_eq!(
+        Formula::parse("bias", &[]).unwrap_err().what(),
+        "formula: at byte 0 there is no `bias`: there are no inputs"
+    );
+    assert_eq!(
+        Formula::parse("bias", &[("acc", Ty::F32)])
+            .unwrap_err()
+            .what(),
+        "formula: at byte 0 there is no `bias`: the input is acc"
+    );
+    assert_eq!(
         refused("power(x0:f32, 2)"),
         "formula: at byte 0 there is no operation `power` of an element, an element"
     );

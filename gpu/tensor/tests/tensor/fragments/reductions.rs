@@ -3,6 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::Device;
 use colex_ir::BinaryOp;
+use colex_layout::{Error, Layout, Tiler};
 use colex_proof::kernels::reductions;
 use colex_tensor::{AtThread, Builder, Fragment, Tensor};
 use colex_tiled::TiledCopy;
@@ -204,4 +205,51 @@ fn wrong_reductions_along_a_mode_are_refused() {
         }),
         "reduce_along: lines of its threads lie in other lanes of a warp"
     );
+}
+
+/// Partitions in which a line does not lie in the same registers and warps of its threads.
+#[test]
+fn reductions_along_a_mode_of_uneven_partitions_are_refused() -> Result<(), Error> {
+    let tile = |m: i64, n: i64| Layout::new((m, n), (1, m));
+    // Four threads have each element of 8 rows.
+    let twice = (Layout::new(((8, 4), 1), ((1, 0), 0))?, tile(8, 1)?);
+    // Thread (r, q) has rows r and r + 1 of column q: row 1 is in the second register of one, in the first of the other.
+    let overlapping = (Layout::new(((2, 16), 2), ((1, 3), 1))?, tile(3, 16)?);
+    // Warps 0, 1, 4 and 5 share a row.
+    let apart = (
+        Layout::new(((32, 2, 2, 2), 1), ((2, 64, 1, 128), 0))?,
+        tile(2, 128)?,
+    );
+    let said = |(tv, tile): &(Layout, Layout), mode: usize| {
+        let threads = tv.mode(0).map_or(0, |mode| mode.size());
+        let part = |k: &mut Builder| {
+            let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("a width");
+            let tiler = Tiler::from(&tile.shape());
+            let copy = TiledCopy::from_tv(atom, 32, tv, tiler).expect("a copy");
+            let tile = k.shared_tensor(Ty::F32, tile);
+            copy.at(&k.thread()).partition_src(&tile)
+        };
+        refused(
+            Builder::new("k", Arch::Sm80, threads as u32),
+            part,
+            |k, mine| {
+                let held = k.fragment_like(&mine);
+                k.fill(&held, 1.0);
+                k.reduce_along(BinaryOp::Add, &held, &mine, mode);
+            },
+        )
+    };
+    assert_eq!(
+        said(&twice, 0),
+        "reduce_along: threads 0 and 8 hold the same element"
+    );
+    assert_eq!(
+        said(&overlapping, 1),
+        "reduce_along: its threads have a line in different registers"
+    );
+    assert_eq!(
+        said(&apart, 1),
+        "reduce_along: lines of its threads lie in other warps"
+    );
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_ir::{Reg, RegType, Special};
 use colex_layout::ComposedLayout;
-use colex_tensor::{Builder, Index, Tensor};
+use colex_tensor::{AtThread, Builder, Fragment, Index, Tensor};
 use colex_tiled::TiledCopy;
 
 /// What `finish` says of a kernel that `body` writes.
@@ -261,6 +261,33 @@ fn fragments_have_registers() {
             eight.slice((.., &stage));
         }),
         "slice: the place r0 is known when the kernel runs, and registers have no addresses: take a constant"
+    );
+    assert_eq!(
+        said(|k| drop(k.fragment(Ty::F32, "_4:_1").as_type(Ty::S32))),
+        "as_type: f32 and s32 live in registers of different classes"
+    );
+    assert_eq!(
+        said(|k| drop(k.fragment(Ty::F32, "(_2,_2):(_2,_1)").values(0, 2))),
+        "values: values 0 and 1 further of (_2,_2):(_2,_1) are not 1 apart"
+    );
+    let pairs = |take: fn(Fragment) -> Fragment| {
+        said(move |k| {
+            let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
+            let copy = TiledCopy::new(atom, 16, "(64,2):(2,1)", "(1,2):(0,1)");
+            let copy = copy.expect("a tiled copy");
+            let tile = k.shared_tensor(Ty::F16, "(64,4):(4,1)");
+            let mine = copy.at(&k.thread()).partition_src(&tile); // (CPY, CPY_M, CPY_N)
+            let four = k.fragment(Ty::F16, "_4:_1");
+            k.copy(&copy, &mine, &take(four));
+        })
+    };
+    assert_eq!(
+        pairs(|four| four.values(1, 2)),
+        "registers: element 0 of _2:_1 is part 1 of %r2, and the instruction takes 2 neighbours in order"
+    );
+    assert_eq!(
+        pairs(|four| four.with_layout("_2:_3")),
+        "registers: elements 0 and 1 of _2:_3 lie in two registers"
     );
     let atom = colex_atom::copy("UniversalCopy<uint32_t>").expect("an atom");
     let copy = TiledCopy::new(atom, 32, "(8,16):(16,1)", "(1,1):(0,0)");
