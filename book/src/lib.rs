@@ -15,6 +15,7 @@ macro_rules! chapters {
 
 chapters! {
     introduction = "introduction.md";
+    why = "why.md";
     run = "run.md";
     layout_tuples = "layout/tuples.md";
     layout_layouts = "layout/layouts.md";
