@@ -65,6 +65,7 @@ chapters! {
     kernel_hopper = "kernel/hopper.md";
     kernel_epilogue = "kernel/epilogue.md";
     kernel_attention = "kernel/attention.md";
+    appendix_cheat_sheet = "appendix/cheat-sheet.md";
     appendix_bridge = "appendix/bridge.md";
     appendix_examples = "appendix/examples.md";
     appendix_errata = "appendix/errata.md";
