@@ -437,6 +437,10 @@ pub(crate) enum AttentionError {
         plan: String,
         call: String,
     },
+    #[error(
+        "the plan packs {packs} heads of Q: it must be a divisor of {group}, the heads of Q for each head of K"
+    )]
+    Packs { packs: i64, group: i64 },
     #[error("{what} has the shape {shape}: it must be {must}")]
     Shape {
         what: &'static str,

@@ -3,7 +3,9 @@
 //! Run it with `cargo run -p colex-book --example kernel_attention`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::attention::{Attention, Mask};
+use colex_gpu::attention::{
+    Attention, AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask,
+};
 use colex_gpu::ir::BinaryOp::{Add, Max};
 use colex_gpu::tensor::{AtThread, Builder, Expr, Rows, TensorKernel};
 use colex_gpu::{Device, Load, View, ViewMut, attention as attention_of};
@@ -18,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     rows()?;
     kernel()?;
     call()?;
+    decode()?;
     refusals()?;
     Ok(())
 }
@@ -283,6 +286,20 @@ fn call() -> Result<(), Box<dyn Error>> {
     let error = attention_of(&odd, &odd, &odd, &o.view_mut((1, 1, 16, 80))?);
     println!("{}", error.unwrap_err());
     // ANCHOR_END: call
+    Ok(())
+}
+
+/// Shows the plan of a step of serving.
+fn decode() -> Result<(), Box<dyn Error>> {
+    println!("\n== decode ==");
+    // ANCHOR: decode
+    // The next word of 64 sequences: 32 heads of Q on 8 of K.
+    let problem = AttentionProblem::new(Ty::F16, 64, [32, 8], [1, 8192], [128, 128]);
+    let operands = AttentionOperands::of(&problem, [0; 4]);
+    let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+    println!("{plan}");
+    println!("{}", plan.suited_to(&problem, 132));
+    // ANCHOR_END: decode
     Ok(())
 }
 

@@ -216,7 +216,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     pub fn plan(&self) -> Result<AttentionPlan, Error> {
         let problem = self.problem()?;
         let operands = AttentionOperands::of(&problem, self.addresses());
-        planned(self.wish(), &problem, operands, self.device().arch())
+        planned(self.wish(), &problem, operands, self.device())
     }
 
     /// Enqueues the call on the stream of the device that holds Q.
@@ -305,10 +305,10 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         }
         let operands = AttentionOperands::of(&problem, self.addresses());
         let wish = wish(operands, device.arch())?;
-        let plan = planned(wish, &problem, operands, device.arch())?;
+        let plan = planned(wish, &problem, operands, device)?;
         plan.check(device.arch())?;
         plan.check_call(&operands)?;
-        plan.method.family().check_problem(&problem)?;
+        plan.check_problem(&problem)?;
         let mut addresses = Addresses::from_slice(&self.addresses());
         addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
         let work = if problem.is_nothing() {
@@ -345,12 +345,17 @@ fn planned(
     wish: AttentionWish,
     problem: &AttentionProblem,
     operands: AttentionOperands,
-    arch: Arch,
+    device: &Device,
 ) -> Result<AttentionPlan, Error> {
+    let multiprocessors = device.limits().multiprocessors;
     match wish {
         AttentionWish::Plan(plan) => Ok(plan),
-        AttentionWish::Method(method) => Ok(AttentionPlan::new(method, operands)),
-        AttentionWish::Fastest => AttentionPlan::fastest(problem, operands, arch),
+        AttentionWish::Method(method) => {
+            Ok(AttentionPlan::new(method, operands).suited_to(problem, multiprocessors))
+        }
+        AttentionWish::Fastest => {
+            AttentionPlan::fastest(problem, operands, (device.arch(), multiprocessors))
+        }
     }
 }
 
@@ -532,8 +537,8 @@ fn prepare(
         let loaded = device.load_kernel(&built.kernel)?;
         Ok::<_, Error>(KernelOf { built, loaded })
     })?;
-    let layouts = problem.kernel_layouts()?;
-    let arguments = family.arguments(problem, &kernel.built, &layouts, addresses)?;
+    let layouts = problem.kernel_layouts(plan.packs)?;
+    let arguments = family.arguments((plan, problem), &kernel.built, &layouts, addresses)?;
     let arguments = kernel.built.arguments(&arguments)?;
     let launch: Launch = family.launch(problem, plan, device);
     let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
@@ -626,6 +631,8 @@ mod tests {
             refused(&|plan| plan.tile[1] = 256),
             refused(&|plan| (plan.tile[1], plan.stages) = (128, 8)),
             refused(&|plan| plan.operands.vectors[3] = 16),
+            refused(&|plan| plan.packs = 0),
+            refused(&|plan| plan.packs = 2),
         ];
         assert_eq!(
             sentences,
@@ -640,6 +647,8 @@ mod tests {
                 "the plan asks for 270336 bytes of shared memory for Q, K and V: the Ampere attention kernel takes at most 166912, \
                  103424 fewer",
                 "the plan's vector of O is 16: an access takes a power of two, 1 to 8 elements of f16",
+                "the plan's number of packed heads is 0: the Ampere attention kernel takes 1 to 256",
+                "the plan packs 2 heads of Q: it must be a divisor of 1, the heads of Q for each head of K",
             ]
         );
     }

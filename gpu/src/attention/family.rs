@@ -17,6 +17,11 @@ pub(crate) trait AttentionFamily {
     /// Returns its default plan for the operands of a plan.
     fn default_of(&self, plan: AttentionPlan) -> AttentionPlan;
 
+    /// Returns a plan with the numbers that depend on the extents of a problem and on the multiprocessors of a device.
+    fn suited_to(&self, plan: AttentionPlan, _: &AttentionProblem, _: i64) -> AttentionPlan {
+        plan
+    }
+
     /// Checks that the kernel takes the operands and the numbers of a plan on an architecture.
     ///
     /// # Errors
@@ -48,7 +53,7 @@ pub(crate) trait AttentionFamily {
     /// Returns an error if the kernel was not built for a layout.
     fn arguments<'a>(
         &self,
-        problem: &AttentionProblem,
+        of: (&AttentionPlan, &AttentionProblem),
         built: &TensorKernel,
         layouts: &'a [Layout],
         addresses: &[u64],

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tensor::TensorKernel;
 
-use super::problem::{AttentionProblem, Mask, TYPES};
+use super::problem::{AttentionProblem, MOST_LENGTH, Mask, TYPES};
 use crate::error::{AttentionError, Error, ErrorKind, heads_of};
 use crate::method::AttentionMethod;
 
@@ -80,6 +80,10 @@ pub struct AttentionPlan {
     pub pairs: bool,
     /// The number of tiles of queries in shared memory: with 2, one is loaded while another is computed (Hopper).
     pub ahead: i64,
+    /// The number of neighbouring heads of Q whose queries share a tile, a divisor of the heads of Q for each head of K: with
+    /// `n`, row `i` of the tile is query `i / n` of head `i % n` of the pack, and a block reads K and V once for all of them
+    /// (Ampere).
+    pub packs: i64,
 }
 
 impl AttentionPlan {
@@ -95,7 +99,31 @@ impl AttentionPlan {
             strip: 1,
             pairs: false,
             ahead: 1,
+            packs: 1,
         })
+    }
+
+    /// Returns the same plan with the numbers that depend on the extents of a problem and on the multiprocessors of a device.
+    ///
+    /// The Ampere kernel packs as many heads of Q that read one head of K as have their queries in one tile of 64 rows, and
+    /// takes a tile of fewer rows where there are fewer.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::attention::{AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem};
+    ///
+    /// // One query of each of 32 heads, in groups of 8 on a head of K.
+    /// let problem = AttentionProblem::new(Ty::Bf16, 64, [32, 4], [1, 8192], [128, 128]);
+    /// let plan = AttentionPlan::new(AttentionMethod::Ampere, AttentionOperands::of(&problem, [0; 4]));
+    /// assert_eq!(
+    ///     plan.suited_to(&problem, 132).to_string(),
+    ///     "Ampere bf16, features 128, tile 16x64, 1 consumers, 2 stages, packs of 8 heads"
+    /// );
+    /// ```
+    #[must_use]
+    pub fn suited_to(self, problem: &AttentionProblem, multiprocessors: u32) -> AttentionPlan {
+        let family = self.method.family();
+        family.suited_to(self, problem, multiprocessors.into())
     }
 
     /// Returns the default plan of the fastest method that takes a problem on an architecture.
@@ -106,13 +134,16 @@ impl AttentionPlan {
     pub(crate) fn fastest(
         problem: &AttentionProblem,
         operands: AttentionOperands,
-        arch: Arch,
+        (arch, multiprocessors): (Arch, u32),
     ) -> Result<AttentionPlan, Error> {
         let mut refusals = Vec::new();
-        for method in AttentionMethod::BY_SPEED {
-            let plan = AttentionPlan::new(method, operands);
+        let plans = AttentionMethod::BY_SPEED
+            .map(|method| AttentionPlan::new(method, operands).suited_to(problem, multiprocessors));
+        // A plan that packs reads K and V once for several heads: it comes before those that read them for each.
+        let (first, rest): (Vec<_>, Vec<_>) = plans.into_iter().partition(|plan| plan.packs > 1);
+        for plan in first.into_iter().chain(rest) {
             let checked = plan.check(arch);
-            match checked.and_then(|()| method.family().check_problem(problem)) {
+            match checked.and_then(|()| plan.check_problem(problem)) {
                 Ok(()) => return Ok(plan),
                 Err(error) => refusals.push(error.to_string()),
             }
@@ -151,7 +182,9 @@ impl AttentionPlan {
     ///
     /// Parameters of an Ampere kernel: the tensors Q, K and O as (sequence, feature, head, batch), the one of V as (feature,
     /// sequence, head, batch); if the log-sum-exp is an output, the tensor of f32 (sequence, head, batch); then as `u32` the
-    /// numbers of queries, keys, and heads of Q for each head of K; as `f32` the factor in the exponent of 2 and, where scores
+    /// numbers of queries, keys, and heads of Q for each head of K. A plan that packs `n` heads has ((head of the pack,
+    /// sequence), feature, pack, batch) for Q and O, ((head of the pack, sequence), pack, batch) for the log-sum-exp, and the
+    /// number of packs for each head of K. Then as `f32` the factor in the exponent of 2 and, where scores
     /// are capped, the factor before the hyperbolic tangent; as `u32` the two sides of a window. There is a block for each tile
     /// of queries of each head.
     ///
@@ -257,6 +290,26 @@ impl AttentionPlan {
         Ok(())
     }
 
+    /// Checks that the plan is for a problem that was checked: its extents, and the heads that are packed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the extent, and what the kernel takes.
+    pub(crate) fn check_problem(&self, problem: &AttentionProblem) -> Result<(), Error> {
+        let [heads, of_keys] = problem.heads;
+        let (packs, group) = (self.packs, heads / of_keys.max(1));
+        if packs > 1 && group % packs != 0 {
+            return Err(ErrorKind::from(AttentionError::Packs { packs, group }).into());
+        }
+        if let [length, _] = problem.lengths
+            && length > MOST_LENGTH / packs
+        {
+            let (what, most) = ("queries of a plan that packs heads", MOST_LENGTH / packs);
+            return Err(ErrorKind::from(AttentionError::Length { what, length, most }).into());
+        }
+        self.method.family().check_problem(problem)
+    }
+
     /// The name of the kernel in errors.
     fn kernel(&self) -> String {
         format!("{} attention", self.method)
@@ -340,6 +393,9 @@ impl fmt::Display for AttentionPlan {
         if self.ahead != 1 {
             write!(f, ", {} tiles of queries", self.ahead)?;
         }
+        if self.packs != 1 {
+            write!(f, ", packs of {} heads", self.packs)?;
+        }
         Ok(())
     }
 }
@@ -367,10 +423,11 @@ mod tests {
             strip: 4,
             pairs: true,
             ahead: 2,
+            packs: 4,
         };
         assert_eq!(
             plan.to_string(),
-            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries"
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads"
         );
     }
 }

@@ -222,31 +222,59 @@ impl AttentionProblem {
 
     /// Returns the layouts of the tensors in the modes of the kernels: (sequence, feature, head, batch) for Q, K and O, (feature,
     /// sequence, head, batch) for V, and (sequence, head, batch) for the log-sum-exp if it is an output.
-    pub(crate) fn kernel_layouts(&self) -> Result<Vec<Layout>, Error> {
-        let leaves = |modes: &[usize], n: &[i64]| {
-            let leaf = |mode: &usize| match mode {
-                3 => Int::Static(n[3]),
-                mode => Int::Dynamic(n[*mode]),
-            };
-            IntTuple::flat(modes.iter().map(leaf))
-        };
+    ///
+    /// A kernel that packs `packs` > 1 neighbouring heads of Q has (head of the pack, sequence) in place of the sequence of Q, O
+    /// and the log-sum-exp, and packs in place of their heads.
+    pub(crate) fn kernel_layouts(&self, packs: i64) -> Result<Vec<Layout>, colex_layout::Error> {
         // Without keys K and V have no element, and no layout: that of one key stands for them, which nothing reads.
-        let layout = |modes: &[usize], extents: &[i64], strides: &[i64]| {
-            let extents: Vec<i64> = extents.iter().map(|n| (*n).max(1)).collect();
-            Layout::new(leaves(modes, &extents), leaves(modes, strides))
-        };
+        let (dynamic, extent) = (Int::Dynamic, |n: i64| Int::Dynamic(n.max(1)));
+        let of_pack = |stride: i64| dynamic(stride.saturating_mul(packs));
         let mut layouts = Vec::new();
         for tensor in AttentionTensor::ALL {
-            let modes = match tensor {
-                AttentionTensor::V => [3, 2, 1, 0],
-                _ => [2, 3, 1, 0],
-            };
-            let strides = &self.strides[tensor as usize];
-            layouts.push(layout(&modes, &self.extents(tensor), strides)?);
+            let [batch, heads, length, features] = self.extents(tensor);
+            let features = (
+                Int::Static(features.max(1)),
+                Int::Static(self.strides[tensor as usize][3]),
+            );
+            let [of_batch, of_head, of_row, _] = self.strides[tensor as usize].map(dynamic);
+            let [batch, heads, row] = [batch, heads, length].map(extent);
+            layouts.push(match tensor {
+                AttentionTensor::V => Layout::new(
+                    (features.0, row, heads, batch),
+                    (features.1, of_row, of_head, of_batch),
+                ),
+                AttentionTensor::Q | AttentionTensor::O if packs > 1 => Layout::new(
+                    (
+                        (Int::Static(packs), row),
+                        features.0,
+                        extent(heads.value() / packs),
+                        batch,
+                    ),
+                    (
+                        (of_head, of_row),
+                        features.1,
+                        of_pack(of_head.value()),
+                        of_batch,
+                    ),
+                ),
+                _ => Layout::new(
+                    (row, features.0, heads, batch),
+                    (of_row, features.1, of_head, of_batch),
+                ),
+            }?);
         }
         if self.log_sum_exp {
-            let extents = [self.batch, self.heads[0], self.lengths[0]];
-            layouts.push(layout(&[2, 1, 0], &extents, &self.sum_strides)?);
+            let [of_batch, of_head, of_row] = self.sum_strides.map(dynamic);
+            let (heads, batch) = (self.heads[0], extent(self.batch));
+            let row = extent(self.lengths[0]);
+            layouts.push(if packs > 1 {
+                Layout::new(
+                    ((Int::Static(packs), row), extent(heads / packs), batch),
+                    ((of_head, of_row), of_pack(of_head.value()), of_batch),
+                )
+            } else {
+                Layout::new((row, extent(heads), batch), (of_row, of_head, of_batch))
+            }?);
         }
         Ok(layouts)
     }

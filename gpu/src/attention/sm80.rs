@@ -29,6 +29,9 @@ const STEP: i64 = 16;
 /// The most registers of a thread for the sums of both products and for the weights; the rest is for addresses and loads.
 const MOST_SUMS: i64 = 208;
 
+/// The most heads whose queries share a tile.
+const MOST_PACKS: i64 = 256;
+
 /// The numbers of features of Q and K and of V and O.
 const FEATURES: [[i64; 2]; 6] = [
     [64, 64],
@@ -48,6 +51,31 @@ impl AttentionFamily for AmpereAttention {
         };
         AttentionPlan {
             tile: [64, keys],
+            ..plan
+        }
+    }
+
+    /// The queries of as many heads that read one head of K as fit into one tile are packed into it. The tile has no more rows
+    /// than they need.
+    fn suited_to(&self, plan: AttentionPlan, problem: &AttentionProblem, _: i64) -> AttentionPlan {
+        let [heads, of_keys] = problem.heads;
+        let ([most, keys], queries) = (plan.tile, problem.lengths[0].max(1));
+        let group = heads / of_keys.max(1);
+        let fits = |packs: &i64| group % packs == 0 && queries.saturating_mul(*packs) <= most;
+        let packs = (1..=most).rev().find(fits).unwrap_or(1);
+        let rows = queries.saturating_mul(packs).min(most);
+        // A power of two: the threads share tiles of 96 and 192 features too.
+        let consumers = ((rows + STEP - 1) / STEP) as u64;
+        let consumers = consumers.next_power_of_two() as i64;
+        // Heads of rows take registers, of which accumulators of 256 features leave few.
+        let keys = match (packs, plan.operands.features[1]) {
+            (2.., 256) => keys / 2,
+            _ => keys,
+        };
+        AttentionPlan {
+            tile: [STEP * consumers, keys],
+            consumers,
+            packs,
             ..plan
         }
     }
@@ -89,6 +117,7 @@ impl AttentionFamily for AmpereAttention {
         plan.number("tile of queries", queries, rows..=256 / rows * rows, rows)?;
         plan.number("tile of keys", keys, STEP..=256, STEP)?;
         plan.number("number of stages", plan.stages, 2..=8, 1)?;
+        plan.number("number of packed heads", plan.packs, 1..=MOST_PACKS, 1)?;
         let bytes = shared(&plan.operands, plan.tile, plan.stages);
         let room = i64::from(Limits::of(arch).shared);
         plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
@@ -116,21 +145,22 @@ impl AttentionFamily for AmpereAttention {
 
     fn arguments<'a>(
         &self,
-        problem: &AttentionProblem,
+        (plan, problem): (&AttentionPlan, &AttentionProblem),
         _: &TensorKernel,
         layouts: &'a [Layout],
         addresses: &[u64],
     ) -> Result<Vec<Arg<'a>>, crate::Error> {
         let tensors = addresses.iter().zip(layouts);
         let tensors = tensors.map(|(at, layout)| Arg::checked(*at, layout));
-        let numbers = Scores::arguments(problem);
+        let numbers = Scores::arguments(plan, problem);
         Ok(tensors.chain(numbers.into_iter().map(Arg::Value)).collect())
     }
 
     fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, _: &Device) -> Launch {
-        let tiles = (problem.lengths[0] + plan.tile[0] - 1) / plan.tile[0];
+        let rows = problem.lengths[0].saturating_mul(plan.packs);
+        let tiles = (rows + plan.tile[0] - 1) / plan.tile[0];
         let blocks = tiles
-            .saturating_mul(problem.heads[0])
+            .saturating_mul(problem.heads[0] / plan.packs)
             .saturating_mul(problem.batch);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         Launch::new(blocks, 32 * plan.consumers as u32)
@@ -163,7 +193,7 @@ fn tiles(plan: &AttentionPlan) -> [Tiles; 3] {
 
 /// The kernel of a plan. Its parameters: Q, K and O as (sequence, feature, head, batch), V as (feature, sequence, head,
 /// batch), the log-sum-exp as (sequence, head, batch) if it is an output, then those of [`Scores`]. A block computes a tile
-/// of the queries of a head; the tiles of a head follow each other, so that the cache holds its K and V.
+/// of the queries of a head, or of a pack of heads; the tiles of a head follow each other, so that the cache holds its K and V.
 fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let ([bm, bn], operands) = (plan.tile, &plan.operands);
     let AttentionOperands {
@@ -178,20 +208,16 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let mma = TiledMma::new(mma, ((warps, 1, 1), (1, 0, 0)), (STEP * warps, STEP, STEP))?;
     let mut k = Builder::new("attention_sm80", arch, 32 * warps as u32);
     // Extents and strides are arguments: these serve the reports.
-    let form = AttentionProblem::new(ty, 4, [8, 8], [1024, 1024], [inner, outer]);
-    let layouts = form.kernel_layouts().expect("invariant: a compact form");
+    let mut form = AttentionProblem::new(ty, 4, [8 * plan.packs, 8], [1024, 1024], [inner, outer]);
+    form.log_sum_exp = operands.log_sum_exp;
+    let layouts = form.kernel_layouts(plan.packs)?;
     let [q, keys, values, o] =
         [0, 1, 2, 3].map(|i| k.tensor(AttentionTensor::ALL[i].name(), ty, &layouts[i]));
-    let log_sums = operands.log_sum_exp.then(|| {
-        k.tensor(
-            "log_sum_exp",
-            colex_atom::Ty::F32,
-            "(1024,8,4):(1,1024,8192)",
-        )
-    });
-    let scores_of = Scores::declare(&mut k, operands);
+    let log_sums = layouts.get(AttentionTensor::ALL.len());
+    let log_sums = log_sums.map(|layout| k.tensor("log_sum_exp", colex_atom::Ty::F32, layout));
+    let scores_of = Scores::declare(&mut k, plan);
 
-    let tiles_m = (&scores_of.queries + (bm - 1)) / bm;
+    let tiles_m = (&scores_of.queries * plan.packs + (bm - 1)) / bm;
     let block = k.block_index(0);
     let (tile, rest) = (&block % &tiles_m, &block / &tiles_m);
     // Under a causal mask the last tile of queries has the most keys: it begins first.
@@ -280,7 +306,7 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
 struct Scores {
     queries: Index,
     keys: Index,
-    /// The heads of Q that read one head of K.
+    /// The packs of heads of Q that read one head of K.
     group: Index,
     /// What multiplies a score in the exponent of 2.
     factor: Reg,
@@ -292,10 +318,11 @@ struct Scores {
 }
 
 impl Scores {
-    fn declare(k: &mut Builder, operands: &AttentionOperands) -> Scores {
+    fn declare(k: &mut Builder, plan: &AttentionPlan) -> Scores {
+        let operands = &plan.operands;
         let [left, right] = operands.bounded;
         Scores {
-            queries: k.index_argument("queries", 1..MOST_LENGTH + 1),
+            queries: k.index_argument("queries", 1..MOST_LENGTH / plan.packs + 1),
             keys: k.index_argument("keys", 0..MOST_LENGTH + 1),
             group: k.index_argument("group", 1..MOST_LENGTH + 1),
             factor: k.scalar_argument("factor", Type::F32),
@@ -311,12 +338,12 @@ impl Scores {
     }
 
     /// Returns the values of a problem.
-    fn arguments(problem: &AttentionProblem) -> Vec<Argument> {
+    fn arguments(plan: &AttentionPlan, problem: &AttentionProblem) -> Vec<Argument> {
         let number = |n: i64| Argument::U32(n.clamp(0, MOST_LENGTH) as u32);
         let [heads, of_keys] = problem.heads;
         let [factor, inner] = problem.factors();
         let mut all = problem.lengths.map(number).to_vec();
-        all.push(number(heads / of_keys.max(1)));
+        all.push(number(heads / of_keys.max(1) / plan.packs));
         all.push(Argument::F32(factor));
         if problem.softcap.is_some() {
             all.push(Argument::F32(inner));
@@ -335,8 +362,11 @@ struct Visible<'a> {
     /// The row of a thread, among those it has a part of, of each score.
     slots: Layout,
     tile: [i64; 2],
-    /// The place of the block's first query among the keys.
-    place: Index,
+    /// The heads of Q that share a tile: a row is (head of the pack, query).
+    packs: i64,
+    /// The place of query 0 among the keys.
+    shift: Index,
+    /// The block's first row.
     row: Index,
     /// The first tile of keys, and the end of the tiles.
     first: Index,
@@ -359,12 +389,12 @@ impl<'a> Visible<'a> {
         let [bm, bn] = plan.tile;
         let row = tile * bm;
         let shift = &of.keys - &of.queries;
-        let past = (&row + bm).min(&of.queries);
+        let past = ((&row + (bm - 1)) / plan.packs + 1).min(&of.queries);
         let seen = match &of.right {
             Some(right) => above_0(&(past + &shift + right).min(&of.keys)),
             None => of.keys.clone(),
         };
-        let place = &row + &shift;
+        let place = &row / plan.packs + &shift;
         let first = match &of.left {
             Some(left) => above_0(&(&place - left)) / bn,
             None => 0.into(),
@@ -374,11 +404,17 @@ impl<'a> Visible<'a> {
             places,
             slots: rows.layout().clone(),
             tile: plan.tile,
-            place,
+            packs: plan.packs,
+            shift,
             row,
             first,
             end: (seen + (bn - 1)) / bn,
         })
+    }
+
+    /// The place among the keys of the query of a row of the tile.
+    fn place(&self, row: impl Into<Index>) -> Index {
+        (&self.row + row.into()) / self.packs + &self.shift
     }
 
     /// Sets scores of keys that are not there, or that the mask hides, to minus infinity. A step of which every query sees
@@ -390,16 +426,16 @@ impl<'a> Visible<'a> {
             Some(right) => (place + right + 1).min(&self.of.keys),
             None => self.of.keys.clone(),
         };
-        let of_first = end(&self.place);
+        let of_first = end(&self.place(0));
         let mut sees_all = k.less(&(&start + (bn - 1)), &of_first);
         if let Some(left) = &self.of.left {
-            let from = k.less(&(&self.place + (bm - 2) - left), &start);
+            let from = k.less(&(self.place(bm - 1) - 1 - left), &start);
             sees_all = k.both(sees_all, from);
         }
         k.if_(Builder::not(sees_all), |k| {
             k.mask(scores, f64::NEG_INFINITY, |k, i| {
                 let [m, n] = &self.places[i];
-                let (place, key) = (&self.place + m, &start + n);
+                let (place, key) = (self.place(m), &start + n);
                 let mut sees = k.less(&key, &end(&place));
                 if let Some(left) = &self.of.left {
                     let from = k.less(&(place - left - 1), &key);

@@ -67,6 +67,10 @@ impl AttentionFamily for HopperAttention {
     }
 
     fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
+        if plan.packs != 1 {
+            let why = "the Hopper kernel packs no heads: the Ampere kernel does".to_string();
+            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        }
         HopperKernel::of(plan, arch).map(drop)
     }
 
@@ -93,7 +97,7 @@ impl AttentionFamily for HopperAttention {
 
     fn arguments<'a>(
         &self,
-        problem: &AttentionProblem,
+        (_, problem): (&AttentionPlan, &AttentionProblem),
         built: &TensorKernel,
         layouts: &'a [Layout],
         addresses: &[u64],

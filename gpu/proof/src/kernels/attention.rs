@@ -12,7 +12,7 @@ use half::{bf16, f16};
 use crate::sweep::Random;
 
 /// Computes drawn problems on a device, and compares every element: types, head sizes, lengths, groups, masks, soft-caps,
-/// strides, alignments, magnitudes and plans. Elements outside of the tensors are NaN, and stay. Returns the number of
+/// strides, alignments, magnitudes and plans, packs of heads among them. Elements outside of the tensors are NaN, and stay. Returns the number of
 /// elements.
 ///
 /// # Errors
@@ -37,8 +37,10 @@ fn draw(r: &mut Random, ty: Ty) -> AttentionProblem {
     } else {
         inner
     };
+    // A step of serving has few queries, and more heads of Q for each head of K.
+    let serves = r.one_in(3);
     let of_keys = 1 + r.below(2_i64);
-    let heads = of_keys * (1 + r.below(3_i64));
+    let heads = of_keys * r.one(if serves { &[1, 4, 6, 8] } else { &[1, 2, 3] });
     let batch = 1 + r.below(2_i64);
     // Large heads have short sequences: the simulator takes as long for each product.
     let most = (64 * 200 / inner).max(80);
@@ -47,7 +49,12 @@ fn draw(r: &mut Random, ty: Ty) -> AttentionProblem {
         1 => 64 * (1 + r.below(2_i64)),
         _ => 1 + r.below(most),
     };
-    let lengths = [length(r), if r.one_in(12) { 0 } else { length(r) }];
+    let queries = if serves {
+        1 + r.below(3_i64)
+    } else {
+        length(r)
+    };
+    let lengths = [queries, if r.one_in(12) { 0 } else { length(r) }];
     let mut problem = AttentionProblem::new(ty, batch, [heads, of_keys], lengths, [inner, outer]);
     problem.mask = match r.below(4_u64) {
         0 => Mask::Full,
@@ -171,6 +178,9 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             r.one(&[[1, 16], [1, 16], [2, 32], [4, 64], [4, 128]]),
             [r.one(&[16, 32, 48, 64]), 2 + r.below(2_i64)],
         ];
+        let group = problem.heads[0] / problem.heads[1];
+        let divisors: Vec<i64> = (1..=group).filter(|n| group % n == 0).collect();
+        let packs = r.one(&divisors);
         let prepared = if r.one_in(2) {
             call.prepare()
         } else {
@@ -181,6 +191,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
                     tile: [queries, keys],
                     consumers,
                     stages,
+                    packs,
                     ..plan
                 })
             });

@@ -103,6 +103,15 @@ fn attention() -> Result<Vec<Sample>, Error> {
             [64, 64] => sample.spilling(4),
             _ => sample,
         });
+        // A step of serving: one query, whose heads share a tile.
+        let group = [4, 8, 32][i % 3];
+        let serving = AttentionProblem {
+            heads: [2 * group, 2],
+            lengths: [1, 2000],
+            ..problem
+        };
+        let plan = plan.suited_to(&serving, 132);
+        all.push(Sample::new(plan.build(Arch::Sm80)?.kernel, 255));
     }
     Ok(all)
 }

@@ -2,8 +2,8 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::attention::{
-    AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
-    reference,
+    Attention, AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem,
+    AttentionTensor, Mask, reference,
 };
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::sim::{Schedule, SimOptions};
@@ -229,6 +229,7 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             said(&problem, &|plan| plan.tile[0] = 100),
             said(&problem, &|plan| plan.consumers = 8),
             said(&problem, &|plan| plan.strip = 0),
+            said(&problem, &|plan| plan.packs = 2),
             said(&capped, &nothing),
             said(&problem.mask(Mask::Window { left: 1, right: 0 }), &nothing),
             said(
@@ -242,6 +243,7 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             "the plan's number of queries of a block is 100: the Hopper kernel takes 128 for 2 consumers",
             "the plan's number of consumers is 8: the Hopper kernel takes 1 to 7",
             "the plan's number of heads of a strip is 0: the Hopper kernel takes 1 to 65536",
+            "the Hopper kernel packs no heads: the Ampere kernel does",
             "the Hopper kernel has no soft-cap: the Ampere kernel has",
             "the Hopper kernel has no window: the Ampere kernel has",
             "192 features of Q and 128 of V: the Hopper kernel takes the same number for both, one of [64, 96, 128, 192, 256]",
@@ -268,4 +270,96 @@ fn law_attention_is_that_of_the_reference() {
         elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
     }
     println!("law attention: {} cases, {elements} elements", 3 * count);
+}
+
+/// Runs a call on the simulator with a plan of the Ampere kernel, and returns the bits of O and of the log-sum-exp.
+fn bits(
+    problem: &AttentionProblem,
+    schedule: u64,
+    change: &dyn Fn(AttentionPlan) -> AttentionPlan,
+) -> (Vec<u16>, Vec<u32>) {
+    let options = SimOptions::default().schedule(Schedule::from_seed(schedule));
+    let device = Device::simulator_with(Arch::Sm80, options);
+    let mut r = Random::new(5);
+    let [q, k, v, _] = AttentionTensor::ALL.map(|tensor| {
+        let count = problem.extents(tensor).iter().product::<i64>();
+        let number = |_| f16::from_f32(r.below(4001) as f32 / 1000.0 - 2.0);
+        let host: Vec<f16> = (0..count).map(number).collect();
+        let memory = device.upload(&host).expect("memory");
+        (memory, problem.extents(tensor))
+    });
+    let [batch, heads, queries, features] = problem.extents(AttentionTensor::O);
+    let count = (batch * heads * queries) as usize;
+    let mut o = device
+        .poisoned::<f16>(count * features as usize)
+        .expect("memory");
+    let mut sums = device.poisoned::<f32>(count).expect("memory");
+    {
+        let [q, k, v] = [&q, &k, &v].map(|(memory, shape)| memory.view(*shape).expect("a view"));
+        let o = o
+            .view_mut([batch, heads, queries, features])
+            .expect("a view");
+        let sums = sums.view_mut([batch, heads, queries]).expect("a view");
+        let call = Attention::new(&q, &k, &v, &o)
+            .mask(problem.mask)
+            .log_sum_exp(&sums);
+        let plan = |operands, _| {
+            Ok(change(AttentionPlan::new(
+                AttentionMethod::Ampere,
+                operands,
+            )))
+        };
+        let call = call
+            .prepare_with(plan)
+            .expect("a plan that the kernel takes");
+        call.run(&device)
+            .unwrap_or_else(|e| panic!("{problem}, {call}: {e}"));
+    }
+    let o = o.download().expect("all is written");
+    let sums = sums.download().expect("all is written");
+    (
+        o.iter().map(|x| x.to_bits()).collect(),
+        sums.iter().map(|x| x.to_bits()).collect(),
+    )
+}
+
+/// The problems of serving: few queries, some heads of Q for each head of K, keys that no tile divides, and none.
+fn serving() -> Vec<AttentionProblem> {
+    let masks = [
+        Mask::Full,
+        Mask::Causal,
+        Mask::Window { left: 20, right: 0 },
+    ];
+    let mut all = Vec::new();
+    for (queries, group, keys) in [(1, 4, 150), (3, 6, 97), (5, 3, 64), (7, 2, 3), (1, 8, 0)] {
+        for mask in masks {
+            let problem =
+                AttentionProblem::new(Ty::F16, 2, [2 * group, 2], [queries, keys], [64, 64]);
+            all.push(problem.mask(mask));
+        }
+    }
+    all
+}
+
+/// A row does not depend on the rows beside it: the heads of a pack have the bits that they have alone.
+#[test]
+fn law_packed_heads_have_the_bits_of_separate_ones() {
+    let mut cases = 0;
+    for problem in serving() {
+        let group = problem.heads[0] / problem.heads[1];
+        let alone = bits(&problem, 0, &|plan| plan);
+        for packs in (2..=group).filter(|packs| group % packs == 0) {
+            for (tile, consumers) in [(16, 1), (32, 2), (64, 4)] {
+                let found = bits(&problem, packs as u64, &|plan| AttentionPlan {
+                    tile: [tile, plan.tile[1]],
+                    consumers,
+                    packs,
+                    ..plan
+                });
+                assert_eq!(found, alone, "{problem}, packs of {packs}, {tile} rows");
+                cases += 1;
+            }
+        }
+    }
+    println!("law attention.packs: {cases} cases");
 }
