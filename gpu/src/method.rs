@@ -7,7 +7,8 @@ use core::fmt;
 pub enum Compute {
     /// Products and sums in binary32 (operands f16, bf16 or f32).
     F32,
-    /// Operands of f32 rounded to tf32, sums in binary32.
+    /// Operands of f32 rounded to the nearest tf32, sums in binary32. Between two, TMA rounds to the even one for the Hopper
+    /// kernel, and the Ampere kernel rounds away from zero.
     Tf32,
     /// Everything in binary64.
     F64,

@@ -235,6 +235,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Sets the type of the accumulators, for example [`Compute::Tf32`] for operands of f32. The default is
     /// [`GemmElement::COMPUTE`].
+    ///
+    /// Hopper's kernel takes f32 in tf32 and i8 along K. A call without a method packs A or B along K for it where that
+    /// takes less than half the time, and else takes Ampere's kernel.
     pub fn compute(self, compute: Compute) -> Self {
         let compute = Some(compute);
         Gemm { compute, ..self }
@@ -523,7 +526,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Whether the matrices that no tensor map describes are packed first.
     fn packs(&self, problem: &GemmProblem, matrices: [Option<Matrix>; 3]) -> Result<bool, Error> {
         let device = self.a.device();
-        if !takes_hopper(T::TY, device.arch()) {
+        if !takes_hopper(multiplied::<T>(problem), device.arch()) {
             return Ok(false);
         }
         let mut problem = *problem;
@@ -534,13 +537,13 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let packed = Matrix {
             address: 0,
             major: Major::Second,
-            leading: 8,
+            leading: 16,
             steps: Apart::default(),
         };
         let matrices = matrices.map(|matrix| matrix.unwrap_or(packed));
         let batch = Batch::default();
         let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), None);
-        if shape.operands.vectors[..2] == [8, 8] {
+        if GemmMethod::Hopper.family().reads(&shape.operands) {
             return Ok(false);
         }
         let multiprocessors = i64::from(device.limits().multiprocessors);
@@ -968,6 +971,14 @@ fn shape<T: GemmElement, C: GemmElement>(
     }
 }
 
+/// The type that the elements of A and B are multiplied in.
+fn multiplied<T: GemmElement>(problem: &GemmProblem) -> Ty {
+    match problem.compute {
+        Some(Compute::Tf32) => Ty::Tf32,
+        _ => T::TY,
+    }
+}
+
 /// The facts about the matrices of a problem that decide about plans.
 pub(crate) fn operands<T: GemmElement, C: GemmElement>(
     problem: &GemmProblem,
@@ -980,10 +991,7 @@ pub(crate) fn operands<T: GemmElement, C: GemmElement>(
         vector(bytes[i], addresses[i], leading)
     });
     Operands {
-        ab: match problem.compute {
-            Some(Compute::Tf32) => Ty::Tf32,
-            _ => T::TY,
-        },
+        ab: multiplied::<T>(problem),
         c: C::TY,
         majors: problem.majors,
         vectors,

@@ -9,6 +9,7 @@ use colex_tiled::Operand;
 use super::batch::{Apart, Batch, MOST_MODES, alignment};
 use super::plan::vector;
 use super::problem::MOST;
+use super::sm90::takes_orders;
 use crate::copy::call::CopyCall;
 use crate::copy::plan::CopyPlan;
 use crate::error::{Error, ErrorKind};
@@ -245,7 +246,8 @@ impl Packed {
 
 impl Place {
     /// Returns how a kernel is given a view, which `found` describes if a kernel takes its strides: where it is, or packed.
-    /// Where `packs` says so, a matrix that no tensor map describes is packed too.
+    /// Where `packs` says so, a matrix that no tensor map describes is packed too, and one that `wgmma` does not take in its
+    /// order.
     ///
     /// # Errors
     ///
@@ -260,6 +262,7 @@ impl Place {
         let is_mapped = |matrix: &Matrix| {
             let leading = alignment(matrix.leading, &matrix.steps);
             vector(bytes, matrix.address, leading) * bytes == 16
+                && (takes_orders(T::BYTES) || matrix.major == Major::Second)
         };
         Ok(match found {
             Some(matrix) if !packs || is_mapped(&matrix) => Place::Here(matrix),

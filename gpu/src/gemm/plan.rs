@@ -10,6 +10,7 @@ use super::batch::BatchForm;
 use super::epilogue::split_sum;
 use super::epilogue::terms::KernelEpilogue;
 use super::family::Numbers;
+use super::sm90::takes_orders;
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
@@ -49,6 +50,13 @@ impl Operands {
     /// Whether A and B hold 16-bit numbers that are read 16 bytes at a time.
     pub(crate) fn wide_halves(&self) -> bool {
         self.ab.bits() == 16 && self.vectors[..2] == [8, 8]
+    }
+
+    /// Whether a tensor map describes an operand whose tiles `wgmma` multiplies: rows of whole vectors of 16 bytes, of
+    /// numbers of other than 16 bits along K.
+    pub(crate) fn is_mapped(&self, operand: Operand) -> bool {
+        self.vector(operand) * i64::from(self.ab.bits()) == 128
+            && (takes_orders(self.ab.bits() as usize / 8) || self.major(operand) == Major::Second)
     }
 
     pub(crate) fn vector(&self, operand: Operand) -> i64 {

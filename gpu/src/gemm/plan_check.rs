@@ -64,7 +64,9 @@ impl GemmPlan {
             self.limit("swaps of A and B", 1, most)?;
             return self.launched().check_kernel(arch);
         }
-        let most = i64::from(self.method == GemmMethod::Hopper);
+        // Threads neither round to tf32 nor load bytes.
+        let is_hopper = self.method == GemmMethod::Hopper;
+        let most = i64::from(is_hopper && self.operands.ab.bits() == 16);
         self.limit(
             "loads by a warpgroup of their own",
             self.gather.into(),
@@ -135,7 +137,7 @@ impl GemmPlan {
         self.limit("blocks along M and N in a cluster", m * n, 2)
     }
 
-    fn number(
+    pub(crate) fn number(
         &self,
         what: &'static str,
         found: i64,
@@ -189,7 +191,12 @@ impl GemmPlan {
     /// Whether the method multiplies such matrices on an architecture.
     fn check_types(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
-        let Operands { ab, vectors, .. } = self.operands;
+        let Operands {
+            ab,
+            vectors,
+            majors,
+            ..
+        } = self.operands;
         let loaded = if self.gather {
             [8; 2]
         } else {
@@ -204,6 +211,7 @@ impl GemmPlan {
                 method: self.method,
                 ab,
                 vectors: [vectors[0], vectors[1]],
+                majors: [majors[0], majors[1]],
                 arch,
                 types: family.types(),
                 since: family.since(),

@@ -37,7 +37,7 @@ pub(crate) struct Hopper;
 
 impl GemmFamily for Hopper {
     fn types(&self) -> &'static [Ty] {
-        &[Ty::F16, Ty::Bf16]
+        &[Ty::F16, Ty::Bf16, Ty::Tf32, Ty::S8]
     }
 
     fn since(&self) -> Arch {
@@ -48,13 +48,14 @@ impl GemmFamily for Hopper {
         arch == self.since()
     }
 
+    /// `wgmma` takes 16-bit numbers in every order, and numbers of other widths along K only.
     fn reads(&self, operands: &Operands) -> bool {
-        operands.vectors[..2] == [8, 8]
+        [Operand::A, Operand::B].map(|operand| operands.is_mapped(operand)) == [true; 2]
     }
 
-    fn numbers(&self, _: &Operands) -> Numbers {
+    fn numbers(&self, operands: &Operands) -> Numbers {
         Numbers {
-            tile: [128, 256, 64],
+            tile: [128, 256, along_k(operands.ab, 64)],
             stages: 4,
             warps: [2, 1],
             cluster: [2, 1, 1],
@@ -88,7 +89,12 @@ impl GemmFamily for Hopper {
     fn steps(&self, plan: &GemmPlan) -> [i64; 3] {
         // Each block of a cluster loads a part of B and multicasts it, or stores a part of the columns.
         let [m, _, k] = plan.cluster;
-        [64 * plan.warps[0], 8 * m.max(k), 16]
+        let columns = match (plan.operands.ab, m.max(k)) {
+            // Above 24 columns, an instruction on bytes has whole multiples of 16.
+            (Ty::S8, 1) => 16,
+            (_, blocks) => 8 * blocks,
+        };
+        [64 * plan.warps[0], columns, along_k(plan.operands.ab, 16)]
     }
 
     /// A box of a tensor map has at most 256 elements along each mode; along M and N these are rows if K is contiguous.
@@ -113,6 +119,12 @@ impl GemmFamily for Hopper {
         let threads = (plan.warps[0] as u32 + 1) * WARPGROUP_THREADS;
         let entry = i64::from(registers_at_entry(threads, 1));
         let most = entry - BESIDE_SUMS;
+        if plan.operands.ab == Ty::S8 {
+            let columns = plan.stored().tile[1];
+            if columns > 24 {
+                plan.number("columns of C for a block", columns, 32..=256, 16)?;
+            }
+        }
         if plan.gather {
             let [m, n, _] = plan.cluster;
             plan.limit("blocks that share loads by threads", m * n, 1)?;
@@ -130,12 +142,20 @@ impl GemmFamily for Hopper {
     }
 
     fn tiled_mma(&self, plan: &GemmPlan) -> Result<TiledMma, Error> {
-        let ty = plan.operands.ab.cute();
-        let atom = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_SS", plan.tile[1]))?;
-        let mut options = atom.options();
-        options.major_a = plan.operands.major(Operand::A);
-        options.major_b = plan.operands.major(Operand::B);
-        plan.over_units(atom.with_options(options)?, (.., .., ..))
+        let (ab, n) = (plan.operands.ab, plan.tile[1]);
+        let name = match ab {
+            Ty::Tf32 => format!("SM90_64x{n}x8_F32TF32TF32_SS_TN"),
+            Ty::S8 => format!("SM90_64x{n}x32_S32S8S8_SS_TN"),
+            _ => format!("SM90_64x{n}x16_F32{ty}{ty}_SS", ty = ab.cute()),
+        };
+        let mut atom = colex_atom::mma(&name)?;
+        if takes_orders(ab.bits() as usize / 8) {
+            let mut options = atom.options();
+            options.major_a = plan.operands.major(Operand::A);
+            options.major_b = plan.operands.major(Operand::B);
+            atom = atom.with_options(options)?;
+        }
+        plan.over_units(atom, (.., .., ..))
     }
 
     fn build(
@@ -201,6 +221,16 @@ impl GemmFamily for Hopper {
         let clusters = divided.saturating_add(plan.undivided).min(at_once) as u32;
         Launch::new(clusters * size, threads).cluster(size)
     }
+}
+
+/// Whether `wgmma` takes elements of a number of bytes in every order: those of two. It takes all others along K.
+pub(crate) fn takes_orders(bytes: usize) -> bool {
+    bytes == 2
+}
+
+/// The elements of a type along K that take the bytes of a number of 16-bit numbers.
+pub(crate) fn along_k(ab: Ty, halves: i64) -> i64 {
+    16 * halves / i64::from(ab.bits())
 }
 
 /// Threads of a warpgroup.
@@ -359,7 +389,12 @@ fn build(
 ) -> Result<TensorKernel, Error> {
     let [_, _, bk] = plan.tile;
     let consumers = plan.warps[0] as u32;
-    let mut k = Builder::new("gemm_sm90", arch, (consumers + 1) * WARPGROUP_THREADS);
+    let name = match plan.operands.ab {
+        Ty::Tf32 => "gemm_sm90_tf32",
+        Ty::S8 => "gemm_sm90_s8",
+        _ => "gemm_sm90",
+    };
+    let mut k = Builder::new(name, arch, (consumers + 1) * WARPGROUP_THREADS);
     let [along_m, along_n, along_k] = plan.cluster;
     let size = blocks(plan);
     k.min_blocks(1);

@@ -13,10 +13,13 @@ use serde_json::json;
 use crate::verdict::{Checked, Ended};
 use crate::{output, workspace};
 
-/// What is known of kernels for a target: those for the machine that this is developed on have run.
-fn seen(target: Arch) -> &'static str {
+/// Kernels that no device has run yet.
+const NEVER_RUN: [&str; 3] = ["gemm_sm90_tf32", "gemm_sm90_s8", "gemm_sum_s32"];
+
+/// What is known of kernels for a target: those for the machine that this is developed on have run, but for the newest.
+fn seen(name: &str, target: Arch) -> &'static str {
     match target {
-        Arch::Sm90 | Arch::Sm90a => "run on an H200",
+        Arch::Sm90 | Arch::Sm90a if !NEVER_RUN.contains(&name) => "run on an H200",
         _ => "assembled, never run",
     }
 }
@@ -43,7 +46,7 @@ pub(crate) fn lines() -> Result<Vec<String>> {
         let release = release.with_context(|| format!("no release is known of PTX {version}"))?;
         lines.push(format!(
             "{name}\t{count}\t{target}\t{version}\t{release}\t{}",
-            seen(target)
+            seen(&name, target)
         ));
         add(&name, target, version, release, count);
     }

@@ -5,7 +5,7 @@ use core::fmt;
 use colex_atom::{Arch, FloatFormat, Rounding, Ty};
 use colex_device::{Buffer, Device, Element, View, ViewMut};
 use colex_gpu::gemm::{Epilogue, EpilogueInputKind, GemmMethod, GemmPlan};
-use colex_gpu::kernels::{Gemm, GemmElement};
+use colex_gpu::kernels::{Compute, Gemm, GemmElement};
 use colex_layout::Layout;
 use colex_tensor::Expr;
 use half::{bf16, f16};
@@ -61,7 +61,10 @@ fn multiplies(method: GemmMethod, arch: Arch, ty: Ty) -> bool {
         GemmMethod::Ampere => {
             arch >= Arch::Sm80 && matches!(ty, Ty::F16 | Ty::Bf16 | Ty::S8 | Ty::F64)
         }
-        GemmMethod::Hopper => arch == Arch::Sm90a && matches!(ty, Ty::F16 | Ty::Bf16),
+        // f32 is multiplied as tf32.
+        GemmMethod::Hopper => {
+            arch == Arch::Sm90a && matches!(ty, Ty::F16 | Ty::Bf16 | Ty::F32 | Ty::S8)
+        }
     }
 }
 
@@ -292,7 +295,11 @@ fn run<T: GemmElement, C: GemmElement>(
         columns.extend([136, 264, 515]);
     }
     let (m, n) = (r.one(&rows), r.one(&columns));
-    let k = 8 * (1 + r.below(7_i64));
+    // Rows of bytes are whole vectors too.
+    let k = match T::BYTES {
+        1 => 16 * (1 + r.below(7_i64)),
+        _ => 8 * (1 + r.below(7_i64)),
+    };
     let text = |error: colex_gpu::Error| error.to_string();
     // Small integers, so that every sum is exact in every order.
     let small = |r: &mut Random, count: i64| -> Vec<T> {
@@ -370,6 +377,9 @@ fn run<T: GemmElement, C: GemmElement>(
         let (of_a, of_b) = (View::new(&a, &layout_of_a)?, View::new(&b, &layout_of_b)?);
         let of_c = ViewMut::new(&mut c, &of_c)?;
         let mut gemm = Gemm::new(&of_a, &of_b, &of_c).epilogue(epilogue);
+        if method == GemmMethod::Hopper && T::TY == Ty::F32 {
+            gemm = gemm.compute(Compute::Tf32);
+        }
         for (name, Matrix { memory, layout, .. }) in &tensors {
             gemm = with!(memory, buffer => gemm.tensor(name, &View::new(buffer, layout)?));
         }
@@ -380,8 +390,13 @@ fn run<T: GemmElement, C: GemmElement>(
             let (name, layout) = (&output.name, &matrix.layout);
             gemm = with!(&mut matrix.memory, buffer => gemm.output(name, &ViewMut::new(buffer, layout)?));
         }
+        let [bm, bn, halves] = tile;
+        let bk = match method {
+            GemmMethod::Hopper => 2 * halves / T::BYTES as i64,
+            _ => halves,
+        };
         let plan = |operands| GemmPlan {
-            tile,
+            tile: [bm, bn, bk],
             warps,
             cluster,
             swap,

@@ -73,6 +73,20 @@ impl GemmCase {
         Ok(self.attempt::<T, C>(device, None, true)??)
     }
 
+    /// Runs the case by a plan, and compares as [`run`](GemmCase::run) does.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`Failure`] if the plan is refused, if the product fails or if an element is wrong.
+    pub fn run_by<T: GemmElement, C: GemmElement>(
+        &self,
+        device: &Device,
+        plan: &GemmPlan,
+    ) -> Result<(), Failure> {
+        self.attempt::<T, C>(device, Some(plan), true)??;
+        Ok(())
+    }
+
     /// The same by a plan, if there is one; the inner error is that of a product that is refused before its launch.
     /// Without `launch` nothing is run.
     pub(super) fn attempt<T: GemmElement, C: GemmElement>(
@@ -175,6 +189,15 @@ pub fn every_case<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
     }
     if arch == Arch::Sm90a && matches!(ab, Ty::F16 | Ty::Bf16) {
         cases.extend(by(GemmMethod::Hopper, vector));
+    }
+    // `wgmma` takes other widths along K only.
+    if arch == Arch::Sm90a && matches!(ab, Ty::F32 | Ty::S8) {
+        let hopper = by(GemmMethod::Hopper, vector).into_iter();
+        let along_k = hopper.filter(|case| case.problem.majors[..2] == [Major::Second; 2]);
+        cases.extend(along_k.map(|case| match ab {
+            Ty::F32 => case.tf32(),
+            _ => case,
+        }));
     }
     cases
 }

@@ -229,7 +229,7 @@ impl GemmPlanCase {
             Simt => true,
             Volta => types.ab == Ty::F16,
             Ampere => !matches!(types.ab, Ty::F32 | Ty::S32),
-            Hopper => matches!(types.ab, Ty::F16 | Ty::Bf16),
+            Hopper => matches!(types.ab, Ty::F16 | Ty::Bf16 | Ty::Tf32 | Ty::S8),
         };
         let list: Vec<Types> = TYPES.iter().filter(takes).copied().collect();
         let types = if random.one_in(30) {
@@ -246,10 +246,15 @@ impl GemmPlanCase {
                 1 << random.below(i64::from(most.ilog2()) + 1)
             }
         };
+        let mut majors = [(); 3].map(|()| random.one(&both));
+        // Of other widths than 16 bits, `wgmma` takes operands along K.
+        if method == Hopper && types.ab.bits() != 16 && !random.one_in(10) {
+            majors[..2].fill(Major::Second);
+        }
         let operands = Operands {
             ab: types.ab,
             c: types.c,
-            majors: [(); 3].map(|()| random.one(&both)),
+            majors,
             vectors: [types.ab, types.ab, types.c].map(|ty| vector(random, ty)),
             beta: random.one_in(2),
         };
@@ -306,7 +311,8 @@ impl GemmPlanCase {
             if plan.method == GemmMethod::Hopper {
                 plan.tile[0] = steps[0] * random.one(&[1, 1, 2]);
                 plan.tile[1] = random.one(&[16, 32, 64, 64, 96, 128, 128, 192, 256, 8, 80]);
-                plan.tile[2] = random.one(&[16, 32, 64, 64, 64, 128, 48]);
+                let halves = random.one(&[16, 32, 64, 64, 64, 128, 48]);
+                plan.tile[2] = halves * 16 / i64::from(plan.operands.ab.bits());
             }
         }
         if matches!(plan.method, GemmMethod::Ampere | GemmMethod::Hopper) && !random.one_in(3) {
@@ -323,7 +329,7 @@ impl GemmPlanCase {
         }
         plan.whole = random.one_in(5);
         plan.gather = match plan.method {
-            GemmMethod::Hopper => random.one_in(4),
+            GemmMethod::Hopper if plan.operands.ab.bits() == 16 => random.one_in(4),
             _ => random.one_in(60),
         };
         // Blocks of a cluster share loads by TMA only.

@@ -167,6 +167,8 @@ pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
         (Ampere, Arch::Sm90, [Ty::Bf16, Ty::F32]),
         (Hopper, Arch::Sm90a, [Ty::Bf16, Ty::Bf16]),
         (Hopper, Arch::Sm90a, [Ty::F16, Ty::F32]),
+        (Hopper, Arch::Sm90a, [Ty::Tf32, Ty::F32]),
+        (Hopper, Arch::Sm90a, [Ty::S8, Ty::S32]),
     ];
     // C is read by those whose end differs then.
     let cases = cases.into_iter().flat_map(|case| match case.0 {
@@ -179,6 +181,10 @@ pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
     for (((method, arch, [ab, c]), beta), majors) in
         cases.flat_map(|case| orders.map(|majors| (case, majors)))
     {
+        // `wgmma` takes other widths than 16 bits along K only.
+        if method == Hopper && ab.bits() != 16 && majors[..2] != [second; 2] {
+            continue;
+        }
         let vector = |ty: Ty| 128 / i64::from(ty.bits());
         let operands = Operands {
             ab,
@@ -221,7 +227,9 @@ fn products() -> Result<Vec<Sample>, Error> {
         all.push(Sample::new(plan.build(arch)?.kernel, 248));
     }
     // A plan of one consumer begins with 255 registers.
-    for plan in [8, 1].into_iter().flat_map(|n| listed_plans(Ty::Bf16, n)) {
+    let lists = [(Ty::Bf16, 8), (Ty::Bf16, 1), (Ty::Tf32, 4), (Ty::S8, 16)];
+    let plans = lists.into_iter().flat_map(|(ty, n)| listed_plans(ty, n));
+    for plan in plans {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
         let sum = plan.build_sum(Arch::Sm90a)?;
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
@@ -229,14 +237,19 @@ fn products() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
-/// Returns the plans that a call on Hopper chooses among, for matrices of 16-bit numbers whose rows are read by `vector`
-/// elements.
+/// Returns the plans that a call on Hopper chooses among, for matrices whose rows are read by `vector` elements. C has the
+/// type of 16-bit factors, or that of the accumulators.
 pub fn listed_plans(ty: Ty, vector: i64) -> Vec<GemmPlan> {
+    let c = match ty {
+        Ty::Tf32 => Ty::F32,
+        Ty::S8 => Ty::S32,
+        _ => ty,
+    };
     let operands = Operands {
         ab: ty,
-        c: ty,
+        c,
         majors: [Major::Second; 3],
-        vectors: [vector; 3],
+        vectors: [vector, vector, vector.min(128 / i64::from(c.bits()))],
         beta: false,
     };
     GemmPlan::candidates(operands, Arch::Sm90a)

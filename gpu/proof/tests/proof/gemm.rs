@@ -8,7 +8,7 @@ use colex_proof::kernels::gemm::{GemmCase, gemm_cases, orders};
 use half::{bf16, f16};
 
 /// Methods, the architectures that they are printed for, types of A and B and of C, and vectors.
-const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 17] = [
+const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 20] = [
     (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F32, [4, 4, 4]),
     (GemmMethod::Simt, Arch::Sm70, Ty::F32, Ty::F16, [1, 1, 1]),
     (GemmMethod::Simt, Arch::Sm70, Ty::F64, Ty::F64, [2, 1, 2]),
@@ -44,6 +44,27 @@ const PLANS: [(GemmMethod, Arch, Ty, Ty, [i64; 3]); 17] = [
     ),
     (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 1]),
     (GemmMethod::Hopper, Arch::Sm90a, Ty::F16, Ty::F32, [8, 8, 4]),
+    (
+        GemmMethod::Hopper,
+        Arch::Sm90a,
+        Ty::Tf32,
+        Ty::F32,
+        [4, 4, 4],
+    ),
+    (
+        GemmMethod::Hopper,
+        Arch::Sm90a,
+        Ty::Tf32,
+        Ty::Bf16,
+        [4, 4, 8],
+    ),
+    (
+        GemmMethod::Hopper,
+        Arch::Sm90a,
+        Ty::S8,
+        Ty::S32,
+        [16, 16, 4],
+    ),
 ];
 
 /// A tile comes in as few boxes as its rows of 128 bytes leave: one where K is contiguous, else one for every 64 halves
@@ -87,6 +108,12 @@ fn every_plan_prints() {
                 beta: j % 2 == 1,
             };
             let plan = GemmPlan::new(method, operands);
+            let along_k = method == GemmMethod::Hopper && ab.bits() != 16;
+            if along_k && majors[..2] != [Major::Second; 2] {
+                let refused = plan.build(arch).expect_err("it is refused");
+                assert!(refused.is_unsupported_product(), "{refused}");
+                continue;
+            }
             let built = plan.build(arch).unwrap_or_else(|e| panic!("{plan}: {e}"));
             if let Err(problems) = built.kernel.verify() {
                 panic!("{plan} {operands:?}: {problems}");
@@ -397,6 +424,58 @@ fn ampere_multiplies_tf32() {
     all::<f32, f32>(Arch::Sm75, tf32(1));
 }
 
+#[test]
+fn hopper_multiplies_tf32_and_bytes() {
+    let along_k = |vector: i64| {
+        let cases = gemm_cases(Some(GemmMethod::Hopper), vector).into_iter();
+        cases.filter(|case| case.problem.majors[..2] == [Major::Second; 2])
+    };
+    let large = [[136, 264, 72], [256, 256, 128], [65, 520, 16]];
+    let large = || {
+        large.map(|[m, n, k]| {
+            GemmCase::new(GemmProblem::new(m, n, k).alpha(3.0).beta(-2.0)).by(GemmMethod::Hopper)
+        })
+    };
+    let tf32 = || along_k(4).chain(large()).map(GemmCase::tf32).collect();
+    all::<f32, f32>(Arch::Sm90a, tf32());
+    all::<f32, bf16>(Arch::Sm90a, tf32());
+    let bytes = along_k(16).chain(large().into_iter().skip(1));
+    all::<i8, i32>(Arch::Sm90a, bytes.collect());
+    // In every order, by the kernel that the library takes.
+    let any = |vector| gemm_cases(None, vector);
+    all::<f32, f32>(
+        Arch::Sm90a,
+        any(4).into_iter().map(GemmCase::tf32).collect(),
+    );
+    all::<i8, i32>(Arch::Sm90a, any(16));
+}
+
+/// TMA rounds tf32 as it loads, to the nearest: 1 + 2^-11 is between two, of which 1 is the even one; a bit more is nearer to
+/// 1 + 2^-10.
+#[test]
+fn hopper_rounds_tf32_to_the_nearest() {
+    let device = Device::simulator(Arch::Sm90a);
+    let problem = GemmProblem::new(4, 1, 4).compute(Compute::Tf32);
+    let (tie, more) = (
+        1.0 + 0.5f32.powi(11),
+        1.0 + 0.5f32.powi(11) + 0.5f32.powi(20),
+    );
+    let odd = 1.0 + 3.0 * 0.5f32.powi(11);
+    let rows = [tie, more, odd, -more].map(|x| [x, 0.0, 0.0, 0.0]);
+    let (a, b) = (
+        device.upload(rows.as_flattened()).unwrap(),
+        device.upload(&[1.0f32, 0.0, 0.0, 0.0]).unwrap(),
+    );
+    let mut c = device.poisoned::<f32>(4).unwrap();
+    let gemm = problem.on(&a, &b, &mut c).unwrap();
+    gemm.method(GemmMethod::Hopper).run().unwrap();
+    let step = 0.5f32.powi(10);
+    assert_eq!(
+        c.download().unwrap(),
+        [1.0, 1.0 + step, 1.0 + 2.0 * step, -1.0 - step]
+    );
+}
+
 /// The instruction would cut the lower bits off: 1 + 2^-11 is the nearer to 1 + 2^-10 (ties go away from zero).
 #[test]
 fn tf32_is_rounded_to_the_nearest() {
@@ -467,7 +546,31 @@ fn the_sentences_of_methods() {
     );
     assert_eq!(
         said(GemmMethod::Hopper),
-        "the Hopper kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16 or bf16 in vectors of \
-         16 bytes, and needs sm_90a"
+        "the Hopper kernel does not multiply f32, 4 of A and 4 of B at once, on sm_80: it takes f16, bf16, tf32 or \
+         s8 in vectors of 16 bytes, and needs sm_90a"
+    );
+    let device = Device::simulator(Arch::Sm90a);
+    let (a, mut c) = (
+        device.zeros::<f32>(16).unwrap(),
+        device.zeros::<f32>(16).unwrap(),
+    );
+    let problem = GemmProblem::new(4, 4, 4).compute(Compute::Tf32);
+    let said = [
+        problem.major(Operand::A, Major::First),
+        problem.major(Operand::B, Major::First),
+    ]
+    .map(|problem| {
+        let gemm = problem.on(&a, &a, &mut c).unwrap();
+        let refused = gemm.method(GemmMethod::Hopper).prepare();
+        refused.expect_err("it is refused").to_string()
+    });
+    assert_eq!(
+        said,
+        ["A", "B"].map(|name| {
+            format!(
+                "the Hopper kernel does not multiply tf32, 4 of A and 4 of B at once, {name} along its first mode, on sm_90a: \
+                 it takes f16, bf16, tf32 or s8 in vectors of 16 bytes along K, and needs sm_90a"
+            )
+        })
     );
 }

@@ -1,13 +1,14 @@
 //! Plans of the kernel library with any numbers: the right product, or a refusal that names the limit.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
-use colex_gpu::kernels::{CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
-use colex_gpu::{Device, Gemm};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::{Compute, CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
+use colex_gpu::{Device, Gemm, View};
+use colex_proof::kernels::gemm::GemmCase;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_proof::kernels::{listed_plans, trapped};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
-use colex_sim::SimOptions;
+use colex_sim::{Schedule, SimOptions};
 use half::f16;
 
 /// The largest error of the product of a problem by a plan, or what is said instead.
@@ -381,6 +382,128 @@ fn every_plan_of_the_list_multiplies() {
         assert_eq!(found, Ok(0.0), "{listed}, {problem}");
     }
     println!("law plans.listed: {} cases", plans.len());
+}
+
+/// The same of tf32 and of bytes, in four schedules, with C in both orders, read and not.
+#[test]
+fn every_plan_of_the_list_multiplies_tf32_and_bytes() {
+    let mut cases = 0;
+    let lists = [listed_plans(Ty::Tf32, 4), listed_plans(Ty::S8, 16)];
+    for plans in &lists {
+        assert!((16..=24).contains(&plans.len()), "{}", plans.len());
+        assert!(plans.iter().all(|plan| plan.method == GemmMethod::Hopper));
+    }
+    for (i, listed) in lists.iter().flatten().enumerate() {
+        // One tile and a half, and parts of K of which the last has no whole step.
+        let [m, n, k] = listed.tile;
+        let [m, n] = if listed.swap { [n, m] } else { [m, n] };
+        let vector = listed.operands.vectors[0];
+        let problem = GemmProblem::new(m / 2 + 3, n + 8, k * listed.cluster[2] + 13)
+            .major(Operand::C, [Major::Second, Major::First][i / 4 % 2])
+            .beta([0.0, -2.0][i / 2 % 2]);
+        let along_k = (problem.k + vector - 1) / vector * vector;
+        let problem = problem
+            .leading(Operand::A, along_k)
+            .leading(Operand::B, along_k)
+            .leading(Operand::C, ((m / 2 + 3).max(n + 8) + 3) / 4 * 4);
+        let case = GemmCase::new(problem);
+        let plan = GemmPlan {
+            operands: Operands {
+                majors: problem.majors,
+                beta: problem.beta != 0.0,
+                ..listed.operands
+            },
+            ..*listed
+        };
+        let schedule = Schedule::from_seed(i as u64 % 4);
+        let options = SimOptions::default().schedule(schedule);
+        let device = Device::simulator_with(Arch::Sm90a, options);
+        let done = match listed.operands.ab {
+            Ty::Tf32 => case.tf32().run_by::<f32, f32>(&device, &plan),
+            _ => case.run_by::<i8, i32>(&device, &plan),
+        };
+        done.unwrap_or_else(|why| panic!("{listed}, {problem}, {schedule:?}: {why}"));
+        cases += 1;
+    }
+    println!("law plans.listed_tf32_and_bytes: {cases} cases");
+}
+
+/// Parts of K of tf32 and of bytes, summed over a cluster and through a workspace, in four schedules.
+#[test]
+fn parts_of_k_of_tf32_and_bytes_are_summed() {
+    let mut cases = 0;
+    for (ty, bytes) in [(Ty::Tf32, 4), (Ty::S8, 1)] {
+        for (i, (columns, along_k, split)) in [(64, 2, 1), (32, 1, 3), (64, 4, 2), (128, 8, 1)]
+            .into_iter()
+            .enumerate()
+        {
+            for seed in 0..4 {
+                let k = 16 * (17 + 40 * i as i64);
+                let problem = GemmProblem::new(70, 72, k).beta([0.0, 3.0][i % 2]);
+                let device = Device::simulator_with(
+                    Arch::Sm90a,
+                    SimOptions::default().schedule(Schedule::from_seed(seed)),
+                );
+                let c = if ty == Ty::S8 { Ty::S32 } else { Ty::F32 };
+                let operands = Operands {
+                    ab: ty,
+                    c,
+                    majors: problem.majors,
+                    vectors: [16 / bytes, 16 / bytes, 4],
+                    beta: problem.beta != 0.0,
+                };
+                let plan = GemmPlan {
+                    tile: [64, columns, 64 / bytes],
+                    warps: [1, 1],
+                    cluster: [1, 1, along_k],
+                    split,
+                    stages: 3,
+                    ..GemmPlan::new(GemmMethod::Hopper, operands)
+                };
+                let case = GemmCase::new(problem);
+                let done = match ty {
+                    Ty::Tf32 => case.tf32().run_by::<f32, f32>(&device, &plan),
+                    _ => case.run_by::<i8, i32>(&device, &plan),
+                };
+                done.unwrap_or_else(|why| panic!("{plan}, {problem}, seed {seed}: {why}"));
+                cases += 1;
+            }
+        }
+    }
+    println!("law plans.parts_of_k_of_tf32_and_bytes: {cases} cases");
+}
+
+/// `wgmma` takes tf32 and bytes along K only: another order is packed for it where the product is large, and is Ampere's where
+/// it is small.
+#[test]
+fn other_orders_of_tf32_and_bytes_are_packed_or_are_amperes() {
+    let device = Device::simulator(Arch::Sm90a);
+    let of_f32 = |[m, n, k]: [usize; 3]| {
+        let (a, b) = (
+            device.zeros::<f32>(m * k).unwrap(),
+            device.zeros::<f32>(n * k).unwrap(),
+        );
+        let mut c = device.zeros::<f32>(m * n).unwrap();
+        let a = View::new(&a, ((m, k), (1, m))).unwrap();
+        let (b, c) = (b.view((n, k)).unwrap(), c.view_mut((m, n)).unwrap());
+        let call = Gemm::new(&a, &b, &c).compute(Compute::Tf32).prepare();
+        let call = call.unwrap();
+        (call.plan().unwrap().method, call.packed().count())
+    };
+    let of_i8 = |[m, n, k]: [usize; 3]| {
+        let (a, b) = (
+            device.zeros::<i8>(m * k).unwrap(),
+            device.zeros::<i8>(n * k).unwrap(),
+        );
+        let mut c = device.zeros::<i32>(m * n).unwrap();
+        let b = View::new(&b, ((n, k), (1, n))).unwrap();
+        let (a, c) = (a.view((m, k)).unwrap(), c.view_mut((m, n)).unwrap());
+        let call = Gemm::new(&a, &b, &c).prepare().unwrap();
+        (call.plan().unwrap().method, call.packed().count())
+    };
+    let (large, small) = ([4096, 4096, 4096], [64, 64, 64]);
+    assert_eq!([of_f32(large), of_i8(large)], [(GemmMethod::Hopper, 1); 2]);
+    assert_eq!([of_f32(small), of_i8(small)], [(GemmMethod::Ampere, 0); 2]);
 }
 
 /// A warpgroup of Hopper's kernel loads rows of any alignment: by `cp.async` of 16, 8 and 4 bytes, and through registers.

@@ -12,7 +12,7 @@ use colex_ir::launch::Limits;
 
 use crate::gemm::epilogue::sm90::shared_bytes;
 use crate::gemm::plan::{GemmPlan, Operands};
-use crate::gemm::sm90::{MOST_SPLIT, clusters_at_once};
+use crate::gemm::sm90::{MOST_SPLIT, along_k, clusters_at_once};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::{Order, RasterOrder};
@@ -20,7 +20,8 @@ use colex_tiled::Operand;
 
 pub use tune::Autotune;
 
-/// A plan of the list: its tile, its units and what differs from the plain plan. The rest follows.
+/// A plan of the list: its tile, its units and what differs from the plain plan. The rest follows. The tile's extent along K
+/// is that of 16-bit numbers: of others it has as many bytes.
 #[derive(Clone, Copy)]
 struct Row {
     method: GemmMethod,
@@ -163,7 +164,9 @@ impl GemmPlan {
         let usual = GemmPlan::new(method.unwrap_or(GemmMethod::Simt), operands);
         let rows: &[Row] = match usual.method {
             GemmMethod::Hopper => &MAPPED,
-            GemmMethod::Ampere if takes_hopper(operands.ab, arch) => &UNMAPPED,
+            GemmMethod::Ampere if operands.ab.bits() == 16 && takes_hopper(operands.ab, arch) => {
+                &UNMAPPED
+            }
             _ => return vec![usual],
         };
         let plans = rows.iter().map(|row| row.plan(operands, arch));
@@ -182,8 +185,9 @@ pub(crate) fn takes_hopper(ab: Ty, arch: Arch) -> bool {
 impl Row {
     fn plan(&self, operands: Operands, arch: Arch) -> GemmPlan {
         let usual = GemmPlan::new(self.method, operands);
+        let [m, n, k] = self.tile;
         let plan = GemmPlan {
-            tile: self.tile,
+            tile: [m, n, along_k(operands.ab, k)],
             warps: self.units,
             cluster: self.cluster,
             split: if self.splits { 2 } else { 1 },
@@ -235,7 +239,7 @@ pub struct PlanCost {
     pub sum: f64,
     /// The parts of K of different clusters: they are written, and a second kernel adds them.
     pub parts: f64,
-    /// All operations at the rate that the power limit allows.
+    /// All operations at the rate that the power limit allows, or that Ampere's kernel reaches in tf32 and on bytes.
     pub power: f64,
     /// Every byte once through the memory of the device.
     pub memory: f64,
@@ -273,6 +277,9 @@ impl fmt::Display for PlanCost {
 }
 
 /// Constants of the model: fitted to what plans took for 239 shapes on an H200, those of threads for 1,500 (`PERFORMANCE.md`).
+/// All shapes are of 16-bit numbers. Of tf32 and s8 nothing is measured: the tensor cores and the power limit are taken to
+/// multiply half and twice as many, as NVIDIA's table of the H200 has it (989 TFLOP/s of bf16, 495 of tf32, 1,979 TOP/s of s8,
+/// dense).
 mod h200 {
     /// Clocks in a microsecond.
     pub(super) const CLOCKS: f64 = 2010.0;
@@ -317,6 +324,9 @@ mod h200 {
     pub(super) const AMPERE_STEP: [f64; 2] = [653.0, 926.0];
     pub(super) const AMPERE_ACCESS: [f64; 2] = [6.1, 11.6];
     pub(super) const AMPERE_EPILOGUE: [f64; 2] = [31.0, 0.232];
+    /// Operations in a microsecond of Ampere's kernel in tf32 at 4096 cubed, measured with A and B along M and N. On bytes four
+    /// times as many are taken, which is not measured.
+    pub(super) const AMPERE_TF32: f64 = 1.27e8;
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
 }
@@ -404,7 +414,7 @@ impl GemmPlan {
             epilogue: epilogue / h200::CLOCKS,
             sum: sum / h200::CLOCKS,
             parts,
-            power: microseconds_of_power(problem),
+            power: microseconds_of_power(problem, bytes),
             memory: self.microseconds_of_memory(problem),
         }
     }
@@ -463,7 +473,12 @@ impl GemmPlan {
             epilogue: (once + bm * bn * each * beside) / h200::CLOCKS,
             sum: 0.0,
             parts: 0.0,
-            power: 0.0,
+            power: match self.operands.ab {
+                Ty::Tf32 => operations(problem) / h200::AMPERE_TF32,
+                Ty::S8 => operations(problem) / (4.0 * h200::AMPERE_TF32),
+                // Their plans are for small products.
+                _ => 0.0,
+            },
             memory: self.microseconds_of_memory(problem),
         }
     }
@@ -540,10 +555,15 @@ impl GemmPlan {
     }
 }
 
-/// The microseconds of the operations of a problem at the rate that the power limit allows.
-fn microseconds_of_power(problem: &GemmProblem) -> f64 {
+/// The microseconds of the operations of a problem, on elements of a number of bytes, at the rate that the power limit allows.
+fn microseconds_of_power(problem: &GemmProblem, bytes: f64) -> f64 {
+    operations(problem) / h200::POWER * (bytes / 2.0)
+}
+
+/// The operations of a problem.
+fn operations(problem: &GemmProblem) -> f64 {
     let products = problem.m as f64 * problem.n as f64 * problem.k as f64;
-    2.0 * products * problem.batch as f64 / h200::POWER
+    2.0 * products * problem.batch as f64
 }
 
 /// The candidates of each type, order and alignment of operands: no problem changes them, and to check them takes longer
@@ -641,8 +661,8 @@ pub(crate) fn choose_invariant(
     fastest(problem, operands, arch, multiprocessors, is_same).1
 }
 
-/// Whether a product of 16-bit matrices is faster if those that no tensor map describes are packed first. `operands` are
-/// the matrices as they are.
+/// Whether a product is faster if those matrices are packed first that no tensor map describes, or that `wgmma` does not take in
+/// their order. `operands` are the matrices as they are.
 pub(crate) fn packs(
     problem: &GemmProblem,
     operands: Operands,
@@ -652,22 +672,26 @@ pub(crate) fn packs(
     let best = |problem: &GemmProblem, operands| {
         fastest(problem, operands, arch, multiprocessors, |_| true).0
     };
+    let vector = 128 / i64::from(operands.ab.bits());
     let mut packed = *problem;
     let mut time = 0.0;
     for operand in [Operand::A, Operand::B] {
         let i = operand as usize;
-        if operands.vectors[i] < 8 {
+        if !operands.is_mapped(operand) {
             let [(rows, _), (columns, _)] = problem.extents(operand);
-            let bytes = 4.0 * rows as f64 * columns as f64;
+            let elements = rows as f64 * columns as f64;
+            let bytes = elements * f64::from(operands.ab.bits()) / 4.0;
             time += h200::PACK[0] + bytes / h200::PACK[1];
             packed.majors[i] = Major::Second;
-            packed.leading[i] = Some((columns + 7) / 8 * 8);
+            packed.leading[i] = Some((columns + vector - 1) / vector * vector);
         }
     }
     let mut mapped = operands;
-    mapped.vectors[..2].fill(8);
+    mapped.vectors[..2].fill(vector);
     mapped.majors = packed.majors;
-    time + best(&packed, mapped) < best(problem, operands)
+    // Where no plan is measured, a gain of less than half the time is not taken for one.
+    let margin = if operands.ab.bits() == 16 { 1.0 } else { 2.0 };
+    margin * (time + best(&packed, mapped)) < best(problem, operands)
 }
 
 impl GemmPlan {

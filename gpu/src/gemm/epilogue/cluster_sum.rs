@@ -8,10 +8,11 @@ use colex_ir::{Access, BinaryOp, FenceKind, Scope, Space, Sync, Type};
 use colex_tensor::{Barriers, Builder, Cond, Fragment, Index, Var};
 use colex_tiled::{Operand, TiledMma};
 
+use super::convert::sum_register;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::WARPGROUP_THREADS;
 
-/// The number of f32 that a thread writes and reads at once.
+/// The number of accumulators that a thread writes and reads at once.
 const VECTOR: i64 = 4;
 
 /// The bytes of a vector.
@@ -30,6 +31,8 @@ pub(crate) struct ClusterSum {
     written: Barriers,
     /// One for each warpgroup: the blocks have read this block's accumulators.
     read: Barriers,
+    /// The type of the accumulators.
+    ty: Type,
     /// The product whose accumulators are a block's part of the columns.
     part: TiledMma,
     extents: [i64; 2],
@@ -63,6 +66,7 @@ impl ClusterSum {
             sums: k.shared_bytes((m * n * 4) as u32, 128),
             written: k.barriers(groups),
             read: k.barriers(groups),
+            ty: sum_register(plan.operands.ab),
             part,
             extents: [m, n / blocks],
         }
@@ -99,9 +103,10 @@ impl ThreadSum<'_> {
             blocks,
             threads,
             rank,
+            ty,
             ..
         } = self.of;
-        let access = Access::new(Space::Shared, Type::F32);
+        let access = Access::new(Space::Shared, *ty);
         let turn = k.get(&self.turn);
         // The other blocks have read the sums of the tile before.
         k.wait(&self.of.read.at(&self.group), &(Index::from(1) - &turn));
@@ -120,7 +125,7 @@ impl ThreadSum<'_> {
         let total = k.fragment_of(&self.of.part, Operand::C, (m, n));
         let vectors = total.layout().size() / VECTOR;
         let part = k.value(&(own + rank * (vectors * threads * BYTES)));
-        let access = Access::new(Space::Cluster, Type::F32);
+        let access = Access::new(Space::Cluster, *ty);
         let sums = total.gathered(0, total.layout().size());
         k.emit(|ir| {
             for block in 0..*blocks {
@@ -133,7 +138,7 @@ impl ThreadSum<'_> {
                     }
                     let more = ir.load_vector(access, VECTOR as usize, at);
                     for (d, x) in d.iter().zip(more) {
-                        ir.binary_to(BinaryOp::Add, Type::F32, *d, *d, x);
+                        ir.binary_to(BinaryOp::Add, *ty, *d, *d, x);
                     }
                 }
             }

@@ -13,6 +13,15 @@ pub(crate) fn sum_type(ab: Ty) -> Ty {
     }
 }
 
+/// The type of a register of an accumulator.
+pub(crate) fn sum_register(ab: Ty) -> Type {
+    match sum_type(ab) {
+        Ty::F64 => Type::F64,
+        Ty::S32 => Type::S32,
+        _ => Type::F32,
+    }
+}
+
 /// The type of alpha and beta: binary32 for accumulators of binary32, else binary64, which holds every 32-bit integer.
 pub(crate) fn scale_type(ab: Ty) -> Type {
     match sum_type(ab) {

@@ -8,6 +8,7 @@ use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
 use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 use colex_tiled::Operand;
 
+use super::convert::sum_register;
 use super::direct::Direct;
 use super::terms::KernelEpilogue;
 use crate::gemm::batch::{BatchForm, BatchTiles, agree};
@@ -15,7 +16,7 @@ use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::{self, MOST_SPLIT, WARPGROUP_THREADS};
 use colex_sched::formula::MOST_PLACES;
 
-/// The number of f32 that a thread writes and reads at once.
+/// The number of accumulators that a thread writes and reads at once.
 const VECTOR: i64 = 4;
 
 /// The columns of a block of the second kernel: those of one vector of each thread.
@@ -43,6 +44,8 @@ pub(crate) struct SplitSum {
     threads: i64,
     /// The bytes of a block's accumulators.
     bytes: i64,
+    /// The type of the accumulators.
+    ty: Type,
 }
 
 impl SplitSum {
@@ -57,6 +60,7 @@ impl SplitSum {
             blocks: i64::from(sm90::blocks(plan)),
             threads: stored.warps[0] * i64::from(WARPGROUP_THREADS),
             bytes: m * n * 4,
+            ty: sum_register(plan.operands.ab),
         }
     }
 
@@ -100,7 +104,7 @@ impl SplitSum {
         k.emit(|ir| {
             for (i, vector) in sums.regs().chunks(VECTOR as usize).enumerate() {
                 let at = Address::from(own).at(i as i64 * step);
-                ir.store_vector(Access::new(Space::Global, Type::F32), at, vector);
+                ir.store_vector(Access::new(Space::Global, self.ty), at, vector);
             }
         });
     }
@@ -108,10 +112,13 @@ impl SplitSum {
     /// The sums over all parts of a thread's vector, of which `first` is that of part 0.
     fn total(&self, k: &mut Builder, total: &Fragment, first: Reg) {
         let total = total.gathered(0, VECTOR);
-        let access = Access::new(Space::Global, Type::F32);
-        // What is added where there is no part: -0 leaves every number as it is.
+        let access = Access::new(Space::Global, self.ty);
+        // What is added where there is no part: of floats, -0 leaves every number as it is.
         let neutral = |k: &mut Builder, d: &[Reg]| {
-            let zero = Type::F32.constant(-0.0);
+            let zero = match self.ty {
+                Type::S32 => colex_ir::Operand::Int(0),
+                ty => ty.constant(-0.0),
+            };
             k.emit(|ir| d.iter().for_each(|d| ir.mov_to(*d, zero)));
         };
         // The parts from `begin` on: all loads of them, and then the sums.
@@ -124,7 +131,7 @@ impl SplitSum {
             });
             let mut loaded = Vec::new();
             for i in 0..count {
-                let d = k.emit(|ir| ir.regs(Type::F32.register(), VECTOR as usize));
+                let d = k.emit(|ir| ir.regs(self.ty.register(), VECTOR as usize));
                 let at = Address::from(from).at(i * step);
                 let load = |ir: &mut KernelBuilder| ir.load_to(access, &d, at);
                 if are_there {
@@ -139,7 +146,7 @@ impl SplitSum {
             k.emit(|ir| {
                 for part in loaded {
                     for (d, x) in total.regs().iter().zip(part) {
-                        ir.binary_to(BinaryOp::Add, Type::F32, *d, *d, x);
+                        ir.binary_to(BinaryOp::Add, self.ty, *d, *d, x);
                     }
                 }
             });
@@ -172,7 +179,11 @@ pub(crate) fn build(
     arch: Arch,
 ) -> Result<TensorKernel, Error> {
     let stored = plan.stored();
-    let mut k = Builder::new("gemm_sum", arch, WARPGROUP_THREADS);
+    let name = match sum_register(plan.operands.ab) {
+        Type::S32 => "gemm_sum_s32",
+        _ => "gemm_sum",
+    };
+    let mut k = Builder::new(name, arch, WARPGROUP_THREADS);
     // Otherwise ptxas 12.9 takes 32 registers, and holds four loads in flight.
     k.min_blocks(1);
     // What a block stores.
