@@ -9,7 +9,7 @@
 //! ```
 //! ````
 //!
-//! Every kind takes `caption`; every kind but `bench` takes `elide`, ranges of `rows`, of `columns` or of an axis that the
+//! Every kind takes `caption`; every kind but `flow` and `bench` takes `elide`, ranges of `rows`, of `columns` or of an axis that the
 //! drawing leaves out, such as `rows 18..62` or `m 12..28; n 12..28`. A key that the kind does not know is an error.
 //!
 //! To add a kind: write `figure/KIND.rs` with a `fn draw(&Body)` that returns a [`Picture`], or one `<svg>` element with a
@@ -18,6 +18,7 @@
 mod banks;
 mod bench;
 mod body;
+mod flow;
 mod layout;
 mod mma;
 mod options;
@@ -54,6 +55,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("raster", Draw::Picture(schedule::raster)),
     ("stream-k", Draw::Picture(schedule::stream_k)),
     ("pipeline", Draw::Picture(schedule::pipeline)),
+    ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
 ];
 
@@ -169,7 +171,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, bench"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, flow, bench"
         );
     }
 
