@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use colex_atom::{Arch, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
-    CopyCall, CopyMethod, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
+    Compute, CopyCall, CopyMethod, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
 use colex_gpu::{Device, Element};
 use colex_ir::Kernel;
@@ -189,6 +189,8 @@ fn product_of(arch: Arch, problem: GemmProblem, plan: GemmPlan) -> (Kernel, Vec<
         (Ty::F16, Ty::F32) => product::<f16, f32>(arch, problem, plan),
         (Ty::Bf16, Ty::F32) => product::<bf16, f32>(arch, problem, plan),
         (Ty::Bf16, Ty::Bf16) => product::<bf16, bf16>(arch, problem, plan),
+        (Ty::Tf32, Ty::F32) => product::<f32, f32>(arch, problem.compute(Compute::Tf32), plan),
+        (Ty::S8, Ty::S32) => product::<i8, i32>(arch, problem, plan),
         (ab, c) => {
             panic!("no kernel with a pipeline multiplied {ab} into {c}: give its types a case here")
         }
