@@ -354,7 +354,7 @@ fn planned(
             Ok(AttentionPlan::new(method, operands).suited_to(problem, multiprocessors))
         }
         AttentionWish::Fastest => {
-            AttentionPlan::fastest(problem, operands, (device.arch(), multiprocessors))
+            AttentionPlan::fastest(problem, operands, device.arch(), multiprocessors)
         }
     }
 }

@@ -8,7 +8,7 @@ use colex_atom::{Arch, Ty};
 use colex_tensor::TensorKernel;
 
 use super::problem::{AttentionProblem, MOST_LENGTH, Mask, TYPES};
-use crate::error::{AttentionError, Error, ErrorKind, heads_of};
+use crate::error::{AttentionError, Error, ErrorKind, heads_of, one_of};
 use crate::method::AttentionMethod;
 
 /// The facts about a problem that a kernel is built from. Extents, strides, the numbers of a window, the scale and the
@@ -54,6 +54,11 @@ impl AttentionOperands {
             log_sum_exp: problem.log_sum_exp,
             vectors: [0, 1, 2, 3].map(vector),
         }
+    }
+
+    /// Whether queries see all keys before their place, and none after it.
+    pub(crate) fn is_causal(&self) -> bool {
+        self.bounded == [false, true]
     }
 }
 
@@ -106,7 +111,8 @@ impl AttentionPlan {
     /// Returns the same plan with the numbers that depend on the extents of a problem and on the multiprocessors of a device.
     ///
     /// The Ampere kernel packs as many heads of Q that read one head of K as have their queries in one tile of 64 rows, and
-    /// takes a tile of fewer rows where there are fewer.
+    /// takes a tile of fewer rows where there are fewer. The Hopper kernel takes two consumers instead of three where 64 features
+    /// meet a causal mask of few queries.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -126,15 +132,32 @@ impl AttentionPlan {
         family.suited_to(self, problem, multiprocessors.into())
     }
 
-    /// Returns the default plan of the fastest method that takes a problem on an architecture.
+    /// Returns the plan that a call takes unless it is given one: that of the fastest method that takes the problem on an
+    /// architecture.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::attention::{AttentionOperands, AttentionPlan, AttentionProblem, Mask};
+    ///
+    /// let of = |queries, arch| {
+    ///     let problem = AttentionProblem::new(Ty::Bf16, 1, [8, 8], [queries; 2], [64, 64]).mask(Mask::Causal);
+    ///     AttentionPlan::fastest(&problem, AttentionOperands::of(&problem, [0; 4]), arch, 132)
+    /// };
+    /// // Few queries leave two consumers more blocks to share.
+    /// assert_eq!(of(1024, Arch::Sm90a)?.tile, [128, 128]);
+    /// assert_eq!(of(8192, Arch::Sm90a)?.tile, [192, 128]);
+    /// assert_eq!(of(1024, Arch::Sm80)?.to_string(), "Ampere bf16, features 64, tile 64x64, 4 consumers, 2 stages");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
     /// Returns an error that says for each method why it does not take the problem.
-    pub(crate) fn fastest(
+    pub fn fastest(
         problem: &AttentionProblem,
         operands: AttentionOperands,
-        (arch, multiprocessors): (Arch, u32),
+        arch: Arch,
+        multiprocessors: u32,
     ) -> Result<AttentionPlan, Error> {
         let mut refusals = Vec::new();
         let plans = AttentionMethod::BY_SPEED
@@ -189,8 +212,8 @@ impl AttentionPlan {
     /// of queries of each head.
     ///
     /// Parameters of a Hopper kernel: the same tensors, those of 16-bit numbers as tensor maps; then as `u32` the numbers of
-    /// queries, keys, heads of Q, sequences, and heads of Q for each head of K; and as `f32` the scale times `log2(e)`. The
-    /// blocks are persistent.
+    /// queries, keys, heads of Q, sequences, and heads of Q for each head of K; then as for an Ampere kernel the factors and
+    /// the sides of a window. The blocks are persistent.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -349,6 +372,23 @@ impl AttentionPlan {
             most,
         }
         .into())
+    }
+
+    /// The error of head sizes that are not among those of the kernel.
+    pub(crate) fn other_features(&self, features: &[[i64; 2]]) -> Error {
+        let each = features.iter().map(|[inner, outer]| {
+            if inner == outer {
+                inner.to_string()
+            } else {
+                format!("{inner} with {outer} of V")
+            }
+        });
+        let why = AttentionError::Features {
+            method: self.method,
+            features: self.operands.features,
+            can: one_of(&each.collect::<Vec<_>>()),
+        };
+        ErrorKind::from(why).into()
     }
 
     /// The error of a tile that the threads cannot share equally.

@@ -16,7 +16,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::family::AttentionFamily;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
-use crate::error::{AttentionError, ErrorKind, one_of};
+use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::{OperandTiles, Tiles, shares};
 use crate::kernels::Major;
 
@@ -81,22 +81,10 @@ impl AttentionFamily for AmpereAttention {
     }
 
     fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
-        let (method, features) = (plan.method, plan.operands.features);
+        let method = plan.method;
         let refused = |why: AttentionError| Err(ErrorKind::from(why).into());
-        if !FEATURES.contains(&features) {
-            let each = FEATURES.map(|[inner, outer]| {
-                if inner == outer {
-                    inner.to_string()
-                } else {
-                    format!("{inner} with {outer} of V")
-                }
-            });
-            let can = one_of(&each);
-            return refused(AttentionError::Features {
-                method,
-                features,
-                can,
-            });
+        if !FEATURES.contains(&plan.operands.features) {
+            return Err(plan.other_features(&FEATURES));
         }
         let since = Arch::Sm80;
         if arch < since {

@@ -21,7 +21,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::family::AttentionFamily;
 use super::plan::AttentionPlan;
-use super::problem::{AttentionProblem, AttentionTensor};
+use super::problem::{AttentionProblem, AttentionTensor, Mask};
 use crate::calls::unencoded;
 use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::boxed_layout;
@@ -37,8 +37,15 @@ const PAIR: u32 = 2 * GROUP as u32;
 /// The most registers that a consumer's thread asks for.
 const MOST_REGISTERS: u32 = 240;
 
-/// The numbers of features that the family takes.
-const WIDTHS: [i64; 5] = [64, 96, 128, 192, 256];
+/// The numbers of features that the family takes: those of Q and K, and those of V and O.
+const WIDTHS: [[i64; 2]; 6] = [
+    [64, 64],
+    [96, 96],
+    [128, 128],
+    [192, 128],
+    [192, 192],
+    [256, 256],
+];
 
 /// The largest number of queries, and of keys.
 const MOST_LENGTH: i64 = 1 << 24;
@@ -50,18 +57,34 @@ impl AttentionFamily for HopperAttention {
     /// The tiles whose accumulators fill the registers.
     fn default_of(&self, plan: AttentionPlan) -> AttentionPlan {
         let operands = &plan.operands;
-        let (consumers, keys, turns, ahead) = match operands.features[0] {
-            ..=64 => (3, 128, true, 2),
-            65..=128 => (2, 128, true, 2),
-            129..=192 => (2, 80, false, 2),
-            _ => (2, 80, false, 1),
+        let (consumers, keys, turns, ahead) = match operands.features {
+            [..=64, _] => (3, 128, true, 2),
+            [65..=128, _] => (2, 128, true, 2),
+            [129..=192, ..=128] => (2, 96, false, 2),
+            [129..=192, _] => (2, 80, false, 2),
+            _ => (2, 80, true, 1),
         };
         AttentionPlan {
             tile: [ROWS * consumers, keys],
             consumers,
             turns,
             ahead,
-            pairs: operands.bounded[1],
+            pairs: operands.is_causal(),
+            ..plan
+        }
+    }
+
+    /// Three consumers of 64 features want long rows under a causal mask: up to 2048 queries two were faster on an H200, from
+    /// 4096 on three.
+    fn suited_to(&self, plan: AttentionPlan, problem: &AttentionProblem, _: i64) -> AttentionPlan {
+        let is_short = plan.operands.is_causal() && problem.lengths[0] < 3072;
+        if plan.operands.features[0] > 64 || !is_short {
+            return plan;
+        }
+        let consumers = 2;
+        AttentionPlan {
+            tile: [ROWS * consumers, plan.tile[1]],
+            consumers,
             ..plan
         }
     }
@@ -115,13 +138,25 @@ impl AttentionFamily for HopperAttention {
         let ([queries, keys], [heads, of_keys]) = (problem.lengths, problem.heads);
         let numbers = [queries, keys, heads, problem.batch, heads / of_keys];
         given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
-        given.push(Arg::Value(Argument::F32(problem.factors()[0])));
+        let [factor, inner] = problem.factors();
+        let mut scores = vec![Argument::F32(factor)];
+        if problem.softcap.is_some() {
+            scores.push(Argument::F32(inner));
+        }
+        if let Mask::Window { left, right } = problem.mask {
+            // No query is further from a key than this.
+            let most = MOST_LENGTH as u32 - 1;
+            scores.extend([left, right].map(|n| Argument::U32(n.min(most))));
+        }
+        given.extend(scores.into_iter().map(Arg::Value));
         Ok(given)
     }
 
     fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, device: &Device) -> Launch {
         let tiles = (problem.lengths[0] + plan.tile[0] - 1) / plan.tile[0];
-        let tiles = tiles
+        let is_paired = plan.pairs && plan.operands.is_causal();
+        let along = if is_paired { (tiles + 1) / 2 } else { tiles };
+        let tiles = along
             .saturating_mul(problem.heads[0])
             .saturating_mul(problem.batch);
         let blocks = tiles.min(device.limits().multiprocessors.into());
@@ -133,8 +168,8 @@ impl AttentionFamily for HopperAttention {
 struct HopperKernel {
     /// The type of Q, K, V and O.
     ty: Ty,
-    /// Features of a query, a key and a value.
-    width: i64,
+    /// Features of a query and a key, and of a value.
+    widths: [i64; 2],
     /// Consumer warpgroups, of 64 queries each.
     consumers: i64,
     /// Keys of a block.
@@ -145,8 +180,10 @@ struct HopperKernel {
     ahead: i64,
     /// Whether a block computes tiles in pairs, a long and a short one.
     pairs: bool,
-    /// Whether the queries see no key after their own; both are aligned at the end.
-    causal: bool,
+    /// Whether the keys before a query's place are bounded, and those after it. Both are aligned at the end.
+    bounded: [bool; 2],
+    /// Whether scores are capped.
+    softcap: bool,
     /// Whether consumers take turns in issuing their products.
     alternates: bool,
     /// Heads of a strip.
@@ -171,21 +208,8 @@ impl HopperKernel {
                 "the Hopper kernel runs on sm_90a, and not on {arch}"
             ));
         }
-        if operands.softcap || operands.bounded[0] {
-            let what = if operands.softcap {
-                "soft-cap"
-            } else {
-                "window"
-            };
-            return refuse(format!(
-                "the Hopper kernel has no {what}: the Ampere kernel has"
-            ));
-        }
-        let [width, outer] = operands.features;
-        if width != outer || !WIDTHS.contains(&width) {
-            return refuse(format!(
-                "{width} features of Q and {outer} of V: the Hopper kernel takes the same number for both, one of {WIDTHS:?}"
-            ));
+        if !WIDTHS.contains(&operands.features) {
+            return Err(plan.other_features(&WIDTHS));
         }
         if operands.vectors != [8; 4] {
             return refuse(format!(
@@ -222,13 +246,14 @@ impl HopperKernel {
         }
         Ok(HopperKernel {
             ty: operands.ty,
-            width,
+            widths: operands.features,
             consumers,
             keys,
             stages,
             ahead: plan.ahead,
-            pairs: plan.pairs && operands.bounded[1],
-            causal: operands.bounded[1],
+            pairs: plan.pairs && operands.is_causal(),
+            bounded: operands.bounded,
+            softcap: operands.softcap,
             alternates: plan.turns && consumers > 1,
             strip,
             log_sums: operands.log_sum_exp,
@@ -259,7 +284,7 @@ impl HopperKernel {
     fn products(&self) -> Result<[TiledMma; 2], Error> {
         let ty = self.ty.cute();
         let scores = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_SS", self.keys))?;
-        let out = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_RS", self.width))?;
+        let out = colex_atom::mma(&format!("SM90_64x{}x16_F32{ty}{ty}_RS", self.widths[1]))?;
         let mut options = out.options();
         options.major_b = Major::First;
         let out = out.with_options(options)?;
@@ -270,11 +295,10 @@ impl HopperKernel {
         ])
     }
 
-    /// The form of a tensor in global memory: two modes of a tile, then heads and batch.
-    fn form(&self, major: Major) -> Result<Layout, Error> {
+    /// The form of a tensor with rows of `width` features in global memory: two modes of a tile, then heads and batch.
+    fn form(&self, major: Major, width: i64) -> Result<Layout, Error> {
         let fixed = |n: i64| Int::Static(n);
         let any = |n: i64| Int::Dynamic(n);
-        let width = self.width;
         let (shape, stride) = match major {
             Major::Second => (
                 [any(1024), fixed(width), any(4), any(2)],
@@ -294,17 +318,19 @@ impl HopperKernel {
         let mut k = Builder::new("attention_sm90", arch, self.threads());
         k.min_blocks(1);
         let (ty, bits) = (self.ty, self.ty.bits());
-        let [by_rows, by_columns] = [Major::Second, Major::First].map(|major| self.form(major));
-        let (by_rows, by_columns) = (by_rows?, by_columns?);
+        let [inner, outer] = self.widths;
+        let by_rows = self.form(Major::Second, inner)?;
+        let by_columns = self.form(Major::First, outer)?;
+        let of_output = self.form(Major::Second, outer)?;
         let tile = |shape: &[i64]| boxed_layout(Major::Second, bits, shape);
         let across = |shape: &[i64]| boxed_layout(Major::First, bits, shape);
-        let (width, keys) = (self.width, self.keys);
-        let rows = tile(&[ROWS, width])?;
-        let q = k.tma_tensor("Q", ty, &by_rows, [ROWS, width], &rows, 1);
-        let keys_map = k.tma_tensor("K", ty, &by_rows, [keys, width], tile(&[keys, width])?, 1);
-        let values = across(&[width, keys])?;
-        let values_map = k.tma_tensor("V", ty, &by_columns, [width, keys], values, 1);
-        let o = k.tma_tensor("O", ty, &by_rows, [ROWS, width], &rows, 1);
+        let keys = self.keys;
+        let q = k.tma_tensor("Q", ty, &by_rows, [ROWS, inner], tile(&[ROWS, inner])?, 1);
+        let keys_map = k.tma_tensor("K", ty, &by_rows, [keys, inner], tile(&[keys, inner])?, 1);
+        let values = across(&[outer, keys])?;
+        let values_map = k.tma_tensor("V", ty, &by_columns, [outer, keys], values, 1);
+        let rows = tile(&[ROWS, outer])?;
+        let o = k.tma_tensor("O", ty, &of_output, [ROWS, outer], rows, 1);
         let log_sums = self
             .log_sums
             .then(|| k.tensor("log_sums", Ty::F32, "(1024,4,2):(1,1024,4096)"));
@@ -313,9 +339,18 @@ impl HopperKernel {
         let [heads, batches, sharing] =
             ["heads", "batches", "sharing"].map(|name| k.index_argument(name, 1..1 << 16));
         let scale = k.scalar_argument("scale", Type::F32);
-        let held_q = k.shared_tensor(ty, tile(&[ROWS, width, self.consumers * self.ahead])?);
-        let held_k = k.shared_tensor(ty, tile(&[keys, width, self.stages])?);
-        let held_v = k.shared_tensor(ty, across(&[width, keys, self.stages])?);
+        let inner_scale = (self.softcap).then(|| k.scalar_argument("inner", Type::F32));
+        let side = |k: &mut Builder, name| k.index_argument(name, 0..MOST_LENGTH);
+        let sides = match self.bounded {
+            [true, true] => [Some(side(&mut k, "left")), Some(side(&mut k, "right"))],
+            [true, false] => [Some(side(&mut k, "left")), None],
+            // A causal mask is a window without keys on this side.
+            [false, true] => [None, Some(0.into())],
+            [false, false] => [None, None],
+        };
+        let held_q = k.shared_tensor(ty, tile(&[ROWS, inner, self.consumers * self.ahead])?);
+        let held_k = k.shared_tensor(ty, tile(&[keys, inner, self.stages])?);
+        let held_v = k.shared_tensor(ty, across(&[outer, keys, self.stages])?);
         let consumers = self.consumers as u32;
         // Each consumer has stages of its own of the queries' ring. It releases one when its output has left it.
         let of_queries = k.pipeline(self.consumers * self.ahead, 1, 1);
@@ -341,13 +376,14 @@ impl HopperKernel {
             products: [&scores, &out],
             rows: [
                 Rows::new(&scores, [ROWS, keys])?,
-                Rows::new(&out, [ROWS, width])?,
+                Rows::new(&out, [ROWS, outer])?,
             ],
             store: TiledCopy::for_accumulator_atom(
                 colex_atom::copy("SM90_U32x4_STSM_N")?,
                 i64::from(bits),
                 &out,
             )?,
+            written: Layout::new((ROWS, outer), (1, ROWS))?.to_static(),
             maps: [q, keys_map, values_map, o],
             held: [held_q, held_k, held_v],
             log_sums,
@@ -357,6 +393,8 @@ impl HopperKernel {
             lengths: [queries, length],
             heads: [heads, sharing],
             scale,
+            inner_scale,
+            sides,
             group: k.uniform(GROUP as u32),
             first: k.block_index(0),
             stride: k.grid_extent(0),
@@ -377,10 +415,11 @@ struct QueryTile {
     tile: Index,
     head: Index,
     batch: Index,
-    /// The number of blocks of keys of which the tile sees a part, at least 1.
+    /// The last block of keys of which the tile sees a part, and the number of such blocks, at least 1.
+    last: Index,
     blocks: Index,
-    /// How many of them, from the first, all queries see whole. The last is not among them.
-    whole: Index,
+    /// The steps, counted from the last block, in which all queries see whole blocks. The first step is not among them.
+    whole: [Index; 2],
 }
 
 /// What the producer and the consumers share.
@@ -390,6 +429,8 @@ struct AttentionKernel<'a> {
     /// The rows of the scores, and of the output.
     rows: [Rows; 2],
     store: TiledCopy,
+    /// The part of the queries' place that the output takes: its rows may be shorter.
+    written: Layout,
     /// Q, K, V and O in global memory.
     maps: [TmaTensor; 4],
     /// The stages of Q, K and V.
@@ -404,7 +445,11 @@ struct AttentionKernel<'a> {
     lengths: [Index; 2],
     /// The heads of Q, and how many of them share one of K.
     heads: [Index; 2],
+    /// What multiplies a score in the exponent of 2, and, where scores are capped, before its hyperbolic tangent.
     scale: Reg,
+    inner_scale: Option<Reg>,
+    /// How many keys before and after a query's place it sees, where they are bounded.
+    sides: [Option<Index>; 2],
     group: Index,
     first: Index,
     stride: Index,
@@ -449,7 +494,7 @@ impl AttentionKernel<'_> {
         let (first, stride) = (self.first.clone(), self.stride.clone());
         k.for_(first, &last, stride, |k, number| {
             let [place, head] = k.tile_at(&self.grid, number);
-            if !self.plan.causal {
+            if self.plan.bounded != [false, true] {
                 let item = self.item(place, &head);
                 return body(k, item);
             }
@@ -473,26 +518,39 @@ impl AttentionKernel<'_> {
     fn item(&self, tile: Index, head: &Index) -> QueryTile {
         let plan = self.plan;
         let [queries, keys] = &self.lengths;
+        let [left, right] = &self.sides;
         let ends = |n: &Index| (n + (plan.keys - 1)) / plan.keys;
-        let (blocks, whole) = if plan.causal {
-            let past = &tile * plan.queries() + keys - queries;
-            // The first key that no query sees, and the first that the first query does not see.
-            let (seen, by_all) = (&past + plan.queries(), &past + 1);
-            let blocks = larger(&ends(&seen.min(keys)), &1.into());
-            let whole = (by_all.min(keys) / plan.keys).min(&(&blocks - 1));
-            (blocks, larger(&whole, &0.into()))
-        } else {
-            let blocks = ends(keys);
-            let whole = &blocks - 1;
-            (blocks, whole)
+        // The place of the first query among the keys, all of which lie in the range of a register.
+        let place = (&tile * plan.queries() + keys - queries).min(keys);
+        let (first, from) = match left {
+            Some(left) => {
+                // The first key that a query sees, and the first that all see.
+                let seen = larger(&(&place - left), &0.into());
+                let by_all = larger(&(&place + (plan.queries() - 1) - left), &0.into());
+                (seen / plan.keys, ends(&by_all))
+            }
+            None => (0.into(), 0.into()),
         };
+        let (end, to) = match right {
+            Some(right) => {
+                // The first key that no query sees, and the first that the first query does not see.
+                let seen = (&place + plan.queries() + right).min(keys);
+                let by_all = larger(&(&place + 1 + right).min(keys), &0.into());
+                (larger(&ends(&seen), &(&first + 1)), by_all / plan.keys)
+            }
+            None => (ends(keys), ends(keys) - 1),
+        };
+        let blocks = &end - &first;
+        let masked = larger(&(&end - to), &1.into()).min(&blocks);
+        let whole = larger(&(&end - from).min(&blocks), &masked);
         let [heads, _] = &self.heads;
         QueryTile {
             tile,
             batch: head / heads,
             head: head % heads,
+            last: end - 1,
             blocks,
-            whole,
+            whole: [masked, whole],
         }
     }
 
@@ -509,6 +567,7 @@ impl AttentionKernel<'_> {
                 tile,
                 head,
                 batch,
+                last,
                 blocks,
                 ..
             } = &item;
@@ -525,8 +584,7 @@ impl AttentionKernel<'_> {
                 k.tma_load(values, &at, &held_v.at(2, &stage), &stage.barrier());
                 of_values.commit(k, &stage);
             };
-            let last = blocks - 1;
-            load_keys(k, &last);
+            load_keys(k, last);
             for group in 0..self.plan.consumers {
                 let stage = of_queries.acquire(k);
                 let row = tile * self.plan.consumers + group;
@@ -534,9 +592,9 @@ impl AttentionKernel<'_> {
                 k.tma_load(queries, &at, &held_q.at(2, &stage), &stage.barrier());
                 of_queries.commit(k, &stage);
             }
-            load_values(k, &last);
+            load_values(k, last);
             k.for_(1, blocks, 1, |k, step| {
-                let block = larger(&(&last - step), &0.into());
+                let block = larger(&(last - step), &0.into());
                 load_keys(k, &block);
                 load_values(k, &block);
             });
@@ -578,14 +636,15 @@ impl AttentionKernel<'_> {
         k.fill(top, f64::NEG_INFINITY);
         k.fill(sum, 0.0);
         k.clear(&thread.out);
-        let last = &item.blocks - 1;
+        let last = &item.last;
 
         let query = of_queries.wait(k).index();
         let stage = of_keys.wait(k);
         self.multiply_keys(k, thread, [&query, &stage.index()]);
         k.wgmma_wait(0);
         of_keys.release(k, &stage);
-        self.hide(k, thread, item, &last);
+        self.cap(k, thread);
+        self.hide(k, thread, item, last);
         self.softmax(k, thread);
         let weights = k.convert(&thread.scores, self.plan.ty);
         let factor = weights.as_operand(scores, out, Operand::A, (ROWS, self.plan.keys));
@@ -607,8 +666,9 @@ impl AttentionKernel<'_> {
                 }
                 k.wgmma_wait(1);
                 of_keys.release(k, &stage_k);
+                self.cap(k, thread);
                 if hides {
-                    self.hide(k, thread, item, &(&last - step));
+                    self.hide(k, thread, item, &(last - step));
                 }
                 self.softmax(k, thread);
                 k.wgmma_wait(0);
@@ -617,11 +677,15 @@ impl AttentionKernel<'_> {
                 self.rescale(k, thread);
             });
         };
-        let masked = &item.blocks - &item.whole;
-        if self.plan.causal {
-            steps(k, &1.into(), &masked, true);
+        let [from, to] = &item.whole;
+        let [is_left_bounded, is_right_bounded] = self.plan.bounded;
+        if is_right_bounded {
+            steps(k, &1.into(), from, true);
         }
-        steps(k, &masked, &item.blocks, false);
+        steps(k, from, to, false);
+        if is_left_bounded {
+            steps(k, to, &item.blocks, true);
+        }
         let stage = of_values.wait(k);
         self.multiply_values(k, thread, &factor, &stage.index());
         k.wgmma_wait(0);
@@ -662,7 +726,7 @@ impl AttentionKernel<'_> {
             lane,
             descriptors,
             scores: k.fragment_of(scores, Operand::C, (ROWS, plan.keys)),
-            out: k.fragment_of(out, Operand::C, (ROWS, plan.width)),
+            out: k.fragment_of(out, Operand::C, (ROWS, plan.widths[1])),
             top: k.row_values(&self.rows[0], Ty::F32),
             sum: k.row_values(&self.rows[0], Ty::F32),
             shrink: k.row_values(&self.rows[0], Ty::F32),
@@ -701,22 +765,40 @@ impl AttentionKernel<'_> {
         k.wgmma_commit();
     }
 
+    /// Caps the scores.
+    fn cap(&self, k: &mut Builder, thread: &ConsumerThread) {
+        if let Some(inner) = self.inner_scale {
+            let scores = &thread.scores;
+            k.assign(scores, (Expr::from(scores) * Expr::from(inner)).tanh());
+        }
+    }
+
     /// Sets the scores of keys that a row does not see to minus infinity.
     fn hide(&self, k: &mut Builder, thread: &ConsumerThread, item: &QueryTile, block: &Index) {
         let [queries, keys] = &self.lengths;
+        let [left, right] = &self.sides;
         let first = &item.tile * self.plan.queries() + &thread.group * ROWS;
         let before = block * self.plan.keys + &thread.column;
-        let end = |m: &Index| {
-            if self.plan.causal {
-                keys.min(&(&first + m + 1 + keys - queries))
-            } else {
-                keys.clone()
-            }
+        let place = |m: &Index| &first + m + keys - queries;
+        let end = |m: &Index| match right {
+            Some(right) => keys.min(&(place(m) + 1 + right)),
+            None => keys.clone(),
         };
-        let seen: Vec<Index> = (thread.own_rows.iter()).map(|m| end(m) - &before).collect();
+        let rows = thread.own_rows.iter();
+        let ends: Vec<Index> = rows.clone().map(|m| end(m) - &before).collect();
+        // The last key before those that a row sees.
+        let from = left.as_ref().map(|left| -> Vec<Index> {
+            let last = |m: &Index| place(m) - left - 1 - &before;
+            rows.map(last).collect()
+        });
         k.mask(&thread.scores, f64::NEG_INFINITY, |k, i| {
             let (row, column) = &thread.columns[i as usize];
-            k.less(column, &seen[*row])
+            let mut sees = k.less(column, &ends[*row]);
+            if let Some(from) = &from {
+                let is_after = k.less(&from[*row], column);
+                sees = k.both(sees, is_after);
+            }
+            sees
         });
     }
 
@@ -786,7 +868,7 @@ impl AttentionKernel<'_> {
         let sum = self.rows[1].broadcast_rows(sum);
         k.assign(out, out * &sum);
         let rounded = k.convert(out, self.plan.ty).retile(&self.store);
-        let buffer = self.held[0].at(2, query);
+        let buffer = self.held[0].at(2, query).compose(&self.written);
         let to = self.store.at(lane).partition_dst(&buffer);
         k.copy(&self.store, &rounded, &to);
         k.fence(FenceKind::ProxyAsyncShared);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use colex_atom::{Arch, Ty};
 use colex_gpu::attention::{
-    AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
+    AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
 };
 use colex_gpu::tensor::TensorKernel;
 use colex_gpu::{Buffer, Device, DeviceKernel, LaunchArg, Load, View, ViewMut};
@@ -37,10 +37,10 @@ impl AttentionVariant {
     }
 }
 
-/// The default plan, and those beside it that were the fastest of some shape.
-fn variants(problem: &AttentionProblem) -> Vec<AttentionVariant> {
+/// The plan of a call, and those beside it that were the fastest of some shape.
+fn variants(problem: &AttentionProblem) -> Result<Vec<AttentionVariant>> {
     let operands = AttentionOperands::of(problem, [0; 4]);
-    let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+    let plan = AttentionPlan::fastest(problem, operands, Arch::Sm90a, 132)?;
     let as_it_is = |plan, persistent| AttentionVariant { plan, persistent };
     let mut all = vec![as_it_is(plan, true)];
     if problem.mask == Mask::Causal {
@@ -58,7 +58,7 @@ fn variants(problem: &AttentionProblem) -> Vec<AttentionVariant> {
         };
         all.push(as_it_is(narrow, true));
     }
-    all
+    Ok(all)
 }
 
 /// The problems of the published tables: 16k tokens of 2048 numbers, and 48 heads of 128.
@@ -99,7 +99,7 @@ pub(super) fn export(folder: &Path) -> Result<ExitCode> {
         .with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut entries: Vec<Value> = Vec::new();
     for problem in problems() {
-        for variant in variants(&problem) {
+        for variant in variants(&problem)? {
             let name = variant.plan.to_string();
             if let Some(entry) = entries.iter_mut().find(|entry| {
                 entry["name"] == name && entry["causal"] == (problem.mask == Mask::Causal)
@@ -164,7 +164,7 @@ fn measure(device: &Device, problem: &AttentionProblem, report: &mut BenchReport
     let [q, k, v, o] = buffers;
     let (read, o) = ([q?, k?, v?], o?);
     let mut kernels: Vec<(String, DeviceKernel, u32)> = Vec::new();
-    for variant in variants(problem) {
+    for variant in variants(problem)? {
         let tiles = problem.lengths[0].div_euclid(variant.plan.tile[0])
             + i64::from(problem.lengths[0] % variant.plan.tile[0] > 0);
         let along = if variant.plan.pairs {

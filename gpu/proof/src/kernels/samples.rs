@@ -112,6 +112,11 @@ fn attention() -> Result<Vec<Sample>, Error> {
         };
         let plan = plan.suited_to(&serving, 132);
         all.push(Sample::new(plan.build(Arch::Sm80)?.kernel, 255));
+        for mask in masks {
+            let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
+            let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+            all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+        }
     }
     Ok(all)
 }
