@@ -28,6 +28,11 @@ use crate::method::AttentionMethod;
 ///
 /// As for [`gemm`](crate::gemm()), the device caches what it prepares for a call.
 ///
+/// A NaN of Q is one of its query's row, and a NaN of K one of all rows that see the key. A NaN or an infinity of V reaches its
+/// feature of every query that sees the key, and of others whose block of keys holds it. A score of -inf is a key that is not
+/// seen, and one of +inf a NaN; a query that sees no key has zeros. A row is NaN whose largest score is beyond 2^27 in size after
+/// scale and `log2(e)`: f32 does not hold the differences of such scores.
+///
 /// ```
 /// use colex_gpu::{Device, attention};
 /// use half::f16;

@@ -4,13 +4,25 @@ use colex_atom::Arch;
 use colex_device::Device;
 use colex_ir::launch::Launch;
 use colex_layout::Layout;
-use colex_tensor::{Arg, TensorKernel};
+use colex_tensor::{Arg, Expr, TensorKernel};
 
 use super::plan::AttentionPlan;
 use super::problem::AttentionProblem;
 use super::{sm80, sm90};
 use crate::error::Error;
 use crate::method::AttentionMethod;
+
+/// The largest exponent of 2 that a row's maximum may have. Weights are `2^(a s - b)` with one rounding of `b`, which is 8 at
+/// most up to here; beyond, all weights of a row may become 0 or infinite together, and the row is NaN.
+const MOST_EXPONENT: f64 = 134_217_728.0;
+
+/// Marks the rows whose largest score, as an exponent of 2, is too large: their sum becomes NaN. That of a row that has seen no
+/// key becomes 0.
+pub(crate) fn checked_sum(top: &Expr, sum: &Expr) -> Expr {
+    let is_empty = top.equals(f64::NEG_INFINITY);
+    let is_beyond = top.abs().gt(MOST_EXPONENT);
+    is_empty.select(0.0, is_beyond.select(f64::NAN, sum))
+}
 
 /// A family of kernels. Everything that depends on the family is in the file that implements it.
 pub(crate) trait AttentionFamily {

@@ -13,7 +13,7 @@ use colex_tensor::{
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::family::AttentionFamily;
+use super::family::{AttentionFamily, checked_sum};
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
 use crate::error::{AttentionError, ErrorKind};
@@ -510,6 +510,8 @@ impl Softmax {
     /// Divides by the sums, to which the lanes of a row bring their parts, and leaves their logarithms.
     fn end(&self, k: &mut Builder) {
         k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum);
+        let checked = checked_sum(&(&self.top).into(), &(&self.sum).into());
+        k.assign(&self.sum, checked);
         let is_empty = Expr::from(&self.sum).equals(0.0);
         let inverse = k.map(is_empty.select(0.0, Expr::from(&self.sum).recip()));
         let inverse = self.rows_of_out.broadcast_rows(&inverse);

@@ -19,7 +19,7 @@ use colex_tensor::{
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::family::AttentionFamily;
+use super::family::{AttentionFamily, checked_sum};
 use super::plan::AttentionPlan;
 use super::problem::{AttentionProblem, AttentionTensor, Mask};
 use crate::calls::unencoded;
@@ -852,6 +852,8 @@ impl AttentionKernel<'_> {
             ..
         } = thread;
         k.reduce_rows(BinaryOp::Add, &self.rows[0], sum);
+        let exponent = Expr::from(top) * Expr::register(self.scale, Ty::F32);
+        k.assign(sum, checked_sum(&exponent, &sum.into()));
         let row = tile * self.plan.consumers + group;
         if let Some(log_sums) = &self.log_sums {
             let scale = Expr::register(self.scale, Ty::F32);

@@ -407,8 +407,13 @@ fn law_nan_and_infinity_reach_what_arithmetic_says() {
     let problem = AttentionProblem::new(Ty::F16, 1, [1, 1], [QUERIES as i64, KEYS as i64], [64; 2]);
     let causal = problem.mask(Mask::Causal);
     type Change = fn(&mut [Vec<f16>; 3]);
+    fn enlarge([q, k, _]: &mut [Vec<f16>; 3], factor: f32) {
+        for x in q.iter_mut().chain(k) {
+            *x = f16::from_f32(x.to_f32() * factor);
+        }
+    }
     // The problem, what is changed, and whether the output (query, feature) is then NaN.
-    let cases: [(&AttentionProblem, Change, fn(usize, usize) -> bool); 6] = [
+    let cases: [(&AttentionProblem, Change, fn(usize, usize) -> bool); 7] = [
         (
             &problem,
             |[q, ..]| q[2 * WIDTH + 7] = f16::NAN,
@@ -441,15 +446,9 @@ fn law_nan_and_infinity_reach_what_arithmetic_says() {
             },
             |_, _| true,
         ),
-        (
-            &problem,
-            |[q, k, _]| {
-                for x in q.iter_mut().chain(k.iter_mut()) {
-                    *x = f16::from_f32(x.to_f32() * 60000.0);
-                }
-            },
-            |_, _| false,
-        ),
+        (&problem, |of| enlarge(of, 2000.0), |_, _| false),
+        // The exponents of 2 are some 2^30.
+        (&problem, |of| enlarge(of, 60000.0), |_, _| true),
     ];
     for arch in [Arch::Sm80, Arch::Sm90a] {
         let device = Device::simulator(arch);
