@@ -407,13 +407,14 @@ fn law_nan_and_infinity_reach_what_arithmetic_says() {
     let problem = AttentionProblem::new(Ty::F16, 1, [1, 1], [QUERIES as i64, KEYS as i64], [64; 2]);
     let causal = problem.mask(Mask::Causal);
     type Change = fn(&mut [Vec<f16>; 3]);
+    type IsNan = fn(usize, usize) -> bool;
     fn enlarge([q, k, _]: &mut [Vec<f16>; 3], factor: f32) {
         for x in q.iter_mut().chain(k) {
             *x = f16::from_f32(x.to_f32() * factor);
         }
     }
     // The problem, what is changed, and whether the output (query, feature) is then NaN.
-    let cases: [(&AttentionProblem, Change, fn(usize, usize) -> bool); 7] = [
+    let cases: [(&AttentionProblem, Change, IsNan); 7] = [
         (
             &problem,
             |[q, ..]| q[2 * WIDTH + 7] = f16::NAN,
