@@ -18,6 +18,7 @@
 mod banks;
 mod bench;
 mod body;
+mod composition;
 mod flow;
 mod layout;
 mod mma;
@@ -55,6 +56,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("raster", Draw::Picture(schedule::raster)),
     ("stream-k", Draw::Picture(schedule::stream_k)),
     ("pipeline", Draw::Picture(schedule::pipeline)),
+    ("composition", Draw::Picture(composition::draw)),
     ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
 ];
@@ -171,7 +173,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, flow, bench"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, composition, flow, bench"
         );
     }
 
