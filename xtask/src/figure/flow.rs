@@ -10,8 +10,9 @@ use colex_layout::ComposedLayout;
 
 use super::{Body, Error, escaped};
 
-/// Units of the drawing: a character's width, a line's height, the room around text and drawing.
-const CHARACTER: f64 = 7.3;
+/// Units of the drawing: the width of a narrow and of a wide character, a line's height, the room around text and drawing.
+const NARROW: f64 = 7.3;
+const WIDE: f64 = 9.5;
 const LINE: f64 = 17.0;
 const ROOM: f64 = 12.0;
 /// The least distance of two boxes.
@@ -94,7 +95,9 @@ impl Text {
     }
 
     fn width(&self) -> f64 {
-        CHARACTER * self.text.chars().count() as f64
+        let is_wide = |c: char| !self.is_code && (c.is_uppercase() || c == '_');
+        let width = |c| if is_wide(c) { WIDE } else { NARROW };
+        self.text.chars().map(width).sum()
     }
 
     fn put(&self, out: &mut String, [x, y]: [f64; 2], anchor: &str, is_bold: bool) {
