@@ -55,7 +55,7 @@ impl Operands {
     /// Whether a tensor map describes an operand whose tiles `wgmma` multiplies: rows of whole vectors of 16 bytes, of
     /// numbers of other than 16 bits along K.
     pub(crate) fn is_mapped(&self, operand: Operand) -> bool {
-        self.vector(operand) * i64::from(self.ab.bits()) == 128
+        self.vector(operand) == 128 / i64::from(self.ab.bits())
             && (takes_orders(self.ab.bits() as usize / 8) || self.major(operand) == Major::Second)
     }
 

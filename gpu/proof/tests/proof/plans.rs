@@ -235,6 +235,12 @@ fn zeros_are_refused() {
 #[test]
 fn what_is_too_much_is_refused() {
     use GemmMethod::{Ampere, Hopper, Simt};
+    // No product of a plan's numbers overflows before they are compared with their limits.
+    assert_eq!(
+        said(Hopper, |plan| plan.operands.vectors[1] = i64::MIN),
+        "the Hopper kernel does not multiply f16, 8 of A and -9223372036854775808 of B at once, on sm_90a: it takes f16, \
+         bf16, tf32 or s8 in vectors of 16 bytes, and needs sm_90a"
+    );
     assert_eq!(
         said(Hopper, |plan| plan.stages = 1),
         "the plan's number of stages is 1: the Hopper kernel takes 2 to 64"
