@@ -292,7 +292,8 @@ pub(crate) enum ErrorKind {
         can: &'static [Compute],
     },
     #[error(
-        "{what} is {value}, and f32 ends at {:e}: products of {ab} are scaled in f32",
+        "{what} is {value}, and f32 holds {:e} to {:e} in size: products of {ab} are scaled in f32",
+        f32::from_bits(1),
         f32::MAX
     )]
     Factor {

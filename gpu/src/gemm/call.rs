@@ -19,7 +19,7 @@ use super::epilogue::split_sum;
 use super::matrix::{self, Matrix, Place};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
-use super::problem::check_extent;
+use super::problem::{check_extent, holds_f32};
 use super::sm90::{WARPGROUP_THREADS, WORKSPACE};
 use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
@@ -202,7 +202,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self
     }
 
-    /// Gives the epilogue a number, which is rounded to the nearest `f32` where the scalar is one.
+    /// Gives the epilogue a number, which is rounded to the nearest `f32` where the scalar is one. A number that becomes 0 or
+    /// infinite by that is refused.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -1038,9 +1039,8 @@ fn check_compute<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
 /// Whether alpha and beta are numbers of the type that they scale in, unless they are infinite by themselves.
 fn check_factors<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
     let ab = T::TY;
-    let beyond = |x: f64| x.is_finite() && (x as f32).is_infinite();
     let factors = [("alpha", problem.alpha), ("beta", problem.beta)];
-    match factors.into_iter().find(|(_, x)| beyond(*x)) {
+    match factors.into_iter().find(|(_, x)| !holds_f32(*x)) {
         Some((what, value)) if scale_type(ab) == Type::F32 => Err(ErrorKind::Factor {
             what,
             value: format!("{value:e}"),

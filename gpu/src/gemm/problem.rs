@@ -53,6 +53,12 @@ gemm_elements! {
     i8 = S8, S32, f64::from, |x: f64| x.round() as i8;
 }
 
+/// Whether `f32` holds a number but for a rounding: a finite one stays finite, and one that is not 0 does not become 0.
+pub(crate) fn holds_f32(x: f64) -> bool {
+    let narrow = x as f32;
+    x.is_finite() == narrow.is_finite() && (x == 0.0) == (narrow == 0.0)
+}
+
 /// `C = alpha A B^T + beta C` with A (M,K), B (N,K) and C (M,N): the shapes and majors of CuTe's GEMM.
 ///
 /// ```

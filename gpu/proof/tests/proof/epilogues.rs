@@ -223,6 +223,10 @@ fn what_suits_no_epilogue_gets_a_sentence() {
         said(&whole.clone().scalar("s", 1e300)),
         "epilogue: the scalar s is of f32, which does not hold 1e300"
     );
+    assert_eq!(
+        said(&whole.clone().scalar("s", 1e-60)),
+        "epilogue: the scalar s is of f32, which does not hold 1e-60"
+    );
     let wrong = halves.view((8, 8)).expect("a view");
     assert_eq!(
         said(&whole.clone().tensor("bias", &wrong)),

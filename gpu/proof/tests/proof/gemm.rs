@@ -377,8 +377,12 @@ fn the_sentences_of_types() {
     );
     let single = device.zeros::<f32>(16).unwrap();
     assert_eq!(
+        said(problem.beta(-1e-60).on(&single, &single, &mut c)),
+        "beta is -1e-60, and f32 holds 1e-45 to 3.4028235e38 in size: products of f32 are scaled in f32"
+    );
+    assert_eq!(
         said(problem.alpha(1e300).on(&single, &single, &mut c)),
-        "alpha is 1e300, and f32 ends at 3.4028235e38: products of f32 are scaled in f32"
+        "alpha is 1e300, and f32 holds 1e-45 to 3.4028235e38 in size: products of f32 are scaled in f32"
     );
     let elsewhere = Device::simulator(Arch::Sm80).zeros::<f32>(16).unwrap();
     assert_eq!(

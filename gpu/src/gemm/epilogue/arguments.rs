@@ -13,7 +13,7 @@ use super::expression::{C, Epilogue, EpilogueInputKind};
 use super::terms::{Form, KernelEpilogue, turned};
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::gemm::batch::Batch;
-use crate::gemm::problem::MOST;
+use crate::gemm::problem::{MOST, holds_f32};
 
 /// The tensors and numbers of a call by name.
 #[derive(Clone, Debug, Default)]
@@ -149,11 +149,10 @@ impl<'a> Given<'a> {
                 "it reads the scalar {name}, which the call does not give: `.scalar(\"{name}\", ..)` does"
             ));
         };
-        let narrow = *value as f32;
         match ty {
             Ty::F64 => Ok(value.to_bits()),
             Ty::S32 if *value == f64::from(*value as i32) => Ok(u64::from(*value as i32 as u32)),
-            Ty::F32 if !value.is_finite() || narrow.is_finite() => Ok(narrow.to_bits().into()),
+            Ty::F32 if holds_f32(*value) => Ok((*value as f32).to_bits().into()),
             _ => refuse(format!(
                 "the scalar {name} is of {ty}, which does not hold {value:e}"
             )),
