@@ -86,6 +86,7 @@ fn after() -> Result<(), Box<dyn Error>> {
         majors: [Major::Second; 3],
         vectors: [8; 3],
         beta: false,
+        gated: false,
     };
     let built = GemmPlan::new(GemmMethod::Volta, halves).build(Arch::Sm70)?;
     let mut copies: BTreeMap<String, usize> = BTreeMap::new();

@@ -91,6 +91,8 @@ pub fn gemm<T: GemmElement, C: GemmElement>(
 pub struct Gemm<'a, T, C> {
     a: View<'a, T>,
     b: View<'a, T>,
+    /// The second right factor.
+    b2: Option<View<'a, T>>,
     c: View<'a, C>,
     alpha: f64,
     beta: f64,
@@ -117,6 +119,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Gemm {
             a,
             b,
+            b2: None,
             c,
             alpha: 1.0,
             beta: 0.0,
@@ -152,6 +155,33 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     pub fn epilogue(self, epilogue: &Epilogue) -> Self {
         let epilogue = Some(epilogue.clone());
         Gemm { epilogue, ..self }
+    }
+
+    /// Sets a second right factor B2, by the layout of B: the kernel multiplies A by both, and the epilogue's formulas have the
+    /// accumulators of both products. SwiGLU and GeGLU are such epilogues. Of one matrix whose rows are alternately those of B and
+    /// of B2, or those of B before those of B2, the factors are two views.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm, View};
+    ///
+    /// let swiglu = Epilogue::new(Ty::F32, |e| e.accumulator().silu() * e.second_accumulator())?;
+    /// let device = Device::open();
+    /// let x = device.upload(&[1f32, 2.0, 3.0, 0.0])?;
+    /// // The rows of the gate and of what it multiplies, alternating.
+    /// let weights = device.upload(&[0f32, 0.0, 1.0, 1.0, 40.0, 0.0, 0.0, 2.0])?;
+    /// let gate = View::new(&weights, "(2,2):(4,1)")?;
+    /// let up = View::new(weights.slice(2..8)?, "(2,2):(4,1)")?;
+    /// let mut c = device.poisoned::<f32>(4)?;
+    /// let product = Gemm::new(&x.view((2, 2))?, &gate, &c.view_mut((2, 2))?);
+    /// product.b2(&up).epilogue(&swiglu).run()?;
+    /// assert_eq!(c.download()?, [0.0, 160.0, 0.0, 0.0]); // silu(0) 3, silu(40) 4, silu(0) 3, silu(120) 0
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn b2(self, b2: &View<'a, T>) -> Self {
+        let b2 = Some(b2.clone());
+        Gemm { b2, ..self }
     }
 
     /// Gives the epilogue a tensor by any layout of the shape (M,N): of stride 0 along a mode along which all elements are one.
@@ -348,7 +378,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let (batch, steps) = self.batch()?;
         let (operands, c) = self.places(&problem, self.may_pack(), (&batch, &steps))?;
-        let places = operands.iter().flatten().chain([&c]);
+        let places = operands.iter().flat_map(Places::each).chain([&c]);
         let each = places.map(|place| scratch::aligned(place.bytes()));
         Ok(each.fold(0, usize::saturating_add))
     }
@@ -371,6 +401,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let bytes = [self.a.bytes(), self.b.bytes(), self.c.bytes()];
         for (matrix, bytes) in Operand::ALL.into_iter().zip(bytes) {
             disjoint("the workspace", given.bytes(), matrix.name(), bytes)?;
+        }
+        if let Some(b2) = &self.b2 {
+            disjoint("the workspace", given.bytes(), B2, b2.bytes())?;
         }
         for (name, bytes) in self.given.tensors() {
             disjoint("the workspace", given.bytes(), name.to_string(), bytes)?;
@@ -459,6 +492,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let ([m, n, k], behind) = self.extents()?;
         disjoint("C", self.c.bytes(), "A", self.a.bytes())?;
         disjoint("C", self.c.bytes(), "B", self.b.bytes())?;
+        if let Some(b2) = &self.b2 {
+            one_device(device, [(B2, b2.device())])?;
+            self.check_second(b2)?;
+            disjoint("C", self.c.bytes(), B2, b2.bytes())?;
+        }
         let problem = GemmProblem {
             alpha: self.alpha,
             beta: self.beta,
@@ -477,6 +515,27 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Ok((!is_nothing).then_some(problem))
     }
 
+    /// Checks that the second right factor lies as the first does, and that an epilogue has its accumulators.
+    fn check_second(&self, b2: &View<'a, T>) -> Result<(), Error> {
+        let refuse = |why: String| Err(ErrorKind::Epilogue { why }.into());
+        if self.epilogue.is_none() {
+            let why = "the call has two right factors, and no epilogue: `.epilogue(&epilogue)` sets it";
+            return refuse(why.to_string());
+        }
+        let form = |view: &View<'a, T>| match view.layout() {
+            Some(layout) => layout.to_string(),
+            None => view.shape().to_string(),
+        };
+        if (b2.shape(), b2.layout()) != (self.b.shape(), self.b.layout()) {
+            return refuse(format!(
+                "B2 is {}, and B {}: both right factors have one layout",
+                form(b2),
+                form(&self.b)
+            ));
+        }
+        Ok(())
+    }
+
     /// Returns what the epilogue is given, and its addresses.
     ///
     /// # Errors
@@ -484,6 +543,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Returns an error if it has other inputs or outputs, of another type or shape, or if an output overlaps another tensor.
     fn bound(&self, batch: &Batch) -> Result<Option<Bound>, Error> {
         let ([m, n, _], behind) = self.extents()?;
+        let mut read = vec![("A", self.a.bytes()), ("B", self.b.bytes())];
+        read.extend(self.b2.as_ref().map(|b2| (B2, b2.bytes())));
         let product = Product {
             sums: sum_type(T::TY),
             c: C::TY,
@@ -492,7 +553,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             batch,
             factors: [self.alpha, self.beta],
             device: self.a.device(),
-            read: [("A", self.a.bytes()), ("B", self.b.bytes())],
+            read: &read,
             written: self.c.bytes(),
         };
         self.given.bind(self.epilogue.as_ref(), &product)
@@ -508,7 +569,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         problem: &GemmProblem,
         may_pack: bool,
         (batch, steps): (&Batch, &[Apart; 3]),
-    ) -> Result<(Option<[Place; 2]>, Place), Error> {
+    ) -> Result<(Option<Places>, Place), Error> {
         let [of_a, of_b, of_c] = self.majors;
         let [steps_a, steps_b, steps_c] = *steps;
         let c = Matrix::of(&self.c, of_c, steps_c);
@@ -518,10 +579,29 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
         let a = Matrix::of(&self.a, of_a, steps_a);
         let b = Matrix::of(&self.b, of_b, steps_b);
-        let packs = may_pack && self.packs(problem, [a, b, c])?;
+        let b2 = self.b2.as_ref().map(|b2| Matrix::of(b2, of_b, steps_b));
+        // Both right factors lie alike: the kernel takes the alignment that both have.
+        let both = match (b, b2.flatten()) {
+            (Some(b), Some(b2)) => Some(b.aligned_with(&b2)),
+            (b, _) => b,
+        };
+        let packs = may_pack && self.packs(problem, [a, both, c])?;
         let a = Place::of(&self.a, a, packs, (batch, steps_a))?;
-        let b = Place::of(&self.b, b, packs, (batch, steps_b))?;
-        Ok((Some([a, b]), place))
+        let of_b = (batch, steps_b);
+        let right = match &self.b2 {
+            None => (Place::of(&self.b, b, packs, of_b)?, None),
+            // Both are packed, or none is.
+            Some(second) if Place::is_here::<T>(both, packs) => (
+                Place::of(&self.b, b, false, of_b)?,
+                Some(Place::of(second, b2.flatten(), false, of_b)?),
+            ),
+            Some(second) => (
+                Place::of(&self.b, None, true, of_b)?,
+                Some(Place::of(second, None, true, of_b)?),
+            ),
+        };
+        let (b, b2) = right;
+        Ok((Some(Places { a, b, b2 }), place))
     }
 
     /// Whether the matrices that no tensor map describes are packed first.
@@ -571,11 +651,16 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let mut steps = Steps::default();
         let (factors, c) = self.places(&problem, may_pack, (&batch, &apart))?;
-        let [a, b] = match factors {
-            Some([a, b]) => [
-                steps.operand(Operand::A, &self.a, a, memory)?,
-                steps.operand(Operand::B, &self.b, b, memory)?,
-            ],
+        let (a, b, b2) = match factors {
+            Some(Places { a, b, b2 }) => {
+                let a = steps.operand("A", &self.a, a, memory)?;
+                let b = steps.operand("B", &self.b, b, memory)?;
+                let b2 = match (&self.b2, b2) {
+                    (Some(view), Some(b2)) => Some(steps.operand(B2, view, b2, memory)?),
+                    _ => None,
+                };
+                (a, b, b2)
+            }
             None => {
                 // The product of one column of zeros with another: the ordinary epilogue scales C.
                 problem = GemmProblem {
@@ -584,7 +669,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                     ..problem
                 };
                 let count = problem.m.max(problem.n);
-                steps.zeros(count, scratch::zeros(device, count as usize * T::BYTES)?)
+                let zeros = scratch::zeros(device, count as usize * T::BYTES)?;
+                let [a, b] = steps.zeros(count, zeros);
+                (a, b, self.b2.as_ref().map(|_| b))
             }
         };
         let reads_c = match &self.epilogue {
@@ -592,8 +679,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             None => self.beta != 0.0,
         };
         let c = steps.output(&self.c, c, reads_c, memory)?;
-        let matrices = [a, b, c];
-        let mut addresses: Addresses = matrices.iter().map(|matrix| matrix.address).collect();
+        let mut addresses: Addresses = [a, b, c].iter().map(|matrix| matrix.address).collect();
+        addresses.extend(b2.map(|b2| b2.address));
+        let matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
         let bound = bound.map(|(arguments, more)| {
             addresses.extend(more);
             arguments
@@ -683,6 +771,22 @@ pub struct GemmCall<'a> {
     matrices: PhantomData<&'a ()>,
 }
 
+/// How the kernel is given the factors.
+struct Places {
+    a: Place,
+    b: Place,
+    b2: Option<Place>,
+}
+
+impl Places {
+    fn each(&self) -> impl Iterator<Item = &Place> {
+        [&self.a, &self.b].into_iter().chain(&self.b2)
+    }
+}
+
+/// The name of the second right factor.
+const B2: &str = "B2";
+
 /// The work of a call.
 #[derive(Debug)]
 struct Work {
@@ -697,7 +801,7 @@ struct Work {
 /// The copies before and after a product, and the memory that they need.
 #[derive(Debug, Default)]
 struct Steps {
-    before: Vec<(Operand, CopyCall<'static>)>,
+    before: Vec<(&'static str, CopyCall<'static>)>,
     after: Option<CopyCall<'static>>,
     memory: Vec<Buffer<u8>>,
     /// The operands of a product that is 0, kept for as long as the call.
@@ -708,7 +812,7 @@ impl Steps {
     /// Returns an operand as the kernel is given it.
     fn operand<T: GemmElement>(
         &mut self,
-        operand: Operand,
+        name: &'static str,
         view: &View<'_, T>,
         place: Place,
         memory: &mut Workspace<'_>,
@@ -718,7 +822,7 @@ impl Steps {
             Place::Packed(packed) => packed,
         };
         let address = self.take(packed.bytes(), memory)?;
-        self.before.push((operand, packed.fill(view, address)?));
+        self.before.push((name, packed.fill(view, address)?));
         Ok(packed.at(address))
     }
 
@@ -737,7 +841,7 @@ impl Steps {
         };
         let address = self.take(packed.bytes(), memory)?;
         if is_read {
-            self.before.push((Operand::C, packed.fill(view, address)?));
+            self.before.push(("C", packed.fill(view, address)?));
         }
         self.after = Some(packed.empty(view, address)?);
         Ok(packed.at(address))
@@ -792,10 +896,10 @@ impl<'a> GemmCall<'a> {
         Some(work.function.get_or_init(function))
     }
 
-    /// Returns the matrices that are packed before the product, each with its copy.
-    pub fn packed(&self) -> impl Iterator<Item = (Operand, &CopyCall<'static>)> {
+    /// Returns the names of the matrices that are packed before the product, `A`, `B`, `B2` or `C`, each with its copy.
+    pub fn packed(&self) -> impl Iterator<Item = (&'static str, &CopyCall<'static>)> {
         let steps = self.work.iter().flat_map(|work| &work.steps.before);
-        steps.map(|(operand, copy)| (*operand, copy))
+        steps.map(|(name, copy)| (*name, copy))
     }
 
     /// Returns the copy to C that follows the product, if C has strides that no kernel takes.
@@ -859,8 +963,8 @@ impl fmt::Display for GemmCall<'_> {
         let Some(plan) = self.plan() else {
             return f.write_str("nothing to do");
         };
-        for (operand, copy) in self.packed() {
-            write!(f, "pack {}: {}; ", operand.name(), matrix::plan(copy))?;
+        for (name, copy) in self.packed() {
+            write!(f, "pack {name}: {}; ", matrix::plan(copy))?;
         }
         write!(f, "{plan}")?;
         match self.unpacked() {
@@ -919,20 +1023,26 @@ pub(super) fn prepare(
     let kernel = loaded(Role::Product)?;
     let in_order = order.map(|operand| addresses[operand]);
     let layouts = given.map(|given| given.layouts(plan.swap));
+    // The addresses are those of A, B and C, of a second right factor, and of the epilogue's tensors.
+    let second = plan.operands.gated.then_some(3);
+    let behind = 3 + second.iter().len();
     let more = || {
         given
             .zip(layouts.as_ref())
-            .map(|(given, layouts)| given.arguments(&addresses[3..], layouts))
+            .map(|(given, layouts)| given.arguments(&addresses[behind..], layouts))
     };
     let prepared = |kernel: &KernelOf, grid: Launch, given: Vec<Argument>, order: &[usize]| {
-        let order = order.iter().copied().chain(3..addresses.len());
+        let order = order.iter().copied().chain(behind..addresses.len());
         let loaded = kernel.loaded.clone();
         loaded.check_launch(&grid, &given, device.limits())?;
         Ok::<_, Error>(PreparedLaunch::new(loaded, grid, given, addresses, order))
     };
-    let given = arguments(&seen, launched, of_batch, &kernel.built, in_order, more())?;
+    let factors = (in_order, second.map(|at| addresses[at]));
+    let given = arguments(&seen, launched, of_batch, &kernel.built, factors, more())?;
     let grid = launch(&seen, launched, &kernel.built, device);
-    let mut launches = vec![prepared(&kernel, grid, given, &order)?];
+    let [a, b, c] = order;
+    let operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
+    let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
     if plan.divided_tiles(problem) > 0 {
         let sum = loaded(Role::Sum)?;
         let blocks = split_sum::blocks(launched, plan.divided_tiles(problem)) as u32;
@@ -956,13 +1066,20 @@ fn shape<T: GemmElement, C: GemmElement>(
     let steps = matrices.map(|matrix| matrix.steps);
     let addresses = matrices.map(|matrix| matrix.address);
     let operands = operands::<T, C>(problem, addresses, &steps);
+    let gated = epilogue
+        .as_ref()
+        .is_some_and(|epilogue| epilogue.kernel.epilogue.is_gated());
     let beta = match &epilogue {
         Some(epilogue) => epilogue.kernel.epilogue.reads_c(),
         None => operands.beta,
     };
     GemmShape {
         wish,
-        operands: Operands { beta, ..operands },
+        operands: Operands {
+            beta,
+            gated,
+            ..operands
+        },
         sizes: [problem.m, problem.n, problem.k],
         leading: matrices.map(|matrix| matrix.leading),
         batch: batch.clone(),
@@ -997,6 +1114,7 @@ pub(crate) fn operands<T: GemmElement, C: GemmElement>(
         majors: problem.majors,
         vectors,
         beta: problem.beta != 0.0,
+        gated: false,
     }
 }
 
@@ -1056,7 +1174,7 @@ fn arguments(
     plan: &GemmPlan,
     batch: OfBatch<'_>,
     built: &TensorKernel,
-    addresses: [u64; 3],
+    addresses: ([u64; 3], Option<u64>),
     epilogue: Option<Vec<Arg<'_>>>,
 ) -> Result<Vec<Argument>, Error> {
     let layouts = Operand::ALL.map(|operand| layout(problem, plan, batch, operand));

@@ -140,7 +140,8 @@ pub(crate) trait GemmFamily {
         arch: Arch,
     ) -> Result<TensorKernel, Error>;
 
-    /// Returns the launch arguments of the matrices of a problem: their layouts and addresses.
+    /// Returns the launch arguments of the matrices of a problem: the layouts and addresses of A, B and C, and the address of a
+    /// second right factor, which has the layout of B and follows it.
     ///
     /// # Errors
     ///
@@ -151,10 +152,13 @@ pub(crate) trait GemmFamily {
         _: &GemmPlan,
         _: &TensorKernel,
         layouts: &'a [Layout; 3],
-        addresses: [u64; 3],
+        ([a, b, c], second): ([u64; 3], Option<u64>),
     ) -> Result<Vec<Arg<'a>>, crate::Error> {
-        let pairs = addresses.into_iter().zip(layouts);
-        Ok(pairs.map(|(at, layout)| Arg::checked(at, layout)).collect())
+        let [of_a, of_b, of_c] = layouts;
+        let mut given = vec![Arg::checked(a, of_a), Arg::checked(b, of_b)];
+        given.extend(second.map(|second| Arg::checked(second, of_b)));
+        given.push(Arg::checked(c, of_c));
+        Ok(given)
     }
 
     /// Returns the grid of a launch for `tiles` tiles along M and N of a number of products.

@@ -69,6 +69,15 @@ pub(crate) fn extents(operand: Operand, shape: &IntTuple) -> Result<([i64; 2], V
 }
 
 impl Matrix {
+    /// Returns the matrix as far as decides about accesses that serve another one of its layout too: at an address with the
+    /// alignment that both have.
+    pub(crate) fn aligned_with(&self, other: &Matrix) -> Matrix {
+        Matrix {
+            address: self.address | other.address,
+            ..*self
+        }
+    }
+
     /// Returns the form of a view that kernels take, or `None` if they take none: one mode must be contiguous, and the rows
     /// of the other must not overlap. `wanted` is the contiguous mode where both are.
     pub(crate) fn of<T: Element>(
@@ -258,16 +267,21 @@ impl Place {
         packs: bool,
         (batch, steps): (&Batch, Apart),
     ) -> Result<Place, Error> {
+        Ok(match found {
+            Some(matrix) if Place::is_here::<T>(found, packs) => Place::Here(matrix),
+            _ => Place::Packed(Box::new(Packed::new(view, batch, steps)?)),
+        })
+    }
+
+    /// Whether a kernel is given a matrix where it is.
+    pub(crate) fn is_here<T: Element>(found: Option<Matrix>, packs: bool) -> bool {
         let bytes = T::BYTES as i64;
-        let is_mapped = |matrix: &Matrix| {
+        let is_mapped = |matrix: Matrix| {
             let leading = alignment(matrix.leading, &matrix.steps);
             vector(bytes, matrix.address, leading) * bytes == 16
                 && (takes_orders(T::BYTES) || matrix.major == Major::Second)
         };
-        Ok(match found {
-            Some(matrix) if !packs || is_mapped(&matrix) => Place::Here(matrix),
-            _ => Place::Packed(Box::new(Packed::new(view, batch, steps)?)),
-        })
+        found.is_some_and(|matrix| !packs || is_mapped(matrix))
     }
 
     /// Returns the bytes of memory that it takes.

@@ -30,6 +30,9 @@ pub struct Operands {
     pub vectors: [i64; 3],
     /// Whether C is read.
     pub beta: bool,
+    /// Whether there are two right factors of one layout, B and B2: the kernel multiplies A by both, and the epilogue has both
+    /// accumulators.
+    pub gated: bool,
 }
 
 impl Operands {
@@ -45,6 +48,16 @@ impl Operands {
     /// The contiguous mode of an operand.
     pub(crate) fn major(&self, operand: Operand) -> Major {
         self.majors[operand as usize]
+    }
+
+    /// The names of the parameters of the right factors.
+    pub(crate) fn names_of_right_factors(&self) -> &'static [&'static str] {
+        if self.gated { &["B", "B2"] } else { &["B"] }
+    }
+
+    /// The number of right factors.
+    pub(crate) fn right_factors(&self) -> i64 {
+        self.names_of_right_factors().len() as i64
     }
 
     /// Whether A and B hold 16-bit numbers that are read 16 bytes at a time.
@@ -129,7 +142,7 @@ impl GemmPlan {
             warps,
             cluster,
         } = method.family().numbers(&operands);
-        GemmPlan {
+        let mut plan = GemmPlan {
             method,
             operands,
             tile,
@@ -149,7 +162,12 @@ impl GemmPlan {
             swap: false,
             gather: false,
             whole: false,
+        };
+        if operands.gated {
+            // As many accumulators and as much of the right factors as with one.
+            plan.tile[1] = (plan.tile[1] / 2).max(plan.steps()[1]);
         }
+        plan
     }
 
     /// Builds the kernel for an architecture.
@@ -160,7 +178,7 @@ impl GemmPlan {
     /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
     ///
     /// let majors = [Major::Second; 3];
-    /// let operands = Operands { ab: Ty::F16, c: Ty::F16, majors, vectors: [8; 3], beta: false };
+    /// let operands = Operands { ab: Ty::F16, c: Ty::F16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
     /// assert_eq!(plan.build(Arch::Sm90a)?.kernel.block, Some([384, 1, 1]));
     ///
@@ -189,7 +207,7 @@ impl GemmPlan {
     /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
     ///
     /// let majors = [Major::Second; 3];
-    /// let operands = Operands { ab: Ty::F16, c: Ty::F16, majors, vectors: [8; 3], beta: false };
+    /// let operands = Operands { ab: Ty::F16, c: Ty::F16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
     /// assert!(plan.build_sum(Arch::Sm90a)?.is_none());
     /// let sum = GemmPlan { split: 4, ..plan }.build_sum(Arch::Sm90a)?;
@@ -372,7 +390,7 @@ impl GemmPlan {
     /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
     ///
     /// let majors = [Major::Second; 3];
-    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plan = GemmPlan { cluster: [1, 1, 1], split: 8, ..GemmPlan::new(GemmMethod::Hopper, operands) };
     /// // 8 parts of 2 tiles of 128 by 256 f32.
     /// assert_eq!(plan.workspace(&GemmProblem::new(200, 256, 65536)), 8 * 2 * 131072);
@@ -380,7 +398,8 @@ impl GemmPlan {
     pub fn workspace(&self, problem: &GemmProblem) -> i64 {
         let [m, n, _] = self.tile;
         let [along_m, along_n, _] = self.cluster;
-        let sums = (m * n * along_m * along_n * 4).saturating_mul(self.split);
+        let each = m * n * along_m * along_n * 4 * self.operands.right_factors();
+        let sums = each.saturating_mul(self.split);
         self.divided_tiles(problem).saturating_mul(sums)
     }
 
@@ -444,6 +463,11 @@ impl fmt::Display for GemmPlan {
             }
         }
         self.order.fmt(f)?;
+        f.write_str(if self.operands.gated {
+            ", two right factors"
+        } else {
+            ""
+        })?;
         f.write_str(if self.swap { ", A and B swapped" } else { "" })?;
         f.write_str(if self.gather {
             ", loaded by threads"

@@ -43,7 +43,11 @@ impl GemmPlan {
     /// [`Error::plan`](crate::Error::plan) says which.
     pub fn check(&self, arch: Arch) -> Result<(), Error> {
         self.check_kernel(arch)?;
-        let Operands { ab, c, .. } = self.operands;
+        let Operands { ab, c, gated, .. } = self.operands;
+        if gated {
+            let why = "the plan has two right factors: a product with an epilogue takes them".to_string();
+            return Err(ErrorKind::Epilogue { why }.into());
+        }
         let can = outputs(ab);
         if can.contains(&c) {
             Ok(())
@@ -60,8 +64,8 @@ impl GemmPlan {
     pub(crate) fn check_kernel(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
         if self.swap {
-            let most = i64::from(self.method == GemmMethod::Hopper);
-            self.limit("swaps of A and B", 1, most)?;
+            let swaps = self.method == GemmMethod::Hopper && !self.operands.gated;
+            self.limit("swaps of A and B", 1, swaps.into())?;
             return self.launched().check_kernel(arch);
         }
         // Threads neither round to tf32 nor load bytes.
@@ -109,7 +113,8 @@ impl GemmPlan {
         self.number("tile along K", self.tile[2], least..=most_k / k * k, k)?;
         self.number("number of stages", self.stages, family.stages(), 1)?;
         self.number("strip width", self.strip()?, 1..=MOST_STRIP, 1)?;
-        let elements = (self.tile[0] + self.tile[1]) * self.tile[2] * self.stages;
+        let columns = self.tile[1] * self.operands.right_factors();
+        let elements = (self.tile[0] + columns) * self.tile[2] * self.stages;
         let ty = family.held(&self.operands);
         let bytes = elements * i64::from(ty.bits()) / 8;
         let room = i64::from(Limits::of(arch).shared);
@@ -253,9 +258,11 @@ impl GemmPlan {
         let [bm, bn, bk] = self.tile;
         let family = self.method.family();
         let consumers = family.consumers(self);
-        let sums = bm * bn / consumers * i64::from(sum_type(self.operands.ab).bits()) / 32;
+        let factors = self.operands.right_factors();
+        let bits = i64::from(sum_type(self.operands.ab).bits());
+        let sums = factors * (bm * bn / consumers) * bits / 32;
         self.limit("registers for a thread's sums", sums, MOST_SUMS)?;
-        let multiplies = bm * bn * bk / family.products(self);
+        let multiplies = factors * bm * bn * bk / family.products(self);
         self.limit(
             "matrix instructions of a thread to a tile",
             multiplies,
@@ -312,6 +319,10 @@ impl GemmPlan {
         }
         if plan.c != call.c {
             return differs("C is of", plan.c.to_string(), call.c.to_string());
+        }
+        if plan.gated != call.gated {
+            let count = |operands: &Operands| operands.right_factors().to_string();
+            return differs("the number of right factors is", count(plan), count(call));
         }
         let runs = |major: Major| match major {
             Major::First => "first",

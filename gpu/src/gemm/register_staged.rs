@@ -49,27 +49,41 @@ pub(crate) fn build(
     let mut k = Builder::new(gemm.name, arch, mma.threads() as u32);
     let layout = |operand| gemm.batch.layout(plan, operand);
     let a = k.tensor("A", operands.ab, layout(Operand::A));
-    let b = k.tensor("B", operands.ab, layout(Operand::B));
+    let right = operands.names_of_right_factors().iter();
+    let right = right.map(|name| k.tensor(name, operands.ab, layout(Operand::B)));
+    let right: Vec<Tensor> = right.collect();
     let c = k.tensor("C", operands.c, layout(Operand::C));
     let terms = epilogue.declare(&mut k);
     let batch = gemm.batch.extents(&c);
-    for factor in [&a, &b] {
+    for factor in [&a].into_iter().chain(&right) {
         agree(&mut k, factor, &batch);
     }
     terms.agree(&mut k, &batch);
     let steps = (a.extent(1) + (bk - 1)) / bk;
-    let tiles = [(a.extent(0) + (bm - 1)) / bm, (b.extent(0) + (bn - 1)) / bn];
+    let tiles = [
+        (a.extent(0) + (bm - 1)) / bm,
+        (right[0].extent(0) + (bn - 1)) / bn,
+    ];
     let (grid, block) = (
         BatchTiles::new(&mut k, plan, tiles, &batch),
         k.block_index(0),
     );
     let ([m, n], product) = grid.at(&mut k, &block);
-    let [a, b, c] = [a, b, c].map(|matrix| matrix.fixed_behind(&product));
+    let [a, c] = [a, c].map(|matrix| matrix.fixed_behind(&product));
     let terms = terms.of_product(&product);
     let at = [m.clone(), n.clone()];
-    let [smem_a, smem_b] = gemm.tiles;
-    let (a, b) = ((Operand::A, a, m, smem_a), (Operand::B, b, n, smem_b));
-    let (x, y) = if gemm.transposed { (b, a) } else { (a, b) };
+    let [smem_a, smem_b] = &gemm.tiles;
+    let a = (Operand::A, a, m, smem_a);
+    let right = right.into_iter().map(|b| {
+        let b = b.fixed_behind(&product);
+        (Operand::B, b, n.clone(), smem_b)
+    });
+    // Those in the place of A, and those in the place of B.
+    let (x, y): (Vec<_>, Vec<_>) = if gemm.transposed {
+        (right.collect(), vec![a])
+    } else {
+        (vec![a], right.collect())
+    };
     let tile = |matrix: &Tensor| {
         let tile = matrix.local_tile((bm, bn), &at);
         if gemm.transposed {
@@ -78,9 +92,14 @@ pub(crate) fn build(
             tile
         }
     };
-    let x = StagedOperand::new(&mut k, plan, mma, Operand::A, x)?;
-    let y = StagedOperand::new(&mut k, plan, mma, Operand::B, y)?;
-    let acc = k.accumulators(mma, [x.tile[0], y.tile[0]]); // (MMA, MMA_M, MMA_N)
+    let mut staged = |place, side| StagedOperand::new(&mut k, plan, mma, place, side);
+    let x = x.into_iter().map(|side| staged(Operand::A, side));
+    let x: Vec<StagedOperand> = x.collect::<Result<_, _>>()?;
+    let y = y.into_iter().map(|side| staged(Operand::B, side));
+    let y: Vec<StagedOperand> = y.collect::<Result<_, _>>()?;
+    let tiles = x.iter().flat_map(|x| y.iter().map(move |y| [x.tile[0], y.tile[0]]));
+    let acc = tiles.map(|tile| k.accumulators(mma, tile)); // (MMA, MMA_M, MMA_N) of each product
+    let acc: Vec<Fragment> = acc.collect();
     main_loop(&mut k, mma, [&x, &y], &acc, &steps);
     let bits = i64::from(operands.c.bits());
     let vector = operands.vector(Operand::C).min(gemm.neighbours);
@@ -119,7 +138,7 @@ impl StagedOperand {
         plan: &GemmPlan,
         mma: &TiledMma,
         place: Operand,
-        (operand, tensor, row, smem): (Operand, Tensor, Index, SmemTile),
+        (operand, tensor, row, smem): (Operand, Tensor, Index, &SmemTile),
     ) -> Result<StagedOperand, Error> {
         let tile = operand.modes().map(|mode| plan.tile[mode]);
         let [from, to] = [plan.operands.ab, smem.ty].map(|ty| i64::from(ty.bits()));
@@ -137,7 +156,7 @@ impl StagedOperand {
         let write = universal(smem.write.min(vector) * to)?;
         let put = TiledCopy::new(write, to, &threads, &values)?;
         let read = TiledCopy::for_operand(universal(smem.read * to)?, to, mma, place)?;
-        let shared = k.shared_tensor(smem.ty, smem.layout);
+        let shared = k.shared_tensor(smem.ty, &smem.layout);
         let thread = k.thread();
         // (MMA, MMA_M, MMA_K) of A, (MMA, MMA_N, MMA_K) of B. For B, CPY_N stands in place of CPY_M.
         let registers = k.fragment_of(mma, place, tile);
@@ -193,11 +212,12 @@ fn universal(bits: i64) -> Result<colex_atom::CopyAtom, Error> {
 fn main_loop(
     k: &mut Builder,
     mma: &TiledMma,
-    operands: [&StagedOperand; 2],
-    acc: &Fragment,
+    [x, y]: [&[StagedOperand]; 2],
+    acc: &[Fragment],
     steps: &Index,
 ) {
-    for side in operands {
+    let sides: Vec<&StagedOperand> = x.iter().chain(y).collect();
+    for side in &sides {
         let first = side.load(k, &0.into());
         side.put(k, &first, &0.into());
     }
@@ -208,13 +228,20 @@ fn main_loop(
         let to = Index::from(1) - &from;
         // The loads of the next tile overlap the product of this one. Beyond K they yield zeros and read nothing.
         let next = step + 1;
-        let next = operands.map(|side| side.load(k, &next));
-        for i in 0..operands[0].steps() {
-            let [x, y] = operands.map(|side| side.read(k, i, &from));
-            k.mma(mma, acc, &x, &y, acc);
+        let next: Vec<Fragment> = sides.iter().map(|side| side.load(k, &next)).collect();
+        for i in 0..sides[0].steps() {
+            let [x, y] = [x, y].map(|sides| {
+                let read = sides.iter().map(|side| side.read(k, i, &from));
+                read.collect::<Vec<Fragment>>()
+            });
+            let pairs = x.iter().flat_map(|x| y.iter().map(move |y| (x, y)));
+            for ((x, y), acc) in pairs.zip(acc) {
+                k.mma(mma, acc, x, y, acc);
+            }
         }
-        operands[0].put(k, &next[0], &to);
-        operands[1].put(k, &next[1], &to);
+        for (side, next) in sides.iter().zip(&next) {
+            side.put(k, next, &to);
+        }
         k.sync();
         k.set(&stage, to);
     });
@@ -225,7 +252,7 @@ fn store(
     k: &mut Builder,
     plan: &GemmPlan,
     mma: &TiledMma,
-    acc: &Fragment,
+    acc: &[Fragment],
     (c, tile): (&Tensor, &dyn Fn(&Tensor) -> Tensor),
     vector: i64,
     terms: &Terms,
@@ -236,7 +263,7 @@ fn store(
     let thread = k.thread();
     let to = copy.at(&thread).partition_dst(&tile(c)); // (CPY, CPY_M, CPY_N)
     let old = if plan.operands.beta {
-        let old = k.fragment(ty, acc.layout());
+        let old = k.fragment(ty, acc[0].layout());
         k.copy_in_bounds(&copy, &to, &old.retile(&copy));
         Some(old)
     } else {

@@ -13,7 +13,7 @@ use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::OperandPipeline;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
-use colex_tensor::{Builder, Error, Fragment, Index, Stage, TensorKernel};
+use colex_tensor::{Builder, Error, Fragment, Index, Stage, Tensor, TensorKernel};
 
 /// A multistage `cp.async` pipeline and `mma.sync`. The units of a plan are warps.
 pub(crate) struct Ampere;
@@ -121,17 +121,14 @@ fn build(
     let [bm, bn, bk] = plan.tile;
     let mma = plan.tiled_mma()?;
     let mut k = Builder::new("gemm_sm80", arch, mma.threads() as u32);
-    let [a, b, c] = [Operand::A, Operand::B, Operand::C].map(|operand| {
-        let ty = if operand == Operand::C {
-            plan.operands.c
-        } else {
-            plan.operands.ab
-        };
-        k.tensor(&format!("{operand:?}"), ty, batch.layout(plan, operand))
-    });
+    let a = k.tensor("A", plan.operands.ab, batch.layout(plan, Operand::A));
+    let right = plan.operands.names_of_right_factors().iter();
+    let right = right.map(|name| k.tensor(name, plan.operands.ab, batch.layout(plan, Operand::B)));
+    let right: Vec<Tensor> = right.collect();
+    let c = k.tensor("C", plan.operands.c, batch.layout(plan, Operand::C));
     let terms = epilogue.declare(&mut k);
     let batch = batch.extents(&c);
-    for factor in [&a, &b] {
+    for factor in [&a].into_iter().chain(&right) {
         agree(&mut k, factor, &batch);
     }
     terms.agree(&mut k, &batch);
@@ -139,20 +136,31 @@ fn build(
         let more = if plan.whole { 0 } else { tile - 1 };
         (extent + more) / tile
     };
-    let tiles = [count(a.extent(0), bm), count(b.extent(0), bn)];
+    let tiles = [count(a.extent(0), bm), count(right[0].extent(0), bn)];
     let steps = (a.extent(1) + (bk - 1)) / bk;
     let (grid, block) = (
         BatchTiles::new(&mut k, plan, tiles, &batch),
         k.block_index(0),
     );
     let ([m, n], product) = grid.at(&mut k, &block);
-    let [a, b, c] = [a, b, c].map(|matrix| matrix.fixed_behind(&product));
+    let [a, c] = [a, c].map(|matrix| matrix.fixed_behind(&product));
     let terms = terms.of_product(&product);
     let a = OperandPipeline::new(&mut k, plan, &mma, Operand::A, a, &m)?;
-    let b = OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?;
-    let acc = k.accumulators(&mma, [bm, bn]); // (MMA, MMA_M, MMA_N)
-    main_loop(&mut k, plan, &mma, [&a, &b], &acc, &steps);
-    if sm80::fits(plan, &mma, &acc, arch) {
+    let (mut factors, mut acc) = (Vec::new(), Vec::new());
+    for b in right {
+        let b = b.fixed_behind(&product);
+        factors.push(OperandPipeline::new(
+            &mut k,
+            plan,
+            &mma,
+            Operand::B,
+            b,
+            &n,
+        )?);
+        acc.push(k.accumulators(&mma, [bm, bn])); // (MMA, MMA_M, MMA_N)
+    }
+    main_loop(&mut k, plan, &mma, (&a, &factors), &acc, &steps);
+    if sm80::fits(plan, &mma, &acc[0], arch) {
         sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), &terms)?;
     } else {
         let thread = k.thread();
@@ -165,21 +173,22 @@ fn main_loop(
     k: &mut Builder,
     plan: &GemmPlan,
     mma: &TiledMma,
-    pipelines: [&OperandPipeline; 2],
-    acc: &Fragment,
+    (a, right): (&OperandPipeline, &[OperandPipeline]),
+    acc: &[Fragment],
     steps: &Index,
 ) {
+    let pipelines: Vec<&OperandPipeline> = [a].into_iter().chain(right).collect();
     let ahead = plan.stages - 1;
     let (producer, consumer) = k.cp_async_pipeline(plan.stages);
     let fetch = |k: &mut Builder, step: &Index| {
         let stage = producer.acquire(k);
-        for pipeline in pipelines {
+        for pipeline in &pipelines {
             pipeline.fetch(k, step, steps, &stage);
         }
         producer.commit(k, &stage);
     };
     let read = |k: &mut Builder, i: i64, stage: &Stage| {
-        for pipeline in pipelines {
+        for pipeline in &pipelines {
             pipeline.read(k, i, stage);
         }
     };
@@ -187,7 +196,7 @@ fn main_loop(
     for step in 0..ahead {
         fetch(k, &step.into());
     }
-    let inner = pipelines[0].steps();
+    let inner = a.steps();
     let first = consumer.wait(k);
     read(k, 0, &first);
     k.for_(0, steps, 1, |k, step| {
@@ -204,8 +213,9 @@ fn main_loop(
             if i == 0 {
                 fetch(k, &(step + ahead));
             }
-            let [a, b] = pipelines.map(|pipeline| pipeline.step(i));
-            k.mma(mma, acc, &a, &b, acc);
+            for (b, acc) in right.iter().zip(acc) {
+                k.mma(mma, acc, &a.step(i), &b.step(i), acc);
+            }
         }
     });
     // A block must not end while its `cp.async` copies write to its shared memory.

@@ -23,7 +23,9 @@ use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{FenceKind, Type};
-use colex_tensor::{Arg, Builder, Cond, Error, Index, Pipeline, Tensor, TensorKernel, TmaTensor};
+use colex_tensor::{
+    Arg, Builder, Cond, Error, Fragment, Index, Pipeline, Tensor, TensorKernel, TmaTensor,
+};
 
 /// The most steps along K of all shares together.
 const MOST_STEPS: i64 = 1 << 26;
@@ -174,24 +176,30 @@ impl GemmFamily for Hopper {
         plan: &GemmPlan,
         built: &TensorKernel,
         [la, lb, lc]: &'a [Layout; 3],
-        [a, b, c]: [u64; 3],
+        ([a, b, c], second): ([u64; 3], Option<u64>),
     ) -> Result<Vec<Arg<'a>>, crate::Error> {
         // The maps promote lines of 128 bytes: of 256, rows that begin between them are slower by up to a sixth.
         let map = |name, layout, address| {
             let map = built.tensor_map(name, layout)?;
             Ok::<_, crate::Error>(Arg::Value(unencoded(map, address)))
         };
-        let [a, b] = if plan.gather {
-            [Arg::checked(a, la), Arg::checked(b, lb)]
-        } else {
-            [map("A", la, a)?, map("B", lb, b)?]
+        let factor = |name, layout: &'a Layout, address| {
+            if plan.gather {
+                Ok(Arg::checked(address, layout))
+            } else {
+                map(name, layout, address)
+            }
         };
+        let mut given = vec![factor("A", la, a)?, factor("B", lb, b)?];
+        if let Some(second) = second {
+            given.push(factor("B2", lb, second)?);
+        }
         let c = if plan.stages_c() {
             map("C", lc, c)?
         } else {
             Arg::checked(c, lc)
         };
-        let mut given = vec![a, b, c];
+        given.push(c);
         let sizes = [problem.m, problem.n, problem.k];
         let products = lc.modes().skip(2).map(|mode| mode.size());
         let sizes = sizes.into_iter().chain(products);
@@ -242,10 +250,8 @@ struct WarpSpecializedKernel<'a> {
     batch: BatchForm,
     mma: &'a TiledMma,
     ring: Pipeline,
-    /// A and B in global memory.
-    sources: [Source; 2],
-    /// Their stages.
-    stages: [Tensor; 2],
+    /// A and the right factors in global memory, with their stages.
+    factors: Vec<Factor>,
     /// The number of steps along K.
     steps: Index,
     /// The clusters along M and along N.
@@ -268,6 +274,14 @@ enum Source {
 }
 
 impl Source {
+    /// The tensor map by which TMA loads.
+    fn map(&self) -> Option<&TmaTensor> {
+        match self {
+            Source::Map(map) => Some(map),
+            Source::Threads(_) => None,
+        }
+    }
+
     /// The tensor that threads load.
     fn tensor(&self) -> Option<&Tensor> {
         match self {
@@ -275,6 +289,16 @@ impl Source {
             Source::Threads(tensor) => Some(tensor),
         }
     }
+}
+
+/// A factor of the product: A or a right factor.
+struct Factor {
+    operand: Operand,
+    source: Source,
+    /// (M or N, K, STAGES)
+    stages: Tensor,
+    /// The blocks of the cluster that load its tile together.
+    blocks: i64,
 }
 
 /// A block's share of the work: a part of K of a tile.
@@ -411,8 +435,17 @@ fn build(
     if plan.gather {
         ring = ring.filled_by(WARPGROUP_THREADS);
     }
-    let (a, stages_a) = operand(&mut k, plan, &batch, Operand::A, along_n)?;
-    let (b, stages_b) = operand(&mut k, plan, &batch, Operand::B, along_m)?;
+    let mut factors = vec![factor(
+        &mut k,
+        plan,
+        &batch,
+        (Operand::A, "A"),
+        along_n,
+    )?];
+    for name in plan.operands.names_of_right_factors() {
+        let right = (Operand::B, *name);
+        factors.push(factor(&mut k, plan, &batch, right, along_m)?);
+    }
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
     let output = StorePath::new(&mut k, &stored, &batch, &stored_mma)?;
@@ -420,10 +453,8 @@ fn build(
     let products = batch.arguments(&mut k);
     let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
     let terms = epilogue.declare(&mut k);
-    for tensor in [a.tensor(), b.tensor(), output.tensor()]
-        .into_iter()
-        .flatten()
-    {
+    let tensors = factors.iter().map(|factor| factor.source.tensor());
+    for tensor in tensors.chain([output.tensor()]).flatten() {
         agree(&mut k, tensor, &products);
     }
     terms.agree(&mut k, &products);
@@ -458,8 +489,7 @@ fn build(
         batch,
         mma: &mma,
         ring,
-        sources: [a, b],
-        stages: [stages_a, stages_b],
+        factors,
         steps,
         grid,
         divided,
@@ -474,31 +504,30 @@ fn build(
     let fetches = kernel.fetches(&mut k)?;
     k.if_else(
         produces,
-        |k| kernel.produce(k, fetches.as_ref()),
+        |k| kernel.produce(k, fetches.as_deref()),
         |k| kernel.consume(k, &stored, &output, sum.as_ref(), &terms),
     );
     k.finish()
 }
 
-/// The tensor map and the stages of an operand. `blocks` blocks of the cluster load its tile together.
-fn operand(
+/// The tensor map and the stages of a factor. `blocks` blocks of the cluster load its tile together.
+fn factor(
     k: &mut Builder,
     plan: &GemmPlan,
     batch: &BatchForm,
-    operand: Operand,
+    (operand, name): (Operand, &str),
     blocks: i64,
-) -> Result<(Source, Tensor), Error> {
+) -> Result<Factor, Error> {
     let [mn, bk] = operand.modes().map(|mode| plan.tile[mode]);
     let (major, ty) = (plan.operands.major(operand), plan.operands.ab);
     let tile = boxed_layout(major, ty.bits(), &[mn, bk])?;
     let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
     let like = batch.layout(plan, operand);
-    let name = format!("{operand:?}");
     let source = if plan.gather {
-        Source::Threads(Box::new(k.tensor(&name, ty, &like)))
+        Source::Threads(Box::new(k.tensor(name, ty, &like)))
     } else {
         Source::Map(Box::new(k.tma_tensor(
-            &name,
+            name,
             ty,
             &like,
             [mn, bk],
@@ -506,7 +535,12 @@ fn operand(
             blocks,
         )))
     };
-    Ok((source, k.shared_tensor(ty, stages)))
+    Ok(Factor {
+        operand,
+        source,
+        stages: k.shared_tensor(ty, stages),
+        blocks,
+    })
 }
 
 impl WarpSpecializedKernel<'_> {
@@ -577,25 +611,22 @@ impl WarpSpecializedKernel<'_> {
         })
     }
 
-    /// The copies of A and B by the threads of the producer, if they load.
-    fn fetches(&self, k: &mut Builder) -> Result<Option<[Fetch; 2]>, Error> {
-        let [Source::Threads(a), Source::Threads(b)] = &self.sources else {
+    /// The copies of the factors by the threads of the producer, if they load.
+    fn fetches(&self, k: &mut Builder) -> Result<Option<Vec<Fetch>>, Error> {
+        if !self.plan.gather {
             return Ok(None);
-        };
+        }
         let threads = i64::from(WARPGROUP_THREADS);
         let thread = k.thread() % threads;
-        let of = |operand, tensor: &Tensor, shared: &Tensor| {
-            let tensors = [tensor.clone(), shared.clone()];
-            Fetch::new(self.plan, operand, tensors, (&thread, threads))
-        };
-        let [shared_a, shared_b] = &self.stages;
-        Ok(Some([
-            of(Operand::A, a, shared_a)?,
-            of(Operand::B, b, shared_b)?,
-        ]))
+        let loaded = self.factors.iter().filter_map(|factor| {
+            let tensors = [factor.source.tensor()?.clone(), factor.stages.clone()];
+            let threads = (&thread, threads);
+            Some(Fetch::new(self.plan, factor.operand, tensors, threads))
+        });
+        Ok(Some(loaded.collect::<Result<_, _>>()?))
     }
 
-    fn produce(&self, k: &mut Builder, fetches: Option<&[Fetch; 2]>) {
+    fn produce(&self, k: &mut Builder, fetches: Option<&[Fetch]>) {
         if let Some(fetches) = fetches {
             return self.gather(k, fetches);
         }
@@ -610,7 +641,7 @@ impl WarpSpecializedKernel<'_> {
     }
 
     /// Loads by all threads of the warpgroup, for every alignment of the rows.
-    fn gather(&self, k: &mut Builder, fetches: &[Fetch; 2]) {
+    fn gather(&self, k: &mut Builder, fetches: &[Fetch]) {
         let is_async = fetches.iter().all(Fetch::is_async);
         let producer = if is_async {
             k.copy_producer(&self.ring)
@@ -621,12 +652,16 @@ impl WarpSpecializedKernel<'_> {
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let step = &item.start + step;
-                let [a, b] = fetches;
                 let at = |mode: usize| -> Vec<Index> {
                     let tile = [&item.at[mode], &step].into_iter();
                     tile.chain(&item.product).cloned().collect()
                 };
-                let through = [a.start(k, at(0), &stage), b.start(k, at(1), &stage)];
+                let pairs = fetches.iter().zip(&self.factors);
+                let through = pairs.map(|(fetch, factor)| {
+                    let at = at(factor.operand as usize);
+                    fetch.start(k, at, &stage)
+                });
+                let through: Vec<_> = through.collect();
                 for (fetch, through) in fetches.iter().zip(&through) {
                     fetch.put(k, through.as_ref(), &stage);
                 }
@@ -641,26 +676,27 @@ impl WarpSpecializedKernel<'_> {
     }
 
     fn load(&self, k: &mut Builder) {
-        let [Source::Map(a), Source::Map(b)] = &self.sources else {
-            return;
-        };
-        let [sa, sb] = &self.stages;
-        let producer = k.tma_producer(&self.ring, a.tile_bytes() + b.tile_bytes());
+        let maps = self.factors.iter().filter_map(|factor| {
+            let map = factor.source.map()?;
+            Some((factor, map))
+        });
+        let maps: Vec<(&Factor, &TmaTensor)> = maps.collect();
+        let bytes = maps.iter().map(|(_, map)| map.tile_bytes()).sum();
+        let producer = k.tma_producer(&self.ring, bytes);
         let [along_m, along_n, _] = self.plan.cluster;
         let both = k.emit(|k| k.mov(Type::B16, 0b11));
         self.each_item(k, |k, item| {
-            let [m, n] = item.at;
             let products = [0, 1].map(|operand| self.batch.coordinates(operand, &item.product));
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let full = stage.barrier();
                 let step = &item.start + step;
-                let each = [(&**a, &m, sa, along_n), (&**b, &n, sb, along_m)];
-                for ((map, at, shared, along), product) in each.into_iter().zip(&products) {
-                    let shared = shared.at(2, &stage);
-                    let mut at = vec![at.clone(), step.clone()];
-                    at.extend(product.iter().cloned());
-                    match along {
+                for (factor, map) in &maps {
+                    let shared = factor.stages.at(2, &stage);
+                    let operand = factor.operand as usize;
+                    let mut at = vec![item.at[operand].clone(), step.clone()];
+                    at.extend(products[operand].iter().cloned());
+                    match factor.blocks {
                         1 => k.tma_load(map, &at, &shared, &full),
                         _ => k.tma_load_multicast(map, &at, &shared, &full, &self.rank, both),
                     }
@@ -687,11 +723,18 @@ impl WarpSpecializedKernel<'_> {
         let mma = self.mma;
         let group = k.within(&self.group, 0..mma.threads() / i64::from(WARPGROUP_THREADS));
         let leader = &group * i64::from(WARPGROUP_THREADS);
-        let [sa, sb] = &self.stages;
-        let da = k.gmma_operand(mma, Operand::A, sa, &leader); // (MMA_M, MMA_K, STAGES) descriptors
-        let db = k.gmma_operand(mma, Operand::B, sb, &leader); // (MMA_N, MMA_K, STAGES) descriptors
-        // (MMA, MMA_M, MMA_N)
-        let acc = k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1]));
+        // (MMA_M, MMA_K, STAGES) of A, (MMA_N, MMA_K, STAGES) of B
+        let descriptors = self
+            .factors
+            .iter()
+            .map(|factor| k.gmma_operand(mma, factor.operand, &factor.stages, &leader));
+        let descriptors: Vec<_> = descriptors.collect();
+        let (da, right) = (&descriptors[0], &descriptors[1..]);
+        // (MMA, MMA_M, MMA_N) of each right factor
+        let acc = right
+            .iter()
+            .map(|_| k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1])));
+        let acc: Vec<Fragment> = acc.collect();
         let thread = k.thread();
         let thread = k.within(thread, 0..mma.threads());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
@@ -711,7 +754,9 @@ impl WarpSpecializedKernel<'_> {
                 let accumulate = k.less(&0.into(), step);
                 let scale = accumulate;
                 k.wgmma_fence();
-                k.wgmma_tile(mma, &acc, &da.at(&stage), &db.at(&stage), scale);
+                for (db, acc) in right.iter().zip(&acc) {
+                    k.wgmma_tile(mma, acc, &da.at(&stage), &db.at(&stage), scale);
+                }
                 k.wgmma_commit();
                 k.wgmma_wait(1);
                 // The previous stage has been consumed: release it.
@@ -719,12 +764,14 @@ impl WarpSpecializedKernel<'_> {
             });
             k.wgmma_wait(0);
             consumer.release_rest(k, &item.steps);
-            let total = sum.as_ref().map(|sum| sum.total(k, &acc));
-            let total = total.as_ref().unwrap_or(&acc);
-            let store = |k: &mut Builder| epilogue.store(k, total, &at, terms);
+            let total: Vec<Fragment> = match &sum {
+                Some(sum) => acc.iter().map(|acc| sum.total(k, acc)).collect(),
+                None => acc.clone(),
+            };
+            let store = |k: &mut Builder| epilogue.store(k, &total, &at, terms);
             let keep = |k: &mut Builder| {
                 if let Some(Divided { sum, .. }) = &self.divided {
-                    sum.keep(k, total, &thread, (&item.part, &self.rank));
+                    sum.keep(k, &total, &thread, (&item.part, &self.rank));
                 }
             };
             k.if_else(item.is_whole, store, keep);

@@ -1140,6 +1140,7 @@ fn measured_plans_are_kept_in_a_file() {
             majors,
             vectors: [8; 3],
             beta: false,
+            gated: false,
         };
         let plans = GemmPlan::candidates(operands, Arch::Sm90a);
         let other = plans

@@ -196,7 +196,7 @@ fn sums(ty: Ty) -> Ty {
 fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogue, String> {
     let kinds = TYPES.into_iter().filter(|ty| is_there(device.arch(), *ty));
     let kinds: Vec<Ty> = kinds.collect();
-    let reads_c = r.below(3) == 0;
+    let (reads_c, is_gated) = (r.below(3) == 0, r.below(3) == 0);
     let tensors: Vec<Ty> = (0..r.below(3)).map(|_| r.one(&kinds)).collect();
     let scalars: Vec<Ty> = (0..r.below(2))
         .map(|_| r.one(&[Ty::F32, Ty::F64, Ty::S32]))
@@ -205,6 +205,10 @@ fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogu
     let (depth, approximate) = (1 + r.below(6), device.is_simulator());
     let built = Epilogue::new(sums, |e| {
         let mut types = vec![sums];
+        if is_gated {
+            e.second_accumulator();
+            types.push(sums);
+        }
         if reads_c {
             e.c(c);
             types.push(c);
@@ -313,7 +317,9 @@ fn run<T: GemmElement, C: GemmElement>(
         _ => Vec::new(),
     };
     let factor = |r: &mut Random, rows: i64| {
-        let one = match r.below(4) {
+        let one = match r.below(5) {
+            // Every second row.
+            3 => Layout::new((rows, k), (2 * k, 1)),
             0 => Layout::new((rows, k), (1, (rows + 7) / 8 * 8)),
             1 => Layout::new((rows, k), (k + 8, 1)),
             _ => Layout::new((rows, k), (k, 1)),
@@ -323,7 +329,18 @@ fn run<T: GemmElement, C: GemmElement>(
     };
     let (layout_of_a, layout_of_b) = (factor(r, m), factor(r, n));
     let count = |layout: &Layout| layout.cosize().expect("a size");
-    let (of_a, of_b) = (small(r, count(&layout_of_a)), small(r, count(&layout_of_b)));
+    // A second right factor lies anywhere in the memory of the first: behind it, or row by row between its rows.
+    let mut inputs = epilogue.inputs();
+    let is_gated = inputs.any(|input| input.kind == EpilogueInputKind::SecondAccumulator);
+    let whole = (count(&layout_of_b) + 15) / 16 * 16;
+    let second = match is_gated {
+        true => r.one(&[whole, whole, 8 * k, k, 1, 0]),
+        false => 0,
+    };
+    let (of_a, of_b) = (
+        small(r, count(&layout_of_a)),
+        small(r, count(&layout_of_b) + second),
+    );
     let [a, b] = [&of_a, &of_b].map(|elements| device.upload(elements));
     let (a, b) = (
         a.map_err(|e| text(e.into()))?,
@@ -359,15 +376,17 @@ fn run<T: GemmElement, C: GemmElement>(
                 tensors.push((&input.name, matrix));
             }
             EpilogueInputKind::Scalar => scalars.push((&input.name, r.below(9_i64) as f64 - 4.0)),
-            EpilogueInputKind::Accumulator | EpilogueInputKind::C => {}
+            EpilogueInputKind::Accumulator
+            | EpilogueInputKind::SecondAccumulator
+            | EpilogueInputKind::C => {}
         }
     }
     // A plan of small tiles, or the one that the call finds.
-    let swap = method == GemmMethod::Hopper && r.below(3) == 0;
+    let swap = method == GemmMethod::Hopper && !is_gated && r.below(3) == 0;
     let own = r.below(5) > 0 && is_contiguous;
     let said = |why: &str| {
         format!(
-            "{epilogue}, {method} on {}, {m}x{n}x{k} of {}, {layout_of_a} and {layout_of_b} into {of_c}: {why}",
+            "{epilogue}, {method} on {}, {m}x{n}x{k} of {}, {layout_of_a} and {layout_of_b}, second behind {second}, into {of_c}: {why}",
             device.arch(),
             T::TY
         )
@@ -379,6 +398,10 @@ fn run<T: GemmElement, C: GemmElement>(
         let mut gemm = Gemm::new(&of_a, &of_b, &of_c).epilogue(epilogue);
         if method == GemmMethod::Hopper && T::TY == Ty::F32 {
             gemm = gemm.compute(Compute::Tf32);
+        }
+        let behind = b.slice(second as usize..)?;
+        if is_gated {
+            gemm = gemm.b2(&View::new(&behind, &layout_of_b)?);
         }
         for (name, Matrix { memory, layout, .. }) in &tensors {
             gemm = with!(memory, buffer => gemm.tensor(name, &View::new(buffer, layout)?));
@@ -436,21 +459,22 @@ fn run<T: GemmElement, C: GemmElement>(
     let mut count = 0;
     for at in 0..m * n * behind.iter().product::<i64>() {
         let (i, j, product) = (at % m, at / m % n, at / m / n);
-        let term = |l: i64| {
+        let term = |l: i64, second: i64| {
             let a = layout_of_a
                 .at(i + m * (l + k * product))
                 .expect("an offset");
             let b = layout_of_b
                 .at(j + n * (l + k * product))
                 .expect("an offset");
-            of_a[a as usize].to_f64() * of_b[b as usize].to_f64()
+            of_a[a as usize].to_f64() * of_b[(b + second) as usize].to_f64()
         };
-        let sum: f64 = (0..k).map(term).sum();
+        let sum = |second: i64| -> f64 { (0..k).map(|l| term(l, second)).sum() };
         let (mut matrices, mut numbers) = (tensors.iter(), scalars.iter());
         let inputs: Vec<u64> = epilogue
             .inputs()
             .map(|input| match input.kind {
-                EpilogueInputKind::Accumulator => exact(sums(T::TY), sum),
+                EpilogueInputKind::Accumulator => exact(sums(T::TY), sum(0)),
+                EpilogueInputKind::SecondAccumulator => exact(sums(T::TY), sum(second)),
                 EpilogueInputKind::C => outputs[0].at(&outputs[0].before, at),
                 EpilogueInputKind::Tensor => {
                     let (_, matrix) = matrices.next().expect("a tensor");

@@ -149,6 +149,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         majors: _,
         vectors,
         beta: _,
+        gated: _,
     } = operands;
     let lists = tile.iter_mut().chain(warps).chain(cluster).chain(vectors);
     lists
@@ -257,6 +258,7 @@ impl GemmPlanCase {
             majors,
             vectors: [types.ab, types.ab, types.c].map(|ty| vector(random, ty)),
             beta: random.one_in(2),
+            gated: false,
         };
         let mut case = GemmPlanCase {
             plan: GemmPlan::new(method, operands),
@@ -502,6 +504,7 @@ impl fmt::Display for GemmPlanCase {
             majors,
             vectors,
             beta,
+            gated,
         } = operands;
         let Types {
             ab: call_ab,
@@ -509,7 +512,7 @@ impl fmt::Display for GemmPlanCase {
         } = self.types;
         write!(
             f,
-            "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, tile \
+            "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
              {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )

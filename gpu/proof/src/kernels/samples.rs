@@ -197,6 +197,7 @@ pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
             majors,
             vectors: [vector(ab), vector(ab), vector(c)],
             beta,
+            gated: false,
         };
         all.push((method, arch, operands));
     }
@@ -227,6 +228,7 @@ fn products() -> Result<Vec<Sample>, Error> {
             majors: [Major::Second; 3],
             vectors: [8, 8, 4],
             beta: false,
+            gated: false,
         };
         let plan = GemmPlan::new(GemmMethod::Ampere, operands);
         all.push(Sample::new(plan.build(arch)?.kernel, 248));
@@ -256,6 +258,7 @@ pub fn listed_plans(ty: Ty, vector: i64) -> Vec<GemmPlan> {
         majors: [Major::Second; 3],
         vectors: [vector, vector, vector.min(128 / i64::from(c.bits()))],
         beta: false,
+        gated: false,
     };
     GemmPlan::candidates(operands, Arch::Sm90a)
 }

@@ -121,8 +121,9 @@ pub fn check(device: &Device, seed: u64, rounds: usize) -> Result<Packed, String
             );
             let call = call.alpha(factors[0]).beta(factors[1]).prepare()?;
             let mut packed = Packed::default();
-            for (operand, _) in call.packed() {
-                packed.before[operand as usize] += 1;
+            for (name, _) in call.packed() {
+                let operand = ["A", "B", "C"].iter().position(|known| *known == name);
+                packed.before[operand.expect("a matrix")] += 1;
             }
             packed.after += usize::from(call.unpacked().is_some());
             call.run(device)?;

@@ -78,6 +78,7 @@ fn hopper_brings_its_tiles_in_few_boxes() {
             majors,
             vectors: [8, 8, 8],
             beta: false,
+            gated: false,
         };
         let plan = GemmPlan::new(GemmMethod::Hopper, operands);
         let [m, n, _] = plan.tile;
@@ -106,6 +107,7 @@ fn every_plan_prints() {
                 majors,
                 vectors,
                 beta: j % 2 == 1,
+                gated: false,
             };
             let plan = GemmPlan::new(method, operands);
             let along_k = method == GemmMethod::Hopper && ab.bits() != 16;

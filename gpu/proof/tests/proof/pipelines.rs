@@ -226,6 +226,7 @@ fn products(seen: &mut Seen) {
                 majors: [Major::Second; 3],
                 vectors: [8, 8, 128 / i64::from(c.bits())],
                 beta,
+                gated: false,
             };
             let plan = GemmPlan {
                 tile: [64 * warps, 32, 16],

@@ -154,7 +154,7 @@ impl GemmPlan {
     /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
     ///
     /// let majors = [Major::Second; 3];
-    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// assert!(GemmPlan::candidates(operands, Arch::Sm90a).len() <= 24);
     /// assert_eq!(GemmPlan::candidates(operands, Arch::Sm80).len(), 1);
     /// ```
@@ -216,7 +216,8 @@ impl Row {
 fn stages(plan: &GemmPlan, room: i64) -> i64 {
     let [m, n, k] = plan.tile;
     let sums = if plan.cluster[2] > 1 { m * n * 4 } else { 0 };
-    let stage = (m + n) * k * i64::from(plan.operands.ab.bits()) / 8;
+    let columns = n * plan.operands.right_factors();
+    let stage = (m + columns) * k * i64::from(plan.operands.ab.bits()) / 8;
     let mut stored = plan.stored();
     stored.operands.c = Ty::F32;
     stored.operands.vectors[2] = 4;
@@ -335,10 +336,31 @@ impl GemmPlan {
     /// Returns what the model says of the plan for a problem on a device with a number of multiprocessors.
     pub(crate) fn cost(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
         let (problem, _) = self.seen(problem);
+        if self.operands.gated {
+            return self.cost_of_both(&problem, multiprocessors);
+        }
         match self.method {
             GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, multiprocessors),
             _ => self.cost_of_blocks(&problem, multiprocessors),
         }
+    }
+
+    /// The cost of a product with two right factors: that of one with all of their columns.
+    fn cost_of_both(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+        let [m, n, k] = self.tile;
+        let one = GemmPlan {
+            tile: [m, 2 * n, k],
+            operands: Operands {
+                gated: false,
+                ..self.operands
+            },
+            ..*self
+        };
+        let all = GemmProblem {
+            n: problem.n.saturating_mul(2),
+            ..*problem
+        };
+        one.cost(&all, multiprocessors)
     }
 
     fn cost_of_hopper(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
@@ -539,7 +561,7 @@ impl GemmPlan {
     /// use colex_gpu::kernels::gemm::{GemmPlan, Operands};
     ///
     /// let majors = [Major::Second; 3];
-    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let problem = GemmProblem::new(512, 512, 16384);
     /// let plans = GemmPlan::alternatives(&problem, operands, &Device::simulator(Arch::Sm90a));
     /// assert!(plans[0].split > 1 && plans[0].workspace(&problem) > 0);
@@ -704,7 +726,7 @@ impl GemmPlan {
     /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
     ///
     /// let majors = [Major::Second; 3];
-    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false };
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
     /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
     /// let said = plan.explain(&GemmProblem::new(64, 4096, 4096), &Device::simulator(Arch::Sm90a));
     /// assert!(said.starts_with("Hopper bf16 to bf16, tile 128x256x64, 4 stages, 2 consumers, cluster 2x1x1, "));
@@ -765,6 +787,7 @@ mod tests {
                     }
                 }),
                 beta: draw(2) == 0,
+                gated: draw(4) == 0,
             };
             let arch = [Arch::Sm70, Arch::Sm80, Arch::Sm90a, Arch::Sm90a][draw(4) as usize];
             let problem = GemmProblem {

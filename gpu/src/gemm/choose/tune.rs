@@ -236,12 +236,14 @@ impl Tuned {
             majors,
             vectors,
             beta,
+            gated,
         } = self.operands;
         format!(
-            "colex {}, {}: {m}x{n}x{k}, {ab} to {c}, {majors:?}, vectors {vectors:?}{}",
+            "colex {}, {}: {m}x{n}x{k}, {ab} to {c}, {majors:?}, vectors {vectors:?}{}{}",
             env!("CARGO_PKG_VERSION"),
             self.device,
             if beta { ", C read" } else { "" },
+            if gated { ", two right factors" } else { "" },
         )
         .replace(['\t', '\n', '\r'], " ")
     }

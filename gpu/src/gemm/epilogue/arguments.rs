@@ -59,8 +59,8 @@ pub(crate) struct Product<'p> {
     /// Alpha and beta.
     pub(crate) factors: [f64; 2],
     pub(crate) device: &'p Device,
-    /// The bytes of A and B.
-    pub(crate) read: [(&'static str, (u64, u64)); 2],
+    /// The bytes of A, B and, if there is one, B2.
+    pub(crate) read: &'p [(&'static str, (u64, u64))],
     /// The bytes of C.
     pub(crate) written: (u64, u64),
 }
@@ -243,6 +243,21 @@ impl<'a> Given<'a> {
                 "the call gives {names}, and has no epilogue: `.epilogue(&epilogue)` sets it"
             ));
         };
+        match (epilogue.is_gated(), read.len() > 2) {
+            (true, false) => {
+                return refuse(
+                    "it has two accumulators, and the product one right factor: `.b2(&view)` gives the second"
+                        .to_string(),
+                );
+            }
+            (false, true) => {
+                return refuse(
+                    "the product has two right factors, and it one accumulator: `e.second_accumulator()` is the other"
+                        .to_string(),
+                );
+            }
+            (true, true) | (false, false) => {}
+        }
         if factors != [1.0, 0.0] {
             let [alpha, beta] = factors;
             return refuse(format!(
@@ -269,14 +284,16 @@ impl<'a> Given<'a> {
                     scalars.push((input.ty, self.number(&input.name, input.ty)?));
                 }
                 EpilogueInputKind::Tensor => matrices.push((&input.name[..], input.ty, false)),
-                EpilogueInputKind::Accumulator | EpilogueInputKind::C => {}
+                EpilogueInputKind::Accumulator
+                | EpilogueInputKind::SecondAccumulator
+                | EpilogueInputKind::C => {}
             }
         }
         matrices.extend(outputs.map(|output| (&output.name[..], output.formula.ty(), true)));
         let (mut layouts, mut forms, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
         let mut outputs: Vec<(String, (u64, u64))> = vec![(C.to_string(), written)];
-        let mut all: Vec<(String, (u64, u64))> =
-            read.map(|(name, bytes)| (name.to_string(), bytes)).into();
+        let read = read.iter().map(|(name, bytes)| (name.to_string(), *bytes));
+        let mut all: Vec<(String, (u64, u64))> = read.collect();
         for (name, ty, is_output) in matrices {
             let Some((given, layout)) = self.matrix((name, ty, is_output), product)? else {
                 continue;

@@ -47,19 +47,20 @@ impl Direct {
         Ok(Direct { copy, mma })
     }
 
-    /// Stores what the epilogue makes of tile `at`'s accumulators: each thread its own elements.
+    /// Stores what the epilogue makes of tile `at`'s accumulators, those of each right factor: each thread its own elements.
     pub(crate) fn store(
         &self,
         k: &mut Builder,
         plan: &GemmPlan,
-        acc: &Fragment,
+        acc: &[Fragment],
         (c, at): (&Tensor, &[Index; 2]),
         thread: &Index,
         terms: &Terms,
     ) {
         // A few elements at a time, so that the old and the new elements of C are live only briefly.
-        let part = part(acc);
-        let parts = acc.layout().size() / part;
+        let all = &acc[0];
+        let part = part(all);
+        let parts = all.layout().size() / part;
         let by_part = Layout::new((part, parts), (1, part));
         let by_part = by_part.expect("positive extents make a layout");
         let whole = |matrix: &Tensor| {
@@ -70,15 +71,16 @@ impl Direct {
         };
         let to = whole(c);
         for i in 0..parts {
-            let sum = acc.gathered(part * i, part);
+            let sums = acc.iter().map(|acc| acc.gathered(part * i, part));
+            let sums: Vec<Fragment> = sums.collect();
             let to = to.at(1, i);
             let old = plan.operands.beta.then(|| {
-                let old = k.fragment(plan.operands.c, sum.layout());
+                let old = k.fragment(plan.operands.c, sums[0].layout());
                 k.copy_in_bounds(&self.copy, &to, &old);
                 old
             });
             let part = |matrix: &Tensor| whole(matrix).at(1, i);
-            let out = terms.finish(k, (&sum, old.as_ref()), &part);
+            let out = terms.finish(k, (&sums, old.as_ref()), &part);
             k.copy_in_bounds(&self.copy, &out, &to);
         }
     }

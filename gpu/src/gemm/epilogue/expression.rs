@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorKind};
 /// What becomes of the accumulators of a product, element by element: a formula for C, and formulas for further outputs.
 ///
 /// A formula is a [`colex_tensor::Expr`]: arithmetic, activations, comparisons and conversions, with the type and the rounding
-/// of every step. Its inputs are the accumulator, what C held before, elements of named tensors, and named scalars of the launch.
+/// of every step. Its inputs are the accumulator, that of a second right factor, what C held before, elements of named tensors, and
+/// named scalars of the launch.
 /// A tensor is given at the call by any layout of the shape (M,N): the bias of a column has stride 0 along M. The kernel, and
 /// [`Epilogue::evaluate`] on the host, compute the same formula with the same roundings.
 ///
@@ -74,6 +75,8 @@ pub struct EpilogueInput {
 pub enum EpilogueInputKind {
     /// The accumulator of the element, `acc`.
     Accumulator,
+    /// The accumulator of the second right factor, `acc2`.
+    SecondAccumulator,
     /// What C holds before the product, `c`.
     C,
     /// The element of a tensor that the call gives.
@@ -101,12 +104,17 @@ pub struct EpilogueBuilder {
 /// The name of the output that every product has.
 pub(crate) const C: &str = "C";
 
+/// The name of the accumulator of the second right factor.
+const SECOND: &str = "acc2";
+
 /// The names of the parameters that products have.
-const RESERVED: [&str; 13] = [
+const RESERVED: [&str; 15] = [
     "A",
     "B",
+    "B2",
     "C",
     "acc",
+    "acc2",
     "c",
     "m",
     "n",
@@ -141,6 +149,21 @@ impl EpilogueBuilder {
     /// ```
     pub fn accumulator(&self) -> Expr {
         Expr::input(0, self.inputs[0].ty)
+    }
+
+    /// Returns the accumulator of the same element of the product with the second right factor, which the call gives by
+    /// [`Gemm::b2`](crate::Gemm::b2).
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let swiglu = Epilogue::new(Ty::F32, |e| e.accumulator().silu() * e.second_accumulator())?;
+    /// assert!(swiglu.to_string().starts_with("(acc: f32, acc2: f32) -> C { "));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn second_accumulator(&mut self) -> Expr {
+        let ty = self.inputs[0].ty;
+        self.input(SECOND, ty, EpilogueInputKind::SecondAccumulator)
     }
 
     /// Returns what C, whose elements have type `ty`, holds before the product.
@@ -294,6 +317,15 @@ impl Epilogue {
             }
             names.push(name);
         }
+        let second = inputs
+            .iter()
+            .find(|input| input.kind == EpilogueInputKind::SecondAccumulator);
+        if let Some(second) = second.filter(|second| second.ty != accumulator) {
+            return refuse(format!(
+                "{SECOND} is of {}, and acc of {accumulator}: the accumulators have one type",
+                second.ty
+            ));
+        }
         let is_element = |ty: Ty| ty.bits() >= 8 && !matches!(ty.class(), Class::Complex { .. });
         for EpilogueInput { name, ty, kind } in &inputs {
             if *kind == EpilogueInputKind::Scalar && ![Ty::F32, Ty::F64, Ty::S32].contains(ty) {
@@ -408,6 +440,12 @@ impl Epilogue {
         formulas.any(is_c)
     }
 
+    /// Whether it has the accumulators of two right factors.
+    pub(crate) fn is_gated(&self) -> bool {
+        let mut inputs = self.inputs();
+        inputs.any(|input| input.kind == EpilogueInputKind::SecondAccumulator)
+    }
+
     /// Returns one element of each output on the host, with the roundings of the kernel. The inputs are the bits of elements, in
     /// the order of [`Epilogue::inputs`].
     ///
@@ -448,7 +486,9 @@ impl fmt::Display for Epilogue {
         let input = |EpilogueInput { name, ty, kind }: &EpilogueInput| match kind {
             EpilogueInputKind::Tensor => format!("{name}: tensor {ty}"),
             EpilogueInputKind::Scalar => format!("{name}: scalar {ty}"),
-            EpilogueInputKind::Accumulator | EpilogueInputKind::C => format!("{name}: {ty}"),
+            EpilogueInputKind::Accumulator
+            | EpilogueInputKind::SecondAccumulator
+            | EpilogueInputKind::C => format!("{name}: {ty}"),
         };
         let inputs: Vec<String> = self.inputs().map(input).collect();
         write!(f, "({}) ->", inputs.join(", "))?;
@@ -491,6 +531,7 @@ impl FromStr for Epilogue {
             let words: Vec<&str> = kind.split_whitespace().collect();
             let (kind, ty) = match (name.trim(), &words[..]) {
                 ("acc", [ty]) if i == 0 => (EpilogueInputKind::Accumulator, ty),
+                (SECOND, [ty]) if i > 0 => (EpilogueInputKind::SecondAccumulator, ty),
                 ("c", [ty]) if i > 0 => (EpilogueInputKind::C, ty),
                 (_, ["tensor", ty]) if i > 0 => (EpilogueInputKind::Tensor, ty),
                 (_, ["scalar", ty]) if i > 0 => (EpilogueInputKind::Scalar, ty),

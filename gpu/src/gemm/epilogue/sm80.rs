@@ -60,7 +60,8 @@ pub(crate) fn fits(plan: &GemmPlan, mma: &TiledMma, sums: &Fragment, arch: Arch)
     let (major, bits) = (plan.operands.major(Operand::C), i64::from(sums.ty().bits()));
     let places = places(major, [rows(plan, mma), bn], bits).cosize();
     let places = places.expect("rows of a tile are few");
-    let stages = bytes((bm + bn) * bk * plan.stages, plan.operands.ab);
+    let columns = bn * plan.operands.right_factors();
+    let stages = bytes((bm + columns) * bk * plan.stages, plan.operands.ab);
     let room = stages + bytes(places, sums.ty()) <= i64::from(Limits::of(arch).shared);
     room && shares_of_rows(plan, mma, sums).is_some()
 }
@@ -107,26 +108,30 @@ impl SmemEpilogue {
     }
 }
 
-/// Stores what the epilogue makes of the accumulators of tile (M, N).
+/// Stores what the epilogue makes of the accumulators of tile (M, N), those of each right factor.
 pub(crate) fn store(
     k: &mut Builder,
     plan: &GemmPlan,
     mma: &TiledMma,
-    sums: &Fragment,
+    sums: &[Fragment],
     (c, [m, n]): (&Tensor, [Index; 2]),
     terms: &Terms,
 ) -> Result<(), Error> {
-    let epilogue = SmemEpilogue::new(k, plan, mma, sums)?;
+    let epilogue = SmemEpilogue::new(k, plan, mma, &sums[0])?;
     let thread = k.thread();
     let parts = plan.tile[0] / epilogue.rows;
     for part in 0..parts {
-        if part > 0 {
+        let mut all = Vec::new();
+        for (factor, sums) in sums.iter().enumerate() {
+            if part > 0 || factor > 0 {
+                k.sync();
+            }
+            k.copy(&epilogue.put, &sums.slice((.., part, ..)), &epilogue.put_to);
             k.sync();
+            let held = k.fragment_like(&epilogue.read_from);
+            k.copy(&epilogue.read, &epilogue.read_from, &held);
+            all.push(held);
         }
-        k.copy(&epilogue.put, &sums.slice((.., part, ..)), &epilogue.put_to);
-        k.sync();
-        let held = k.fragment_like(&epilogue.read_from);
-        k.copy(&epilogue.read, &epilogue.read_from, &held);
         let own = |matrix: &Tensor| {
             let at = (&m * parts + part, &n);
             let tile = matrix.local_tile((epilogue.rows, epilogue.columns), at);
@@ -140,7 +145,7 @@ pub(crate) fn store(
         } else {
             None
         };
-        let out = terms.finish(k, (&held, old.as_ref()), &own);
+        let out = terms.finish(k, (&all, old.as_ref()), &own);
         k.copy_in_bounds(&epilogue.store, &out, &to);
     }
     Ok(())

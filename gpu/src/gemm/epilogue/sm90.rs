@@ -222,8 +222,8 @@ impl ThreadEpilogue<'_> {
         });
     }
 
-    /// Stores what the epilogue makes of the accumulators of a tile.
-    pub(crate) fn store(&self, k: &mut Builder, acc: &Fragment, at: &TilePlace, terms: &Terms) {
+    /// Stores what the epilogue makes of the accumulators of a tile, those of each right factor.
+    pub(crate) fn store(&self, k: &mut Builder, acc: &[Fragment], at: &TilePlace, terms: &Terms) {
         let plan = self.plan;
         match self.end {
             StorePath::Direct(of_c) => {
@@ -245,13 +245,14 @@ impl ThreadEpilogue<'_> {
         &self,
         k: &mut Builder,
         staged: &Staged,
-        acc: &Fragment,
+        acc: &[Fragment],
         (at, part): (&TilePlace, i64),
         terms: &Terms,
     ) {
         let copies = &staged.copies;
         let values = ROWS * staged.columns / i64::from(WARPGROUP_THREADS);
-        let sum = acc.gathered(values * part, values);
+        let sums = acc.iter().map(|acc| acc.gathered(values * part, values));
+        let sums: Vec<Fragment> = sums.collect();
         let named = &self.group + 1;
         let old = match &staged.landed {
             Some(landed) => {
@@ -259,7 +260,7 @@ impl ThreadEpilogue<'_> {
                 k.wait(&self.barrier(landed, part), &parity);
                 // (CPY, CPY_M, CPY_N, BUFFERS)
                 let from = copies.read.at(&self.thread).partition_src(&staged.shared);
-                let old = k.fragment(self.plan.operands.c, sum.layout());
+                let old = k.fragment(self.plan.operands.c, sums[0].layout());
                 k.copy(&copies.read, &from.at(3, part % BUFFERS), &old);
                 Some(old)
             }
@@ -272,7 +273,7 @@ impl ThreadEpilogue<'_> {
             let by_part = by_part.expect("positive extents make a layout");
             own.compose(by_part).at(1, part) // (values of the part)
         };
-        let out = terms.finish(k, (&sum, old.as_ref()), &own);
+        let out = terms.finish(k, (&sums, old.as_ref()), &own);
         if old.is_none() {
             // After an odd number of parts, the buffer of the first part is the one that was stored last.
             let pending = match (part, self.parts(staged) % BUFFERS) {

@@ -42,10 +42,12 @@ pub(crate) struct SplitSum {
     blocks: i64,
     /// The threads of a block that have accumulators.
     threads: i64,
-    /// The bytes of a block's accumulators.
+    /// The bytes of a block's accumulators of one right factor.
     bytes: i64,
     /// The type of the accumulators.
     ty: Type,
+    /// The number of right factors.
+    factors: i64,
 }
 
 impl SplitSum {
@@ -61,6 +63,7 @@ impl SplitSum {
             threads: stored.warps[0] * i64::from(WARPGROUP_THREADS),
             bytes: m * n * 4,
             ty: sum_register(plan.operands.ab),
+            factors: plan.operands.right_factors(),
         }
     }
 
@@ -78,39 +81,45 @@ impl SplitSum {
         number.min(&(MOST_PARTS / self.blocks - 1).into())
     }
 
-    /// The address of a thread's first vector in the place of a part and a block's rank.
+    /// The address of a thread's first vector of the first right factor in the place of a part and a block's rank.
     fn address(&self, k: &mut Builder, (place, rank): (&Index, &Index), thread: &Index) -> Reg {
         let block = k.value(&(place * self.blocks + rank));
+        let bytes = self.factors * self.bytes;
         let offset = k.value(&(thread * (4 * VECTOR)));
         k.emit(|ir| {
-            let block = ir.mul_wide(Type::U32, block, self.bytes);
+            let block = ir.mul_wide(Type::U32, block, bytes);
             let block = ir.add(Type::S64, self.workspace, block);
             let offset = ir.mul_wide(Type::U32, offset, 1);
             ir.add(Type::S64, block, offset)
         })
     }
 
-    /// Writes the sums of a part of K.
+    /// Writes the sums of a part of K, those of each right factor.
     pub(crate) fn keep(
         &self,
         k: &mut Builder,
-        sums: &Fragment,
+        sums: &[Fragment],
         thread: &Index,
         at: (&Index, &Index),
     ) {
         let own = self.address(k, at, thread);
         let step = self.threads * 4 * VECTOR;
-        let sums = sums.gathered(0, sums.layout().size());
+        let sums = sums.iter().map(|sums| sums.gathered(0, sums.layout().size()));
+        let sums: Vec<Fragment> = sums.collect();
         k.emit(|ir| {
-            for (i, vector) in sums.regs().chunks(VECTOR as usize).enumerate() {
-                let at = Address::from(own).at(i as i64 * step);
-                ir.store_vector(Access::new(Space::Global, self.ty), at, vector);
+            for (factor, sums) in sums.iter().enumerate() {
+                let own = Address::from(own).at(factor as i64 * self.bytes);
+                for (i, vector) in sums.regs().chunks(VECTOR as usize).enumerate() {
+                    let at = own.at(i as i64 * step);
+                    ir.store_vector(Access::new(Space::Global, self.ty), at, vector);
+                }
             }
         });
     }
 
-    /// The sums over all parts of a thread's vector, of which `first` is that of part 0.
-    fn total(&self, k: &mut Builder, total: &Fragment, first: Reg) {
+    /// The sums over all parts of a thread's vector of a right factor; `first` is the address of part 0 of the first factor.
+    fn total(&self, k: &mut Builder, total: &Fragment, (factor, first): (usize, Reg)) {
+        let offset = factor as i64 * self.bytes;
         let total = total.gathered(0, VECTOR);
         let access = Access::new(Space::Global, self.ty);
         // What is added where there is no part: of floats, -0 leaves every number as it is.
@@ -124,7 +133,7 @@ impl SplitSum {
         // The parts from `begin` on: all loads of them, and then the sums.
         let add = |k: &mut Builder, begin: &Index, count: i64, are_there: bool| {
             let begin_at = k.value(begin);
-            let step = self.blocks * self.bytes;
+            let step = self.blocks * self.factors * self.bytes;
             let from = k.emit(|ir| {
                 let offset = ir.mul_wide(Type::U32, begin_at, step);
                 ir.add(Type::S64, first, offset)
@@ -132,7 +141,7 @@ impl SplitSum {
             let mut loaded = Vec::new();
             for i in 0..count {
                 let d = k.emit(|ir| ir.regs(self.ty.register(), VECTOR as usize));
-                let at = Address::from(from).at(i * step);
+                let at = Address::from(from).at(offset + i * step);
                 let load = |ir: &mut KernelBuilder| ir.load_to(access, &d, at);
                 if are_there {
                     k.emit(load);
@@ -226,8 +235,12 @@ pub(crate) fn build(
         (&sum.place(&place), &rank),
         &(vector * sum.threads + of_product),
     );
-    let total = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));
-    sum.total(&mut k, &total, first);
+    let mut total = Vec::new();
+    for factor in 0..plan.operands.right_factors() as usize {
+        let own = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));
+        sum.total(&mut k, &own, (factor, first));
+        total.push(own);
+    }
     let at = [tile_m * rows + row, tile_n * columns + column];
     direct.store(&mut k, &slice, &total, (&c, &at), &thread, &terms);
     k.finish()

@@ -130,7 +130,8 @@ impl KernelEpilogue {
         let mut terms: Vec<Term> = Vec::new();
         for input in self.epilogue.inputs() {
             terms.push(match input.kind {
-                EpilogueInputKind::Accumulator => Term::Accumulator,
+                EpilogueInputKind::Accumulator => Term::Accumulator(0),
+                EpilogueInputKind::SecondAccumulator => Term::Accumulator(1),
                 EpilogueInputKind::C => Term::C,
                 EpilogueInputKind::Scalar => {
                     let register = k.scalar_argument(&input.name, scalar_type(input.ty));
@@ -176,7 +177,8 @@ pub(crate) struct Terms {
 
 #[derive(Clone)]
 enum Term {
-    Accumulator,
+    /// That of the right factor of a number.
+    Accumulator(usize),
     C,
     Scalar(Reg, Ty),
     Tensor(Box<TermTensor>),
@@ -330,16 +332,16 @@ impl Terms {
         terms
     }
 
-    /// Stores the outputs beside C, and returns the elements of C. `sums` are some of a thread's accumulators, `old` what C holds
-    /// where they go, and `part` cuts the thread's part of a matrix in their order.
+    /// Stores the outputs beside C, and returns the elements of C. `sums` are some of a thread's accumulators for each right factor,
+    /// `old` what C holds where they go, and `part` cuts the thread's part of a matrix in their order.
     pub(crate) fn finish(
         &self,
         k: &mut Builder,
-        (sums, old): (&Fragment, Option<&Fragment>),
+        (sums, old): (&[Fragment], Option<&Fragment>),
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
         let value = |k: &mut Builder, term: &Term| match (term, old) {
-            (Term::Accumulator, _) => Expr::from(sums),
+            (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
             (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
             (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.tensor))),
             (Term::C, Some(old)) => Expr::from(old),
@@ -351,7 +353,7 @@ impl Terms {
             let elements = formula.expr().over(&values);
             matrix.store(k, &part(&matrix.tensor), elements);
         }
-        let c = k.fragment(self.c.ty(), sums.layout());
+        let c = k.fragment(self.c.ty(), sums[0].layout());
         k.assign(&c, self.c.expr().over(&values));
         c
     }
