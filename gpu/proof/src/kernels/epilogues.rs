@@ -292,7 +292,7 @@ fn run<T: GemmElement, C: GemmElement>(
     let fitting: Vec<Numbers> = fitting
         .filter(|(method, ..)| multiplies(*method, device.arch(), T::TY))
         .collect();
-    let (method, tile, warps, cluster, split) = fitting[r.below(fitting.len())];
+    let (method, mut tile, warps, cluster, split) = fitting[r.below(fitting.len())];
     let (mut rows, mut columns) = (vec![1, 3, 8, 16, 24, 40], vec![1, 2, 8, 16, 32, 40, 66]);
     if !device.is_simulator() {
         rows.extend([136, 200, 513]);
@@ -332,6 +332,10 @@ fn run<T: GemmElement, C: GemmElement>(
     // A second right factor lies anywhere in the memory of the first: behind it, or row by row between its rows.
     let mut inputs = epilogue.inputs();
     let is_gated = inputs.any(|input| input.kind == EpilogueInputKind::SecondAccumulator);
+    if is_gated && T::TY == Ty::F64 {
+        // A thread has room for as many accumulators of each.
+        tile[0] = tile[0].min(32);
+    }
     let whole = (count(&layout_of_b) + 15) / 16 * 16;
     let second = match is_gated {
         true => r.one(&[whole, whole, 8 * k, k, 1, 0]),
