@@ -11,6 +11,7 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     data()?;
     layouts()?;
+    gated()?;
     batches()?;
     refusals()?;
     Ok(())
@@ -83,6 +84,43 @@ fn layouts() -> Result<(), Box<dyn Error>> {
         heads[2 * 512 + 3 * 8 + 7]
     );
     // ANCHOR_END: layouts
+    Ok(())
+}
+
+/// A product with two right factors.
+fn gated() -> Result<(), Box<dyn Error>> {
+    println!("\n== gated ==");
+    // ANCHOR: gated
+    let device = Device::simulator(Arch::Sm90a);
+    let halves = |count: i64, of: fn(i64) -> f32| -> Vec<bf16> {
+        (0..count).map(|i| bf16::from_f32(of(i))).collect()
+    };
+    // 48 tokens of ones; rows of the gate and of what it multiplies, alternating.
+    let x = device.upload(&halves(48 * 64, |_| 1.0))?;
+    let weights = device.upload(&halves(2 * 56 * 64, |i| match i / 64 % 2 {
+        0 => (i / 128) as f32 / 256.0, // 64 of them are n / 4
+        _ => 0.125,                    // 8
+    }))?;
+    let gate = View::new(&weights, "(56,64):(128,1)")?;
+    let behind = weights.slice(64..)?;
+    let up = View::new(&behind, "(56,64):(128,1)")?;
+    let swiglu = Epilogue::new(Ty::F32, |e| {
+        (e.accumulator().silu() * e.second_accumulator()).to(Ty::Bf16)
+    })?;
+    let mut c = device.poisoned::<bf16>(48 * 56)?;
+    let call = Gemm::new(&x.view((48, 64))?, &gate, &c.view_mut((48, 56))?)
+        .b2(&up)
+        .epilogue(&swiglu)
+        .prepare()?;
+    println!("{call}");
+    println!("{} launch", call.profile(&device)?.len());
+    drop(call);
+    let c = c.download()?;
+    let silu = |x: f32| x / (1.0 + (-x).exp());
+    for n in [0, 4, 55] {
+        println!("{} {}", c[47 * 56 + n], 8.0 * silu(n as f32 / 4.0));
+    }
+    // ANCHOR_END: gated
     Ok(())
 }
 

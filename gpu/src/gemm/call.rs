@@ -519,7 +519,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     fn check_second(&self, b2: &View<'a, T>) -> Result<(), Error> {
         let refuse = |why: String| Err(ErrorKind::Epilogue { why }.into());
         if self.epilogue.is_none() {
-            let why = "the call has two right factors, and no epilogue: `.epilogue(&epilogue)` sets it";
+            let why =
+                "the call has two right factors, and no epilogue: `.epilogue(&epilogue)` sets it";
             return refuse(why.to_string());
         }
         let form = |view: &View<'a, T>| match view.layout() {

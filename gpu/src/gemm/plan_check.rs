@@ -45,7 +45,8 @@ impl GemmPlan {
         self.check_kernel(arch)?;
         let Operands { ab, c, gated, .. } = self.operands;
         if gated {
-            let why = "the plan has two right factors: a product with an epilogue takes them".to_string();
+            let why =
+                "the plan has two right factors: a product with an epilogue takes them".to_string();
             return Err(ErrorKind::Epilogue { why }.into());
         }
         let can = outputs(ab);

@@ -97,7 +97,9 @@ pub(crate) fn build(
     let x: Vec<StagedOperand> = x.collect::<Result<_, _>>()?;
     let y = y.into_iter().map(|side| staged(Operand::B, side));
     let y: Vec<StagedOperand> = y.collect::<Result<_, _>>()?;
-    let tiles = x.iter().flat_map(|x| y.iter().map(move |y| [x.tile[0], y.tile[0]]));
+    let tiles = x
+        .iter()
+        .flat_map(|x| y.iter().map(move |y| [x.tile[0], y.tile[0]]));
     let acc = tiles.map(|tile| k.accumulators(mma, tile)); // (MMA, MMA_M, MMA_N) of each product
     let acc: Vec<Fragment> = acc.collect();
     main_loop(&mut k, mma, [&x, &y], &acc, &steps);

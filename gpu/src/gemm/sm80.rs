@@ -149,14 +149,7 @@ fn build(
     let (mut factors, mut acc) = (Vec::new(), Vec::new());
     for b in right {
         let b = b.fixed_behind(&product);
-        factors.push(OperandPipeline::new(
-            &mut k,
-            plan,
-            &mma,
-            Operand::B,
-            b,
-            &n,
-        )?);
+        factors.push(OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?);
         acc.push(k.accumulators(&mma, [bm, bn])); // (MMA, MMA_M, MMA_N)
     }
     main_loop(&mut k, plan, &mma, (&a, &factors), &acc, &steps);

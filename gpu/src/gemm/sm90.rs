@@ -435,13 +435,7 @@ fn build(
     if plan.gather {
         ring = ring.filled_by(WARPGROUP_THREADS);
     }
-    let mut factors = vec![factor(
-        &mut k,
-        plan,
-        &batch,
-        (Operand::A, "A"),
-        along_n,
-    )?];
+    let mut factors = vec![factor(&mut k, plan, &batch, (Operand::A, "A"), along_n)?];
     for name in plan.operands.names_of_right_factors() {
         let right = (Operand::B, *name);
         factors.push(factor(&mut k, plan, &batch, right, along_m)?);

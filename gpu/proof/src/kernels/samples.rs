@@ -8,13 +8,16 @@ use super::gathers;
 use super::reductions::{self, Body};
 use crate::sample::Sample;
 use crate::sweep::Random;
+use colex_device::Device;
 use colex_gpu::Error;
 use colex_gpu::attention::{
     AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask,
 };
+use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{CopyMethod, CopyPlan, LoopNest, Major};
+use colex_gpu::kernels::{CopyMethod, CopyPlan, Gemm, LoopNest, Major};
 use colex_ir::BinaryOp;
+use half::f16;
 
 /// Copies and products by every method.
 pub(crate) fn samples() -> Result<Vec<Sample>, Error> {
@@ -66,6 +69,46 @@ pub fn drawn_samples() -> Result<Vec<Sample>, String> {
         }
     }
     all.extend(attention().map_err(|e| e.to_string())?);
+    all.extend(gated().map_err(|e| e.to_string())?);
+    Ok(all)
+}
+
+/// SwiGLU by every kernel: its usual plan with two orders of the right factors and, on Hopper, all plans of the list.
+fn gated() -> Result<Vec<Sample>, Error> {
+    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    let swiglu = Epilogue::new(Ty::F32, |e| {
+        (e.accumulator().silu() * e.second_accumulator()).to(Ty::F16)
+    })?;
+    let mut all = Vec::new();
+    for (method, arch) in [
+        (Simt, Arch::Sm70),
+        (Volta, Arch::Sm70),
+        (Ampere, Arch::Sm80),
+        (Hopper, Arch::Sm90a),
+    ] {
+        let device = Device::simulator(arch);
+        let memory = device.zeros::<f16>(256 * 256)?;
+        let mut output = device.zeros::<f16>(256 * 256)?;
+        let (a, c) = (memory.view((256, 256))?, output.view_mut((256, 256))?);
+        for b in [memory.view((256, 256))?, memory.view_t((256, 256))?] {
+            let product = Gemm::new(&a, &b, &c).b2(&b).epilogue(&swiglu);
+            let mut plans = Vec::new();
+            product.prepare_with(|operands, arch| {
+                let usual = GemmPlan::new(method, operands);
+                plans.push(usual);
+                if method == Hopper {
+                    plans.extend(GemmPlan::candidates(operands, arch));
+                }
+                Ok(usual)
+            })?;
+            for plan in plans {
+                let call = product.prepare_with(|_, _| Ok(plan))?;
+                let kernel = call.built().map(|built| built.kernel.clone());
+                // A plan of one consumer begins with 255 registers.
+                all.extend(kernel.map(|kernel| Sample::new(kernel, 255)));
+            }
+        }
+    }
     Ok(all)
 }
 

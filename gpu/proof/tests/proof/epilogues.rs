@@ -1,7 +1,9 @@
 //! Epilogues of products on the simulator against the host's, bit for bit.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::gemm::{Epilogue, EpilogueBuilder};
+use colex_gpu::gemm::{Epilogue, EpilogueBuilder, GemmMethod, GemmPlan};
+use colex_gpu::kernels::Major;
+use colex_gpu::kernels::gemm::Operands;
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_proof::kernels::epilogues;
 use colex_tensor::Expr;
@@ -301,6 +303,171 @@ fn what_suits_no_epilogue_gets_a_sentence() {
             .to_string(),
         "the destination (8,8):(0,1) has one element at several coordinates: which value stays would be a race"
     );
+}
+
+/// Two right factors: K of 0, and factors that are packed together.
+#[test]
+fn gated_products_without_k_and_with_packed_factors() {
+    let gate = Epilogue::new(Ty::F32, |e| {
+        let second = e.second_accumulator();
+        e.accumulator() * second + e.tensor("more", Ty::F32)
+    });
+    let gate = gate.expect("an epilogue");
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let device = Device::simulator(arch);
+        let count = |i: usize| f16::from_f32((i % 5) as f32);
+        let elements: Vec<f16> = (0..1024).map(count).collect();
+        let memory = device.upload(&elements).expect("memory");
+        let one = device.upload(&[1f32]).expect("one");
+        let more = View::new(&one, "(8,16):(0,0)").expect("a view");
+        let mut c = device.poisoned::<f32>(8 * 16).expect("C");
+        let of_c = c.view_mut((8, 16)).expect("a view");
+        let none = memory.view((8, 0)).expect("a view");
+        let nothing = memory.view((16, 0)).expect("a view");
+        Gemm::new(&none, &nothing, &of_c)
+            .b2(&nothing)
+            .epilogue(&gate)
+            .tensor("more", &more)
+            .run()
+            .expect("a run");
+        drop(of_c);
+        assert_eq!(c.download().expect("C"), [1.0; 8 * 16]);
+        // No stride of the right factors is 1.
+        let of_c = c.view_mut((8, 16)).expect("a view");
+        let a = memory.view((8, 8)).expect("a view");
+        let behind = memory.slice(1..).expect("a slice");
+        let first = View::new(&memory, "(16,8):(32,2)").expect("a view");
+        let second = View::new(&behind, "(16,8):(32,2)").expect("a view");
+        let call = Gemm::new(&a, &first, &of_c)
+            .b2(&second)
+            .epilogue(&gate)
+            .tensor("more", &more)
+            .prepare()
+            .expect("a plan");
+        let names: Vec<&str> = call.packed().map(|(name, _)| name).collect();
+        assert_eq!(names, ["B", "B2"], "{call}");
+        call.run(&device).expect("a run");
+        drop((call, of_c));
+        let found = c.download().expect("C");
+        for (at, found) in found.into_iter().enumerate() {
+            let (m, n) = (at / 16, at % 16);
+            let sum = |from: usize| -> f32 {
+                let term = |l: usize| {
+                    let [x, y] = [elements[8 * m + l], elements[from + 32 * n + 2 * l]];
+                    x.to_f32() * y.to_f32()
+                };
+                (0..8).map(term).sum()
+            };
+            assert_eq!(found, sum(0) * sum(1) + 1.0, "{arch}, ({m},{n})");
+        }
+    }
+}
+
+#[test]
+fn what_suits_no_second_factor_gets_a_sentence() {
+    let refused = "(acc: f32, acc2: f64) -> C { acc }"
+        .parse::<Epilogue>()
+        .unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "epilogue: acc2 is of f64, and acc of f32: the accumulators have one type"
+    );
+    let device = Device::simulator(Arch::Sm90a);
+    let gate = Epilogue::new(Ty::F32, |e| e.accumulator().silu() * e.second_accumulator());
+    let gate = gate.expect("an epilogue");
+    assert_eq!(
+        gate,
+        gate.to_string().parse().expect("the text of an epilogue")
+    );
+    let plain = Epilogue::new(Ty::F32, |e| e.accumulator().relu());
+    let plain = plain.expect("an epilogue");
+    let a = device.zeros::<f16>(4096).expect("A");
+    let mut c = device.zeros::<f32>(4096).expect("C");
+    let view = a.view((64, 64)).expect("a view");
+    let of_c = c.view_mut((64, 64)).expect("a view");
+    let product = Gemm::new(&view, &view, &of_c);
+    let said = |gemm: &Gemm<'_, f16, f32>| {
+        let error = gemm.prepare().unwrap_err();
+        assert!(error.is_epilogue_refused() || error.is_overlap(), "{error}");
+        error.to_string()
+    };
+    assert_eq!(
+        said(&product.clone().b2(&view)),
+        "epilogue: the call has two right factors, and no epilogue: `.epilogue(&epilogue)` sets it"
+    );
+    assert_eq!(
+        said(&product.clone().epilogue(&gate)),
+        "epilogue: it has two accumulators, and the product one right factor: `.b2(&view)` gives the second"
+    );
+    assert_eq!(
+        said(&product.clone().b2(&view).epilogue(&plain)),
+        "epilogue: the product has two right factors, and it one accumulator: `e.second_accumulator()` is the other"
+    );
+    let other = a.view_t((64, 64)).expect("a view");
+    assert_eq!(
+        said(&product.clone().b2(&other).epilogue(&gate)),
+        "epilogue: B2 is (64,64):(1,64), and B (64,64):(64,1): both right factors have one layout"
+    );
+    let short = a.view((64, 32)).expect("a view");
+    assert_eq!(
+        said(&product.clone().b2(&short).epilogue(&gate)),
+        "epilogue: B2 is (64,32):(32,1), and B (64,64):(64,1): both right factors have one layout"
+    );
+    // C lies where the second factor does.
+    let mut halves = a.clone();
+    let into = halves.view_mut((64, 64)).expect("a view");
+    let first = device.zeros::<f16>(4096).expect("another");
+    let first = first.view((64, 64)).expect("a view");
+    let narrow = Epilogue::new(Ty::F32, |e| {
+        (e.accumulator() * e.second_accumulator()).to(Ty::F16)
+    });
+    let narrow = narrow.expect("an epilogue");
+    let aliased = Gemm::new(&first, &first, &into)
+        .b2(&view)
+        .epilogue(&narrow)
+        .prepare()
+        .unwrap_err();
+    let why = aliased.to_string();
+    assert!(
+        why.starts_with("C lies at ") && why.contains(" B2 at "),
+        "{why}"
+    );
+    // Plans.
+    let whole = product.clone().b2(&view).epilogue(&gate);
+    let planned = |change: fn(GemmPlan) -> GemmPlan| {
+        let plan = |operands, _| Ok(change(GemmPlan::new(GemmMethod::Hopper, operands)));
+        whole
+            .prepare_with(plan)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        planned(|plan| GemmPlan { swap: true, ..plan }),
+        "the plan asks for 1 swaps of A and B: the Hopper kernel takes at most 0, 1 fewer"
+    );
+    assert_eq!(
+        planned(|mut plan| {
+            plan.operands.gated = false;
+            plan
+        }),
+        "the plan was made for another product: the number of right factors is 1 in the plan and 2 in the call"
+    );
+    let operands = Operands {
+        ab: Ty::F16,
+        c: Ty::F32,
+        majors: [Major::Second; 3],
+        vectors: [8, 8, 4],
+        beta: false,
+        gated: true,
+    };
+    let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+    assert_eq!(plan.tile, [128, 128, 64]);
+    assert_eq!(
+        plan.build(Arch::Sm90a).unwrap_err().to_string(),
+        "epilogue: the plan has two right factors: a product with an epilogue takes them"
+    );
+    whole.run().expect("a run");
 }
 
 #[test]

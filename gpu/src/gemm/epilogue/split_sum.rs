@@ -104,7 +104,9 @@ impl SplitSum {
     ) {
         let own = self.address(k, at, thread);
         let step = self.threads * 4 * VECTOR;
-        let sums = sums.iter().map(|sums| sums.gathered(0, sums.layout().size()));
+        let sums = sums
+            .iter()
+            .map(|sums| sums.gathered(0, sums.layout().size()));
         let sums: Vec<Fragment> = sums.collect();
         k.emit(|ir| {
             for (factor, sums) in sums.iter().enumerate() {
