@@ -527,7 +527,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             Some(layout) => layout.to_string(),
             None => view.shape().to_string(),
         };
-        if (b2.shape(), b2.layout()) != (self.b.shape(), self.b.layout()) {
+        let values = |view: &View<'a, T>| view.layout().map(Layout::to_static);
+        if b2.shape() != self.b.shape() || values(b2) != values(&self.b) {
             return refuse(format!(
                 "B2 is {}, and B {}: both right factors have one layout",
                 form(b2),

@@ -406,13 +406,17 @@ fn what_suits_no_second_factor_gets_a_sentence() {
     let other = a.view_t((64, 64)).expect("a view");
     assert_eq!(
         said(&product.clone().b2(&other).epilogue(&gate)),
-        "epilogue: B2 is (64,64):(1,64), and B (64,64):(64,1): both right factors have one layout"
+        "epilogue: B2 is (64,64):(_1,64), and B (64,64):(64,_1): both right factors have one layout"
     );
     let short = a.view((64, 32)).expect("a view");
     assert_eq!(
         said(&product.clone().b2(&short).epilogue(&gate)),
-        "epilogue: B2 is (64,32):(32,1), and B (64,64):(64,1): both right factors have one layout"
+        "epilogue: B2 is (64,32):(32,_1), and B (64,64):(64,_1): both right factors have one layout"
     );
+    // One layout, of which one is known to the compiler.
+    let same = View::new(&a, "(64,64):(64,1)").expect("a view");
+    let call = product.clone().b2(&same).epilogue(&gate);
+    call.prepare().expect("both are of one layout");
     // C lies where the second factor does.
     let mut halves = a.clone();
     let into = halves.view_mut((64, 64)).expect("a view");
