@@ -457,6 +457,7 @@ fn parts_of_k_of_tf32_and_bytes_are_summed() {
                     majors: problem.majors,
                     vectors: [16 / bytes, 16 / bytes, 4],
                     beta: problem.beta != 0.0,
+                    gated: false,
                 };
                 let plan = GemmPlan {
                     tile: [64, columns, 64 / bytes],
