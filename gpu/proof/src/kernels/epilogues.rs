@@ -337,9 +337,10 @@ fn run<T: GemmElement, C: GemmElement>(
         tile[0] = tile[0].min(32);
     }
     let whole = (count(&layout_of_b) + 15) / 16 * 16;
-    let second = match is_gated {
-        true => r.one(&[whole, whole, 8 * k, k, 1, 0]),
-        false => 0,
+    let second = if is_gated {
+        r.one(&[whole, whole, 8 * k, k, 1, 0])
+    } else {
+        0
     };
     let (of_a, of_b) = (
         small(r, count(&layout_of_a)),
