@@ -300,6 +300,35 @@ fn decode() -> Result<(), Box<dyn Error>> {
     println!("{plan}");
     println!("{}", plan.suited_to(&problem, 132));
     // ANCHOR_END: decode
+
+    // ANCHOR: parts
+    // Query 3 of the beginning: its scores and the values, in two parts.
+    let part = |scores: [f64; 2], values: [f64; 2]| {
+        let top = scores[0].max(scores[1]);
+        let weights = scores.map(|score| (score - top).exp2());
+        let out = weights[0] * values[0] + weights[1] * values[1];
+        (top, weights[0] + weights[1], out)
+    };
+    let parts = [part([1.0, 0.0], [1.0, 2.0]), part([3.0, 1.0], [3.0, 4.0])];
+    for (top, sum, out) in parts {
+        println!("part: maximum {top}, sum {sum}, output {out}");
+    }
+    let top = parts[0].0.max(parts[1].0);
+    let weights = parts.map(|part| (part.0 - top).exp2());
+    let sum = weights[0] * parts[0].1 + weights[1] * parts[1].1;
+    let out = weights[0] * parts[0].2 + weights[1] * parts[1].2;
+    println!(
+        "all: maximum {top}, sum {sum}, output {out}, {:.4}",
+        out / sum
+    );
+    // ANCHOR_END: parts
+
+    // ANCHOR: long
+    let long = AttentionProblem::new(Ty::F16, 1, [32, 8], [1, 131_072], [128, 128]);
+    let plan = plan.suited_to(&long, 132);
+    println!("{plan}");
+    println!("{} KiB of parts", plan.workspace(&long) / 1024);
+    // ANCHOR_END: long
     Ok(())
 }
 

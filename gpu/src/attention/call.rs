@@ -6,18 +6,20 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
-use colex_device::{Device, Extension, Function, Memo, View, ViewMut};
+use colex_device::{Buffer, Device, Extension, Function, Memo, View, ViewMut};
 use colex_ir::launch::Launch;
 use colex_layout::{IntTuple, Layout};
 use colex_sim::Report;
-use colex_tensor::TensorKernel;
+use colex_tensor::{Arg, TensorKernel};
 
+use super::combine;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, Mask};
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::method::AttentionMethod;
+use crate::scratch::{self, Workspace};
 
 /// Computes `O = softmax(Q K^T / sqrt(features)) V` for each batch and head, by the fastest kernel that head size, layouts,
 /// addresses and device allow. [`Attention`] has masks, the scale, the soft-cap, the log-sum-exp and the choice of a kernel.
@@ -224,22 +226,33 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         planned(self.wish(), &problem, operands, self.device())
     }
 
-    /// Enqueues the call on the stream of the device that holds Q.
+    /// Enqueues the call on the stream of the device that holds Q. Memory for the parts of the keys
+    /// ([`AttentionPlan::workspace`]) is the stream's, allocated by its first call that needs as much. Inside a stream capture,
+    /// or if the device has no such memory left, the keys are not divided.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`attention`].
     pub fn run(&self) -> Result<(), Error> {
-        self.prepare()?.run(self.device())
+        let device = self.device();
+        let call = self.call(&Workspace::Kept(device), |_, _| Ok(self.wish()))?;
+        call.run(device)?;
+        if let Some(parts) = call.parts {
+            scratch::give_back(device, parts);
+        }
+        Ok(())
     }
 
-    /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernel.
+    /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and
+    /// allocates the memory of the parts of the keys ([`AttentionPlan::workspace`]), which the call owns. It must then live as
+    /// long as the graph.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`attention`].
     pub fn prepare(&self) -> Result<AttentionCall<'a>, Error> {
-        self.call(|_, _| Ok(self.wish()))
+        let memory = Workspace::Own(self.device());
+        self.call(&memory, |_, _| Ok(self.wish()))
     }
 
     /// Prepares the call with the plan that `plan` makes from what is known of the tensors.
@@ -272,7 +285,10 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         &self,
         plan: impl FnOnce(AttentionOperands, Arch) -> Result<AttentionPlan, Error>,
     ) -> Result<AttentionCall<'a>, Error> {
-        self.call(|operands, arch| Ok(AttentionWish::Plan(plan(operands, arch)?)))
+        let memory = Workspace::Own(self.device());
+        self.call(&memory, |operands, arch| {
+            Ok(AttentionWish::Plan(plan(operands, arch)?))
+        })
     }
 
     fn wish(&self) -> AttentionWish {
@@ -290,6 +306,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
 
     fn call(
         &self,
+        memory: &Workspace<'_>,
         wish: impl FnOnce(AttentionOperands, Arch) -> Result<AttentionWish, Error>,
     ) -> Result<AttentionCall<'a>, Error> {
         let device = self.device();
@@ -310,25 +327,40 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         }
         let operands = AttentionOperands::of(&problem, self.addresses());
         let wish = wish(operands, device.arch())?;
-        let plan = planned(wish, &problem, operands, device)?;
+        let mut plan = planned(wish, &problem, operands, device)?;
         plan.check(device.arch())?;
         plan.check_call(&operands)?;
         plan.check_problem(&problem)?;
         let mut addresses = Addresses::from_slice(&self.addresses());
         addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
-        let work = if problem.is_nothing() {
-            None
-        } else {
-            let prepared = device.extension::<PreparedAttention>();
+        let prepared = device.extension::<PreparedAttention>();
+        let call = |plan, addresses: &[u64]| {
             let key = Key { plan, problem };
-            Some(prepared.0.call(key, &addresses, device, |key| {
-                prepare(key, device, &addresses)
-            })?)
+            (prepared.0).call(key, addresses, device, |key| {
+                prepare(key, device, addresses)
+            })
         };
+        let (mut work, mut parts) = (None, None);
+        if !problem.is_nothing() {
+            // A capture of the same call takes the plan that divides nothing, which must be loaded by then.
+            let whole = AttentionPlan { splits: 1, ..plan };
+            work = Some(call(whole, &addresses)?);
+            if plan.splits > 1 {
+                parts = memory.take_spare(plan.workspace(&problem) as usize)?;
+            }
+            match &parts {
+                Some(parts) => {
+                    addresses.push(parts.address());
+                    work = Some(call(plan, &addresses)?);
+                }
+                None => plan = whole,
+            }
+        }
         Ok(AttentionCall {
             device: device.clone(),
             plan,
             work,
+            parts,
             function: OnceLock::new(),
             tensors: PhantomData,
         })
@@ -424,6 +456,8 @@ pub struct AttentionCall<'a> {
     plan: AttentionPlan,
     /// `None` if there is nothing to do.
     work: Option<Arc<Call<Arc<TensorKernel>>>>,
+    /// The memory of the parts of the keys.
+    parts: Option<Buffer<u8>>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,
@@ -435,20 +469,20 @@ impl AttentionCall<'_> {
         &self.plan
     }
 
-    /// Returns the kernel with its report; `None` if there is nothing to do.
+    /// Returns the kernel of the products with its report; `None` if there is nothing to do.
     pub fn built(&self) -> Option<&TensorKernel> {
         self.work.as_ref().map(|work| &**work.about())
     }
 
-    /// Returns the kernel on its device; `None` if there is nothing to do.
+    /// Returns the kernel of the products on its device; `None` if there is nothing to do.
     pub fn function(&self) -> Option<&Function> {
         let mut kernels = self.work.as_ref()?.kernels();
-        let kernel = kernels.next().expect("attention is one launch");
+        let kernel = kernels.next().expect("attention is a launch");
         let function = || self.device.function(kernel.clone());
         Some(self.function.get_or_init(function))
     }
 
-    /// Runs the call on the simulator, and returns what its launch counted; no report if there is nothing to do.
+    /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.
     ///
     /// # Errors
     ///
@@ -482,7 +516,7 @@ impl fmt::Display for AttentionCall<'_> {
 
 /// The cache of prepared calls of a device.
 #[derive(Debug)]
-struct PreparedAttention(PreparedCalls<Key, AttentionPlan, Arc<TensorKernel>>);
+struct PreparedAttention(PreparedCalls<Key, (AttentionPlan, AttentionRole), Arc<TensorKernel>>);
 
 impl Default for PreparedAttention {
     fn default() -> PreparedAttention {
@@ -494,6 +528,15 @@ impl Extension for PreparedAttention {
     fn clear(&self) {
         self.0.clear();
     }
+}
+
+/// What a kernel of a plan does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum AttentionRole {
+    /// It attends to all keys, or to a part of them.
+    Attention,
+    /// It adds the parts.
+    Combination,
 }
 
 /// A plan, and a problem that was checked.
@@ -536,28 +579,76 @@ fn prepare(
     let Key { plan, problem } = key;
     let family = plan.method.family();
     let prepared = device.extension::<PreparedAttention>();
-    let kernel = prepared.0.kernels.get_or_make(plan, || {
-        let built =
-            BUILT.get_or_make(&(*plan, device.arch()), || plan.unverified(device.arch()))?;
-        let loaded = device.load_kernel(&built.kernel)?;
-        Ok::<_, Error>(KernelOf { built, loaded })
-    })?;
-    let layouts = problem.kernel_layouts(plan.packs)?;
-    let arguments = family.arguments((plan, problem), &kernel.built, &layouts, addresses)?;
-    let arguments = kernel.built.arguments(&arguments)?;
-    let launch: Launch = family.launch(problem, plan, device);
-    let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
-    kernel
-        .loaded
-        .check_launch(&launch, &arguments, device.limits())?;
-    let order = 0..addresses.len();
-    let one = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);
-    Ok(Shape::new(kernel.built.clone(), vec![one]))
+    let kernel_of = |role: AttentionRole| {
+        let (plan, arch) = (plan.built(), device.arch());
+        prepared.0.kernels.get_or_make(&(plan, role), || {
+            let built = BUILT.get_or_make(&(plan, role, arch), || match role {
+                AttentionRole::Attention => plan.unverified(arch),
+                AttentionRole::Combination => plan.unverified_combination(arch),
+            })?;
+            let loaded = device.load_kernel(&built.kernel)?;
+            Ok::<_, Error>(KernelOf { built, loaded })
+        })
+    };
+    let launched = |kernel: &KernelOf, launch: Launch, given: &[Arg<'_>], order: &[usize]| {
+        let arguments = kernel.built.arguments(given)?;
+        let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
+        (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
+        let (loaded, order) = (kernel.loaded.clone(), order.iter().copied());
+        Ok::<_, Error>(PreparedLaunch::new(
+            loaded, launch, arguments, addresses, order,
+        ))
+    };
+    let of = (plan, problem);
+    let kernel = kernel_of(AttentionRole::Attention)?;
+    let launch = family.launch(problem, plan, device);
+    let mut layouts = problem.kernel_layouts(plan.packs)?;
+    if plan.splits == 1 {
+        let given = family.arguments(of, &kernel.built, &layouts, addresses)?;
+        let order: Vec<usize> = (0..addresses.len()).collect();
+        let one = launched(&kernel, launch, &given, &order)?;
+        return Ok(Shape::new(kernel.built.clone(), vec![one]));
+    }
+    // The last address is that of the workspace.
+    let workspace = addresses.len() - 1;
+    let [outputs, tops, sums, _] =
+        combine::places(problem, plan).map(|at| addresses[workspace] + at);
+    layouts.truncate(AttentionTensor::O as usize);
+    let [of_outputs, of_rows] = combine::written(problem, plan)?;
+    layouts.extend([of_outputs, of_rows.clone(), of_rows]);
+    let [q, k, v] = [0, 1, 2].map(|i| addresses[i]);
+    let given = [q, k, v, outputs, tops, sums];
+    let given = family.arguments(of, &kernel.built, &layouts, &given)?;
+    let first = launched(
+        &kernel,
+        launch,
+        &given,
+        &[0, 1, 2, workspace, workspace, workspace],
+    )?;
+
+    let layouts = combine::read(problem, plan)?;
+    let combination = kernel_of(AttentionRole::Combination)?;
+    let parts = [
+        (outputs, &layouts[0]),
+        (tops, &layouts[1]),
+        (sums, &layouts[1]),
+    ];
+    let outputs = AttentionTensor::O as usize..workspace;
+    let to = outputs.clone().map(|i| addresses[i]).zip(&layouts[2..]);
+    let given = parts
+        .into_iter()
+        .chain(to)
+        .map(|(at, layout)| Arg::checked(at, layout));
+    let given: Vec<Arg<'_>> = given.collect();
+    let order: Vec<usize> = [workspace; 3].into_iter().chain(outputs).collect();
+    let second = launched(&combination, combine::launch(problem, plan), &given, &order)?;
+    Ok(Shape::new(kernel.built.clone(), vec![first, second]))
 }
 
 /// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
 /// process.
-static BUILT: LazyLock<Memo<(AttentionPlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(64));
+static BUILT: LazyLock<Memo<(AttentionPlan, AttentionRole, Arch), TensorKernel>> =
+    LazyLock::new(|| Memo::new(64));
 
 #[cfg(test)]
 mod tests {
@@ -638,6 +729,7 @@ mod tests {
             refused(&|plan| plan.operands.vectors[3] = 16),
             refused(&|plan| plan.packs = 0),
             refused(&|plan| plan.packs = 2),
+            refused(&|plan| plan.splits = 129),
         ];
         assert_eq!(
             sentences,
@@ -654,6 +746,7 @@ mod tests {
                 "the plan's vector of O is 16: an access takes a power of two, 1 to 8 elements of f16",
                 "the plan's number of packed heads is 0: the Ampere attention kernel takes 1 to 256",
                 "the plan packs 2 heads of Q: it must be a divisor of 1, the heads of Q for each head of K",
+                "the plan's number of parts of the keys is 129: the Ampere attention kernel takes 1 to 128",
             ]
         );
     }

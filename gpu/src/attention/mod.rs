@@ -2,6 +2,7 @@
 //! precision.
 
 pub(crate) mod call;
+mod combine;
 mod family;
 pub(crate) mod plan;
 pub(crate) mod problem;

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tensor::TensorKernel;
 
+use super::combine::{self, MOST_ROWS};
 use super::problem::{AttentionProblem, MOST_LENGTH, Mask, TYPES};
 use crate::error::{AttentionError, Error, ErrorKind, heads_of, one_of};
 use crate::method::AttentionMethod;
@@ -89,6 +90,9 @@ pub struct AttentionPlan {
     /// `n`, row `i` of the tile is query `i / n` of head `i % n` of the pack, and a block reads K and V once for all of them
     /// (Ampere).
     pub packs: i64,
+    /// The number of blocks among which the keys of a tile of queries are divided. If there are several, a second kernel adds
+    /// their parts in the order of the keys (Ampere).
+    pub splits: i64,
 }
 
 impl AttentionPlan {
@@ -105,14 +109,18 @@ impl AttentionPlan {
             pairs: false,
             ahead: 1,
             packs: 1,
+            splits: 1,
         })
     }
 
     /// Returns the same plan with the numbers that depend on the extents of a problem and on the multiprocessors of a device.
     ///
     /// The Ampere kernel packs as many heads of Q that read one head of K as have their queries in one tile of 64 rows, and
-    /// takes a tile of fewer rows where there are fewer. The Hopper kernel takes two consumers instead of three where 64 features
-    /// meet a causal mask of few queries.
+    /// takes a tile of fewer rows where there are fewer. It divides the keys among as many blocks as take the least time by a
+    /// model that counts steps of keys: a wave of blocks takes the steps of a part and two more, and the second kernel four and
+    /// one for every eight parts. As many blocks run at once as have room in 160 KiB of shared memory of each multiprocessor.
+    ///
+    /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -125,6 +133,9 @@ impl AttentionPlan {
     ///     plan.suited_to(&problem, 132).to_string(),
     ///     "Ampere bf16, features 128, tile 16x64, 1 consumers, 2 stages, packs of 8 heads"
     /// );
+    /// // One sequence has only four blocks.
+    /// let one = AttentionProblem::new(Ty::Bf16, 1, [32, 4], [1, 8192], [128, 128]);
+    /// assert_eq!(plan.suited_to(&one, 132).splits, 32);
     /// ```
     #[must_use]
     pub fn suited_to(self, problem: &AttentionProblem, multiprocessors: u32) -> AttentionPlan {
@@ -162,15 +173,24 @@ impl AttentionPlan {
         let mut refusals = Vec::new();
         let plans = AttentionMethod::BY_SPEED
             .map(|method| AttentionPlan::new(method, operands).suited_to(problem, multiprocessors));
-        // A plan that packs reads K and V once for several heads: it comes before those that read them for each.
-        let (first, rest): (Vec<_>, Vec<_>) = plans.into_iter().partition(|plan| plan.packs > 1);
+        // A tile that is smaller than the usual one is one for few queries, and reads K and V once for several heads.
+        let (first, rest): (Vec<_>, Vec<_>) = (plans.into_iter()).partition(|plan| {
+            plan.packs > 1 || plan.tile[0] < AttentionPlan::new(plan.method, operands).tile[0]
+        });
         for plan in first.into_iter().chain(rest) {
             let checked = plan.check(arch);
             match checked.and_then(|()| plan.check_problem(problem)) {
                 Ok(()) => return Ok(plan),
-                Err(error) => refusals.push(error.to_string()),
+                Err(error) => refusals.push((plan.method, error.to_string())),
             }
         }
+        let place = |method| {
+            AttentionMethod::BY_SPEED
+                .iter()
+                .position(|of| *of == method)
+        };
+        refusals.sort_by_key(|(method, _)| place(*method));
+        let refusals: Vec<String> = refusals.into_iter().map(|(_, why)| why).collect();
         let why = format!("no kernel takes the call: {}", refusals.join("; "));
         Err(ErrorKind::from(AttentionError::Plan { why }).into())
     }
@@ -207,7 +227,9 @@ impl AttentionPlan {
     /// sequence, head, batch); if the log-sum-exp is an output, the tensor of f32 (sequence, head, batch); then as `u32` the
     /// numbers of queries, keys, and heads of Q for each head of K. A plan that packs `n` heads has ((head of the pack,
     /// sequence), feature, pack, batch) for Q and O, ((head of the pack, sequence), pack, batch) for the log-sum-exp, and the
-    /// number of packs for each head of K. Then as `f32` the factor in the exponent of 2 and, where scores
+    /// number of packs for each head of K. A plan that divides the keys has the outputs of the parts in place of O, ((head of the
+    /// pack, sequence), feature, pack, batch, part), and their maxima and sums, two tensors ((head of the pack, sequence), pack,
+    /// batch, part), in place of the log-sum-exp, all of f32. Then as `f32` the factor in the exponent of 2 and, where scores
     /// are capped, the factor before the hyperbolic tangent; as `u32` the two sides of a window. There is a block for each tile
     /// of queries of each head.
     ///
@@ -243,6 +265,60 @@ impl AttentionPlan {
     pub(crate) fn unverified(&self, arch: Arch) -> Result<TensorKernel, Error> {
         self.check(arch)?;
         self.method.family().build(self, arch)
+    }
+
+    /// Builds the kernel that adds the parts of the keys; `None` if the plan does not divide them.
+    ///
+    /// Its parameters are tensors of f32 in the workspace: the outputs of the parts before the division (row, feature, part),
+    /// the maxima of their rows and their sums (row, part); then O (row, feature), and the log-sum-exp (row, 1) if it is an
+    /// output. A row is (head of the pack, sequence, pack, batch). A thread has four features of a row.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::attention::{AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem};
+    ///
+    /// let problem = AttentionProblem::new(Ty::Bf16, 1, [8, 2], [1, 30_000], [64, 64]);
+    /// let operands = AttentionOperands::of(&problem, [0; 4]);
+    /// let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+    /// assert!(plan.build_combination(Arch::Sm80)?.is_none());
+    /// let plan = AttentionPlan { splits: 8, ..plan };
+    /// let combination = plan.build_combination(Arch::Sm80)?;
+    /// assert_eq!(combination.map(|built| built.kernel.block), Some(Some([128, 1, 1])));
+    /// // For each of 8 rows and 8 parts 64 features and two numbers, in pieces of 256 bytes.
+    /// assert_eq!(plan.workspace(&problem), 8 * 8 * (64 + 2) * 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`build`](AttentionPlan::build).
+    pub fn build_combination(&self, arch: Arch) -> Result<Option<TensorKernel>, Error> {
+        if self.splits == 1 {
+            return Ok(None);
+        }
+        let built = self.unverified_combination(arch)?;
+        built.kernel.verify()?;
+        Ok(Some(built))
+    }
+
+    /// Builds the kernel that adds the parts of the keys, for a load.
+    pub(crate) fn unverified_combination(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        self.check(arch)?;
+        Ok(combine::build(self, arch)?)
+    }
+
+    /// Returns the bytes of device memory that a call with the plan needs besides its tensors: 0, unless it divides the keys.
+    pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
+        match self.splits {
+            1 => 0,
+            _ => combine::places(problem, self)[3],
+        }
+    }
+
+    /// The plan of which the kernel is built: the number of parts is an argument of the launch.
+    pub(crate) fn built(&self) -> AttentionPlan {
+        let splits = self.splits.min(2);
+        AttentionPlan { splits, ..*self }
     }
 
     /// Checks that the plan is for a call with such tensors.
@@ -329,6 +405,14 @@ impl AttentionPlan {
         {
             let (what, most) = ("queries of a plan that packs heads", MOST_LENGTH / packs);
             return Err(ErrorKind::from(AttentionError::Length { what, length, most }).into());
+        }
+        let [batch, queries] = [problem.batch, problem.lengths[0]];
+        let rows = batch.saturating_mul(heads).saturating_mul(queries);
+        if self.splits > 1 && rows > MOST_ROWS {
+            let why = format!(
+                "{rows} queries of all heads and sequences: a plan that divides the keys takes at most {MOST_ROWS}"
+            );
+            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
         }
         self.method.family().check_problem(problem)
     }
@@ -436,6 +520,9 @@ impl fmt::Display for AttentionPlan {
         if self.packs != 1 {
             write!(f, ", packs of {} heads", self.packs)?;
         }
+        if self.splits != 1 {
+            write!(f, ", {} parts of the keys", self.splits)?;
+        }
         Ok(())
     }
 }
@@ -464,10 +551,11 @@ mod tests {
             pairs: true,
             ahead: 2,
             packs: 4,
+            splits: 8,
         };
         assert_eq!(
             plan.to_string(),
-            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads"
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys"
         );
     }
 }

@@ -13,6 +13,7 @@ use colex_tensor::{
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::combine::{self, MOST_SPLITS};
 use super::family::{AttentionFamily, checked_sum};
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
@@ -28,6 +29,9 @@ const STEP: i64 = 16;
 
 /// The most registers of a thread for the sums of both products and for the weights; the rest is for addresses and loads.
 const MOST_SUMS: i64 = 208;
+
+/// The shared memory of a multiprocessor, which those of sm_80 have at least but for sm_86 and its like.
+const MULTIPROCESSOR: i64 = 160 << 10;
 
 /// The most heads whose queries share a tile.
 const MOST_PACKS: i64 = 256;
@@ -57,10 +61,15 @@ impl AttentionFamily for AmpereAttention {
 
     /// The queries of as many heads that read one head of K as fit into one tile are packed into it. The tile has no more rows
     /// than they need.
-    fn suited_to(&self, plan: AttentionPlan, problem: &AttentionProblem, _: i64) -> AttentionPlan {
+    fn suited_to(
+        &self,
+        plan: AttentionPlan,
+        problem: &AttentionProblem,
+        multiprocessors: i64,
+    ) -> AttentionPlan {
         let [heads, of_keys] = problem.heads;
         let ([most, keys], queries) = (plan.tile, problem.lengths[0].max(1));
-        let group = heads / of_keys.max(1);
+        let group = (heads / of_keys.max(1)).max(1);
         let fits = |packs: &i64| group % packs == 0 && queries.saturating_mul(*packs) <= most;
         let packs = (1..=most).rev().find(fits).unwrap_or(1);
         let rows = queries.saturating_mul(packs).min(most);
@@ -72,10 +81,23 @@ impl AttentionFamily for AmpereAttention {
             (2.., 256) => keys / 2,
             _ => keys,
         };
-        AttentionPlan {
+        let plan = AttentionPlan {
             tile: [STEP * consumers, keys],
             consumers,
             packs,
+            ..plan
+        };
+        let seen = match problem.mask {
+            Mask::Full | Mask::Causal => problem.lengths[1],
+            Mask::Window { left, right } => {
+                (i64::from(left) + i64::from(right) + plan.tile[0]).min(problem.lengths[1])
+            }
+        };
+        let blocks = blocks(problem, &AttentionPlan { splits: 1, ..plan });
+        let resident = (MULTIPROCESSOR / shared(&plan.operands, plan.tile, plan.stages)).max(1);
+        let places = multiprocessors.saturating_mul(resident);
+        AttentionPlan {
+            splits: combine::suited(blocks, (seen + keys - 1) / keys, places),
             ..plan
         }
     }
@@ -106,6 +128,12 @@ impl AttentionFamily for AmpereAttention {
         plan.number("tile of keys", keys, STEP..=256, STEP)?;
         plan.number("number of stages", plan.stages, 2..=8, 1)?;
         plan.number("number of packed heads", plan.packs, 1..=MOST_PACKS, 1)?;
+        plan.number(
+            "number of parts of the keys",
+            plan.splits,
+            1..=MOST_SPLITS,
+            1,
+        )?;
         let bytes = shared(&plan.operands, plan.tile, plan.stages);
         let room = i64::from(Limits::of(arch).shared);
         plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
@@ -145,14 +173,19 @@ impl AttentionFamily for AmpereAttention {
     }
 
     fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, _: &Device) -> Launch {
-        let rows = problem.lengths[0].saturating_mul(plan.packs);
-        let tiles = (rows + plan.tile[0] - 1) / plan.tile[0];
-        let blocks = tiles
-            .saturating_mul(problem.heads[0] / plan.packs)
-            .saturating_mul(problem.batch);
-        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let blocks = u32::try_from(blocks(problem, plan)).unwrap_or(u32::MAX);
         Launch::new(blocks, 32 * plan.consumers as u32)
     }
+}
+
+/// The blocks of a problem: a tile of rows of a pack of heads, and a part of the keys.
+fn blocks(problem: &AttentionProblem, plan: &AttentionPlan) -> i64 {
+    let rows = problem.lengths[0].saturating_mul(plan.packs);
+    let tiles = (rows + plan.tile[0] - 1) / plan.tile[0];
+    tiles
+        .saturating_mul(problem.heads[0] / plan.packs)
+        .saturating_mul(problem.batch)
+        .saturating_mul(plan.splits)
 }
 
 /// The bytes of shared memory that Q and the stages of K and V take.
@@ -199,14 +232,37 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let mut form = AttentionProblem::new(ty, 4, [8 * plan.packs, 8], [1024, 1024], [inner, outer]);
     form.log_sum_exp = operands.log_sum_exp;
     let layouts = form.kernel_layouts(plan.packs)?;
-    let [q, keys, values, o] =
-        [0, 1, 2, 3].map(|i| k.tensor(AttentionTensor::ALL[i].name(), ty, &layouts[i]));
-    let log_sums = layouts.get(AttentionTensor::ALL.len());
-    let log_sums = log_sums.map(|layout| k.tensor("log_sum_exp", colex_atom::Ty::F32, layout));
+    let [q, keys, values] =
+        [0, 1, 2].map(|i| k.tensor(AttentionTensor::ALL[i].name(), ty, &layouts[i]));
+    let output = if plan.splits > 1 {
+        let [outputs, rows] = combine::written(&form, plan)?;
+        KernelOutput::Parts {
+            outputs: k.tensor("outputs", F32, &outputs),
+            rows: (["tops", "sums"].into_iter())
+                .map(|name| k.tensor(name, F32, &rows))
+                .collect(),
+        }
+    } else {
+        let log_sums = layouts.get(AttentionTensor::ALL.len());
+        KernelOutput::Whole {
+            o: k.tensor("O", ty, &layouts[AttentionTensor::O as usize]),
+            log_sums: (log_sums.into_iter())
+                .map(|layout| k.tensor("log_sum_exp", F32, layout))
+                .collect(),
+        }
+    };
     let scores_of = Scores::declare(&mut k, plan);
 
     let tiles_m = (&scores_of.queries * plan.packs + (bm - 1)) / bm;
     let block = k.block_index(0);
+    // The parts of a tile are neighbours.
+    let (part, block) = match &output {
+        KernelOutput::Parts { outputs, .. } => {
+            let parts = k.within(outputs.extent(4), 2..MOST_SPLITS + 1);
+            (Some((&block % &parts, parts.clone())), block / parts)
+        }
+        KernelOutput::Whole { .. } => (None, block),
+    };
     let (tile, rest) = (&block % &tiles_m, &block / &tiles_m);
     // Under a causal mask the last tile of queries has the most keys: it begins first.
     let tile = match operands.bounded {
@@ -226,7 +282,10 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let scores = k.fragment_of(&mma, Operand::C, [bm, bn]); // (MMA, MMA_M, MMA_N)
     let softmax = Softmax::new(&mut k, &mma, plan)?;
     let places = mma.at(&tid).places(Operand::C, [bm, bn]);
-    let visible = Visible::new(&scores_of, places, &softmax.rows, &tile, plan)?;
+    let mut visible = Visible::new(&scores_of, places, &softmax.rows, &tile, plan)?;
+    if let Some((part, parts)) = &part {
+        visible.narrow(part, parts);
+    }
 
     let (once, landed) = k.cp_async_pipeline(1);
     let stage = once.acquire(&mut k);
@@ -274,20 +333,47 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     });
     // A block must not end while its `cp.async` copies write to its shared memory.
     producer.tail(&mut k);
-    softmax.end(&mut k);
-    if let Some(log_sums) = log_sums {
-        visible.store(&mut k, &softmax, &log_sums, [&head, &batch]);
-    }
-    let result = k.convert(&softmax.out, ty);
-    let store = match operands.vectors[AttentionTensor::O as usize] {
-        1 => "UniversalCopy<uint16_t>",
+    softmax.join(&mut k);
+    let mut behind = vec![head.clone(), batch.clone()];
+    let (result, to) = match output {
+        KernelOutput::Parts { outputs, rows } => {
+            behind.extend(part.map(|(part, _)| part));
+            for (values, to) in [&softmax.top, &softmax.sum].into_iter().zip(rows) {
+                visible.store(&mut k, values, (&to, &behind));
+            }
+            (softmax.out, outputs)
+        }
+        KernelOutput::Whole { o, log_sums } => {
+            softmax.end(&mut k);
+            for log_sums in log_sums {
+                visible.store(&mut k, &softmax.sum, (&log_sums, &behind));
+            }
+            (k.convert(&softmax.out, ty), o)
+        }
+    };
+    let store = match (plan.splits, operands.vectors[AttentionTensor::O as usize]) {
+        (2.., _) => "UniversalCopy<uint64_t>",
+        (_, 1) => "UniversalCopy<uint16_t>",
         _ => "UniversalCopy<uint32_t>",
     };
-    let store = TiledCopy::for_operand(colex_atom::copy(store)?, 16, &mma, Operand::C)?;
-    let tile = o.local_tile((bm, outer), [&tile, &0.into(), &head, &batch]);
+    let bits = i64::from(result.ty().bits());
+    let store = TiledCopy::for_operand(colex_atom::copy(store)?, bits, &mma, Operand::C)?;
+    let at: Vec<Index> = [tile, 0.into()].into_iter().chain(behind).collect();
+    let tile = to.local_tile((bm, outer), at);
     let into = store.at(&tid).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     k.copy_in_bounds(&store, &result.retile(&store), &into);
     k.finish()
+}
+
+/// The type of the sums.
+const F32: colex_atom::Ty = colex_atom::Ty::F32;
+
+/// Where a block's rows go.
+enum KernelOutput {
+    /// To O, and their log-sum-exp to its tensor if it is an output.
+    Whole { o: Tensor, log_sums: Vec<Tensor> },
+    /// To the workspace: the outputs of a part of the keys before the division, and the maxima and sums of its rows.
+    Parts { outputs: Tensor, rows: Vec<Tensor> },
 }
 
 /// The arguments of the scores: the lengths, the group, the factor, the soft-cap's factor and the window.
@@ -434,16 +520,27 @@ impl<'a> Visible<'a> {
         });
     }
 
-    /// Stores the logarithms of the sums, each by the thread that has the first column of its row.
-    fn store(&self, k: &mut Builder, softmax: &Softmax, to: &Tensor, [head, batch]: [&Index; 2]) {
+    /// Keeps one of the parts of the tiles of keys: as many tiles in each, or none in the last ones.
+    fn narrow(&mut self, part: &Index, parts: &Index) {
+        let tiles = above_0(&(&self.end - &self.first));
+        let of_part = (tiles + (parts - 1)) / parts;
+        let first = &self.first + part * &of_part;
+        self.end = (&first + of_part).min(&self.end);
+        self.first = first;
+    }
+
+    /// Stores a number of each row, by the thread that has the first column of the row.
+    fn store(&self, k: &mut Builder, values: &Fragment, (to, behind): (&Tensor, &[Index])) {
         let slots = self.slots.offsets().expect("accumulators have places");
         let slots: Vec<i64> = slots.collect();
-        for slot in 0..softmax.rows.count() {
+        for slot in 0..values.layout().size() {
             let first = slots.iter().position(|s| *s == slot);
             let [m, n] = &self.places[first.expect("a row has scores") as i64];
             let is_first = Expr::from(n).equals(0);
-            let at = to.elements((&self.row + m, head, batch)).only(is_first);
-            k.scatter(softmax.sum.values(slot, 1), &at);
+            let at = [&self.row + m].into_iter().chain(behind.iter().cloned());
+            let at: Vec<Expr> = at.map(Expr::from).collect();
+            let at = to.elements(at).only(is_first);
+            k.scatter(values.values(slot, 1), &at);
         }
     }
 }
@@ -507,9 +604,13 @@ impl Softmax {
         k.assign(&sum, &sum + scores);
     }
 
-    /// Divides by the sums, to which the lanes of a row bring their parts, and leaves their logarithms.
-    fn end(&self, k: &mut Builder) {
+    /// Adds the parts of the sums that the lanes of a row have.
+    fn join(&self, k: &mut Builder) {
         k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum);
+    }
+
+    /// Divides by the sums, and leaves their logarithms.
+    fn end(&self, k: &mut Builder) {
         let checked = checked_sum(&(&self.top).into(), &(&self.sum).into());
         k.assign(&self.sum, checked);
         let is_empty = Expr::from(&self.sum).equals(0.0);

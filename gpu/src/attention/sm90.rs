@@ -94,6 +94,11 @@ impl AttentionFamily for HopperAttention {
             let why = "the Hopper kernel packs no heads: the Ampere kernel does".to_string();
             return Err(ErrorKind::from(AttentionError::Plan { why }).into());
         }
+        if plan.splits != 1 {
+            let why =
+                "the Hopper kernel does not divide the keys: the Ampere kernel does".to_string();
+            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        }
         HopperKernel::of(plan, arch).map(drop)
     }
 

@@ -12,7 +12,7 @@ use half::{bf16, f16};
 use crate::sweep::Random;
 
 /// Computes drawn problems on a device, and compares every element: types, head sizes, lengths, groups, masks, soft-caps,
-/// strides, alignments, magnitudes and plans, packs of heads among them. Elements outside of the tensors are NaN, and stay. Returns the number of
+/// strides, alignments, magnitudes and plans, packs of heads and parts of the keys among them. Elements outside of the tensors are NaN, and stay. Returns the number of
 /// elements.
 ///
 /// # Errors
@@ -181,6 +181,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         let group = problem.heads[0] / problem.heads[1];
         let divisors: Vec<i64> = (1..=group).filter(|n| group % n == 0).collect();
         let packs = r.one(&divisors);
+        let splits = r.one(&[1, 1, 2, 3, 7]);
         let prepared = if r.one_in(2) {
             call.prepare()
         } else {
@@ -192,6 +193,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
                     consumers,
                     stages,
                     packs,
+                    splits,
                     ..plan
                 })
             });

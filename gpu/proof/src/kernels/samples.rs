@@ -154,7 +154,11 @@ fn attention() -> Result<Vec<Sample>, Error> {
             ..problem
         };
         let plan = plan.suited_to(&serving, 132);
-        all.push(Sample::new(plan.build(Arch::Sm80)?.kernel, 255));
+        for plan in [AttentionPlan { splits: 1, ..plan }, plan] {
+            all.push(Sample::new(plan.build(Arch::Sm80)?.kernel, 255));
+        }
+        let combination = plan.build_combination(Arch::Sm80)?;
+        all.extend(combination.map(|built| Sample::new(built.kernel, 64)));
         for mask in masks {
             let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
             let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);

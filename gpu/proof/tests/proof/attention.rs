@@ -261,6 +261,7 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             said(&problem, &|plan| plan.consumers = 8),
             said(&problem, &|plan| plan.strip = 0),
             said(&problem, &|plan| plan.packs = 2),
+            said(&problem, &|plan| plan.splits = 2),
             said(
                 &AttentionProblem::new(Ty::F16, 1, [2, 2], [100, 100], [128, 64]),
                 &nothing
@@ -273,6 +274,7 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             "the plan's number of consumers is 8: the Hopper kernel takes 1 to 7",
             "the plan's number of heads of a strip is 0: the Hopper kernel takes 1 to 65536",
             "the Hopper kernel packs no heads: the Ampere kernel does",
+            "the Hopper kernel does not divide the keys: the Ampere kernel does",
             "heads of 128 features of Q and K and 64 of V: the Hopper kernel takes heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
             "addresses and strides allow [8, 4, 8, 8] elements per access to Q, K, V and O: the Hopper kernel takes 8",
         ]
@@ -480,4 +482,76 @@ fn law_nan_and_infinity_reach_what_arithmetic_says() {
         }
     }
     println!("law attention.nan: {} cases", 2 * cases.len());
+}
+
+/// The parts of the keys together are all of them: close to the kernel that divides nothing, with the same bits in every
+/// schedule, and exactly 0 and -inf where a query sees no key. Parts without keys are among them.
+#[test]
+fn law_parts_of_the_keys_are_all_of_them() {
+    let mut cases = 0;
+    for problem in serving() {
+        let group = problem.heads[0] / problem.heads[1];
+        let (whole, sums) = bits(&problem, 0, &|plan| plan);
+        for (i, splits) in [2, 3, 9].into_iter().enumerate() {
+            let change = |plan: AttentionPlan| AttentionPlan {
+                tile: [16, 32],
+                consumers: 1,
+                packs: if i % 2 == 0 { group } else { 1 },
+                splits,
+                ..plan
+            };
+            let [first, again] = [1, 2].map(|schedule| bits(&problem, schedule, &change));
+            assert_eq!(first, again, "{problem}, {splits} parts");
+            for (found, right) in first.0.iter().zip(&whole) {
+                let [found, right] = [found, right].map(|x| f16::from_bits(*x).to_f32());
+                assert!((found - right).abs() <= 2e-3, "{problem}: {found} {right}");
+            }
+            for (found, right) in first.1.iter().zip(&sums) {
+                let [found, right] = [found, right].map(|x| f32::from_bits(*x));
+                let close = found == right || (found - right).abs() <= 1e-5;
+                assert!(close, "{problem}: {found} {right}");
+            }
+            cases += 1;
+        }
+    }
+    println!("law attention.parts: {cases} cases");
+}
+
+/// One query and many keys: the default plan divides them, takes its memory from the stream's, and says the same each time.
+#[test]
+fn one_query_of_many_keys_is_divided_by_itself() {
+    let device = Device::simulator(Arch::Sm80);
+    let mut r = Random::new(6);
+    let mut upload = |count: usize| {
+        let number = |_| f16::from_f32(r.below(4001) as f32 / 1000.0 - 2.0);
+        let host: Vec<f16> = (0..count).map(number).collect();
+        let memory = device.upload(&host).expect("memory");
+        (host, memory)
+    };
+    let keys = 1500;
+    let ((q, on_q), (k, on_k), (v, on_v)) = (upload(4 * 64), upload(keys * 64), upload(keys * 64));
+    let mut o = device.poisoned::<f16>(4 * 64).expect("memory");
+    let queries = on_q.view((1, 4, 1, 64)).expect("a view");
+    let [on_k, on_v] = [&on_k, &on_v].map(|of| of.view((1, 1, keys as i64, 64)).expect("a view"));
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        let to = o.view_mut((1, 4, 1, 64)).expect("a view");
+        let call = Attention::new(&queries, &on_k, &on_v, &to);
+        let plan = call.plan().expect("a plan");
+        assert_eq!(
+            plan.to_string(),
+            "Ampere f16, features 64, tile 16x64, 1 consumers, 2 stages, packs of 4 heads, 12 parts of the keys"
+        );
+        call.run().expect("it runs");
+        found.push(o.download().expect("all is written"));
+    }
+    assert_eq!(found[0], found[1]);
+    let problem = AttentionProblem::new(Ty::F16, 1, [4, 1], [1, keys as i64], [64, 64]);
+    let right = reference::attention(&problem, &q, &k, &v).output;
+    for (found, right) in found[0].iter().zip(&right) {
+        assert!(
+            (f64::from(found.to_f32()) - right).abs() < 1e-3,
+            "{found} {right}"
+        );
+    }
 }

@@ -1,0 +1,268 @@
+//! The combination of the parts of the keys: the second kernel of a plan that divides them.
+//!
+//! A block of the first kernel attends to its part of the keys as if there were no others, and leaves in the workspace, for
+//! each row, the maximum of the scores in the exponent of 2, the sum of the powers under it, and the output before the
+//! division. The second kernel brings the parts of a row under their common maximum and adds them in the order of the keys,
+//! so that the same plan gives the same bits.
+
+use std::f64::consts::LN_2;
+
+use colex_atom::{Arch, Ty};
+use colex_ir::launch::Launch;
+use colex_layout::{C, Int, Layout};
+use colex_tensor::{Builder, Error, Expr, Fragment, Index, TensorKernel};
+
+use super::family::checked_sum;
+use super::plan::AttentionPlan;
+use super::problem::{AttentionProblem, AttentionTensor};
+
+/// The most parts of the keys.
+pub(crate) const MOST_SPLITS: i64 = 128;
+
+/// The most rows of all tiles together: the queries of all heads and sequences.
+pub(crate) const MOST_ROWS: i64 = 1 << 24;
+
+/// The threads of a block.
+const THREADS: i64 = 128;
+
+/// The features of a thread.
+const VECTOR: i64 = 4;
+
+/// The number of parts that a thread loads before it adds them, while there are as many.
+const IN_FLIGHT: i64 = 4;
+
+/// The name of the kernel.
+const NAME: &str = "attention_combine";
+
+/// The queries of all heads and sequences.
+fn rows(problem: &AttentionProblem) -> i64 {
+    let [heads, _] = problem.heads;
+    let rows = problem.batch.saturating_mul(heads);
+    rows.saturating_mul(problem.lengths[0])
+}
+
+/// Returns the bytes at which the outputs, the maxima and the sums of the parts begin in the workspace, and its length.
+pub(crate) fn places(problem: &AttentionProblem, plan: &AttentionPlan) -> [u64; 4] {
+    let rows = rows(problem).saturating_mul(plan.splits);
+    let numbers = |of_row: i64| rows.saturating_mul(of_row).saturating_mul(4) as u64;
+    let outputs = numbers(plan.operands.features[1]);
+    // The alignment of a piece of memory.
+    let one = numbers(1).next_multiple_of(256);
+    [0, outputs, outputs + one, outputs + 2 * one]
+}
+
+/// Returns the layouts of the parts as the first kernel writes them: ((head of the pack, sequence), feature, pack, batch, part)
+/// for the outputs, and the same without features for the maxima and the sums.
+pub(crate) fn written(
+    problem: &AttentionProblem,
+    plan: &AttentionPlan,
+) -> Result<[Layout; 2], colex_layout::Error> {
+    let ([heads, _], [queries, _], outer) =
+        (problem.heads, problem.lengths, plan.operands.features[1]);
+    let packs = plan.packs;
+    let layout = |of_row: i64| {
+        let dynamic = Int::Dynamic;
+        let (queries, heads, batch) =
+            (queries.max(1), (heads / packs).max(1), problem.batch.max(1));
+        let pack = of_row.saturating_mul(packs).saturating_mul(queries);
+        let sequence = pack.saturating_mul(heads);
+        let part = sequence.saturating_mul(batch);
+        let extents = [queries, heads, batch, plan.splits].map(dynamic);
+        let [pack, sequence, part] = [pack, sequence, part].map(dynamic);
+        let steps = [of_row, packs * of_row].map(Int::Static);
+        (extents, steps, [pack, sequence, part])
+    };
+    let ([queries, heads, batch, parts], [of_head, of_query], [a, b, c]) = layout(outer);
+    let (head, features) = (Int::Static(packs), Int::Static(outer));
+    let outputs = Layout::new(
+        ((head, queries), features, heads, batch, parts),
+        ((of_head, of_query), Int::Static(1), a, b, c),
+    )?;
+    let (_, [of_head, of_query], [a, b, c]) = layout(1);
+    let of_rows = Layout::new(
+        ((head, queries), heads, batch, parts),
+        ((of_head, of_query), a, b, c),
+    )?;
+    Ok([outputs, of_rows])
+}
+
+/// Returns the layouts of the second kernel: (row, feature, part) for the outputs of the parts, (row, part) for their maxima and
+/// sums, then (row, feature) for O, and (row, 1) for the log-sum-exp if it is an output. A row is (head of the pack, sequence,
+/// pack, batch).
+pub(crate) fn read(
+    problem: &AttentionProblem,
+    plan: &AttentionPlan,
+) -> Result<Vec<Layout>, colex_layout::Error> {
+    let dynamic = Int::Dynamic;
+    let (outer, packs) = (plan.operands.features[1], plan.packs);
+    let rows = rows(problem).max(1);
+    let parts = dynamic(plan.splits);
+    let of_part = dynamic(rows.saturating_mul(outer));
+    let one = Int::Static(1);
+    let mut all = vec![
+        Layout::new(
+            (dynamic(rows), Int::Static(outer), parts),
+            (Int::Static(outer), one, of_part),
+        )?,
+        Layout::new((dynamic(rows), parts), (one, dynamic(rows)))?,
+    ];
+    let row = |[of_batch, of_head, of_query]: [i64; 3]| {
+        let pack = dynamic(of_head.saturating_mul(packs));
+        (dynamic(of_head), dynamic(of_query), pack, dynamic(of_batch))
+    };
+    let [queries, heads, batch] =
+        [problem.lengths[0], problem.heads[0] / packs, problem.batch].map(|n| dynamic(n.max(1)));
+    let extents = (Int::Static(packs), queries, heads, batch);
+    let [of_batch, of_head, of_query, of_feature] = problem.strides[AttentionTensor::O as usize];
+    all.push(Layout::new(
+        (extents, Int::Static(outer)),
+        (row([of_batch, of_head, of_query]), Int::Static(of_feature)),
+    )?);
+    if problem.log_sum_exp {
+        let strides = (row(problem.sum_strides), Int::Static(0));
+        all.push(Layout::new((extents, one), strides)?);
+    }
+    Ok(all)
+}
+
+/// Returns the grid of the second kernel.
+pub(crate) fn launch(problem: &AttentionProblem, plan: &AttentionPlan) -> Launch {
+    let threads = rows(problem) * (plan.operands.features[1] / VECTOR);
+    let blocks = (threads + THREADS - 1) / THREADS;
+    Launch::new(blocks as u32, THREADS as u32)
+}
+
+/// The time of a block beside its steps, and that of the second kernel beside the parts that it reads, in steps of keys.
+const OF_BLOCK: i64 = 2;
+const OF_COMBINATION: i64 = 4;
+
+/// The number of parts in which `steps` steps of keys of each of `blocks` blocks take the least time, on a device that runs
+/// `places` blocks at once.
+///
+/// The model counts steps of keys: the waves of blocks, each as long as the steps of a part and two more, and for the
+/// combination four steps and one for every eight parts. Of equal times the fewest parts are taken.
+pub(crate) fn suited(blocks: i64, steps: i64, places: i64) -> i64 {
+    let places = places.max(1);
+    let time = |splits: i64| {
+        let waves = blocks.saturating_mul(splits).saturating_add(places - 1) / places;
+        let of_part = (steps + splits - 1) / splits + OF_BLOCK;
+        let combination = match splits {
+            1 => 0,
+            _ => 8 * OF_COMBINATION + splits,
+        };
+        waves
+            .saturating_mul(8 * of_part)
+            .saturating_add(combination)
+    };
+    let most = steps.clamp(1, MOST_SPLITS);
+    (1..=most).min_by_key(|splits| time(*splits)).unwrap_or(1)
+}
+
+/// Builds the second kernel. Its parameters are tensors of f32, the outputs of the parts, their maxima and their sums, then O,
+/// and the log-sum-exp if it is an output. A thread has four features of a row.
+pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
+    let operands = &plan.operands;
+    let ([inner, outer], f32) = (operands.features, Ty::F32);
+    let mut k = Builder::new(NAME, arch, THREADS as u32);
+    // Extents and strides are arguments: these serve the reports.
+    let heads = [8 * plan.packs, 8];
+    let mut form = AttentionProblem::new(operands.ty, 4, heads, [4, 1024], [inner, outer]);
+    form.log_sum_exp = operands.log_sum_exp;
+    let plan = AttentionPlan { splits: 2, ..*plan };
+    let layouts = read(&form, &plan)?;
+    let outputs = k.tensor("outputs", f32, &layouts[0]);
+    let [tops, sums] = ["tops", "sums"].map(|name| k.tensor(name, f32, &layouts[1]));
+    let o = k.tensor("O", operands.ty, &layouts[2]);
+    let log_sums = layouts.get(3).map(|of| k.tensor("log_sum_exp", f32, of));
+
+    let parts = k.within(outputs.extent(2), 1..MOST_SPLITS + 1);
+    let vectors = outer / VECTOR;
+    let block = k.block_index(0);
+    let block = k.within(block, 0..MOST_ROWS * 64 / THREADS);
+    let thread = block * THREADS + k.thread();
+    let (row, feature) = (&thread / vectors, &thread % vectors * VECTOR);
+    // The parts from `first` on: all loads of them, and then `add` for each.
+    let each = |k: &mut Builder, add: &dyn Fn(&mut Builder, &Index, i64)| {
+        let whole = &parts / IN_FLIGHT * IN_FLIGHT;
+        k.for_(0, &whole, IN_FLIGHT, |k, first| add(k, first, IN_FLIGHT));
+        k.for_(&whole, &parts, 1, |k, first| add(k, first, 1));
+    };
+    let number = |k: &mut Builder, value: f64| {
+        let one = k.fragment(f32, (C::<1>, C::<0>));
+        k.fill(&one, value);
+        one
+    };
+    let top = number(&mut k, f64::NEG_INFINITY);
+    each(&mut k, &|k, first, count| {
+        let load = |i| k.gather(&tops.elements((&row, first + i)));
+        let loaded: Vec<Fragment> = (0..count).map(load).collect();
+        for one in loaded {
+            k.assign(&top, Expr::from(&top).max(&one));
+        }
+    });
+    // A row that sees no key has the maximum -inf, from which nothing is subtracted.
+    let is_empty = Expr::from(&top).equals(f64::NEG_INFINITY);
+    let under = k.map(is_empty.select(0.0, &top));
+    let sum = number(&mut k, 0.0);
+    let out = k.fragment(f32, (C::<VECTOR>, C::<1>));
+    k.clear(&out);
+    each(&mut k, &|k, first, count| {
+        let load = |i| {
+            let part = first + i;
+            let [top, sum] = [&tops, &sums].map(|of| k.gather(&of.elements((&row, &part))));
+            let out = outputs.elements((&row, &feature, &part));
+            (top, sum, k.gather(&out.vectors(1, VECTOR)))
+        };
+        let loaded: Vec<_> = (0..count).map(load).collect();
+        for (of_part, sum_of_part, out_of_part) in loaded {
+            let weight = k.map((&of_part - &under).exp2());
+            k.assign(&sum, Expr::from(&sum_of_part).fma(&weight, &sum));
+            k.assign(&out, Expr::from(&out_of_part).fma(&weight, &out));
+        }
+    });
+    let checked = checked_sum(&Expr::from(&top), &Expr::from(&sum));
+    k.assign(&sum, checked);
+    let is_empty = Expr::from(&sum).equals(0.0);
+    let inverse = k.map(is_empty.select(0.0, Expr::from(&sum).recip()));
+    k.assign(&out, &out * &inverse);
+    let result = k.convert(&out, operands.ty);
+    let vector = operands.vectors[AttentionTensor::O as usize].min(VECTOR);
+    for i in (0..VECTOR).step_by(vector as usize) {
+        let to = o.elements((&row, &feature + i)).vectors(1, vector);
+        k.scatter(result.values(i, vector), &to);
+    }
+    if let Some(log_sums) = log_sums {
+        let log_sum = k.map((Expr::from(&sum).log2() + &top) * LN_2);
+        let is_first = Expr::from(&feature).equals(0);
+        let at = log_sums.elements((&row, 0)).only(is_first);
+        k.scatter(&log_sum, &at);
+    }
+    k.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_blocks_with_many_keys_are_divided() {
+        // One sequence of 131,072 keys, 8 heads of K: 8 blocks of 2048 steps fill 264 places by 33 parts.
+        assert_eq!(suited(8, 2048, 264), 33);
+        // 64 sequences of 8192 keys: 512 blocks fill the places twice.
+        assert_eq!(suited(512, 128, 264), 1);
+        // A few steps are not worth a second kernel.
+        assert_eq!(suited(8, 4, 264), 1);
+        assert_eq!(
+            [suited(8, 0, 264), suited(1, 1 << 24, 1 << 20)],
+            [1, MOST_SPLITS]
+        );
+        for (blocks, steps) in (1..40).flat_map(|b| (0..40).map(move |s| (b, s))) {
+            let splits = suited(blocks, steps, 16);
+            assert!((1..=steps.max(1)).contains(&splits), "{blocks} {steps}");
+            assert!(
+                blocks < 16 || blocks % 16 != 0 || splits == 1,
+                "{blocks} {steps}"
+            );
+        }
+    }
+}
