@@ -172,7 +172,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// // The rows of the gate and of what it multiplies, alternating.
     /// let weights = device.upload(&[0f32, 0.0, 1.0, 1.0, 40.0, 0.0, 0.0, 2.0])?;
     /// let gate = View::new(&weights, "(2,2):(4,1)")?;
-    /// let up = View::new(weights.slice(2..8)?, "(2,2):(4,1)")?;
+    /// let behind = weights.slice(2..)?;
+    /// let up = View::new(&behind, "(2,2):(4,1)")?;
     /// let mut c = device.poisoned::<f32>(4)?;
     /// let product = Gemm::new(&x.view((2, 2))?, &gate, &c.view_mut((2, 2))?);
     /// product.b2(&up).epilogue(&swiglu).run()?;
