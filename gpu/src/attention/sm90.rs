@@ -57,11 +57,11 @@ impl AttentionFamily for HopperAttention {
     /// The tiles whose accumulators fill the registers.
     fn default_of(&self, plan: AttentionPlan) -> AttentionPlan {
         let operands = &plan.operands;
-        let (consumers, keys, turns, ahead) = match operands.features {
-            [..=64, _] => (3, 128, true, 2),
-            [65..=128, _] => (2, 128, true, 2),
-            [129..=192, ..=128] => (2, 96, false, 2),
-            [129..=192, _] => (2, 80, false, 2),
+        let (consumers, keys, turns, ahead) = match operands.features.into() {
+            (..=64, _) => (3, 128, true, 2),
+            (65..=128, _) => (2, 128, true, 2),
+            (129..=192, ..=128) => (2, 96, false, 2),
+            (129..=192, _) => (2, 80, false, 2),
             _ => (2, 80, true, 1),
         };
         AttentionPlan {
