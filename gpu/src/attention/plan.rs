@@ -116,9 +116,10 @@ impl AttentionPlan {
     /// Returns the same plan with the numbers that depend on the extents of a problem and on the multiprocessors of a device.
     ///
     /// The Ampere kernel packs as many heads of Q that read one head of K as have their queries in one tile of 64 rows, and
-    /// takes a tile of fewer rows where there are fewer. It divides the keys among as many blocks as take the least time by a
-    /// model that counts steps of keys: a wave of blocks takes the steps of a part and two more, and the second kernel four and
-    /// one for every eight parts. As many blocks run at once as have room in 160 KiB of shared memory of each multiprocessor.
+    /// takes a tile of fewer rows where there are fewer. Where one tile has all queries of a pack, it divides the keys among as
+    /// many blocks as take the least time by a model that counts steps of keys: a wave of blocks takes the steps of a part and
+    /// two more, and the second kernel four and one for every eight parts. As many blocks run at once as have room in 160 KiB of
+    /// shared memory of each multiprocessor.
     ///
     /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries.
     ///

@@ -87,6 +87,10 @@ impl AttentionFamily for AmpereAttention {
             packs,
             ..plan
         };
+        // Several tiles are a prefill, whose default divides nothing.
+        if queries.saturating_mul(packs) > plan.tile[0] {
+            return plan;
+        }
         let seen = match problem.mask {
             Mask::Full | Mask::Causal => problem.lengths[1],
             Mask::Window { left, right } => {
