@@ -8,7 +8,7 @@ use std::f64::consts::LN_2;
 
 use colex_atom::{Arch, Ty};
 use colex_device::Device;
-use colex_ir::launch::{Argument, Launch};
+use colex_ir::launch::{Argument, Launch, Limits};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{BinaryOp, FenceKind, Reg, Type};
 use colex_layout::{Int, IntTuple, Layout};
@@ -249,6 +249,14 @@ impl HopperKernel {
                 "the plan's {what} is {found}: the Hopper kernel takes {takes}"
             ));
         }
+        let [inner, outer] = operands.features;
+        let stages_of_q = consumers * plan.ahead;
+        let elements = ROWS * inner * stages_of_q + keys * (inner + outer) * stages;
+        // Each stage has a barrier for each side.
+        let barriers = 16 * (stages_of_q + 2 * stages);
+        let bytes = elements * i64::from(operands.ty.bits()) / 8 + barriers;
+        let room = i64::from(Limits::of(arch).shared);
+        plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
         Ok(HopperKernel {
             ty: operands.ty,
             widths: operands.features,
