@@ -301,6 +301,7 @@ fn decode() -> Result<(), Box<dyn Error>> {
     println!("{}", plan.suited_to(&problem, 132));
     // ANCHOR_END: decode
 
+    println!("\n== parts ==");
     // ANCHOR: parts
     // Query 3 of the beginning: its scores and the values, in two parts.
     let part = |scores: [f64; 2], values: [f64; 2]| {
@@ -323,6 +324,7 @@ fn decode() -> Result<(), Box<dyn Error>> {
     );
     // ANCHOR_END: parts
 
+    println!("\n== long ==");
     // ANCHOR: long
     let long = AttentionProblem::new(Ty::F16, 1, [32, 8], [1, 131_072], [128, 128]);
     let plan = plan.suited_to(&long, 132);
