@@ -112,28 +112,36 @@ impl KernelBuilder {
     /// Adds `mbarrier.arrive` on a barrier of this block.
     #[track_caller]
     pub fn mbarrier_arrive(&mut self, a: impl Into<Address>) {
-        self.arrive(Space::Shared, a.into(), None);
+        self.arrive((Space::Shared, Scope::Cta), a.into(), None);
     }
 
     /// Adds `mbarrier.arrive` on a barrier of any block of the cluster, by an address from `mapa`.
     #[track_caller]
     pub fn mbarrier_arrive_cluster(&mut self, a: impl Into<Address>) {
-        self.arrive(Space::Cluster, a.into(), None);
+        self.arrive((Space::Cluster, Scope::Cta), a.into(), None);
+    }
+
+    /// Adds `mbarrier.arrive.release.cluster` on a barrier of any block of the cluster, by an address from `mapa`: loads and
+    /// stores that reach other blocks are complete before it.
+    #[track_caller]
+    pub fn mbarrier_release_cluster(&mut self, a: impl Into<Address>) {
+        self.arrive((Space::Cluster, Scope::Cluster), a.into(), None);
     }
 
     /// Adds `mbarrier.arrive.expect_tx`: arrives, and adds `bytes` to the transaction count of the phase.
     #[track_caller]
     pub fn mbarrier_arrive_expect(&mut self, a: impl Into<Address>, bytes: impl Into<Operand>) {
-        self.arrive(Space::Shared, a.into(), Some(bytes.into()));
+        self.arrive((Space::Shared, Scope::Cta), a.into(), Some(bytes.into()));
     }
 
     #[track_caller]
-    fn arrive(&mut self, space: Space, a: Address, expect: Option<Operand>) {
+    fn arrive(&mut self, (space, scope): (Space, Scope), a: Address, expect: Option<Operand>) {
         self.push(Sync::MbarrierArrive {
             space,
             a,
             count: None,
             expect,
+            scope,
         });
     }
 

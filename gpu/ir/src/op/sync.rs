@@ -39,6 +39,8 @@ pub enum Sync {
         a: Address,
         count: Option<Operand>,
         expect: Option<Operand>,
+        /// Which threads the release reaches: those of the block, or of the cluster.
+        scope: Scope,
     },
     /// `mbarrier.expect_tx`
     MbarrierExpect {
@@ -197,16 +199,22 @@ impl Sync {
                 a,
                 count,
                 expect,
+                scope,
             } => {
                 let modifier = if expect.is_some() { ".expect_tx" } else { "" };
+                let release = match scope {
+                    Scope::Cta => "",
+                    Scope::Cluster | Scope::Gpu | Scope::Sys => ".release.cluster",
+                };
                 let needs = match (space, count, expect) {
+                    _ if *scope != Scope::Cta => Needs::HOPPER_ASYNC,
                     (Space::Cluster, ..) | (.., Some(_)) => Needs::HOPPER_ASYNC,
                     (_, Some(_), _) => Needs::HOPPER,
                     _ => MBARRIER,
                 };
                 let row = Row::alone(
                     format!("mbarrier.arrive{modifier}{}", space.suffix()),
-                    format!("mbarrier.arrive{modifier}{}.b64 _,", space.dotted()),
+                    format!("mbarrier.arrive{modifier}{release}{}.b64 _,", space.dotted()),
                     needs,
                     EXISTS,
                 )

@@ -103,6 +103,9 @@ fn barrier(kernel: &Kernel, op: &Sync, found: &mut Findings<'_>) {
                 modifier(found, "it acquires in the block or the cluster");
             }
         }
+        Sync::MbarrierArrive { scope, .. } if ![Scope::Cta, Scope::Cluster].contains(scope) => {
+            modifier(found, "it releases in the block or the cluster");
+        }
         Sync::MbarrierArrive { space, a, .. } | Sync::MbarrierExpect { space, a, .. } => {
             if [Space::Shared, Space::Cluster].contains(space) {
                 reach(kernel, *space, *a, 8, found);

@@ -311,6 +311,7 @@ fn barriers() {
             a: g.global.into(),
             count: None,
             expect: None,
+            scope: Scope::Cta,
         },
     );
     wrong(
@@ -320,6 +321,17 @@ fn barriers() {
             a: g.shared.into(),
             count: Some(2.into()),
             expect: Some(64.into()),
+            scope: Scope::Cta,
+        },
+    );
+    wrong(
+        "`mbarrier.arrive.shared::cluster` does not exist: it releases in the block or the cluster",
+        |_, g| Sync::MbarrierArrive {
+            space: Space::Cluster,
+            a: g.shared.into(),
+            count: None,
+            expect: None,
+            scope: Scope::Gpu,
         },
     );
     wrong(

@@ -495,12 +495,15 @@ fn mbarriers(ops: &mut Vec<Make>) {
             (None, Some(512)),
             (Some(2), Some(512)),
         ] {
-            add(ops, move |_, g| Sync::MbarrierArrive {
-                space,
-                a: place(g, space),
-                count: count.map(Operand::Int),
-                expect: expect.map(Operand::Int),
-            });
+            for &scope in Scope::ALL {
+                add(ops, move |_, g| Sync::MbarrierArrive {
+                    space,
+                    a: place(g, space),
+                    count: count.map(Operand::Int),
+                    expect: expect.map(Operand::Int),
+                    scope,
+                });
+            }
         }
         add(ops, move |_, g| Sync::MbarrierExpect {
             space,

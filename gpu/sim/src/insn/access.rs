@@ -31,6 +31,7 @@ impl Exec<'_, '_, '_> {
         for lane in lanes(mask) {
             let target = self.target(access.space, addresses[lane], bytes, bytes, lane)?;
             let mut buffer = [0u8; WIDEST];
+            self.begin_far(target);
             let accessor = Accessor::lane(self.w, lane, proxy);
             self.m.check_alive(self.g, &accessor, target)?;
             self.m
@@ -78,6 +79,7 @@ impl Exec<'_, '_, '_> {
                 buffer[i * each..(i + 1) * each]
                     .copy_from_slice(&value[lane].to_le_bytes()[..each]);
             }
+            self.begin_far(target);
             let accessor = Accessor::lane(self.w, lane, proxy);
             self.m.check_alive(self.g, &accessor, target)?;
             self.m.write(self.g, &accessor, target, &buffer[..bytes])?;
@@ -89,6 +91,17 @@ impl Exec<'_, '_, '_> {
             tick(&mut self.w.view.seen, self.w.index);
         }
         Ok(())
+    }
+
+    /// An access that reaches another block's shared memory is under way until a release of the cluster's scope.
+    fn begin_far(&mut self, target: Target) {
+        if let Target::Shared { block, .. } = target
+            && block != self.w.block
+        {
+            let own = self.w.index;
+            let now = self.w.view.seen.get(own);
+            self.w.view.far.raise(own, now);
+        }
     }
 
     /// The bytes of a vector of `count` values of `each` bytes.

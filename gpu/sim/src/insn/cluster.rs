@@ -166,7 +166,7 @@ impl Machine<'_, '_> {
         let unordered = block
             .visits
             .values()
-            .filter(|(visit, _)| !visit.before(&block.ended.seen));
+            .filter(|(visit, _)| !block.ended.covers(*visit, g.warps));
         match unordered.min_by_key(|(visit, _)| visit.0) {
             None => Ok(()),
             Some((visit, at)) if visit.agent() >= g.warps => {

@@ -35,7 +35,15 @@ impl Machine<'_, '_> {
         if remote {
             self.check_alive(g, accessor, Target::Shared { block, at })?;
             if self.options.races {
-                g.remember_visit(block, at, accessor);
+                // A phase completes with its arrivals: they are not under way.
+                let arrival = Accessor {
+                    proxy: match accessor.proxy {
+                        Proxy::Generic => Proxy::Atomic,
+                        other => other,
+                    },
+                    ..*accessor
+                };
+                g.remember_visit(block, at, &arrival);
             }
         }
         let outside = remote || accessor.proxy == Proxy::Async;
@@ -139,7 +147,8 @@ impl Exec<'_, '_, '_> {
                 a,
                 count,
                 expect,
-            } => self.mbarrier_arrive(*space, a, *count, *expect, mask)?,
+                scope,
+            } => self.mbarrier_arrive((*space, *scope), a, *count, *expect, mask)?,
             Sync::MbarrierExpect { space, a, bytes } => {
                 let addresses = self.address(a, mask)?;
                 let bytes = self.value(*bytes, Type::U32, mask)?;
@@ -214,12 +223,14 @@ impl Exec<'_, '_, '_> {
 
     fn mbarrier_arrive(
         &mut self,
-        space: Space,
+        (space, scope): (Space, colex_ir::Scope),
         a: &Address,
         count: Option<Operand>,
         expect: Option<Operand>,
         mask: u32,
     ) -> Result<(), Fault> {
+        let scope = Scope::from(scope);
+        let home = self.w.home(self.g.number);
         let addresses = self.address(a, mask)?;
         let counts = self.value(count.unwrap_or(Operand::Int(1)), Type::U32, mask)?;
         let bytes = self.value(expect.unwrap_or(Operand::Int(0)), Type::U32, mask)?;
@@ -234,7 +245,18 @@ impl Exec<'_, '_, '_> {
                 bytes: i64::from(bytes[lane] as u32),
             });
             self.barrier_touched(block, at, lane)?;
+            // An arrival of the block's scope overtakes loads and stores that reach other blocks.
+            let near = (block != self.w.block && scope < Scope::Cluster).then(|| {
+                let fenced = self.w.released.view_for(Scope::Cluster, home);
+                let mut view = self.w.view.clone();
+                view.far = fenced.map(|fenced| fenced.far).unwrap_or_default();
+                view
+            });
             let accessor = Accessor::lane(self.w, lane, Proxy::Generic);
+            let accessor = Accessor {
+                view: near.as_ref().unwrap_or(accessor.view),
+                ..accessor
+            };
             self.m
                 .arrive(self.g, &accessor, block, at, i64::from(counts[lane] as u32))?;
         }

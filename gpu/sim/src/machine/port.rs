@@ -6,7 +6,7 @@ use super::place::Target;
 use super::suspect::Use;
 use crate::order::clock::{Clock, Proxy, View};
 use crate::order::global::Mark;
-use crate::order::shadow::{AccessKind, check_access};
+use crate::order::shadow::{Access, AccessKind, check_access};
 use crate::report::event::{self, Event, EventKind, SharedBytes};
 use crate::report::fault::{Fault, FaultKind, Place};
 pub(crate) use crate::state::accessor::{Accessor, Site};
@@ -247,7 +247,12 @@ impl Machine<'_, '_> {
         if block != accessor.site.block || accessor.agent >= g.warps {
             g.remember_visit(block, at, accessor);
         }
-        let access = accessor.access(kind);
+        let warps = g.warps_per_block();
+        let owners = block * warps..(block + 1) * warps;
+        let access = Access {
+            owners: Some((owners, g.warps)),
+            ..accessor.access(kind)
+        };
         let Group { blocks, reads, .. } = g;
         match check_access(&mut blocks[block].cells, (at, count), reads, &access) {
             Ok(()) => Ok(()),

@@ -69,6 +69,20 @@ impl Machine<'_, '_> {
                 );
                 self.fault(g, &accessor.site, FaultKind::Race, what)
             }
+            Race::UnderWay {
+                other,
+                other_writes,
+            } => {
+                let what = format!(
+                    "this {} {byte}, and {} {} it: that access of another block's memory may be under way still, since the \
+                     arrival that follows it has the scope of a block: `mbarrier.arrive.release.cluster` or a barrier of the \
+                     cluster is missing",
+                    verb(writes),
+                    self.other_of(g, accessor, other, cluster),
+                    verb(other_writes),
+                );
+                self.fault(g, &accessor.site, FaultKind::Race, what)
+            }
             Race::Unfenced { other } => {
                 let what = format!(
                     "this {} {byte} through the asynchronous proxy, and {} writes it through the generic one: \

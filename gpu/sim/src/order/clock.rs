@@ -75,6 +75,9 @@ pub(crate) struct View {
     pub(crate) fenced: Clock,
     /// In global memory.
     pub(crate) fenced_global: Clock,
+    /// The steps whose accesses to the shared memory of other blocks are complete. Such an access is under way for a while: an
+    /// arrival at another block's mbarrier overtakes it, unless a release of the cluster's scope waits for it.
+    pub(crate) far: Clock,
     /// Of other clusters, by their numbers.
     foreign: Option<Rc<BTreeMap<u32, Known>>>,
 }
@@ -85,6 +88,7 @@ impl View {
             seen: Clock::new(agents),
             fenced: Clock::new(agents),
             fenced_global: Clock::new(agents),
+            far: Clock::new(agents),
             foreign: None,
         }
     }
@@ -123,6 +127,7 @@ impl View {
         self.seen.join(&other.seen);
         self.fenced.join(&other.fenced);
         self.fenced_global.join(&other.fenced_global);
+        self.far.join(&other.far);
         if let Some(foreign) = &other.foreign
             && self
                 .foreign
@@ -138,6 +143,13 @@ impl View {
     pub(crate) fn meet(&mut self, other: &View) {
         self.seen.meet(&other.seen);
         self.fenced.meet(&other.fenced);
+        self.far.meet(&other.far);
+    }
+
+    /// Whether an access to the memory of a block comes before, by another block of a cluster of `warps` warps or an engine.
+    pub(crate) fn covers(&self, visit: Epoch, warps: usize) -> bool {
+        let is_plain = visit.proxy() == Some(Proxy::Generic) && visit.agent() < warps;
+        visit.before(&self.seen) && (!is_plain || visit.before(&self.far))
     }
 
     /// A fence between the proxies, in shared memory and in global memory.

@@ -1,5 +1,7 @@
 //! The shadow memory of shared memory: the last accesses of each byte, and the check of a new access against them.
 
+use core::ops::Range;
+
 use super::clock::{Clock, Epoch, Proxy, View};
 use super::hash::Map;
 use super::history::Histories;
@@ -20,6 +22,8 @@ pub(crate) struct SharedCell {
 pub(crate) enum Race {
     /// A data race: no happens-before edge orders this access after the other.
     Unordered { other: Epoch, other_writes: bool },
+    /// The other access is one of another block, and only arrivals of the scope of a block order this one after it.
+    UnderWay { other: Epoch, other_writes: bool },
     /// A missing proxy fence: this access is ordered after the other, which went through the generic proxy, and no proxy
     /// fence followed it.
     Unfenced { other: Epoch },
@@ -35,7 +39,7 @@ pub(crate) enum AccessKind {
 }
 
 /// An access to compare with those before it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Access<'v> {
     pub(crate) epoch: Epoch,
     pub(crate) view: &'v View,
@@ -44,6 +48,8 @@ pub(crate) struct Access<'v> {
     pub(crate) warp: usize,
     pub(crate) lane: usize,
     pub(crate) lockstep: &'v Lockstep,
+    /// The warps of the block whose memory is accessed, and those of the cluster. None in global memory.
+    pub(crate) owners: Option<(Range<usize>, usize)>,
 }
 
 impl Access<'_> {
@@ -54,7 +60,33 @@ impl Access<'_> {
     /// Whether this comes after another access of the cluster.
     pub(crate) fn knows(&self, other: Epoch) -> bool {
         let same = self.lane == SEVERAL || self.lane == other.lane();
-        other.before(&self.view.seen) && (same || self.lockstep.met(self.lane, self.warp, other))
+        let complete = !self.is_far(other) || other.before(&self.view.far);
+        complete
+            && other.before(&self.view.seen)
+            && (same || self.lockstep.met(self.lane, self.warp, other))
+    }
+
+    /// Whether another access is a load or a store by a warp of another block than the one whose memory it is.
+    fn is_far(&self, other: Epoch) -> bool {
+        let is_plain = other.proxy() == Some(Proxy::Generic);
+        self.owners.as_ref().is_some_and(|(owners, warps)| {
+            is_plain && other.agent() < *warps && !owners.contains(&other.agent())
+        })
+    }
+
+    /// The race with another access, after which this does not come.
+    fn race_with(&self, other: Epoch, other_writes: bool) -> Race {
+        if self.is_far(other) && other.before(&self.view.seen) {
+            Race::UnderWay {
+                other,
+                other_writes,
+            }
+        } else {
+            Race::Unordered {
+                other,
+                other_writes,
+            }
+        }
     }
 
     pub(crate) fn is_atomic(&self) -> bool {
@@ -64,10 +96,7 @@ impl Access<'_> {
     /// Compares this with a write that it knows or not, and which fences of that kind have made visible.
     pub(crate) fn after(&self, other: Epoch, known: bool, fenced: &Clock) -> Result<(), Race> {
         if !known && !self.repeats(other) {
-            return Err(Race::Unordered {
-                other,
-                other_writes: true,
-            });
+            return Err(self.race_with(other, true));
         }
         // Order alone does not make a generic-proxy write visible to the asynchronous proxy: that takes a proxy fence
         // after the write and before this access (PTX ISA, memory consistency model).
@@ -216,10 +245,7 @@ fn compare(cell: &SharedCell, sets: &ReadSets, access: &Access<'_>) -> Result<()
         if access.shares(other) || access.knows(other) {
             Ok(())
         } else {
-            Err(Race::Unordered {
-                other,
-                other_writes: false,
-            })
+            Err(access.race_with(other, false))
         }
     };
     sets.each(cell.reads, clear)
@@ -259,6 +285,7 @@ mod tests {
             warp: epoch.agent(),
             lane: 0,
             lockstep,
+            owners: None,
         }
     }
 

@@ -85,6 +85,7 @@ impl<'v> Accessor<'v> {
             warp: self.warp,
             lane: epoch.lane(),
             lockstep: self.lockstep,
+            owners: None,
         }
     }
 }

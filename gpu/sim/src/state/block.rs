@@ -6,7 +6,7 @@ use super::accessor::Accessor;
 use super::mbarrier::Mbarrier;
 use super::named::Named;
 use super::pending::Pending;
-use crate::order::clock::{ENGINES, Epoch, View};
+use crate::order::clock::{ENGINES, Epoch, Proxy, View};
 use crate::order::hash::Map;
 use crate::order::history::Histories;
 use crate::order::lockstep::SEVERAL;
@@ -41,8 +41,8 @@ pub(crate) struct Block {
     pub(crate) live_warps: u32,
     /// The joined clocks of its ended warps.
     pub(crate) ended: View,
-    /// The last access of each other agent to its shared memory.
-    pub(crate) visits: Map<usize, (Epoch, usize)>,
+    /// The last access of each other agent to its shared memory: of loads and stores, and of others.
+    pub(crate) visits: Map<(usize, bool), (Epoch, usize)>,
     /// The latest of them.
     pub(crate) last_visit: Epoch,
     /// 32-bit registers of the block that its warps have given up (PTX ISA 9.7.19.5: a pool of the block).
@@ -213,7 +213,10 @@ impl Group {
         // One operation accesses many places; the first is kept.
         if block.last_visit != epoch {
             block.last_visit = epoch;
-            block.visits.insert(accessor.agent, (epoch, at));
+            let is_plain = accessor.proxy == Proxy::Generic;
+            block
+                .visits
+                .insert((accessor.agent, is_plain), (epoch, at));
         }
     }
 }

@@ -440,3 +440,137 @@ fn two_products_under_way_read_the_same_registers() {
     let fault = host.run(&build(true), launch).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::InFlight);
 }
+
+/// How a block tells the other one that it has accessed its memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    /// `mbarrier.arrive.shared::cluster`
+    Near,
+    /// `fence.acq_rel.cluster`, and the same.
+    Fenced,
+    /// `mbarrier.arrive.release.cluster.shared::cluster`
+    Released,
+    /// `barrier.cluster`
+    Barrier,
+}
+
+/// Each of two blocks of two warps accesses the other's memory, tells it, and the other block writes there. `by_second` says
+/// that the second warp accesses and the first one tells after a barrier of the block.
+fn handed_back(told: Told, writes: bool, by_second: bool) -> colex_ir::Kernel {
+    let mut k = kernel("handed_back");
+    let tile = k.shared("tile", 4, 4);
+    let bar = k.shared("bar", 8, 8);
+    let thread = k.mov(Type::U32, Special::Tid(0));
+    let rank = k.mov(Type::U32, Special::ClusterCtaRank);
+    let other = k.binary(BinaryOp::Xor, Type::B32, rank, 1);
+    let (tile, bar) = (k.address_of(tile), k.address_of(bar));
+    let first = k.setp(Compare::Eq, Type::U32, thread, 0);
+    k.when(first, |k| {
+        k.mbarrier_init(bar, 1);
+        k.push(Sync::Fence(FenceKind::MbarrierInit));
+        k.store(shared(Type::U32), tile, 1);
+    });
+    k.cluster_sync();
+    let at = k.setp(Compare::Eq, Type::U32, thread, if by_second { 32 } else { 0 });
+    k.when(at, |k| {
+        let far = k.mapa(tile, other);
+        if writes {
+            k.store(cluster(Type::U32), far, 2);
+        } else {
+            k.load(cluster(Type::U32), far);
+        }
+    });
+    k.sync();
+    if told == Told::Barrier {
+        k.cluster_sync();
+    } else {
+        k.when(first, |k| {
+            let far = k.mapa(bar, other);
+            match told {
+                Told::Released => k.mbarrier_release_cluster(far),
+                Told::Fenced => {
+                    k.push(Sync::Fence(FenceKind::AcqRelCluster));
+                    k.mbarrier_arrive_cluster(far);
+                }
+                Told::Near | Told::Barrier => k.mbarrier_arrive_cluster(far),
+            }
+        });
+        k.mbarrier_wait(bar, 0);
+    }
+    k.when(first, |k| k.store(shared(Type::U32), tile, 3));
+    k.cluster_sync();
+    k.finish()
+}
+
+/// An arrival of the scope of a block overtakes an access that reaches another block's memory.
+#[test]
+fn law_an_access_of_another_blocks_memory_needs_a_release_of_the_cluster() {
+    for told in [Told::Near, Told::Fenced, Told::Released, Told::Barrier] {
+        for (writes, by_second) in [(false, false), (false, true), (true, false), (true, true)] {
+            let kernel = handed_back(told, writes, by_second);
+            for seed in 0..8 {
+                let mut host = Host::default();
+                let options = SimOptions::default().seed(seed);
+                let found = host.run_with(&kernel, Launch::new(2, 64).cluster(2), &options);
+                if told != Told::Near {
+                    found.unwrap_or_else(|e| panic!("{told:?} {writes} {by_second}: {e}"));
+                    continue;
+                }
+                let fault = found.expect_err("a race");
+                assert_eq!(fault.kind(), FaultKind::Race, "{fault}");
+                let verb = if writes { "writes" } else { "reads" };
+                let sentence = format!(
+                    "{verb} it: that access of another block's memory may be under way still, since the arrival that follows it \
+                     has the scope of a block: `mbarrier.arrive.release.cluster` or a barrier of the cluster is missing"
+                );
+                assert!(fault.to_string().contains(&sentence), "{fault}");
+            }
+        }
+    }
+}
+
+/// The memory of a block lasts until other blocks' accesses to it are complete.
+#[test]
+fn a_block_that_ends_after_an_arrival_of_its_scope_ends_too_early() {
+    let build = |released: bool| {
+        let mut k = kernel("ends");
+        let tile = k.shared("tile", 4, 4);
+        let bar = k.shared("bar", 8, 8);
+        let thread = k.mov(Type::U32, Special::Tid(0));
+        let rank = k.mov(Type::U32, Special::ClusterCtaRank);
+        let (tile, bar) = (k.address_of(tile), k.address_of(bar));
+        let first = k.setp(Compare::Eq, Type::U32, thread, 0);
+        k.when(first, |k| {
+            k.mbarrier_init(bar, 1);
+            k.push(Sync::Fence(FenceKind::MbarrierInit));
+            k.store(shared(Type::U32), tile, 1);
+        });
+        k.cluster_sync();
+        let second = k.setp(Compare::Eq, Type::U32, rank, 1);
+        k.if_else(
+            second,
+            |k| {
+                k.when(first, |k| {
+                    let far = k.mapa(tile, 0);
+                    k.load(cluster(Type::U32), far);
+                    let far = k.mapa(bar, 0);
+                    if released {
+                        k.mbarrier_release_cluster(far);
+                    } else {
+                        k.mbarrier_arrive_cluster(far);
+                    }
+                });
+            },
+            |k| k.mbarrier_wait(bar, 0),
+        );
+        k.finish()
+    };
+    for released in [false, true] {
+        let mut host = Host::default();
+        let found = host.run(&build(released), Launch::new(2, 32).cluster(2));
+        match released {
+            true => drop(found.unwrap()),
+            false => assert_eq!(found.unwrap_err().kind(), FaultKind::EarlyExit),
+        }
+    }
+}

@@ -149,6 +149,7 @@ impl Noise<'_> {
                 a: self.address(),
                 count: Some(a),
                 expect: Some(b),
+                scope: self.pick(&[colex_ir::Scope::Cta, colex_ir::Scope::Cluster]),
             }),
             13 => Op::from(Alu::Bfi {
                 ty,

@@ -4,7 +4,7 @@
 //! blocks and adds them in the order of the ranks, so that the result is the same in every run. No memory of the device
 //! is needed: two streams, and launches of a captured graph, share nothing.
 
-use colex_ir::{Access, BinaryOp, FenceKind, Scope, Space, Sync, Type};
+use colex_ir::{Access, BinaryOp, Scope, Space, Sync, Type};
 use colex_tensor::{Barriers, Builder, Cond, Fragment, Index, Var};
 use colex_tiled::{Operand, TiledMma};
 
@@ -119,7 +119,7 @@ impl ThreadSum<'_> {
                 ir.store_vector(access, at, vector);
             }
         });
-        self.tell(k, &self.of.written, true);
+        self.tell(k, &self.of.written);
         self.wait_for_blocks(k, &turn);
         let [m, n] = self.of.extents;
         let total = k.fragment_of(&self.of.part, Operand::C, (m, n));
@@ -143,22 +143,17 @@ impl ThreadSum<'_> {
                 }
             }
         });
-        self.tell(k, &self.of.read, false);
+        self.tell(k, &self.of.read);
         k.set(&self.turn, Index::from(1) - turn);
         total
     }
 
-    /// Tells every block of the cluster that the threads of this warpgroup have come here, and publishes what they have
-    /// written if `publish` is set.
-    fn tell(&self, k: &mut Builder, barriers: &Barriers, publish: bool) {
+    /// Tells every block of the cluster that the threads of this warpgroup have come here. What they have written is visible to
+    /// all of the cluster, and their loads from the other blocks are complete: a plain arrival would overtake these, and the
+    /// owner would write the sums of its next accumulators under them.
+    fn tell(&self, k: &mut Builder, barriers: &Barriers) {
         k.sync_named(&(&self.group + 1), WARPGROUP_THREADS);
-        k.if_(self.arrives, |k| {
-            if publish {
-                // An arrival alone publishes what this block's threads have written to this block only.
-                k.fence(FenceKind::AcqRelCluster);
-            }
-            k.arrive_at(&barriers.at(&self.group), &self.lane, Cond::Known(true));
-        });
+        k.release_at(&barriers.at(&self.group), &self.lane, self.arrives);
     }
 
     /// Waits until every block has written its sums, and acquires what they have written.

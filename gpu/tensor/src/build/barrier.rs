@@ -199,6 +199,9 @@ impl Builder {
 
     /// Arrives at the same mbarrier of the block of rank `rank` in the cluster, in the threads for which `cond` holds.
     ///
+    /// The arrival has the scope of a block: it does not wait for loads and stores that reach other blocks' memory, as
+    /// [`release_at`](Builder::release_at) does.
+    ///
     /// ```
     /// # use colex_tensor::prelude::*;
     /// # use colex_proof::examples::values_of_blocks;
@@ -219,13 +222,51 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn arrive_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
-        self.site(Location::caller(), |k| {
-            let (address, rank) = (k.value(barrier), k.operand(rank));
-            // A rank that does not exist has no address: only threads that arrive ask for it.
-            k.where_(cond, |ir| {
-                let remote = ir.mapa(address, rank);
-                ir.mbarrier_arrive_cluster(remote);
-            });
+        let arrive = |ir: &mut colex_ir::KernelBuilder, at| ir.mbarrier_arrive_cluster(at);
+        self.site(Location::caller(), |k| k.signal_at(barrier, rank, cond, arrive));
+    }
+
+    /// As [`arrive_at`](Builder::arrive_at), with the scope of the cluster (`mbarrier.arrive.release.cluster`, PTX ISA
+    /// 9.7.13.15): what the thread has loaded from other blocks' memory and stored there is complete before it arrives, and so
+    /// is what threads did that a barrier of its block has ordered before it. It waits for all memory accesses under way.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_proof::examples::values_of_blocks;
+    /// # let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// # k.cluster([2, 1, 1]);
+    /// # let (read, rank, tid) = (k.barriers(1), k.cluster_rank(2), k.thread());
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// # k.if_(is_first, |k| {
+    /// #     k.init_barriers(&read, 1);
+    /// #     k.fence(FenceKind::MbarrierInit);
+    /// # });
+    /// # k.cluster_sync();
+    /// // .. the thread has loaded from the other block's shared memory
+    /// k.release_at(&read.at(0), &rank.xor(&1.into()), is_first);
+    /// k.wait(&read.at(0), &0.into()); // the block may write to that memory again
+    /// # k.cluster_sync();
+    /// assert_eq!(values_of_blocks(k, 2, &rank)?, [0, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn release_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
+        let release = |ir: &mut colex_ir::KernelBuilder, at| ir.mbarrier_release_cluster(at);
+        self.site(Location::caller(), |k| k.signal_at(barrier, rank, cond, release));
+    }
+
+    fn signal_at(
+        &mut self,
+        barrier: &Index,
+        rank: &Index,
+        cond: Cond,
+        signal: impl FnOnce(&mut colex_ir::KernelBuilder, colex_ir::Reg),
+    ) {
+        let (address, rank) = (self.value(barrier), self.operand(rank));
+        // A rank that does not exist has no address: only threads that arrive ask for it.
+        self.where_(cond, |ir| {
+            let remote = ir.mapa(address, rank);
+            signal(ir, remote);
         });
     }
 
