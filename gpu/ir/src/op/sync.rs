@@ -214,7 +214,10 @@ impl Sync {
                 };
                 let row = Row::alone(
                     format!("mbarrier.arrive{modifier}{}", space.suffix()),
-                    format!("mbarrier.arrive{modifier}{release}{}.b64 _,", space.dotted()),
+                    format!(
+                        "mbarrier.arrive{modifier}{release}{}.b64 _,",
+                        space.dotted()
+                    ),
                     needs,
                     EXISTS,
                 )

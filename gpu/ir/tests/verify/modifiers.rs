@@ -325,7 +325,7 @@ fn barriers() {
         },
     );
     wrong(
-        "`mbarrier.arrive.shared::cluster` does not exist: it releases in the block or the cluster",
+        "`mbarrier.arrive.cluster` does not exist: it releases in the block or the cluster",
         |_, g| Sync::MbarrierArrive {
             space: Space::Cluster,
             a: g.shared.into(),

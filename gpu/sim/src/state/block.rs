@@ -214,9 +214,7 @@ impl Group {
         if block.last_visit != epoch {
             block.last_visit = epoch;
             let is_plain = accessor.proxy == Proxy::Generic;
-            block
-                .visits
-                .insert((accessor.agent, is_plain), (epoch, at));
+            block.visits.insert((accessor.agent, is_plain), (epoch, at));
         }
     }
 }

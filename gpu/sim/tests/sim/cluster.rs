@@ -471,7 +471,12 @@ fn handed_back(told: Told, writes: bool, by_second: bool) -> colex_ir::Kernel {
         k.store(shared(Type::U32), tile, 1);
     });
     k.cluster_sync();
-    let at = k.setp(Compare::Eq, Type::U32, thread, if by_second { 32 } else { 0 });
+    let at = k.setp(
+        Compare::Eq,
+        Type::U32,
+        thread,
+        if by_second { 32 } else { 0 },
+    );
     k.when(at, |k| {
         let far = k.mapa(tile, other);
         if writes {

@@ -223,10 +223,12 @@ impl Builder {
     #[track_caller]
     pub fn arrive_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
         let arrive = |ir: &mut colex_ir::KernelBuilder, at| ir.mbarrier_arrive_cluster(at);
-        self.site(Location::caller(), |k| k.signal_at(barrier, rank, cond, arrive));
+        self.site(Location::caller(), |k| {
+            k.signal_at(barrier, rank, cond, arrive)
+        });
     }
 
-    /// As [`arrive_at`](Builder::arrive_at), with the scope of the cluster (`mbarrier.arrive.release.cluster`, PTX ISA
+    /// Arrives as [`arrive_at`](Builder::arrive_at) does, with the scope of the cluster (`mbarrier.arrive.release.cluster`, PTX ISA
     /// 9.7.13.15): what the thread has loaded from other blocks' memory and stored there is complete before it arrives, and so
     /// is what threads did that a barrier of its block has ordered before it. It waits for all memory accesses under way.
     ///
@@ -252,7 +254,9 @@ impl Builder {
     #[track_caller]
     pub fn release_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
         let release = |ir: &mut colex_ir::KernelBuilder, at| ir.mbarrier_release_cluster(at);
-        self.site(Location::caller(), |k| k.signal_at(barrier, rank, cond, release));
+        self.site(Location::caller(), |k| {
+            k.signal_at(barrier, rank, cond, release)
+        });
     }
 
     fn signal_at(

@@ -162,6 +162,9 @@ fn foreign() -> Vec<Case> {
         "arrive_at: barrier" => |k, s, t| k.arrive_at(&t.full, &0.into(), s.cond);
         "arrive_at: rank" => |k, s, t| k.arrive_at(&s.full, &t.tid, s.cond);
         "arrive_at: cond" => |k, s, t| k.arrive_at(&s.full, &0.into(), t.cond);
+        "release_at: barrier" => |k, s, t| k.release_at(&t.full, &0.into(), s.cond);
+        "release_at: rank" => |k, s, t| k.release_at(&s.full, &t.tid, s.cond);
+        "release_at: cond" => |k, s, t| k.release_at(&s.full, &0.into(), t.cond);
         "arrive_expect: barrier" => |k, s, t| k.arrive_expect(&t.full, 64);
         "sync_named: id" => |k, s, t| k.sync_named(&(&t.tid % 4), 128);
         "arrive_named: id" => |k, s, t| k.arrive_named(&(&t.tid % 4), 128);
