@@ -39,7 +39,7 @@ impl Machine<'_, '_> {
                 let arrival = Accessor {
                     proxy: match accessor.proxy {
                         Proxy::Generic => Proxy::Atomic,
-                        other => other,
+                        other @ (Proxy::Async | Proxy::Atomic) => other,
                     },
                     ..*accessor
                 };
