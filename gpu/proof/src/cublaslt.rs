@@ -110,7 +110,8 @@ fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, transposed: bool
 
 fn types(compute: Compute) -> (LtCompute, LtType) {
     match compute {
-        Compute::F32 => (LtCompute::F32, LtType::F32),
+        // What it is as exact as.
+        Compute::F32 | Compute::Tf32x3 => (LtCompute::F32, LtType::F32),
         Compute::Tf32 => (LtCompute::Tf32, LtType::F32),
         Compute::F64 => (LtCompute::F64, LtType::F64),
         Compute::S32 => (LtCompute::S32, LtType::S32),

@@ -16,6 +16,7 @@ use super::epilogue::arguments::{Bound, EpilogueArguments, Given, Product};
 use super::epilogue::convert::{outputs, scale_type, sum_type};
 use super::epilogue::expression::Epilogue;
 use super::epilogue::split_sum;
+use super::high_low::{self, HighLow, HighLowCall, Side};
 use super::matrix::{self, Matrix, Place};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
@@ -265,8 +266,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Gemm { beta, ..self }
     }
 
-    /// Sets the type of the accumulators, for example [`Compute::Tf32`] for operands of f32. The default is
-    /// [`GemmElement::COMPUTE`].
+    /// Sets the type of the accumulators, for example [`Compute::Tf32`] for operands of f32, or [`Compute::Tf32x3`] with the
+    /// exactness of f32. The default is [`GemmElement::COMPUTE`].
     ///
     /// Hopper's kernel takes f32 in tf32 and i8 along K. A call without a method packs A or B along K for it where that
     /// takes less than half the time, and else takes Ampere's kernel.
@@ -351,7 +352,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))
     }
 
-    /// Returns the number of bytes of memory that the product needs besides its matrices: 0, unless it packs one.
+    /// Returns the number of bytes of memory that the product needs besides its matrices: 0, unless it packs one or writes the
+    /// high and low parts of factors ([`Compute::Tf32x3`]).
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm, View};
@@ -379,13 +381,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let (batch, steps) = self.batch()?;
         let (operands, c) = self.places(&problem, self.may_pack(), (&batch, &steps))?;
-        let places = operands.iter().flat_map(Places::each).chain([&c]);
-        let each = places.map(|place| scratch::aligned(place.bytes()));
-        Ok(each.fold(0, usize::saturating_add))
+        let each = operands.iter().flat_map(Places::bytes).chain([c.bytes()]);
+        Ok(each.map(scratch::aligned).fold(0, usize::saturating_add))
     }
 
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it
-    /// packs: [`workspace`](Gemm::workspace) bytes at a multiple of 256. No plan is taken that sums parts of K through
+    /// packs and the parts of factors: [`workspace`](Gemm::workspace) bytes at a multiple of 256. No plan is taken that sums parts of K through
     /// memory. Calls of one stream may share it, since the work of a stream runs in order. A graph that captured the call uses it whenever it runs.
     ///
     /// # Errors
@@ -506,6 +507,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             ..GemmProblem::new(m, n, if self.alpha == 0.0 { 0 } else { k })
         };
         check_compute::<T>(&problem)?;
+        let problem = GemmProblem {
+            compute: self.computed(),
+            ..problem
+        };
         if self.epilogue.is_some() {
             return Ok((m > 0 && n > 0 && problem.batch > 0).then_some(problem));
         }
@@ -514,6 +519,24 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let is_nothing =
             m == 0 || n == 0 || problem.batch == 0 || problem.k == 0 && self.beta == 1.0;
         Ok((!is_nothing).then_some(problem))
+    }
+
+    /// Returns the type of the accumulators. No kernel that multiplies tf32 is needed for three products of it where there is
+    /// none: f32 is as exact.
+    fn computed(&self) -> Option<Compute> {
+        let multiplies_tf32 = |method: &GemmMethod| {
+            let family = method.family();
+            family.types().contains(&Ty::Tf32) && family.runs_on(self.a.device().arch())
+        };
+        match (self.compute, self.method) {
+            (Some(Compute::Tf32x3), None) if !GemmMethod::BY_SPEED.iter().any(multiplies_tf32) => {
+                Some(Compute::F32)
+            }
+            (Some(Compute::Tf32x3), Some(method)) if !multiplies_tf32(&method) => {
+                Some(Compute::F32)
+            }
+            (compute, _) => compute,
+        }
     }
 
     /// Checks that the second right factor lies as the first does, and that an epilogue has its accumulators.
@@ -580,6 +603,13 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if problem.k == 0 {
             return Ok((None, place));
         }
+        if problem.compute == Some(Compute::Tf32x3) {
+            let right = |view| high_low(Side::Right, view, (batch, steps_b));
+            let a = high_low(Side::Left, &self.a, (batch, steps_a))?;
+            let b2 = self.b2.as_ref().map(right).transpose()?;
+            let b = right(&self.b)?;
+            return Ok((Some(Places { a, b, b2 }), place));
+        }
         let a = Matrix::of(&self.a, of_a, steps_a);
         let b = Matrix::of(&self.b, of_b, steps_b);
         let b2 = self.b2.as_ref().map(|b2| Matrix::of(b2, of_b, steps_b));
@@ -604,7 +634,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             ),
         };
         let (b, b2) = right;
-        Ok((Some(Places { a, b, b2 }), place))
+        let places = Places {
+            a: Factor::Plain(a),
+            b: Factor::Plain(b),
+            b2: b2.map(Factor::Plain),
+        };
+        Ok((Some(places), place))
     }
 
     /// Whether the matrices that no tensor map describes are packed first.
@@ -662,6 +697,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                     (Some(view), Some(b2)) => Some(steps.operand(B2, view, b2, memory)?),
                     _ => None,
                 };
+                if problem.compute == Some(Compute::Tf32x3) {
+                    problem.k *= high_low::TIMES;
+                }
                 (a, b, b2)
             }
             None => {
@@ -774,16 +812,36 @@ pub struct GemmCall<'a> {
     matrices: PhantomData<&'a ()>,
 }
 
+/// How the kernel is given a factor.
+enum Factor {
+    /// As its numbers.
+    Plain(Place),
+    /// As their high and low parts.
+    HighLow(Box<HighLow>),
+}
+
+impl Factor {
+    /// Returns the bytes of memory that it takes.
+    fn bytes(&self) -> usize {
+        match self {
+            Factor::Plain(place) => place.bytes(),
+            Factor::HighLow(parts) => parts.bytes(),
+        }
+    }
+}
+
 /// How the kernel is given the factors.
 struct Places {
-    a: Place,
-    b: Place,
-    b2: Option<Place>,
+    a: Factor,
+    b: Factor,
+    b2: Option<Factor>,
 }
 
 impl Places {
-    fn each(&self) -> impl Iterator<Item = &Place> {
-        [&self.a, &self.b].into_iter().chain(&self.b2)
+    /// Returns the bytes of memory that each of them takes.
+    fn bytes(&self) -> impl Iterator<Item = usize> {
+        let factors = [&self.a, &self.b].into_iter().chain(&self.b2);
+        factors.map(Factor::bytes)
     }
 }
 
@@ -801,10 +859,19 @@ struct Work {
     sums: Option<Buffer<u8>>,
 }
 
+/// A step before a product.
+#[derive(Debug)]
+enum Before {
+    /// A matrix is packed.
+    Pack(CopyCall<'static>),
+    /// A factor is written as its high and low parts.
+    HighLow(HighLowCall),
+}
+
 /// The copies before and after a product, and the memory that they need.
 #[derive(Debug, Default)]
 struct Steps {
-    before: Vec<(&'static str, CopyCall<'static>)>,
+    before: Vec<(&'static str, Before)>,
     after: Option<CopyCall<'static>>,
     memory: Vec<Buffer<u8>>,
     /// The operands of a product that is 0, kept for as long as the call.
@@ -817,15 +884,24 @@ impl Steps {
         &mut self,
         name: &'static str,
         view: &View<'_, T>,
-        place: Place,
+        factor: Factor,
         memory: &mut Workspace<'_>,
     ) -> Result<Matrix, Error> {
-        let packed = match place {
-            Place::Here(matrix) => return Ok(matrix),
-            Place::Packed(packed) => packed,
+        let packed = match factor {
+            Factor::Plain(Place::Here(matrix)) => return Ok(matrix),
+            Factor::Plain(Place::Packed(packed)) => packed,
+            Factor::HighLow(parts) => {
+                let address = self.take(parts.bytes(), memory)?;
+                let (copy, call) = parts.fill(view, address)?;
+                self.before
+                    .extend(copy.map(|copy| (name, Before::Pack(copy))));
+                self.before.push((name, Before::HighLow(call)));
+                return Ok(parts.at(address));
+            }
         };
         let address = self.take(packed.bytes(), memory)?;
-        self.before.push((name, packed.fill(view, address)?));
+        let fill = packed.fill(view, address)?;
+        self.before.push((name, Before::Pack(fill)));
         Ok(packed.at(address))
     }
 
@@ -844,7 +920,8 @@ impl Steps {
         };
         let address = self.take(packed.bytes(), memory)?;
         if is_read {
-            self.before.push(("C", packed.fill(view, address)?));
+            let fill = packed.fill(view, address)?;
+            self.before.push(("C", Before::Pack(fill)));
         }
         self.after = Some(packed.empty(view, address)?);
         Ok(packed.at(address))
@@ -901,8 +978,40 @@ impl<'a> GemmCall<'a> {
 
     /// Returns the names of the matrices that are packed before the product, `A`, `B`, `B2` or `C`, each with its copy.
     pub fn packed(&self) -> impl Iterator<Item = (&'static str, &CopyCall<'static>)> {
+        self.before().filter_map(|(name, step)| match step {
+            Before::Pack(copy) => Some((name, copy)),
+            Before::HighLow(_) => None,
+        })
+    }
+
+    /// Returns the names of the factors that are written as high and low parts before the product ([`Compute::Tf32x3`]), `A`,
+    /// `B` or `B2`, each with its kernel.
+    ///
+    /// ```
+    /// use colex_gpu::kernels::Compute;
+    /// use colex_gpu::{Device, Gemm};
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let a = device.upload(&[1f32, 2.0, 3.0, 4.0])?;
+    /// let mut c = device.poisoned::<f32>(4)?;
+    /// let rows = a.view((2, 2))?;
+    /// let call = Gemm::new(&rows, &rows, &c.view_mut((2, 2))?).compute(Compute::Tf32x3).prepare()?;
+    /// let names: Vec<_> = call.in_parts().map(|(name, _)| name).collect();
+    /// assert_eq!(names, ["A", "B"]);
+    /// assert!(call.to_string().starts_with("A in high and low parts; B in high and low parts; Ampere tf32 to f32"));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn in_parts(&self) -> impl Iterator<Item = (&'static str, &TensorKernel)> {
+        self.before().filter_map(|(name, step)| match step {
+            Before::Pack(_) => None,
+            Before::HighLow(parts) => Some((name, parts.built())),
+        })
+    }
+
+    /// The steps before the product, in order, with the names of their matrices.
+    fn before(&self) -> impl Iterator<Item = (&'static str, &Before)> {
         let steps = self.work.iter().flat_map(|work| &work.steps.before);
-        steps.map(|(name, copy)| (*name, copy))
+        steps.map(|(name, step)| (*name, step))
     }
 
     /// Returns the copy to C that follows the product, if C has strides that no kernel takes.
@@ -921,8 +1030,11 @@ impl<'a> GemmCall<'a> {
             return Ok(reports);
         };
         same_device(device, &self.device)?;
-        for (_, copy) in &work.steps.before {
-            reports.extend(copy.profile(device)?);
+        for (_, step) in &work.steps.before {
+            reports.extend(match step {
+                Before::Pack(copy) => copy.profile(device)?,
+                Before::HighLow(parts) => parts.profile(device)?,
+            });
         }
         reports.extend(work.product.profile(device)?);
         if let Some(copy) = &work.steps.after {
@@ -941,8 +1053,11 @@ impl<'a> GemmCall<'a> {
         let Some(work) = &self.work else {
             return Ok(());
         };
-        for (_, copy) in &work.steps.before {
-            copy.run(device)?;
+        for (_, step) in &work.steps.before {
+            match step {
+                Before::Pack(copy) => copy.run(device)?,
+                Before::HighLow(parts) => parts.run(device)?,
+            }
         }
         work.product.run(device)?;
         work.steps
@@ -966,8 +1081,11 @@ impl fmt::Display for GemmCall<'_> {
         let Some(plan) = self.plan() else {
             return f.write_str("nothing to do");
         };
-        for (name, copy) in self.packed() {
-            write!(f, "pack {name}: {}; ", matrix::plan(copy))?;
+        for (name, step) in self.before() {
+            match step {
+                Before::Pack(copy) => write!(f, "pack {name}: {}; ", matrix::plan(copy))?,
+                Before::HighLow(_) => write!(f, "{name} in high and low parts; ")?,
+            }
         }
         write!(f, "{plan}")?;
         match self.unpacked() {
@@ -1092,11 +1210,21 @@ fn shape<T: GemmElement, C: GemmElement>(
     }
 }
 
+/// A factor as its high and low parts.
+fn high_low<T: GemmElement>(
+    side: Side,
+    view: &View<'_, T>,
+    of_batch: (&Batch, Apart),
+) -> Result<Factor, Error> {
+    let parts = HighLow::new(side, view, of_batch)?;
+    Ok(Factor::HighLow(Box::new(parts)))
+}
+
 /// The type that the elements of A and B are multiplied in.
 fn multiplied<T: GemmElement>(problem: &GemmProblem) -> Ty {
     match problem.compute {
-        Some(Compute::Tf32) => Ty::Tf32,
-        _ => T::TY,
+        Some(Compute::Tf32 | Compute::Tf32x3) => Ty::Tf32,
+        Some(Compute::F32 | Compute::F64 | Compute::S32) | None => T::TY,
     }
 }
 
@@ -1144,8 +1272,8 @@ fn check_types<T: GemmElement, C: GemmElement>() -> Result<(), Error> {
 fn check_compute<T: GemmElement>(problem: &GemmProblem) -> Result<(), Error> {
     let ab = T::TY;
     let can: &[Compute] = match T::COMPUTE {
-        Compute::F32 if ab == Ty::F32 => &[Compute::F32, Compute::Tf32],
-        Compute::F32 | Compute::Tf32 => &[Compute::F32],
+        Compute::F32 if ab == Ty::F32 => &[Compute::F32, Compute::Tf32, Compute::Tf32x3],
+        Compute::F32 | Compute::Tf32 | Compute::Tf32x3 => &[Compute::F32],
         Compute::F64 => &[Compute::F64],
         Compute::S32 => &[Compute::S32],
     };

@@ -173,12 +173,31 @@ impl Packed {
         batch: &Batch,
         apart: Apart,
     ) -> Result<Packed, Error> {
+        Packed::repeated(view, batch, apart, 1)
+    }
+
+    /// Returns the same with room for `times` times the columns in each row, of which the first are those of the view. The rows
+    /// of a batch follow each other if there is room for more than the columns.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the size does not fit 63 bits.
+    pub(crate) fn repeated<T: Element>(
+        view: &View<'_, T>,
+        batch: &Batch,
+        apart: Apart,
+        times: i64,
+    ) -> Result<Packed, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
-        let columns = layout.mode(1).map_or(1, |mode| mode.size());
-        let leading = aligned(columns, T::BYTES as i64);
+        let size = |mode| layout.mode(mode).map_or(1, |mode| mode.size());
+        let leading = aligned(size(1) * times, T::BYTES as i64);
         let error = colex_tensor::Error::from;
         let one = compact(layout, leading).map_err(error)?;
-        let count = one.cosize().map_err(error)?;
+        let rows = size(0).saturating_mul(leading);
+        let count = match times {
+            1 => one.cosize().map_err(error)?,
+            _ => rows,
+        };
         let (mut from, mut to) = (Vec::new(), Vec::new());
         for at in 0..2 {
             from.push(layout.mode(at).expect("a matrix has two modes"));
@@ -197,7 +216,10 @@ impl Packed {
             next = next.saturating_mul(*extent);
         }
         let layout = Layout::concat(&to).map_err(error)?;
-        let count = layout.cosize().map_err(error)?;
+        let count = match times {
+            1 => layout.cosize().map_err(error)?,
+            _ => next,
+        };
         Ok(Packed {
             from: Layout::concat(&from).map_err(error)?,
             layout,
@@ -210,6 +232,11 @@ impl Packed {
     /// Returns the bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the number of rows that follow each other.
+    pub(crate) fn rows(&self, bytes: usize) -> i64 {
+        (self.bytes / bytes) as i64 / self.leading
     }
 
     /// Returns the matrix of a copy at an address.

@@ -5,6 +5,7 @@ pub(crate) mod call;
 mod choose;
 pub(crate) mod epilogue;
 mod family;
+pub(crate) mod high_low;
 mod matrix;
 pub(crate) mod operand;
 pub(crate) mod plan;

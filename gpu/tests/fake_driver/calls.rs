@@ -10,7 +10,7 @@ use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
 use colex_gpu::kernels::gemm::{Autotune, Epilogue, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
-    CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
+    Compute, CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
 use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, Repeats, copy, transpose};
 use colex_sched::{Order, RasterOrder};
@@ -1241,5 +1241,51 @@ fn nothing_is_measured_inside_a_capture() {
     assert_eq!(
         said("calls::nothing_is_measured_inside_a_capture", "whole", act),
         "(Ok(1), Ok(())), (0, \"\")"
+    );
+}
+
+/// A product by three products of tf32 has its parts in memory of its own, or of the caller, and is then captured with the
+/// kernels that write them. Without, a capture refuses it, as one that packs a matrix.
+#[test]
+fn products_in_high_and_low_parts_are_captured_when_they_are_prepared() {
+    let act = || {
+        let device = on_cudarc();
+        let memory = [(); 3].map(|()| buffer::<f32>(&device));
+        let mut said = Vec::new();
+        // A and B along K are read where they are; one with other strides is packed before.
+        for (layout, launches) in [("(64,48):(48,1)", 3), ("(64,48):(1,64)", 4)] {
+            let views = (
+                view(&memory[0], layout),
+                view(&memory[1], "(32,48):(48,1)"),
+                view_mut(&memory[2], "(64,32):(32,1)"),
+            );
+            let product = Gemm::new(&views.0, &views.1, &views.2).compute(Compute::Tf32x3);
+            product.run().unwrap();
+            let mut counts = counted(&device, || product.run()).unwrap();
+            // For each factor it asks once whether the stream is being captured.
+            *counts.get_mut("cuCtxSetCurrent").unwrap() -= 2;
+            assert_eq!(counts, only_launches(launches as u64), "{layout}");
+            let (nodes, refused) = captured(&device, || product.run());
+            let refused = refused.unwrap_err();
+            assert!(refused.is_capturing() && nodes == Ok(0), "{layout}");
+            said.push(refused.to_string());
+            let call = product.prepare().unwrap();
+            let run = captured(&device, || call.run(&device));
+            assert_eq!(run, (Ok(launches), Ok(())), "{layout}, prepared");
+            // The rows of A and B, three times 48 numbers each.
+            let bytes = product.workspace().unwrap();
+            assert_eq!(bytes, (64 + 32) * 144 * 4);
+            let mut workspace = device.uninitialised::<u8>(bytes).unwrap();
+            let run = captured(&device, || product.prepare_in(&mut workspace)?.run(&device));
+            assert_eq!(run, (Ok(launches), Ok(())), "{layout}, in a workspace");
+        }
+        said.dedup();
+        said.join("\n")
+    };
+    let name = "calls::products_in_high_and_low_parts_are_captured_when_they_are_prepared";
+    assert_eq!(
+        said(name, "whole", act),
+        "the product packs a matrix into memory that later calls overwrite, and a graph would go on using it: prepare it \
+         before the capture with `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph"
     );
 }

@@ -12,6 +12,7 @@ mod gemm;
 mod host;
 mod layout;
 mod measure;
+pub(crate) mod recorded;
 mod sim;
 mod start;
 mod sweep;
@@ -75,6 +76,12 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         return match name {
             Some("attention") => attention::export(folder),
             _ => bail!("kernels are exported of the bench `attention`"),
+        };
+    }
+    if let Some(from) = sweep.plot() {
+        return match name {
+            Some("gemm") => sweep.draw(from),
+            _ => bail!("the bench `gemm` is what is plotted"),
         };
     }
     if cfg!(debug_assertions) {

@@ -1,5 +1,5 @@
-//! Products of many shapes: our default plan, the best of a list of plans, cuBLASLt's own choice and the best of those
-//! it offers. All of them run in turn in one process. Their operands are rotated, so that the second-level cache holds
+//! Products of many shapes: our default plan, the one that `Gemm::autotune` measures, plans of a list, cuBLASLt's own choice
+//! and the best of those it offers. All of them run in turn in one process. Their operands are rotated, so that the second-level cache holds
 //! none of them.
 
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
-use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::gemm::{Autotune, GemmCall, GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major};
 use colex_gpu::{Buffer, Device, Error, Repeats};
 use colex_proof::cublaslt::Opponent;
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::device::{commit, driver};
 use super::host;
+use super::recorded::{Recorded, STRATUM_NAMES, geometric_mean, percentile, stratum};
 use crate::output;
 use crate::verdict::{Checked, Ended};
 
@@ -37,9 +38,6 @@ const MOST_SETS: i64 = 192;
 
 /// Algorithms that cuBLASLt is asked for.
 pub(super) const CHOICES: usize = 8;
-
-/// The bounds of microseconds between strata.
-const STRATA: [f64; 2] = [5.0, 50.0];
 
 /// The number of shapes that are measured a second time.
 const AGAIN: usize = 20;
@@ -73,9 +71,19 @@ pub(crate) struct Sweep {
     /// parts, `gather=1` loads by threads, and `method=ampere` is of that kernel.
     #[arg(long)]
     plans: Option<PathBuf>,
-    /// Measure every plan that the library may choose.
+    /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run.
     #[arg(long)]
     tune: bool,
+    /// Measure every plan that the library may choose.
+    #[arg(long)]
+    every: bool,
+    /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`).
+    #[arg(long, requires = "name")]
+    svg: Option<PathBuf>,
+    /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..` wrote; nothing is
+    /// measured.
+    #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
+    plot: Option<PathBuf>,
     /// Stop before the next shape after this number of seconds.
     #[arg(long)]
     seconds: Option<u64>,
@@ -102,6 +110,41 @@ impl Sweep {
 
     pub(super) fn is_asked(&self) -> bool {
         self.shapes.is_some() || self.random.is_some()
+    }
+
+    /// Returns the file of numbers that is only drawn.
+    pub(super) fn plot(&self) -> Option<&Path> {
+        self.plot.as_deref()
+    }
+
+    /// Draws what a file has.
+    pub(super) fn draw(&self, from: &Path) -> Result<ExitCode> {
+        let text = std::fs::read_to_string(from)
+            .with_context(|| format!("{} cannot be read", from.display()))?;
+        self.drawings(&text)
+            .with_context(|| from.display().to_string())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Writes the drawings of what a sweep wrote, if they are wanted.
+    fn drawings(&self, text: &str) -> Result<()> {
+        let Some(folder) = &self.svg else {
+            return Ok(());
+        };
+        let recorded = Recorded::parse(text)?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("{} cannot be made", folder.display()))?;
+        let drawings = [
+            ("ratios", recorded.ratios()),
+            ("roofline", recorded.roofline()),
+        ];
+        for (name, svg) in drawings {
+            let path = folder.join(format!("{name}.svg"));
+            std::fs::write(&path, svg + "\n")
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+            println!("{}", path.display());
+        }
+        Ok(())
     }
 
     /// The time after which no other shape begins.
@@ -412,8 +455,11 @@ pub(super) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
     Ok(())
 }
 
-/// A file of JSON, a value on each line, if one is wanted.
-pub(super) struct Lines(Option<BufWriter<File>>);
+/// Values of JSON, one on each line, kept and written to a file if one is wanted.
+pub(super) struct Lines {
+    file: Option<BufWriter<File>>,
+    text: String,
+}
 
 impl Lines {
     pub(super) fn new(path: Option<&Path>) -> Result<Lines> {
@@ -421,14 +467,19 @@ impl Lines {
             let file = File::create(path);
             file.with_context(|| format!("{} cannot be written", path.display()))
         };
-        Ok(Lines(path.map(open).transpose()?.map(BufWriter::new)))
+        Ok(Lines {
+            file: path.map(open).transpose()?.map(BufWriter::new),
+            text: String::new(),
+        })
     }
 
     pub(super) fn write(&mut self, value: &Value) -> Result<()> {
-        if let Some(out) = &mut self.0 {
-            writeln!(out, "{value}")?;
+        let line = format!("{value}\n");
+        if let Some(out) = &mut self.file {
+            out.write_all(line.as_bytes())?;
             out.flush()?;
         }
+        self.text += &line;
         Ok(())
     }
 }
@@ -444,9 +495,31 @@ struct Measured {
     ours: Vec<Ours>,
 }
 
+/// How a plan of ours was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum FoundBy {
+    /// By the model.
+    Default,
+    /// By `Gemm::autotune`.
+    Tuned,
+    /// In a list.
+    List,
+}
+
+impl FoundBy {
+    fn name(self) -> &'static str {
+        match self {
+            FoundBy::Default => "default",
+            FoundBy::Tuned => "tuned",
+            FoundBy::List => "list",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Ours {
     name: String,
+    by: FoundBy,
     /// Microseconds, or the refusal.
     time: Result<f64, String>,
 }
@@ -460,14 +533,19 @@ impl Measured {
         self.ours[0].time.as_ref().map_or(f64::NAN, |time| *time)
     }
 
-    fn tuned(&self) -> (f64, &str) {
-        let times = self.ours.iter().filter_map(|one| {
+    /// The time of the plan that was measured by `Gemm::autotune`, and its name.
+    fn tuned(&self) -> Option<(f64, &str)> {
+        self.fastest(|by| by == FoundBy::Tuned)
+    }
+
+    /// The fastest of the plans that were found in one of some ways.
+    fn fastest(&self, wanted: impl Fn(FoundBy) -> bool) -> Option<(f64, &str)> {
+        let ours = self.ours.iter().filter(|one| wanted(one.by));
+        let times = ours.filter_map(|one| {
             let time = one.time.as_ref().ok()?;
             Some((*time, one.name.as_str()))
         });
-        times
-            .min_by(|x, y| x.0.total_cmp(&y.0))
-            .unwrap_or((f64::NAN, "none"))
+        times.min_by(|x, y| x.0.total_cmp(&y.0))
     }
 
     fn json(&self) -> Value {
@@ -476,8 +554,8 @@ impl Measured {
         } = self.problem;
         let ours: Vec<Value> = (self.ours.iter())
             .map(|one| match &one.time {
-                Ok(time) => json!({"plan": one.name, "us": round(*time)}),
-                Err(why) => json!({"plan": one.name, "refused": why}),
+                Ok(time) => json!({"plan": one.name, "us": round(*time), "by": one.by.name()}),
+                Err(why) => json!({"plan": one.name, "refused": why, "by": one.by.name()}),
             })
             .collect();
         json!({
@@ -497,20 +575,23 @@ impl fmt::Display for Measured {
             m, n, k, majors, ..
         } = self.problem;
         let best = self.best();
-        let (tuned, name) = self.tuned();
+        let (fastest, name) = self.fastest(|_| true).unwrap_or((f64::NAN, "none"));
+        let tuned = self.tuned().map_or(String::new(), |(tuned, _)| {
+            format!(" tuned {tuned:>9.2} {:>5.3} |", best / tuned)
+        });
         let order: String = majors
             .map(|major| if major == Major::First { 'f' } else { 's' })
             .iter()
             .collect();
         write!(
             f,
-            "{:<18} {order} {:>9.2} {best:>9.2} | {:>9.2} {:>5.3} {} | {tuned:>9.2} {:>5.3} {name}",
+            "{:<18} {order} {:>9.2} {best:>9.2} | {:>9.2} {:>5.3} {} |{tuned} {fastest:>9.2} {:>5.3} {name}",
             format!("{m}x{n}x{k}"),
             self.library[0],
             self.default(),
             best / self.default(),
             self.ours[0].name,
-            best / tuned,
+            best / fastest,
         )
     }
 }
@@ -526,7 +607,7 @@ fn measure<T: GemmElement, C: GemmElement>(
     let budget = sweep.budget();
     let mut lines = Lines::new(json)?;
     println!(
-        "{}, {}; {PROTOCOL}\nM x N x K, order, cuBLASLt's choice, its best (us) | ours, of the best | tuned, of the best",
+        "{}, {}; {PROTOCOL}\nM x N x K, order, cuBLASLt's choice, its best (us) | ours, of the best | the fastest of ours, of the best",
         device.name(),
         driver(device)
     );
@@ -535,6 +616,8 @@ fn measure<T: GemmElement, C: GemmElement>(
         "commit": commit(), "protocol": PROTOCOL, "types": [T::NAME, C::NAME],
     }))?;
     let pools = Pools::<T, C>::new(device, problems)?;
+    let tuning = sweep.tune.then(Tuning::new).transpose()?;
+    let tuned = tuning.as_ref().map(|tuning| &tuning.measured);
     let mut all: Vec<Measured> = Vec::new();
     let mut wrong = Vec::new();
     for problem in problems {
@@ -542,7 +625,12 @@ fn measure<T: GemmElement, C: GemmElement>(
             println!("stopped after {} of {} shapes", all.len(), problems.len());
             break;
         }
-        let found = one(device, &pools, problem, plans, sweep.tune, &mut wrong);
+        let wanted = Wanted {
+            plans,
+            tuned,
+            every: sweep.every,
+        };
+        let found = one(device, &pools, problem, &wanted, &mut wrong);
         let found = found.with_context(|| problem.to_string())?;
         println!("{found}");
         lines.write(&found.json())?;
@@ -562,14 +650,57 @@ fn measure<T: GemmElement, C: GemmElement>(
         if started.elapsed() > budget {
             break;
         }
-        let again = one(device, &pools, &found.problem, &[], false, &mut wrong)?;
+        let again = one(
+            device,
+            &pools,
+            &found.problem,
+            &Wanted::default(),
+            &mut wrong,
+        )?;
         println!("{again}  before {:.3}", ratio(found));
         let mut value = again.json();
         value["again"] = true.into();
         lines.write(&value)?;
     }
     println!("{:.0} s", started.elapsed().as_secs_f64());
+    if let Some(tuning) = &tuning {
+        let unsaved = tuning.measured.unsaved();
+        ensure!(unsaved.is_empty(), "plans were not kept: {unsaved:?}");
+    }
+    sweep.drawings(&lines.text)?;
     Ok(finished(all.len(), &wrong))
+}
+
+/// The plans of a shape that are measured beside the default one.
+#[derive(Default)]
+struct Wanted<'a> {
+    plans: &'a [PlanLine],
+    /// The file of `Gemm::autotune`.
+    tuned: Option<&'a Autotune>,
+    /// Every plan that the library may choose.
+    every: bool,
+}
+
+/// A new file of measured plans, which is removed at the end.
+struct Tuning {
+    path: PathBuf,
+    measured: Autotune,
+}
+
+impl Tuning {
+    fn new() -> Result<Tuning> {
+        let name = format!("colex-bench-plans-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let measured = Autotune::open(&path)?;
+        ensure!(measured.is_empty(), "{} has plans already", path.display());
+        Ok(Tuning { path, measured })
+    }
+}
+
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
 }
 
 /// Says which results are wrong, and adds the verdict on all.
@@ -591,14 +722,13 @@ pub(super) fn finished(shapes: usize, wrong: &[String]) -> ExitCode {
 pub(super) type Work<'a> = dyn Fn(&Device, usize) -> Result<(), Error> + 'a;
 
 /// A prepared plan, with its calls for all sets.
-type Calls<'a> = (String, Result<Vec<GemmCall<'a>>, String>);
+type Calls<'a> = (String, FoundBy, Result<Vec<GemmCall<'a>>, String>);
 
 fn one<T: GemmElement, C: GemmElement>(
     device: &Device,
     pools: &Pools<T, C>,
     problem: &GemmProblem,
-    plans: &[PlanLine],
-    tune: bool,
+    wanted: &Wanted<'_>,
     wrong: &mut Vec<String>,
 ) -> Result<Measured> {
     let sets = sets::<T, C>(problem);
@@ -611,25 +741,37 @@ fn one<T: GemmElement, C: GemmElement>(
         .iter_mut()
         .map(|(a, b, c)| problem.on(&*a, &*b, c))
         .collect::<Result<Vec<_>, Error>>()?;
-    let prepared = |name: String, calls: Result<Vec<_>, Error>| -> Calls<'_> {
-        (name, calls.map_err(|refused| refused.to_string()))
+    let prepared = |name: String, by: FoundBy, calls: Result<Vec<_>, Error>| -> Calls<'_> {
+        (name, by, calls.map_err(|refused| refused.to_string()))
     };
     let default: Result<Vec<_>, Error> = gemms.iter().map(|gemm| gemm.prepare()).collect();
     let mut ours: Vec<Calls<'_>> = Vec::new();
     let ready = default.iter().find_map(|calls| calls[0].plan().copied());
-    let name = match &default {
-        Ok(calls) => calls[0].to_string(),
-        Err(_) => "default".to_string(),
+    let own = |by: FoundBy, calls: Result<Vec<GemmCall<'_>>, Error>| {
+        let name = match &calls {
+            Ok(calls) => calls[0].to_string(),
+            Err(_) => by.name().to_string(),
+        };
+        (name, by, calls)
     };
-    ours.push(prepared(name, default));
-    for variant in plans {
+    let (name, by, default) = own(FoundBy::Default, default);
+    ours.push(prepared(name, by, default));
+    if let Some(measured) = wanted.tuned {
+        // The first call measures; those of the other sets find the plan.
+        let tuned = gemms
+            .iter()
+            .map(|gemm| gemm.clone().autotune(measured).prepare());
+        let (name, by, tuned) = own(FoundBy::Tuned, tuned.collect());
+        ours.push(prepared(name, by, tuned));
+    }
+    for variant in wanted.plans {
         let calls = gemms
             .iter()
             .map(|gemm| gemm.prepare_with(|operands, _| Ok(variant.plan(operands))))
             .collect();
-        ours.push(prepared(variant.text.clone(), calls));
+        ours.push(prepared(variant.text.clone(), FoundBy::List, calls));
     }
-    if tune {
+    if wanted.every {
         let operands = ready.map(|plan| plan.operands);
         let plans = |operands| GemmPlan::alternatives(problem, operands, device);
         for plan in operands.map_or(Vec::new(), plans) {
@@ -637,14 +779,14 @@ fn one<T: GemmElement, C: GemmElement>(
                 .iter()
                 .map(|gemm| gemm.prepare_with(|_, _| Ok(plan)))
                 .collect();
-            ours.push(prepared(plan.to_string(), calls));
+            ours.push(prepared(plan.to_string(), FoundBy::List, calls));
         }
     }
     // What cuBLASLt computes is the reference; what was there before shows what a kernel leaves unwritten.
     let c = &raw[0].2;
     library.run(device, 0, [&raw[0].0, &raw[0].1], c)?;
     let expected = samples(c)?;
-    for (name, calls) in &mut ours {
+    for (name, _, calls) in &mut ours {
         let Ok(ready) = calls else { continue };
         c.fill_bytes(0xff)?;
         ready[0].run(device)?;
@@ -663,7 +805,7 @@ fn one<T: GemmElement, C: GemmElement>(
             library.run(device, choice, [a, b], c)
         }));
     }
-    for (_, calls) in &ours {
+    for (.., calls) in &ours {
         if let Ok(calls) = calls {
             works.push(Box::new(move |device, i| {
                 calls[i % calls.len()].run(device)
@@ -676,8 +818,9 @@ fn one<T: GemmElement, C: GemmElement>(
     let mut times = times.iter().map(|timing| timing.median());
     let library = times.by_ref().take(library.choices()).collect();
     let ours = (ours.iter())
-        .map(|(name, calls)| Ours {
+        .map(|(name, by, calls)| Ours {
             name: name.clone(),
+            by: *by,
             time: match calls {
                 Ok(_) => Ok(times.next().unwrap_or(f64::NAN)),
                 Err(why) => Err(why.clone()),
@@ -730,34 +873,37 @@ pub(super) fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
 /// Means and percentiles of the ratios of speeds, by stratum.
 fn summarise(all: &[Measured]) {
     println!("\nratios of speeds, ours over cuBLASLt's best");
-    let stratum = |found: &Measured| STRATA.iter().filter(|bound| found.best() > **bound).count();
-    let names = ["all", "below 5 us", "5 to 50 us", "above 50 us"];
-    for (i, name) in names.into_iter().enumerate() {
+    let names = ["all"].into_iter().chain(STRATUM_NAMES);
+    for (i, name) in names.enumerate() {
         let these: Vec<&Measured> = all
             .iter()
-            .filter(|found| i == 0 || stratum(found) == i - 1)
+            .filter(|found| i == 0 || stratum(found.best()) == i - 1)
             .collect();
         if these.is_empty() {
             continue;
         }
-        let line = |what: &str, of: &dyn Fn(&Measured) -> f64| {
-            let mut ratios: Vec<f64> = these.iter().map(|found| of(found)).collect();
-            ratios.sort_by(f64::total_cmp);
-            let mean = ratios.iter().map(|r| r.ln()).sum::<f64>() / ratios.len() as f64;
-            let at = |percent: usize| ratios[percent * (ratios.len() - 1) / 100];
+        let line = |what: &str, of: &dyn Fn(&Measured) -> Option<f64>| {
+            let ratios: Vec<f64> = these.iter().filter_map(|found| of(found)).collect();
+            if ratios.is_empty() {
+                return;
+            }
+            let at = |percent: usize| percentile(&ratios, percent);
             println!(
                 "  {name:<12} {:>4} shapes, {what:<22} geometric mean {:.3}, 1st percentile {:.3}, median {:.3}, most {:.3}",
-                these.len(),
-                mean.exp(),
+                ratios.len(),
+                geometric_mean(&ratios),
                 at(1),
                 at(50),
                 at(100)
             );
         };
-        line("default", &|found| found.best() / found.default());
-        line("tuned", &|found| found.best() / found.tuned().0);
+        line("default", &|found| Some(found.best() / found.default()));
+        line("tuned", &|found| Some(found.best() / found.tuned()?.0));
+        line("the fastest of ours", &|found| {
+            Some(found.best() / found.fastest(|_| true)?.0)
+        });
         line("default over its choice", &|found| {
-            found.library[0] / found.default()
+            Some(found.library[0] / found.default())
         });
     }
 }

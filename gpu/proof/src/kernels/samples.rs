@@ -15,7 +15,7 @@ use colex_gpu::attention::{
 };
 use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
-use colex_gpu::kernels::{CopyMethod, CopyPlan, Gemm, LoopNest, Major};
+use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
 use colex_ir::BinaryOp;
 use half::f16;
 
@@ -280,6 +280,9 @@ fn products() -> Result<Vec<Sample>, Error> {
         let plan = GemmPlan::new(GemmMethod::Ampere, operands);
         all.push(Sample::new(plan.build(arch)?.kernel, 248));
     }
+    for (arch, columns) in [(Arch::Sm80, 64), (Arch::Sm90a, 64), (Arch::Sm90a, 63)] {
+        all.extend(high_low_samples(arch, columns)?);
+    }
     // A plan of one consumer begins with 255 registers.
     let lists = [(Ty::Bf16, 8), (Ty::Bf16, 1), (Ty::Tf32, 4), (Ty::S8, 16)];
     let plans = lists.into_iter().flat_map(|(ty, n)| listed_plans(ty, n));
@@ -289,6 +292,18 @@ fn products() -> Result<Vec<Sample>, Error> {
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
     }
     Ok(all)
+}
+
+/// The kernels that write the high and low parts of both factors, whose rows have a number of columns.
+fn high_low_samples(arch: Arch, columns: i64) -> Result<Vec<Sample>, Error> {
+    let device = Device::simulator(arch);
+    let memory = device.zeros::<f32>(columns as usize)?;
+    let mut c = device.zeros::<f32>(1)?;
+    let row = memory.view((1, columns))?;
+    let product = Gemm::new(&row, &row, &c.view_mut((1, 1))?).compute(Compute::Tf32x3);
+    let call = product.prepare()?;
+    let kernels = call.in_parts().map(|(_, built)| built.kernel.clone());
+    Ok(kernels.map(|kernel| Sample::new(kernel, 40)).collect())
 }
 
 /// Returns the plans that a call on Hopper chooses among, for matrices whose rows are read by `vector` elements. C has the

@@ -7,7 +7,7 @@ use colex_layout::{IntTuple, IntoIntTuple, Layout};
 
 /// A layout of two modes with these extents: in any order, with gaps, a mode of composite extent sometimes
 /// split, and rows that overlap or repeat if the layout may be read only.
-fn matrix(random: &mut Random, extents: [i64; 2], is_read: bool) -> Layout {
+pub(super) fn matrix(random: &mut Random, extents: [i64; 2], is_read: bool) -> Layout {
     let mut leaves: Vec<(usize, i64)> = Vec::new();
     for (mode, extent) in extents.into_iter().enumerate() {
         let factor = [2, 3].into_iter().find(|f| extent % f == 0 && extent > *f);
@@ -46,7 +46,7 @@ fn matrix(random: &mut Random, extents: [i64; 2], is_read: bool) -> Layout {
 }
 
 /// The offset of an element: by index in each of the two modes.
-fn at(layout: &Layout, i: i64, j: i64) -> usize {
+pub(super) fn at(layout: &Layout, i: i64, j: i64) -> usize {
     let rows = layout.mode(0).expect("two modes").size();
     layout.at(i + rows * j).expect("an index") as usize
 }

@@ -1,10 +1,12 @@
 //! Matrix products against the host's, on the simulator.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand, reference};
+use colex_gpu::{Device, Gemm, View};
 use colex_proof::kernels::gemm::{GemmCase, gemm_cases, orders};
+use colex_proof::kernels::high_low;
+use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
 
 /// Methods, the architectures that they are printed for, types of A and B and of C, and vectors.
@@ -578,5 +580,101 @@ fn the_sentences_of_methods() {
                  it takes f16, bf16, tf32 or s8 in vectors of 16 bytes along K, and needs sm_90a"
             )
         })
+    );
+}
+
+/// The law of 3xTF32: each element is as near to the sum over K as is stated, at any strides, with alpha and beta, in batches and
+/// with two right factors, in any order in which asynchronous work completes. Plain tf32 is not.
+#[test]
+fn law_three_products_of_tf32_are_as_exact_as_stated() {
+    for (seed, arch) in [(3, Arch::Sm80), (4, Arch::Sm90a)] {
+        let schedules = [Schedule::Latest, Schedule::Earliest, Schedule::Random(seed)];
+        let devices = schedules
+            .map(|schedule| Device::simulator_with(arch, SimOptions::default().schedule(schedule)));
+        let found = high_low::check(&devices, seed, 20).unwrap_or_else(|said| panic!("{said}"));
+        assert!(found.worse_in_tf32 * 2 > found.products, "{found}");
+        assert!(found.packed * 10 > found.products, "{found}");
+        println!("law gemm.three_products: {arch}: {found}");
+    }
+    // Where nothing multiplies tf32, the product is in f32.
+    let device = Device::simulator(Arch::Sm75);
+    let found = high_low::check(std::slice::from_ref(&device), 5, 8);
+    let found = found.unwrap_or_else(|said| panic!("{said}"));
+    assert_eq!(found.worse_in_tf32, 0);
+}
+
+/// Infinities and NaN reach C by three products as they do in f32, and so does a number whose nearest tf32 would be infinite.
+#[test]
+fn three_products_of_tf32_keep_what_is_not_finite() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let max = 2_f32.powi(127) * (2.0 - 2_f32.powi(-12));
+    let numbers = [inf, -inf, nan, max, -max, 0.0, -8190.5, 4097.0, 1.0, 0.25];
+    let count = numbers.len() as i64;
+    for arch in [Arch::Sm80, Arch::Sm90a] {
+        let device = Device::simulator(arch);
+        let problem = GemmProblem::new(count, count, 1);
+        let x = device.upload(&numbers).unwrap();
+        let product = |compute| {
+            let mut c = device
+                .poisoned::<f32>(numbers.len() * numbers.len())
+                .unwrap();
+            let problem = problem.compute(compute);
+            problem.on(&x, &x, &mut c).unwrap().run().unwrap();
+            c.download().unwrap()
+        };
+        let (found, right) = (product(Compute::Tf32x3), product(Compute::F32));
+        for (i, (found, right)) in found.into_iter().zip(right).enumerate() {
+            let [a, b] = [i / numbers.len(), i % numbers.len()].map(|at| numbers[at]);
+            let near = (found - right).abs() <= right.abs() * 0.5_f32.powi(19);
+            // Where the product of the high parts is beyond f32, so may that of a low one be, with another sign.
+            let beyond = right.is_infinite() && a.is_finite() && b.is_finite();
+            let is_right = near || found == right || found.is_nan() && (right.is_nan() || beyond);
+            assert!(is_right, "{a} {b}: {found}, and in f32 {right}");
+        }
+    }
+}
+
+/// Three products need three times the factors in memory, of the call or of the caller; K may be a third of what a layout has.
+#[test]
+fn three_products_of_tf32_say_what_they_need() {
+    let device = Device::simulator(Arch::Sm90a);
+    let problem = GemmProblem::new(5, 7, 6).compute(Compute::Tf32x3);
+    let (a, b) = (
+        device.upload(&[1.5f32; 30]).unwrap(),
+        device.upload(&[0.5f32; 42]).unwrap(),
+    );
+    let mut c = device.poisoned::<f32>(35).unwrap();
+    let out = c.clone();
+    let gemm = problem.on(&a, &b, &mut c).unwrap();
+    // Rows of 18 numbers begin at multiples of 16 bytes, matrices at multiples of 256.
+    assert_eq!(gemm.workspace().unwrap(), 512 + 768);
+    let mut short = device.uninitialised::<u8>(512).unwrap();
+    let refused = gemm.prepare_in(&mut short).expect_err("it is refused");
+    assert!(refused.is_workspace_refused(), "{refused}");
+    let mut memory = device.uninitialised::<u8>(1280).unwrap();
+    let call = gemm.prepare_in(&mut memory).unwrap();
+    let names: Vec<_> = call.in_parts().map(|(name, _)| name).collect();
+    assert_eq!(names, ["A", "B"]);
+    call.run(&device).unwrap();
+    assert_eq!(out.download().unwrap(), [4.5; 35]);
+    let reports = call.profile(&device).unwrap();
+    assert_eq!(reports.len(), 3, "two factors and the product");
+
+    let halves = device.zeros::<f16>(64).unwrap();
+    let mut other = device.zeros::<f32>(64).unwrap();
+    let gemm = GemmProblem::new(8, 8, 8).compute(Compute::Tf32x3);
+    let refused = gemm.on(&halves, &halves, &mut other).unwrap().run();
+    assert_eq!(
+        refused.expect_err("it is refused").to_string(),
+        "products of f16 are not computed in 3xTF32: they are in f32"
+    );
+    let long = device.zeros::<f32>(1).unwrap();
+    let repeated = View::new(&long, "(1,800000000):(0,0)").unwrap();
+    let mut one = device.zeros::<f32>(1).unwrap();
+    let product = Gemm::new(&repeated, &repeated, &one.view_mut((1, 1)).unwrap());
+    let refused = product.compute(Compute::Tf32x3).prepare();
+    assert_eq!(
+        refused.expect_err("it is refused").to_string(),
+        "three times K is 2400000000: it must be 0 to 2147483647"
     );
 }

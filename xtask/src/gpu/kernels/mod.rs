@@ -53,6 +53,7 @@ const CHECKS: &[Check] = &[
     Check { name: "products of i8", run: products::every::<i8, i32> },
     Check { name: "products of i32", run: products::every::<i32, i32> },
     Check { name: "products of views", run: products::views },
+    Check { name: "products in 3xTF32", run: products::three_products },
     Check { name: "large products", run: products::large },
     Check { name: "epilogues", run: own_epilogues },
     Check { name: "expressions", run: expressions },

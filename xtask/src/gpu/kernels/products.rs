@@ -60,6 +60,14 @@ pub(super) fn views(device: &Device) -> Result<String> {
     ))
 }
 
+/// Products of f32 by three products in tf32.
+pub(super) fn three_products(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 200 } else { 10 };
+    let devices = std::slice::from_ref(device);
+    let found = colex_proof::kernels::high_low::check(devices, 13, rounds);
+    Ok(found.map_err(anyhow::Error::msg)?.to_string())
+}
+
 /// Sizes of many blocks, even and odd, on a GPU.
 pub(super) fn large(device: &Device) -> Result<String> {
     if !is_fast(device) {
