@@ -9,7 +9,7 @@
 //! ```
 //! ````
 //!
-//! Every kind takes `caption`; every kind but `flow` and `bench` takes `elide`, ranges of `rows`, of `columns` or of an axis that the
+//! Every kind takes `caption`; every kind that is made of grids takes `elide`, ranges of `rows`, of `columns` or of an axis that the
 //! drawing leaves out, such as `rows 18..62` or `m 12..28; n 12..28`. A key that the kind does not know is an error.
 //!
 //! To add a kind: write `figure/KIND.rs` with a `fn draw(&Body)` that returns a [`Picture`], or one `<svg>` element with a
@@ -24,6 +24,7 @@ mod layout;
 mod mma;
 mod options;
 mod schedule;
+mod sweep;
 mod tiled;
 mod tiling;
 mod tv;
@@ -59,6 +60,8 @@ const KINDS: &[(&str, Draw)] = &[
     ("composition", Draw::Picture(composition::draw)),
     ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
+    ("ratios", Draw::Svg(sweep::ratios)),
+    ("roofline", Draw::Svg(sweep::roofline)),
 ];
 
 /// Why a figure cannot be drawn, as a sentence.
