@@ -724,6 +724,15 @@ pub(super) type Work<'a> = dyn Fn(&Device, usize) -> Result<(), Error> + 'a;
 /// A prepared plan, with its calls for all sets.
 type Calls<'a> = (String, FoundBy, Result<Vec<GemmCall<'a>>, String>);
 
+/// The calls of a plan that the library takes, by the plan's name.
+fn named(by: FoundBy, calls: Result<Vec<GemmCall<'_>>, Error>) -> Calls<'_> {
+    let name = match &calls {
+        Ok(calls) => calls[0].to_string(),
+        Err(_) => by.name().to_string(),
+    };
+    (name, by, calls.map_err(|refused| refused.to_string()))
+}
+
 fn one<T: GemmElement, C: GemmElement>(
     device: &Device,
     pools: &Pools<T, C>,
@@ -741,29 +750,19 @@ fn one<T: GemmElement, C: GemmElement>(
         .iter_mut()
         .map(|(a, b, c)| problem.on(&*a, &*b, c))
         .collect::<Result<Vec<_>, Error>>()?;
-    let prepared = |name: String, by: FoundBy, calls: Result<Vec<_>, Error>| -> Calls<'_> {
-        (name, by, calls.map_err(|refused| refused.to_string()))
-    };
     let default: Result<Vec<_>, Error> = gemms.iter().map(|gemm| gemm.prepare()).collect();
-    let mut ours: Vec<Calls<'_>> = Vec::new();
     let ready = default.iter().find_map(|calls| calls[0].plan().copied());
-    let own = |by: FoundBy, calls: Result<Vec<GemmCall<'_>>, Error>| {
-        let name = match &calls {
-            Ok(calls) => calls[0].to_string(),
-            Err(_) => by.name().to_string(),
-        };
-        (name, by, calls)
-    };
-    let (name, by, default) = own(FoundBy::Default, default);
-    ours.push(prepared(name, by, default));
+    let mut ours: Vec<Calls<'_>> = vec![named(FoundBy::Default, default)];
     if let Some(measured) = wanted.tuned {
         // The first call measures; those of the other sets find the plan.
         let tuned = gemms
             .iter()
             .map(|gemm| gemm.clone().autotune(measured).prepare());
-        let (name, by, tuned) = own(FoundBy::Tuned, tuned.collect());
-        ours.push(prepared(name, by, tuned));
+        ours.push(named(FoundBy::Tuned, tuned.collect()));
     }
+    let prepared = |name: String, by: FoundBy, calls: Result<Vec<_>, Error>| -> Calls<'_> {
+        (name, by, calls.map_err(|refused| refused.to_string()))
+    };
     for variant in wanted.plans {
         let calls = gemms
             .iter()

@@ -45,7 +45,7 @@ mod tests {
                 "gpu/bench/none.jsonl cannot be read: No such file or directory (os error 2)"
             );
             assert_eq!(
-                refused(kind, "caption = Nothing."),
+                refused(kind, "a.jsonl\nb.jsonl"),
                 "the figure has one subject, a file of gpu/bench"
             );
         }
