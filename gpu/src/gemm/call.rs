@@ -16,8 +16,8 @@ use super::epilogue::arguments::{Bound, EpilogueArguments, Given, Product};
 use super::epilogue::convert::{outputs, scale_type, sum_type};
 use super::epilogue::expression::Epilogue;
 use super::epilogue::split_sum;
-use super::high_low::{self, HighLow, HighLowCall, Side};
-use super::matrix::{self, Matrix, Place};
+use super::factors::high_low::{self, HighLow, HighLowCall, Side};
+use super::factors::matrix::{self, Matrix, Place};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{check_extent, holds_f32};
@@ -635,9 +635,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let (b, b2) = right;
         let places = Places {
-            a: Factor::Plain(a),
-            b: Factor::Plain(b),
-            b2: b2.map(Factor::Plain),
+            a: GivenFactor::Plain(a),
+            b: GivenFactor::Plain(b),
+            b2: b2.map(GivenFactor::Plain),
         };
         Ok((Some(places), place))
     }
@@ -813,35 +813,35 @@ pub struct GemmCall<'a> {
 }
 
 /// How the kernel is given a factor.
-enum Factor {
+enum GivenFactor {
     /// As its numbers.
     Plain(Place),
     /// As their high and low parts.
     HighLow(Box<HighLow>),
 }
 
-impl Factor {
+impl GivenFactor {
     /// Returns the bytes of memory that it takes.
     fn bytes(&self) -> usize {
         match self {
-            Factor::Plain(place) => place.bytes(),
-            Factor::HighLow(parts) => parts.bytes(),
+            GivenFactor::Plain(place) => place.bytes(),
+            GivenFactor::HighLow(parts) => parts.bytes(),
         }
     }
 }
 
 /// How the kernel is given the factors.
 struct Places {
-    a: Factor,
-    b: Factor,
-    b2: Option<Factor>,
+    a: GivenFactor,
+    b: GivenFactor,
+    b2: Option<GivenFactor>,
 }
 
 impl Places {
     /// Returns the bytes of memory that each of them takes.
     fn bytes(&self) -> impl Iterator<Item = usize> {
         let factors = [&self.a, &self.b].into_iter().chain(&self.b2);
-        factors.map(Factor::bytes)
+        factors.map(GivenFactor::bytes)
     }
 }
 
@@ -884,13 +884,13 @@ impl Steps {
         &mut self,
         name: &'static str,
         view: &View<'_, T>,
-        factor: Factor,
+        factor: GivenFactor,
         memory: &mut Workspace<'_>,
     ) -> Result<Matrix, Error> {
         let packed = match factor {
-            Factor::Plain(Place::Here(matrix)) => return Ok(matrix),
-            Factor::Plain(Place::Packed(packed)) => packed,
-            Factor::HighLow(parts) => {
+            GivenFactor::Plain(Place::Here(matrix)) => return Ok(matrix),
+            GivenFactor::Plain(Place::Packed(packed)) => packed,
+            GivenFactor::HighLow(parts) => {
                 let address = self.take(parts.bytes(), memory)?;
                 let (copy, call) = parts.fill(view, address)?;
                 self.before
@@ -1215,9 +1215,9 @@ fn high_low<T: GemmElement>(
     side: Side,
     view: &View<'_, T>,
     of_batch: (&Batch, Apart),
-) -> Result<Factor, Error> {
+) -> Result<GivenFactor, Error> {
     let parts = HighLow::new(side, view, of_batch)?;
-    Ok(Factor::HighLow(Box::new(parts)))
+    Ok(GivenFactor::HighLow(Box::new(parts)))
 }
 
 /// The type that the elements of A and B are multiplied in.

@@ -12,12 +12,12 @@ use colex_layout::{Int, Layout};
 use colex_sim::Report;
 use colex_tensor::{Arg, Builder, Error, Expr, TensorKernel};
 
-use super::batch::{Apart, Batch};
 use super::matrix::{Matrix, Packed};
-use super::plan::vector;
-use super::problem::{GemmElement, check_extent};
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape};
 use crate::copy::call::CopyCall;
+use crate::gemm::batch::{Apart, Batch};
+use crate::gemm::plan::vector;
+use crate::gemm::problem::{GemmElement, check_extent};
 use crate::kernels::Major;
 use colex_ir::launch::Launch;
 

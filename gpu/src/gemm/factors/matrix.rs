@@ -6,13 +6,13 @@ use colex_device::{Element, View};
 use colex_layout::{IntTuple, Layout, LeafMode, Stride};
 use colex_tiled::Operand;
 
-use super::batch::{Apart, Batch, MOST_MODES, alignment};
-use super::plan::vector;
-use super::problem::MOST;
-use super::sm90::takes_orders;
 use crate::copy::call::CopyCall;
 use crate::copy::plan::CopyPlan;
 use crate::error::{Error, ErrorKind};
+use crate::gemm::batch::{Apart, Batch, MOST_MODES, alignment};
+use crate::gemm::plan::vector;
+use crate::gemm::problem::MOST;
+use crate::gemm::sm90::takes_orders;
 
 /// A matrix as a kernel takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
