@@ -1289,3 +1289,54 @@ fn products_in_high_and_low_parts_are_captured_when_they_are_prepared() {
          before the capture with `Gemm::prepare` or `Gemm::prepare_in`, and keep it as long as the graph"
     );
 }
+
+/// Processes that measure the same products at once append whole lines to one file, and a later process measures nothing.
+#[test]
+fn processes_share_a_file_of_plans() {
+    const TEST: &str = "calls::processes_share_a_file_of_plans";
+    let file = |parent: u32| {
+        let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+        folder.join(format!("shared-plans-{parent}"))
+    };
+    let act = || {
+        let measured = Autotune::open(file(std::os::unix::process::parent_id())).unwrap();
+        let known = measured.len();
+        let device = device();
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer::<bf16>(&device),
+            buffer::<bf16>(&device),
+        );
+        for n in [128, 256, 512] {
+            let product = on(GemmProblem::new(n, 512, 512), [&a, &b], &c).unwrap();
+            product.autotune(&measured).run().unwrap();
+        }
+        format!("{known} {} {:?}", measured.len(), measured.unsaved())
+    };
+    let said = || said(TEST, "whole", act);
+    if std::env::var("FAKE_CUDA_TEST").is_ok() {
+        // One of the processes: it acts once, and ends.
+        said();
+    }
+    let found: Vec<String> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(said)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(
+        found.iter().all(|said| said.ends_with(" 3 []")),
+        "{found:?}"
+    );
+    let path = file(std::process::id());
+    let read = || std::fs::read_to_string(&path).unwrap();
+    let (text, later) = (read(), said());
+    assert_eq!((later.as_str(), read()), ("3 3 []", text.clone()));
+    std::fs::remove_file(&path).unwrap();
+    let mut plans = std::collections::BTreeMap::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let (problem, plan) = line.split_once('\t').expect("a whole line");
+        let first = plans.entry(problem).or_insert(plan);
+        assert_eq!(*first, plan, "{problem}");
+    }
+    assert_eq!(plans.len(), 3, "{text}");
+    println!("law processes_share_a_file_of_plans: 5 cases");
+}
