@@ -127,19 +127,12 @@ impl Recorded {
         for (scale, is_across) in [(&across, true), (&up, false)] {
             for tick in scale.ticks() {
                 let at = scale.at(tick);
-                let (line, x, y, anchor) = match is_across {
-                    true => (
-                        format!("M{at:.1} 24V{ROOFLINE}"),
-                        at,
-                        ROOFLINE + 16.0,
-                        "middle",
-                    ),
-                    false => (
-                        format!("M{LEFT} {at:.1}H{:.1}", WIDTH - 16.0),
-                        LEFT - 6.0,
-                        at + 4.0,
-                        "end",
-                    ),
+                let (line, x, y, anchor) = if is_across {
+                    let line = format!("M{at:.1} 24V{ROOFLINE}");
+                    (line, at, ROOFLINE + 16.0, "middle")
+                } else {
+                    let line = format!("M{LEFT} {at:.1}H{:.1}", WIDTH - 16.0);
+                    (line, LEFT - 6.0, at + 4.0, "end")
                 };
                 put(
                     &mut inner,

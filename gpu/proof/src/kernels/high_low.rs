@@ -61,7 +61,7 @@ fn numbers(random: &mut Random, layout: &Layout) -> Vec<f32> {
     let mut number = || {
         let size = 1.0 + random.below(1 << 23) as f32 / (1 << 23) as f32;
         let sign = [1.0, -1.0][random.below(2) as usize];
-        sign * size * 2_f32.powi(random.below(17) as i32 - 8)
+        sign * size * 2_f32.powi(random.below(17) - 8)
     };
     (0..count).map(|_| number()).collect()
 }
@@ -94,9 +94,10 @@ pub fn check(devices: &[Device], seed: u64, rounds: usize) -> Result<ThreeProduc
         };
         let [la, lb, lc] = layouts.map(&mut drawn);
         let gated = random.below(4) == 0;
-        let [alpha, beta] = match gated {
-            true => [1.0, 0.0],
-            false => [[1.0, 0.0], [2.0, -0.5]][random.below(2) as usize],
+        let [alpha, beta] = if gated {
+            [1.0, 0.0]
+        } else {
+            [[1.0, 0.0], [2.0, -0.5]][random.below(2) as usize]
         };
         let [a, b, b2, c] = [&la, &lb, &lb, &lc].map(|layout| numbers(&mut random, layout));
         let said = |what: String| format!("{la}, {lb}, {lc}, alpha {alpha}, beta {beta}: {what}");
@@ -111,9 +112,10 @@ pub fn check(devices: &[Device], seed: u64, rounds: usize) -> Result<ThreeProduc
                 &ViewMut::new(&mut written, &lc)?,
             )
             .compute(compute);
-            call = match gated {
-                true => call.b2(&second).epilogue(&both),
-                false => call.alpha(alpha).beta(beta),
+            call = if gated {
+                call.b2(&second).epilogue(&both)
+            } else {
+                call.alpha(alpha).beta(beta)
             };
             let call = call.prepare()?;
             let packed = call.packed().any(|(name, _)| name != "C");
