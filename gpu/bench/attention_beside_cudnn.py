@@ -1,7 +1,8 @@
 """Our attention kernels beside cuDNN through PyTorch, interleaved in one process. Prints JSON, one shape a line.
 
 `xtask bench attention --export FOLDER` writes the kernels as PTX and `manifest.json`, which says how they are launched.
-Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE]
+Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE], or
+python attention_beside_cudnn.py --decode: cuDNN alone in a step of decoding, in bytes of Q, K, V and O a second.
 
 A shape is `width batch heads queries keys mask`, for example `128 4 32 4096 4096 causal`. Causal work counts half.
 """
@@ -178,6 +179,28 @@ def measure(shape, kernels, rounds):
     return row
 
 
+def decode():
+    """One query of each sequence, 32 heads on 8, 128 features; inputs and outputs rotate over more than L2."""
+    for batch, keys in ((64, 8192), (1, 131072)):
+        sets = []
+        for _ in range(1 if batch > 1 else 2):
+            q = torch.randn(batch, 32, 1, 128, device="cuda", dtype=torch.bfloat16)
+            k, v = (torch.randn(batch, 8, keys, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+            sets.append((q, k, v))
+        state = [0]
+
+        def cudnn():
+            q, k, v = sets[state[0] % len(sets)]
+            state[0] += 1
+            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+        times = [take_turns({"cudnn": cudnn}, 9, 4)["cudnn"] for _ in range(3)]
+        size = 2 * batch * 128 * (2 * 32 + 2 * 8 * keys)
+        rates = [round(size / ms / 1e9, 3) for ms in times]
+        print(json.dumps({"decode": [batch, keys], "cudnn_us": [round(1e3 * ms, 2) for ms in times], "cudnn_tb_s": rates}))
+
+
 def issue_shapes():
     for width in (64, 128, 256):
         for mask in ("full", "causal"):
@@ -188,6 +211,8 @@ def issue_shapes():
 
 
 def main():
+    if sys.argv[1] == "--decode":
+        return decode()
     folder, options = sys.argv[1], sys.argv[2:]
     option = dict(zip(options[::2], options[1::2]))
     seconds, began = float(option.get("--seconds", 600)), time.perf_counter()

@@ -156,7 +156,15 @@ const SAMPLED: &[Check] = &[
     Check { name: "products of f64", run: products::sampled::<f64, f64> },
     Check { name: "copies of bf16", run: copies::sampled::<half::bf16> },
     Check { name: "copies of f32", run: copies::sampled::<f32> },
+    Check { name: "attention", run: |device| counted(attention::check(device, 24, 6)) },
+    Check { name: "epilogues", run: sampled_epilogues },
 ];
+
+/// A few drawn epilogues, and each activation.
+fn sampled_epilogues(device: &Device) -> Result<String> {
+    let found = epilogues::check(std::slice::from_ref(device), 22, 8);
+    Ok(found.map_err(anyhow::Error::msg)?.to_string())
+}
 
 /// Passes if no case of a list failed; says how many each kernel took.
 fn tally<T: Element>(outcomes: Vec<Result<String, String>>) -> Result<String> {
