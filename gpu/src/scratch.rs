@@ -42,8 +42,8 @@ pub(crate) enum Workspace<'a> {
     Kept(&'a Device),
     /// From the device: for a call that owns it.
     Own(&'a Device),
-    /// From the caller: the address of what is left.
-    Given(u64),
+    /// From the caller: the addresses of the begin and the end of what is left.
+    Given([u64; 2]),
 }
 
 /// A piece of memory.
@@ -72,7 +72,7 @@ impl Workspace<'_> {
             }
             .into());
         }
-        Ok(Workspace::Given(begin))
+        Ok(Workspace::Given([begin, end]))
     }
 
     /// Takes `bytes` bytes, whose address is a multiple of 256.
@@ -94,7 +94,7 @@ impl Workspace<'_> {
                 }
             }
             Workspace::Own(device) => device.uninitialised(bytes)?,
-            Workspace::Given(next) => {
+            Workspace::Given([next, _]) => {
                 let address = *next;
                 *next += aligned(bytes) as u64;
                 let memory = None;
@@ -105,6 +105,24 @@ impl Workspace<'_> {
             address: memory.address(),
             memory: Some(memory),
         })
+    }
+
+    /// Takes `bytes` bytes, if there are any: of the caller's memory what is left, else as [`take_spare`](Self::take_spare).
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`take_spare`](Self::take_spare).
+    pub(crate) fn take_rest(&self, bytes: usize) -> Result<Option<Piece>, Error> {
+        if let Workspace::Given([address, end]) = *self {
+            let (address, memory) = (address.next_multiple_of(ALIGNMENT), None);
+            let has_room = end.saturating_sub(address) >= bytes as u64;
+            return Ok(has_room.then_some(Piece { address, memory }));
+        }
+        let owned = |memory: Buffer<u8>| Piece {
+            address: memory.address(),
+            memory: Some(memory),
+        };
+        Ok(self.take_spare(bytes)?.map(owned))
     }
 
     /// Takes `bytes` bytes, if there are any: not in a capture, not of the caller's memory, which the matrices that are

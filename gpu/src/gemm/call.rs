@@ -385,9 +385,59 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Ok(each.map(scratch::aligned).fold(0, usize::saturating_add))
     }
 
+    /// Returns the number of bytes with which [`prepare_in`](Gemm::prepare_in) takes the plan that [`prepare`](Gemm::prepare)
+    /// takes: [`workspace`](Gemm::workspace), and what that plan needs to sum parts of K ([`GemmPlan::workspace`]). A plan of
+    /// [`autotune`](Gemm::autotune) may need more.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::kernels::GemmProblem;
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm90a);
+    /// let rows = device.upload(&vec![bf16::ONE; 8 * 65536])?;
+    /// let mut c = device.poisoned::<f32>(64)?;
+    /// let product = GemmProblem::new(8, 8, 65536).on(&rows, &rows, &mut c)?;
+    /// assert_eq!(product.workspace()?, 0); // nothing is packed
+    /// let mut memory = device.uninitialised::<u8>(product.workspace_in_parts()?)?;
+    /// let call = product.prepare_in(&mut memory)?;
+    /// assert!(call.plan().is_some_and(|plan| plan.split > 1));
+    /// call.run(&device)?;
+    /// assert_eq!(c.download()?, [65536.0; 64]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gemm`] that concern the views, and those of the plan.
+    pub fn workspace_in_parts(&self) -> Result<usize, Error> {
+        let device = self.a.device();
+        let Some(mut problem) = self.checked()? else {
+            return Ok(0);
+        };
+        let (batch, apart) = self.batch()?;
+        let bound = self.bound(&batch)?.map(|(arguments, _)| arguments);
+        let (factors, c) = self.places(&problem, self.may_pack(), (&batch, &apart))?;
+        let packing = self.workspace()?;
+        // A product that is 0 has one step along K.
+        let Some(Places { a, b, b2 }) = factors else {
+            return Ok(packing);
+        };
+        if problem.compute == Some(Compute::Tf32x3) {
+            problem.k *= high_low::TIMES;
+        }
+        let [a, b, c] = [a.matrix(), b.matrix(), c.matrix()];
+        let b = b2.map_or(b, |b2| b.aligned_with(&b2.matrix()));
+        let shape = shape::<T, C>(&mut problem, &[a, b, c], &batch, self.wish(), bound);
+        let bytes = plan_of(&problem, &shape, device)?.workspace(&problem);
+        Ok(packing.saturating_add(bytes as usize))
+    }
+
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it
-    /// packs and the parts of factors: [`workspace`](Gemm::workspace) bytes at a multiple of 256. No plan is taken that sums parts of K through
-    /// memory. Calls of one stream may share it, since the work of a stream runs in order. A graph that captured the call uses it whenever it runs.
+    /// packs and the parts of factors: [`workspace`](Gemm::workspace) bytes at a multiple of 256. What is left is for sums of
+    /// parts of K: with [`workspace_in_parts`](Gemm::workspace_in_parts) bytes the plan is that of [`prepare`](Gemm::prepare),
+    /// with fewer it is one that divides no K among clusters. Calls of one stream may share the memory, since the work of a
+    /// stream runs in order. A graph that captured the call uses it whenever it runs.
     ///
     /// # Errors
     ///
@@ -757,7 +807,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let (mut product, wanted) = (product(shape.clone())?, &product);
         let mut sums = None;
         if let bytes @ 1.. = product.about().0.workspace(&problem) {
-            sums = memory.take_spare(bytes as usize)?;
+            sums = memory.take_rest(bytes as usize)?;
             // A capture of the same call takes this kernel, which must be loaded by then.
             let without = wanted(GemmShape {
                 wish: Wish::Whole,
@@ -765,7 +815,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             })?;
             product = match &sums {
                 None => without,
-                Some(sums) => Arc::new(product.with_workspace(&WORKSPACE, sums.address())),
+                Some(sums) => Arc::new(product.with_workspace(&WORKSPACE, sums.address)),
             };
         }
         Ok(GemmCall {
@@ -774,7 +824,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 steps,
                 product,
                 function: OnceLock::new(),
-                sums,
+                sums: sums.and_then(|piece| piece.memory),
             })),
             matrices: PhantomData,
         })
@@ -821,6 +871,14 @@ enum GivenFactor {
 }
 
 impl GivenFactor {
+    /// Returns the matrix that a kernel is given, with an address of its alignment.
+    fn matrix(&self) -> Matrix {
+        match self {
+            GivenFactor::Plain(place) => place.matrix(),
+            GivenFactor::HighLow(parts) => parts.at(0),
+        }
+    }
+
     /// Returns the bytes of memory that it takes.
     fn bytes(&self) -> usize {
         match self {
@@ -855,7 +913,7 @@ struct Work {
     product: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
-    /// The memory through which parts of K are summed.
+    /// The memory through which parts of K are summed, if the call owns it.
     sums: Option<Buffer<u8>>,
 }
 
@@ -1095,13 +1153,8 @@ impl fmt::Display for GemmCall<'_> {
     }
 }
 
-/// What all calls with a problem's numbers have in common, made for these addresses.
-pub(super) fn prepare(
-    problem: &GemmProblem,
-    shape: &GemmShape,
-    device: &Device,
-    addresses: &[u64],
-) -> Result<Shape<(GemmPlan, Arc<TensorKernel>)>, Error> {
+/// The plan of a product, checked, for its extents.
+fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<GemmPlan, Error> {
     let multiprocessors = i64::from(device.limits().multiprocessors);
     let plan = match shape.wish {
         Wish::Plan(plan) => plan,
@@ -1112,13 +1165,23 @@ pub(super) fn prepare(
             choose_invariant(problem, shape.operands, device.arch(), multiprocessors)
         }
     };
-    let given = shape.epilogue.as_deref();
-    match given {
+    match shape.epilogue {
         Some(_) => plan.check_kernel(device.arch())?,
         None => plan.check(device.arch())?,
     }
     plan.check_call(problem, &shape.operands)?;
-    let plan = plan.narrowed(problem);
+    Ok(plan.narrowed(problem))
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses.
+pub(super) fn prepare(
+    problem: &GemmProblem,
+    shape: &GemmShape,
+    device: &Device,
+    addresses: &[u64],
+) -> Result<Shape<(GemmPlan, Arc<TensorKernel>)>, Error> {
+    let plan = plan_of(problem, shape, device)?;
+    let given = shape.epilogue.as_deref();
     let (seen, order) = plan.seen(problem);
     let launched = &plan.launched();
     let gemms = device.extension::<PreparedGemms>();

@@ -532,15 +532,23 @@ fn products_in_parts_are_captured_without_parts() {
             assert_eq!(captured(&device, || product.run()), (Ok(1), Ok(())));
             let run = captured(&device, || prepared.run(&device));
             assert_eq!(run, (Ok(launches(&again)), Ok(())));
-            // The caller's memory holds packed matrices alone.
+            // The caller's memory may have the parts: with a byte too few, K is not divided.
             assert_eq!(product.workspace().unwrap(), 0);
-            let mut none = device.uninitialised::<u8>(0).unwrap();
-            let run = captured(&device, || {
-                let call = product.prepare_in(&mut none)?;
-                assert_eq!(call.plan().map(bytes), Some(0));
-                call.run(&device)
-            });
-            assert_eq!(run, (Ok(1), Ok(())));
+            let need = prepared.plan().map_or(0, bytes);
+            assert_eq!(product.workspace_in_parts().unwrap(), need as usize);
+            for (length, in_parts) in [(0, false), (need - 1, false), (need, true)] {
+                let mut memory = device.uninitialised::<u8>(length as usize).unwrap();
+                let run = captured(&device, || {
+                    let call = product.prepare_in(&mut memory)?;
+                    assert_eq!(
+                        call.plan().map(bytes),
+                        Some(if in_parts { need } else { 0 })
+                    );
+                    call.run(&device)
+                });
+                let nodes = if in_parts { launches(&again) } else { 1 };
+                assert_eq!(run, (Ok(nodes), Ok(())), "{length} bytes of {need}");
+            }
             let other = device.on_new_stream().unwrap();
             let [a, b, c] = buffers(&other);
             let product = on(problem, [&a, &b], &c).unwrap();

@@ -98,6 +98,8 @@ enum Types {
     Bf16F32,
     /// f32, multiplied as tf32.
     Tf32,
+    /// f32, by three products in tf32; cuBLASLt multiplies in f32.
+    Tf32x3,
     /// i8 into i32.
     S8,
 }
@@ -166,7 +168,9 @@ impl Sweep {
             Types::Bf16 => measure::<bf16, bf16>(self, device, &problems, &plans, json),
             Types::F16 => measure::<f16, f16>(self, device, &problems, &plans, json),
             Types::Bf16F32 => measure::<bf16, f32>(self, device, &problems, &plans, json),
-            Types::Tf32 => measure::<f32, f32>(self, device, &problems, &plans, json),
+            Types::Tf32 | Types::Tf32x3 => {
+                measure::<f32, f32>(self, device, &problems, &plans, json)
+            }
             Types::S8 => measure::<i8, i32>(self, device, &problems, &plans, json),
         }
     }
@@ -184,8 +188,10 @@ impl Sweep {
         let mut problems = Vec::new();
         for (i, [m, n, k]) in shapes.into_iter().enumerate() {
             let mut problem = GemmProblem::new(m, n, k);
-            if matches!(self.types, Types::Tf32) {
-                problem = problem.compute(Compute::Tf32);
+            match self.types {
+                Types::Tf32 => problem = problem.compute(Compute::Tf32),
+                Types::Tf32x3 => problem = problem.compute(Compute::Tf32x3),
+                Types::Bf16 | Types::F16 | Types::Bf16F32 | Types::S8 => {}
             }
             let orders = match (self.orders, &self.shapes) {
                 (false, _) => 0..1,

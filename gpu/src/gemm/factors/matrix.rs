@@ -311,6 +311,14 @@ impl Place {
         found.is_some_and(|matrix| !packs || is_mapped(matrix))
     }
 
+    /// Returns the matrix that a kernel is given, with an address of its alignment.
+    pub(crate) fn matrix(&self) -> Matrix {
+        match self {
+            Place::Here(matrix) => *matrix,
+            Place::Packed(packed) => packed.at(0),
+        }
+    }
+
     /// Returns the bytes of memory that it takes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
