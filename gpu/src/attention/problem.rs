@@ -439,7 +439,7 @@ mod tests {
             [
                 "attention of f32: Q, K, V and O must be f16 or bf16",
                 "Q has 4 heads and K has 0: the heads of Q must be a multiple of those of K",
-                "sequence length is -1: it must be 0 to 2147483647",
+                "sequence length is -1: it must be 0 to 2147352576",
                 "268435457 queries: there must be 0 to 268435456",
                 "the features of K have the stride 2: it must be 1",
                 "the stride of V along batch is -640: it must be 0 to 2147483647",

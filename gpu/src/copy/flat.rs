@@ -83,7 +83,7 @@ pub(crate) fn not_one_run(plan: &CopyPlan) -> Option<String> {
 pub(crate) const THREADS: i64 = 256;
 
 /// The most elements of one launch: kernels count with 32 bits.
-pub(crate) const MOST: i64 = (1 << 31) - 1;
+pub(crate) const MOST: i64 = colex_tensor::MAX_EXTENT;
 
 /// A part of a longer run that one launch copies: whole tiles of any vector.
 pub(crate) const PIECE: i64 = 1 << 30;

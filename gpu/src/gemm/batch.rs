@@ -6,7 +6,7 @@ use colex_tensor::{Builder, Index, Tensor, TileGrid};
 use colex_tiled::Operand;
 
 use super::plan::GemmPlan;
-use super::problem::{MOST, check_extent};
+use super::problem::{MOST_EXTENT, check_extent};
 use crate::error::{Error, ErrorKind};
 use crate::method::GemmMethod;
 
@@ -271,7 +271,7 @@ impl BatchForm {
     pub(crate) fn arguments(&self, k: &mut Builder) -> Vec<Index> {
         let names = ["l0", "l1", "l2"].into_iter().take(self.modes);
         names
-            .map(|name| k.index_argument(name, 1..MOST + 1))
+            .map(|name| k.index_argument(name, 1..MOST_EXTENT + 1))
             .collect()
     }
 

@@ -92,8 +92,11 @@ pub struct GemmProblem {
     pub compute: Option<Compute>,
 }
 
-/// The largest extent: kernels count with 32 bits.
+/// The largest stride that a kernel takes as it is.
 pub(crate) const MOST: i64 = i32::MAX as i64;
+
+/// The largest extent: kernels count coordinates with 32 bits, also those of tiles that reach beyond the end.
+pub(crate) const MOST_EXTENT: i64 = colex_tensor::MAX_EXTENT;
 
 impl GemmProblem {
     /// Returns the product of compact matrices with K contiguous in A and B, N contiguous in C, alpha 1 and beta 0.
@@ -362,13 +365,13 @@ const NAMED: [(Operand, &str); 3] = [
 ];
 
 pub(crate) fn check_extent(what: &'static str, extent: i64) -> Result<(), Error> {
-    if (0..=MOST).contains(&extent) {
+    if (0..=MOST_EXTENT).contains(&extent) {
         Ok(())
     } else {
         Err(ErrorKind::Extent {
             what,
             extent,
-            most: MOST,
+            most: MOST_EXTENT,
         }
         .into())
     }

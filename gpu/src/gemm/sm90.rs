@@ -19,6 +19,7 @@ use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::{Fetch, boxed_layout};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
+use super::problem::MOST_EXTENT;
 use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
@@ -443,7 +444,7 @@ fn build(
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
     let output = StorePath::new(&mut k, &stored, &batch, &stored_mma)?;
-    let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..1 << 31));
+    let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
     let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
     let terms = epilogue.declare(&mut k);
@@ -463,11 +464,12 @@ fn build(
         sum.start(&mut k);
     }
     k.start_pipelines(&[&ring], size > 1);
-    let all = k.within((kk + (bk - 1)) / bk, 1..1 << 25);
+    let most = (MOST_EXTENT / bk + 1).min(1 << 25);
+    let all = k.within((kk + (bk - 1)) / bk, 1..most + 1);
     let grid = clusters(&mut k, plan, [&m, &n], &products);
     // Beyond K, loads bring zeros: all blocks of a cluster take as many steps.
     let share = |k: &mut Builder, shares: &Index| {
-        let steps = k.within((&all + (shares - 1)) / shares, 1..1 << 25);
+        let steps = k.within((&all + (shares - 1)) / shares, 1..most + 1);
         k.within(shares * &steps, 1..MOST_STEPS + 1);
         steps
     };
@@ -582,13 +584,15 @@ impl WarpSpecializedKernel<'_> {
                     let part = of.sum.place(&beyond);
                     let tile = (before + &part / parts).min(&(&tiles - 1));
                     let of_part = start(k, &(&part % parts), &of.steps);
+                    let steps = select(&self.steps, &of.steps);
+                    let end = MOST_EXTENT / self.plan.tile[2] + MOST_SPLIT * along_k;
                     let item = Item {
                         is_whole: k.less(number, undivided),
                         at: [0.into(), 0.into()],
                         product: Vec::new(),
                         part,
-                        start: select(&whole, &of_part),
-                        steps: select(&self.steps, &of.steps),
+                        start: select(&whole, &of_part).min(&(Index::from(end) - &steps)),
+                        steps,
                     };
                     (item, tile)
                 }

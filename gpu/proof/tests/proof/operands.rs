@@ -348,7 +348,7 @@ fn the_sentences_of_gemm_problems() {
     let said = |problem: GemmProblem| problem.check().expect_err("it is refused").to_string();
     assert_eq!(
         said(GemmProblem::new(-1, 8, 8)),
-        "M is -1: it must be 0 to 2147483647"
+        "M is -1: it must be 0 to 2147352576"
     );
     let short = GemmProblem::new(8, 8, 8)
         .major(Operand::B, Major::First)

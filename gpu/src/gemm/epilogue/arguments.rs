@@ -13,7 +13,7 @@ use super::expression::{C, Epilogue, EpilogueInputKind};
 use super::terms::{Form, KernelEpilogue, turned};
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::gemm::batch::Batch;
-use crate::gemm::problem::{MOST, holds_f32};
+use crate::gemm::problem::{MOST_EXTENT, holds_f32};
 
 /// The tensors and numbers of a call by name.
 #[derive(Clone, Debug, Default)]
@@ -300,8 +300,8 @@ impl<'a> Given<'a> {
             };
             let address = given.bytes.0;
             let largest = layout.leaves().iter().map(|leaf| leaf.extent.value()).max();
-            if largest.is_some_and(|extent| extent > MOST) {
-                return refuse(format!("{name} has an extent above {MOST}"));
+            if largest.is_some_and(|extent| extent > MOST_EXTENT) {
+                return refuse(format!("{name} has an extent above {MOST_EXTENT}"));
             }
             forms.push(Form::of(&layout, address, given.element_bytes));
             layouts.push(layout);

@@ -13,6 +13,7 @@ use super::direct::Direct;
 use super::terms::KernelEpilogue;
 use crate::gemm::batch::{BatchForm, BatchTiles, agree};
 use crate::gemm::plan::GemmPlan;
+use crate::gemm::problem::MOST_EXTENT;
 use crate::gemm::sm90::{self, MOST_SPLIT, WARPGROUP_THREADS};
 use colex_sched::formula::MOST_PLACES;
 
@@ -207,7 +208,7 @@ pub(crate) fn build(
     let direct = Direct::new(&slice, &mma)?;
     let c = batch.layout(&slice, Operand::C);
     let c = k.tensor("C", slice.operands.c, &c);
-    let [m, n] = ["m", "n"].map(|name| k.index_argument(name, 1..1 << 31));
+    let [m, n] = ["m", "n"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
     let sum = SplitSum::new(&mut k, plan);
     let terms = epilogue.declare(&mut k);

@@ -9,6 +9,7 @@ use super::flow::Cond;
 use crate::error::{At, Error, ErrorKind};
 use crate::failure::FirstFailure;
 use crate::index::Index;
+use colex_ir::claims::ClaimId;
 
 /// The number of named barriers of a block (PTX ISA 9.7.13.1).
 const NAMED: i64 = 16;
@@ -220,11 +221,16 @@ impl Builder {
     /// assert_eq!(values_of_blocks(k, 2, &rank)?, [0, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails if no block of the cluster has the rank, or if the cluster is declared after this call. A rank
+    /// that turns out to be none of the cluster's is refused as for [`Builder::index_of`].
     #[track_caller]
     pub fn arrive_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
         let arrive = |ir: &mut colex_ir::KernelBuilder, at| ir.mbarrier_arrive_cluster(at);
-        self.site(Location::caller(), |k| {
-            k.signal_at(barrier, rank, cond, arrive)
+        self.run(Location::caller(), |k| {
+            k.signal_at("arrive_at", [barrier, rank], cond, arrive)
         });
     }
 
@@ -251,27 +257,53 @@ impl Builder {
     /// assert_eq!(values_of_blocks(k, 2, &rank)?, [0, 1]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails as for [`Builder::arrive_at`].
     #[track_caller]
     pub fn release_at(&mut self, barrier: &Index, rank: &Index, cond: Cond) {
         let release = |ir: &mut colex_ir::KernelBuilder, at| ir.mbarrier_release_cluster(at);
-        self.site(Location::caller(), |k| {
-            k.signal_at(barrier, rank, cond, release)
+        self.run(Location::caller(), |k| {
+            k.signal_at("release_at", [barrier, rank], cond, release)
         });
     }
 
     fn signal_at(
         &mut self,
-        barrier: &Index,
-        rank: &Index,
+        operation: &'static str,
+        [barrier, rank]: [&Index; 2],
         cond: Cond,
         signal: impl FnOnce(&mut colex_ir::KernelBuilder, colex_ir::Reg),
-    ) {
+    ) -> Result<(), ErrorKind> {
+        self.failure.own_indices([barrier, rank])?;
+        let claim = self.claim_rank(operation, rank)?;
         let (address, rank) = (self.value(barrier), self.operand(rank));
         // A rank that does not exist has no address: only threads that arrive ask for it.
         self.where_(cond, |ir| {
-            let remote = ir.mapa(address, rank);
+            let remote = ir.claiming(claim, |ir| ir.mapa(address, rank));
             signal(ir, remote);
         });
+        Ok(())
+    }
+
+    /// Refuses a rank that no block of the cluster has; the claim of one that a block need not have.
+    fn claim_rank(
+        &mut self,
+        operation: &'static str,
+        rank: &Index,
+    ) -> Result<Option<ClaimId>, ErrorKind> {
+        let last = i64::from(self.cluster) - 1;
+        self.count_ranks(self.cluster);
+        let (low, high) = rank.range();
+        // What has no value is refused by name where its value is computed.
+        if (low > last || high < 0) && rank.poison().is_none() {
+            let why = format!(
+                "the rank {rank} lies from {low} to {high}, and the cluster that is declared before this call has ranks 0 to {last}"
+            );
+            return Err(ErrorKind::operands(operation, why));
+        }
+        Ok((low < 0 || high > last).then(|| self.range_claim(rank, (0, last))))
     }
 
     /// Arrives at an mbarrier and adds `bytes` to the transaction count of its phase (`mbarrier.arrive.expect_tx`). If the

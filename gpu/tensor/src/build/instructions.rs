@@ -27,6 +27,7 @@ impl Builder {
     /// ```
     pub fn cluster(&mut self, blocks: [u32; 3]) -> &mut Self {
         self.ir.cluster(blocks);
+        self.cluster = blocks.into_iter().fold(1, u32::saturating_mul);
         self
     }
 

@@ -116,6 +116,8 @@ impl Builder {
     #[track_caller]
     pub fn less(&mut self, a: &Index, b: &Index) -> Cond {
         self.own_indices([a, b], Location::caller());
+        // What a comparison folds to is right where they lie in their ranges.
+        [a, b].into_iter().for_each(|x| self.claim_owed(x));
         let (ra, rb) = (a.range(), b.range());
         match (ra.1 < rb.0, ra.0 >= rb.1) {
             (true, _) => Cond::Known(true),
@@ -137,6 +139,7 @@ impl Builder {
     #[track_caller]
     pub fn equal(&mut self, a: &Index, b: &Index) -> Cond {
         self.own_indices([a, b], Location::caller());
+        [a, b].into_iter().for_each(|x| self.claim_owed(x));
         let difference = b - a;
         let (low, high) = difference.range();
         match difference.as_constant() {
@@ -198,6 +201,7 @@ impl Builder {
     /// are known.
     pub(crate) fn lower(&mut self, index: &Index, wide: bool) -> Reg {
         self.own_indices([index], Location::caller());
+        self.claim_owed(index);
         let key = (index.clone(), wide);
         if let Some(reg) = self.scopes.iter().rev().find_map(|s| s.values.get(&key)) {
             return *reg;

@@ -68,6 +68,8 @@ pub struct Builder {
     pub(crate) failure: FirstFailure,
     /// The blocks of a cluster, as its ranks were asked for.
     ranks: Option<u32>,
+    /// The blocks of the cluster that is declared so far.
+    cluster: u32,
     /// What barriers are told of and loads report.
     pub(crate) transactions: Vec<crate::build::barrier::Transaction>,
     pub(crate) launch: crate::build::launch::Signature,
@@ -127,7 +129,8 @@ pub(crate) struct Scope {
     pub(crate) began: u32,
     pub(crate) values: HashMap<(Index, bool), Reg>,
     pub(crate) tests: HashMap<(Index, i64, Compare), Reg>,
-
+    /// What is claimed of the parts of integers, by the range.
+    pub(crate) settled: HashSet<(Index, (i64, i64))>,
     /// Bytes that zero-filling copies read, by what is left of an extent, the bytes of a vector and of an element.
     pub(crate) sizes: HashMap<(Index, [i64; 2]), Reg>,
     /// Variables whose value from before the body was used in it.
@@ -147,8 +150,8 @@ impl Scope {
             began,
             values: HashMap::new(),
             tests: HashMap::new(),
+            settled: HashSet::new(),
             sizes: HashMap::new(),
-
             used: HashSet::new(),
             opened: Opened::Other,
             condition: None,
@@ -186,6 +189,7 @@ impl Builder {
             written: HashMap::new(),
             failure: FirstFailure::default(),
             ranks: None,
+            cluster: 1,
             transactions: Vec::new(),
             launch: crate::build::launch::Signature::default(),
             reports: crate::build::report::Report::default(),
@@ -242,7 +246,9 @@ impl Builder {
                 kernel.block.unwrap_or([0; 3])
             )));
         }
-        let blocks: u32 = kernel.cluster.map_or(1, |cluster| cluster.iter().product());
+        let blocks = kernel.cluster.map_or(1, |cluster| {
+            cluster.into_iter().fold(1, u32::saturating_mul)
+        });
         match self.ranks {
             Some(ranks) if ranks != blocks => Err(refuse(format!(
                 "ranks are counted for clusters of {ranks} blocks, and clusters of {blocks} are declared"
@@ -482,11 +488,16 @@ impl Builder {
     /// ```
     #[track_caller]
     pub fn cluster_rank(&mut self, blocks: u32) -> Index {
-        let smaller = self.ranks.map_or(blocks, |ranks| ranks.min(blocks));
-        self.ranks = Some(smaller);
+        self.count_ranks(blocks);
         let at = Location::caller();
         let range = self.ends("special", 0..i64::from(blocks), at);
         self.special_within(Special::ClusterCtaRank, range, at)
+    }
+
+    /// Notes how many blocks of a cluster a call takes for granted.
+    pub(crate) fn count_ranks(&mut self, blocks: u32) {
+        let smaller = self.ranks.map_or(blocks, |ranks| ranks.min(blocks));
+        self.ranks = Some(smaller);
     }
 
     /// Returns the value of a 32-bit special register, which lies in `range` (end excluded). The kernel reads it once

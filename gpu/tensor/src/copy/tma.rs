@@ -15,7 +15,7 @@ use crate::failure::Owner;
 use crate::index::Index;
 use crate::tensor::coord::{IntoIndices, extents};
 use crate::tensor::offset::layout_at_coordinates;
-use crate::tensor::{Tensor, View};
+use crate::tensor::{FARTHEST, MAX_EXTENT, Tensor, View};
 use colex_ir::{Address, Base, CopyArgs, End, Operand, ParamId, Reg};
 
 /// A tensor that TMA copies in tiles: a tensor map among the parameters, and the boxes of a tile.
@@ -560,9 +560,10 @@ impl Builder {
             }
         }
         let step = |i: usize| tensor.tile.get(i).copied().unwrap_or(1);
-        // A coordinate of the map is a number of 32 bits: no tile begins farther out.
+        // A coordinate of the map has 32 bits, which hold that of no tile farther out.
         let begin = |(i, c): (usize, &Index)| {
-            c.within(c.range().0.min(0)..crate::tensor::MAX_EXTENT / step(i) + 1) * step(i)
+            let farthest = (MAX_EXTENT + FARTHEST) / step(i).max(1);
+            c.taken_within(c.range().0.min(0)..farthest + 1, step(i))
         };
         let origin: Vec<Index> = at.iter().enumerate().map(begin).collect();
         let origin = layout_at_coordinates(layout, &origin);

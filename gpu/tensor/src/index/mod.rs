@@ -20,7 +20,9 @@ pub(crate) const LIMIT: i64 = 1 << 62;
 /// The expression is simplified to a normal form as it is built. Constants fold. Quotients, remainders and products by
 /// powers of two become one *bit field*: bits of an integer, masked and shifted. A sum keeps its constant apart, since an
 /// instruction takes it as an immediate. Multiples of the divisor are taken out of quotients and dropped from remainders.
-/// `/` rounds down and `%` is never negative, also for negative numbers.
+/// `/` rounds down and `%` is never negative, also for negative numbers. A divisor is at least 1: one that may be negative is
+/// refused by [`Builder::finish`](crate::Builder::finish), and one that turns out to be 0 as for
+/// [`Builder::index_of`](crate::Builder::index_of).
 ///
 /// ```
 /// # use colex_tensor::prelude::*;
@@ -46,6 +48,10 @@ pub(crate) struct Data {
     pub(crate) depth: u32,
     /// The builder of its leaves.
     owner: Owner,
+    /// The integer and the range that say so, where it was taken to lie in `range` and nothing has claimed that yet.
+    taken: Option<(Index, (i64, i64))>,
+    /// Whether its value is right only where a part of it lies in a range that nothing has claimed yet.
+    pub(crate) owes: bool,
 }
 
 /// A register with the moment it was read: a register that is written again is another leaf.
@@ -103,10 +109,33 @@ impl Node {
             Node::Poison(_) => Owner::NONE,
         }
     }
+
+    /// Whether a part of it [owes](Data::owes) a claim, or it divides by what may be 0.
+    fn owes(&self) -> bool {
+        match self {
+            Node::Leaf(_) | Node::Poison(_) => false,
+            Node::Sum(terms, _) => terms.iter().any(|(x, _)| x.0.owes),
+            Node::BitField(x, ..) | Node::Opaque(x) => x.0.owes,
+            Node::Quotient(a, b) | Node::Remainder(a, b) => a.0.owes || b.0.owes || b.0.range.0 < 1,
+            Node::Product(a, b) | Node::Xor(a, b) | Node::Min(a, b) => a.0.owes || b.0.owes,
+            Node::Select(parts) => parts.iter().any(|x| x.0.owes),
+        }
+    }
 }
 
 impl Data {
     pub(crate) fn build(node: Node, range: (i64, i64), bits: u64, depth: u32) -> Index {
+        Data::taking(node, range, bits, depth, None)
+    }
+
+    /// The same of an integer that is taken to lie in the range.
+    fn taking(
+        node: Node,
+        range: (i64, i64),
+        bits: u64,
+        depth: u32,
+        taken: Option<(Index, (i64, i64))>,
+    ) -> Index {
         let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
         node.hash(&mut hasher);
         let range = (range.0.max(-LIMIT), range.1.min(LIMIT));
@@ -114,6 +143,8 @@ impl Data {
         let bits = if range.0 < 0 { u64::MAX } else { bits };
         Index(Arc::new(Data {
             owner: node.owner(),
+            owes: taken.is_some() || node.owes(),
+            taken,
             node,
             hash: hasher.finish(),
             range,
@@ -270,6 +301,54 @@ impl Index {
         self.known_within((range.start, range.end - 1))
     }
 
+    /// The same value in a `range` (end excluded) that the caller takes it to lie in, times `step`. What computes the value
+    /// claims that first: [`Builder::claim_owed`](crate::Builder::claim_owed).
+    #[track_caller]
+    pub(crate) fn taken_within(&self, range: std::ops::Range<i64>, step: i64) -> Index {
+        let inside = self.within(range);
+        if inside.poison().is_some() || inside.0.range == self.0.range {
+            return inside * step;
+        }
+        let Data {
+            node,
+            range,
+            bits,
+            depth,
+            ..
+        } = &*inside.0;
+        // Branches compare the product with an extent, so the claim is of the product.
+        let last = range.1.saturating_mul(step).saturating_add(step - 1);
+        let claim = (self * step, (range.0.saturating_mul(step), last));
+        Data::taking(node.clone(), *range, *bits, *depth, Some(claim)) * step
+    }
+
+    /// The integers that its value takes to lie in ranges, both ends included, without a claim: the parts first.
+    pub(crate) fn owed(&self, found: &mut Vec<(Index, (i64, i64))>) {
+        if !self.0.owes {
+            return;
+        }
+        match &self.0.node {
+            Node::Leaf(_) | Node::Poison(_) => {}
+            Node::Sum(terms, _) => terms.iter().for_each(|(x, _)| x.owed(found)),
+            Node::BitField(x, ..) | Node::Opaque(x) => x.owed(found),
+            Node::Product(a, b)
+            | Node::Quotient(a, b)
+            | Node::Remainder(a, b)
+            | Node::Xor(a, b)
+            | Node::Min(a, b) => [a, b].into_iter().for_each(|x| x.owed(found)),
+            Node::Select(parts) => parts.iter().for_each(|x| x.owed(found)),
+        }
+        if let Node::Quotient(_, divisor) | Node::Remainder(_, divisor) = &self.0.node
+            && divisor.0.range.0 < 1
+        {
+            found.push((divisor.clone(), (1, divisor.0.range.1)));
+        }
+        if let Some(claim) = &self.0.taken {
+            claim.0.owed(found);
+            found.push(claim.clone());
+        }
+    }
+
     /// The same value in a range, both ends included, which the kernel keeps it in, or a claim demands.
     pub(crate) fn known_within(&self, (first, last): (i64, i64)) -> Index {
         let (low, high) = self.0.range;
@@ -280,7 +359,7 @@ impl Index {
             Node::Sum(..) => Node::Opaque(self.clone()),
             other => other.clone(),
         };
-        Data::build(node, range, bits, self.0.depth)
+        Data::taking(node, range, bits, self.0.depth, self.0.taken.clone())
     }
 
     /// Returns the minimum of two indices.

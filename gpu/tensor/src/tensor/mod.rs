@@ -22,7 +22,7 @@ use crate::tensor::partition_coords::Partitioner;
 pub const MAX_EXTENT: i64 = (1 << 31) - (1 << 17);
 
 /// The number of elements beyond the end of a tensor at which a tile may begin, so that coordinates fit 32 bits.
-const FARTHEST: i64 = 1 << 16;
+pub(crate) const FARTHEST: i64 = 1 << 16;
 
 /// A tensor in global or shared memory, or a thread's part of it. It is a base address and a layout. In shared memory
 /// the values of the layout are offsets; in global memory they are coordinates, since the launch provides the strides.
@@ -298,7 +298,7 @@ impl Tensor {
         let begin = |i: usize, c: &Index| {
             let end = of.extents[i].range().1 + FARTHEST;
             // A coordinate below 0 is kept, since `copy_in_bounds` tests for it.
-            c.within(c.range().0.min(0)..end / step(i) + 1) * step(i)
+            c.taken_within(c.range().0.min(0)..end / step(i) + 1, step(i))
         };
         let moved = (start.iter().zip(at).enumerate()).map(|(i, (s, c))| s + begin(i, c));
         let start: Vec<Index> = moved.chain(start[at.len()..].iter().cloned()).collect();

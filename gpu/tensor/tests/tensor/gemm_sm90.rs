@@ -54,7 +54,7 @@ pub(crate) fn gemm() -> Result<TensorKernel, Box<dyn std::error::Error>> {
     let rank = k.cluster_rank(2);
     k.start_pipelines(&[&ring], true);
     let first = k.block_index(0) / 2;
-    let last = k.within(tiles_m / 2 * &tiles_n, 1..1 << 30);
+    let last = k.within(tiles_m / 2 * &tiles_n, 1..1 << 22);
     let stride = k.grid_extent(0) / 2;
     let place = |number: &Index| [number / &tiles_n * 2 + &rank, number % &tiles_n];
     let is_producer = k.equal(&group, &2.into());

@@ -26,6 +26,7 @@ mod export;
 mod fragments;
 mod gemm_sm80;
 mod gemm_sm90;
+mod granted;
 mod grids;
 mod held;
 mod index_laws;

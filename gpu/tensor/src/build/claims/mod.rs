@@ -224,12 +224,43 @@ impl Builder {
         if index.poison().is_some() {
             return;
         }
-        self.check_leaves(index);
-        let claim = self.open_claim();
+        let claim = self.range_claim(index, range);
         let open = &mut self.claims.open[claim.0 as usize];
         open.declared = Some((index.clone(), range, multiple));
         open.implied = implied;
         self.ir.claiming(Some(claim), |k| k.comment(""));
+    }
+
+    /// The claim that an integer lies in a range, for the instruction that takes it for granted.
+    pub(crate) fn range_claim(&mut self, index: &Index, range: (i64, i64)) -> ClaimId {
+        self.claim_owed(index);
+        self.check_leaves(index);
+        let claim = self.open_claim();
+        self.claims.open[claim.0 as usize].declared = Some((index.clone(), range, 1));
+        claim
+    }
+
+    /// Claims what the value of an integer takes for granted of its parts, unless that is claimed on every way to this place:
+    /// that a divisor is at least 1, and that a number of a tile fits.
+    #[track_caller]
+    pub(crate) fn claim_owed(&mut self, index: &Index) {
+        if !index.0.owes || self.failure.is_set() {
+            return;
+        }
+        let mut owed = Vec::new();
+        index.owed(&mut owed);
+        self.site(Location::caller(), |k| {
+            for (part, range) in owed {
+                let owed = (part, range);
+                if k.scopes.iter().any(|scope| scope.settled.contains(&owed)) {
+                    continue;
+                }
+                if let Some(scope) = k.scopes.last_mut() {
+                    scope.settled.insert(owed.clone());
+                }
+                k.claim_range(&owed.0, owed.1, 1);
+            }
+        });
     }
 
     /// Adds coordinates that an access reaches to its claim, unless the tensor has them in every launch.
@@ -239,6 +270,7 @@ impl Builder {
         }
         // The claim is made of what the registers hold at the access.
         for index in [&reach.low, &reach.high, &reach.extent] {
+            self.claim_owed(index);
             self.check_leaves(index);
         }
         let reaches = &mut self.claims.open[claim.0 as usize].reaches;
@@ -589,14 +621,15 @@ impl<'a> Lowered<'a> {
             let mut leaves = Vec::new();
             margin.leaves(&mut leaves);
             if reads(&leaves, Knows::Thread)
-                && let Some(margin) = self.expression(&margin)
+                && let Some(value) = self.expression(&margin)
             {
-                return (0..self.builder.threads).any(|thread| {
+                let is_broken = (0..self.builder.threads).any(|thread| {
                     let of = of_thread(self.builder.block, thread, 0);
                     let mut tests = of_threads.iter();
                     tests.all(|(test, wanted)| test.holds(&of) == Some(*wanted))
-                        && margin.evaluate(&of).is_none_or(|margin| margin < 0)
+                        && value.evaluate(&of).is_none_or(|margin| margin < 0)
                 });
+                return is_broken && !prove::follows(&margin, &facts);
             }
             let is_decided =
                 is_even && margin.is_least_at_corners(&known, counters.len(), FREE_LOOPS);
