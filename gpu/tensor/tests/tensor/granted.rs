@@ -8,6 +8,9 @@ use colex_ir::launch::Launch;
 use colex_layout::Layout;
 use colex_tensor::{Arg, Builder, Index, TensorKernel};
 
+/// What a kernel does with a number.
+type Body = fn(&mut Builder, Index);
+
 fn simulator() -> Device {
     Device::simulator(Arch::Sm90a)
 }
@@ -62,7 +65,7 @@ const NOT_ONE: &str =
 
 #[test]
 fn a_divisor_that_is_0_is_refused_by_the_launch() {
-    let kernels: [(&str, fn(&mut Builder, Index)); 5] = [
+    let kernels: [(&str, Body); 5] = [
         ("a quotient", |k, n| {
             let block = k.block_index(0);
             k.value(&(block / (n / 8)));
