@@ -281,6 +281,11 @@ fn a_rank_is_one_of_the_clusters() {
     ] {
         assert_eq!(refused(blocks, rank), sentence(rank, i64::from(blocks) - 1));
     }
+    let mut k = arriving(2, |_, _| 0.into());
+    let ready = k.barriers(1);
+    k.release_at(&ready.at(0), &2.into(), true.into());
+    let said = k.finish().expect_err("it is refused").what();
+    assert_eq!(said, sentence(2, 1).replace("arrive_at", "release_at"));
     let mut k = arriving(1, |_, _| 0.into());
     k.cluster([2, 1, 1]);
     assert_eq!(
