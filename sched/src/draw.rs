@@ -5,6 +5,7 @@ use crate::order::grouped::{GroupTile, Grouped};
 use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
 use crate::problem::coord::{GemmCoord, Tile};
+use crate::split::segment::Segment;
 use crate::split::stream_k::{StreamK, StreamKRole};
 use crate::split::stream_k_sm90::StreamKSm90;
 use colex_draw::{Cell, Fill, Grid, Headers, MAX_CELLS, Picture};
@@ -168,6 +169,81 @@ impl StreamKSm90 {
             name.to_string(),
             &units,
         )
+    }
+}
+
+impl StreamKSm90 {
+    /// Returns a picture of every k-tile, coloured by the unit that computes it.
+    ///
+    /// The upper grid has one row per tile and one column per k-tile, and its labels are units. The lower grid has one row
+    /// per unit and one column per step, and its labels are tiles, numbered as the rows of the upper grid.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for more tiles, units or k-tiles than a picture holds.
+    ///
+    /// ```
+    /// use colex_sched::{GemmCoord, StreamKSm90, StreamKSm90Args};
+    /// // Five tiles of 32 k-tiles on four multiprocessors: 40 k-tiles per unit.
+    /// let schedule = StreamKSm90::new(GemmCoord::new(5, 1, 1), 32, StreamKSm90Args::new(4))?;
+    /// let picture = schedule.iterations_picture()?;
+    /// let grids: Vec<_> = picture.grids().collect();
+    /// assert_eq!([grids[0].rows(), grids[0].cols()], [5, 32]);
+    /// assert_eq!([grids[1].rows(), grids[1].cols()], [4, 40]);
+    /// assert_eq!(grids[0].cell(1, 8).lines.as_slice(), ["1"]); // the unit that finishes tile 1
+    /// # Ok::<(), colex_sched::Error>(())
+    /// ```
+    pub fn iterations_picture(&self) -> Result<Picture, Error> {
+        let slots = self.raster().slots();
+        drawable("units", self.units())?;
+        drawable("k-tiles", slots.saturating_mul(self.k_tiles()))?;
+        let work: Vec<Vec<Segment>> = (0..self.units()).map(|unit| self.work(unit)).collect();
+        let mut units = BTreeMap::<Tile, BTreeMap<i64, i64>>::new();
+        for (unit, segment) in work
+            .iter()
+            .enumerate()
+            .flat_map(|(unit, segments)| segments.iter().map(move |segment| (unit, segment)))
+        {
+            let of_tile = units.entry(segment.tile).or_default();
+            of_tile.extend(segment.k.clone().map(|k| (k, unit as i64)));
+        }
+        let tiles: Vec<Tile> = units.keys().copied().collect();
+        let units: Vec<BTreeMap<i64, i64>> = units.into_values().collect();
+        let cell = |what: Option<i64>, unit: i64| match what {
+            Some(label) => Cell::new([label.to_string()]).filled(Fill::pastel(unit)),
+            None => Cell::default(),
+        };
+        let unit_of = |tile: i64, k: i64| units[tile as usize].get(&k).copied();
+        let names = |what: &str, count: usize| {
+            Headers::Named((0..count).map(|at| format!("{what} {at}")).collect())
+        };
+        let by_tile = grid(tiles.len() as i64, self.k_tiles(), |tile, k| {
+            cell(unit_of(tile, k), unit_of(tile, k).unwrap_or(0))
+        })?
+        .regions(|tile, k| unit_of(tile, k).unwrap_or(-1))
+        .caption("by tile: the block that computes each k-tile")
+        .headers(names("tile", tiles.len()), Headers::Numbers);
+
+        let number = |tile: &Tile| tiles.binary_search(tile).map_or(0, |at| at as i64);
+        let steps: Vec<Vec<i64>> = work
+            .iter()
+            .map(|segments| {
+                let labels = segments
+                    .iter()
+                    .flat_map(|segment| segment.k.clone().map(|_| number(&segment.tile)));
+                labels.collect()
+            })
+            .collect();
+        let longest = steps.iter().map(Vec::len).max().unwrap_or(0) as i64;
+        let tile_of = |unit: i64, step: i64| steps[unit as usize].get(step as usize).copied();
+        let by_unit = grid(self.units(), longest, |unit, step| {
+            cell(tile_of(unit, step), unit)
+        })?
+        .regions(|unit, step| tile_of(unit, step).unwrap_or(-1))
+        .caption("by block, over time: the tile of each k-tile")
+        .headers(names("block", steps.len()), Headers::Numbers);
+        Ok(Picture::above([by_tile, by_unit])
+            .title("stream-K: the block that computes each k-tile of each tile, and the order of its k-tiles"))
     }
 }
 

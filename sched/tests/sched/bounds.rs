@@ -325,6 +325,15 @@ fn pictures_are_bounded() {
         refused(|| s.picture()),
         "a picture of 327680000 units: it can hold at most 65536"
     );
+    assert_eq!(
+        refused(|| s.iterations_picture()),
+        "a picture of 327680000 units: it can hold at most 65536"
+    );
+    let deep = StreamKSm90::new(tiles(1, 1), 1 << 20, StreamKSm90Args::new(4)).unwrap();
+    assert_eq!(
+        refused(|| deep.iterations_picture()),
+        "a picture of 1048576 k-tiles: it can hold at most 65536"
+    );
     let one = GemmCoord::new(1, 1, 1);
     let s = StreamK::new(
         GemmCoord::new(1, 1, 1 << 30),

@@ -27,6 +27,7 @@ mod schedule;
 mod sweep;
 mod tiled;
 mod tiling;
+mod tma;
 mod tv;
 
 use std::fmt;
@@ -58,6 +59,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("stream-k", Draw::Picture(schedule::stream_k)),
     ("pipeline", Draw::Picture(schedule::pipeline)),
     ("composition", Draw::Picture(composition::draw)),
+    ("tma-box", Draw::Picture(tma::draw)),
     ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
     ("ratios", Draw::Svg(sweep::ratios)),
@@ -176,7 +178,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, composition, flow, bench"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, composition, tma-box, flow, bench"
         );
     }
 

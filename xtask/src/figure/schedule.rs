@@ -3,7 +3,8 @@
 //! `figure raster`: orders of tiles by name (`GemmIdentity<2>`, `grouped 8 along m`, `persistent along n, swizzle 4`,
 //! `Hilbert`, `Morton`), side by side. Keys: `tiles = 4x4`, `workers = 8` (places of a wave), `cluster = 2x1`.
 //!
-//! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`.
+//! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`;
+//! `axis = iterations` draws every k-tile, by tile and by block.
 //!
 //! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
 //! durations `load`, `multiply`, `epilogue`.
@@ -47,7 +48,11 @@ pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
         ..StreamKSm90Args::new(number(body, "sms", 4)?)
     };
     let schedule = StreamKSm90::new(GemmCoord::new(m, n, 1), k, args)?;
-    schedule.picture().map_err(Error::from)
+    match body.value("axis") {
+        None => schedule.picture().map_err(Error::from),
+        Some("iterations") => schedule.iterations_picture().map_err(Error::from),
+        Some(other) => Err(Error::new(format!("`axis = {other}` is not `iterations`"))),
+    }
 }
 
 pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
@@ -120,6 +125,7 @@ mod tests {
     #[test]
     fn schedules_are_drawn() {
         assert!(draw("stream-k", "tiles = 5x1").is_ok());
+        assert!(draw("stream-k", "tiles = 5x1\naxis = iterations").is_ok());
         assert!(draw("pipeline", "pingpong\ntiles = 4\nk = 2").is_ok());
     }
 
@@ -137,6 +143,10 @@ mod tests {
         assert_eq!(
             error("raster", "Hilbert\nworkers = x"),
             "`workers = x` is not a number up to 4096"
+        );
+        assert_eq!(
+            error("stream-k", "axis = time"),
+            "`axis = time` is not `iterations`"
         );
         assert!(error("raster", "nonsense").starts_with("\"nonsense\" names no order"));
         assert_eq!(
