@@ -90,7 +90,7 @@ fn named(fill: Fill, row: i64, column: i64) -> Cell {
 /// The extents of a matrix whose rows are contiguous.
 fn extents(matrix: &Layout) -> Result<[i64; 2], Error> {
     let leaves = matrix.leaves();
-    let [rows, columns] = &leaves[..] else {
+    let [rows, columns] = leaves else {
         return Err(Error::new(format!("{matrix} is not a matrix")));
     };
     if columns.stride.as_int().is_none_or(|d| d.value() != 1) {
