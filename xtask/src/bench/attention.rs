@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use colex_atom::{Arch, Ty};
 use colex_gpu::attention::{
-    AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
+    Attention, AttentionCall, AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem,
+    AttentionTensor, Mask,
 };
 use colex_gpu::tensor::TensorKernel;
 use colex_gpu::{Buffer, Device, DeviceKernel, LaunchArg, Load, View, ViewMut};
@@ -224,6 +225,130 @@ fn measure(device: &Device, problem: &AttentionProblem, report: &mut BenchReport
     Ok(())
 }
 
+/// The sequences and the keys of each that a step of decoding is measured with: 32 heads on 8, of 128 features.
+const DECODED: [[i64; 2]; 2] = [[64, 8192], [1, 131_072]];
+
+/// Measures one query of each sequence and many keys: the default plan of the call, and plans beside it.
+pub(super) fn decode(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("decode", "TB/s", device);
+    println!("{PROTOCOL}; bytes of Q, K, V and O");
+    for [batch, keys] in DECODED {
+        let problem = AttentionProblem::new(Ty::Bf16, batch, [32, 8], [1, keys], [128; 2]);
+        measure_decode(device, &problem, &mut report)?;
+    }
+    report.write(json)
+}
+
+/// The default plan, and others with a change each: stages, keys of a step and parts of the keys.
+fn decode_variants(
+    problem: &AttentionProblem,
+    operands: AttentionOperands,
+    device: &Device,
+) -> Vec<AttentionPlan> {
+    let usual = AttentionPlan::new(AttentionMethod::Ampere, operands)
+        .suited_to(problem, device.limits().multiprocessors);
+    let mut all = vec![usual];
+    for stages in [3, 4] {
+        all.push(AttentionPlan { stages, ..usual });
+    }
+    for (keys, stages) in [(32, 2), (32, 4), (128, 2)] {
+        let tile = [usual.tile[0], keys];
+        all.push(AttentionPlan {
+            tile,
+            stages,
+            ..usual
+        });
+    }
+    for splits in [1, 2, 4, 8, 16, 32, 64, 128] {
+        all.push(AttentionPlan { splits, ..usual });
+    }
+    let mut distinct: Vec<AttentionPlan> = Vec::new();
+    for plan in all {
+        if plan.check(device.arch()).is_ok() && !distinct.contains(&plan) {
+            distinct.push(plan);
+        }
+    }
+    distinct
+}
+
+/// Measures the plans of a step of decoding.
+fn measure_decode(
+    device: &Device,
+    problem: &AttentionProblem,
+    report: &mut BenchReport,
+) -> Result<()> {
+    let largest = with_plans(device, problem, |calls| {
+        let contenders: Vec<Contender<'_>> = (calls.iter())
+            .map(|call| Contender::new(call.to_string(), |device| call.run(device)))
+            .collect();
+        let times = take_turns(device, &contenders, 9, 4)?;
+        let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+        let elements = AttentionTensor::ALL.map(|of| problem.extents(of).iter().product::<i64>());
+        let bytes = 2 * elements.iter().sum::<i64>();
+        report.group(&problem.to_string(), &names, &times, bytes as f64 / 1e6);
+        Ok(())
+    })?;
+    println!("  the largest difference from the output of the first: {largest:.1e}");
+    ensure!(
+        largest < 1e-2,
+        "{problem}: plans differ by {largest}: at most 0.01 is rounding"
+    );
+    Ok(())
+}
+
+/// Gives the calls of the plans of a step of decoding to `body`, each of which has run once. Returns the largest difference of
+/// their outputs from that of the first.
+fn with_plans(
+    device: &Device,
+    problem: &AttentionProblem,
+    body: impl FnOnce(&[AttentionCall<'_>]) -> Result<()>,
+) -> Result<f32> {
+    let extents = AttentionTensor::ALL.map(|tensor| problem.extents(tensor));
+    let lengths = extents.map(|extents| extents.iter().product::<i64>() as usize);
+    let [q, k, v] = [0, 1, 2].map(|i| normal(device, lengths[i], i as u64));
+    let (q, k, v) = (q?, k?, v?);
+    let (q, k, v) = (
+        q.view(extents[0])?,
+        k.view(extents[1])?,
+        v.view(extents[2])?,
+    );
+    let plans = decode_variants(problem, AttentionOperands::of(problem, [0; 4]), device);
+    let outputs = plans.iter().map(|_| device.poisoned::<bf16>(lengths[3]));
+    let mut outputs: Vec<Buffer<bf16>> = outputs.collect::<Result<_, _>>()?;
+    {
+        let mut calls: Vec<AttentionCall<'_>> = Vec::new();
+        for (plan, o) in plans.iter().zip(&mut outputs) {
+            let o = o.view_mut(extents[3])?;
+            let call = Attention::new(&q, &k, &v, &o).prepare_with(|_, _| Ok(*plan))?;
+            call.run(device)?;
+            calls.push(call);
+        }
+        body(&calls)?;
+    }
+    let found: Vec<Vec<bf16>> = (outputs.iter())
+        .map(Buffer::download)
+        .collect::<Result<_, _>>()?;
+    let differences = found
+        .iter()
+        .map(|of_plan| largest_difference(&found[0], of_plan));
+    Ok(differences.fold(0.0, f32::max))
+}
+
+/// The largest difference of two outputs; infinite if one has a NaN.
+fn largest_difference(first: &[bf16], second: &[bf16]) -> f32 {
+    let apart = first
+        .iter()
+        .zip(second)
+        .map(|(a, b)| (a.to_f32() - b.to_f32()).abs());
+    apart.fold(0.0, |worst, x| {
+        if x.is_nan() {
+            f32::INFINITY
+        } else {
+            worst.max(x)
+        }
+    })
+}
+
 /// A buffer of numbers between -2 and 2, the sums of four that are drawn evenly.
 fn normal(device: &Device, length: usize, seed: u64) -> Result<Buffer<bf16>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ seed << 32;
@@ -248,4 +373,22 @@ fn normal(device: &Device, length: usize, seed: u64) -> Result<Buffer<bf16>> {
         start += count;
     }
     Ok(buffer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_of_decoding_run_and_agree() {
+        let device = Device::simulator(Arch::Sm90a);
+        let problem = AttentionProblem::new(Ty::Bf16, 1, [8, 2], [1, 150], [64; 2]);
+        let mut names = Vec::new();
+        let largest = with_plans(&device, &problem, |calls| {
+            names.extend(calls.iter().map(|call| call.plan().splits));
+            Ok(())
+        });
+        assert!(largest.expect("they run") < 1e-2);
+        assert!(names.contains(&2) && names.contains(&4), "{names:?}");
+    }
 }

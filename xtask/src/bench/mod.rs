@@ -55,6 +55,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("generations", Runner::Gpu(gemm::generations)),
     ("epilogue", Runner::Gpu(epilogue::run)),
     ("attention", Runner::Gpu(attention::run)),
+    ("decode", Runner::Gpu(attention::decode)),
 ];
 
 /// Measures the group `name`, or all of them; `file` is where a group on a GPU writes its numbers. A
