@@ -132,32 +132,6 @@ pub(crate) fn launch(problem: &AttentionProblem, plan: &AttentionPlan) -> Launch
     Launch::new(blocks as u32, THREADS as u32)
 }
 
-/// The time of a block beside its steps, and that of the second kernel beside the parts that it reads, in steps of keys.
-const OF_BLOCK: i64 = 2;
-const OF_COMBINATION: i64 = 4;
-
-/// The number of parts in which `steps` steps of keys of each of `blocks` blocks take the least time, on a device that runs
-/// `places` blocks at once.
-///
-/// The model counts steps of keys: the waves of blocks, each as long as the steps of a part and two more, and for the
-/// combination four steps and one for every eight parts. Of equal times the fewest parts are taken.
-pub(crate) fn suited(blocks: i64, steps: i64, places: i64) -> i64 {
-    let places = places.max(1);
-    let time = |splits: i64| {
-        let waves = blocks.saturating_mul(splits).saturating_add(places - 1) / places;
-        let of_part = (steps + splits - 1) / splits + OF_BLOCK;
-        let combination = match splits {
-            1 => 0,
-            _ => 8 * OF_COMBINATION + splits,
-        };
-        waves
-            .saturating_mul(8 * of_part)
-            .saturating_add(combination)
-    };
-    let most = steps.clamp(1, MOST_SPLITS);
-    (1..=most).min_by_key(|splits| time(*splits)).unwrap_or(1)
-}
-
 /// Builds the second kernel. Its parameters are tensors of f32, the outputs of the parts, their maxima and their sums, then O,
 /// and the log-sum-exp if it is an output. A thread has four features of a row.
 pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
@@ -238,31 +212,4 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
         k.scatter(&log_sum, &at);
     }
     k.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn few_blocks_with_many_keys_are_divided() {
-        // One sequence of 131,072 keys, 8 heads of K: 8 blocks of 2048 steps fill 264 places by 33 parts.
-        assert_eq!(suited(8, 2048, 264), 33);
-        // 64 sequences of 8192 keys: 512 blocks fill the places twice.
-        assert_eq!(suited(512, 128, 264), 1);
-        // A few steps are not worth a second kernel.
-        assert_eq!(suited(8, 4, 264), 1);
-        assert_eq!(
-            [suited(8, 0, 264), suited(1, 1 << 24, 1 << 20)],
-            [1, MOST_SPLITS]
-        );
-        for (blocks, steps) in (1..40).flat_map(|b| (0..40).map(move |s| (b, s))) {
-            let splits = suited(blocks, steps, 16);
-            assert!((1..=steps.max(1)).contains(&splits), "{blocks} {steps}");
-            assert!(
-                blocks < 16 || blocks % 16 != 0 || splits == 1,
-                "{blocks} {steps}"
-            );
-        }
-    }
 }

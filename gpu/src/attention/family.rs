@@ -6,6 +6,7 @@ use colex_ir::launch::Launch;
 use colex_layout::Layout;
 use colex_tensor::{Arg, Expr, TensorKernel};
 
+use super::cost::Pace;
 use super::plan::AttentionPlan;
 use super::problem::AttentionProblem;
 use super::{sm80, sm90};
@@ -33,6 +34,9 @@ pub(crate) trait AttentionFamily {
     fn suited_to(&self, plan: AttentionPlan, _: &AttentionProblem, _: i64) -> AttentionPlan {
         plan
     }
+
+    /// Returns how the kernel of a plan spends its time on a device of this number of multiprocessors.
+    fn pace(&self, plan: &AttentionPlan, multiprocessors: i64) -> Pace;
 
     /// Checks that the kernel takes the operands and the numbers of a plan on an architecture.
     ///

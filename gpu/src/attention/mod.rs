@@ -3,6 +3,7 @@
 
 pub(crate) mod call;
 mod combine;
+mod cost;
 mod family;
 pub(crate) mod plan;
 pub(crate) mod problem;
@@ -12,5 +13,6 @@ mod sm90;
 
 pub use crate::method::AttentionMethod;
 pub use call::{Attention, AttentionCall, attention};
+pub use cost::AttentionCost;
 pub use plan::{AttentionOperands, AttentionPlan};
 pub use problem::{AttentionProblem, AttentionTensor, Mask};

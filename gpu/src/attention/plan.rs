@@ -117,9 +117,8 @@ impl AttentionPlan {
     ///
     /// The Ampere kernel packs as many heads of Q that read one head of K as have their queries in one tile of 64 rows, and
     /// takes a tile of fewer rows where there are fewer. Where one tile has all queries of a pack, it divides the keys among as
-    /// many blocks as take the least time by a model that counts steps of keys: a wave of blocks takes the steps of a part and
-    /// two more, and the second kernel four and one for every eight parts. As many blocks run at once as have room in 160 KiB of
-    /// shared memory of each multiprocessor.
+    /// many blocks as take the least time by the model of [`cost`](AttentionPlan::cost). As many blocks run at once as have room
+    /// in 160 KiB of shared memory of each multiprocessor.
     ///
     /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries.
     ///
@@ -144,8 +143,8 @@ impl AttentionPlan {
         family.suited_to(self, problem, multiprocessors.into())
     }
 
-    /// Returns the plan that a call takes unless it is given one: that of the fastest method that takes the problem on an
-    /// architecture.
+    /// Returns the plan that a call takes unless it is given one: of the methods that take the problem on an architecture, the
+    /// plan of the one that is the fastest by the model of [`cost`](AttentionPlan::cost).
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -172,26 +171,23 @@ impl AttentionPlan {
         multiprocessors: u32,
     ) -> Result<AttentionPlan, Error> {
         let mut refusals = Vec::new();
-        let plans = AttentionMethod::BY_SPEED
-            .map(|method| AttentionPlan::new(method, operands).suited_to(problem, multiprocessors));
-        // A tile that is smaller than the usual one is one for few queries, and reads K and V once for several heads.
-        let (first, rest): (Vec<_>, Vec<_>) = (plans.into_iter()).partition(|plan| {
-            plan.packs > 1 || plan.tile[0] < AttentionPlan::new(plan.method, operands).tile[0]
-        });
-        for plan in first.into_iter().chain(rest) {
+        let mut best: Option<(f64, AttentionPlan)> = None;
+        for method in AttentionMethod::BY_SPEED {
+            let plan = AttentionPlan::new(method, operands).suited_to(problem, multiprocessors);
             let checked = plan.check(arch);
             match checked.and_then(|()| plan.check_problem(problem)) {
-                Ok(()) => return Ok(plan),
-                Err(error) => refusals.push((plan.method, error.to_string())),
+                Ok(()) => {
+                    let time = plan.cost(problem, multiprocessors).total();
+                    if best.is_none_or(|(least, _)| time < least) {
+                        best = Some((time, plan));
+                    }
+                }
+                Err(error) => refusals.push(error.to_string()),
             }
         }
-        let place = |method| {
-            AttentionMethod::BY_SPEED
-                .iter()
-                .position(|of| *of == method)
-        };
-        refusals.sort_by_key(|(method, _)| place(*method));
-        let refusals: Vec<String> = refusals.into_iter().map(|(_, why)| why).collect();
+        if let Some((_, plan)) = best {
+            return Ok(plan);
+        }
         let why = format!("no kernel takes the call: {}", refusals.join("; "));
         Err(ErrorKind::from(AttentionError::Plan { why }).into())
     }

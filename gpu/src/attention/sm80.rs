@@ -14,6 +14,7 @@ use colex_tensor::{
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::combine::{self, MOST_SPLITS};
+use super::cost::{self, Pace, Work, h200};
 use super::family::{AttentionFamily, checked_sum};
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
@@ -91,18 +92,25 @@ impl AttentionFamily for AmpereAttention {
         if queries.saturating_mul(packs) > plan.tile[0] {
             return plan;
         }
-        let seen = match problem.mask {
-            Mask::Full | Mask::Causal => problem.lengths[1],
-            Mask::Window { left, right } => {
-                (i64::from(left) + i64::from(right) + plan.tile[0]).min(problem.lengths[1])
-            }
-        };
-        let blocks = blocks(problem, &AttentionPlan { splits: 1, ..plan });
-        let resident = (MULTIPROCESSOR / shared(&plan.operands, plan.tile, plan.stages)).max(1);
-        let places = multiprocessors.saturating_mul(resident);
+        // Of equal times the fewest parts are taken.
+        let steps = (problem.lengths[1] + keys - 1) / keys;
+        let work = Work::of(&plan, problem, multiprocessors);
+        let time = |splits: &i64| work.cost(*splits).total();
+        let divided = 1..=steps.clamp(1, MOST_SPLITS);
+        let splits = divided.min_by(|x, y| time(x).total_cmp(&time(y)));
         AttentionPlan {
-            splits: combine::suited(blocks, (seen + keys - 1) / keys, places),
+            splits: splits.unwrap_or(1),
             ..plan
+        }
+    }
+
+    fn pace(&self, plan: &AttentionPlan, multiprocessors: i64) -> Pace {
+        let beside = (MULTIPROCESSOR / shared(&plan.operands, plan.tile, plan.stages)).max(1);
+        Pace {
+            places: multiprocessors.max(1).saturating_mul(beside),
+            beside,
+            waits: [1.0, 2.0],
+            score: h200::AMPERE,
         }
     }
 
@@ -184,9 +192,7 @@ impl AttentionFamily for AmpereAttention {
 
 /// The blocks of a problem: a tile of rows of a pack of heads, and a part of the keys.
 fn blocks(problem: &AttentionProblem, plan: &AttentionPlan) -> i64 {
-    let rows = problem.lengths[0].saturating_mul(plan.packs);
-    let tiles = (rows + plan.tile[0] - 1) / plan.tile[0];
-    tiles
+    cost::tiles(problem, plan)
         .saturating_mul(problem.heads[0] / plan.packs)
         .saturating_mul(problem.batch)
         .saturating_mul(plan.splits)

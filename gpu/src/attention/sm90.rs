@@ -19,6 +19,7 @@ use colex_tensor::{
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::cost::{Pace, h200};
 use super::family::{AttentionFamily, checked_sum};
 use super::plan::AttentionPlan;
 use super::problem::{AttentionProblem, AttentionTensor, Mask};
@@ -86,6 +87,16 @@ impl AttentionFamily for HopperAttention {
             tile: [ROWS * consumers, plan.tile[1]],
             consumers,
             ..plan
+        }
+    }
+
+    /// A block is alone on its multiprocessor, and computes tile after tile. What a step waits for is in the time of its scores.
+    fn pace(&self, _: &AttentionPlan, multiprocessors: i64) -> Pace {
+        Pace {
+            places: multiprocessors.max(1),
+            beside: 1,
+            waits: [0.0, 1.0],
+            score: h200::HOPPER,
         }
     }
 
