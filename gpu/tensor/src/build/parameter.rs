@@ -96,6 +96,7 @@ impl Builder {
             layout: layout.clone(),
             extents: modes.iter().map(product).collect(),
             modes,
+            narrowed: Vec::new(),
         };
         self.launch.slots.push(Slot::Tensor(Box::new(TensorSlot {
             name: name.to_string(),

@@ -845,7 +845,12 @@ fn vector_registers(
 /// The extent of a mode of the layout, which may be dynamic.
 pub(super) fn extent_of(tensor: &Tensor, mode: usize) -> Index {
     match &tensor.view {
-        View::Coords { of, layout, .. } if !layout.is_static() => of.extents[mode].clone(),
+        View::Coords {
+            of, layout, start, ..
+        } if !layout.is_static() => match of.narrowed.contains(&mode) {
+            true => &of.extents[mode] - &start[mode],
+            false => of.extents[mode].clone(),
+        },
         _ => tensor.layout().mode(mode).map_or(1, |m| m.size()).into(),
     }
 }

@@ -428,6 +428,7 @@ impl Builder {
                     layout: whole.clone(),
                     modes: Vec::new(),
                     extents: tile.iter().map(|n| Index::constant(*n)).collect(),
+                    narrowed: Vec::new(),
                 }),
                 layout: whole,
                 tile: Vec::new(),

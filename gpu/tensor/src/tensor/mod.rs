@@ -116,8 +116,10 @@ pub(crate) struct Dense {
     pub(crate) layout: Layout,
     /// The leaves of each mode: extent and stride.
     pub(crate) modes: Vec<Vec<(Index, Index)>>,
-    /// The extents of the modes.
+    /// The ends of the modes: their extents, or where a narrowed tensor ends.
     pub(crate) extents: Vec<Index>,
+    /// The modes that were narrowed: the launch does not know their ends.
+    pub(crate) narrowed: Vec<usize>,
 }
 
 /// The coordinates of a whole parameter: dynamic where its extents are, so that nothing cuts it but `local_tile`.
@@ -235,6 +237,9 @@ impl Tensor {
     /// ```
     pub fn extent(&self, mode: usize) -> Index {
         match &self.view {
+            View::Coords {
+                of, start, tile, ..
+            } if tile.is_empty() && of.narrowed.contains(&mode) => &of.extents[mode] - &start[mode],
             View::Coords { of, .. } => (of.extents.get(mode).cloned()).unwrap_or_else(|| 1.into()),
             View::Offsets { layout, .. } => layout.mode(mode).map_or(1, |m| m.size()).into(),
         }
@@ -393,6 +398,58 @@ impl Tensor {
                 *start = &*start + at;
             }
             *layout = layout.select(&(0..kept).collect::<Vec<usize>>())?;
+            Ok(part)
+        })
+    }
+
+    /// Returns the part of a parameter from coordinate `first` to `end` (excluded) of a mode, with the numbers of the kernel: the
+    /// rows of one sequence among those of many. Its coordinates along the mode begin at 0, and
+    /// [`Builder::copy_in_bounds`](crate::Builder::copy_in_bounds) and [`elements`](Tensor::elements) leave out what lies at its
+    /// end or beyond, as they do for a whole tensor. Where `end` lies beyond the tensor, the part ends with it.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// # use colex_proof::examples::elements;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let table = k.tensor("table", Ty::F32, "(100,_64):(64,_1)");
+    /// let [first, end] = ["first", "end"].map(|name| k.index_argument(name, 0..101));
+    /// let rows = table.narrow(0, &first, &end);
+    /// let tile = rows.local_tile((8, 16), (2, 0));
+    /// assert_eq!(tile.coordinates(9)[..2], [first + 17, 1.into()]); // index 9 of the tile is (1, 1)
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`](crate::Builder::finish) fails if the tensor is not a whole parameter, or has no such mode.
+    #[track_caller]
+    pub fn narrow(&self, mode: usize, first: impl Into<Index>, end: impl Into<Index>) -> Tensor {
+        let [first, end] = [first.into(), end.into()];
+        self.attempt(Location::caller(), || {
+            self.failure.own_indices([&first, &end])?;
+            let mut part = self.clone();
+            let refuse = |why: String| Err(ErrorKind::operands("narrow", why));
+            let View::Coords {
+                layout,
+                start,
+                of,
+                tile,
+                ..
+            } = &mut part.view
+            else {
+                return refuse("a tensor in shared memory is cut by `local_tile`".to_string());
+            };
+            if !tile.is_empty() || mode >= layout.rank() {
+                let why = format!(
+                    "mode {mode} of {layout}: a whole parameter has a coordinate for each mode"
+                );
+                return refuse(why);
+            }
+            let mut cut = (**of).clone();
+            let from = start[mode].clone();
+            cut.extents[mode] = (&from + end).min(&cut.extents[mode]);
+            cut.narrowed.push(mode);
+            start[mode] = from + first;
+            *of = Rc::new(cut);
             Ok(part)
         })
     }
@@ -812,7 +869,9 @@ impl Dense {
     pub(crate) fn dynamic_extent(&self, mode: usize) -> Option<usize> {
         let before: usize = self.modes[..mode].iter().map(Vec::len).sum();
         let leaves = self.layout.leaves();
-        let alone = self.modes[mode].len() == 1 && !leaves[before].extent.is_static();
+        let alone = self.modes[mode].len() == 1
+            && !leaves[before].extent.is_static()
+            && !self.narrowed.contains(&mode);
         let dynamic = leaves[..before].iter().filter(|l| !l.extent.is_static());
         alone.then(|| dynamic.count())
     }

@@ -208,3 +208,67 @@ fn a_reduction_by_tma() {
         .to_string();
     assert_eq!(unknown, "the kernel reduce has no tensor map called z");
 }
+
+/// A part of the rows, by a tiled copy and by elements: what lies before it or at its end and beyond is neither read nor written,
+/// also where the end lies beyond the tensor or before the first row.
+#[test]
+fn law_a_narrowed_parameter_is_its_rows() {
+    const ROWS: i64 = 11;
+    let copy = colex_atom::copy("UniversalCopy<uint32_t>").expect("a row");
+    let copy = TiledCopy::new(copy, 32, "(4,8):(8,1)", "(1,1):(0,0)").expect("a tiled copy");
+    let mut k = Builder::new("narrow", Arch::Sm80, 32);
+    let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(11,_8):(8,_1)"));
+    let sums = k.tensor("sums", Ty::F32, "11:_1");
+    let [first, end] = ["first", "end"].map(|name| k.index_argument(name, 0..20));
+    let [from, to] = [from, to].map(|tensor| tensor.narrow(0, &first, &end));
+    let thread = k.thread();
+    for tile in 0..4 {
+        let at = (tile, 0);
+        let [from, to] = [&from, &to].map(|tensor| tensor.local_tile((4, 8), at));
+        let (from, to) = (
+            copy.at(&thread).partition_src(&from),
+            copy.at(&thread).partition_dst(&to),
+        );
+        let held = k.fragment_like(&from);
+        k.copy_in_bounds(&copy, &from, &held);
+        k.copy_in_bounds(&copy, &held, &to);
+    }
+    let rows = sums.narrow(0, &first, &end);
+    let row = k.gather(&from.elements((&thread, 3)));
+    k.scatter(&row, &rows.elements(&thread));
+    let built = k.finish().unwrap_or_else(|e| panic!("{e}"));
+    let layouts: [Layout; 2] = [parsed("(11,_8):(8,_1)"), parsed("11:_1")];
+    let values: Vec<f32> = (0..8 * ROWS).map(|i| i as f32).collect();
+    let mut cases = 0;
+    for (first, end) in (0..14_u32).flat_map(|first| (0..14_u32).map(move |end| (first, end))) {
+        let mut memory = Memory::default();
+        let source = upload(&mut memory, &values);
+        let (target, sums) = (
+            upload(&mut memory, &[-1.0; 88]),
+            upload(&mut memory, &[-1.0; 11]),
+        );
+        let given = [
+            Arg::checked(source, &layouts[0]),
+            Arg::checked(target, &layouts[0]),
+            Arg::checked(sums, &layouts[1]),
+            Arg::Value(first.into()),
+            Arg::Value(end.into()),
+        ];
+        run(&built, 32, &given, &mut memory);
+        let is_own = |row: usize| (first as usize..end as usize).contains(&row);
+        for (i, found) in download(&memory, target, 88).into_iter().enumerate() {
+            let right = if is_own(i / 8) { values[i] } else { -1.0 };
+            assert_eq!(found, right, "{first}..{end}: {i}");
+        }
+        for (row, found) in download(&memory, sums, 11).into_iter().enumerate() {
+            let right = if is_own(row) {
+                values[8 * row + 3]
+            } else {
+                -1.0
+            };
+            assert_eq!(found, right, "{first}..{end}: row {row}");
+        }
+        cases += 1;
+    }
+    println!("law narrow: {cases} cases");
+}
