@@ -14,7 +14,7 @@ use colex_tensor::{Arg, TensorKernel};
 
 use super::combine;
 use super::plan::{AttentionOperands, AttentionPlan};
-use super::problem::{AttentionProblem, AttentionTensor, Mask};
+use super::problem::{AttentionProblem, AttentionTensor, Mask, Sequences};
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
@@ -104,6 +104,8 @@ pub struct Attention<'a, T> {
     scale: Option<f32>,
     softcap: Option<f32>,
     log_sum_exp: Option<View<'a, f32>>,
+    /// The offsets of packed queries and of packed keys, and the most rows of a sequence.
+    offsets: [Option<(View<'a, u32>, i64)>; 2],
     method: Option<AttentionMethod>,
 }
 
@@ -121,6 +123,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             scale: None,
             softcap: None,
             log_sum_exp: None,
+            offsets: [None, None],
             method: None,
         }
     }
@@ -152,6 +155,74 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         }
     }
 
+    /// Packs the queries of sequences of any lengths into the rows of one tensor: Q and O are (row, head, feature), and the
+    /// log-sum-exp is (row, head). Sequence `i` has the rows from `offsets[i]` to `offsets[i + 1]` (excluded). `offsets` is
+    /// contiguous and has one more element than there are sequences.
+    ///
+    /// The host does not read the offsets: `most` is the largest number of queries of a sequence, for which the grid is made. Of a
+    /// longer sequence the first `most` queries are computed, as if it had no others. An offset beyond the last row is one at its
+    /// end, and a sequence that ends before it begins is empty: whatever the offsets are, nothing outside of the tensors is read
+    /// or written. Rows of no sequence are not written. Sequences that overlap write a row twice, in any order.
+    ///
+    /// Offsets of `i32` that are 0 or more have the bits of `u32`.
+    ///
+    /// ```
+    /// use colex_gpu::attention::{Attention, Mask};
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let device = Device::open();
+    /// // Two sequences, of one and of two tokens, of one head of 64 features. All scores are equal.
+    /// let q = device.upload(&[f16::ONE; 3 * 64])?;
+    /// let values: Vec<f16> = (0..3 * 64).map(|i| f16::from_f32((i / 64) as f32)).collect();
+    /// let v = device.upload(&values)?;
+    /// let offsets = device.upload(&[0u32, 1, 3])?;
+    /// let offsets = offsets.view(3)?;
+    /// let mut o = device.poisoned::<f16>(3 * 64)?;
+    /// let (rows, values) = (q.view((3, 1, 64))?, v.view((3, 1, 64))?);
+    /// Attention::new(&rows, &rows, &values, &o.view_mut((3, 1, 64))?)
+    ///     .query_offsets(&offsets, 2)
+    ///     .key_offsets(&offsets, 2)
+    ///     .mask(Mask::Causal)
+    ///     .run()?;
+    /// let first: Vec<f32> = o.download()?.iter().step_by(64).map(|x| x.to_f32()).collect();
+    /// assert_eq!(first, [0.0, 1.0, 1.5]); // row 0; row 1; the mean of rows 1 and 2
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn query_offsets(mut self, offsets: &View<'a, u32>, most: i64) -> Self {
+        self.offsets[0] = Some((offsets.clone(), most));
+        self
+    }
+
+    /// Packs the keys and values of sequences of any lengths into the rows of one tensor: K and V are (row, head of keys,
+    /// feature). The offsets are as those of [`query_offsets`](Attention::query_offsets), and `most` is the largest number of keys
+    /// of a sequence: of a longer one the first `most` keys are seen.
+    ///
+    /// ```
+    /// use colex_gpu::attention::Attention;
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let device = Device::open();
+    /// // One query of each of two sequences, which have one key and two.
+    /// let x = device.upload(&[f16::ONE; 3 * 64])?;
+    /// let values: Vec<f16> = (0..3 * 64).map(|i| f16::from_f32((i / 64) as f32)).collect();
+    /// let v = device.upload(&values)?;
+    /// let offsets = device.upload(&[0u32, 1, 3])?;
+    /// let mut o = device.poisoned::<f16>(2 * 64)?;
+    /// let (queries, keys) = (x.view((2, 1, 1, 64))?, x.view((3, 1, 64))?);
+    /// Attention::new(&queries, &keys, &v.view((3, 1, 64))?, &o.view_mut((2, 1, 1, 64))?)
+    ///     .key_offsets(&offsets.view(3)?, 2)
+    ///     .run()?;
+    /// let first: Vec<f32> = o.download()?.iter().step_by(64).map(|x| x.to_f32()).collect();
+    /// assert_eq!(first, [0.0, 1.5]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn key_offsets(mut self, offsets: &View<'a, u32>, most: i64) -> Self {
+        self.offsets[1] = Some((offsets.clone(), most));
+        self
+    }
+
     /// Sets the generation of the kernel. The default is the fastest that takes the problem.
     pub fn method(self, method: AttentionMethod) -> Self {
         let method = Some(method);
@@ -165,21 +236,43 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// Returns the errors of [`attention`] that concern the views.
     pub fn problem(&self) -> Result<AttentionProblem, Error> {
         let mut of = [[0; 4]; 4];
-        for ((view, name), of) in self.tensors.iter().zip(NAMES).zip(&mut of) {
-            *of = extents(name, view.shape(), "(batch, head, sequence, feature)")?;
+        for (i, ((view, name), of)) in self.tensors.iter().zip(NAMES).zip(&mut of).enumerate() {
+            *of = match &self.offsets[side(i)] {
+                None => extents(name, view.shape(), "(batch, head, sequence, feature)")?,
+                Some(_) => {
+                    let [row, head, feature] = extents(name, view.shape(), "(row, head, feature)")?;
+                    [1, head, row, feature]
+                }
+            };
+        }
+        let mut sequences = [Sequences::Batch; 2];
+        let mut batches = [of[0][0], of[1][0]];
+        let mut lengths = [of[0][2], of[1][2]];
+        for (i, offsets) in self.offsets.iter().enumerate() {
+            let Some((offsets, most)) = offsets else {
+                continue;
+            };
+            batches[i] = contiguous(OFFSETS[i], offsets, "(sequences + 1), contiguous")? - 1;
+            let rows = lengths[i];
+            sequences[i] = Sequences::Packed { rows };
+            lengths[i] = (*most).min(rows);
         }
         let [q, k, v, o] = of;
         let pairs = [
-            ("the batch", 0, 1, 0),
-            ("the batch", 0, 2, 0),
+            ("the batch", 1, 2, 0),
             ("the batch", 0, 3, 0),
             ("the number of heads", 1, 2, 1),
             ("the number of heads", 0, 3, 1),
-            ("the number of keys", 1, 2, 2),
-            ("the number of queries", 0, 3, 2),
+            (self.rows_of_keys(), 1, 2, 2),
+            (self.rows_of_queries(), 0, 3, 2),
             ("the number of features", 0, 1, 3),
             ("the number of features", 2, 3, 3),
         ];
+        let holders = [0, 1].map(|i| match self.offsets[i] {
+            Some(_) => OFFSETS[i],
+            None => NAMES[i],
+        });
+        same("the batch", holders, batches)?;
         for (extent, first, second, mode) in pairs {
             same(
                 extent,
@@ -190,26 +283,42 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         let mut problem = AttentionProblem {
             mask: self.mask,
             softcap: self.softcap,
-            ..AttentionProblem::new(T::TY, q[0], [q[1], k[1]], [q[2], k[2]], [q[3], v[3]])
+            sequences,
+            ..AttentionProblem::new(T::TY, batches[0], [q[1], k[1]], lengths, [q[3], v[3]])
         };
         debug_assert_eq!(o, problem.extents(AttentionTensor::O));
         if let Some(scale) = self.scale {
             problem.scale = scale;
         }
         for (i, view) in self.tensors.iter().enumerate() {
-            if let Some(layout) = view.layout() {
-                problem.strides[i] = strides(layout, of[i][3])?;
+            match (view.layout(), &self.offsets[side(i)]) {
+                (None, _) => {}
+                (Some(layout), None) => problem.strides[i] = strides(layout, of[i][3])?,
+                (Some(layout), Some(_)) => {
+                    let [row, head, feature] = strides(layout, of[i][3])?;
+                    problem.strides[i] = [0, head, row, feature];
+                }
             }
         }
         if let Some(view) = &self.log_sum_exp {
-            let must = "(batch, head, query)";
-            let found: [i64; 3] = extents(LOG_SUM_EXP, view.shape(), must)?;
-            let modes = ["the batch", "the number of heads", "the number of queries"];
+            let is_packed = self.offsets[0].is_some();
+            let (found, strides) = if is_packed {
+                let [row, head] = extents(LOG_SUM_EXP, view.shape(), "(row, head)")?;
+                let [of_row, of_head] = view.layout().map_or(Ok([0; 2]), |of| strides(of, 1))?;
+                ([1, head, row], [0, of_head, of_row])
+            } else {
+                let found = extents(LOG_SUM_EXP, view.shape(), "(batch, head, query)")?;
+                (
+                    found,
+                    view.layout().map_or(Ok([0; 3]), |of| strides(of, 1))?,
+                )
+            };
+            let modes = ["the batch", "the number of heads", self.rows_of_queries()];
             for (i, extent) in modes.into_iter().enumerate() {
                 same(extent, ["Q", LOG_SUM_EXP], [q[i], found[i]])?;
             }
             problem.log_sum_exp = true;
-            problem.sum_strides = view.layout().map_or(Ok([0; 3]), |of| strides(of, 1))?;
+            problem.sum_strides = strides;
         }
         problem.check()?;
         Ok(problem)
@@ -291,6 +400,27 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         })
     }
 
+    /// What the rows of Q and of K count.
+    fn rows_of_queries(&self) -> &'static str {
+        match self.offsets[0] {
+            Some(_) => "the number of rows",
+            None => "the number of queries",
+        }
+    }
+
+    fn rows_of_keys(&self) -> &'static str {
+        match self.offsets[1] {
+            Some(_) => "the number of rows",
+            None => "the number of keys",
+        }
+    }
+
+    /// What a call reads besides Q, K and V, with its names, in the order of the kernel's parameters.
+    fn numbers(&self) -> impl Iterator<Item = (&'static str, &View<'a, u32>)> {
+        let offsets = OFFSETS.into_iter().zip(&self.offsets);
+        offsets.filter_map(|(name, of)| Some((name, &of.as_ref()?.0)))
+    }
+
     fn wish(&self) -> AttentionWish {
         self.method
             .map_or(AttentionWish::Fastest, AttentionWish::Method)
@@ -325,6 +455,13 @@ impl<'a, T: GemmElement> Attention<'a, T> {
                 disjoint(LOG_SUM_EXP, view.bytes(), name, bytes)?;
             }
         }
+        for (name, view) in self.numbers() {
+            device.check_same(name, view.device())?;
+            disjoint("O", o, name, view.bytes())?;
+            if let Some(sums) = &self.log_sum_exp {
+                disjoint(LOG_SUM_EXP, sums.bytes(), name, view.bytes())?;
+            }
+        }
         let operands = AttentionOperands::of(&problem, self.addresses());
         let wish = wish(operands, device.arch())?;
         let mut plan = planned(wish, &problem, operands, device)?;
@@ -333,6 +470,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         plan.check_problem(&problem)?;
         let mut addresses = Addresses::from_slice(&self.addresses());
         addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
+        addresses.extend(self.numbers().map(|(_, view)| view.bytes().0));
         let prepared = device.extension::<PreparedAttention>();
         let call = |plan, addresses: &[u64]| {
             let key = Key { plan, problem };
@@ -369,6 +507,33 @@ impl<'a, T: GemmElement> Attention<'a, T> {
 
 const NAMES: [&str; 4] = ["Q", "K", "V", "O"];
 const LOG_SUM_EXP: &str = "the log-sum-exp";
+const OFFSETS: [&str; 2] = ["the query offsets", "the key offsets"];
+
+/// Whether tensor `i` is of queries (0) or of keys (1).
+fn side(i: usize) -> usize {
+    usize::from(matches!(NAMES[i], "K" | "V"))
+}
+
+/// Returns the number of elements of a view of one mode that is contiguous.
+///
+/// # Errors
+///
+/// Returns an error if it has other modes or another stride, or no element.
+fn contiguous(what: &'static str, view: &View<'_, u32>, must: &'static str) -> Result<i64, Error> {
+    let refused = || {
+        let shape = match view.layout() {
+            Some(layout) => layout.to_string(),
+            None => view.shape().to_string(),
+        };
+        Error::from(ErrorKind::from(AttentionError::Shape { what, shape, must }))
+    };
+    let layout = view.layout().ok_or_else(refused)?;
+    let [count] = extents(what, view.shape(), must)?;
+    match strides(layout, 1) {
+        Ok([1]) => Ok(count),
+        _ => Err(refused()),
+    }
+}
 
 /// How the plan of a call is found.
 #[derive(Clone, Copy, Debug)]
@@ -556,6 +721,7 @@ impl Hash for Key {
             batch,
             heads,
             lengths,
+            sequences,
             features: _,
             strides,
             mask,
@@ -565,7 +731,7 @@ impl Hash for Key {
             sum_strides,
         } = self.problem;
         self.plan.hash(state);
-        (batch, heads, lengths, strides, mask, sum_strides).hash(state);
+        (batch, heads, lengths, sequences, strides, mask, sum_strides).hash(state);
         (scale.to_bits(), softcap.map(f32::to_bits)).hash(state);
     }
 }
@@ -613,18 +779,19 @@ fn prepare(
     let workspace = addresses.len() - 1;
     let [outputs, tops, sums, _] =
         combine::places(problem, plan).map(|at| addresses[workspace] + at);
+    let behind = AttentionTensor::ALL.len() + usize::from(problem.log_sum_exp);
+    let of_numbers = layouts.split_off(behind);
     layouts.truncate(AttentionTensor::O as usize);
     let [of_outputs, of_rows] = combine::written(problem, plan)?;
     layouts.extend([of_outputs, of_rows.clone(), of_rows]);
+    layouts.extend(of_numbers);
     let [q, k, v] = [0, 1, 2].map(|i| addresses[i]);
-    let given = [q, k, v, outputs, tops, sums];
+    let mut given = vec![q, k, v, outputs, tops, sums];
+    given.extend(&addresses[behind..workspace]);
     let given = family.arguments(of, &kernel.built, &layouts, &given)?;
-    let first = launched(
-        &kernel,
-        launch,
-        &given,
-        &[0, 1, 2, workspace, workspace, workspace],
-    )?;
+    let mut order = vec![0, 1, 2, workspace, workspace, workspace];
+    order.extend(behind..workspace);
+    let first = launched(&kernel, launch, &given, &order)?;
 
     let layouts = combine::read(problem, plan)?;
     let combination = kernel_of(AttentionRole::Combination)?;
@@ -633,7 +800,7 @@ fn prepare(
         (tops, &layouts[1]),
         (sums, &layouts[1]),
     ];
-    let outputs = AttentionTensor::O as usize..workspace;
+    let outputs = AttentionTensor::O as usize..behind;
     let to = outputs.clone().map(|i| addresses[i]).zip(&layouts[2..]);
     let given = parts
         .into_iter()

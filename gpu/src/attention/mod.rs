@@ -15,4 +15,4 @@ pub use crate::method::AttentionMethod;
 pub use call::{Attention, AttentionCall, attention};
 pub use cost::AttentionCost;
 pub use plan::{AttentionOperands, AttentionPlan};
-pub use problem::{AttentionProblem, AttentionTensor, Mask};
+pub use problem::{AttentionProblem, AttentionTensor, Mask, Sequences};

@@ -8,7 +8,7 @@ use colex_atom::{Arch, Ty};
 use colex_tensor::TensorKernel;
 
 use super::combine::{self, MOST_ROWS};
-use super::problem::{AttentionProblem, MOST_LENGTH, Mask, TYPES};
+use super::problem::{AttentionProblem, MOST_LENGTH, Mask, Sequences, TYPES};
 use crate::error::{AttentionError, Error, ErrorKind, heads_of, one_of};
 use crate::method::AttentionMethod;
 
@@ -27,9 +27,14 @@ pub struct AttentionOperands {
     pub softcap: bool,
     /// Whether the log-sum-exp is an output.
     pub log_sum_exp: bool,
+    /// Whether the queries of all sequences are packed into the rows of one tensor, and whether their keys are.
+    pub packed: [bool; 2],
     /// The numbers of elements that one access to Q, K, V and O may take. Addresses and strides are multiples of them.
     pub vectors: [i64; 4],
 }
+
+/// The words of sequences of one length, and of packed ones.
+const PACKED: [&str; 2] = ["of one length", "packed"];
 
 impl AttentionOperands {
     /// Returns the facts about a problem whose tensors begin at these addresses.
@@ -53,6 +58,7 @@ impl AttentionOperands {
             },
             softcap: problem.softcap.is_some(),
             log_sum_exp: problem.log_sum_exp,
+            packed: (problem.sequences).map(|of| matches!(of, Sequences::Packed { .. })),
             vectors: [0, 1, 2, 3].map(vector),
         }
     }
@@ -215,13 +221,21 @@ impl AttentionPlan {
                 .into());
             }
         }
+        if self.operands.packed[0] && self.splits > 1 {
+            let why = format!(
+                "the plan has {} parts of the keys: those of packed queries are not divided",
+                self.splits
+            );
+            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        }
         self.method.family().check(self, arch)
     }
 
     /// Builds the kernel for an architecture.
     ///
     /// Parameters of an Ampere kernel: the tensors Q, K and O as (sequence, feature, head, batch), the one of V as (feature,
-    /// sequence, head, batch); if the log-sum-exp is an output, the tensor of f32 (sequence, head, batch); then as `u32` the
+    /// sequence, head, batch); if the log-sum-exp is an output, the tensor of f32 (sequence, head, batch); the offsets of packed
+    /// queries and of packed keys, tensors of u32 with one more than the sequences; then as `u32` the
     /// numbers of queries, keys, and heads of Q for each head of K. A plan that packs `n` heads has ((head of the pack,
     /// sequence), feature, pack, batch) for Q and O, ((head of the pack, sequence), pack, batch) for the log-sum-exp, and the
     /// number of packs for each head of K. A plan that divides the keys has the outputs of the parts in place of O, ((head of the
@@ -362,6 +376,18 @@ impl AttentionPlan {
                 plan.log_sum_exp,
                 call.log_sum_exp,
                 ["no output", "an output"],
+            ),
+            (
+                "the sequences of queries are",
+                plan.packed[0],
+                call.packed[0],
+                PACKED,
+            ),
+            (
+                "the sequences of keys are",
+                plan.packed[1],
+                call.packed[1],
+                PACKED,
             ),
         ];
         for (what, plan, call, words) in flags {

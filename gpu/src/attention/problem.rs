@@ -96,6 +96,19 @@ impl fmt::Display for Mask {
     }
 }
 
+/// Where the queries of the sequences lie, or their keys and values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sequences {
+    /// In a tensor (batch, head, sequence, feature): all have one length.
+    #[default]
+    Batch,
+    /// One after the other in the rows of a tensor (row, head, feature). Offsets on the device say where each begins and ends.
+    Packed {
+        /// The rows of all sequences.
+        rows: i64,
+    },
+}
+
 /// `O = softmax(scale Q K^T) V` for each batch and head, over the keys that the [`Mask`] leaves.
 ///
 /// Q is (batch, head, query, feature), K and V are (batch, key head, key, feature), O is (batch, head, query, feature of V).
@@ -123,8 +136,10 @@ pub struct AttentionProblem {
     pub batch: i64,
     /// The heads of Q and O, and those of K and V.
     pub heads: [i64; 2],
-    /// The lengths of the sequences: queries and keys.
+    /// The lengths of the sequences: queries and keys. Of packed sequences the largest.
     pub lengths: [i64; 2],
+    /// Where the queries lie, and the keys and values.
+    pub sequences: [Sequences; 2],
     /// The features of Q and K, and those of V and O.
     pub features: [i64; 2],
     /// The strides of Q, K, V and O along (batch, head, sequence, feature), in elements.
@@ -155,6 +170,7 @@ impl AttentionProblem {
             batch,
             heads,
             lengths,
+            sequences: [Sequences::Batch; 2],
             features,
             strides: [[0; 4]; 4],
             mask: Mask::Full,
@@ -178,16 +194,19 @@ impl AttentionProblem {
         AttentionProblem { mask, ..self }
     }
 
-    /// Returns the extents (batch, head, sequence, feature) of a tensor.
+    /// Returns the extents (batch, head, sequence, feature) of a tensor. One of packed sequences has a batch of 1 and all rows.
     pub fn extents(&self, tensor: AttentionTensor) -> [i64; 4] {
         let [heads, of_keys] = self.heads;
-        let [queries, keys] = self.lengths;
         let [inner, outer] = self.features;
+        let [(batch, queries), (of_batch, keys)] = [0, 1].map(|side| match self.sequences[side] {
+            Sequences::Batch => (self.batch, self.lengths[side]),
+            Sequences::Packed { rows } => (1, rows),
+        });
         match tensor {
-            AttentionTensor::Q => [self.batch, heads, queries, inner],
-            AttentionTensor::K => [self.batch, of_keys, keys, inner],
-            AttentionTensor::V => [self.batch, of_keys, keys, outer],
-            AttentionTensor::O => [self.batch, heads, queries, outer],
+            AttentionTensor::Q => [batch, heads, queries, inner],
+            AttentionTensor::K => [of_batch, of_keys, keys, inner],
+            AttentionTensor::V => [of_batch, of_keys, keys, outer],
+            AttentionTensor::O => [batch, heads, queries, outer],
         }
     }
 
@@ -222,6 +241,8 @@ impl AttentionProblem {
 
     /// Returns the layouts of the tensors in the modes of the kernels: (sequence, feature, head, batch) for Q, K and O, (feature,
     /// sequence, head, batch) for V, and (sequence, head, batch) for the log-sum-exp if it is an output.
+    ///
+    /// After them the offsets of packed queries and of packed keys.
     ///
     /// A kernel that packs `packs` > 1 neighbouring heads of Q has (head of the pack, sequence) in place of the sequence of Q, O
     /// and the log-sum-exp, and packs in place of their heads.
@@ -265,8 +286,8 @@ impl AttentionProblem {
         }
         if self.log_sum_exp {
             let [of_batch, of_head, of_row] = self.sum_strides.map(dynamic);
-            let (heads, batch) = (self.heads[0], extent(self.batch));
-            let row = extent(self.lengths[0]);
+            let [batch, heads, row, _] = self.extents(AttentionTensor::O);
+            let (batch, row) = (extent(batch), extent(row));
             layouts.push(if packs > 1 {
                 Layout::new(
                     ((Int::Static(packs), row), extent(heads / packs), batch),
@@ -276,12 +297,19 @@ impl AttentionProblem {
                 Layout::new((row, extent(heads), batch), (of_row, of_head, of_batch))
             }?);
         }
+        for sequences in self.sequences {
+            if let Sequences::Packed { .. } = sequences {
+                let offsets = dynamic(self.batch.saturating_add(1).max(1));
+                layouts.push(Layout::new(offsets, Int::Static(1))?);
+            }
+        }
         Ok(layouts)
     }
 
     /// Returns whether no output has an element.
     pub fn is_nothing(&self) -> bool {
-        self.extents(AttentionTensor::O).contains(&0)
+        let is_empty = self.batch == 0 || self.lengths[0] == 0;
+        is_empty || self.extents(AttentionTensor::O).contains(&0)
     }
 
     /// Checks all that does not depend on a kernel: the type, the extents, the strides, the grouping of the heads, and the
@@ -317,8 +345,15 @@ impl AttentionProblem {
                 }
             }
         }
-        for (what, length) in ["queries", "keys"].into_iter().zip(self.lengths) {
-            if length > MOST_LENGTH {
+        let rows = self.sequences.map(|of| match of {
+            Sequences::Batch => 0,
+            Sequences::Packed { rows } => rows,
+        });
+        let lengths = self.lengths.into_iter().chain(rows);
+        let names = ["queries", "keys", "rows of queries", "rows of keys"];
+        check_extent("the batch", self.batch)?;
+        for (what, length) in names.into_iter().zip(lengths) {
+            if !(0..=MOST_LENGTH).contains(&length) {
                 return refused(AttentionError::Length {
                     what,
                     length,
@@ -338,7 +373,8 @@ impl AttentionProblem {
             }
         }
         if self.log_sum_exp && !self.is_nothing() {
-            let shape = IntTuple::flat([self.batch, self.heads[0], self.lengths[0]].map(i64::into));
+            let [batch, heads, queries, _] = self.extents(AttentionTensor::O);
+            let shape = IntTuple::flat([batch, heads, queries].map(i64::into));
             let strides = Tuple::flat(self.sum_strides.map(Stride::from));
             let layout = Layout::new(shape, strides)?;
             if !layout.is_injective()? {
@@ -380,7 +416,16 @@ impl fmt::Display for AttentionProblem {
         if heads != of_keys {
             write!(f, " on {of_keys}")?;
         }
-        write!(f, ", {queries} queries, {keys} keys, features {inner}")?;
+        let sides = [(queries, "queries"), (keys, "keys")];
+        for ((length, what), of) in sides.into_iter().zip(self.sequences) {
+            match of {
+                Sequences::Batch => write!(f, ", {length} {what}")?,
+                Sequences::Packed { rows } => {
+                    write!(f, ", up to {length} {what} in {rows} rows")?;
+                }
+            }
+        }
+        write!(f, ", features {inner}")?;
         if inner != outer {
             write!(f, " and {outer}")?;
         }

@@ -17,7 +17,7 @@ use super::combine::{self, MOST_SPLITS};
 use super::cost::{self, Pace, Work, h200};
 use super::family::{AttentionFamily, checked_sum};
 use super::plan::{AttentionOperands, AttentionPlan};
-use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask};
+use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
 use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::{OperandTiles, Tiles, shares};
 use crate::kernels::Major;
@@ -89,7 +89,7 @@ impl AttentionFamily for AmpereAttention {
             ..plan
         };
         // Several tiles are a prefill, whose default divides nothing.
-        if queries.saturating_mul(packs) > plan.tile[0] {
+        if plan.operands.packed[0] || queries.saturating_mul(packs) > plan.tile[0] {
             return plan;
         }
         // Of equal times the fewest parts are taken.
@@ -241,6 +241,10 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     // Extents and strides are arguments: these serve the reports.
     let mut form = AttentionProblem::new(ty, 4, [8 * plan.packs, 8], [1024, 1024], [inner, outer]);
     form.log_sum_exp = operands.log_sum_exp;
+    form.sequences = operands.packed.map(|is_packed| match is_packed {
+        true => Sequences::Packed { rows: 4096 },
+        false => Sequences::Batch,
+    });
     let layouts = form.kernel_layouts(plan.packs)?;
     let [q, keys, values] =
         [0, 1, 2].map(|i| k.tensor(AttentionTensor::ALL[i].name(), ty, &layouts[i]));
@@ -261,7 +265,17 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
                 .collect(),
         }
     };
-    let scores_of = Scores::declare(&mut k, plan);
+    let behind = AttentionTensor::ALL.len() + usize::from(operands.log_sum_exp);
+    let mut of_offsets = layouts[behind..].iter();
+    let mut offsets = |side: usize, name| {
+        let layout = of_offsets.next().filter(|_| operands.packed[side])?;
+        Some(k.tensor(name, U32, layout))
+    };
+    let offsets = match operands.packed {
+        [false, true] => [None, offsets(1, "key_offsets")],
+        _ => [offsets(0, "query_offsets"), offsets(1, "key_offsets")],
+    };
+    let mut scores_of = Scores::declare(&mut k, plan);
 
     let tiles_m = (&scores_of.queries * plan.packs + (bm - 1)) / bm;
     let block = k.block_index(0);
@@ -282,6 +296,27 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let (heads, tid) = (q.extent(2), k.thread());
     let (head, batch) = (&rest % &heads, &rest / &heads);
     let of_keys = &head / &scores_of.group;
+    // The rows of the block's sequence, among those of all.
+    let (mut q, mut keys, mut values, mut output) = (q, keys, values, output);
+    let mut batches = [batch.clone(), batch.clone()];
+    if let Some(offsets) = &offsets[0] {
+        let rows = q.extent(0) / plan.packs;
+        let [first, end] = rows_of(&mut k, offsets, &batch, &rows, &scores_of.queries);
+        let [from, to] = [&first, &end].map(|row| row * plan.packs);
+        q = q.narrow(0, &from, &to);
+        output = output.narrow(&from, &to);
+        scores_of.queries = end - first;
+        batches[0] = 0.into();
+    }
+    if let Some(offsets) = &offsets[1] {
+        let rows = keys.extent(0);
+        let [first, end] = rows_of(&mut k, offsets, &batch, &rows, &scores_of.keys);
+        keys = keys.narrow(0, &first, &end);
+        values = values.narrow(1, &first, &end);
+        scores_of.keys = end - first;
+        batches[1] = 0.into();
+    }
+    let [batch, batch_of_keys] = batches;
 
     let [of_q, of_k, of_v] = tiles(plan);
     let along = mma.atom().mnk()[1];
@@ -296,6 +331,11 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     if let Some((part, parts)) = &part {
         visible.narrow(part, parts);
     }
+    if operands.packed[0] {
+        // The tile lies behind the last query of a sequence that is shorter than others.
+        let rows = &scores_of.queries * plan.packs;
+        visible.end = Index::select_less(&visible.row, &rows, &visible.end, &visible.first);
+    }
 
     let (once, landed) = k.cp_async_pipeline(1);
     let stage = once.acquire(&mut k);
@@ -307,8 +347,8 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let fetch = |k: &mut Builder, step: &Index| {
         let stage = producer.acquire(k);
         let step = Index::select_less(step, &visible.end, step, &beyond);
-        keys.fetch(k, [&step, &0.into(), &of_keys, &batch], &stage);
-        values.fetch(k, [&0.into(), &step, &of_keys, &batch], &stage);
+        keys.fetch(k, [&step, &0.into(), &of_keys, &batch_of_keys], &stage);
+        values.fetch(k, [&0.into(), &step, &of_keys, &batch_of_keys], &stage);
         producer.commit(k, &stage);
     };
     for step in 0..plan.stages - 1 {
@@ -375,8 +415,9 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     k.finish()
 }
 
-/// The type of the sums.
+/// The types of the sums and of offsets.
 const F32: colex_atom::Ty = colex_atom::Ty::F32;
+const U32: colex_atom::Ty = colex_atom::Ty::U32;
 
 /// Where a block's rows go.
 enum KernelOutput {
@@ -384,6 +425,38 @@ enum KernelOutput {
     Whole { o: Tensor, log_sums: Vec<Tensor> },
     /// To the workspace: the outputs of a part of the keys before the division, and the maxima and sums of its rows.
     Parts { outputs: Tensor, rows: Vec<Tensor> },
+}
+
+impl KernelOutput {
+    /// The rows from `first` to `end` of O and of the log-sum-exp.
+    fn narrow(self, first: &Index, end: &Index) -> KernelOutput {
+        let rows = |tensor: &Tensor| tensor.narrow(0, first, end);
+        match self {
+            KernelOutput::Whole { o, log_sums } => KernelOutput::Whole {
+                o: rows(&o),
+                log_sums: log_sums.iter().map(rows).collect(),
+            },
+            parts => parts,
+        }
+    }
+}
+
+/// The first row of a sequence and the end of its rows, by its two offsets: no more than `rows`, and `most` in all. Offsets that
+/// descend are those of an empty sequence.
+fn rows_of(
+    k: &mut Builder,
+    offsets: &Tensor,
+    sequence: &Index,
+    rows: &Index,
+    most: &Index,
+) -> [Index; 2] {
+    let rows = k.within(rows, 0..MOST_LENGTH + 1);
+    let [first, end] = [0, 1].map(|i| {
+        let offset = k.gather(&offsets.elements(sequence + i));
+        k.index_of(offset.regs()[0], 0..1 << 32).min(&rows)
+    });
+    let length = above_0(&(end - &first)).min(most);
+    [first.clone(), first + length]
 }
 
 /// The arguments of the scores: the lengths, the group, the factor, the soft-cap's factor and the window.

@@ -101,6 +101,11 @@ impl AttentionFamily for HopperAttention {
     }
 
     fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
+        if plan.operands.packed != [false; 2] {
+            let why =
+                "the Hopper kernel takes no packed sequences: the Ampere kernel does".to_string();
+            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        }
         if plan.packs != 1 {
             let why = "the Hopper kernel packs no heads: the Ampere kernel does".to_string();
             return Err(ErrorKind::from(AttentionError::Plan { why }).into());
