@@ -331,6 +331,11 @@ fn decode() -> Result<(), Box<dyn Error>> {
     println!("{plan}");
     println!("{} KiB of parts", plan.workspace(&long) / 1024);
     // ANCHOR_END: long
+
+    println!("\n== explain ==");
+    // ANCHOR: explain
+    println!("{}", plan.explain(&long, &Device::simulator(Arch::Sm80)));
+    // ANCHOR_END: explain
     Ok(())
 }
 

@@ -155,13 +155,13 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         }
     }
 
-    /// Packs the queries of sequences of any lengths into the rows of one tensor: Q and O are (row, head, feature), and the
-    /// log-sum-exp is (row, head). Sequence `i` has the rows from `offsets[i]` to `offsets[i + 1]` (excluded). `offsets` is
+    /// Takes the queries of sequences of any lengths from the rows of one tensor: Q and O are (row, head, feature),
+    /// and the log-sum-exp is (row, head). Sequence `i` has the rows from `offsets[i]` to `offsets[i + 1]` (excluded). `offsets` is
     /// contiguous and has one more element than there are sequences.
     ///
     /// The host does not read the offsets: `most` is the largest number of queries of a sequence, for which the grid is made. Of a
     /// longer sequence the first `most` queries are computed, as if it had no others. An offset beyond the last row is one at its
-    /// end, and a sequence that ends before it begins is empty: whatever the offsets are, nothing outside of the tensors is read
+    /// end, and a sequence that ends before it begins is empty: regardless of the offsets, nothing outside of the tensors is read
     /// or written. Rows of no sequence are not written. Sequences that overlap write a row twice, in any order.
     ///
     /// Offsets of `i32` that are 0 or more have the bits of `u32`.
@@ -194,8 +194,8 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         self
     }
 
-    /// Packs the keys and values of sequences of any lengths into the rows of one tensor: K and V are (row, head of keys,
-    /// feature). The offsets are as those of [`query_offsets`](Attention::query_offsets), and `most` is the largest number of keys
+    /// Takes the keys and values of sequences of any lengths from the rows of one tensor: K and V are (row, head of
+    /// keys, feature). The offsets are as those of [`query_offsets`](Attention::query_offsets), and `most` is the largest number of keys
     /// of a sequence: of a longer one the first `most` keys are seen.
     ///
     /// ```
@@ -507,7 +507,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
 
 const NAMES: [&str; 4] = ["Q", "K", "V", "O"];
 const LOG_SUM_EXP: &str = "the log-sum-exp";
-const OFFSETS: [&str; 2] = ["the query offsets", "the key offsets"];
+const OFFSETS: [&str; 2] = ["the vector of query offsets", "the vector of key offsets"];
 
 /// Whether tensor `i` is of queries (0) or of keys (1).
 fn side(i: usize) -> usize {
@@ -862,6 +862,71 @@ mod tests {
                 "no kernel takes the call: the Hopper kernel runs on sm_90a, and not on sm_80; heads of 80 features: the Ampere \
                  kernel takes heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
                 "scale is -1: it must be 1e-30 to 1e30",
+            ]
+        );
+    }
+
+    #[test]
+    fn refused_packed_calls_say_what_would_be_right() {
+        let device = Device::simulator(Arch::Sm90a);
+        let numbers = device.upload(&[0u32, 3, 5, 5, 5, 5]).expect("memory");
+        let all = numbers.view(6).expect("a view");
+        let three = numbers.view(3).expect("a view");
+        let spread = View::new(&numbers, "3:2").expect("a view");
+        let none = numbers.view(0).expect("a view");
+        let [q, k] = [[5, 4, 64], [5, 2, 64]];
+        let packed: [&[i64]; 4] = [&q, &k, &k, &q];
+        let refused = |shapes: [&[i64]; 4], offsets: [&View<'_, u32>; 2]| {
+            let memory = device.zeros::<f16>(1 << 16).expect("memory");
+            let mut o = device.zeros::<f16>(1 << 16).expect("memory");
+            let [q, k, v] = [0, 1, 2].map(|i| memory.view(shapes[i]).expect("a view"));
+            let o = o.view_mut(shapes[3]).expect("a view");
+            let call = Attention::new(&q, &k, &v, &o)
+                .query_offsets(offsets[0], 3)
+                .key_offsets(offsets[1], 3);
+            let error = match call.prepare() {
+                Err(error) => error,
+                Ok(_) => {
+                    let of_plan = |change: fn(&mut AttentionPlan)| {
+                        let call = call.prepare_with(|operands, _| {
+                            let method = AttentionMethod::Ampere;
+                            let mut plan = AttentionPlan::new(method, operands);
+                            change(&mut plan);
+                            Ok(plan)
+                        });
+                        call.expect_err("it is refused").to_string()
+                    };
+                    return [
+                        of_plan(|plan| plan.splits = 2),
+                        of_plan(|plan| plan.operands.packed[0] = false),
+                        of_plan(|plan| plan.method = AttentionMethod::Hopper),
+                    ]
+                    .join("; ");
+                }
+            };
+            error.to_string()
+        };
+        let sentences = [
+            refused([&[1, 4, 5, 64], &k, &k, &q], [&three; 2]),
+            refused(packed, [&three, &all]),
+            refused(packed, [&spread, &three]),
+            refused(packed, [&none, &three]),
+            refused([&q, &k, &[4, 2, 64], &q], [&three; 2]),
+            refused([&q, &k, &k, &[4, 4, 64]], [&three; 2]),
+            refused(packed, [&three; 2]),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "Q has the shape (1,4,5,64): it must be (row, head, feature)",
+                "the batch is 2 in the vector of query offsets and 5 in the vector of key offsets",
+                "the vector of query offsets has the shape 3:2: it must be (sequences + 1), contiguous",
+                "the vector of query offsets has the shape 0: it must be (sequences + 1), contiguous",
+                "the number of rows is 5 in K and 4 in V",
+                "the number of rows is 5 in Q and 4 in O",
+                "the plan has 2 parts of the keys: those of packed queries are not divided; the plan was made for another call: \
+                 the sequences of queries are of one length in the plan and packed in the call; the Hopper kernel takes no \
+                 packed sequences: the Ampere kernel does",
             ]
         );
     }

@@ -118,8 +118,8 @@ fn steps(problem: &AttentionProblem, plan: &AttentionPlan) -> [f64; 2] {
     [sum / counted, most]
 }
 
-/// What a plan does for a problem, whatever the number of parts of the keys.
-pub(crate) struct Work {
+/// What a plan does for a problem, for every number of parts of the keys.
+pub(crate) struct CountedWork {
     pace: Pace,
     /// The tiles of queries of all heads and sequences.
     tiles: i64,
@@ -131,12 +131,12 @@ pub(crate) struct Work {
     scores: f64,
 }
 
-impl Work {
+impl CountedWork {
     pub(crate) fn of(
         plan: &AttentionPlan,
         problem: &AttentionProblem,
         multiprocessors: i64,
-    ) -> Work {
+    ) -> CountedWork {
         let tiles = tiles(problem, plan)
             .saturating_mul(problem.heads[0] / plan.packs.max(1))
             .saturating_mul(problem.batch);
@@ -158,7 +158,7 @@ impl Work {
         let [of_memory, of_cache] = h200::BYTES;
         let pace = plan.method.family().pace(plan, multiprocessors);
         let [of_score, of_feature] = pace.score;
-        Work {
+        CountedWork {
             tiles,
             steps,
             loads: (once / of_memory).max(loaded / of_cache),
@@ -197,7 +197,7 @@ impl AttentionPlan {
     /// The model counts waves of blocks. A block waits for each of its steps of keys and for two more, and loads and computes
     /// beside that.
     pub fn cost(&self, problem: &AttentionProblem, multiprocessors: u32) -> AttentionCost {
-        Work::of(self, problem, multiprocessors.into()).cost(self.splits)
+        CountedWork::of(self, problem, multiprocessors.into()).cost(self.splits)
     }
 
     /// Returns the plans for a problem on an architecture, the one that the model says is the fastest first: those of each

@@ -14,7 +14,7 @@ use colex_tensor::{
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::combine::{self, MOST_SPLITS};
-use super::cost::{self, Pace, Work, h200};
+use super::cost::{self, CountedWork, Pace, h200};
 use super::family::{AttentionFamily, checked_sum};
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
@@ -94,7 +94,7 @@ impl AttentionFamily for AmpereAttention {
         }
         // Of equal times the fewest parts are taken.
         let steps = (problem.lengths[1] + keys - 1) / keys;
-        let work = Work::of(&plan, problem, multiprocessors);
+        let work = CountedWork::of(&plan, problem, multiprocessors);
         let time = |splits: &i64| work.cost(*splits).total();
         let divided = 1..=steps.clamp(1, MOST_SPLITS);
         let splits = divided.min_by(|x, y| time(x).total_cmp(&time(y)));
@@ -258,6 +258,7 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
         }
     } else {
         let log_sums = layouts.get(AttentionTensor::ALL.len());
+        let log_sums = log_sums.filter(|_| operands.log_sum_exp);
         KernelOutput::Whole {
             o: k.tensor("O", ty, &layouts[AttentionTensor::O as usize]),
             log_sums: (log_sums.into_iter())

@@ -216,7 +216,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
 }
 
 /// Compares the output, which begins at element `first`, and the sums with the reference.
-fn compare<T: GemmElement>(
+pub(super) fn compare<T: GemmElement>(
     problem: &AttentionProblem,
     [q, k, v]: [&[T]; 3],
     found: &[T],

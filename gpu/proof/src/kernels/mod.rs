@@ -13,6 +13,7 @@ pub mod maps;
 pub mod plans;
 pub mod reductions;
 mod samples;
+pub mod sequences;
 pub mod views;
 
 use colex_ir::{Control, Kernel, Op};

@@ -11,7 +11,7 @@ use crate::sweep::Random;
 use colex_device::Device;
 use colex_gpu::Error;
 use colex_gpu::attention::{
-    AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask,
+    AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask, Sequences,
 };
 use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
@@ -146,6 +146,16 @@ fn attention() -> Result<Vec<Sample>, Error> {
             [64, 64] => sample.spilling(4),
             _ => sample,
         });
+        let packed = AttentionProblem {
+            sequences: [Sequences::Packed { rows: 5000 }; 2],
+            ..problem
+        };
+        let of_packed = AttentionOperands::of(&packed.mask(masks[i % 3]), [0; 4]);
+        let of_packed = AttentionPlan {
+            operands: of_packed,
+            ..plan
+        };
+        all.push(Sample::new(of_packed.build(Arch::Sm80)?.kernel, 255));
         // A step of serving: one query, whose heads share a tile.
         let group = [4, 8, 32][i % 3];
         let serving = AttentionProblem {

@@ -307,6 +307,26 @@ fn law_attention_is_that_of_the_reference() {
     println!("law attention: {} cases, {elements} elements", 3 * count);
 }
 
+/// Sequences of any lengths in the rows of one tensor, with offsets that lie.
+#[test]
+fn law_attention_of_packed_sequences_is_that_of_each() {
+    let rounds = std::env::var("COLEX_ATTENTION")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(6);
+    let mut elements = 0;
+    for (i, arch) in [Arch::Sm80, Arch::Sm90a].into_iter().enumerate() {
+        let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
+        let device = Device::simulator_with(arch, options);
+        let found = colex_proof::kernels::sequences::check_packed(&device, 70 + i as u64, rounds);
+        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+    }
+    println!(
+        "law attention.packed: {} cases, {elements} elements",
+        2 * rounds
+    );
+}
+
 /// Runs a call on the simulator with a plan of the Ampere kernel, and returns the bits of O and of the log-sum-exp.
 fn bits(
     problem: &AttentionProblem,

@@ -6,7 +6,9 @@ mod products;
 
 use anyhow::{Result, bail, ensure};
 use colex_gpu::{Device, Element};
-use colex_proof::kernels::{attention, dumps as dumped, epilogues, fragments, gathers, reductions};
+use colex_proof::kernels::{
+    attention, dumps as dumped, epilogues, fragments, gathers, reductions, sequences,
+};
 
 use super::check::{Breaking, Check};
 
@@ -66,6 +68,7 @@ const CHECKS: &[Check] = &[
     Check { name: "windows", run: |device| counted(gathers::windows(device)) },
     Check { name: "arrays of pointers", run: |device| counted(gathers::pointers(device)) },
     Check { name: "attention", run: drawn_attention },
+    Check { name: "attention of packed sequences", run: packed_attention },
     Check { name: "dumps", run: dumps },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
@@ -104,6 +107,12 @@ fn gathered(device: &Device) -> Result<String> {
 fn drawn_attention(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 60 } else { 4 };
     counted(attention::check(device, 23, rounds))
+}
+
+/// Attention of sequences of any lengths in the rows of one tensor.
+fn packed_attention(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 60 } else { 4 };
+    counted(sequences::check_packed(device, 29, rounds))
 }
 
 /// Dumps of every type and a text of PTX: the lines of the device, in a process of its own, are those of the simulator.

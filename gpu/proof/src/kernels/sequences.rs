@@ -1,0 +1,252 @@
+//! Attention of sequences of any lengths on a device, against a softmax in double precision for each of them.
+
+use colex_gpu::attention::{
+    Attention, AttentionMethod, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
+};
+use colex_gpu::kernels::GemmElement;
+use colex_gpu::{Device, View, ViewMut};
+use colex_layout::Layout;
+use half::{bf16, f16};
+
+use super::attention::compare;
+use crate::sweep::Random;
+
+/// Computes drawn calls on packed sequences on a device, and compares every element: lengths, 0 among them, gaps between
+/// sequences, offsets beyond the last row, masks, groups, packs of heads and tiles. Rows of no sequence are NaN, and stay.
+/// Returns the number of elements.
+///
+/// # Errors
+///
+/// Returns the first call whose result is wrong, in words.
+pub fn check_packed(device: &Device, seed: u64, rounds: usize) -> Result<usize, String> {
+    let mut r = Random::of(seed, "sequences");
+    let mut count = 0;
+    for round in 0..rounds {
+        let run = if r.one_in(2) { run::<f16> } else { run::<bf16> };
+        count += run(device, &mut r).map_err(|why| format!("round {round} of {seed}: {why}"))?;
+    }
+    Ok(count)
+}
+
+/// The rows of one side: offsets, how many rows the tensor has, and the most of a sequence.
+struct PackedRows {
+    offsets: Vec<u32>,
+    rows: i64,
+    most: i64,
+}
+
+impl PackedRows {
+    fn draw(r: &mut Random, count: i64, most: i64) -> PackedRows {
+        // Rows before the first sequence.
+        let mut offsets = vec![r.below(5_u32)];
+        for _ in 0..count {
+            let length = match r.below(5_u64) {
+                0 => 0,
+                1 => 1,
+                _ => r.below(most as u32 + 1),
+            };
+            offsets.push(offsets[offsets.len() - 1] + length);
+        }
+        let last = i64::from(offsets[offsets.len() - 1]);
+        let mut rows = PackedRows {
+            rows: (last + r.below(9_i64)).max(1),
+            most,
+            offsets,
+        };
+        match r.below(4_u64) {
+            // The tensor ends within the last sequence.
+            0 => rows.rows = (last - r.below(4_i64)).max(1),
+            // The last sequence ends before it begins, or beyond all rows.
+            1 => rows.offsets[count as usize] = r.one(&[0, u32::MAX - 2]),
+            // A sequence that is longer than the longest has a part.
+            2 => rows.most = (most - r.below(most)).max(1),
+            _ => {}
+        }
+        rows
+    }
+
+    /// The rows of a sequence, as the documentation of the call has them.
+    fn sequence(&self, i: usize) -> [i64; 2] {
+        let [first, end] = [0, 1].map(|j| i64::from(self.offsets[i + j]).min(self.rows));
+        [first, (end - first).clamp(0, self.most)]
+    }
+
+    /// Whether each row is one of a sequence.
+    fn owned(&self) -> Vec<bool> {
+        let mut owned = vec![false; self.rows as usize];
+        for i in 0..self.offsets.len() - 1 {
+            let [first, length] = self.sequence(i);
+            owned[first as usize..(first + length) as usize].fill(true);
+        }
+        owned
+    }
+}
+
+/// A tensor (row, head, feature) in a drawn order, with drawn numbers in the rows of the sequences and NaN elsewhere.
+fn filled<T: GemmElement>(
+    r: &mut Random,
+    rows: &PackedRows,
+    [heads, features]: [i64; 2],
+) -> Result<(Vec<T>, Layout), String> {
+    let pad = features + 8 * r.below(2_i64);
+    let strides = if r.one_in(2) {
+        [heads * pad, pad, 1]
+    } else {
+        [pad, rows.rows * pad, 1]
+    };
+    let layout = Layout::new([rows.rows, heads, features], strides).map_err(|e| e.to_string())?;
+    let length = layout.cosize().map_err(|e| e.to_string())? as usize;
+    let mut all = vec![T::from_f64(f64::NAN); length];
+    for (row, owned) in rows.owned().into_iter().enumerate() {
+        if !owned {
+            continue;
+        }
+        for (head, feature) in (0..heads).flat_map(|h| (0..features).map(move |d| (h, d))) {
+            let at = row as i64 * strides[0] + head * strides[1] + feature;
+            let number = r.below(4001_i32) - 2000;
+            all[at as usize] = T::from_f64(f64::from(number) / 1000.0);
+        }
+    }
+    Ok((all, layout))
+}
+
+/// The rows of a sequence as (head, row, feature), compact.
+fn compact<T: GemmElement>(all: &[T], layout: &Layout, [first, length]: [i64; 2]) -> Vec<T> {
+    let extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
+    let mut part = Vec::new();
+    for head in 0..extents[1] {
+        for row in first..first + length {
+            let at = (0..extents[2]).map(|d| layout.at((row, head, d)).expect("a coordinate"));
+            part.extend(at.map(|at| all[at as usize]));
+        }
+    }
+    part
+}
+
+fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String> {
+    let width = r.one(&[64, 64, 128]);
+    let of_keys = 1 + r.below(2_i64);
+    let group = r.one(&[1, 2, 4]);
+    let heads = of_keys * group;
+    let batch = 1 + r.below(4_i64);
+    let most = r.one(&[3, 40, 90]);
+    let queries = PackedRows::draw(r, batch, most);
+    let most_keys = most + r.below(40_i64);
+    let keys = PackedRows::draw(r, batch, most_keys);
+    let mask = match r.below(4_u64) {
+        0 => Mask::Full,
+        1 | 2 => Mask::Causal,
+        _ => Mask::Window {
+            left: r.below(40_u32),
+            right: r.below(10_u32),
+        },
+    };
+    let wants_sums = r.one_in(2);
+    let what = format!(
+        "{} of {width} features, heads {heads} on {of_keys}, {mask}, queries {:?} of {} up to {}, keys {:?} of {} up to {}",
+        T::NAME,
+        queries.offsets,
+        queries.rows,
+        queries.most,
+        keys.offsets,
+        keys.rows,
+        keys.most
+    );
+    let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
+    let (q, of_q) = filled::<T>(r, &queries, [heads, width])?;
+    let (k, of_k) = filled::<T>(r, &keys, [of_keys, width])?;
+    let (v, of_v) = filled::<T>(r, &keys, [of_keys, width])?;
+    let (o, of_o) = filled::<T>(r, &queries, [heads, width])?;
+    let upload = |elements: &[T]| device.upload(elements).map_err(|e| text(&e));
+    let (on_q, on_k, on_v) = (upload(&q)?, upload(&k)?, upload(&v)?);
+    let mut on_o = device.poisoned::<T>(o.len()).map_err(|e| text(&e))?;
+    let count = (queries.rows * heads) as usize;
+    let mut on_sums = device.poisoned::<f32>(count).map_err(|e| text(&e))?;
+    let offsets = [&queries, &keys].map(|rows| device.upload(&rows.offsets));
+    let [of_queries, of_rows_of_keys] = offsets;
+    let (of_queries, of_rows_of_keys) = (
+        of_queries.map_err(|e| text(&e))?,
+        of_rows_of_keys.map_err(|e| text(&e))?,
+    );
+    {
+        let [q, k, v] = [(&on_q, &of_q), (&on_k, &of_k), (&on_v, &of_v)]
+            .map(|(buffer, layout)| View::new(buffer, layout).map_err(|e| text(&e)));
+        let (q, k, v) = (q?, k?, v?);
+        let o = ViewMut::new(&mut on_o, &of_o).map_err(|e| text(&e))?;
+        let sums = on_sums
+            .view_mut((queries.rows, heads))
+            .map_err(|e| text(&e))?;
+        let [of_queries, of_keys] =
+            [&of_queries, &of_rows_of_keys].map(|of| of.view(batch + 1).map_err(|e| text(&e)));
+        let call = Attention::new(&q, &k, &v, &o)
+            .mask(mask)
+            .query_offsets(&of_queries?, queries.most)
+            .key_offsets(&of_keys?, keys.most);
+        let call = match wants_sums {
+            true => call.log_sum_exp(&sums),
+            false => call,
+        };
+        let prepared = if r.one_in(2) {
+            call.prepare()
+        } else {
+            let [consumers, rows] = r.one(&[[1, 16], [2, 32], [4, 64]]);
+            let tile = [rows, r.one(&[16, 32, 64])];
+            let packs = r.one(&[1, group]);
+            let stages = 2 + r.below(2_i64);
+            call.prepare_with(|operands, _| {
+                Ok(AttentionPlan {
+                    tile,
+                    consumers,
+                    stages,
+                    packs,
+                    ..AttentionPlan::new(AttentionMethod::Ampere, operands)
+                })
+            })
+        };
+        let prepared = prepared.map_err(|e| text(&e))?;
+        let done = prepared.run(device);
+        done.map_err(|e| format!("{what}, {prepared}: {e}"))?;
+    }
+    let found = on_o.download().map_err(|e| text(&e))?;
+    let sums = on_sums.download().map_err(|e| text(&e))?;
+    let mut elements = 0;
+    for i in 0..batch as usize {
+        let (of_sequence, seen) = (queries.sequence(i), keys.sequence(i));
+        if of_sequence[1] == 0 {
+            continue;
+        }
+        let lengths = [of_sequence[1], seen[1]];
+        let mut problem =
+            AttentionProblem::new(T::TY, 1, [heads, of_keys], lengths, [width; 2]).mask(mask);
+        problem.log_sum_exp = wants_sums;
+        let parts = [
+            compact(&q, &of_q, of_sequence),
+            compact(&k, &of_k, seen),
+            compact(&v, &of_v, seen),
+        ];
+        let found = compact(&found, &of_o, of_sequence);
+        let [first, length] = of_sequence;
+        let sums: Vec<f32> = (0..heads)
+            .flat_map(|head| (first..first + length).map(move |row| (row * heads + head) as usize))
+            .map(|at| sums[at])
+            .collect();
+        compare(
+            &problem,
+            parts.each_ref().map(|part| &part[..]),
+            &found,
+            0,
+            &sums,
+        )
+        .map_err(|why| format!("{what}: sequence {i}: {why}"))?;
+        elements += problem.extents(AttentionTensor::O).iter().product::<i64>() as usize;
+    }
+    for (row, owned) in queries.owned().into_iter().enumerate() {
+        let at = |head: i64| row * heads as usize + head as usize;
+        let written = (0..heads).any(|head| !sums[at(head)].is_nan());
+        let of_row = compact(&found, &of_o, [row as i64, 1]);
+        if !owned && (written || of_row.iter().any(|x| !x.to_f64().is_nan())) {
+            return Err(format!("{what}: row {row} of no sequence was written"));
+        }
+    }
+    Ok(elements)
+}
