@@ -409,7 +409,6 @@ impl Tensor {
     ///
     /// ```
     /// # use colex_tensor::prelude::*;
-    /// # use colex_proof::examples::elements;
     /// let mut k = Builder::new("k", Arch::Sm80, 32);
     /// let table = k.tensor("table", Ty::F32, "(100,_64):(64,_1)");
     /// let [first, end] = ["first", "end"].map(|name| k.index_argument(name, 0..101));
