@@ -241,9 +241,12 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     // Extents and strides are arguments: these serve the reports.
     let mut form = AttentionProblem::new(ty, 4, [8 * plan.packs, 8], [1024, 1024], [inner, outer]);
     form.log_sum_exp = operands.log_sum_exp;
-    form.sequences = operands.packed.map(|is_packed| match is_packed {
-        true => Sequences::Packed { rows: 4096 },
-        false => Sequences::Batch,
+    form.sequences = operands.packed.map(|is_packed| {
+        if is_packed {
+            Sequences::Packed { rows: 4096 }
+        } else {
+            Sequences::Batch
+        }
     });
     let layouts = form.kernel_layouts(plan.packs)?;
     let [q, keys, values] =

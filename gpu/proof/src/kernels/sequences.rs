@@ -182,9 +182,10 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             .mask(mask)
             .query_offsets(&of_queries?, queries.most)
             .key_offsets(&of_keys?, keys.most);
-        let call = match wants_sums {
-            true => call.log_sum_exp(&sums),
-            false => call,
+        let call = if wants_sums {
+            call.log_sum_exp(&sums)
+        } else {
+            call
         };
         let prepared = if r.one_in(2) {
             call.prepare()

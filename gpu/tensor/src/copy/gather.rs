@@ -847,10 +847,13 @@ pub(super) fn extent_of(tensor: &Tensor, mode: usize) -> Index {
     match &tensor.view {
         View::Coords {
             of, layout, start, ..
-        } if !layout.is_static() => match of.narrowed.contains(&mode) {
-            true => &of.extents[mode] - &start[mode],
-            false => of.extents[mode].clone(),
-        },
+        } if !layout.is_static() => {
+            if of.narrowed.contains(&mode) {
+                &of.extents[mode] - &start[mode]
+            } else {
+                of.extents[mode].clone()
+            }
+        }
         _ => tensor.layout().mode(mode).map_or(1, |m| m.size()).into(),
     }
 }
