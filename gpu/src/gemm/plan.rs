@@ -13,6 +13,7 @@ use super::family::Numbers;
 use super::sm90::takes_orders;
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
+use colex_sched::pipeline::Schedule;
 use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Error, TensorKernel};
 
@@ -104,6 +105,10 @@ pub struct GemmPlan {
     pub stages: i64,
     /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
     pub warps: [i64; 2],
+    /// How the consumer warpgroups share the tiles (Hopper; cooperative for the others). With [`Schedule::Pingpong`], a block has two
+    /// consumers, each of which computes whole tiles: `tile` and `warps` are those of one consumer. Their main loops take turns,
+    /// so that one multiplies while the other stores. K is not divided.
+    pub schedule: Schedule,
     /// The blocks of a cluster along M, N and K (Hopper; 1 each for the others). Two blocks along M share the tile of B
     /// and two along N that of A: each loads a half for both. Up to 8 blocks along K divide the sum: each has a part of
     /// K, and then each sums a part of the tile's columns over all blocks, in the order of their ranks.
@@ -148,6 +153,7 @@ impl GemmPlan {
             tile,
             stages,
             warps,
+            schedule: Schedule::Cooperative,
             cluster,
             split: 1,
             undivided: 0,
@@ -403,6 +409,19 @@ impl GemmPlan {
         self.divided_tiles(problem).saturating_mul(sums)
     }
 
+    /// The tiles that a block computes at once.
+    pub(crate) fn tiles_at_once(&self) -> i64 {
+        match self.schedule {
+            Schedule::Cooperative => 1,
+            Schedule::Pingpong => 2,
+        }
+    }
+
+    /// The consumer warpgroups of a block.
+    pub(crate) fn consumer_groups(&self) -> i64 {
+        self.warps[0].saturating_mul(self.tiles_at_once())
+    }
+
     /// The plan of what one block stores: where the blocks of a cluster divide K, each stores a part of the columns.
     pub(crate) fn stored(&self) -> GemmPlan {
         let [m, n, k] = self.tile;
@@ -453,8 +472,12 @@ impl fmt::Display for GemmPlan {
             let [along_m, along_n, along_k] = self.cluster;
             write!(
                 f,
-                "{} consumers, cluster {along_m}x{along_n}x{along_k}, ",
-                self.warps[0]
+                "{} consumers{}, cluster {along_m}x{along_n}x{along_k}, ",
+                self.consumer_groups(),
+                match self.schedule {
+                    Schedule::Cooperative => "",
+                    Schedule::Pingpong => " by pingpong",
+                }
             )?;
             match (self.split, self.undivided) {
                 (1, _) => {}

@@ -12,6 +12,7 @@ use crate::method::GemmMethod;
 use colex_ir::launch::Limits;
 use colex_sched::Order;
 use colex_sched::formula::MOST_PLACES;
+use colex_sched::pipeline::Schedule;
 
 /// The largest extent of a tile along M, N or K.
 pub(crate) const MOST_TILE: i64 = 1024;
@@ -77,6 +78,15 @@ impl GemmPlan {
             self.gather.into(),
             most,
         )?;
+        let at_once = if is_hopper { 2 } else { 1 };
+        self.limit("tiles of a block at once", self.tiles_at_once(), at_once)?;
+        if self.schedule == Schedule::Pingpong {
+            let [groups, _] = self.warps;
+            self.limit("warpgroups for a tile by pingpong", groups, 1)?;
+            self.limit("parts of K by pingpong", self.split, 1)?;
+            let [_, _, along_k] = self.cluster;
+            self.limit("blocks along K of a cluster by pingpong", along_k, 1)?;
+        }
         self.check_types(arch)?;
         for name in Operand::ALL {
             self.check_vector(name)?;

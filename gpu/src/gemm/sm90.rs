@@ -7,7 +7,7 @@ use colex_atom::{Arch, Ty};
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch};
 use colex_layout::Layout;
-use colex_sched::pipeline::WarpSpecialized;
+use colex_sched::pipeline::{Schedule, WarpSpecialized};
 use colex_tiled::{Operand, TiledMma};
 
 use super::batch::{BatchForm, BatchTiles, agree};
@@ -82,7 +82,10 @@ impl GemmFamily for Hopper {
     }
 
     fn threads(&self, plan: &GemmPlan) -> i64 {
-        (plan.warps[0] * plan.warps[1] + 1) * i64::from(WARPGROUP_THREADS)
+        let groups = plan.consumer_groups().saturating_mul(plan.warps[1]);
+        groups
+            .saturating_add(1)
+            .saturating_mul(i64::from(WARPGROUP_THREADS))
     }
 
     fn copiers(&self, _: &GemmPlan) -> i64 {
@@ -119,7 +122,7 @@ impl GemmFamily for Hopper {
 
     fn check_shares(&self, plan: &GemmPlan, sums: i64) -> Result<(), crate::Error> {
         // `setmaxnreg` gives the consumers more later, but ptxas counts what the kernel is entered with (C7602).
-        let threads = (plan.warps[0] as u32 + 1) * WARPGROUP_THREADS;
+        let threads = (plan.consumer_groups() as u32 + 1) * WARPGROUP_THREADS;
         let entry = i64::from(registers_at_entry(threads, 1));
         let most = entry - BESIDE_SUMS;
         if plan.operands.ab == Ty::S8 {
@@ -315,6 +318,37 @@ struct Item {
     /// The first step along K, and the number of steps.
     start: Index,
     steps: Index,
+    /// Whether the block has another tile after this one, where its consumers take tiles in turn.
+    is_followed: Cond,
+}
+
+/// The two consumers of a pingpong schedule take turns in the main loop, as the named barriers of
+/// [`Ordering::Named`](colex_sched::pipeline::Ordering) have it: a consumer waits at its own, at which the other arrives. Each
+/// stores from buffers of its own, so that no turns are needed there.
+struct ConsumerTurns {
+    /// The number of the consumer.
+    own: Index,
+    /// The barriers of its turn and of the other's.
+    barriers: [Index; 2],
+}
+
+impl ConsumerTurns {
+    /// The threads of both consumers.
+    const THREADS: u32 = 2 * WARPGROUP_THREADS;
+
+    /// The first consumer's first turn is given to it by the second.
+    fn give_first(&self, k: &mut Builder) {
+        let second = k.equal(&self.own, &1.into());
+        k.if_(second, |k| self.pass(k));
+    }
+
+    fn take(&self, k: &mut Builder) {
+        k.sync_named(&self.barriers[0], Self::THREADS);
+    }
+
+    fn pass(&self, k: &mut Builder) {
+        k.arrive_named(&self.barriers[1], Self::THREADS);
+    }
 }
 
 /// The tiles whose K is divided into parts.
@@ -396,7 +430,7 @@ fn consumer_registers(plan: &GemmPlan) -> Option<u32> {
     /// same number as in CUTLASS.
     const MOST: u32 = 240;
     // A producer whose threads load needs registers too.
-    let consumers = Some(plan.warps[0] as u32).filter(|_| !plan.gather)?;
+    let consumers = Some(plan.consumer_groups() as u32).filter(|_| !plan.gather)?;
     let groups = consumers + 1;
     let entry = registers_at_entry(groups * WARPGROUP_THREADS, 1);
     let share = (entry * groups - LEAST) / consumers / STEP * STEP;
@@ -413,7 +447,7 @@ fn build(
     arch: Arch,
 ) -> Result<TensorKernel, Error> {
     let [_, _, bk] = plan.tile;
-    let consumers = plan.warps[0] as u32;
+    let consumers = plan.consumer_groups() as u32;
     let name = match plan.operands.ab {
         Ty::Tf32 => "gemm_sm90_tf32",
         Ty::S8 => "gemm_sm90_s8",
@@ -429,6 +463,7 @@ fn build(
     let schedule = WarpSpecialized {
         cluster: [along_m as usize, along_n as usize],
         consumers: consumers as usize,
+        schedule: plan.schedule,
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
     let mma = plan.tiled_mma()?;
@@ -540,8 +575,8 @@ fn factor(
 }
 
 impl WarpSpecializedKernel<'_> {
-    /// `body` for the shares of this block.
-    fn each_item(&self, k: &mut Builder, body: impl Fn(&mut Builder, Item)) {
+    /// `body` for the shares of this block, or those of the consumer with a number that takes tiles in turn.
+    fn each_item(&self, k: &mut Builder, turn: Option<&Index>, body: impl Fn(&mut Builder, Item)) {
         let along_k = self.plan.cluster[2];
         let tiles = self.grid.size();
         let last = match &self.divided {
@@ -556,8 +591,16 @@ impl WarpSpecializedKernel<'_> {
             };
             k.within(share * steps, 0..MOST_STEPS)
         };
-        let (first, stride) = (self.first.clone(), self.stride.clone());
+        let (mut first, mut stride) = (self.first.clone(), self.stride.clone());
+        if let Some(turn) = turn {
+            first = first + turn * &stride;
+            stride = stride * self.plan.tiles_at_once();
+        }
         k.for_(first, &last, stride, |k, number| {
+            let is_followed = match turn {
+                Some(_) => k.less(&(number + &self.stride), &last),
+                None => Cond::Known(false),
+            };
             let whole = start(k, &0.into(), &self.steps);
             let (item, tile) = match &self.divided {
                 None => {
@@ -568,6 +611,7 @@ impl WarpSpecializedKernel<'_> {
                         part: 0.into(),
                         start: whole,
                         steps: self.steps.clone(),
+                        is_followed,
                     };
                     (item, number.clone())
                 }
@@ -593,6 +637,7 @@ impl WarpSpecializedKernel<'_> {
                         part,
                         start: select(&whole, &of_part).min(&(Index::from(end) - &steps)),
                         steps,
+                        is_followed,
                     };
                     (item, tile)
                 }
@@ -631,7 +676,7 @@ impl WarpSpecializedKernel<'_> {
         if consumer_registers(self.plan).is_some() {
             k.set_max_registers(false, LEAST);
         }
-        let first = k.equal(&self.warp, &(self.plan.warps[0] * 4).into());
+        let first = k.equal(&self.warp, &(self.plan.consumer_groups() * 4).into());
         k.if_(first, |k| {
             let one = k.elected();
             k.if_(one, |k| self.load(k));
@@ -646,7 +691,7 @@ impl WarpSpecializedKernel<'_> {
         } else {
             k.producer(&self.ring)
         };
-        self.each_item(k, |k, item| {
+        self.each_item(k, None, |k, item| {
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let step = &item.start + step;
@@ -683,7 +728,7 @@ impl WarpSpecializedKernel<'_> {
         let producer = k.tma_producer(&self.ring, bytes);
         let [along_m, along_n, _] = self.plan.cluster;
         let both = k.emit(|k| k.mov(Type::B16, 0b11));
-        self.each_item(k, |k, item| {
+        self.each_item(k, None, |k, item| {
             let products = [0, 1].map(|operand| self.batch.coordinates(operand, &item.product));
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
@@ -719,8 +764,17 @@ impl WarpSpecializedKernel<'_> {
             k.set_max_registers(true, registers);
         }
         let mma = self.mma;
-        let group = k.within(&self.group, 0..mma.threads() / i64::from(WARPGROUP_THREADS));
-        let leader = &group * i64::from(WARPGROUP_THREADS);
+        let group = k.within(&self.group, 0..self.plan.consumer_groups());
+        let turns = (self.plan.schedule == Schedule::Pingpong).then(|| ConsumerTurns {
+            own: group.clone(),
+            // The barriers of the epilogue come before.
+            barriers: [group.clone(), Index::from(1) - &group]
+                .map(|turn| turn + (self.plan.consumer_groups() + 1)),
+        });
+        let leader = match turns {
+            Some(_) => 0.into(),
+            None => &group * i64::from(WARPGROUP_THREADS),
+        };
         // (MMA_M, MMA_K, STAGES) of A, (MMA_N, MMA_K, STAGES) of B
         let descriptors = self
             .factors
@@ -734,15 +788,23 @@ impl WarpSpecializedKernel<'_> {
             .map(|_| k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1])));
         let acc: Vec<Fragment> = acc.collect();
         let thread = k.thread();
-        let thread = k.within(thread, 0..mma.threads());
+        let thread = k.within(thread, 0..mma.threads() * self.plan.tiles_at_once());
         let lane = &thread % i64::from(WARPGROUP_THREADS);
         let consumer = k.consumer(&self.ring, &lane);
         let epilogue = epilogue.of_thread(k, stored, &thread);
         let sum = sum.map(|sum| sum.of_thread(k, &thread));
-        self.each_item(k, |k, item| {
+        if let Some(turns) = &turns {
+            turns.give_first(k);
+            // The steps of the tile before are the other consumer's.
+            consumer.skip(k, &(&turns.own * &self.steps));
+        }
+        self.each_item(k, turns.as_ref().map(|turns| &turns.own), |k, item| {
             let at = (stored_at(self.plan, item.at, &self.rank), item.product);
             let terms = &terms.of_product(&at.1);
             k.if_(item.is_whole, |k| epilogue.fetch(k, &at));
+            if let Some(turns) = &turns {
+                turns.take(k);
+            }
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = consumer.wait(k);
                 if self.plan.gather {
@@ -760,8 +822,14 @@ impl WarpSpecializedKernel<'_> {
                 // The previous stage has been consumed: release it.
                 consumer.release_behind(k, &stage, step);
             });
+            if let Some(turns) = &turns {
+                k.if_(item.is_followed, |k| turns.pass(k));
+            }
             k.wgmma_wait(0);
             consumer.release_rest(k, &item.steps);
+            if turns.is_some() {
+                consumer.skip(k, &item.steps);
+            }
             let total: Vec<Fragment> = match &sum {
                 Some(sum) => acc.iter().map(|acc| sum.total(k, acc)).collect(),
                 None => acc.clone(),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use colex_atom::Ty;
 use colex_gpu::cuda::LtBias;
 use colex_gpu::gemm::Epilogue;
-use colex_gpu::kernels::gemm::GemmCall;
+use colex_gpu::kernels::gemm::{Gemm, GemmCall};
 use colex_gpu::kernels::{GemmProblem, View};
 use colex_gpu::{Buffer, Device, Error, Timing};
 use colex_layout::Layout;
@@ -20,8 +20,8 @@ use serde_json::json;
 use super::device::{commit, driver};
 use super::host;
 use super::sweep::{
-    CHOICES, Lines, PROTOCOL, Pools, Sweep, Work, difference, finished, normal, repeats, round,
-    samples, sets,
+    CHOICES, Lines, PROTOCOL, PlanLine, Pools, Sweep, Work, difference, finished, normal, repeats,
+    round, samples, sets,
 };
 use crate::verdict::{Checked, Ended};
 
@@ -67,12 +67,17 @@ fn epilogues() -> Result<[Epilogue; 4], Error> {
 
 pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     let problems = SHAPES.map(|[m, n, k]| GemmProblem::new(m, n, k));
-    measure(device, &problems, Duration::MAX, json).map(drop)
+    measure(device, (&problems, &[]), Duration::MAX, json).map(drop)
 }
 
-/// The same over the shapes of a file, or drawn ones.
+/// The same over the shapes of a file, or drawn ones; by the default plan, and then by each of the plans of a file.
 pub(super) fn sweep(device: &Device, sweep: &Sweep, json: Option<&Path>) -> Result<ExitCode> {
-    measure(device, &sweep.problems()?, sweep.budget(), json)
+    measure(
+        device,
+        (&sweep.problems()?, &sweep.plans()?),
+        sweep.budget(),
+        json,
+    )
 }
 
 /// What was found for a shape: microseconds of ours, and of each of cuBLASLt's algorithms for both of its epilogues.
@@ -94,7 +99,7 @@ struct Read {
 
 fn measure(
     device: &Device,
-    problems: &[GemmProblem],
+    (problems, plans): (&[GemmProblem], &[PlanLine]),
     budget: Duration,
     json: Option<&Path>,
 ) -> Result<ExitCode> {
@@ -123,12 +128,13 @@ fn measure(
     normal(&read.bias)?;
     normal(&read.residual)?;
     let (mut wrong, mut all) = (Vec::new(), Vec::new());
-    for problem in problems {
+    let plans = || iter::once(None).chain(plans.iter().map(Some));
+    for (problem, plan) in (problems.iter()).flat_map(|p| plans().map(move |plan| (p, plan))) {
         if started.elapsed() > budget {
             println!("stopped after {} of {} shapes", all.len(), problems.len());
             break;
         }
-        let found = one(device, (&pools, &read), problem, &mut wrong);
+        let found = one(device, (&pools, &read), (problem, plan), &mut wrong);
         let found = found.with_context(|| problem.to_string())?;
         let GemmProblem { m, n, k, .. } = problem;
         let best = best(&found);
@@ -205,10 +211,21 @@ fn summarise(all: &[EpilogueTimes]) {
     println!("  longest preparation of each, ms: {}", prepared.join(", "));
 }
 
+/// A call by the default plan, or by one of a file.
+fn prepared<'a>(
+    gemm: Gemm<'a, bf16, bf16>,
+    plan: Option<&PlanLine>,
+) -> Result<GemmCall<'a>, Error> {
+    match plan {
+        None => gemm.prepare(),
+        Some(line) => gemm.prepare_with(|operands, _| Ok(line.plan(operands))),
+    }
+}
+
 fn one(
     device: &Device,
     (pools, read): (&Pools<bf16, bf16>, &Read),
-    problem: &GemmProblem,
+    (problem, plan): (&GemmProblem, Option<&PlanLine>),
     wrong: &mut Vec<String>,
 ) -> Result<EpilogueTimes> {
     let GemmProblem { m, n, .. } = *problem;
@@ -251,12 +268,12 @@ fn one(
             }
         }
     };
-    let (mut ours, mut prepared) = (Vec::new(), Vec::new());
+    let (mut ours, mut preparations) = (Vec::new(), Vec::new());
     for number in 0..NAMES.len() {
         let begun = Instant::now();
-        let first = with(number, 0).prepare()?;
-        prepared.push(begun.elapsed().as_secs_f64() * 1e3);
-        let rest = (1..gemms.len()).map(|i| with(number, i).prepare());
+        let first = prepared(with(number, 0), plan)?;
+        preparations.push(begun.elapsed().as_secs_f64() * 1e3);
+        let rest = (1..gemms.len()).map(|i| prepared(with(number, i), plan));
         let calls: Result<Vec<GemmCall<'_>>, Error> = iter::once(Ok(first)).chain(rest).collect();
         ours.push(calls?);
     }
@@ -316,6 +333,6 @@ fn one(
             .map(|library| times.by_ref().take(library.choices()).collect())
             .collect(),
         plan: ours[0][0].to_string(),
-        prepared,
+        prepared: preparations,
     })
 }

@@ -17,6 +17,7 @@ use colex_gpu::kernels::gemm::{Autotune, GemmCall, GemmMethod, GemmPlan, Operand
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major};
 use colex_gpu::{Buffer, Device, Error, Repeats};
 use colex_proof::cublaslt::Opponent;
+use colex_sched::pipeline::Schedule;
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 use serde_json::{Value, json};
@@ -67,7 +68,7 @@ pub(crate) struct Sweep {
     #[arg(long, default_value_t = 0)]
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
-    /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `swap=1` swaps A and B, `split=4` divides K into 4
+    /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
     /// parts, `gather=1` loads by threads, and `method=ampere` is of that kernel.
     #[arg(long)]
     plans: Option<PathBuf>,
@@ -157,13 +158,7 @@ impl Sweep {
     /// Measures the shapes on a device. `json` is where their lines go.
     pub(super) fn run(&self, device: &Device, json: Option<&Path>) -> Result<ExitCode> {
         let problems = self.problems()?;
-        let plans = match &self.plans {
-            Some(path) => lines(path)?
-                .iter()
-                .map(|line| line.parse())
-                .collect::<Result<Vec<PlanLine>>>()?,
-            None => Vec::new(),
-        };
+        let plans = self.plans()?;
         match self.types {
             Types::Bf16 => measure::<bf16, bf16>(self, device, &problems, &plans, json),
             Types::F16 => measure::<f16, f16>(self, device, &problems, &plans, json),
@@ -172,6 +167,14 @@ impl Sweep {
                 measure::<f32, f32>(self, device, &problems, &plans, json)
             }
             Types::S8 => measure::<i8, i32>(self, device, &problems, &plans, json),
+        }
+    }
+
+    /// The plans of the file, if one is given.
+    pub(super) fn plans(&self) -> Result<Vec<PlanLine>> {
+        match &self.plans {
+            Some(path) => lines(path)?.iter().map(|line| line.parse()).collect(),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -289,12 +292,13 @@ fn drawn(seed: u64, number: u64) -> [i64; 3] {
 
 /// A plan as the change that it makes to the usual one of its kernel, which is Hopper's if none is named.
 #[derive(Clone, Debug)]
-struct PlanLine {
+pub(super) struct PlanLine {
     text: String,
     method: GemmMethod,
     tile: [i64; 3],
     stages: Option<i64>,
     warps: Option<[i64; 2]>,
+    schedule: Schedule,
     swap: bool,
     gather: bool,
     split: i64,
@@ -313,6 +317,7 @@ impl FromStr for PlanLine {
             tile: shape(words.next().unwrap_or_default())?,
             stages: None,
             warps: None,
+            schedule: Schedule::Cooperative,
             swap: false,
             gather: false,
             split: 1,
@@ -332,6 +337,13 @@ impl FromStr for PlanLine {
                         [m, n] => Some([m, n]),
                         _ => anyhow::bail!("`{value}` is no number of warps along M and N"),
                     };
+                }
+                "schedule" => {
+                    variant.schedule = match value {
+                        "cooperative" => Schedule::Cooperative,
+                        "pingpong" => Schedule::Pingpong,
+                        _ => anyhow::bail!("a schedule is cooperative or pingpong, not `{value}`"),
+                    }
                 }
                 "swap" => variant.swap = value == "1",
                 "gather" => variant.gather = value == "1",
@@ -353,7 +365,7 @@ impl FromStr for PlanLine {
                     variant.order = Some(Order::Grouped { width, raster });
                 }
                 _ => anyhow::bail!(
-                    "a plan has no `{name}`: method, stages, warps, swap, split, gather, cluster and \
+                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, gather, cluster and \
                      group"
                 ),
             }
@@ -363,9 +375,10 @@ impl FromStr for PlanLine {
 }
 
 impl PlanLine {
-    fn plan(&self, operands: Operands) -> GemmPlan {
+    pub(super) fn plan(&self, operands: Operands) -> GemmPlan {
         let usual = GemmPlan::new(self.method, operands);
         let warps = match self.method {
+            GemmMethod::Hopper if self.schedule == Schedule::Pingpong => [1, 1],
             GemmMethod::Hopper => [(self.tile[0] / 64).min(2), 1],
             _ => usual.warps,
         };
@@ -373,6 +386,7 @@ impl PlanLine {
             tile: self.tile,
             stages: self.stages.unwrap_or(usual.stages),
             warps: self.warps.unwrap_or(warps),
+            schedule: self.schedule,
             swap: self.swap,
             gather: self.gather,
             split: self.split,

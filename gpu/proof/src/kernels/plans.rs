@@ -18,6 +18,7 @@ use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, GemmProblem, Major, Operand};
 use colex_gpu::{Error, PlanRefusal};
 use colex_layout::Layout;
+use colex_sched::pipeline::Schedule;
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 
 /// Numbers that no field expects.
@@ -135,6 +136,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         tile,
         stages,
         warps,
+        schedule: _,
         cluster,
         split,
         undivided,
@@ -338,6 +340,20 @@ impl GemmPlanCase {
         if plan.gather && !random.one_in(6) {
             plan.cluster[..2].fill(1);
         }
+        let is_pingpong = match plan.method {
+            GemmMethod::Hopper => random.one_in(4),
+            _ => random.one_in(60),
+        };
+        if is_pingpong {
+            plan.schedule = Schedule::Pingpong;
+            // Each consumer has a whole tile of one warpgroup, and K is not divided.
+            if plan.method == GemmMethod::Hopper && !random.one_in(6) {
+                plan.tile[0] = plan.tile[0] / plan.warps[0].max(1) * random.one(&[1, 1, 2]);
+                plan.warps = [1, 1];
+                (plan.split, plan.undivided) = (1, 0);
+                plan.cluster[2] = 1;
+            }
+        }
         plan.swap = match plan.method {
             GemmMethod::Hopper => random.one_in(3),
             _ => random.one_in(60),
@@ -490,6 +506,7 @@ impl fmt::Display for GemmPlanCase {
             tile,
             stages,
             warps,
+            schedule,
             cluster,
             split,
             undivided,
@@ -513,7 +530,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, {order}, swap {swap}, gather {gather}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }

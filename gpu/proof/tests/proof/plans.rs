@@ -7,6 +7,7 @@ use colex_gpu::{Device, Gemm, View};
 use colex_proof::kernels::gemm::GemmCase;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_proof::kernels::{listed_plans, trapped};
+use colex_sched::pipeline::Schedule::Pingpong;
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use colex_sim::{Schedule, SimOptions};
 use half::f16;
@@ -388,6 +389,91 @@ fn every_plan_of_the_list_multiplies() {
         assert_eq!(found, Ok(0.0), "{listed}, {problem}");
     }
     println!("law plans.listed: {} cases", plans.len());
+}
+
+/// Two consumers take tiles in turn: blocks of an even and of an odd number of tiles, several turns of the ring, clusters of one
+/// and of two, C in both orders, read and not.
+#[test]
+fn consumers_by_pingpong_multiply() {
+    let mut cases = 0;
+    let plans = [
+        ([64, 16, 16], [1, 1, 1], 3, false, false),
+        ([128, 16, 16], [2, 1, 1], 2, false, false),
+        ([64, 32, 16], [1, 2, 1], 3, true, false),
+        ([64, 32, 32], [1, 1, 1], 2, false, true),
+    ];
+    for (tile, cluster, stages, swap, gather) in plans {
+        // Of the clusters that run at once, most compute five of the clusters' tiles, and some four.
+        let clusters = 132 / (cluster[0] * cluster[1]);
+        let tiles = 5 * clusters - 7;
+        let [rows, columns] = [0, 1].map(|mode| tile[mode] * cluster[mode]);
+        let along_m = 16;
+        let along_n = tiles / along_m;
+        let [m, n] = [rows * along_m - 5, columns * along_n - 8];
+        for (case, (major, beta)) in [
+            (Major::Second, 0.0),
+            (Major::Second, -2.0),
+            (Major::First, 1.0),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let [m, n] = if swap { [n, m] } else { [m, n] };
+            let problem = GemmProblem::new(m, n, 3 * tile[2] - 5)
+                .leading(Operand::A, 3 * tile[2])
+                .leading(Operand::B, 3 * tile[2])
+                .leading(Operand::C, m.max(n) + 16 - m.max(n) % 8)
+                .major(Operand::C, major)
+                .beta(beta);
+            let options = SimOptions::default().schedule(Schedule::from_seed(case as u64));
+            let device = Device::simulator_with(Arch::Sm90a, options);
+            let found = product_on(&device, GemmMethod::Hopper, problem, |plan| {
+                *plan = GemmPlan {
+                    tile,
+                    warps: [1, 1],
+                    schedule: Pingpong,
+                    cluster,
+                    stages,
+                    swap,
+                    gather,
+                    ..*plan
+                };
+            });
+            assert_eq!(found, Ok(0.0), "{tile:?}, {problem}");
+            cases += 1;
+        }
+    }
+    println!("law plans.pingpong: {cases} cases");
+}
+
+/// What a pingpong schedule does not take.
+#[test]
+fn a_pingpong_schedule_has_limits() {
+    let by = |change: fn(&mut GemmPlan)| {
+        said(GemmMethod::Hopper, |plan| {
+            plan.schedule = Pingpong;
+            plan.tile = [64, 128, 64];
+            plan.warps = [1, 1];
+            plan.cluster = [1, 1, 1];
+            change(plan);
+        })
+    };
+    assert_eq!(
+        by(|plan| (plan.tile[0], plan.warps[0]) = (128, 2)),
+        "the plan asks for 2 warpgroups for a tile by pingpong: the Hopper kernel takes at most 1, 1 fewer"
+    );
+    assert_eq!(
+        by(|plan| plan.split = 3),
+        "the plan asks for 3 parts of K by pingpong: the Hopper kernel takes at most 1, 2 fewer"
+    );
+    assert_eq!(
+        by(|plan| plan.cluster[2] = 2),
+        "the plan asks for 2 blocks along K of a cluster by pingpong: the Hopper kernel takes at most 1, 1 fewer"
+    );
+    assert_eq!(
+        said(GemmMethod::Simt, |plan| plan.schedule = Pingpong),
+        "the plan asks for 2 tiles of a block at once: the SIMT kernel takes at most 1, 1 fewer"
+    );
 }
 
 /// The same of tf32 and of bytes, in four schedules, with C in both orders, read and not.

@@ -11,6 +11,7 @@ use crate::gemm::sm90::WARPGROUP_THREADS;
 use crate::kernels::Major;
 use colex_ir::FenceKind;
 use colex_layout::Layout;
+use colex_sched::pipeline::Schedule;
 use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Error, Fragment, Index, Tensor, TmaTensor, Var,
 };
@@ -56,7 +57,9 @@ pub(crate) fn columns(plan: &GemmPlan) -> Option<i64> {
 pub(crate) fn shared_bytes(plan: &GemmPlan) -> i64 {
     let bits = i64::from(plan.operands.c.bits());
     let columns = columns(plan).filter(|_| plan.stages_c());
-    columns.map_or(0, |n| BUFFERS * ROWS * plan.warps[0] * n * bits / 8)
+    columns.map_or(0, |n| {
+        BUFFERS * ROWS * plan.consumer_groups() * n * bits / 8
+    })
 }
 
 impl StorePath {
@@ -73,11 +76,15 @@ impl StorePath {
             return Ok(StorePath::Direct(Box::new((*c, direct))));
         };
         let (rows, major) = (ROWS * plan.warps[0], plan.operands.major(Operand::C));
-        let shared = boxed_layout(major, ty.bits(), &[rows, columns, BUFFERS])?;
+        let shared = boxed_layout(
+            major,
+            ty.bits(),
+            &[rows, columns, BUFFERS * plan.tiles_at_once()],
+        )?;
         let tile = boxed_layout(major, ty.bits(), &[ROWS, columns])?;
         let map = k.tma_tensor("C", ty, &layout, [ROWS, columns], &tile, 1);
         let shared = k.shared_tensor(ty, shared);
-        let buffers = BUFFERS * rows / ROWS;
+        let buffers = BUFFERS * plan.consumer_groups();
         let landed = plan.operands.beta.then(|| k.barriers(buffers));
         Ok(StorePath::Staged(Box::new(Staged {
             map,
@@ -117,15 +124,23 @@ impl StorePath {
         plan: &'a GemmPlan,
         thread: &Index,
     ) -> ThreadEpilogue<'a> {
-        let (group, lane) = (
+        let (warpgroup, lane) = (
             thread / i64::from(WARPGROUP_THREADS),
             thread % i64::from(WARPGROUP_THREADS),
         );
+        let leads = k.equal(&lane, &0.into());
+        let (thread, group, tile) = match plan.schedule {
+            Schedule::Cooperative => (thread.clone(), warpgroup.clone(), 0.into()),
+            // A warpgroup has a whole tile.
+            Schedule::Pingpong => (lane, 0.into(), warpgroup.clone()),
+        };
         ThreadEpilogue {
             plan,
-            thread: thread.clone(),
-            leads: k.equal(&lane, &0.into()),
+            thread,
+            leads,
+            warpgroup,
             group,
+            tile,
             end: self,
             turn: k.var(0, 0..2),
         }
@@ -158,8 +173,13 @@ impl FragmentCopies {
 /// The epilogue of a thread.
 pub(crate) struct ThreadEpilogue<'a> {
     plan: &'a GemmPlan,
+    /// The thread among those that share a tile.
     thread: Index,
+    warpgroup: Index,
+    /// The warpgroup among those that share a tile.
     group: Index,
+    /// The number of its tile among those of the block at once.
+    tile: Index,
     /// Whether the thread issues the TMA copies of its warpgroup.
     leads: Cond,
     end: &'a StorePath,
@@ -191,14 +211,19 @@ impl ThreadEpilogue<'_> {
         at
     }
 
+    /// The place of the part's buffer in the mode of buffers.
+    fn stage(&self, part: i64) -> Index {
+        &self.tile * BUFFERS + part % BUFFERS
+    }
+
     /// The part's buffer.
     fn buffer(&self, staged: &Staged, part: i64) -> Tensor {
-        let at = (&self.group, 0, part % BUFFERS);
+        let at = (&self.group, 0, self.stage(part));
         staged.shared.local_tile((ROWS, staged.columns), at)
     }
 
     fn barrier(&self, landed: &Barriers, part: i64) -> Index {
-        landed.at(&self.group * BUFFERS + part % BUFFERS)
+        landed.at(&self.warpgroup * BUFFERS + part % BUFFERS)
     }
 
     /// Starts the loads of the first parts of the old C.
@@ -253,7 +278,7 @@ impl ThreadEpilogue<'_> {
         let values = ROWS * staged.columns / i64::from(WARPGROUP_THREADS);
         let sums = acc.iter().map(|acc| acc.gathered(values * part, values));
         let sums: Vec<Fragment> = sums.collect();
-        let named = &self.group + 1;
+        let named = &self.warpgroup + 1;
         let old = match &staged.landed {
             Some(landed) => {
                 let parity = self.parity(k, staged, part);
@@ -261,7 +286,7 @@ impl ThreadEpilogue<'_> {
                 // (CPY, CPY_M, CPY_N, BUFFERS)
                 let from = copies.read.at(&self.thread).partition_src(&staged.shared);
                 let old = k.fragment(self.plan.operands.c, sums[0].layout());
-                k.copy(&copies.read, &from.at(3, part % BUFFERS), &old);
+                k.copy(&copies.read, &from.at(3, &self.stage(part)), &old);
                 Some(old)
             }
             None => None,
@@ -285,7 +310,7 @@ impl ThreadEpilogue<'_> {
         }
         // (CPY, CPY_M, CPY_N, BUFFERS)
         let to = copies.write.at(&self.thread).partition_dst(&staged.shared);
-        k.copy(&copies.write, &out, &to.at(3, part % BUFFERS));
+        k.copy(&copies.write, &out, &to.at(3, &self.stage(part)));
         k.fence(FenceKind::ProxyAsyncShared);
         k.sync_named(&named, WARPGROUP_THREADS);
         let buffer = self.buffer(staged, part);
