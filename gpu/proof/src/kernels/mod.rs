@@ -19,7 +19,7 @@ pub mod views;
 use colex_ir::{Control, Kernel, Op};
 
 pub(crate) use samples::samples;
-pub use samples::{copy_samples, drawn_samples, listed_plans, product_samples};
+pub use samples::{copy_samples, drawn_samples, listed_plans, pingpong_plans, product_samples};
 
 /// Returns the claims of a kernel that a launch does not decide, for which the kernel has conditional traps: those of the
 /// library's own kernels have none.

@@ -17,6 +17,7 @@ use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
 use colex_ir::BinaryOp;
+use colex_sched::pipeline::Schedule;
 use half::f16;
 
 /// Copies and products by every method.
@@ -301,6 +302,9 @@ fn products() -> Result<Vec<Sample>, Error> {
         let sum = plan.build_sum(Arch::Sm90a)?;
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));
     }
+    for plan in pingpong_plans() {
+        all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 168));
+    }
     Ok(all)
 }
 
@@ -314,6 +318,39 @@ fn high_low_samples(arch: Arch, columns: i64) -> Result<Vec<Sample>, Error> {
     let call = product.prepare()?;
     let kernels = call.in_parts().map(|(_, built)| built.kernel.clone());
     Ok(kernels.map(|kernel| Sample::new(kernel, 40)).collect())
+}
+
+/// Returns plans whose consumers take tiles in turn: every shape of a tile and of a cluster that fills the registers, with C of 16
+/// and of 32 bits, read and not.
+pub fn pingpong_plans() -> Vec<GemmPlan> {
+    let tiles = [
+        ([64, 256, 64], 4, [2, 1, 1]),
+        ([128, 128, 64], 6, [2, 1, 1]),
+        ([128, 128, 64], 6, [1, 2, 1]),
+        ([64, 192, 64], 6, [1, 1, 1]),
+    ];
+    let mut plans = Vec::new();
+    for (tile, stages, cluster) in tiles {
+        for (c, beta) in [(Ty::Bf16, false), (Ty::Bf16, true), (Ty::F32, true)] {
+            let operands = Operands {
+                ab: Ty::Bf16,
+                c,
+                majors: [Major::Second; 3],
+                vectors: [8, 8, 128 / i64::from(c.bits())],
+                beta,
+                gated: false,
+            };
+            plans.push(GemmPlan {
+                tile,
+                warps: [1, 1],
+                schedule: Schedule::Pingpong,
+                cluster,
+                stages,
+                ..GemmPlan::new(GemmMethod::Hopper, operands)
+            });
+        }
+    }
+    plans
 }
 
 /// Returns the plans that a call on Hopper chooses among, for matrices whose rows are read by `vector` elements. C has the

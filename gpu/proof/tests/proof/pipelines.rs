@@ -15,7 +15,7 @@ use colex_layout::Layout;
 use colex_proof::corpus;
 use colex_proof::kernels::{copy_samples, product_samples};
 use colex_proof::recorded::{Recorded, recorded};
-use colex_sched::pipeline::{Barrier, Fault, Pipeline, Step, check_within};
+use colex_sched::pipeline::{Barrier, Fault, Pipeline, Schedule, Step, check_within};
 use colex_sched::{Order, RasterOrder};
 use colex_sim::{Event, EventKind, Memory, Report, SimOptions, simulate};
 use half::{bf16, f16};
@@ -236,9 +236,19 @@ fn products(seen: &mut Seen) {
                 ..GemmPlan::new(GemmMethod::Hopper, operands)
             };
             // 72 clusters' tiles for the 66 clusters of a device.
-            let problem = problem(&plan, [18, 8, 2]);
-            let (kernel, events) = product_of(Arch::Sm90a, problem, plan);
-            seen.check(&kernel.name, &format!("{plan}, {problem}"), &events);
+            let tiles = problem(&plan, [18, 8, 2]);
+            let (kernel, events) = product_of(Arch::Sm90a, tiles, plan);
+            seen.check(&kernel.name, &format!("{plan}, {tiles}"), &events);
+            // Consumers that take tiles in turn: two, and for some clusters a third.
+            let plan = GemmPlan {
+                tile: [64, 32, 16],
+                warps: [1, 1],
+                schedule: Schedule::Pingpong,
+                ..plan
+            };
+            let tiles = problem(&plan, [36, 8, 2]);
+            let (kernel, events) = product_of(Arch::Sm90a, tiles, plan);
+            seen.check(&kernel.name, &format!("{plan}, {tiles}"), &events);
         }
     }
 }
