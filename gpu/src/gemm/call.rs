@@ -1210,10 +1210,22 @@ pub(super) fn prepare(
     // The addresses are those of A, B and C, of a second right factor, and of the epilogue's tensors.
     let second = plan.operands.gated.then_some(3);
     let behind = 3 + second.iter().len();
-    let more = || {
-        given
-            .zip(layouts.as_ref())
-            .map(|(given, layouts)| given.arguments(&addresses[behind..], layouts))
+    let more = |role: Role, built: &TensorKernel| {
+        let Some((given, layouts)) = given.zip(layouts.as_ref()) else {
+            return Ok(None);
+        };
+        let landing = epilogue.as_ref().filter(|_| role == Role::Product);
+        let landing = landing.and_then(|epilogue| epilogue.landing(launched));
+        let landing = landing.map(|at| {
+            let name = given.kernel.name_of_tensor(at);
+            Ok::<_, Error>((at, built.tensor_map(name, &layouts[at])?))
+        });
+        let landing = landing.transpose()?;
+        Ok::<_, Error>(Some(given.arguments(
+            &addresses[behind..],
+            layouts,
+            landing,
+        )))
     };
     let prepared = |kernel: &KernelOf, grid: Launch, given: Vec<Argument>, order: &[usize]| {
         let order = order.iter().copied().chain(behind..addresses.len());
@@ -1222,7 +1234,14 @@ pub(super) fn prepare(
         Ok::<_, Error>(PreparedLaunch::new(loaded, grid, given, addresses, order))
     };
     let factors = (in_order, second.map(|at| addresses[at]));
-    let given = arguments(&seen, launched, of_batch, &kernel.built, factors, more())?;
+    let given = arguments(
+        &seen,
+        launched,
+        of_batch,
+        &kernel.built,
+        factors,
+        more(Role::Product, &kernel.built)?,
+    )?;
     let grid = launch(&seen, launched, &kernel.built, device);
     let [a, b, c] = order;
     let operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
@@ -1231,7 +1250,14 @@ pub(super) fn prepare(
         let sum = loaded(Role::Sum)?;
         let blocks = split_sum::blocks(launched, plan.divided_tiles(problem)) as u32;
         let grid = Launch::new(blocks, WARPGROUP_THREADS);
-        let given = arguments_of_sum(&seen, launched, of_batch, &sum.built, in_order[2], more())?;
+        let given = arguments_of_sum(
+            &seen,
+            launched,
+            of_batch,
+            &sum.built,
+            in_order[2],
+            more(Role::Sum, &sum.built)?,
+        )?;
         launches.push(prepared(&sum, grid, given, &order[2..])?);
     }
     Ok(Shape::new((plan, kernel.built.clone()), launches))

@@ -14,7 +14,7 @@ use super::batch::{BatchForm, BatchTiles, agree};
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::StorePath;
 use super::epilogue::split_sum::SplitSum;
-use super::epilogue::terms::{KernelEpilogue, Terms};
+use super::epilogue::terms::{KernelEpilogue, MakeMap, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::operand::{Fetch, boxed_layout};
 use super::plan::{GemmPlan, Operands};
@@ -478,11 +478,16 @@ fn build(
     }
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
-    let output = StorePath::new(&mut k, &stored, &batch, &stored_mma)?;
+    let landing = epilogue.landing(plan);
+    let output = StorePath::new(&mut k, &stored, &batch, (&stored_mma, landing.is_some()))?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
     let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
-    let terms = epilogue.declare(&mut k);
+    let map = |k: &mut Builder, name: &str, layout: &Layout| {
+        let map = output.map(k, name, layout);
+        map.expect("invariant: C is staged where a tensor lands")
+    };
+    let terms = epilogue.declare_with(&mut k, landing.map(|at| (at, &map as &MakeMap<'_>)));
     let tensors = factors.iter().map(|factor| factor.source.tensor());
     for tensor in tensors.chain([output.tensor()]).flatten() {
         agree(&mut k, tensor, &products);
@@ -801,7 +806,7 @@ impl WarpSpecializedKernel<'_> {
         self.each_item(k, turns.as_ref().map(|turns| &turns.own), |k, item| {
             let at = (stored_at(self.plan, item.at, &self.rank), item.product);
             let terms = &terms.of_product(&at.1);
-            k.if_(item.is_whole, |k| epilogue.fetch(k, &at));
+            k.if_(item.is_whole, |k| epilogue.fetch(k, &at, terms));
             if let Some(turns) = &turns {
                 turns.take(k);
             }

@@ -5,9 +5,12 @@ use colex_gpu::gemm::{Epilogue, EpilogueBuilder, GemmMethod, GemmPlan};
 use colex_gpu::kernels::Major;
 use colex_gpu::kernels::gemm::Operands;
 use colex_gpu::{Device, Gemm, View, ViewMut};
+use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
+use colex_sched::pipeline::Schedule::{self, Cooperative, Pingpong};
+use colex_sim::SimOptions;
 use colex_tensor::Expr;
-use half::f16;
+use half::{bf16, f16};
 
 /// `COLEX_EPILOGUES=4000` draws as many epilogues.
 #[test]
@@ -56,6 +59,92 @@ fn a_scaled_sum_given_as_an_epilogue_is_the_plain_kernel() {
         }
     }
     println!("law epilogue.plain: {cases} cases");
+}
+
+/// A residual of the type and the order of C comes by TMA to where C is staged. One whose rows begin at no multiples of 16 bytes is
+/// loaded by threads, and gives the same bits.
+#[test]
+fn a_residual_comes_to_where_c_is_staged() {
+    let sum = Epilogue::new(Ty::F32, |e| {
+        let [bias, residual] =
+            ["bias", "residual"].map(|name| e.tensor(name, Ty::Bf16).to(Ty::F32));
+        (e.accumulator() + bias + residual).to(Ty::Bf16)
+    });
+    let sum = sum.expect("an epilogue");
+    // For a block by pingpong, two tiles of 64 by 32 and a third.
+    let (m, n, k) = (1272_i64, 504_i64, 24_i64);
+    let number = |i: i64| bf16::from_f64(((i * 5 + i / 7) % 13) as f64 / 4.0 - 1.5);
+    let numbers = |count: i64| -> Vec<bf16> { (0..count).map(number).collect() };
+    let plans: [(Schedule, [i64; 3], i64, [i64; 3], bool); 4] = [
+        (Cooperative, [128, 64, 32], 2, [2, 1, 1], false),
+        (Cooperative, [64, 96, 16], 1, [1, 1, 1], true),
+        (Pingpong, [64, 32, 16], 1, [1, 1, 1], false),
+        (Pingpong, [64, 32, 16], 1, [2, 1, 1], true),
+    ];
+    let mut cases = 0;
+    for (schedule, tile, groups, cluster, swap) in plans {
+        for major in [Major::Second, Major::First] {
+            let run = |apart: i64| {
+                let order = colex_sim::Schedule::from_seed(cases);
+                let options = SimOptions::default().schedule(order);
+                let device = Device::simulator_with(Arch::Sm90a, options);
+                let upload = |count| device.upload(&numbers(count)).expect("memory");
+                let (a, b, bias) = (upload(m * k), upload(n * k), upload(n));
+                let mut c = device.poisoned::<bf16>((m * n) as usize).expect("C");
+                let strides = |apart: i64| match major {
+                    Major::Second => (n + apart, 1),
+                    Major::First => (1, m + apart),
+                };
+                let layout = |apart| Layout::new((m, n), strides(apart)).expect("a layout");
+                let (lies, cosize) = (layout(apart), (m + apart) * (n + apart));
+                let mut old = vec![bf16::ZERO; cosize as usize];
+                for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                    let (along_m, along_n) = strides(apart);
+                    old[(i * along_m + j * along_n) as usize] = number(3 * i + j * j);
+                }
+                let old = device.upload(&old).expect("memory");
+                let (of_a, of_b) = (a.view((m, k)).expect("A"), b.view((n, k)).expect("B"));
+                let of_c = ViewMut::new(&mut c, layout(0)).expect("C");
+                let bias = View::new(&bias, Layout::new((m, n), (0, 1)).expect("a layout"));
+                let residual = View::new(&old, lies).expect("it fits");
+                let call = Gemm::new(&of_a, &of_b, &of_c)
+                    .epilogue(&sum)
+                    .tensor("bias", &bias.expect("it fits"))
+                    .tensor("residual", &residual)
+                    .prepare_with(|operands, _| {
+                        Ok(GemmPlan {
+                            tile,
+                            warps: [groups, 1],
+                            schedule,
+                            cluster,
+                            swap,
+                            stages: 3,
+                            ..GemmPlan::new(GemmMethod::Hopper, operands)
+                        })
+                    });
+                let call = call.unwrap_or_else(|why| panic!("{tile:?}: {why}"));
+                call.run(&device)
+                    .unwrap_or_else(|why| panic!("{call}: {why}"));
+                let text = call
+                    .built()
+                    .expect("a kernel")
+                    .kernel
+                    .ptx()
+                    .expect("a text");
+                let bits: Vec<u16> = (c.download().expect("C").iter())
+                    .map(|x| x.to_bits())
+                    .collect();
+                (bits, text.matches("cp.async.bulk.tensor.2d.shared").count())
+            };
+            let ((by_map, loads), (by_threads, fewer)) = (run(8), run(4));
+            assert!(loads > fewer, "{tile:?}: {loads} loads by TMA, and {fewer}");
+            assert!(by_map == by_threads, "{tile:?}, {schedule:?}, {major:?}");
+            let at = (m * n / 2) as usize;
+            assert_ne!(by_map[at..at + 64], [0; 64]);
+            cases += 1;
+        }
+    }
+    println!("law epilogue.residual: {cases} cases");
 }
 
 /// Another address of a tensor takes the kernel and the plan that are there.

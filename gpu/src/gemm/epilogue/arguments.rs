@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use colex_atom::Ty;
+use colex_atom::{TensorMap, Ty};
 use colex_device::{Device, Element, View};
 use colex_ir::launch::Argument;
 use colex_layout::{Layout, Stride};
@@ -11,6 +11,7 @@ use colex_tensor::Arg;
 
 use super::expression::{C, Epilogue, EpilogueInputKind};
 use super::terms::{Form, KernelEpilogue, turned};
+use crate::calls::unencoded;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::gemm::batch::Batch;
 use crate::gemm::problem::{MOST_EXTENT, holds_f32};
@@ -331,8 +332,13 @@ impl<'a> Given<'a> {
 
 impl EpilogueArguments {
     /// The arguments of a launch, in the order in which [`KernelEpilogue::declare`] declares their parameters. `layouts` are those of
-    /// [`EpilogueArguments::layouts`].
-    pub(crate) fn arguments<'l>(&self, addresses: &[u64], layouts: &'l [Layout]) -> Vec<Arg<'l>> {
+    /// [`EpilogueArguments::layouts`], and `landing` is the number of the tensor that TMA brings, if one is, with its map.
+    pub(crate) fn arguments<'l>(
+        &self,
+        addresses: &[u64],
+        layouts: &'l [Layout],
+        landing: Option<(usize, TensorMap)>,
+    ) -> Vec<Arg<'l>> {
         let scalar = |(ty, bits): &(Ty, u64)| {
             Arg::Value(match ty {
                 Ty::F64 => Argument::F64(f64::from_bits(*bits)),
@@ -340,8 +346,11 @@ impl EpilogueArguments {
                 _ => Argument::F32(f32::from_bits(*bits as u32)),
             })
         };
-        let tensors = addresses.iter().zip(layouts);
-        let tensors = tensors.map(|(address, layout)| Arg::checked(*address, layout));
+        let tensors = addresses.iter().zip(layouts).enumerate();
+        let tensors = tensors.map(|(at, (address, layout))| match &landing {
+            Some((landed, map)) if at == *landed => Arg::Value(unencoded(map.clone(), *address)),
+            _ => Arg::checked(*address, layout),
+        });
         self.scalars.iter().map(scalar).chain(tensors).collect()
     }
 

@@ -10,7 +10,7 @@ use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::WARPGROUP_THREADS;
 use crate::kernels::Major;
 use colex_ir::FenceKind;
-use colex_layout::Layout;
+use colex_layout::{ComposedLayout, Layout};
 use colex_sched::pipeline::Schedule;
 use colex_tensor::{
     AtThread, Barriers, Builder, Cond, Error, Fragment, Index, Tensor, TmaTensor, Var,
@@ -37,7 +37,9 @@ pub(crate) enum StorePath {
 pub(crate) struct Staged {
     map: TmaTensor,
     shared: Tensor,
-    /// One for each buffer of each warpgroup, where what C holds is read.
+    /// The layout of a part in shared memory.
+    tile: ComposedLayout,
+    /// One for each buffer of each warpgroup, where what C or a tensor of the epilogue holds is brought.
     landed: Option<Barriers>,
     /// The columns of a part.
     columns: i64,
@@ -67,7 +69,7 @@ impl StorePath {
         k: &mut Builder,
         plan: &GemmPlan,
         batch: &BatchForm,
-        mma: &TiledMma,
+        (mma, lands): (&TiledMma, bool),
     ) -> Result<StorePath, Error> {
         let (ty, layout) = (plan.operands.c, batch.layout(plan, Operand::C));
         let Some(columns) = columns(plan).filter(|_| plan.stages_c()) else {
@@ -85,15 +87,25 @@ impl StorePath {
         let map = k.tma_tensor("C", ty, &layout, [ROWS, columns], &tile, 1);
         let shared = k.shared_tensor(ty, shared);
         let buffers = BUFFERS * plan.consumer_groups();
-        let landed = plan.operands.beta.then(|| k.barriers(buffers));
+        let landed = (plan.operands.beta || lands).then(|| k.barriers(buffers));
         Ok(StorePath::Staged(Box::new(Staged {
             map,
             shared,
+            tile,
             landed,
             columns,
             copies: FragmentCopies::new(plan, mma)?,
             mma: mma.clone(),
         })))
+    }
+
+    /// Declares the tensor map of a tensor of the epilogue that lies as C does.
+    pub(crate) fn map(&self, k: &mut Builder, name: &str, layout: &Layout) -> Option<TmaTensor> {
+        let StorePath::Staged(staged) = self else {
+            return None;
+        };
+        let (ty, tile) = (staged.shared.ty(), &staged.tile);
+        Some(k.tma_tensor(name, ty, layout, [ROWS, staged.columns], tile, 1))
     }
 
     /// The tensor that threads access.
@@ -226,13 +238,13 @@ impl ThreadEpilogue<'_> {
         landed.at(&self.warpgroup * BUFFERS + part % BUFFERS)
     }
 
-    /// Starts the loads of the first parts of the old C.
-    pub(crate) fn fetch(&self, k: &mut Builder, at: &TilePlace) {
-        (0..BUFFERS).for_each(|part| self.bring(k, at, part));
+    /// Starts the loads of the first parts of the old C, or of the tensor that TMA brings in its place.
+    pub(crate) fn fetch(&self, k: &mut Builder, at: &TilePlace, terms: &Terms) {
+        (0..BUFFERS).for_each(|part| self.bring(k, at, part, terms));
     }
 
-    /// Starts the load of a part once its buffer is free, if C is read and the tile has a part of that number.
-    fn bring(&self, k: &mut Builder, at: &TilePlace, part: i64) {
+    /// Starts the load of a part once its buffer is free, if something is brought and the tile has a part of that number.
+    fn bring(&self, k: &mut Builder, at: &TilePlace, part: i64, terms: &Terms) {
         let StorePath::Staged(staged) = self.end else {
             return;
         };
@@ -242,8 +254,17 @@ impl ThreadEpilogue<'_> {
         k.where_(self.leads, |ir| ir.bulk_wait(0, true));
         let (buffer, full) = (self.buffer(staged, part), self.barrier(landed, part));
         k.if_(self.leads, |k| {
-            k.arrive_expect(&full, staged.map.tile_bytes());
-            k.tma_load(&staged.map, self.place(staged, at, part), &buffer, &full);
+            let mut place = self.place(staged, at, part);
+            let map = match terms.landed() {
+                Some(map) => {
+                    // It has no modes of a batch.
+                    place.truncate(2);
+                    map
+                }
+                None => &staged.map,
+            };
+            k.arrive_expect(&full, map.tile_bytes());
+            k.tma_load(map, place, &buffer, &full);
         });
     }
 
@@ -318,7 +339,7 @@ impl ThreadEpilogue<'_> {
             k.tma_store(&staged.map, self.place(staged, at, part), &buffer);
             k.bulk_commit();
         });
-        self.bring(k, at, part + BUFFERS);
+        self.bring(k, at, part + BUFFERS, terms);
     }
 
     /// Whether the barrier of a buffer begins a tile with the other parity than the tile before: a tile takes the buffer an
@@ -339,7 +360,7 @@ impl ThreadEpilogue<'_> {
 
     fn next_turn(&self, k: &mut Builder, staged: &Staged) {
         let alternates = (0..BUFFERS).any(|buffer| self.alternates(staged, buffer));
-        if alternates && self.plan.operands.beta {
+        if alternates && staged.landed.is_some() {
             let turn = k.get(&self.turn);
             k.set(&self.turn, Index::from(1) - turn);
         }

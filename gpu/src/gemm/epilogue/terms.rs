@@ -7,12 +7,15 @@
 use colex_atom::Ty;
 use colex_ir::{Reg, Type};
 use colex_layout::{Int, Layout, Stride};
-use colex_tensor::{Builder, Expr, Formula, Fragment, Index, Tensor};
+use colex_tensor::{Builder, Expr, Formula, Fragment, Index, Tensor, TmaTensor};
+use colex_tiled::Operand;
+use core::slice::Iter;
 
 use super::convert::sum_type;
 use super::expression::{Epilogue, EpilogueInputKind};
 use crate::gemm::batch::agree;
-use crate::gemm::plan::Operands;
+use crate::gemm::plan::{GemmPlan, Operands};
+use crate::kernels::Major;
 
 /// What a kernel is built from: an epilogue, and the forms of its tensors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +32,8 @@ pub(crate) struct Form {
     pub(crate) layout: Layout,
     /// The mode along which neighbours are contiguous, and the number of them that an access may take.
     pub(crate) run: Option<(usize, i64)>,
+    /// Whether it is one matrix whose rows (or columns) are `run`s of 16 bytes and more: a tensor map describes it.
+    pub(crate) is_mapped: bool,
 }
 
 /// The type of a scalar argument.
@@ -78,8 +83,20 @@ impl Form {
             let widest = widths.into_iter().find(fits)?;
             (stride(&one.stride) == 1).then_some((along, widest))
         });
+        let is_mapped = run.is_some_and(|(along, widest): (usize, i64)| {
+            let beside = modes[1 - along.min(1)].leaves();
+            let steps = beside.iter().map(|leaf| stride(&leaf.stride));
+            let steps: Vec<i64> = steps.collect();
+            // The bytes between two rows that a tensor map takes.
+            let apart = 2..(1 << 40) / bytes;
+            let is_matrix = modes.len() == 2 && modes.iter().all(Layout::is_leaf);
+            is_matrix
+                && widest * bytes == 16
+                && matches!(steps[..], [step] if apart.contains(&step))
+        });
         let layout = Layout::concat(&modes.iter().enumerate().map(open).collect::<Vec<Layout>>());
         Form {
+            is_mapped,
             layout: layout.expect("positive extents make a layout"),
             run,
         }
@@ -90,6 +107,7 @@ impl Form {
         Form {
             layout: turned(&self.layout),
             run: self.run.map(|(along, widest)| (1 - along, widest)),
+            is_mapped: self.is_mapped,
         }
     }
 
@@ -125,8 +143,49 @@ impl KernelEpilogue {
         }
     }
 
+    /// The name of the tensor with a number among those that are read.
+    pub(crate) fn name_of_tensor(&self, number: usize) -> &str {
+        let inputs = self.epilogue.inputs();
+        let mut tensors = inputs.filter(|input| input.kind == EpilogueInputKind::Tensor);
+        let input = tensors.nth(number);
+        &input
+            .expect("invariant: it is a tensor of the epilogue")
+            .name
+    }
+
+    /// The number of the tensor that TMA brings to where C is staged, among those that are read: the first one of C's type and order
+    /// that a tensor map describes, if the old C does not come there. The kernel that adds parts of K stages nothing.
+    pub(crate) fn landing(&self, plan: &GemmPlan) -> Option<usize> {
+        if plan.operands.beta || plan.split > 1 || !plan.stages_c() {
+            return None;
+        }
+        let along = match plan.operands.major(Operand::C) {
+            Major::First => 0,
+            Major::Second => 1,
+        };
+        let inputs = self.epilogue.inputs();
+        let mut tensors = inputs.filter(|input| input.kind == EpilogueInputKind::Tensor);
+        let mut forms = self.forms.iter();
+        tensors.position(|input| {
+            let form = forms.next();
+            form.is_some_and(|form| {
+                let runs = form.run.is_some_and(|(mode, _)| mode == along);
+                input.ty == plan.operands.c && form.is_mapped && runs
+            })
+        })
+    }
+
     /// Declares the parameters: the scalars, the tensors that are read, the outputs beside C.
     pub(crate) fn declare(&self, k: &mut Builder) -> Terms {
+        self.declare_with(k, None)
+    }
+
+    /// The same, where a function declares the tensor map of the tensor with a number.
+    pub(crate) fn declare_with(
+        &self,
+        k: &mut Builder,
+        landing: Option<(usize, &MakeMap<'_>)>,
+    ) -> Terms {
         let mut terms: Vec<Term> = Vec::new();
         for input in self.epilogue.inputs() {
             terms.push(match input.kind {
@@ -141,23 +200,34 @@ impl KernelEpilogue {
             });
         }
         let mut forms = self.forms.iter();
-        let mut tensor = |k: &mut Builder, name: &str, ty: Ty| {
+        let tensor = |k: &mut Builder, forms: &mut Iter<'_, Form>, name: &str, ty: Ty| {
             let form = forms.next().expect("every tensor has a form").clone();
             let tensor = k.tensor(name, ty, &form.layout);
             TermTensor { tensor, form }
         };
+        let (mut landed, mut number) = (None, 0);
         for (term, input) in terms.iter_mut().zip(self.epilogue.inputs()) {
             if let Term::Open = term {
-                *term = Term::Tensor(Box::new(tensor(k, &input.name, input.ty)));
+                *term = match landing {
+                    Some((at, map)) if at == number => {
+                        let form = forms.next().expect("every tensor has a form");
+                        landed = Some(map(k, &input.name, &form.layout));
+                        Term::Landed
+                    }
+                    _ => Term::Tensor(Box::new(tensor(k, &mut forms, &input.name, input.ty))),
+                };
+                number += 1;
             }
         }
         let mut outputs = self.epilogue.outputs();
         let c = outputs.next().expect("an epilogue has C").formula.clone();
         let beside = outputs.map(|output| {
             let ty = output.formula.ty();
-            (tensor(k, &output.name, ty), output.formula.clone())
+            let matrix = tensor(k, &mut forms, &output.name, ty);
+            (matrix, output.formula.clone())
         });
         Terms {
+            landed,
             beside: beside.collect(),
             terms,
             c,
@@ -165,12 +235,17 @@ impl KernelEpilogue {
     }
 }
 
+/// Declares the tensor map of a tensor with a name and a layout.
+pub(crate) type MakeMap<'m> = dyn Fn(&mut Builder, &str, &Layout) -> TmaTensor + 'm;
+
 /// The parameters of an epilogue in a kernel.
 #[derive(Clone)]
 pub(crate) struct Terms {
     /// By the numbers of the inputs.
     terms: Vec<Term>,
     c: Formula,
+    /// The map of the tensor that TMA brings.
+    landed: Option<TmaTensor>,
     /// The outputs beside C.
     beside: Vec<(TermTensor, Formula)>,
 }
@@ -182,6 +257,8 @@ enum Term {
     C,
     Scalar(Reg, Ty),
     Tensor(Box<TermTensor>),
+    /// What TMA brings in the place of the old C.
+    Landed,
     /// A matrix that is declared after the scalars.
     Open,
 }
@@ -316,6 +393,11 @@ impl Terms {
         read.chain(self.beside.iter_mut().map(|(matrix, _)| &mut matrix.tensor))
     }
 
+    /// The map of the tensor that TMA brings in the place of the old C.
+    pub(crate) fn landed(&self) -> Option<&TmaTensor> {
+        self.landed.as_ref()
+    }
+
     /// Declares that the modes of the tensors behind the matrix have these extents, which the launch checks.
     pub(crate) fn agree(&self, k: &mut Builder, extents: &[Index]) {
         for tensor in self.clone().tensors() {
@@ -333,7 +415,7 @@ impl Terms {
     }
 
     /// Stores the outputs beside C, and returns the elements of C. `sums` are some of a thread's accumulators for each right factor,
-    /// `old` what C holds where they go, and `part` cuts the thread's part of a matrix in their order.
+    /// `old` what C or the tensor that TMA brings holds where they go, and `part` cuts the thread's part of a matrix in their order.
     pub(crate) fn finish(
         &self,
         k: &mut Builder,
@@ -344,9 +426,9 @@ impl Terms {
             (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
             (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
             (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.tensor))),
-            (Term::C, Some(old)) => Expr::from(old),
+            (Term::C | Term::Landed, Some(old)) => Expr::from(old),
             // No formula reads it, or C would have been read.
-            (Term::C | Term::Open, _) => Expr::from(0),
+            (Term::C | Term::Landed | Term::Open, _) => Expr::from(0),
         };
         let values: Vec<Expr> = self.terms.iter().map(|term| value(k, term)).collect();
         for (matrix, formula) in &self.beside {
