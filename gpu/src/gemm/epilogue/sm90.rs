@@ -307,7 +307,7 @@ impl ThreadEpilogue<'_> {
                 // (CPY, CPY_M, CPY_N, BUFFERS)
                 let from = copies.read.at(&self.thread).partition_src(&staged.shared);
                 let old = k.fragment(self.plan.operands.c, sums[0].layout());
-                k.copy(&copies.read, &from.at(3, &self.stage(part)), &old);
+                k.copy(&copies.read, &from.at(3, self.stage(part)), &old);
                 Some(old)
             }
             None => None,
@@ -331,7 +331,7 @@ impl ThreadEpilogue<'_> {
         }
         // (CPY, CPY_M, CPY_N, BUFFERS)
         let to = copies.write.at(&self.thread).partition_dst(&staged.shared);
-        k.copy(&copies.write, &out, &to.at(3, &self.stage(part)));
+        k.copy(&copies.write, &out, &to.at(3, self.stage(part)));
         k.fence(FenceKind::ProxyAsyncShared);
         k.sync_named(&named, WARPGROUP_THREADS);
         let buffer = self.buffer(staged, part);
