@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     layouts()?;
     gated()?;
     batches()?;
+    vectors()?;
     refusals()?;
     Ok(())
 }
@@ -153,6 +154,51 @@ fn batches() -> Result<(), Box<dyn Error>> {
     let first: Vec<String> = first.map(|x| x.to_string()).collect();
     println!("{}", first.join(" "));
     // ANCHOR_END: batches
+    Ok(())
+}
+
+/// Sums and maxima of the rows, in an order of their own.
+fn vectors() -> Result<(), Box<dyn Error>> {
+    println!("\n== vectors ==");
+    // ANCHOR: vectors
+    let device = Device::simulator(Arch::Sm90a);
+    let halves = |count: i64, of: fn(i64) -> f32| -> Vec<bf16> {
+        (0..count).map(|i| bf16::from_f32(of(i))).collect()
+    };
+    let a = device.upload(&halves(64 * 16, |i| (i % 7) as f32))?;
+    let b = device.upload(&halves(48 * 16, |i| (i % 5) as f32 - 2.0))?;
+    let normalised = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() * e.scalar("third", Ty::F32);
+        e.row_sums("squares", x.clone() * x.clone());
+        e.row_maxima("most", x.abs());
+        x
+    })?;
+    let mut c = device.poisoned::<f32>(64 * 48)?;
+    let (mut squares, mut most) = (device.poisoned::<f32>(64)?, device.poisoned::<f32>(64)?);
+    let call = Gemm::new(
+        &a.view((64, 16))?,
+        &b.view((48, 16))?,
+        &c.view_mut((64, 48))?,
+    )
+    .epilogue(&normalised)
+    .scalar("third", 1.0 / 3.0)
+    .output("squares", &squares.view_mut(64)?)
+    .output("most", &most.view_mut(64)?)
+    .prepare()?;
+    println!("{} launches", call.profile(&device)?.len());
+    drop(call);
+    let (c, squares, most) = (c.download()?, squares.download()?, most.download()?);
+    // The host adds the squares of a row in the kernel's order.
+    let of = normalised.reductions().next().ok_or("no vector")?;
+    let row = |m: usize| c[48 * m..48 * (m + 1)].iter();
+    let same = |m: usize| {
+        let bits: Vec<u64> = row(m).map(|x| (x * x).to_bits().into()).collect();
+        of.evaluate(&bits)
+            .map(|sum| sum == squares[m].to_bits().into())
+    };
+    println!("{} {}", same(0)?, same(63)?);
+    println!("{}", row(5).all(|x| x.abs() <= most[5]));
+    // ANCHOR_END: vectors
     Ok(())
 }
 

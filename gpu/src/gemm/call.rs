@@ -15,7 +15,9 @@ use super::choose::{
 use super::epilogue::arguments::{Bound, EpilogueArguments, Given, Product};
 use super::epilogue::convert::{outputs, scale_type, sum_type};
 use super::epilogue::expression::Epilogue;
+use super::epilogue::reduction::{Reductions, reduction};
 use super::epilogue::split_sum;
+use super::epilogue::vectors::{WithVectors, stored_for_vectors};
 use super::factors::high_low::{self, HighLow, HighLowCall, Side};
 use super::factors::matrix::{self, Matrix, Place};
 use super::plan::{GemmPlan, Operands, vector};
@@ -208,7 +210,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self
     }
 
-    /// Gives the epilogue an output beside C, by any layout of the shape (M,N) that has each element once.
+    /// Gives the epilogue an output beside C, by any layout of the shape (M,N) that has each element once, or a vector of sums or
+    /// maxima by a layout of the shape (M) or (N). Behind these are the modes of a batch.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -382,6 +385,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let (batch, steps) = self.batch()?;
         let (operands, c) = self.places(&problem, self.may_pack(), (&batch, &steps))?;
         let each = operands.iter().flat_map(Places::bytes).chain([c.bytes()]);
+        let elements = problem.m.saturating_mul(problem.n);
+        let elements = elements.saturating_mul(problem.batch);
+        let stored = self.epilogue.iter();
+        let stored = stored.flat_map(|epilogue| stored_for_vectors(epilogue, elements));
+        let each = each.chain(stored.map(|(_, _, bytes)| bytes));
         Ok(each.map(scratch::aligned).fold(0, usize::saturating_add))
     }
 
@@ -416,7 +424,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             return Ok(0);
         };
         let (batch, apart) = self.batch()?;
-        let bound = self.bound(&batch)?.map(|(arguments, _)| arguments);
+        // Addresses of no memory, for elements that are stored for a vector.
+        let mut apart = Workspace::Given(1 << 60);
+        let take = |bytes: usize| Ok(apart.take(bytes)?.address);
+        let (bound, _) = self.bound(&batch, take)?;
+        let bound = bound.map(|(arguments, _)| arguments);
         let (factors, c) = self.places(&problem, self.may_pack(), (&batch, &apart))?;
         let packing = self.workspace()?;
         // A product that is 0 has one step along K.
@@ -612,12 +624,17 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         Ok(())
     }
 
-    /// Returns what the epilogue is given, and its addresses.
+    /// Returns what the epilogue is given, and its addresses, with the reductions behind the product. `take` returns the address of
+    /// memory for elements that are stored for a vector only.
     ///
     /// # Errors
     ///
     /// Returns an error if it has other inputs or outputs, of another type or shape, or if an output overlaps another tensor.
-    fn bound(&self, batch: &Batch) -> Result<Option<Bound>, Error> {
+    fn bound(
+        &self,
+        batch: &Batch,
+        take: impl FnMut(usize) -> Result<u64, Error>,
+    ) -> Result<(Option<Bound>, Reductions), Error> {
         let ([m, n, _], behind) = self.extents()?;
         let mut read = vec![("A", self.a.bytes()), ("B", self.b.bytes())];
         read.extend(self.b2.as_ref().map(|b2| (B2, b2.bytes())));
@@ -632,7 +649,14 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             read: &read,
             written: self.c.bytes(),
         };
-        self.given.bind(self.epilogue.as_ref(), &product)
+        let reduces = |epilogue: &&Epilogue| epilogue.reductions().next().is_some();
+        let Some(epilogue) = self.epilogue.as_ref().filter(reduces) else {
+            let bound = self.given.bind(self.epilogue.as_ref(), &product)?;
+            return Ok((bound, Reductions::new()));
+        };
+        let all = WithVectors::new(&self.given, epilogue, &product, self.c.layout(), take)?;
+        let bound = all.given.bind(Some(&all.epilogue), &product)?;
+        Ok((bound, all.reductions))
     }
 
     /// Returns how the kernel is given A and B, unless their product is 0, and C.
@@ -733,11 +757,15 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let device = self.a.device();
         let checked = self.checked()?;
         let (batch, apart) = self.batch()?;
-        let bound = self.bound(&batch)?;
+        let mut steps = Steps::default();
+        let (bound, reductions) = self.bound(&batch, |bytes| steps.take(bytes, memory))?;
+        for (shape, addresses) in reductions {
+            let reduction = reduction(device, shape, addresses)?;
+            steps.reductions.push(reduction);
+        }
         let Some(mut problem) = checked else {
             return Ok(GemmCall::of_nothing(device));
         };
-        let mut steps = Steps::default();
         let (factors, c) = self.places(&problem, may_pack, (&batch, &apart))?;
         let (a, b, b2) = match factors {
             Some(Places { a, b, b2 }) => {
@@ -931,6 +959,8 @@ enum Before {
 struct Steps {
     before: Vec<(&'static str, Before)>,
     after: Option<CopyCall<'static>>,
+    /// Sums and maxima, behind all else.
+    reductions: Vec<Arc<Call<()>>>,
     memory: Vec<Buffer<u8>>,
     /// The operands of a product that is 0, kept for as long as the call.
     zeros: Option<Buffer<u8>>,
@@ -1098,6 +1128,9 @@ impl<'a> GemmCall<'a> {
         if let Some(copy) = &work.steps.after {
             reports.extend(copy.profile(device)?);
         }
+        for reduction in &work.steps.reductions {
+            reports.extend(reduction.profile(device)?);
+        }
         Ok(reports)
     }
 
@@ -1118,10 +1151,11 @@ impl<'a> GemmCall<'a> {
             }
         }
         work.product.run(device)?;
-        work.steps
-            .after
-            .as_ref()
-            .map_or(Ok(()), |copy| copy.run(device))
+        if let Some(copy) = &work.steps.after {
+            copy.run(device)?;
+        }
+        let mut reductions = work.steps.reductions.iter();
+        reductions.try_for_each(|reduction| reduction.run(device))
     }
 
     /// Returns the memory to the device on whose stream the call ran last.
@@ -1146,9 +1180,17 @@ impl fmt::Display for GemmCall<'_> {
             }
         }
         write!(f, "{plan}")?;
-        match self.unpacked() {
-            Some(copy) => write!(f, "; unpack C: {}", matrix::plan(copy)),
-            None => Ok(()),
+        if let Some(copy) = self.unpacked() {
+            write!(f, "; unpack C: {}", matrix::plan(copy))?;
+        }
+        match self
+            .work
+            .as_ref()
+            .map_or(0, |work| work.steps.reductions.len())
+        {
+            0 => Ok(()),
+            1 => f.write_str("; a reduction"),
+            many => write!(f, "; {many} reductions"),
         }
     }
 }

@@ -21,6 +21,7 @@ pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
 pub use choose::{Autotune, PlanCost};
 pub use epilogue::expression::{
-    Epilogue, EpilogueBuilder, EpilogueInput, EpilogueInputKind, EpilogueOutput,
+    Epilogue, EpilogueBuilder, EpilogueInput, EpilogueInputKind, EpilogueOutput, EpilogueReduction,
+    EpilogueReductionKind,
 };
 pub use plan::{GemmPlan, Operands};

@@ -4,7 +4,7 @@ use core::fmt;
 
 use colex_atom::{Arch, FloatFormat, Rounding, Ty};
 use colex_device::{Buffer, Device, Element, View, ViewMut};
-use colex_gpu::gemm::{Epilogue, EpilogueInputKind, GemmMethod, GemmPlan};
+use colex_gpu::gemm::{Epilogue, EpilogueInputKind, EpilogueReductionKind, GemmMethod, GemmPlan};
 use colex_gpu::kernels::{Compute, Gemm, GemmElement};
 use colex_layout::Layout;
 use colex_tensor::Expr;
@@ -28,6 +28,9 @@ const TYPES: [Ty; 12] = [
     Ty::E4m3,
     Ty::E5m2,
 ];
+
+/// Types of sums and maxima.
+const VECTORS: [Ty; 3] = [Ty::F32, Ty::F64, Ty::S32];
 
 /// Small numbers of a plan: the tile, the units, the cluster, the parts of K.
 type Numbers = (GemmMethod, [i64; 3], [i64; 2], [i64; 3], i64);
@@ -202,6 +205,12 @@ fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogu
         .map(|_| r.one(&[Ty::F32, Ty::F64, Ty::S32]))
         .collect();
     let second = (r.below(2) == 0).then(|| r.one(&kinds));
+    let vectors: Vec<(usize, Ty, bool)> = match r.below(3) {
+        0 => (0..1 + r.below(3))
+            .map(|_| (r.below(4), r.one(&VECTORS), r.below(2) == 0))
+            .collect(),
+        _ => Vec::new(),
+    };
     let (depth, approximate) = (1 + r.below(6), device.is_simulator());
     let built = Epilogue::new(sums, |e| {
         let mut types = vec![sums];
@@ -224,7 +233,23 @@ fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogu
         if let Some(ty) = second {
             e.output("second", formula(r, &types, (ty, approximate), depth));
         }
-        formula(r, &types, (c, approximate), depth)
+        let of_c = formula(r, &types, (c, approximate), depth);
+        for (i, (kind, ty, is_of_c)) in vectors.iter().enumerate() {
+            let name = format!("v{i}");
+            // The elements are those of C, or the product stores them for the vector.
+            let element = if *is_of_c && VECTORS.contains(&c) {
+                of_c.clone()
+            } else {
+                formula(r, &types, (*ty, approximate), depth.min(3))
+            };
+            match kind {
+                0 => e.row_sums(&name, element),
+                1 => e.row_maxima(&name, element),
+                2 => e.column_sums(&name, element),
+                _ => e.column_maxima(&name, element),
+            }
+        }
+        of_c
     });
     let epilogue = built.map_err(|error| error.to_string())?;
     let read = epilogue.to_string().parse::<Epilogue>();
@@ -371,6 +396,14 @@ fn run<T: GemmElement, C: GemmElement>(
         };
         outputs.push(Matrix::new(device, r, output.formula.ty(), layout).map_err(text)?);
     }
+    let mut vectors = Vec::new();
+    for one in epilogue.reductions() {
+        let extent = rows_and_length(one.kind, [m, n])[0];
+        let stride = r.one(&[1, 1, 2, 5]);
+        let one_of = Layout::concat(&[Layout::leaf(extent, stride).expect("a mode")]);
+        let layout = batched(r, &one_of.expect("a layout"), &behind, false);
+        vectors.push(Matrix::new(device, r, one.formula.ty(), layout).map_err(text)?);
+    }
     let (mut tensors, mut scalars) = (Vec::new(), Vec::new());
     for input in epilogue.inputs() {
         match input.kind {
@@ -418,6 +451,10 @@ fn run<T: GemmElement, C: GemmElement>(
             let (name, layout) = (&output.name, &matrix.layout);
             gemm = with!(&mut matrix.memory, buffer => gemm.output(name, &ViewMut::new(buffer, layout)?));
         }
+        for (one, matrix) in epilogue.reductions().zip(&mut vectors) {
+            let (name, layout) = (&one.name, &matrix.layout);
+            gemm = with!(&mut matrix.memory, buffer => gemm.output(name, &ViewMut::new(buffer, layout)?));
+        }
         let [bm, bn, halves] = tile;
         let bk = match method {
             GemmMethod::Hopper => 2 * halves / T::BYTES as i64,
@@ -462,6 +499,11 @@ fn run<T: GemmElement, C: GemmElement>(
         None => x as i64 as u64 & 0xffff_ffff,
     };
     let mut count = 0;
+    let mut elements: Vec<Vec<u64>> = vec![Vec::new(); vectors.len()];
+    let reduced: Vec<Expr> = epilogue
+        .reductions()
+        .map(|one| one.formula.expr())
+        .collect();
     for at in 0..m * n * behind.iter().product::<i64>() {
         let (i, j, product) = (at % m, at / m % n, at / m / n);
         let term = |l: i64, second: i64| {
@@ -488,6 +530,10 @@ fn run<T: GemmElement, C: GemmElement>(
                 EpilogueInputKind::Scalar => exact(input.ty, numbers.next().expect("a scalar").1),
             })
             .collect();
+        for (elements, formula) in elements.iter_mut().zip(&reduced) {
+            let element = formula.evaluate(&inputs);
+            elements.push(element.map_err(|e| said(&e.to_string()))?);
+        }
         for ((matrix, words), formula) in outputs.iter().zip(&found).zip(&formulas) {
             let wanted = formula
                 .evaluate(&inputs)
@@ -507,7 +553,36 @@ fn run<T: GemmElement, C: GemmElement>(
             count += 1;
         }
     }
+    let products = behind.iter().product::<i64>();
+    for ((one, matrix), elements) in epilogue.reductions().zip(&vectors).zip(&elements) {
+        let found = with!(&matrix.memory, buffer => words_of(buffer, matrix.ty)).map_err(text)?;
+        let [rows, length] = rows_and_length(one.kind, [m, n]);
+        for (row, product) in (0..rows).flat_map(|row| (0..products).map(move |p| (row, p))) {
+            let at = |i: i64| match rows_and_length(one.kind, [0, 1])[0] {
+                0 => row + m * (i + n * product),
+                _ => i + m * (row + n * product),
+            };
+            let own: Vec<u64> = (0..length).map(|i| elements[at(i) as usize]).collect();
+            let wanted = one.evaluate(&own).map_err(|e| said(&e.to_string()))?;
+            let (ty, found) = (matrix.ty, matrix.at(&found, row + rows * product));
+            if found != wanted && !(is_nan(ty, found) && is_nan(ty, wanted)) {
+                return Err(said(&format!(
+                    "number {row} of {} of product {product} is {found:#x}, and {wanted:#x} on the host",
+                    one.name
+                )));
+            }
+            count += 1;
+        }
+    }
     Ok(count)
+}
+
+/// How many numbers a vector has, and how many elements each is made of.
+fn rows_and_length(kind: EpilogueReductionKind, [m, n]: [i64; 2]) -> [i64; 2] {
+    match kind {
+        EpilogueReductionKind::RowSums | EpilogueReductionKind::RowMaxima => [m, n],
+        EpilogueReductionKind::ColumnSums | EpilogueReductionKind::ColumnMaxima => [n, m],
+    }
 }
 
 /// A random epilogue, or the function of a number, over one random product.

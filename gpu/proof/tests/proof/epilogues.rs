@@ -1,7 +1,7 @@
 //! Epilogues of products on the simulator against the host's, bit for bit.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::gemm::{Epilogue, EpilogueBuilder, GemmMethod, GemmPlan};
+use colex_gpu::gemm::{Epilogue, EpilogueBuilder, EpilogueReduction, GemmMethod, GemmPlan};
 use colex_gpu::kernels::Major;
 use colex_gpu::kernels::gemm::Operands;
 use colex_gpu::{Device, Gemm, View, ViewMut};
@@ -392,6 +392,188 @@ fn what_suits_no_epilogue_gets_a_sentence() {
             .to_string(),
         "the destination (8,8):(0,1) has one element at several coordinates: which value stays would be a race"
     );
+}
+
+/// The bits of a sum are those of the host's order, and so those of every other plan.
+#[test]
+fn law_reductions_of_an_epilogue_have_the_bits_of_their_order() {
+    let sums = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() * e.scalar("third", Ty::F32);
+        e.row_sums("rows", x.clone());
+        e.column_sums("columns", x.clone());
+        e.row_maxima("most", x.abs());
+        x
+    });
+    let sums = sums.expect("an epilogue");
+    let (m, n, depth) = (70, 150, 24);
+    let mut found: Vec<[Vec<u32>; 4]> = Vec::new();
+    let plans = [
+        (Arch::Sm70, GemmMethod::Simt, [32, 32, 8], [8, 8]),
+        (Arch::Sm70, GemmMethod::Volta, [32, 64, 16], [2, 2]),
+        (Arch::Sm80, GemmMethod::Ampere, [32, 32, 64], [2, 2]),
+        (Arch::Sm90a, GemmMethod::Hopper, [64, 32, 16], [1, 1]),
+        (Arch::Sm90a, GemmMethod::Hopper, [128, 64, 16], [2, 1]),
+    ];
+    for (arch, method, tile, warps) in plans {
+        let device = Device::simulator(arch);
+        let number = |i: i64, by: i64| f16::from_f32(((i * by) % 31 - 15) as f32);
+        let a: Vec<f16> = (0..m * depth).map(|i| number(i, 7)).collect();
+        let b: Vec<f16> = (0..n * depth).map(|i| number(i, 11)).collect();
+        let (a, b) = (device.upload(&a).expect("A"), device.upload(&b).expect("B"));
+        let of = |count: i64| device.poisoned::<f32>(count as usize).expect("memory");
+        let (mut c, mut rows, mut columns, mut most) = (of(m * n), of(m), of(n), of(m));
+        let (x, y) = (a.view((m, depth)), b.view((n, depth)));
+        let (x, y) = (x.expect("a view"), y.expect("a view"));
+        let of_c = c.view_mut((m, n)).expect("a view");
+        let call = Gemm::new(&x, &y, &of_c)
+            .epilogue(&sums)
+            .scalar("third", 1.0 / 3.0)
+            .output("rows", &rows.view_mut(m).expect("a view"))
+            .output("columns", &columns.view_mut(n).expect("a view"))
+            .output("most", &most.view_mut(m).expect("a view"))
+            .prepare_with(|operands, _| {
+                Ok(GemmPlan {
+                    tile,
+                    warps,
+                    cluster: [1; 3],
+                    stages: 2,
+                    ..GemmPlan::new(method, operands)
+                })
+            })
+            .expect("a plan");
+        // The product, and one reduction for each vector: C has the elements of the sums, and the product stores those of `most`.
+        assert_eq!(call.profile(&device).expect("a run").len(), 4, "{call}");
+        drop((call, of_c));
+        let bits = |buffer: &colex_gpu::Buffer<f32>| -> Vec<u32> {
+            let all = buffer.download().expect("numbers");
+            all.into_iter().map(f32::to_bits).collect()
+        };
+        found.push([bits(&c), bits(&rows), bits(&columns), bits(&most)]);
+    }
+    for [c, rows, columns, most] in &found {
+        let word = |at: usize| u64::from(c[at]);
+        let [of_rows, of_columns, of_most] = [0, 1, 2].map(|i| sums.reductions().nth(i));
+        let wanted = |of: Option<&EpilogueReduction>, own: Vec<u64>| {
+            let of = of.expect("a vector");
+            of.evaluate(&own).expect("a number") as u32
+        };
+        let (m, n) = (m as usize, n as usize);
+        for i in 0..m {
+            let row: Vec<u64> = (0..n).map(|j| word(i * n + j)).collect();
+            assert_eq!(rows[i], wanted(of_rows, row.clone()), "row {i}");
+            let row = row.into_iter().map(|x| x & 0x7fff_ffff).collect();
+            assert_eq!(most[i], wanted(of_most, row), "most {i}");
+        }
+        for j in 0..n {
+            let column = (0..m).map(|i| word(i * n + j)).collect();
+            assert_eq!(columns[j], wanted(of_columns, column), "column {j}");
+        }
+    }
+    assert!(found.iter().all(|one| *one == found[0]));
+    println!("law epilogue.reductions: {} plans", found.len());
+}
+
+#[test]
+fn what_suits_no_vector_of_an_epilogue_gets_a_sentence() {
+    let refused = |build: fn(&mut EpilogueBuilder) -> Expr| {
+        Epilogue::new(Ty::F32, build).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(|e| {
+            e.row_sums("sums", e.accumulator().to(Ty::Bf16));
+            e.accumulator()
+        }),
+        "epilogue: sums has row sums of bf16: sums and maxima are of f32, f64 and s32, and `.to` converts"
+    );
+    assert_eq!(
+        refused(|e| {
+            e.output("twice", e.accumulator());
+            e.column_maxima("twice", e.accumulator());
+            e.accumulator()
+        }),
+        "epilogue: `twice` names two inputs or outputs: each has its own name"
+    );
+    let read = |text: &str| text.parse::<Epilogue>().unwrap_err().to_string();
+    assert_eq!(
+        read("(acc: f32) -> C { acc } sums: row products { acc }"),
+        "epilogue: `row products`: a vector has row sums, row maxima, column sums or column maxima"
+    );
+    assert_eq!(
+        read("(acc: f32) -> C { acc } sums: row sums { acc } before { acc }"),
+        "epilogue: `before { acc }`: an epilogue is written as `(acc: f32, bias: tensor f32) -> C { add(acc, bias) }`"
+    );
+    let device = Device::simulator(Arch::Sm80);
+    let sums = Epilogue::new(Ty::F32, |e| {
+        e.row_sums("sums", e.accumulator());
+        e.accumulator()
+    });
+    let sums = sums.expect("an epilogue");
+    let a = device.zeros::<f32>(64).expect("A");
+    let mut c = device.zeros::<f32>(32).expect("C");
+    let (x, y) = (a.view((4, 8)), a.view((8, 8)));
+    let (x, y) = (x.expect("a view"), y.expect("a view"));
+    let mut same = c.clone();
+    let of_c = c.view_mut((4, 8)).expect("a view");
+    let product = Gemm::new(&x, &y, &of_c).epilogue(&sums);
+    let said = |gemm: &Gemm<'_, f32, f32>| {
+        let error = gemm.prepare().unwrap_err();
+        assert_eq!(gemm.run().unwrap_err().to_string(), error.to_string());
+        error.to_string()
+    };
+    assert_eq!(
+        said(&product),
+        "epilogue: it has row sums in sums, which the call does not give: `.output(\"sums\", &view)` does"
+    );
+    let mut long = device.zeros::<f32>(8).expect("a vector");
+    assert_eq!(
+        said(
+            &product
+                .clone()
+                .output("sums", &long.view_mut(8).expect("a view"))
+        ),
+        "epilogue: sums has the shape 8, and the row sums of the product the shape (4)"
+    );
+    let mut integers = device.zeros::<i32>(4).expect("a vector");
+    let integers = integers.view_mut(4).expect("a view");
+    assert_eq!(
+        said(&product.clone().output("sums", &integers)),
+        "epilogue: sums is of f32, and the call gives elements of i32: those of f32 are f32"
+    );
+    let one = ViewMut::new(&mut long, "4:0").expect("a view");
+    assert_eq!(
+        said(&product.clone().output("sums", &one)),
+        "the destination 4:0 has one element at several coordinates: which value stays would be a race"
+    );
+    let why = said(
+        &product
+            .clone()
+            .output("sums", &same.view_mut((32, 1)).expect("a view")),
+    );
+    assert_eq!(
+        why,
+        "epilogue: sums has the shape (32,1), and the row sums of the product the shape (4)"
+    );
+    let part = ViewMut::new(&mut same, "4:1").expect("a view");
+    let why = said(&product.clone().output("sums", &part));
+    assert!(
+        why.starts_with("sums lies at ") && why.contains(" C at "),
+        "{why}"
+    );
+    // A product without columns has no row sums.
+    let none = a.view((0, 8)).expect("a view");
+    let mut empty = device.zeros::<f32>(0).expect("C");
+    let of_empty = empty.view_mut((4, 0)).expect("a view");
+    let mut four = device.zeros::<f32>(4).expect("a vector");
+    let four = four.view_mut(4).expect("a view");
+    assert_eq!(
+        said(
+            &Gemm::new(&x, &none, &of_empty)
+                .epilogue(&sums)
+                .output("sums", &four)
+        ),
+        "epilogue: sums has row sums of 0 elements each: a row or column has at least 1"
+    );
+    product.output("sums", &four).run().expect("a run");
 }
 
 /// Two right factors: K of 0, and factors that are packed together.

@@ -25,15 +25,15 @@ pub(crate) struct Given<'a> {
 }
 
 #[derive(Clone, Debug)]
-struct GivenTensor {
-    name: String,
-    element: &'static str,
+pub(super) struct GivenTensor {
+    pub(super) name: String,
+    pub(super) element: &'static str,
     element_bytes: i64,
     /// None of a view without elements.
-    layout: Option<Layout>,
-    shape: String,
-    bytes: (u64, u64),
-    device: Device,
+    pub(super) layout: Option<Layout>,
+    pub(super) shape: String,
+    pub(super) bytes: (u64, u64),
+    pub(super) device: Device,
     is_output: bool,
 }
 
@@ -71,7 +71,7 @@ fn refuse<T>(why: String) -> Result<T, Error> {
 }
 
 /// The type of Rust whose buffers hold elements of a type.
-fn rust_type(ty: Ty) -> String {
+pub(super) fn rust_type(ty: Ty) -> String {
     match ty {
         Ty::Tf32 => "f32".to_string(),
         Ty::E4m3 | Ty::E5m2 => "u8".to_string(),
@@ -108,6 +108,45 @@ impl<'a> Given<'a> {
             device: view.device().clone(),
             is_output,
         });
+    }
+
+    /// Gives elements of memory that the call owns as an output: their layout, address and length in bytes.
+    pub(super) fn elements(
+        &mut self,
+        name: &str,
+        ty: Ty,
+        (layout, address, bytes): (Option<Layout>, u64, u64),
+        device: &Device,
+    ) {
+        let element = match ty {
+            Ty::F64 => "f64",
+            Ty::S32 => "i32",
+            _ => "f32",
+        };
+        self.tensors.push(GivenTensor {
+            name: name.to_string(),
+            element,
+            element_bytes: i64::from(ty.bits()) / 8,
+            layout,
+            shape: String::new(),
+            bytes: (address, address + bytes),
+            device: device.clone(),
+            is_output: true,
+        });
+    }
+
+    /// The output of a name.
+    pub(super) fn output(&self, name: &str) -> Option<&GivenTensor> {
+        let is_it = |given: &&GivenTensor| given.is_output && given.name == name;
+        self.tensors.iter().find(is_it)
+    }
+
+    /// The same without outputs of some names.
+    pub(super) fn without(&self, is_one: impl Fn(&str) -> bool) -> Given<'a> {
+        let mut all = self.clone();
+        all.tensors
+            .retain(|given| !given.is_output || !is_one(&given.name));
+        all
     }
 
     /// The tensors with their bytes.

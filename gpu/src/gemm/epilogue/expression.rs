@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use colex_atom::{Class, Ty};
+use colex_ir::BinaryOp;
 use colex_tensor::{Expr, Formula, Round};
 
 use crate::error::{Error, ErrorKind};
@@ -55,6 +56,7 @@ struct Definition {
     inputs: Vec<EpilogueInput>,
     /// The first is C.
     outputs: Vec<EpilogueOutput>,
+    reductions: Vec<EpilogueReduction>,
     /// Of what is above, computed once: an epilogue is a part of the key of every call.
     hash: u64,
 }
@@ -94,11 +96,136 @@ pub struct EpilogueOutput {
     pub formula: Formula,
 }
 
+/// A vector of sums or maxima over the rows or the columns of C's coordinates.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EpilogueReduction {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub kind: EpilogueReductionKind,
+    /// The formula of the elements that are reduced, over the epilogue's inputs.
+    pub formula: Formula,
+}
+
+/// What a vector of an epilogue holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EpilogueReductionKind {
+    /// The sum of each row: M numbers.
+    RowSums,
+    /// The largest element of each row: M numbers.
+    RowMaxima,
+    /// The sum of each column: N numbers.
+    ColumnSums,
+    /// The largest element of each column: N numbers.
+    ColumnMaxima,
+}
+
+impl EpilogueReductionKind {
+    pub(crate) const ALL: [EpilogueReductionKind; 4] = [
+        EpilogueReductionKind::RowSums,
+        EpilogueReductionKind::RowMaxima,
+        EpilogueReductionKind::ColumnSums,
+        EpilogueReductionKind::ColumnMaxima,
+    ];
+
+    /// The operation.
+    pub(crate) fn op(self) -> BinaryOp {
+        match self {
+            EpilogueReductionKind::RowSums | EpilogueReductionKind::ColumnSums => BinaryOp::Add,
+            EpilogueReductionKind::RowMaxima | EpilogueReductionKind::ColumnMaxima => BinaryOp::Max,
+        }
+    }
+
+    /// The mode of C, 0 for M, whose coordinates the vector has.
+    pub(crate) fn kept(self) -> usize {
+        match self {
+            EpilogueReductionKind::RowSums | EpilogueReductionKind::RowMaxima => 0,
+            EpilogueReductionKind::ColumnSums | EpilogueReductionKind::ColumnMaxima => 1,
+        }
+    }
+}
+
+/// `row sums`
+impl fmt::Display for EpilogueReductionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EpilogueReductionKind::RowSums => "row sums",
+            EpilogueReductionKind::RowMaxima => "row maxima",
+            EpilogueReductionKind::ColumnSums => "column sums",
+            EpilogueReductionKind::ColumnMaxima => "column maxima",
+        })
+    }
+}
+
+/// The lanes among which the elements of a row are divided.
+pub(crate) const LANES: usize = 32;
+
+impl EpilogueReduction {
+    /// Returns the sum or the largest of the elements of one row or column on the host, with the roundings of the kernel: element
+    /// `i` belongs to part `i % 32`, each part is reduced in ascending order, and the parts by a tree at the distances 1, 2, 4, 8
+    /// and 16. The elements are bits, in the type of the formula. The sum of none is -0.0 or 0.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let sums = Epilogue::new(Ty::F32, |e| {
+    ///     e.row_sums("sums", e.accumulator());
+    ///     e.accumulator()
+    /// })?;
+    /// let bits = |x: f32| u64::from(x.to_bits());
+    /// // Element 32 is added to element 0 first: the sum of all in ascending order would be 1.
+    /// let mut row = vec![bits(0.0); 33];
+    /// (row[0], row[1], row[32]) = (bits(1e9), bits(1.0), bits(-1e9));
+    /// let sums = sums.reductions().next().unwrap();
+    /// assert_eq!(sums.evaluate(&row)?, bits(1.0));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is asked for the largest of no elements.
+    pub fn evaluate(&self, elements: &[u64]) -> Result<u64, Error> {
+        let (op, ty) = (self.kind.op(), self.formula.ty());
+        let both = Expr::binary(op, Expr::input(0, ty), Expr::input(1, ty));
+        let mut parts: Vec<u64> = match (op, elements.last()) {
+            // The lanes beyond a short row have its last element.
+            (BinaryOp::Max, Some(last)) => {
+                let at = |lane: usize| *elements.get(lane).unwrap_or(last);
+                (0..LANES).map(at).collect()
+            }
+            (BinaryOp::Max, None) => {
+                let name = &self.name;
+                return refuse(format!("{name} has the largest of no elements"));
+            }
+            _ => vec![nothing(ty).evaluate(&[])?; LANES],
+        };
+        let first = if op == BinaryOp::Max { LANES } else { 0 };
+        for (i, element) in elements.iter().enumerate().skip(first) {
+            let part = &mut parts[i % LANES];
+            *part = both.evaluate(&[*part, *element])?;
+        }
+        for distance in [1, 2, 4, 8, 16] {
+            let pair = |lane: usize| Ok(both.evaluate(&[parts[lane], parts[lane ^ distance]])?);
+            parts = (0..LANES).map(pair).collect::<Result<_, Error>>()?;
+        }
+        Ok(parts[0])
+    }
+}
+
+/// What changes no sum: of floats -0.
+pub(crate) fn nothing(ty: Ty) -> Expr {
+    match ty {
+        Ty::S32 => Expr::from(0).to(ty),
+        ty => Expr::from(-0.0).to(ty),
+    }
+}
+
 /// An epilogue that is being described: [`Epilogue::new`] hands it to a function.
 #[derive(Debug)]
 pub struct EpilogueBuilder {
     inputs: Vec<EpilogueInput>,
     outputs: Vec<(String, Expr)>,
+    reductions: Vec<(String, EpilogueReductionKind, Expr)>,
 }
 
 /// The name of the output that every product has.
@@ -220,6 +347,95 @@ impl EpilogueBuilder {
     pub fn output(&mut self, name: &str, element: impl Into<Expr>) {
         self.outputs.push((name.to_string(), element.into()));
     }
+
+    /// Adds a vector of the sums of the rows: one `f32`, `f64` or `s32` for each row, which the call gives by
+    /// [`Gemm::output`](crate::Gemm::output) with a layout of the shape (M), or (M,L..) of a batch.
+    ///
+    /// A second kernel adds the elements in an order that depends on nothing but the length of a row
+    /// ([`EpilogueReduction::evaluate`]): the bits are the same in every run, for every plan and on every device. It reads C or the
+    /// output whose formula is the same, or else memory to which the product writes the elements.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm};
+    ///
+    /// // What a normalisation of the rows needs: the sums of the squares.
+    /// let squares = Epilogue::new(Ty::F32, |e| {
+    ///     let x = e.accumulator();
+    ///     e.row_sums("squares", x.clone() * x.clone());
+    ///     x
+    /// })?;
+    /// assert_eq!(squares.to_string(), "(acc: f32) -> C { acc } squares: row sums { mul(acc, acc) }");
+    /// let device = Device::open();
+    /// let a = device.upload(&[1f32, 2.0, 3.0, 4.0])?;
+    /// let (mut c, mut sums) = (device.poisoned::<f32>(4)?, device.poisoned::<f32>(2)?);
+    /// let x = a.view((2, 2))?;
+    /// Gemm::new(&x, &x, &c.view_mut((2, 2))?)
+    ///     .epilogue(&squares)
+    ///     .output("squares", &sums.view_mut(2)?)
+    ///     .run()?;
+    /// assert_eq!(sums.download()?, [25.0 + 121.0, 121.0 + 625.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn row_sums(&mut self, name: &str, element: impl Into<Expr>) {
+        self.reduce(name, EpilogueReductionKind::RowSums, element.into());
+    }
+
+    /// Adds a vector of the largest element of each row, as [`row_sums`](Self::row_sums) adds one of sums. Of numbers and NaNs it is
+    /// the largest number, and of NaNs alone a NaN.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let most = Epilogue::new(Ty::F32, |e| {
+    ///     e.row_maxima("most", e.accumulator().abs()); // what a scale of each row for `e4m3` needs
+    ///     e.accumulator()
+    /// })?;
+    /// assert_eq!(most.to_string(), "(acc: f32) -> C { acc } most: row maxima { abs(acc) }");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn row_maxima(&mut self, name: &str, element: impl Into<Expr>) {
+        self.reduce(name, EpilogueReductionKind::RowMaxima, element.into());
+    }
+
+    /// Adds a vector of the sums of the columns, of the shape (N), as [`row_sums`](Self::row_sums) adds one of the rows: the gradient
+    /// of a bias is one.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let gradient = Epilogue::new(Ty::F32, |e| {
+    ///     e.column_sums("bias", e.accumulator());
+    ///     e.accumulator()
+    /// })?;
+    /// assert_eq!(gradient.to_string(), "(acc: f32) -> C { acc } bias: column sums { acc }");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn column_sums(&mut self, name: &str, element: impl Into<Expr>) {
+        self.reduce(name, EpilogueReductionKind::ColumnSums, element.into());
+    }
+
+    /// Adds a vector of the largest element of each column, of the shape (N), as [`row_maxima`](Self::row_maxima) adds one of the
+    /// rows.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let most = Epilogue::new(Ty::S32, |e| {
+    ///     e.column_maxima("most", e.accumulator());
+    ///     e.accumulator()
+    /// })?;
+    /// assert_eq!(most, most.to_string().parse()?);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn column_maxima(&mut self, name: &str, element: impl Into<Expr>) {
+        self.reduce(name, EpilogueReductionKind::ColumnMaxima, element.into());
+    }
+
+    fn reduce(&mut self, name: &str, kind: EpilogueReductionKind, element: Expr) {
+        self.reductions.push((name.to_string(), kind, element));
+    }
 }
 
 fn refuse<T>(why: String) -> Result<T, Error> {
@@ -263,6 +479,7 @@ impl Epilogue {
         let mut builder = EpilogueBuilder {
             inputs: vec![acc],
             outputs: Vec::new(),
+            reductions: Vec::new(),
         };
         let c = build(&mut builder);
         builder.outputs.insert(0, (C.to_string(), c));
@@ -271,11 +488,28 @@ impl Epilogue {
             Ok::<_, Error>(EpilogueOutput { name, formula })
         };
         let outputs = builder.outputs.into_iter().map(formula);
-        Epilogue::of(builder.inputs, outputs.collect::<Result<_, _>>()?)
+        let reduction = |(name, kind, expr): (String, EpilogueReductionKind, Expr)| {
+            let formula = expr.formula()?;
+            Ok::<_, Error>(EpilogueReduction {
+                name,
+                kind,
+                formula,
+            })
+        };
+        let reductions = builder.reductions.into_iter().map(reduction);
+        Epilogue::of(
+            builder.inputs,
+            outputs.collect::<Result<_, _>>()?,
+            reductions.collect::<Result<_, _>>()?,
+        )
     }
 
     /// Checks the terms of an epilogue.
-    fn of(inputs: Vec<EpilogueInput>, outputs: Vec<EpilogueOutput>) -> Result<Epilogue, Error> {
+    fn of(
+        inputs: Vec<EpilogueInput>,
+        outputs: Vec<EpilogueOutput>,
+        reductions: Vec<EpilogueReduction>,
+    ) -> Result<Epilogue, Error> {
         let accumulator = inputs[0].ty;
         if ![Ty::F32, Ty::F64, Ty::S32].contains(&accumulator) {
             return refuse(format!(
@@ -290,7 +524,8 @@ impl Epilogue {
             )
         };
         let all = inputs.iter().filter(given).map(|input| &input.name);
-        for name in all.chain(outputs.iter().skip(1).map(|output| &output.name)) {
+        let all = all.chain(outputs.iter().skip(1).map(|output| &output.name));
+        for name in all.chain(reductions.iter().map(|reduction| &reduction.name)) {
             let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
             let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let is_name = name.starts_with(begins) && name.chars().all(goes_on);
@@ -349,7 +584,22 @@ impl Epilogue {
                 outputs[0].formula.ty()
             ));
         }
-        for EpilogueOutput { name, formula } in &outputs {
+        for EpilogueReduction {
+            name,
+            kind,
+            formula,
+        } in &reductions
+        {
+            let ty = formula.ty();
+            if ![Ty::F32, Ty::F64, Ty::S32].contains(&ty) {
+                return refuse(format!(
+                    "{name} has {kind} of {ty}: sums and maxima are of f32, f64 and s32, and `.to` converts"
+                ));
+            }
+        }
+        let outputs_of = outputs.iter().map(|output| (&output.name, &output.formula));
+        let vectors = reductions.iter().map(|one| (&one.name, &one.formula));
+        for (name, formula) in outputs_of.chain(vectors) {
             // An input that was asked for with two types.
             for (number, ty) in formula.inputs() {
                 let Some(own) = inputs.get(number) else {
@@ -364,10 +614,11 @@ impl Epilogue {
             }
         }
         let mut hasher = std::hash::DefaultHasher::new();
-        (&inputs, &outputs).hash(&mut hasher);
+        (&inputs, &outputs, &reductions).hash(&mut hasher);
         Ok(Epilogue(Arc::new(Definition {
             inputs,
             outputs,
+            reductions,
             hash: hasher.finish(),
         })))
     }
@@ -433,11 +684,47 @@ impl Epilogue {
         self.0.outputs.iter()
     }
 
+    /// Returns the vectors of sums and maxima.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::{Epilogue, EpilogueReductionKind};
+    /// let sums: Epilogue = "(acc: f32) -> C { acc } sums: row sums { abs(acc) }".parse()?;
+    /// let sums = sums.reductions().next().unwrap();
+    /// assert_eq!((&sums.name[..], sums.kind), ("sums", EpilogueReductionKind::RowSums));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn reductions(&self) -> impl Iterator<Item = &EpilogueReduction> {
+        self.0.reductions.iter()
+    }
+
+    /// The epilogue without its vectors, whose outputs have all elements that these are made from, and for each vector the number
+    /// of the output that has its elements. An output that is there for a vector only has the vector's name.
+    pub(crate) fn with_elements(&self) -> (Epilogue, Vec<usize>) {
+        let mut outputs = self.0.outputs.clone();
+        let mut found = Vec::new();
+        for EpilogueReduction { name, formula, .. } in self.reductions() {
+            let known = outputs.iter().position(|own| own.formula == *formula);
+            found.push(known.unwrap_or(outputs.len()));
+            if known.is_none() {
+                outputs.push(EpilogueOutput {
+                    name: name.clone(),
+                    formula: formula.clone(),
+                });
+            }
+        }
+        let inputs = self.0.inputs.clone();
+        let all = Epilogue::of(inputs, outputs, Vec::new());
+        let all = all.expect("invariant: names and formulas were checked");
+        (all, found)
+    }
+
     /// Whether a formula reads what C held.
     pub(crate) fn reads_c(&self) -> bool {
         let is_c = |(number, _): (usize, Ty)| self.0.inputs[number].kind == EpilogueInputKind::C;
-        let mut formulas = self.outputs().flat_map(|output| output.formula.inputs());
-        formulas.any(is_c)
+        let formulas = self.outputs().flat_map(|output| output.formula.inputs());
+        let reduced = self.reductions().flat_map(|one| one.formula.inputs());
+        formulas.chain(reduced).any(is_c)
     }
 
     /// Whether it has the accumulators of two right factors.
@@ -496,6 +783,14 @@ impl fmt::Display for Epilogue {
         for EpilogueOutput { name, formula } in self.outputs() {
             write!(f, " {name} {{ {} }}", formula.named(&names))?;
         }
+        for EpilogueReduction {
+            name,
+            kind,
+            formula,
+        } in self.reductions()
+        {
+            write!(f, " {name}: {kind} {{ {} }}", formula.named(&names))?;
+        }
         Ok(())
     }
 }
@@ -547,7 +842,8 @@ impl FromStr for Epilogue {
             .iter()
             .map(|input| (&input.name[..], input.ty))
             .collect();
-        let (mut formulas, mut rest) = (Vec::new(), outputs.trim());
+        let (mut formulas, mut reductions) = (Vec::new(), Vec::new());
+        let mut rest = outputs.trim();
         while !rest.is_empty() {
             let found = rest.split_once('{').and_then(|(name, rest)| {
                 let (formula, rest) = rest.split_once('}')?;
@@ -559,14 +855,36 @@ impl FromStr for Epilogue {
             if formulas.is_empty() && name != C {
                 return wrong(rest);
             }
-            let (name, formula) = (name.to_string(), Formula::parse(formula, &known)?);
-            formulas.push(EpilogueOutput { name, formula });
+            let formula = Formula::parse(formula, &known)?;
+            match name.split_once(':') {
+                None if reductions.is_empty() => {
+                    let name = name.to_string();
+                    formulas.push(EpilogueOutput { name, formula });
+                }
+                None => return wrong(rest),
+                Some((name, words)) => {
+                    let words: Vec<&str> = words.split_whitespace().collect();
+                    let mut kinds = EpilogueReductionKind::ALL.into_iter();
+                    let Some(kind) = kinds.find(|kind| kind.to_string() == words.join(" ")) else {
+                        return refuse(format!(
+                            "`{}`: a vector has row sums, row maxima, column sums or column maxima",
+                            words.join(" ")
+                        ));
+                    };
+                    let name = name.trim().to_string();
+                    reductions.push(EpilogueReduction {
+                        name,
+                        kind,
+                        formula,
+                    });
+                }
+            }
             rest = after;
         }
         if formulas.is_empty() {
             return wrong(text);
         }
-        Epilogue::of(all, formulas)
+        Epilogue::of(all, formulas, reductions)
     }
 }
 
