@@ -23,7 +23,7 @@ fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ErrorKind::Epilogue { why }.into())
 }
 
-/// The bytes of the elements that an epilogue stores for its vectors only, by name, in a product of so many elements.
+/// The bytes of the elements that an epilogue stores for its vectors only, by name, in a product of `elements` elements.
 pub(crate) fn stored_for_vectors(
     epilogue: &Epilogue,
     elements: i64,
