@@ -425,8 +425,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let (batch, apart) = self.batch()?;
         // Addresses of no memory, for elements that are stored for a vector.
-        let mut apart = Workspace::Given(1 << 60);
-        let take = |bytes: usize| Ok(apart.take(bytes)?.address);
+        let mut elsewhere = Workspace::Given([1 << 60, 1 << 62]);
+        let take = |bytes: usize| Ok(elsewhere.take(bytes)?.address);
         let (bound, _) = self.bound(&batch, take)?;
         let bound = bound.map(|(arguments, _)| arguments);
         let (factors, c) = self.places(&problem, self.may_pack(), (&batch, &apart))?;
