@@ -377,6 +377,8 @@ pub(crate) enum ErrorKind {
     WorkspaceAddress { address: u64, need: u64 },
     #[error(transparent)]
     Attention(#[from] AttentionError),
+    #[error(transparent)]
+    Rowwise(#[from] RowwiseError),
     #[error("epilogue: {why}")]
     Epilogue { why: String },
     #[error("the file of plans {path} cannot be used: {why}")]
@@ -459,6 +461,81 @@ pub(crate) enum AttentionError {
         tensors: [&'static str; 2],
         found: [i64; 2],
     },
+}
+
+/// Why a function of rows is not computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum RowwiseError {
+    #[error("functions of rows of {ty}: the tensors must be f32, f16 or bf16")]
+    Type { ty: Ty },
+    #[error("the {function} has no {what}: norms have one")]
+    Tensor {
+        function: String,
+        what: &'static str,
+    },
+    #[error("{what} has the shape {found}, and x {x}: both must be equal")]
+    Shape {
+        what: &'static str,
+        found: String,
+        x: String,
+    },
+    #[error("{what} has the shape {found}: it must be {columns}, the columns of x {x}")]
+    OfColumns {
+        what: &'static str,
+        found: String,
+        columns: i64,
+        x: String,
+    },
+    #[error(
+        "{layout} has a mode with several strides: each mode of a tensor of rows must have one, so give its parts as modes"
+    )]
+    Modes { layout: String },
+    #[error("a stride of {what} is {stride}: it must be at most {most} in size")]
+    Stride {
+        what: &'static str,
+        stride: i64,
+        most: i64,
+    },
+    #[error("epsilon is {value}: it must be a number that is at least 0")]
+    Epsilon { value: f32 },
+    #[error(
+        "the plan's {what} is {found}: the {function} kernel takes a power of two, 1 to {most}"
+    )]
+    Power {
+        function: String,
+        what: &'static str,
+        found: i64,
+        most: i64,
+    },
+    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
+    PlanCall { plan: String, call: String },
+    #[error(
+        "the plan's accesses take {plan} elements: addresses, strides and columns of the call allow {call}"
+    )]
+    Vector { plan: i64, call: i64 },
+    #[error(
+        "the plan holds rows of up to {all} columns, and the call has {columns}: more threads or accesses hold them, or rows in \
+         passes"
+    )]
+    Columns { all: i64, columns: i64 },
+    #[error(
+        "the plan's last tile begins {beyond} columns behind the row: it may begin {most} behind it"
+    )]
+    Beyond { beyond: i64, most: i64 },
+}
+
+impl RowwiseError {
+    /// The error of a layout with a mode that is not one leaf.
+    pub(crate) fn of_modes(layout: &colex_layout::Layout) -> RowwiseError {
+        let layout = layout.to_string();
+        RowwiseError::Modes { layout }
+    }
+}
+
+impl From<RowwiseError> for Error {
+    fn from(why: RowwiseError) -> Error {
+        ErrorKind::from(why).into()
+    }
 }
 
 /// `heads of 64 features`, `heads of 192 features of Q and K and 128 of V`

@@ -21,6 +21,7 @@ pub mod kernels;
 mod launch;
 mod method;
 pub mod reference;
+pub mod rowwise;
 mod scratch;
 mod stream_key;
 pub mod testing;
@@ -41,6 +42,7 @@ pub use copy::call::{copy, transpose};
 pub use error::{Error, PlanRefusal};
 pub use gemm::{Gemm, gemm};
 pub use launch::{DeviceKernel, IntoArguments, IntoGrid, LaunchArg, Load};
+pub use rowwise::{layer_norm, log_softmax, rms_norm, softmax};
 
 /// The examples of the README run.
 #[cfg(doctest)]

@@ -1,0 +1,487 @@
+//! Functions of rows as calls: checked, planned, built once for each plan, launched.
+
+use core::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use colex_atom::Arch;
+use colex_device::{Device, Extension, Function, Memo, View, ViewMut};
+use colex_ir::launch::Launch;
+use colex_layout::Layout;
+use colex_sim::Report;
+use colex_tensor::{Arg, TensorKernel};
+
+use super::plan::RowwisePlan;
+use super::problem::{RowFunction, RowTensor, RowwiseProblem, check_type};
+use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::error::{Error, ErrorKind, RowwiseError, disjoint};
+use crate::gemm::problem::GemmElement;
+
+/// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
+/// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
+///
+/// Each element is read once where a block, or on Hopper a cluster, holds a row in registers, up to some 10^5 columns; longer
+/// rows are read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+///
+/// A row with a NaN or +inf is NaN, and so is one of -inf alone. Beside these, -inf becomes 0.
+///
+/// ```
+/// use colex_gpu::{Device, softmax};
+///
+/// let device = Device::open();
+/// let x = device.upload(&[0.0f32, 0.0, 1.0, f32::NEG_INFINITY])?;
+/// let mut y = device.poisoned::<f32>(4)?;
+/// softmax(&x.view((2, 2))?, &y.view_mut((2, 2))?)?;
+/// assert_eq!(y.download()?, [0.5, 0.5, 1.0, 0.0]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns an error if the shapes or devices differ, if `y` overlaps `x` or has one element at several coordinates, or if no
+/// kernel takes the type. Returns the device's error if the launch fails.
+pub fn softmax<T: GemmElement>(x: &View<'_, T>, y: &ViewMut<'_, T>) -> Result<(), Error> {
+    Rowwise::new(RowFunction::Softmax, x, y).run()
+}
+
+/// Computes the natural logarithm of the [`softmax`] of each row of `x`, without the softmax's underflow.
+///
+/// ```
+/// use colex_gpu::{Device, log_softmax};
+///
+/// let device = Device::open();
+/// let x = device.upload(&[0.0f32, -1000.0])?;
+/// let mut y = device.poisoned::<f32>(2)?;
+/// log_softmax(&x.view((1, 2))?, &y.view_mut((1, 2))?)?;
+/// assert_eq!(y.download()?, [0.0, -1000.0]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of [`softmax`].
+pub fn log_softmax<T: GemmElement>(x: &View<'_, T>, y: &ViewMut<'_, T>) -> Result<(), Error> {
+    Rowwise::new(RowFunction::LogSoftmax, x, y).run()
+}
+
+/// Computes `x / sqrt(mean(x^2) + epsilon) * weight` of each row. [`Rowwise`] has the residual, and a norm without weights.
+///
+/// ```
+/// use colex_gpu::{Device, rms_norm};
+///
+/// let device = Device::open();
+/// let (x, weight) = (device.upload(&[3.0f32, -3.0])?, device.upload(&[1.0f32, 2.0])?);
+/// let mut y = device.poisoned::<f32>(2)?;
+/// rms_norm(&x.view((1, 2))?, &weight.view(2)?, 0.0, &y.view_mut((1, 2))?)?;
+/// assert!((y.download()?[1] + 2.0).abs() < 1e-6);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of [`softmax`], and an error if `weight` has not one element for each column, or if epsilon is below 0
+/// or no number.
+pub fn rms_norm<T: GemmElement>(
+    x: &View<'_, T>,
+    weight: &View<'_, T>,
+    epsilon: f32,
+    y: &ViewMut<'_, T>,
+) -> Result<(), Error> {
+    let norm = Rowwise::new(RowFunction::RmsNorm, x, y);
+    norm.weight(weight).epsilon(epsilon).run()
+}
+
+/// Computes `(x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias` of each row. The variance is the mean of the squared
+/// differences from the mean, computed after it.
+///
+/// ```
+/// use colex_gpu::{Device, layer_norm};
+///
+/// let device = Device::open();
+/// let upload = |all: &[f32]| device.upload(all);
+/// let (x, weight, bias) = (upload(&[4.0, 10.0])?, upload(&[1.0, 2.0])?, upload(&[0.0, 1.0])?);
+/// let mut y = device.poisoned::<f32>(2)?;
+/// layer_norm(&x.view((1, 2))?, &weight.view(2)?, &bias.view(2)?, 0.0, &y.view_mut((1, 2))?)?;
+/// let y = y.download()?;
+/// assert!((y[0] + 1.0).abs() < 1e-6 && (y[1] - 3.0).abs() < 1e-6);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of [`rms_norm`].
+pub fn layer_norm<T: GemmElement>(
+    x: &View<'_, T>,
+    weight: &View<'_, T>,
+    bias: &View<'_, T>,
+    epsilon: f32,
+    y: &ViewMut<'_, T>,
+) -> Result<(), Error> {
+    let norm = Rowwise::new(RowFunction::LayerNorm, x, y);
+    norm.weight(weight).bias(bias).epsilon(epsilon).run()
+}
+
+/// A function of rows that is being described.
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::rowwise::{RowFunction, Rowwise};
+/// use half::bf16;
+///
+/// let device = Device::open();
+/// let number = |x: f32| bf16::from_f32(x);
+/// let (x, residual) = (device.upload(&[number(1.0); 8])?, device.upload(&[number(3.0); 8])?);
+/// let (mut y, mut sum) = (device.poisoned::<bf16>(8)?, device.poisoned::<bf16>(8)?);
+/// let x = x.view((2, 4))?;
+/// Rowwise::new(RowFunction::RmsNorm, &x, &y.view_mut((2, 4))?)
+///     .residual(&residual.view((2, 4))?, &sum.view_mut((2, 4))?)
+///     .run()?;
+/// assert_eq!(sum.download()?, [number(4.0); 8]);
+/// assert_eq!(y.download()?, [number(1.0); 8]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Rowwise<'a, T> {
+    function: RowFunction,
+    /// In the order of [`RowTensor::ALL`].
+    tensors: [Option<View<'a, T>>; 6],
+    epsilon: f32,
+}
+
+/// The default of epsilon.
+const EPSILON: f32 = 1e-5;
+
+impl<'a, T: GemmElement> Rowwise<'a, T> {
+    /// Builds the call on `x` and `y`. A norm has the epsilon 1e-5.
+    pub fn new(function: RowFunction, x: &View<'a, T>, y: &ViewMut<'a, T>) -> Rowwise<'a, T> {
+        let (x, y) = (Some(x.clone()), Some((**y).clone()));
+        Rowwise {
+            function,
+            tensors: [x, None, None, None, y, None],
+            epsilon: EPSILON,
+        }
+    }
+
+    fn with(mut self, tensor: RowTensor, view: &View<'a, T>) -> Self {
+        self.tensors[tensor as usize] = Some(view.clone());
+        self
+    }
+
+    /// Sets the factors of a norm's columns.
+    pub fn weight(self, weight: &View<'a, T>) -> Self {
+        self.with(RowTensor::Weight, weight)
+    }
+
+    /// Sets the terms of a norm's columns, which are added after the factors.
+    pub fn bias(self, bias: &View<'a, T>) -> Self {
+        self.with(RowTensor::Bias, bias)
+    }
+
+    /// Adds `residual` to the input of a norm. Their sum, rounded to the type, is stored in `sum`, and is what the norm is of.
+    pub fn residual(self, residual: &View<'a, T>, sum: &ViewMut<'a, T>) -> Self {
+        let call = self.with(RowTensor::Residual, residual);
+        call.with(RowTensor::Sum, sum)
+    }
+
+    /// Sets what a norm adds to the mean of the squares.
+    pub fn epsilon(self, epsilon: f32) -> Self {
+        Rowwise { epsilon, ..self }
+    }
+
+    fn given(&self) -> impl Iterator<Item = (RowTensor, &View<'a, T>)> {
+        let all = RowTensor::ALL.into_iter().zip(&self.tensors);
+        all.filter_map(|(tensor, view)| Some((tensor, view.as_ref()?)))
+    }
+
+    fn x(&self) -> &View<'a, T> {
+        self.tensors[0].as_ref().expect("there is an input")
+    }
+
+    /// Returns the problem of the views; `None` if they have no element.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`softmax`] and [`rms_norm`] that concern the views.
+    pub fn problem(&self) -> Result<Option<RowwiseProblem>, Error> {
+        check_type(T::TY)?;
+        let is_norm = self.function.is_norm();
+        let shape = self.x().shape();
+        let size = |mode: &colex_layout::IntTuple| -> i64 {
+            mode.leaves().iter().map(|extent| extent.value()).product()
+        };
+        let columns = shape.modes().last().map_or(1, |mode| size(&mode));
+        for (tensor, view) in self.given() {
+            let (what, found, x) = (tensor.name(), view.shape().to_string(), shape.to_string());
+            if !is_norm && !matches!(tensor, RowTensor::X | RowTensor::Y) {
+                let function = self.function.to_string();
+                return Err(RowwiseError::Tensor { function, what }.into());
+            }
+            if tensor.is_of_columns() {
+                if view.shape().modes().count() != 1 || size(view.shape()) != columns {
+                    return Err(RowwiseError::OfColumns {
+                        what,
+                        found,
+                        columns,
+                        x,
+                    }
+                    .into());
+                }
+            } else if view.shape() != shape {
+                return Err(RowwiseError::Shape { what, found, x }.into());
+            }
+        }
+        if is_norm && !(self.epsilon >= 0.0 && self.epsilon.is_finite()) {
+            let value = self.epsilon;
+            return Err(RowwiseError::Epsilon { value }.into());
+        }
+        let layout = |(tensor, view): (RowTensor, &'_ View<'a, T>)| {
+            Some((tensor, view.layout().cloned()?, view.bytes().0))
+        };
+        let layouts: Option<Vec<(RowTensor, Layout, u64)>> = self.given().map(layout).collect();
+        let Some(layouts) = layouts else {
+            return Ok(None);
+        };
+        for (tensor, layout, _) in layouts.iter().filter(|(tensor, ..)| tensor.is_output()) {
+            let once = layout.is_injective();
+            let once = once.map_err(|e| ErrorKind::Undecided { why: e.to_string() })?;
+            if !once {
+                let layout = format!("{} {layout}", tensor.name());
+                return Err(ErrorKind::Twice { layout }.into());
+            }
+        }
+        let layouts: Vec<_> = layouts
+            .iter()
+            .map(|(of, layout, at)| (*of, layout, *at))
+            .collect();
+        let problem = RowwiseProblem::of(self.function, T::TY, &layouts)?;
+        problem.check()?;
+        Ok(Some(problem))
+    }
+
+    /// Returns the plan of the call; `None` if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Rowwise::problem`].
+    pub fn plan(&self) -> Result<Option<RowwisePlan>, Error> {
+        let arch = self.x().device().arch();
+        let problem = self.problem()?;
+        problem
+            .map(|problem| RowwisePlan::fastest(&problem, arch))
+            .transpose()
+    }
+
+    /// Enqueues the call on the stream of the device that holds `x`. It allocates nothing, so that a capture of the stream takes
+    /// it once its kernel is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`softmax`] and [`rms_norm`].
+    pub fn run(&self) -> Result<(), Error> {
+        self.prepare()?.run(self.x().device())
+    }
+
+    /// Prepares the call, to be launched any number of times, also inside a stream capture.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`softmax`] and [`rms_norm`].
+    pub fn prepare(&self) -> Result<RowwiseCall<'a>, Error> {
+        self.prepare_with(RowwisePlan::fastest)
+    }
+
+    /// Prepares the call with the plan that `plan` makes of its problem.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan};
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let x = device.upload(&[1.0f32; 2 * 100])?;
+    /// let mut y = device.poisoned::<f32>(2 * 100)?;
+    /// let call = Rowwise::new(RowFunction::Softmax, &x.view((2, 100))?, &y.view_mut((2, 100))?);
+    /// let call = call.prepare_with(|problem, arch| {
+    ///     let plan = RowwisePlan::fastest(problem, arch)?;
+    ///     Ok(RowwisePlan { threads: 64, rows: 1, accesses: 1, held: false, ..plan })
+    /// })?;
+    /// assert_eq!(
+    ///     call.to_string(),
+    ///     "softmax f32, vectors of 4, 64 threads for a row, 1 rows in a block, 1 accesses, rows in passes"
+    /// );
+    /// call.run(&device)?;
+    /// assert!(y.download()?.iter().all(|y| (y - 0.01).abs() < 1e-8));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`softmax`] and [`rms_norm`], of the function and of [`RowwisePlan::build`], and an error if the
+    /// plan was made for other tensors.
+    pub fn prepare_with(
+        &self,
+        plan: impl FnOnce(&RowwiseProblem, Arch) -> Result<RowwisePlan, Error>,
+    ) -> Result<RowwiseCall<'a>, Error> {
+        let device = self.x().device();
+        for (tensor, view) in self.given() {
+            device.check_same(tensor.name(), view.device())?;
+        }
+        let problem = self.problem()?;
+        let mut outputs = self.given().filter(|(tensor, _)| tensor.is_output());
+        outputs.try_for_each(|(output, written)| {
+            let mut others = self.given().filter(|(tensor, _)| *tensor != output);
+            others.try_for_each(|(other, read)| {
+                disjoint(output.name(), written.bytes(), other.name(), read.bytes())
+            })
+        })?;
+        let work = problem.map(|problem| {
+            let plan = plan(&problem, device.arch())?;
+            plan.check(device.arch())?;
+            plan.check_problem(&problem)?;
+            let addresses: Addresses = self.given().map(|(_, view)| view.bytes().0).collect();
+            let epsilon = self.epsilon.to_bits();
+            let key = RowwiseKey {
+                plan,
+                problem,
+                epsilon,
+            };
+            let prepared = device.extension::<PreparedRows>();
+            let call = prepared.0.call(key, &addresses, device, |key| {
+                prepare(key, device, &addresses)
+            });
+            Ok::<_, Error>((plan, call?))
+        });
+        Ok(RowwiseCall {
+            device: device.clone(),
+            work: work.transpose()?,
+            function: OnceLock::new(),
+            tensors: PhantomData,
+        })
+    }
+}
+
+/// A prepared function of rows. It may be launched any number of times while its tensors exist. Concurrent runs on several
+/// streams are a data race, since each of them writes `y`.
+///
+/// Its `Display` output is its plan.
+#[derive(Clone, Debug)]
+pub struct RowwiseCall<'a> {
+    device: Device,
+    /// `None` if there is nothing to do.
+    work: Option<(RowwisePlan, Arc<Call<Arc<TensorKernel>>>)>,
+    /// Made for the first caller that asks for it: a run needs none.
+    function: OnceLock<Function>,
+    tensors: PhantomData<&'a ()>,
+}
+
+impl RowwiseCall<'_> {
+    /// Returns the plan; `None` if there is nothing to do.
+    pub fn plan(&self) -> Option<&RowwisePlan> {
+        self.work.as_ref().map(|(plan, _)| plan)
+    }
+
+    /// Returns the kernel with its report; `None` if there is nothing to do.
+    pub fn built(&self) -> Option<&TensorKernel> {
+        self.work.as_ref().map(|(_, work)| &**work.about())
+    }
+
+    /// Returns the kernel on its device; `None` if there is nothing to do.
+    pub fn function(&self) -> Option<&Function> {
+        let kernel = self.work.as_ref()?.1.kernels().next()?;
+        let function = || self.device.function(kernel.clone());
+        Some(self.function.get_or_init(function))
+    }
+
+    /// Runs the call on the simulator, and returns what it counted; no report if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Device::profile`].
+    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        same_device(device, &self.device)?;
+        let work = self.work.as_ref();
+        work.map_or(Ok(Vec::new()), |(_, work)| work.profile(device))
+    }
+
+    /// Enqueues the call on a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if the launch fails.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        same_device(device, &self.device)?;
+        self.work
+            .as_ref()
+            .map_or(Ok(()), |(_, work)| work.run(device))
+    }
+}
+
+impl fmt::Display for RowwiseCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.work {
+            Some((plan, _)) => plan.fmt(f),
+            None => f.write_str("nothing to do"),
+        }
+    }
+}
+
+/// The cache of prepared calls of a device.
+#[derive(Debug)]
+struct PreparedRows(PreparedCalls<RowwiseKey, RowwisePlan, Arc<TensorKernel>>);
+
+impl Default for PreparedRows {
+    fn default() -> PreparedRows {
+        PreparedRows(PreparedCalls::new())
+    }
+}
+
+impl Extension for PreparedRows {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// A plan, a problem that was checked, and the bits of epsilon.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct RowwiseKey {
+    plan: RowwisePlan,
+    problem: RowwiseProblem,
+    epsilon: u32,
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses.
+fn prepare(
+    key: &RowwiseKey,
+    device: &Device,
+    addresses: &[u64],
+) -> Result<Shape<Arc<TensorKernel>>, Error> {
+    let RowwiseKey { plan, problem, .. } = key;
+    let prepared = device.extension::<PreparedRows>();
+    let kernel = prepared.0.kernels.get_or_make(plan, || {
+        let arch = device.arch();
+        let built = BUILT.get_or_make(&(*plan, arch), || plan.unverified(arch))?;
+        let loaded = device.load_kernel(&built.kernel)?;
+        Ok::<_, Error>(KernelOf { built, loaded })
+    })?;
+    let layouts = problem.layouts()?;
+    let tensors = addresses.iter().zip(&layouts);
+    let mut given: Vec<Arg<'_>> = tensors
+        .map(|(at, layout)| Arg::checked(*at, layout))
+        .collect();
+    if plan.operands.function.is_norm() {
+        given.push(Arg::Value(f32::from_bits(key.epsilon).into()));
+    }
+    let arguments = kernel.built.arguments(&given)?;
+    let blocks = u32::try_from(plan.grid(problem)).unwrap_or(u32::MAX);
+    let launch = Launch::new(blocks, (plan.threads * plan.rows) as u32)
+        .dynamic_shared(kernel.built.dynamic_shared());
+    (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
+    let order = 0..addresses.len();
+    let launch = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);
+    Ok(Shape::new(kernel.built.clone(), vec![launch]))
+}
+
+/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
+/// process.
+static BUILT: LazyLock<Memo<(RowwisePlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));

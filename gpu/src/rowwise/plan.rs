@@ -1,0 +1,435 @@
+//! `RowwisePlan`: how rows are divided among threads, and the reasons for it.
+
+use core::fmt;
+use std::ops::RangeInclusive;
+
+use colex_atom::Arch;
+use colex_tensor::TensorKernel;
+
+use super::kernel;
+use super::problem::{RowwiseOperands, RowwiseProblem, WIDEST, check_type};
+use crate::error::{Error, ErrorKind, RowwiseError};
+
+/// How a kernel divides rows among its threads.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+///
+/// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [100, 1000]);
+/// let plan = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
+/// assert_eq!(
+///     plan.to_string(),
+///     "softmax bf16, vectors of 8, 32 threads for a row, 4 rows in a block, 4 accesses, rows in registers"
+/// );
+/// plan.check(Arch::Sm90a)?;
+/// let refused = RowwisePlan { threads: 48, ..plan }.check(Arch::Sm90a).unwrap_err();
+/// assert_eq!(
+///     refused.to_string(),
+///     "the plan's number of threads of a row is 48: the softmax kernel takes a power of two, 1 to 1024"
+/// );
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowwisePlan {
+    /// What the kernel knows of its tensors.
+    pub operands: RowwiseOperands,
+    /// The elements of an access: 1, 2, 4 or 8, and at most 16 bytes.
+    pub vector: i64,
+    /// The threads of a block that share a row: a power of two.
+    pub threads: i64,
+    /// The rows of a block: a power of two.
+    pub rows: i64,
+    /// The accesses of a thread to each tensor that are under way at once.
+    pub accesses: i64,
+    /// The blocks of a cluster that share a row: 1, 2, 4 or 8.
+    pub blocks: i64,
+    /// Whether the threads have a whole row in registers. Otherwise it is read again for the results.
+    pub held: bool,
+}
+
+/// The most bytes of a row that a thread has in registers, and the most where that suffices.
+const HELD: i64 = 128;
+const PREFERRED: i64 = 64;
+
+/// The most elements that a thread has in registers, which hold each of them apart if accesses are of one element.
+const MOST_ELEMENTS: i64 = 64;
+const MOST_SINGLE: i64 = 32;
+
+/// The most threads of a block, and those of a block of several rows.
+const MOST_THREADS: i64 = 1024;
+const THREADS: i64 = 128;
+
+/// The most blocks of a cluster.
+const MOST_BLOCKS: i64 = 8;
+
+/// The threads of a block that reads a row in passes, and its accesses.
+const PASS_THREADS: i64 = 512;
+const PASS_ACCESSES: i64 = 2;
+
+/// The most elements that a tile may begin behind the end of a row.
+const FARTHEST: i64 = 65536;
+
+impl RowwisePlan {
+    /// Returns the plan with the least traffic: rows in the registers of a block where they fit, or of a cluster on Hopper, and
+    /// otherwise read in passes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no kernel takes the type.
+    pub fn fastest(problem: &RowwiseProblem, arch: Arch) -> Result<RowwisePlan, Error> {
+        let operands = problem.operands();
+        check_type(operands.ty)?;
+        let columns = problem.columns();
+        let plan = RowwisePlan {
+            operands,
+            vector: operands.vector,
+            threads: 1,
+            rows: 1,
+            accesses: 1,
+            blocks: 1,
+            held: true,
+        };
+        let clusters: &[i64] = if has_clusters(arch) {
+            &[1, 2, 4, 8]
+        } else {
+            &[1]
+        };
+        let in_registers = clusters.iter().find_map(|blocks| {
+            let plan = RowwisePlan {
+                blocks: *blocks,
+                ..plan
+            };
+            let [preferred, most] = plan.registers();
+            let held_by = |threads: i64, most: i64| {
+                let accesses = div_up(columns, plan.vector * threads * blocks);
+                (accesses <= most).then_some(RowwisePlan {
+                    threads,
+                    accesses,
+                    ..plan
+                })
+            };
+            // A cluster is worth its barrier only where a block is full.
+            let least = if *blocks > 1 { MOST_THREADS } else { 1 };
+            let mut threads = (0..)
+                .map(|log| least << log)
+                .take_while(|t| *t <= MOST_THREADS);
+            let few = threads.find_map(|threads| held_by(threads, preferred));
+            few.or_else(|| held_by(MOST_THREADS, most))
+        });
+        Ok(match in_registers {
+            Some(plan) => RowwisePlan {
+                rows: match plan.blocks {
+                    1 => (THREADS / plan.threads).max(1),
+                    _ => 1,
+                },
+                ..plan
+            },
+            None => RowwisePlan {
+                threads: PASS_THREADS,
+                accesses: PASS_ACCESSES,
+                blocks: *clusters.last().unwrap_or(&1),
+                held: false,
+                ..plan
+            },
+        })
+    }
+
+    /// The accesses whose elements fit into the registers of a thread: preferred ones, and the most.
+    fn registers(&self) -> [i64; 2] {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        [PREFERRED, HELD].map(|bytes| {
+            let most = if self.vector == 1 {
+                MOST_SINGLE
+            } else {
+                MOST_ELEMENTS
+            };
+            (bytes / size).min(most) / self.vector
+        })
+    }
+
+    /// Returns the columns that a block has at once.
+    pub(crate) fn chunk(&self) -> i64 {
+        self.threads * self.vector * self.accesses
+    }
+
+    /// Returns the bytes that the kernel moves between memory and registers for a problem: those of each pass over the rows.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1, 1 << 20]);
+    /// let plan = RowwisePlan::fastest(&problem, Arch::Sm80)?;
+    /// assert!(!plan.held); // the row is read twice and written once
+    /// assert_eq!(plan.bytes(&problem), 3 * 4 << 20);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn bytes(&self, problem: &RowwiseProblem) -> i64 {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        let again = match self.held {
+            true => 0,
+            false => self.operands.function.reads() - 1,
+        };
+        let read = self
+            .operands
+            .tensors()
+            .filter(|t| !t.is_output() && !t.is_of_columns());
+        let of_pass = problem.rows().saturating_mul(problem.columns()) * size;
+        let of_all = of_pass.saturating_mul(again * read.count() as i64);
+        problem.compulsory_bytes().saturating_add(of_all)
+    }
+
+    /// Says in sentences how the plan divides a problem.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [100, 1000]);
+    /// let plan = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
+    /// assert_eq!(
+    ///     plan.explain(&problem),
+    ///     "softmax bf16, 100 rows of 1000
+    /// An access takes 8 elements, 16 bytes: addresses, strides and columns allow 8.
+    /// 32 threads have a row in 4 accesses each, which is 1024 columns for 1000.
+    /// A block of 128 threads has 4 rows; there are 25 blocks.
+    /// Rows stay in registers: 400000 bytes are moved, and 400000 must be."
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn explain(&self, problem: &RowwiseProblem) -> String {
+        let RowwisePlan {
+            vector,
+            threads,
+            rows,
+            accesses,
+            blocks,
+            ..
+        } = *self;
+        let bytes = vector * i64::from(self.operands.ty.bits()) / 8;
+        let (allowed, columns) = (self.operands.vector, problem.columns());
+        let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
+        let all = self.chunk() * blocks;
+        let sharing = match blocks {
+            1 => format!("{threads} threads"),
+            _ => format!("{blocks} blocks of {threads} threads"),
+        };
+        let parts = match self.held {
+            true => format!("{accesses} accesses each, which is {all} columns for {columns}"),
+            false => format!(
+                "chunks of {all} columns, of which there are {}",
+                div_up(columns, all)
+            ),
+        };
+        let how = match self.held {
+            true => "Rows stay in registers".to_string(),
+            false => format!("Rows are read {} times", self.operands.function.reads()),
+        };
+        format!(
+            "{problem}\n\
+             An access takes {vector} elements, {bytes} bytes: addresses, strides and columns allow {allowed}.\n\
+             {sharing} have a row in {parts}.\n\
+             A block of {} threads has {rows} rows; there are {} blocks.\n\
+             {how}: {moved} bytes are moved, and {must} must be.",
+            threads * rows,
+            self.grid(problem),
+        )
+    }
+
+    /// Returns the blocks of a launch.
+    pub(crate) fn grid(&self, problem: &RowwiseProblem) -> i64 {
+        div_up(problem.rows(), self.rows) * self.blocks
+    }
+
+    /// Checks that the kernel can be built: every number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the number, and what the kernel takes.
+    pub fn check(&self, arch: Arch) -> Result<(), Error> {
+        let operands = &self.operands;
+        check_type(operands.ty)?;
+        let most = WIDEST * 8 / i64::from(operands.ty.bits());
+        self.power("vector", self.vector, 1..=most)?;
+        self.power("number of threads of a row", self.threads, 1..=MOST_THREADS)?;
+        let others = MOST_THREADS / self.threads;
+        self.power("number of rows of a block", self.rows, 1..=others)?;
+        let clusters = if has_clusters(arch) { MOST_BLOCKS } else { 1 };
+        self.power("number of blocks of a row", self.blocks, 1..=clusters)?;
+        let [_, most] = self.registers();
+        if !(1..=most).contains(&self.accesses) {
+            return Err(ErrorKind::Plan {
+                method: operands.function.to_string(),
+                what: "number of accesses",
+                found: self.accesses,
+                least: 1,
+                most,
+                step: 1,
+            }
+            .into());
+        }
+        if self.blocks > 1 && self.rows > 1 {
+            let found = self.rows;
+            return Err(ErrorKind::Plan {
+                method: operands.function.to_string(),
+                what: "number of rows of a block of a cluster",
+                found,
+                least: 1,
+                most: 1,
+                step: 1,
+            }
+            .into());
+        }
+        if self.blocks > 1 && self.threads < 32 {
+            return Err(ErrorKind::Plan {
+                method: operands.function.to_string(),
+                what: "number of threads of a block of a cluster",
+                found: self.threads,
+                least: 32,
+                most: MOST_THREADS,
+                step: 32,
+            }
+            .into());
+        }
+        if self.threads * self.rows < 32 {
+            return Err(ErrorKind::Plan {
+                method: operands.function.to_string(),
+                what: "number of threads of a block",
+                found: self.threads * self.rows,
+                least: 32,
+                most: MOST_THREADS,
+                step: 32,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    fn power(
+        &self,
+        what: &'static str,
+        found: i64,
+        range: RangeInclusive<i64>,
+    ) -> Result<(), Error> {
+        if range.contains(&found) && found & (found - 1) == 0 {
+            return Ok(());
+        }
+        Err(RowwiseError::Power {
+            function: self.operands.function.to_string(),
+            what,
+            found,
+            most: *range.end(),
+        }
+        .into())
+    }
+
+    /// Checks that the plan is for a problem.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if tensors, types or modes are others, if the plan's accesses are wider than the tensors allow, or if a
+    /// row does not fit into the registers.
+    pub(crate) fn check_problem(&self, problem: &RowwiseProblem) -> Result<(), Error> {
+        let call = problem.operands();
+        let refused = |why: RowwiseError| Err(why.into());
+        let plan = RowwiseOperands {
+            vector: call.vector,
+            contiguous: call.contiguous,
+            ..self.operands
+        };
+        if plan != call {
+            let [plan, call] = [self.operands, call].map(|of| of.to_string());
+            return refused(RowwiseError::PlanCall { plan, call });
+        }
+        if self.operands.contiguous && !call.contiguous || self.vector > call.vector {
+            let (plan, call) = (self.vector, call.vector);
+            return refused(RowwiseError::Vector { plan, call });
+        }
+        let (all, columns) = (self.chunk() * self.blocks, problem.columns());
+        if self.held && all < columns {
+            return refused(RowwiseError::Columns { all, columns });
+        }
+        let beyond = match self.held {
+            true => all - self.chunk() - columns,
+            false => all - self.chunk(),
+        };
+        if beyond > FARTHEST {
+            let most = FARTHEST;
+            return refused(RowwiseError::Beyond { beyond, most });
+        }
+        Ok(())
+    }
+
+    /// Builds the kernel for an architecture.
+    ///
+    /// Its parameters are the tensors in the order of [`RowTensor::ALL`](super::RowTensor::ALL), each (rows, column), those of
+    /// columns with the stride 0 along the rows; then, of a norm, epsilon as `f32`. There is a block, or a cluster, for each
+    /// `rows` rows.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::RmsNorm, Ty::Bf16, [100, 4096]);
+    /// let plan = RowwisePlan::fastest(&problem, Arch::Sm80)?;
+    /// let text = plan.build(Arch::Sm80)?.kernel.ptx()?;
+    /// assert_eq!(text.matches("ld.global.v4.b32").count() as i64, plan.accesses);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](RowwisePlan::check), and the error of the layout algebra, with the line of the kernel, if a
+    /// layout has no such partition.
+    pub fn build(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        let built = self.unverified(arch)?;
+        built.kernel.verify()?;
+        Ok(built)
+    }
+
+    /// Builds the kernel as [`build`](RowwisePlan::build) does, for a load, which verifies it.
+    pub(crate) fn unverified(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        self.check(arch)?;
+        Ok(kernel::build(self, arch)?)
+    }
+}
+
+fn has_clusters(arch: Arch) -> bool {
+    arch >= Arch::Sm90
+}
+
+fn div_up(n: i64, by: i64) -> i64 {
+    (n.max(1) - 1) / by + 1
+}
+
+/// `softmax of bf16 in 1 mode`
+impl fmt::Display for RowwiseOperands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.function, self.ty)?;
+        for tensor in self.tensors() {
+            write!(f, ", {}", tensor.name())?;
+        }
+        let s = if self.modes == 1 { "" } else { "s" };
+        write!(f, ", rows of {} mode{s}", self.modes)
+    }
+}
+
+/// `softmax bf16, vectors of 8, 32 threads for a row, 4 rows in a block, 4 accesses, rows in registers`
+impl fmt::Display for RowwisePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RowwiseOperands { function, ty, .. } = self.operands;
+        write!(
+            f,
+            "{function} {ty}, vectors of {}, {} threads for a row, {} rows in a block, {} accesses",
+            self.vector, self.threads, self.rows, self.accesses
+        )?;
+        if self.blocks > 1 {
+            write!(f, ", clusters of {} blocks", self.blocks)?;
+        }
+        f.write_str(match self.held {
+            true => ", rows in registers",
+            false => ", rows in passes",
+        })
+    }
+}

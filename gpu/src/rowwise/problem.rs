@@ -1,0 +1,459 @@
+//! What is computed of the rows of a tensor.
+
+use core::fmt;
+
+use colex_atom::Ty;
+use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
+
+use crate::error::{Error, ErrorKind, RowwiseError};
+
+/// A function of each row of a tensor.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowFunction {
+    /// `e^x` over the sum of it along the row.
+    Softmax,
+    /// The natural logarithm of the softmax.
+    LogSoftmax,
+    /// `x` over the root of the mean of its squares along the row.
+    RmsNorm,
+    /// `x` less its mean along the row, over the root of its variance.
+    LayerNorm,
+}
+
+impl RowFunction {
+    /// All of them.
+    pub const ALL: [RowFunction; 4] = [
+        RowFunction::Softmax,
+        RowFunction::LogSoftmax,
+        RowFunction::RmsNorm,
+        RowFunction::LayerNorm,
+    ];
+
+    /// Returns whether it is a norm, which has an epsilon and may have weights and a residual.
+    pub fn is_norm(self) -> bool {
+        match self {
+            RowFunction::Softmax | RowFunction::LogSoftmax => false,
+            RowFunction::RmsNorm | RowFunction::LayerNorm => true,
+        }
+    }
+
+    /// Returns how often a kernel that cannot hold a row reads it.
+    pub(crate) fn reads(self) -> i64 {
+        match self {
+            // The mean, the squares of the differences from it, the result.
+            RowFunction::LayerNorm => 3,
+            RowFunction::Softmax | RowFunction::LogSoftmax | RowFunction::RmsNorm => 2,
+        }
+    }
+}
+
+impl fmt::Display for RowFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RowFunction::Softmax => "softmax",
+            RowFunction::LogSoftmax => "log-softmax",
+            RowFunction::RmsNorm => "RMSNorm",
+            RowFunction::LayerNorm => "layer norm",
+        })
+    }
+}
+
+/// A tensor of a function of rows.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowTensor {
+    /// The input.
+    X,
+    /// What is added to the input before a norm.
+    Residual,
+    /// The factors of the columns.
+    Weight,
+    /// The terms of the columns.
+    Bias,
+    /// The output.
+    Y,
+    /// The sum of the input and the residual, an output too.
+    Sum,
+}
+
+impl RowTensor {
+    /// All tensors, in the order of a kernel's parameters.
+    pub const ALL: [RowTensor; 6] = [
+        RowTensor::X,
+        RowTensor::Residual,
+        RowTensor::Weight,
+        RowTensor::Bias,
+        RowTensor::Y,
+        RowTensor::Sum,
+    ];
+
+    /// Returns its name in a sentence and among the parameters of a kernel.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowTensor::X => "x",
+            RowTensor::Residual => "residual",
+            RowTensor::Weight => "weight",
+            RowTensor::Bias => "bias",
+            RowTensor::Y => "y",
+            RowTensor::Sum => "sum",
+        }
+    }
+
+    /// Returns whether it has one element for each column, and no rows.
+    pub fn is_of_columns(self) -> bool {
+        match self {
+            RowTensor::Weight | RowTensor::Bias => true,
+            RowTensor::X | RowTensor::Residual | RowTensor::Y | RowTensor::Sum => false,
+        }
+    }
+
+    /// Returns whether a kernel writes it.
+    pub fn is_output(self) -> bool {
+        match self {
+            RowTensor::Y | RowTensor::Sum => true,
+            RowTensor::X | RowTensor::Residual | RowTensor::Weight | RowTensor::Bias => false,
+        }
+    }
+}
+
+/// What a kernel knows of its tensors: all but their extents, strides and addresses.
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::rowwise::{RowFunction, RowwiseOperands, RowwiseProblem};
+///
+/// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [100, 1000]);
+/// let operands: RowwiseOperands = problem.operands();
+/// assert_eq!((operands.vector, operands.modes), (8, 1)); // 1000 is a multiple of 8
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RowwiseOperands {
+    /// The function.
+    pub function: RowFunction,
+    /// The type of all tensors.
+    pub ty: Ty,
+    /// The modes of the rows.
+    pub modes: usize,
+    /// Whether the columns of all tensors have the stride 1.
+    pub contiguous: bool,
+    /// The elements that one access takes of any tensor, at most.
+    pub vector: i64,
+    /// Which tensors there are, in the order of [`RowTensor::ALL`].
+    pub given: [bool; 6],
+}
+
+impl RowwiseOperands {
+    /// Returns the tensors, in the order of a kernel's parameters.
+    pub fn tensors(&self) -> impl Iterator<Item = RowTensor> + use<> {
+        let given = self.given;
+        (RowTensor::ALL.into_iter().zip(given)).filter_map(|(tensor, is)| is.then_some(tensor))
+    }
+
+    /// Returns whether there is such a tensor.
+    pub fn has(&self, tensor: RowTensor) -> bool {
+        self.given[tensor as usize]
+    }
+}
+
+/// A function of the rows of a tensor: the extents, and the strides of all tensors.
+///
+/// Modes of the rows that are one mode in all tensors are joined, and those of one row are left out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RowwiseProblem {
+    function: RowFunction,
+    ty: Ty,
+    /// The extents of the modes of the rows, which are at least one.
+    rows: Vec<i64>,
+    columns: i64,
+    tensors: Vec<(RowTensor, Strides)>,
+}
+
+/// The strides of a tensor, and the elements of which its address is a multiple.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Strides {
+    rows: Vec<i64>,
+    column: i64,
+    aligned: i64,
+}
+
+/// The widest access, in bytes.
+pub(crate) const WIDEST: i64 = 16;
+
+/// The most rows and the most columns.
+pub(crate) const MOST: i64 = 1 << 30;
+
+/// The largest stride.
+const MOST_STRIDE: i64 = (1 << 40) - 1;
+
+/// The types of the tensors.
+pub(crate) const TYPES: [Ty; 3] = [Ty::F32, Ty::F16, Ty::Bf16];
+
+impl RowwiseProblem {
+    /// Builds the problem of row-major tensors `x` and `y` of (rows, columns), at addresses that are multiples of 16 bytes.
+    pub fn new(function: RowFunction, ty: Ty, [rows, columns]: [i64; 2]) -> RowwiseProblem {
+        let strides = || Strides {
+            rows: vec![columns],
+            column: 1,
+            aligned: WIDEST,
+        };
+        RowwiseProblem {
+            function,
+            ty,
+            rows: vec![rows],
+            columns,
+            tensors: vec![(RowTensor::X, strides()), (RowTensor::Y, strides())],
+        }
+    }
+
+    /// A problem with these operands, whose numbers serve the reports.
+    pub(crate) fn like(operands: &RowwiseOperands) -> RowwiseProblem {
+        let column = if operands.contiguous { 1 } else { 2 };
+        let strides = |tensor: RowTensor| Strides {
+            rows: match tensor.is_of_columns() {
+                true => vec![0; operands.modes],
+                false => (0..operands.modes as i64).map(|i| 4096 << i).collect(),
+            },
+            column,
+            aligned: WIDEST,
+        };
+        RowwiseProblem {
+            function: operands.function,
+            ty: operands.ty,
+            rows: vec![64; operands.modes],
+            columns: 4096,
+            tensors: operands
+                .tensors()
+                .map(|tensor| (tensor, strides(tensor)))
+                .collect(),
+        }
+    }
+
+    /// The problem of these layouts at these addresses. Each mode of a layout is one leaf; the last mode is that of the
+    /// columns.
+    pub(crate) fn of(
+        function: RowFunction,
+        ty: Ty,
+        layouts: &[(RowTensor, &Layout, u64)],
+    ) -> Result<RowwiseProblem, Error> {
+        let bytes = i64::from(ty.bits()) / 8;
+        let first = modes(layouts[0].1)?;
+        let (&(columns, _), outer) = first.split_last().expect("a layout has modes");
+        let mut tensors = Vec::new();
+        for &(tensor, layout, address) in layouts {
+            let mut all = modes(layout)?;
+            let (extent, column) = all.pop().expect("a layout has modes");
+            debug_assert_eq!(extent, columns);
+            let rows = match tensor.is_of_columns() {
+                true => vec![0; outer.len()],
+                false => all.into_iter().map(|(_, stride)| stride).collect(),
+            };
+            let strides = Strides {
+                rows,
+                column: if columns == 1 { 1 } else { column },
+                aligned: 1 << (address / bytes as u64).trailing_zeros().min(4),
+            };
+            tensors.push((tensor, strides));
+        }
+        let extents = outer.iter().map(|(extent, _)| *extent).collect();
+        let mut problem = RowwiseProblem {
+            function,
+            ty,
+            rows: extents,
+            columns,
+            tensors,
+        };
+        problem.join();
+        Ok(problem)
+    }
+
+    /// Joins modes of the rows that follow one another in all tensors.
+    fn join(&mut self) {
+        let keep = |at: usize, problem: &mut RowwiseProblem| {
+            problem.rows.remove(at);
+            for (_, strides) in &mut problem.tensors {
+                strides.rows.remove(at);
+            }
+        };
+        while let Some(at) = self.rows.iter().position(|extent| *extent == 1) {
+            keep(at, self);
+        }
+        // The outer mode of a pair goes, whichever of the two it is.
+        let pair = |problem: &RowwiseProblem| {
+            let count = problem.rows.len();
+            let follows = |inner: usize, outer: usize| {
+                let extent = problem.rows[inner];
+                inner != outer
+                    && problem.tensors.iter().all(|(_, strides)| {
+                        strides.rows[inner].checked_mul(extent) == Some(strides.rows[outer])
+                    })
+            };
+            (0..count)
+                .flat_map(|inner| (0..count).map(move |outer| (inner, outer)))
+                .find(|(inner, outer)| follows(*inner, *outer))
+        };
+        while let Some((inner, outer)) = pair(self) {
+            self.rows[inner] = self.rows[inner].saturating_mul(self.rows[outer]);
+            keep(outer, self);
+        }
+        if self.rows.is_empty() {
+            self.rows.push(1);
+            for (_, strides) in &mut self.tensors {
+                strides.rows.push(0);
+            }
+        }
+    }
+
+    /// Returns the function.
+    pub fn function(&self) -> RowFunction {
+        self.function
+    }
+
+    /// Returns the type of the tensors.
+    pub fn ty(&self) -> Ty {
+        self.ty
+    }
+
+    /// Returns the number of rows.
+    pub fn rows(&self) -> i64 {
+        self.rows
+            .iter()
+            .fold(1, |all, extent| all.saturating_mul(*extent))
+    }
+
+    /// Returns the number of columns.
+    pub fn columns(&self) -> i64 {
+        self.columns
+    }
+
+    /// Returns the bytes that any kernel moves: each element of the inputs and outputs once.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::rowwise::{RowFunction, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [100, 1000]);
+    /// assert_eq!(problem.compulsory_bytes(), 2 * 2 * 100 * 1000);
+    /// ```
+    pub fn compulsory_bytes(&self) -> i64 {
+        let of = |tensor: &RowTensor| match tensor.is_of_columns() {
+            true => self.columns,
+            false => self.rows().saturating_mul(self.columns),
+        };
+        let elements = self.tensors.iter().map(|(tensor, _)| of(tensor));
+        elements.fold(0, i64::saturating_add) * (i64::from(self.ty.bits()) / 8)
+    }
+
+    /// Returns what a kernel knows of the tensors.
+    pub fn operands(&self) -> RowwiseOperands {
+        let mut given = [false; 6];
+        for (tensor, _) in &self.tensors {
+            given[*tensor as usize] = true;
+        }
+        RowwiseOperands {
+            function: self.function,
+            ty: self.ty,
+            modes: self.rows.len(),
+            contiguous: self.is_contiguous(),
+            vector: self.vector(),
+            given,
+        }
+    }
+
+    fn is_contiguous(&self) -> bool {
+        self.tensors.iter().all(|(_, strides)| strides.column == 1)
+    }
+
+    /// The widest access of all tensors, in elements.
+    fn vector(&self) -> i64 {
+        if !self.is_contiguous() {
+            return 1;
+        }
+        let most = WIDEST * 8 / i64::from(self.ty.bits());
+        let divides = |vector: i64| {
+            self.columns % vector == 0
+                && self.tensors.iter().all(|(_, strides)| {
+                    strides.aligned % vector == 0 && strides.rows.iter().all(|s| s % vector == 0)
+                })
+        };
+        let mut vectors = [16, 8, 4, 2].into_iter().filter(|v| *v <= most);
+        vectors.find(|vector| divides(*vector)).unwrap_or(1)
+    }
+
+    /// Returns the layouts of the tensors in the modes of the kernel: (rows, column), the rows of several modes if there are
+    /// several.
+    pub(crate) fn layouts(&self) -> Result<Vec<Layout>, colex_layout::Error> {
+        let contiguous = self.is_contiguous();
+        let layout = |(tensor, strides): &(RowTensor, Strides)| {
+            let column = match contiguous {
+                true => Int::Static(1),
+                false => Int::Dynamic(strides.column),
+            };
+            let rows = match tensor.is_of_columns() {
+                true => Layout::leaf(Int::Dynamic(self.rows()), Int::Static(0))?,
+                false => {
+                    let shape = IntTuple::flat(self.rows.iter().map(|n| Int::Dynamic(*n)));
+                    let strides = strides.rows.iter().map(|s| Stride::Int(Int::Dynamic(*s)));
+                    Layout::new(shape, Tuple::flat(strides))?
+                }
+            };
+            Layout::concat(&[rows, Layout::leaf(Int::Dynamic(self.columns), column)?])
+        };
+        self.tensors.iter().map(layout).collect()
+    }
+
+    /// Checks what no kernel takes.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_type(self.ty)?;
+        for (what, extent) in [("rows", self.rows()), ("columns", self.columns)] {
+            if extent > MOST {
+                let most = MOST;
+                return Err(ErrorKind::Extent { what, extent, most }.into());
+            }
+        }
+        for (tensor, strides) in &self.tensors {
+            let all = strides.rows.iter().chain([&strides.column]);
+            if let Some(stride) = all.copied().find(|s| s.abs() > MOST_STRIDE) {
+                let what = tensor.name();
+                let most = MOST_STRIDE;
+                return Err(RowwiseError::Stride { what, stride, most }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks that there are kernels for a type.
+pub(crate) fn check_type(ty: Ty) -> Result<(), Error> {
+    match TYPES.contains(&ty) {
+        true => Ok(()),
+        false => Err(RowwiseError::Type { ty }.into()),
+    }
+}
+
+/// The extent and the stride of each mode of a layout whose modes coalesce into one leaf each.
+fn modes(layout: &Layout) -> Result<Vec<(i64, i64)>, Error> {
+    let refused = || Error::from(RowwiseError::of_modes(layout));
+    let leaf = |mode: Layout| {
+        let mode = mode.coalesce(..);
+        let [leaf] = mode.leaves() else {
+            return Err(refused());
+        };
+        let stride = leaf.stride.as_int().ok_or_else(refused)?;
+        Ok((leaf.extent.value(), stride.value()))
+    };
+    layout.modes().map(leaf).collect()
+}
+
+/// `softmax bf16, 100 rows of 1000`
+impl fmt::Display for RowwiseProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, columns) = (self.rows(), self.columns);
+        write!(f, "{} {}, {rows} rows of {columns}", self.function, self.ty)?;
+        let others = self.tensors.iter().map(|(tensor, _)| *tensor);
+        for tensor in others.filter(|of| !matches!(of, RowTensor::X | RowTensor::Y)) {
+            write!(f, ", {}", tensor.name())?;
+        }
+        Ok(())
+    }
+}
