@@ -476,6 +476,10 @@ fn prepare(
     let blocks = u32::try_from(plan.grid(problem)).unwrap_or(u32::MAX);
     let launch = Launch::new(blocks, (plan.threads * plan.rows) as u32)
         .dynamic_shared(kernel.built.dynamic_shared());
+    let launch = match plan.blocks {
+        1 => launch,
+        blocks => launch.cluster([blocks as u32, 1, 1]),
+    };
     (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
     let order = 0..addresses.len();
     let launch = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);

@@ -361,6 +361,22 @@ impl RowwisePlan {
         Ok(())
     }
 
+    /// Returns whether the plan is for a problem: its tensors, accesses that they allow, and registers for a row that it holds.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let of = |columns| RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [100, columns]);
+    /// let plan = RowwisePlan::fastest(&of(1000), Arch::Sm80)?;
+    /// assert!(plan.takes(&of(1024)));
+    /// assert!(!plan.takes(&of(1032))); // its registers hold 1024 columns
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn takes(&self, problem: &RowwiseProblem) -> bool {
+        self.check_problem(problem).is_ok()
+    }
+
     /// Builds the kernel for an architecture.
     ///
     /// Its parameters are the tensors in the order of [`RowTensor::ALL`](super::RowTensor::ALL), each (rows, column), those of

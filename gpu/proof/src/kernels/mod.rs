@@ -1,5 +1,5 @@
-//! The cases of the library: copies, products, plans drawn over all of their fields, epilogues, expressions,
-//! reductions and gathers of fragments.
+//! The cases of the library: copies, products, plans drawn over all of their fields, epilogues, attention, functions
+//! of rows, expressions, reductions and gathers of fragments.
 
 pub mod attention;
 pub mod copies;
@@ -12,6 +12,7 @@ pub mod high_low;
 pub mod maps;
 pub mod plans;
 pub mod reductions;
+pub mod rowwise;
 mod samples;
 pub mod sequences;
 pub mod views;

@@ -16,6 +16,7 @@ use colex_gpu::attention::{
 use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
+use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
 use colex_ir::BinaryOp;
 use colex_sched::pipeline::Schedule;
 use half::f16;
@@ -71,6 +72,27 @@ pub fn drawn_samples() -> Result<Vec<Sample>, String> {
     }
     all.extend(attention().map_err(|e| e.to_string())?);
     all.extend(gated().map_err(|e| e.to_string())?);
+    all.extend(rowwise().map_err(|e| e.to_string())?);
+    Ok(all)
+}
+
+/// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without.
+fn rowwise() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    for (arch, ty) in [
+        (Arch::Sm80, Ty::F32),
+        (Arch::Sm90a, Ty::Bf16),
+        (Arch::Sm90a, Ty::F32),
+    ] {
+        for function in RowFunction::ALL {
+            for columns in [33, 1000, 4096, 32767, 65536, 1 << 20] {
+                let problem = RowwiseProblem::new(function, ty, [100, columns]);
+                let plan = RowwisePlan::fastest(&problem, arch)?;
+                let most = 65536 / (plan.threads * plan.rows).max(256);
+                all.push(Sample::new(plan.build(arch)?.kernel, most as u32));
+            }
+        }
+    }
     Ok(all)
 }
 

@@ -9,6 +9,7 @@ mod gemm;
 mod operands;
 mod pipelines;
 mod plans;
+mod rowwise;
 mod speed;
 mod sweep;
 mod views;

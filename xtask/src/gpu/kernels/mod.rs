@@ -7,7 +7,7 @@ mod products;
 use anyhow::{Result, bail, ensure};
 use colex_gpu::{Device, Element};
 use colex_proof::kernels::{
-    attention, dumps as dumped, epilogues, fragments, gathers, reductions, sequences,
+    attention, dumps as dumped, epilogues, fragments, gathers, reductions, rowwise, sequences,
 };
 
 use super::check::{Breaking, Check};
@@ -69,6 +69,7 @@ const CHECKS: &[Check] = &[
     Check { name: "arrays of pointers", run: |device| counted(gathers::pointers(device)) },
     Check { name: "attention", run: drawn_attention },
     Check { name: "attention of packed sequences", run: packed_attention },
+    Check { name: "functions of rows", run: functions_of_rows },
     Check { name: "dumps", run: dumps },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
@@ -113,6 +114,12 @@ fn drawn_attention(device: &Device) -> Result<String> {
 fn packed_attention(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 60 } else { 4 };
     counted(sequences::check_packed(device, 29, rounds))
+}
+
+/// Softmax and norms of every type, with drawn shapes, strides and plans.
+fn functions_of_rows(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 600 } else { 20 };
+    counted(rowwise::check(device, 25, rounds))
 }
 
 /// Dumps of every type and a text of PTX: the lines of the device, in a process of its own, are those of the simulator.

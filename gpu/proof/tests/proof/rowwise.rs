@@ -1,0 +1,306 @@
+//! Softmax and norms of rows by the kernels of the library against double precision.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan, RowwiseProblem, reference};
+use colex_gpu::sim::{Schedule, SimOptions};
+use colex_gpu::testing::{self, Output};
+use colex_gpu::{Device, View, ViewMut, softmax};
+use colex_layout::Layout;
+
+fn simulator(arch: Arch, seed: u64) -> Device {
+    let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+    Device::simulator_with(arch, options)
+}
+
+/// Types, shapes, strides, alignments, NaN and infinities, and plans.
+#[test]
+fn law_functions_of_rows_are_those_of_the_reference() {
+    let count = std::env::var("COLEX_ROWWISE")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(25);
+    let mut elements = 0;
+    let archs = [Arch::Sm80, Arch::Sm90a, Arch::Sm70, Arch::Sm90a];
+    for (i, arch) in archs.into_iter().enumerate() {
+        let device = simulator(arch, i as u64);
+        let found = colex_proof::kernels::rowwise::check(&device, 40 + i as u64, count);
+        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+    }
+    println!("law rowwise: {} cases, {elements} elements", 4 * count);
+}
+
+/// The result of a plan for a function of rows of f32.
+fn result(
+    arch: Arch,
+    function: RowFunction,
+    [rows, columns]: [usize; 2],
+    x: &[f32],
+    plan: impl Fn(RowwisePlan) -> RowwisePlan,
+) -> Vec<f32> {
+    let found = testing::in_every_schedule(arch, 3, |device| {
+        let x = device.upload(x)?;
+        let mut y = Output::<f32>::new(device, rows * columns)?;
+        let (from, to) = (
+            x.view((rows, columns))?,
+            y.buffer().view_mut((rows, columns))?,
+        );
+        let call = Rowwise::new(function, &from, &to)
+            .prepare_with(|problem, arch| Ok(plan(RowwisePlan::fastest(problem, arch)?)))?;
+        call.run(device)?;
+        // Elements that are NaN count as not written, so that they are compared as bits of another sign.
+        let bits = y.buffer().download()?;
+        Ok(bits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())
+    });
+    let found = found.unwrap_or_else(|why| panic!("{function}: {why}"));
+    found.into_iter().map(f32::from_bits).collect()
+}
+
+/// Rows in the registers of a warp, a block and a cluster, and rows in passes, under several schedules.
+#[test]
+fn law_plans_of_rows_agree() {
+    let [rows, columns] = [3, 1000];
+    let x: Vec<f32> = (0..rows * columns)
+        .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
+        .collect();
+    let held = |threads, accesses, blocks| {
+        move |plan| RowwisePlan {
+            threads,
+            rows: 1,
+            accesses,
+            blocks,
+            ..plan
+        }
+    };
+    let passes = |threads, accesses, blocks| {
+        move |plan| RowwisePlan {
+            threads,
+            rows: 1,
+            accesses,
+            blocks,
+            held: false,
+            ..plan
+        }
+    };
+    let mut cases = 0;
+    for function in RowFunction::ALL {
+        let found = [
+            result(Arch::Sm80, function, [rows, columns], &x, |plan| plan),
+            result(Arch::Sm80, function, [rows, columns], &x, held(32, 8, 1)),
+            result(Arch::Sm80, function, [rows, columns], &x, held(256, 1, 1)),
+            result(Arch::Sm90a, function, [rows, columns], &x, held(64, 2, 2)),
+            result(Arch::Sm80, function, [rows, columns], &x, passes(64, 1, 1)),
+            result(Arch::Sm90a, function, [rows, columns], &x, passes(32, 2, 2)),
+        ];
+        for (i, found) in found.iter().enumerate() {
+            for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
+                let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+                let want = reference::row(function, &x, None, None, 1e-5);
+                let far = want
+                    .iter()
+                    .zip(found)
+                    .map(|(a, b)| (a - f64::from(*b)).abs());
+                let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+                let far = far.fold(0.0, f64::max);
+                assert!(
+                    far <= 4e-6 * largest,
+                    "{function}, plan {i}: {far} of {largest}"
+                );
+            }
+            cases += 1;
+        }
+    }
+    println!("law rowwise.plans: {cases} cases");
+}
+
+#[test]
+fn law_nan_and_infinity_of_rows() {
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let mut x = vec![1.0f32; 6 * 40];
+    x[7] = nan;
+    x[40 + 39] = inf;
+    x[80..120].fill(-inf);
+    x[120 + 3] = -inf;
+    (x[160], x[161]) = (inf, -inf);
+    let passes = |plan| RowwisePlan {
+        threads: 32,
+        rows: 1,
+        accesses: 1,
+        held: false,
+        ..plan
+    };
+    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 2] = [&|plan| plan, &passes];
+    for plan in plans {
+        let y = result(Arch::Sm80, RowFunction::Softmax, [6, 40], &x, plan);
+        for row in [0, 1, 2, 4] {
+            assert!(
+                y[40 * row..40 * row + 40].iter().all(|y| y.is_nan()),
+                "row {row}"
+            );
+        }
+        assert_eq!(y[123], 0.0);
+        assert!((y[120] - 1.0 / 39.0).abs() < 1e-7 && (y[200] - 0.025).abs() < 1e-8);
+        let y = result(Arch::Sm80, RowFunction::LogSoftmax, [6, 40], &x, plan);
+        assert_eq!(y[123], -inf);
+        assert!(y[..120].iter().all(|y| y.is_nan()));
+    }
+    println!("law rowwise.nan: 24 rows");
+}
+
+/// One row that a block does not hold: in passes, and in the registers of a cluster.
+#[test]
+fn long_rows_are_read_in_passes_or_by_a_cluster() {
+    let columns = 40_000;
+    let x: Vec<f32> = (0..columns)
+        .map(|i| (i * 7919 % 613) as f32 / 100.0)
+        .collect();
+    let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+    let want = reference::row(RowFunction::Softmax, &wide, None, None, 0.0);
+    for (arch, is_held) in [(Arch::Sm80, false), (Arch::Sm90a, true)] {
+        let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1, columns as i64]);
+        let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
+        assert_eq!(plan.held, is_held, "{plan}");
+        let device = simulator(arch, 1);
+        let (from, mut to) = (
+            device.upload(&x).expect("memory"),
+            Output::<f32>::new(&device, columns).expect("memory"),
+        );
+        softmax(
+            &from.view(columns).expect("a view"),
+            &to.buffer().view_mut(columns).expect("a view"),
+        )
+        .expect("it runs");
+        let found = to.elements().expect("all elements");
+        for (found, want) in found.iter().zip(&want) {
+            assert!(
+                (f64::from(*found) - want).abs() <= 2e-6 * want,
+                "{found} {want}"
+            );
+        }
+    }
+    // 2^20 columns.
+    let of = |ty, arch| {
+        let problem = RowwiseProblem::new(RowFunction::Softmax, ty, [4, 1 << 20]);
+        RowwisePlan::fastest(&problem, arch)
+            .expect("a plan")
+            .to_string()
+    };
+    assert_eq!(
+        [of(Ty::F32, Arch::Sm90a), of(Ty::Bf16, Arch::Sm80)],
+        [
+            "softmax f32, vectors of 4, 512 threads for a row, 1 rows in a block, 2 accesses, clusters of 8 blocks, rows in passes",
+            "softmax bf16, vectors of 8, 512 threads for a row, 1 rows in a block, 2 accesses, rows in passes",
+        ]
+    );
+}
+
+#[test]
+fn refused_functions_of_rows_say_what_would_be_right() {
+    let device = Device::simulator(Arch::Sm90a);
+    let memory = device.zeros::<f32>(400).expect("memory");
+    let mut output = device.zeros::<f32>(400).expect("memory");
+    let x = memory.view((2, 100)).expect("a view");
+    let error =
+        |result: Result<(), colex_gpu::Error>| result.expect_err("it is refused").to_string();
+    let mut found = Vec::new();
+    {
+        let y = output.view_mut((100, 2)).expect("a view");
+        found.push(error(softmax(&x, &y)));
+    }
+    {
+        let y = output.view_mut((2, 100)).expect("a view");
+        let of = |function| Rowwise::new(function, &x, &y);
+        let w = memory.view(99).expect("a view");
+        found.push(error(of(RowFunction::Softmax).weight(&w).run()));
+        found.push(error(of(RowFunction::RmsNorm).weight(&w).run()));
+        found.push(error(of(RowFunction::RmsNorm).epsilon(-1.0).run()));
+        let planned = |change: &dyn Fn(&mut RowwisePlan)| {
+            let call = of(RowFunction::Softmax).prepare_with(|problem, arch| {
+                let mut plan = RowwisePlan::fastest(problem, arch)?;
+                change(&mut plan);
+                Ok(plan)
+            });
+            call.expect_err("it is refused").to_string()
+        };
+        found.push(planned(&|plan| plan.vector = 3));
+        found.push(planned(&|plan| plan.accesses = 9));
+        found.push(planned(&|plan| plan.blocks = 16));
+        found.push(planned(&|plan| plan.blocks = 2));
+        found.push(planned(&|plan| plan.threads = 1));
+        found.push(planned(&|plan| {
+            plan.operands.function = RowFunction::LogSoftmax
+        }));
+        found.push(planned(&|plan| plan.accesses = 3));
+        found.push(planned(&|plan| {
+            (plan.threads, plan.rows, plan.accesses, plan.blocks) = (1024, 1, 8, 8)
+        }));
+        found.push(planned(&|plan| {
+            (plan.threads, plan.rows, plan.blocks) = (16, 1, 2)
+        }));
+    }
+    {
+        let layout = Layout::new(((2, 2), 25), ((25, 100), 1)).expect("a layout");
+        let x = View::new(&memory, &layout).expect("a view");
+        let y = ViewMut::new(&mut output, &layout).expect("a view");
+        found.push(error(softmax(&x, &y)));
+    }
+    {
+        let x = memory.view((2, 33)).expect("a view");
+        let y = output.view_mut((2, 33)).expect("a view");
+        let call = Rowwise::new(RowFunction::Softmax, &x, &y).prepare_with(|problem, arch| {
+            let plan = RowwisePlan::fastest(problem, arch)?;
+            Ok(RowwisePlan { vector: 2, ..plan })
+        });
+        found.push(call.expect_err("it is refused").to_string());
+    }
+    let doubles = device.zeros::<f64>(4).expect("memory");
+    let mut to = device.zeros::<f64>(4).expect("memory");
+    let result = softmax(
+        &doubles.view(4).expect("a view"),
+        &to.view_mut(4).expect("a view"),
+    );
+    found.push(error(result));
+    assert_eq!(
+        found,
+        [
+            "y has the shape (100,2), and x (2,100): both must be equal",
+            "the softmax has no weight: norms have one",
+            "weight has the shape 99: it must be 100, the columns of x (2,100)",
+            "epsilon is -1: it must be a number that is at least 0",
+            "the plan's vector is 3: the softmax kernel takes a power of two, 1 to 4",
+            "the plan's number of accesses is 9: the softmax kernel takes 1 to 8",
+            "the plan's number of blocks of a row is 16: the softmax kernel takes a power of two, 1 to 8",
+            "the plan's number of rows of a block of a cluster is 16: the softmax kernel takes 1 only",
+            "the plan's number of threads of a block is 16: the softmax kernel takes 32 to 1024, in multiples of 32",
+            "the plan was made for another call: log-softmax of f32, x, y, rows of 1 mode in the plan and softmax of f32, x, y, \
+             rows of 1 mode in the call",
+            "the plan holds rows of up to 96 columns, and the call has 100: more threads or accesses hold them, or rows in passes",
+            "the plan's last tile begins 229276 columns behind the row: it may begin 65536 behind it",
+            "the plan's number of threads of a block of a cluster is 16: the softmax kernel takes 32 to 1024, in multiples of 32",
+            "((2,2),25):((25,100),1) has a mode with several strides: each mode of a tensor of rows must have one, so give its \
+             parts as modes",
+            "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
+            "functions of rows of f64: the tensors must be f32, f16 or bf16",
+        ]
+    );
+    let same = memory.clone();
+    let mut other = memory.clone();
+    let y = other.view_mut((2, 100)).expect("a view");
+    let error = softmax(&same.view((2, 100)).expect("a view"), &y).expect_err("they overlap");
+    assert!(error.is_overlap(), "{error}");
+}
+
+#[test]
+fn nothing_is_done_for_views_without_elements() {
+    let device = Device::simulator(Arch::Sm80);
+    let x = device.zeros::<f32>(4).expect("memory");
+    let mut y = device.zeros::<f32>(4).expect("memory");
+    let (x, y) = (
+        x.view((0, 4)).expect("a view"),
+        y.view_mut((0, 4)).expect("a view"),
+    );
+    let call = Rowwise::new(RowFunction::Softmax, &x, &y)
+        .prepare()
+        .expect("a call");
+    assert_eq!(call.to_string(), "nothing to do");
+    call.run(&device).expect("nothing to do");
+}
