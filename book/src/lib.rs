@@ -65,6 +65,7 @@ chapters! {
     kernel_hopper = "kernel/hopper.md";
     kernel_epilogue = "kernel/epilogue.md";
     kernel_attention = "kernel/attention.md";
+    rows_softmax = "rows/softmax.md";
     appendix_cheat_sheet = "appendix/cheat-sheet.md";
     appendix_bridge = "appendix/bridge.md";
     appendix_examples = "appendix/examples.md";

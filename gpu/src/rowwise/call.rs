@@ -308,7 +308,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     /// })?;
     /// assert_eq!(
     ///     call.to_string(),
-    ///     "softmax f32, vectors of 4, 64 threads for a row, 1 rows in a block, 1 accesses, rows in passes"
+    ///     "softmax f32, vectors of 4, 64 threads for a row, 1 row in a block, 1 access, rows in passes"
     /// );
     /// call.run(&device)?;
     /// assert!(y.download()?.iter().all(|y| (y - 0.01).abs() < 1e-8));

@@ -192,8 +192,8 @@ impl RowwisePlan {
     ///     plan.explain(&problem),
     ///     "softmax bf16, 100 rows of 1000
     /// An access takes 8 elements, 16 bytes: addresses, strides and columns allow 8.
-    /// 32 threads have a row in 4 accesses each, which is 1024 columns for 1000.
-    /// A block of 128 threads has 4 rows; there are 25 blocks.
+    /// 32 threads and 4 accesses make 1024 columns, and a row has 1000.
+    /// A block of 128 threads has 4 rows; the launch has 25 blocks.
     /// Rows stay in registers: 400000 bytes are moved, and 400000 must be."
     /// );
     /// # Ok::<(), colex_gpu::Error>(())
@@ -203,7 +203,6 @@ impl RowwisePlan {
             vector,
             threads,
             rows,
-            accesses,
             blocks,
             ..
         } = *self;
@@ -211,16 +210,25 @@ impl RowwisePlan {
         let (allowed, columns) = (self.operands.vector, problem.columns());
         let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
         let all = self.chunk() * blocks;
-        let sharing = match blocks {
-            1 => format!("{threads} threads"),
-            _ => format!("{blocks} blocks of {threads} threads"),
+        let [elements, sharing, of_block, of_rows, grid] = [
+            (vector, "element"),
+            (threads, "thread"),
+            (threads * rows, "thread"),
+            (rows, "row"),
+            (self.grid(problem), "block"),
+        ]
+        .map(counted);
+        let each = match blocks {
+            1 => String::new(),
+            _ => format!(" of each of {blocks} blocks"),
         };
-        let parts = match self.held {
-            true => format!("{accesses} accesses each, which is {all} columns for {columns}"),
-            false => format!(
-                "chunks of {all} columns, of which there are {}",
-                div_up(columns, all)
-            ),
+        let accesses = match self.accesses {
+            1 => "1 access".to_string(),
+            n => format!("{n} accesses"),
+        };
+        let chunks = match self.held {
+            true => String::new(),
+            false => format!(", in {}", counted((div_up(columns, all), "turn"))),
         };
         let how = match self.held {
             true => "Rows stay in registers".to_string(),
@@ -228,12 +236,10 @@ impl RowwisePlan {
         };
         format!(
             "{problem}\n\
-             An access takes {vector} elements, {bytes} bytes: addresses, strides and columns allow {allowed}.\n\
-             {sharing} have a row in {parts}.\n\
-             A block of {} threads has {rows} rows; there are {} blocks.\n\
-             {how}: {moved} bytes are moved, and {must} must be.",
-            threads * rows,
-            self.grid(problem),
+             An access takes {elements}, {bytes} bytes: addresses, strides and columns allow {allowed}.\n\
+             {sharing}{each} and {accesses} make {all} columns, and a row has {columns}{chunks}.\n\
+             A block of {of_block} has {of_rows}; the launch has {grid}.\n\
+             {how}: {moved} bytes are moved, and {must} must be."
         )
     }
 
@@ -419,15 +425,21 @@ fn div_up(n: i64, by: i64) -> i64 {
     (n.max(1) - 1) / by + 1
 }
 
-/// `softmax of bf16 in 1 mode`
+/// `1 row`, `2 rows`
+fn counted((n, what): (i64, &str)) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{s}")
+}
+
+/// `softmax of bf16, x, y, rows of 1 mode`
 impl fmt::Display for RowwiseOperands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.function, self.ty)?;
         for tensor in self.tensors() {
             write!(f, ", {}", tensor.name())?;
         }
-        let s = if self.modes == 1 { "" } else { "s" };
-        write!(f, ", rows of {} mode{s}", self.modes)
+        let modes = counted((self.modes as i64, "mode"));
+        write!(f, ", rows of {modes}")
     }
 }
 
@@ -435,10 +447,15 @@ impl fmt::Display for RowwiseOperands {
 impl fmt::Display for RowwisePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RowwiseOperands { function, ty, .. } = self.operands;
+        let [threads, rows] = [(self.threads, "thread"), (self.rows, "row")].map(counted);
+        let accesses = match self.accesses {
+            1 => "1 access".to_string(),
+            n => format!("{n} accesses"),
+        };
         write!(
             f,
-            "{function} {ty}, vectors of {}, {} threads for a row, {} rows in a block, {} accesses",
-            self.vector, self.threads, self.rows, self.accesses
+            "{function} {ty}, vectors of {}, {threads} for a row, {rows} in a block, {accesses}",
+            self.vector
         )?;
         if self.blocks > 1 {
             write!(f, ", clusters of {} blocks", self.blocks)?;

@@ -187,8 +187,8 @@ fn long_rows_are_read_in_passes_or_by_a_cluster() {
     assert_eq!(
         [of(Ty::F32, Arch::Sm90a), of(Ty::Bf16, Arch::Sm80)],
         [
-            "softmax f32, vectors of 4, 512 threads for a row, 1 rows in a block, 2 accesses, clusters of 8 blocks, rows in passes",
-            "softmax bf16, vectors of 8, 512 threads for a row, 1 rows in a block, 2 accesses, rows in passes",
+            "softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 2 accesses, clusters of 8 blocks, rows in passes",
+            "softmax bf16, vectors of 8, 512 threads for a row, 1 row in a block, 2 accesses, rows in passes",
         ]
     );
 }
