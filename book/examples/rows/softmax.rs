@@ -23,7 +23,7 @@ fn plans() -> Result<(), Box<dyn Error>> {
     for columns in [1000, 65_536, 1 << 20] {
         let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [64, columns]);
         let plan = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
-        println!("{}\n", plan.explain(&problem));
+        println!("{}", plan.explain(&problem));
     }
     // ANCHOR_END: plans
     Ok(())
