@@ -167,9 +167,10 @@ impl RowwisePlan {
     /// ```
     pub fn bytes(&self, problem: &RowwiseProblem) -> i64 {
         let size = i64::from(self.operands.ty.bits()) / 8;
-        let again = match self.held {
-            true => 0,
-            false => self.operands.function.reads() - 1,
+        let again = if self.held {
+            0
+        } else {
+            self.operands.function.reads() - 1
         };
         let read = self
             .operands
@@ -226,13 +227,15 @@ impl RowwisePlan {
             1 => "1 access".to_string(),
             n => format!("{n} accesses"),
         };
-        let chunks = match self.held {
-            true => String::new(),
-            false => format!(", in {}", counted((div_up(columns, all), "turn"))),
+        let chunks = if self.held {
+            String::new()
+        } else {
+            format!(", in {}", counted((div_up(columns, all), "turn")))
         };
-        let how = match self.held {
-            true => "Rows stay in registers".to_string(),
-            false => format!("Rows are read {} times", self.operands.function.reads()),
+        let how = if self.held {
+            "Rows stay in registers".to_string()
+        } else {
+            format!("Rows are read {} times", self.operands.function.reads())
         };
         format!(
             "{problem}\n\
@@ -356,9 +359,10 @@ impl RowwisePlan {
         if self.held && all < columns {
             return refused(RowwiseError::Columns { all, columns });
         }
-        let beyond = match self.held {
-            true => all - self.chunk() - columns,
-            false => all - self.chunk(),
+        let beyond = if self.held {
+            all - self.chunk() - columns
+        } else {
+            all - self.chunk()
         };
         if beyond > FARTHEST {
             let most = FARTHEST;
@@ -460,9 +464,10 @@ impl fmt::Display for RowwisePlan {
         if self.blocks > 1 {
             write!(f, ", clusters of {} blocks", self.blocks)?;
         }
-        f.write_str(match self.held {
-            true => ", rows in registers",
-            false => ", rows in passes",
+        f.write_str(if self.held {
+            ", rows in registers"
+        } else {
+            ", rows in passes"
         })
     }
 }

@@ -210,9 +210,10 @@ impl RowwiseProblem {
     pub(crate) fn like(operands: &RowwiseOperands) -> RowwiseProblem {
         let column = if operands.contiguous { 1 } else { 2 };
         let strides = |tensor: RowTensor| Strides {
-            rows: match tensor.is_of_columns() {
-                true => vec![0; operands.modes],
-                false => (0..operands.modes as i64).map(|i| 4096 << i).collect(),
+            rows: if tensor.is_of_columns() {
+                vec![0; operands.modes]
+            } else {
+                (0..operands.modes as i64).map(|i| 4096 << i).collect()
             },
             column,
             aligned: WIDEST,
@@ -244,9 +245,10 @@ impl RowwiseProblem {
             let mut all = modes(layout)?;
             let (extent, column) = all.pop().expect("a layout has modes");
             debug_assert_eq!(extent, columns);
-            let rows = match tensor.is_of_columns() {
-                true => vec![0; outer.len()],
-                false => all.into_iter().map(|(_, stride)| stride).collect(),
+            let rows = if tensor.is_of_columns() {
+                vec![0; outer.len()]
+            } else {
+                all.into_iter().map(|(_, stride)| stride).collect()
             };
             let strides = Strides {
                 rows,
@@ -336,9 +338,12 @@ impl RowwiseProblem {
     /// assert_eq!(problem.compulsory_bytes(), 2 * 2 * 100 * 1000);
     /// ```
     pub fn compulsory_bytes(&self) -> i64 {
-        let of = |tensor: &RowTensor| match tensor.is_of_columns() {
-            true => self.columns,
-            false => self.rows().saturating_mul(self.columns),
+        let of = |tensor: &RowTensor| {
+            if tensor.is_of_columns() {
+                self.columns
+            } else {
+                self.rows().saturating_mul(self.columns)
+            }
         };
         let elements = self.tensors.iter().map(|(tensor, _)| of(tensor));
         elements.fold(0, i64::saturating_add) * (i64::from(self.ty.bits()) / 8)
@@ -385,17 +390,17 @@ impl RowwiseProblem {
     pub(crate) fn layouts(&self) -> Result<Vec<Layout>, colex_layout::Error> {
         let contiguous = self.is_contiguous();
         let layout = |(tensor, strides): &(RowTensor, Strides)| {
-            let column = match contiguous {
-                true => Int::Static(1),
-                false => Int::Dynamic(strides.column),
+            let column = if contiguous {
+                Int::Static(1)
+            } else {
+                Int::Dynamic(strides.column)
             };
-            let rows = match tensor.is_of_columns() {
-                true => Layout::leaf(Int::Dynamic(self.rows()), Int::Static(0))?,
-                false => {
-                    let shape = IntTuple::flat(self.rows.iter().map(|n| Int::Dynamic(*n)));
-                    let strides = strides.rows.iter().map(|s| Stride::Int(Int::Dynamic(*s)));
-                    Layout::new(shape, Tuple::flat(strides))?
-                }
+            let rows = if tensor.is_of_columns() {
+                Layout::leaf(Int::Dynamic(self.rows()), Int::Static(0))?
+            } else {
+                let shape = IntTuple::flat(self.rows.iter().map(|n| Int::Dynamic(*n)));
+                let strides = strides.rows.iter().map(|s| Stride::Int(Int::Dynamic(*s)));
+                Layout::new(shape, Tuple::flat(strides))?
             };
             Layout::concat(&[rows, Layout::leaf(Int::Dynamic(self.columns), column)?])
         };
@@ -425,9 +430,10 @@ impl RowwiseProblem {
 
 /// Checks that there are kernels for a type.
 pub(crate) fn check_type(ty: Ty) -> Result<(), Error> {
-    match TYPES.contains(&ty) {
-        true => Ok(()),
-        false => Err(RowwiseError::Type { ty }.into()),
+    if TYPES.contains(&ty) {
+        Ok(())
+    } else {
+        Err(RowwiseError::Type { ty }.into())
     }
 }
 
