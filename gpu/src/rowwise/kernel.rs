@@ -15,7 +15,7 @@ use super::plan::RowwisePlan;
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 
 /// A kernel that is being built.
-struct Row<'a> {
+struct RowKernel<'a> {
     plan: &'a RowwisePlan,
     tensors: Vec<(RowTensor, Tensor)>,
     copy: TiledCopy,
@@ -77,7 +77,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     };
     let block = k.block_index(0);
     let block = k.within(block, 0..MOST * plan.blocks);
-    let row = Row {
+    let row = RowKernel {
         plan,
         tensors,
         copy: tiled(vector)?,
@@ -94,7 +94,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     k.finish()
 }
 
-/// The copy of so many bits.
+/// The copy of `bits` bits.
 fn universal(bits: i64) -> CopyAtom {
     let name = format!("UniversalCopy<uint{bits}_t>");
     colex_atom::copy(&name).expect("16 to 128 bits are in the table")
@@ -120,7 +120,7 @@ impl Part {
     }
 }
 
-impl Row<'_> {
+impl RowKernel<'_> {
     fn tensor(&self, which: RowTensor) -> Option<&Tensor> {
         let mut all = self.tensors.iter();
         all.find(|(tensor, _)| *tensor == which).map(|(_, of)| of)

@@ -280,7 +280,7 @@ impl RowwiseProblem {
         while let Some(at) = self.rows.iter().position(|extent| *extent == 1) {
             keep(at, self);
         }
-        // The outer mode of a pair goes, whichever of the two it is.
+        // The outer mode of a pair goes.
         let pair = |problem: &RowwiseProblem| {
             let count = problem.rows.len();
             let follows = |inner: usize, outer: usize| {

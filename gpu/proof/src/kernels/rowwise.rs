@@ -52,14 +52,14 @@ fn layout(r: &mut Random, extents: &[i64], is_output: bool) -> Layout {
 }
 
 /// A tensor: its layout, its elements from `first` on, and where they are on the device.
-struct Given<T> {
+struct TensorOfRows<T> {
     layout: Layout,
     first: usize,
     host: Vec<T>,
     device: Buffer<T>,
 }
 
-impl<T: GemmElement> Given<T> {
+impl<T: GemmElement> TensorOfRows<T> {
     fn at(&self) -> Result<Buffer<T>, String> {
         let count = self.device.len();
         let part = self.device.slice(self.first..count);
@@ -129,7 +129,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     let epsilon = r.one(&[1e-5f32, 0.25]);
     let what = format!("{function} of {extents:?} {}", T::TY);
     let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
-    let mut all: [Option<Given<T>>; 6] = Default::default();
+    let mut all: [Option<TensorOfRows<T>>; 6] = Default::default();
     for tensor in tensors {
         let own = [columns];
         let extents = if tensor.is_of_columns() {
@@ -152,7 +152,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             device.upload(&host)
         };
         let device = device.map_err(|e| text(&e))?;
-        all[tensor as usize] = Some(Given {
+        all[tensor as usize] = Some(TensorOfRows {
             layout,
             first,
             host,
@@ -161,7 +161,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     }
     let mut buffers = Vec::new();
     for given in &all {
-        buffers.push(given.as_ref().map(Given::at).transpose()?);
+        buffers.push(given.as_ref().map(TensorOfRows::at).transpose()?);
     }
     {
         let [x, residual, weight, bias, y, sum] = &mut buffers[..] else {
@@ -209,7 +209,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
 
 /// Compares an output with the reference, and checks that nothing else was written.
 fn compare<T: GemmElement>(
-    all: &[Option<Given<T>>; 6],
+    all: &[Option<TensorOfRows<T>>; 6],
     output: RowTensor,
     function: RowFunction,
     epsilon: f32,
@@ -223,7 +223,7 @@ fn compare<T: GemmElement>(
     let shape: Vec<i64> = given.layout.modes().map(|mode| mode.size()).collect();
     let (columns, outer) = shape.split_last().expect("columns");
     let rows: i64 = outer.iter().product();
-    let offsets = |given: &Given<T>, row: i64| -> Result<Vec<i64>, String> {
+    let offsets = |given: &TensorOfRows<T>, row: i64| -> Result<Vec<i64>, String> {
         // Colexicographic: the last mode is that of the columns.
         (0..*columns)
             .map(|c| given.layout.at(row + rows * c).map_err(|e| e.to_string()))
