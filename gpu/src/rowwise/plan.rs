@@ -60,6 +60,9 @@ const MOST_SINGLE: i64 = 32;
 const MOST_THREADS: i64 = 1024;
 const THREADS: i64 = 128;
 
+/// The most threads of a row in registers by default: each has 128 registers, and more threads would spill.
+const HELD_THREADS: i64 = 512;
+
 /// The most blocks of a cluster.
 const MOST_BLOCKS: i64 = 8;
 
@@ -110,12 +113,12 @@ impl RowwisePlan {
                 })
             };
             // A cluster is worth its barrier only where a block is full.
-            let least = if *blocks > 1 { MOST_THREADS } else { 1 };
+            let least = if *blocks > 1 { HELD_THREADS } else { 1 };
             let mut threads = (0..)
                 .map(|log| least << log)
-                .take_while(|t| *t <= MOST_THREADS);
+                .take_while(|t| *t <= HELD_THREADS);
             let few = threads.find_map(|threads| held_by(threads, preferred));
-            few.or_else(|| held_by(MOST_THREADS, most))
+            few.or_else(|| held_by(HELD_THREADS, most))
         });
         Ok(match in_registers {
             Some(plan) => RowwisePlan {
