@@ -675,6 +675,6 @@ fn three_products_of_tf32_say_what_they_need() {
     let refused = product.compute(Compute::Tf32x3).prepare();
     assert_eq!(
         refused.expect_err("it is refused").to_string(),
-        "three times K is 2400000000: it must be 0 to 2147483647"
+        "three times K is 2400000000: it must be 0 to 2147352576"
     );
 }
