@@ -8,7 +8,6 @@ pub mod epilogues;
 pub mod fragments;
 pub mod gathers;
 pub mod gemm;
-pub mod high_low;
 pub mod maps;
 pub mod plans;
 pub mod reductions;

@@ -4,8 +4,8 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand, reference};
 use colex_gpu::{Device, Gemm, View};
+use colex_proof::kernels::gemm::high_low;
 use colex_proof::kernels::gemm::{GemmCase, gemm_cases, orders};
-use colex_proof::kernels::high_low;
 use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
 

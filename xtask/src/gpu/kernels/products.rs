@@ -64,7 +64,7 @@ pub(super) fn views(device: &Device) -> Result<String> {
 pub(super) fn three_products(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 200 } else { 10 };
     let devices = std::slice::from_ref(device);
-    let found = colex_proof::kernels::high_low::check(devices, 13, rounds);
+    let found = colex_proof::kernels::gemm::high_low::check(devices, 13, rounds);
     Ok(found.map_err(anyhow::Error::msg)?.to_string())
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::views;
+use crate::kernels::views;
 use crate::sweep::Random;
 use colex_atom::Ty;
 use colex_device::Device;

@@ -1,5 +1,7 @@
 //! The library's products against the reference, for the tests on the simulator and `xtask gpu kernels` on a GPU.
 
+pub mod high_low;
+
 use core::fmt;
 
 use colex_atom::{Arch, Ty};
