@@ -7,7 +7,7 @@ use colex_gpu::kernels::gemm::Operands;
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
-use colex_sched::pipeline::Schedule::{self, Cooperative, Pingpong};
+use colex_sched::pipeline::Schedule::{Cooperative, Pingpong};
 use colex_sim::SimOptions;
 use colex_tensor::Expr;
 use half::{bf16, f16};
@@ -75,7 +75,7 @@ fn a_residual_comes_to_where_c_is_staged() {
     let (m, n, k) = (1272_i64, 504_i64, 24_i64);
     let number = |i: i64| bf16::from_f64(((i * 5 + i / 7) % 13) as f64 / 4.0 - 1.5);
     let numbers = |count: i64| -> Vec<bf16> { (0..count).map(number).collect() };
-    let plans: [(Schedule, [i64; 3], i64, [i64; 3], bool); 4] = [
+    let plans = [
         (Cooperative, [128, 64, 32], 2, [2, 1, 1], false),
         (Cooperative, [64, 96, 16], 1, [1, 1, 1], true),
         (Pingpong, [64, 32, 16], 1, [1, 1, 1], false),
