@@ -13,6 +13,7 @@ mod host;
 mod layout;
 mod measure;
 pub(crate) mod recorded;
+mod rows;
 mod sim;
 mod start;
 mod sweep;
@@ -56,6 +57,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("epilogue", Runner::Gpu(epilogue::run)),
     ("attention", Runner::Gpu(attention::run)),
     ("decode", Runner::Gpu(attention::decode)),
+    ("rows", Runner::Gpu(rows::run)),
 ];
 
 /// Measures the group `name`, or all of them; `file` is where a group on a GPU writes its numbers. A

@@ -1,0 +1,208 @@
+//! Functions of rows, against a copy of as many bytes.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use colex_gpu::Device;
+use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
+use colex_gpu::rowwise::{
+    RowFunction, Rowwise, RowwiseCall, RowwisePlan, RowwiseProblem, reference,
+};
+use colex_layout::Layout;
+use half::bf16;
+
+use super::device::{BenchReport, Contender, take_turns};
+use super::sweep::normal;
+
+/// Elements of the input, which exceeds the second-level cache in every type.
+const ELEMENTS: i64 = 1 << 26;
+
+/// Columns of the rows: short ones, long ones, and some that no vector divides.
+const COLUMNS: [i64; 9] = [33, 256, 1000, 4096, 4097, 16384, 65536, 131_072, 1 << 20];
+
+/// Columns of the rows of norms.
+const WIDTHS: [i64; 4] = [1000, 4096, 5120, 16384];
+
+pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("rows", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
+    for columns in COLUMNS {
+        group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
+        group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
+    }
+    for columns in WIDTHS {
+        group::<bf16>(device, &mut report, RowFunction::LogSoftmax, columns, false)?;
+        for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+            group::<bf16>(device, &mut report, function, columns, false)?;
+            group::<bf16>(device, &mut report, function, columns, true)?;
+        }
+    }
+    report.write(json)
+}
+
+/// Measures a function with its default plan and with plans around it, and the copy of the same input.
+fn group<T: GemmElement>(
+    device: &Device,
+    report: &mut BenchReport,
+    function: RowFunction,
+    columns: i64,
+    with_residual: bool,
+) -> Result<()> {
+    let rows = ELEMENTS / columns;
+    let count = (rows * columns) as usize;
+    let input = device.uninitialised::<T>(count)?;
+    normal(&input)?;
+    let (weight, bias) = (
+        device.uninitialised::<T>(columns as usize)?,
+        device.uninitialised::<T>(columns as usize)?,
+    );
+    normal(&weight)?;
+    normal(&bias)?;
+    let residual = device.uninitialised::<T>(if with_residual { count } else { 1 })?;
+    normal(&residual)?;
+    let output = device.poisoned::<T>(count)?;
+    let sum = device.poisoned::<T>(residual.len())?;
+
+    let (mut copied, mut written, mut summed) = (output.clone(), output.clone(), sum.clone());
+    let line = Layout::new(count, 1)?;
+    let copy = CopyCall::new(
+        &View::new(&input, line.clone())?,
+        &ViewMut::new(&mut copied, line)?,
+        None,
+    )?;
+    let shape = (rows, columns);
+    let mut call = Rowwise::new(function, &input.view(shape)?, &written.view_mut(shape)?);
+    if function.is_norm() {
+        call = call.weight(&weight.view((columns,))?);
+    }
+    if function == RowFunction::LayerNorm {
+        call = call.bias(&bias.view((columns,))?);
+    }
+    if with_residual {
+        call = call.residual(&residual.view(shape)?, &summed.view_mut(shape)?);
+    }
+
+    let mut calls: Vec<(String, RowwiseCall<'_>)> = Vec::new();
+    let default = call.prepare()?;
+    let Some(chosen) = default.plan().copied() else {
+        return Ok(());
+    };
+    calls.push(("default".to_string(), default));
+    for (name, plan) in around(&chosen) {
+        let fits = |problem: &RowwiseProblem| plan.takes(problem);
+        let Some(problem) = call.problem()? else {
+            continue;
+        };
+        if plan.check(device.arch()).is_ok() && fits(&problem) {
+            calls.push((name, call.prepare_with(|_, _| Ok(plan))?));
+        }
+    }
+    for (name, call) in &calls {
+        output.fill_bytes(0xff)?;
+        call.run(device)?;
+        let parts = [&input, &residual, &weight, &bias, &output];
+        check(function, parts, columns, with_residual, name)?;
+    }
+    let mut contenders = vec![Contender::new("copy of the input", |device| {
+        copy.run(device)
+    })];
+    for (name, call) in &calls {
+        contenders.push(Contender::new(name, |device| call.run(device)));
+    }
+    let times = take_turns(device, &contenders, 11, 4)?;
+    let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    // With a residual, twice the bytes of the copy are moved: compare bytes per second there, not times.
+    let tensors = if with_residual { 4 } else { 2 };
+    let bytes = tensors as f64 * (count * T::BYTES) as f64 / 1e6;
+    let title = format!(
+        "{function} {}, {rows} rows of {columns}{}: {chosen}",
+        T::NAME,
+        if with_residual {
+            ", with a residual"
+        } else {
+            ""
+        }
+    );
+    report.group(&title, &names, &times, bytes);
+    Ok(())
+}
+
+/// Plans near a plan, with what differs.
+fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
+    let mut plans = Vec::new();
+    let mut add = |what: String, changed: RowwisePlan| {
+        if changed != *plan {
+            plans.push((what, changed));
+        }
+    };
+    for [up, down] in [[2, 1], [4, 1], [1, 2], [1, 4]] {
+        let threads = plan.threads * up / down;
+        let accesses = (plan.accesses * down + up - 1) / up;
+        let changed = RowwisePlan {
+            threads,
+            accesses,
+            rows: (plan.rows * down / up).max(1),
+            ..*plan
+        };
+        add(format!("{threads} threads, {accesses} accesses"), changed);
+    }
+    for rows in [plan.rows * 2, plan.rows * 4, plan.rows / 2] {
+        add(
+            format!("{rows} rows in a block"),
+            RowwisePlan { rows, ..*plan },
+        );
+    }
+    for [threads, accesses] in [[256, 2], [512, 4], [1024, 2], [1024, 4]] {
+        let what = format!("in passes, {threads} threads, {accesses} accesses");
+        for blocks in [1, plan.blocks] {
+            let changed = RowwisePlan {
+                threads,
+                accesses,
+                rows: 1,
+                blocks,
+                held: false,
+                ..*plan
+            };
+            add(format!("{what}, {blocks} blocks"), changed);
+        }
+    }
+    plans
+}
+
+/// Compares the first, the middle and the last row with double precision.
+fn check<T: GemmElement>(
+    function: RowFunction,
+    [input, residual, weight, bias, output]: [&colex_gpu::Buffer<T>; 5],
+    columns: i64,
+    with_residual: bool,
+    name: &str,
+) -> Result<()> {
+    let rows = ELEMENTS / columns;
+    let of = |buffer: &colex_gpu::Buffer<T>, row: i64| -> Result<Vec<f64>> {
+        let part = buffer.slice((row * columns) as usize..((row + 1) * columns) as usize)?;
+        Ok(part.download()?.into_iter().map(T::to_f64).collect())
+    };
+    let (weight, bias) = (of(weight, 0)?, of(bias, 0)?);
+    for row in [0, rows / 2, rows - 1] {
+        let mut x = of(input, row)?;
+        if with_residual {
+            let added = x.iter().zip(of(residual, row)?).map(|(x, r)| x + r);
+            x = added.map(|sum| T::from_f64(sum).to_f64()).collect();
+        }
+        let weight = function.is_norm().then_some(&weight[..]);
+        let bias = (function == RowFunction::LayerNorm).then_some(&bias[..]);
+        let right = reference::row(function, &x, weight, bias, 1e-5);
+        let found = of(output, row)?;
+        let difference = |(found, right): (&f64, &f64)| (found - right).abs();
+        let most = found.iter().zip(&right).map(difference).fold(0.0, f64::max);
+        let largest = right.iter().fold(0.0_f64, |most, y| most.max(y.abs()));
+        // Half a unit of bf16's 8 bits of the largest element, twice.
+        let bound = largest * 2.0_f64.powi(-8) * 2.0;
+        let is_right = found.iter().all(|y| y.is_finite()) && most <= bound;
+        ensure!(
+            is_right,
+            "{function}, {name}: row {row} differs by {most}, {bound} at most"
+        );
+    }
+    Ok(())
+}
