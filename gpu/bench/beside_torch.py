@@ -1,9 +1,11 @@
 """PyTorch on the same device in the same hour: copies, transposes, matrix products. Prints JSON, one group a line.
 
-Run beside `xtask bench`: contenders take turns, events around every run, medians.
+Run beside `xtask bench`: contenders take turns, events around every run, medians. `beside_torch.py rows` runs the functions of
+rows instead, eager and compiled, beside `xtask bench rows`.
 """
 
 import json
+import sys
 
 import torch
 
@@ -48,7 +50,55 @@ def product(m, n, k):
     say(f"{m}x{n}x{k} of bf16", "TFLOP/s", 2 * m * n * k, times)
 
 
-if __name__ == "__main__":
+def rows(function, dtype, name, columns, elements=1 << 26, residual=False):
+    """A function of rows, eager and compiled; with a residual, the sum is stored too."""
+    functional = torch.nn.functional
+    count = elements // columns
+    x = torch.randn(count, columns, device="cuda").to(dtype)
+    r = torch.randn(count, columns, device="cuda").to(dtype) if residual else None
+    weight, bias = (torch.randn(columns, device="cuda").to(dtype) for _ in range(2))
+    of = {
+        "softmax": lambda x: functional.softmax(x, -1),
+        "log_softmax": lambda x: functional.log_softmax(x, -1),
+        "RMSNorm": lambda x: functional.rms_norm(x, (columns,), weight, 1e-5),
+        "layer norm": lambda x: functional.layer_norm(x, (columns,), weight, bias, 1e-5),
+    }[function]
+
+    def call():
+        if not residual:
+            return of(x)
+        total = x + r
+        return total, of(total)
+
+    contenders = {"torch": call}
+    torch.compiler.reset()
+    compiled = torch.compile(call)
+    try:
+        compiled()
+        contenders["torch.compile"] = compiled
+    except Exception as error:  # A machine without a compiler still has the eager kernels.
+        print(f"torch.compile: {error}"[:300], file=sys.stderr)
+    for run in contenders.values():
+        run(), run()
+    work = (4 if residual else 2) * x.numel() * x.element_size()
+    title = f"{function} {name}, {count} rows of {columns}" + (", with a residual" if residual else "")
+    say(title, "TB/s", work, take_turns(contenders))
+
+
+def all_rows():
+    for columns in (33, 256, 1000, 4096, 4097, 16384, 65536, 131072, 1 << 20):
+        rows("softmax", torch.float32, "f32", columns)
+        rows("softmax", torch.bfloat16, "bf16", columns)
+    for columns in (1000, 4096, 5120, 16384):
+        rows("log_softmax", torch.bfloat16, "bf16", columns)
+        for function in ("RMSNorm", "layer norm"):
+            rows(function, torch.bfloat16, "bf16", columns)
+            rows(function, torch.bfloat16, "bf16", columns, residual=True)
+
+
+if __name__ == "__main__" and sys.argv[1:] == ["rows"]:
+    all_rows()
+elif __name__ == "__main__":
     bytes_ = torch.randint(0, 255, (2 << 30,), device="cuda", dtype=torch.uint8)
     to = torch.empty_like(bytes_)
     say("2 GiB", "TB/s", 2 * bytes_.numel(), take_turns({"torch copy_": lambda: to.copy_(bytes_)}))
