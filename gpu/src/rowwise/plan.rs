@@ -7,7 +7,7 @@ use colex_atom::Arch;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
-use super::problem::{RowwiseOperands, RowwiseProblem, WIDEST, check_type};
+use super::problem::{RowFunction, RowTensor, RowwiseOperands, RowwiseProblem, WIDEST, check_type};
 use crate::error::{Error, ErrorKind, RowwiseError};
 
 /// How a kernel divides rows among its threads.
@@ -60,22 +60,29 @@ const MOST_SINGLE: i64 = 32;
 const MOST_THREADS: i64 = 1024;
 const THREADS: i64 = 128;
 
-/// The most threads of a row in registers by default: each has 128 registers, and more threads would spill.
-const HELD_THREADS: i64 = 512;
+/// The most threads of a row in registers by default. Twice as many have it where it would be read again from two tensors;
+/// each has 128 registers then, and more threads would spill.
+const HELD_THREADS: i64 = 256;
+
+/// The least threads of a row whose accesses are of one element.
+const SINGLES: i64 = 8;
 
 /// The most blocks of a cluster.
 const MOST_BLOCKS: i64 = 8;
 
-/// The threads of a block that reads a row in passes, and its accesses.
+/// The threads of a block that reads a row in passes, its accesses, and the bytes of a row for each block of a cluster.
 const PASS_THREADS: i64 = 512;
-const PASS_ACCESSES: i64 = 2;
+const PASS_ACCESSES: i64 = 4;
+const PASS_BYTES: i64 = 65536;
 
 /// The most elements that a tile may begin behind the end of a row.
 const FARTHEST: i64 = 65536;
 
 impl RowwisePlan {
-    /// Returns the plan with the least traffic: rows in the registers of a block where they fit, or of a cluster on Hopper, and
-    /// otherwise read in passes.
+    /// Returns the plan of a length of rows that was the fastest on an H200 (`PERFORMANCE.md`). Up to 16 KiB, the registers of a
+    /// block hold the row. A longer row is read again in passes, and the later ones find it in the caches. The registers of a
+    /// block, or of a cluster on Hopper, also hold the longer rows of a norm with a residual, which has two tensors to read
+    /// again, and those of accesses of one element.
     ///
     /// # Errors
     ///
@@ -93,33 +100,36 @@ impl RowwisePlan {
             blocks: 1,
             held: true,
         };
-        let clusters: &[i64] = if has_clusters(arch) {
-            &[1, 2, 4, 8]
-        } else {
-            &[1]
-        };
-        let in_registers = clusters.iter().find_map(|blocks| {
-            let plan = RowwisePlan {
-                blocks: *blocks,
+        let is_single = plan.vector == 1;
+        let has_residual = operands.has(RowTensor::Residual);
+        let [preferred, most] = plan.registers();
+        let held_by = |threads: i64, blocks: i64, most: i64| {
+            let accesses = div_up(columns, plan.vector * threads * blocks);
+            (accesses <= most).then_some(RowwisePlan {
+                threads,
+                accesses,
+                blocks,
                 ..plan
-            };
-            let [preferred, most] = plan.registers();
-            let held_by = |threads: i64, most: i64| {
-                let accesses = div_up(columns, plan.vector * threads * blocks);
-                (accesses <= most).then_some(RowwisePlan {
-                    threads,
-                    accesses,
-                    ..plan
-                })
-            };
-            // A cluster is worth its barrier only where a block is full.
-            let least = if *blocks > 1 { HELD_THREADS } else { 1 };
-            let mut threads = (0..)
-                .map(|log| least << log)
-                .take_while(|t| *t <= HELD_THREADS);
-            let few = threads.find_map(|threads| held_by(threads, preferred));
-            few.or_else(|| held_by(HELD_THREADS, most))
-        });
+            })
+        };
+        // Neighbouring threads read neighbouring elements: few threads with single elements read few bytes at a time.
+        let least = if is_single { SINGLES } else { 1 };
+        let mut threads = (0..)
+            .map(|log| least << log)
+            .take_while(|t| *t <= HELD_THREADS);
+        let short = threads.find_map(|threads| held_by(threads, 1, preferred));
+        let longer = || {
+            let mut threads = [HELD_THREADS, 2 * HELD_THREADS].into_iter();
+            threads.find_map(|threads| held_by(threads, 1, most))
+        };
+        let in_cluster = || {
+            // A cluster is worth its barrier only where its blocks are full.
+            let mut clusters = [2, 4, MOST_BLOCKS].into_iter();
+            clusters.find_map(|blocks| held_by(2 * HELD_THREADS, blocks, most))
+        };
+        let in_registers = short
+            .or_else(|| longer().filter(|_| is_single || has_residual))
+            .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
         Ok(match in_registers {
             Some(plan) => RowwisePlan {
                 rows: match plan.blocks {
@@ -128,14 +138,40 @@ impl RowwisePlan {
                 },
                 ..plan
             },
-            None => RowwisePlan {
-                threads: PASS_THREADS,
-                accesses: PASS_ACCESSES,
-                blocks: *clusters.last().unwrap_or(&1),
-                held: false,
-                ..plan
-            },
+            None => plan.in_passes(problem, arch),
         })
+    }
+
+    /// The plan that reads the rows again: a cluster shares those of 128 KiB and more.
+    fn in_passes(self, problem: &RowwiseProblem, arch: Arch) -> RowwisePlan {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        let parts = problem.columns().saturating_mul(size) / PASS_BYTES;
+        let blocks = match parts {
+            _ if !has_clusters(arch) => 1,
+            ..2 => 1,
+            2..4 => 2,
+            4..8 => 4,
+            _ => MOST_BLOCKS,
+        };
+        // The differences from a mean are a pass of their own: a layer norm has fewer rows under way with more threads.
+        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
+        let [threads, accesses] = match blocks {
+            1 if is_layer_norm => [PASS_THREADS / 2, PASS_ACCESSES / 2],
+            _ => [PASS_THREADS, PASS_ACCESSES],
+        };
+        let plan = RowwisePlan {
+            threads,
+            accesses,
+            blocks,
+            held: false,
+            ..self
+        };
+        // A tile begins at most so far behind the end of a row.
+        let is_near = (blocks - 1) * plan.chunk() <= FARTHEST;
+        RowwisePlan {
+            accesses: if is_near { accesses } else { accesses / 2 },
+            ..plan
+        }
     }
 
     /// The accesses whose elements fit into the registers of a thread: preferred ones, and the most.

@@ -146,19 +146,19 @@ fn law_nan_and_infinity_of_rows() {
     println!("law rowwise.nan: 24 rows");
 }
 
-/// One row that a block does not hold: in passes, and in the registers of a cluster.
+/// One row that a block does not hold: in passes of a block, and of a cluster.
 #[test]
-fn long_rows_are_read_in_passes_or_by_a_cluster() {
+fn long_rows_are_read_in_passes_by_a_block_or_a_cluster() {
     let columns = 40_000;
     let x: Vec<f32> = (0..columns)
         .map(|i| (i * 7919 % 613) as f32 / 100.0)
         .collect();
     let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
     let want = reference::row(RowFunction::Softmax, &wide, None, None, 0.0);
-    for (arch, is_held) in [(Arch::Sm80, false), (Arch::Sm90a, true)] {
+    for (arch, blocks) in [(Arch::Sm80, 1), (Arch::Sm90a, 2)] {
         let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1, columns as i64]);
         let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
-        assert_eq!(plan.held, is_held, "{plan}");
+        assert_eq!((plan.held, plan.blocks), (false, blocks), "{plan}");
         let device = simulator(arch, 1);
         let (from, mut to) = (
             device.upload(&x).expect("memory"),
@@ -177,20 +177,69 @@ fn long_rows_are_read_in_passes_or_by_a_cluster() {
             );
         }
     }
-    // 2^20 columns.
-    let of = |ty, arch| {
-        let problem = RowwiseProblem::new(RowFunction::Softmax, ty, [4, 1 << 20]);
-        RowwisePlan::fastest(&problem, arch)
-            .expect("a plan")
-            .to_string()
+}
+
+/// The plans of lengths that were measured on an H200.
+#[test]
+fn the_plan_of_rows_is_the_measured_one() {
+    let plan = |function, ty, columns, arch| {
+        let problem = RowwiseProblem::new(function, ty, [1 << 12, columns]);
+        let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
+        assert!(plan.check(arch).is_ok() && plan.takes(&problem), "{plan}");
+        let RowwisePlan {
+            threads,
+            accesses,
+            blocks,
+            held,
+            ..
+        } = plan;
+        (threads, accesses, blocks, held)
     };
-    assert_eq!(
-        [of(Ty::F32, Arch::Sm90a), of(Ty::Bf16, Arch::Sm80)],
-        [
-            "softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 2 accesses, clusters of 8 blocks, rows in passes",
-            "softmax bf16, vectors of 8, 512 threads for a row, 1 row in a block, 2 accesses, rows in passes",
-        ]
-    );
+    let softmax = |ty, columns| plan(RowFunction::Softmax, ty, columns, Arch::Sm90a);
+    assert_eq!(softmax(Ty::F32, 33), (8, 5, 1, true));
+    assert_eq!(softmax(Ty::Bf16, 33), (8, 5, 1, true));
+    assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, true));
+    assert_eq!(softmax(Ty::F32, 4097), (256, 17, 1, true));
+    assert_eq!(softmax(Ty::Bf16, 5120), (256, 3, 1, true));
+    assert_eq!(softmax(Ty::Bf16, 16384), (512, 4, 1, false));
+    assert_eq!(softmax(Ty::F32, 65536), (512, 4, 4, false));
+    assert_eq!(softmax(Ty::F32, 131_072), (512, 4, 8, false));
+    assert_eq!(softmax(Ty::F32, 1 << 20), (512, 4, 8, false));
+    // The last of eight tiles of 16,384 columns would begin too far behind the end of a row.
+    assert_eq!(softmax(Ty::Bf16, 1 << 20), (512, 2, 8, false));
+    let norm = |columns| plan(RowFunction::LayerNorm, Ty::Bf16, columns, Arch::Sm90a);
+    assert_eq!(norm(16384), (256, 2, 1, false));
+    let before = plan(RowFunction::Softmax, Ty::Bf16, 1 << 20, Arch::Sm80);
+    assert_eq!(before, (512, 4, 1, false));
+}
+
+/// A norm with a residual holds a row that one without reads again.
+#[test]
+fn a_residual_is_a_reason_to_hold_a_row() {
+    let device = Device::simulator(Arch::Sm90a);
+    for (columns, held) in [
+        (16384, (256, 8, 1)),
+        (32768, (512, 8, 1)),
+        (65536, (512, 8, 2)),
+    ] {
+        let zeros = || device.zeros::<half::bf16>(columns).expect("memory");
+        let [x, residual, mut y, mut sum] = [(); 4].map(|()| zeros());
+        let shape = (1, columns as i64);
+        let call = Rowwise::new(
+            RowFunction::RmsNorm,
+            &x.view(shape).expect("x"),
+            &y.view_mut(shape).expect("y"),
+        );
+        let plan = call.plan().expect("a plan").expect("a problem");
+        assert!(!plan.held, "{plan}");
+        let call = call.residual(
+            &residual.view(shape).expect("residual"),
+            &sum.view_mut(shape).expect("sum"),
+        );
+        let plan = call.plan().expect("a plan").expect("a problem");
+        assert_eq!((plan.threads, plan.accesses, plan.blocks), held, "{plan}");
+        assert!(plan.held, "{plan}");
+    }
 }
 
 #[test]
