@@ -344,6 +344,8 @@ mod h200 {
     /// Operations in a microsecond of Ampere's kernel in tf32 at 4096 cubed, measured with A and B along M and N. On bytes four
     /// times as many are taken, which is not measured.
     pub(super) const AMPERE_TF32: f64 = 1.27e8;
+    /// The same in 16 bits where the accesses to A or B have fewer than 16 bytes: what drawn products with a long K reached.
+    pub(super) const AMPERE_NARROW: f64 = 1.1e8;
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
 }
@@ -520,7 +522,12 @@ impl GemmPlan {
             power: match self.operands.ab {
                 Ty::Tf32 => operations(problem) / h200::AMPERE_TF32,
                 Ty::S8 => operations(problem) / (4.0 * h200::AMPERE_TF32),
-                // Their plans are for small products.
+                // The constants of a step are fitted to products with a short K.
+                _ if self.method == GemmMethod::Ampere
+                    && self.vectors(problem).iter().any(|n| *n < 8) =>
+                {
+                    operations(problem) / h200::AMPERE_NARROW
+                }
                 _ => 0.0,
             },
             memory: self.microseconds_of_memory(problem),
