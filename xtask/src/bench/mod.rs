@@ -7,16 +7,13 @@ mod attention;
 mod calls;
 mod copy;
 mod device;
-mod epilogue;
-mod gemm;
 mod host;
 mod layout;
 mod measure;
-pub(crate) mod recorded;
+pub(crate) mod product;
 mod rows;
 mod sim;
 mod start;
-mod sweep;
 mod transpose;
 
 use std::env;
@@ -29,7 +26,9 @@ use colex_gpu::Device;
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
-pub(crate) use sweep::Sweep;
+use product::{epilogue, gemm};
+
+pub(crate) use product::sweep::Sweep;
 
 /// What a group runs on.
 enum Runner {

@@ -12,7 +12,7 @@ use colex_layout::Layout;
 use half::bf16;
 
 use super::device::{BenchReport, Contender, take_turns};
-use super::sweep::normal;
+use super::product::sweep::normal;
 
 /// Elements of the input, which exceeds the second-level cache in every type.
 const ELEMENTS: i64 = 1 << 26;

@@ -6,7 +6,7 @@
 use std::fs;
 
 use super::{Body, Error};
-use crate::bench::recorded::Recorded;
+use crate::bench::product::recorded::Recorded;
 use crate::workspace;
 
 pub(super) fn ratios(body: &Body) -> Result<String, Error> {

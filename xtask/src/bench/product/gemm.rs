@@ -10,7 +10,7 @@ use colex_proof::cublaslt::Opponent;
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 
-use super::device::{BenchReport, Contender, take_turns};
+use crate::bench::device::{BenchReport, Contender, take_turns};
 
 /// M, N and K.
 const SHAPES: [[i64; 3]; 4] = [
@@ -63,14 +63,14 @@ impl Variant {
 }
 
 /// The library's kernels against cuBLASLt.
-pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(in crate::bench) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     let methods = [GemmMethod::Hopper, GemmMethod::Ampere];
     let variants = methods.map(Variant::usual);
     all(device, "gemm", &SHAPES, &variants, json)
 }
 
 /// Plans against each other, and cuBLASLt.
-pub(super) fn plans(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(in crate::bench) fn plans(device: &Device, json: Option<&Path>) -> Result<()> {
     use RasterOrder::{AlongM, AlongN};
     let along = |raster, width| Order::Grouped { width, raster };
     let hopper = [
@@ -108,7 +108,7 @@ fn all(
     json: Option<&Path>,
 ) -> Result<()> {
     let mut report = BenchReport::new(name, "TFLOP/s", device);
-    println!("{}", super::device::PROTOCOL);
+    println!("{}", crate::bench::device::PROTOCOL);
     for shape in shapes {
         let problem = GemmProblem::new(shape[0], shape[1], shape[2]);
         group::<bf16, bf16>(device, &mut report, problem, variants)?;
@@ -117,7 +117,7 @@ fn all(
 }
 
 /// The kernels of every generation, types beyond bf16, and products that read C, of 4096 cubed.
-pub(super) fn generations(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(in crate::bench) fn generations(device: &Device, json: Option<&Path>) -> Result<()> {
     use GemmMethod::{Ampere, Hopper, Simt, Volta};
     let of = |methods: &[GemmMethod]| {
         methods
@@ -129,7 +129,7 @@ pub(super) fn generations(device: &Device, json: Option<&Path>) -> Result<()> {
     let problem = GemmProblem::new(4096, 4096, 4096);
     let (reads, tf32) = (problem.beta(0.5), problem.compute(Compute::Tf32));
     let mut report = BenchReport::new("generations", "TFLOP/s", device);
-    println!("{}", super::device::PROTOCOL);
+    println!("{}", crate::bench::device::PROTOCOL);
     group::<bf16, bf16>(device, &mut report, reads, &of(&[Hopper, Ampere]))?;
     group::<bf16, f32>(device, &mut report, problem, &of(&[Hopper, Ampere]))?;
     group::<bf16, f32>(device, &mut report, reads, &of(&[Hopper, Ampere]))?;

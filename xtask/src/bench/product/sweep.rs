@@ -22,13 +22,13 @@ use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 use serde_json::{Value, json};
 
-use super::device::{commit, driver};
-use super::host;
 use super::recorded::{Recorded, STRATUM_NAMES, geometric_mean, percentile, stratum};
+use crate::bench::device::{commit, driver};
+use crate::bench::host;
 use crate::output;
 use crate::verdict::{Checked, Ended};
 
-pub(super) const PROTOCOL: &str = "one process; graphs of calls replayed in turn, another one first in each round; medians; \
+pub(in crate::bench) const PROTOCOL: &str = "one process; graphs of calls replayed in turn, another one first in each round; medians; \
 normal numbers; operands rotated over 240 MB or 192 sets; each result compared with cuBLASLt's";
 
 /// Bytes of all operands of a batch together: several times the second-level cache.
@@ -38,7 +38,7 @@ const ROTATED: i64 = 240 << 20;
 const MOST_SETS: i64 = 192;
 
 /// Algorithms that cuBLASLt is asked for.
-pub(super) const CHOICES: usize = 8;
+pub(in crate::bench) const CHOICES: usize = 8;
 
 /// The number of shapes that are measured a second time.
 const AGAIN: usize = 20;
@@ -107,21 +107,21 @@ enum Types {
 
 impl Sweep {
     /// Returns the folder that kernels are exported to.
-    pub(super) fn export(&self) -> Option<&Path> {
+    pub(in crate::bench) fn export(&self) -> Option<&Path> {
         self.export.as_deref()
     }
 
-    pub(super) fn is_asked(&self) -> bool {
+    pub(in crate::bench) fn is_asked(&self) -> bool {
         self.shapes.is_some() || self.random.is_some()
     }
 
     /// Returns the file of numbers that is only drawn.
-    pub(super) fn plot(&self) -> Option<&Path> {
+    pub(in crate::bench) fn plot(&self) -> Option<&Path> {
         self.plot.as_deref()
     }
 
     /// Draws what a file has.
-    pub(super) fn draw(&self, from: &Path) -> Result<ExitCode> {
+    pub(in crate::bench) fn draw(&self, from: &Path) -> Result<ExitCode> {
         let text = std::fs::read_to_string(from)
             .with_context(|| format!("{} cannot be read", from.display()))?;
         self.drawings(&text)
@@ -151,12 +151,12 @@ impl Sweep {
     }
 
     /// The time after which no other shape begins.
-    pub(super) fn budget(&self) -> Duration {
+    pub(in crate::bench) fn budget(&self) -> Duration {
         self.seconds.map_or(Duration::MAX, Duration::from_secs)
     }
 
     /// Measures the shapes on a device. `json` is where their lines go.
-    pub(super) fn run(&self, device: &Device, json: Option<&Path>) -> Result<ExitCode> {
+    pub(in crate::bench) fn run(&self, device: &Device, json: Option<&Path>) -> Result<ExitCode> {
         let problems = self.problems()?;
         let plans = self.plans()?;
         match self.types {
@@ -171,14 +171,14 @@ impl Sweep {
     }
 
     /// The plans of the file, if one is given.
-    pub(super) fn plans(&self) -> Result<Vec<PlanLine>> {
+    pub(in crate::bench) fn plans(&self) -> Result<Vec<PlanLine>> {
         match &self.plans {
             Some(path) => lines(path)?.iter().map(|line| line.parse()).collect(),
             None => Ok(Vec::new()),
         }
     }
 
-    pub(super) fn problems(&self) -> Result<Vec<GemmProblem>> {
+    pub(in crate::bench) fn problems(&self) -> Result<Vec<GemmProblem>> {
         let shapes = match &self.shapes {
             Some(path) => lines(path)?
                 .iter()
@@ -292,7 +292,7 @@ fn drawn(seed: u64, number: u64) -> [i64; 3] {
 
 /// A plan as the change that it makes to the usual one of its kernel, which is Hopper's if none is named.
 #[derive(Clone, Debug)]
-pub(super) struct PlanLine {
+pub(in crate::bench) struct PlanLine {
     text: String,
     method: GemmMethod,
     tile: [i64; 3],
@@ -375,7 +375,7 @@ impl FromStr for PlanLine {
 }
 
 impl PlanLine {
-    pub(super) fn plan(&self, operands: Operands) -> GemmPlan {
+    pub(in crate::bench) fn plan(&self, operands: Operands) -> GemmPlan {
         let usual = GemmPlan::new(self.method, operands);
         let warps = match self.method {
             GemmMethod::Hopper if self.schedule == Schedule::Pingpong => [1, 1],
@@ -398,7 +398,7 @@ impl PlanLine {
 }
 
 /// Memory of normal numbers, and memory for results.
-pub(super) struct Pools<T, C> {
+pub(in crate::bench) struct Pools<T, C> {
     operands: Buffer<T>,
     results: Buffer<C>,
 }
@@ -410,7 +410,7 @@ fn step<T: GemmElement>(elements: i64) -> i64 {
 }
 
 /// The number of sets of operands of a problem.
-pub(super) fn sets<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> i64 {
+pub(in crate::bench) fn sets<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> i64 {
     let GemmProblem { m, n, k, .. } = problem;
     let bytes = (m * k + n * k) * T::BYTES as i64 + m * n * C::BYTES as i64;
     (ROTATED / bytes.max(1) + 1).min(MOST_SETS)
@@ -418,7 +418,7 @@ pub(super) fn sets<T: GemmElement, C: GemmElement>(problem: &GemmProblem) -> i64
 
 impl<T: GemmElement, C: GemmElement> Pools<T, C> {
     /// Memory for the largest of the problems.
-    pub(super) fn new(device: &Device, problems: &[GemmProblem]) -> Result<Pools<T, C>> {
+    pub(in crate::bench) fn new(device: &Device, problems: &[GemmProblem]) -> Result<Pools<T, C>> {
         let most = |size: &dyn Fn(&GemmProblem) -> i64| {
             let sizes = problems.iter().map(|p| sets::<T, C>(p) * size(p));
             sizes.max().unwrap_or(1) as usize
@@ -431,7 +431,7 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
     }
 
     /// A, B and C of the set with a number.
-    pub(super) fn set(
+    pub(in crate::bench) fn set(
         &self,
         problem: &GemmProblem,
         number: i64,
@@ -451,7 +451,7 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
 const BLOCK: usize = 4_194_301;
 
 /// Fills a buffer with normally distributed numbers, small integers where the type has no others.
-pub(super) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
+pub(in crate::bench) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
     let mut random = Random::new(7, 1);
     let scale = if T::BYTES == 1 { 30.0 } else { 1.0 };
     let count = BLOCK.min(buffer.len());
@@ -476,13 +476,13 @@ pub(super) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
 }
 
 /// Values of JSON, one on each line, kept and written to a file if one is wanted.
-pub(super) struct Lines {
+pub(in crate::bench) struct Lines {
     file: Option<BufWriter<File>>,
     text: String,
 }
 
 impl Lines {
-    pub(super) fn new(path: Option<&Path>) -> Result<Lines> {
+    pub(in crate::bench) fn new(path: Option<&Path>) -> Result<Lines> {
         let open = |path: &Path| {
             let file = File::create(path);
             file.with_context(|| format!("{} cannot be written", path.display()))
@@ -493,7 +493,7 @@ impl Lines {
         })
     }
 
-    pub(super) fn write(&mut self, value: &Value) -> Result<()> {
+    pub(in crate::bench) fn write(&mut self, value: &Value) -> Result<()> {
         let line = format!("{value}\n");
         if let Some(out) = &mut self.file {
             out.write_all(line.as_bytes())?;
@@ -585,7 +585,7 @@ impl Measured {
     }
 }
 
-pub(super) fn round(value: f64) -> f64 {
+pub(in crate::bench) fn round(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
@@ -724,7 +724,7 @@ impl Drop for Tuning {
 }
 
 /// Says which results are wrong, and adds the verdict on all.
-pub(super) fn finished(shapes: usize, wrong: &[String]) -> ExitCode {
+pub(in crate::bench) fn finished(shapes: usize, wrong: &[String]) -> ExitCode {
     for line in wrong {
         println!("WRONG: {line}");
     }
@@ -739,7 +739,7 @@ pub(super) fn finished(shapes: usize, wrong: &[String]) -> ExitCode {
 }
 
 /// The call of a contender for a set of operands.
-pub(super) type Work<'a> = dyn Fn(&Device, usize) -> Result<(), Error> + 'a;
+pub(in crate::bench) type Work<'a> = dyn Fn(&Device, usize) -> Result<(), Error> + 'a;
 
 /// A prepared plan, with its calls for all sets.
 type Calls<'a> = (String, FoundBy, Result<Vec<GemmCall<'a>>, String>);
@@ -855,7 +855,7 @@ fn one<T: GemmElement, C: GemmElement>(
 }
 
 /// How often the calls for a number of sets are repeated.
-pub(super) fn repeats(sets: i64) -> Repeats {
+pub(in crate::bench) fn repeats(sets: i64) -> Repeats {
     Repeats {
         warmups: 1,
         samples: 9,
@@ -864,7 +864,7 @@ pub(super) fn repeats(sets: i64) -> Repeats {
 }
 
 /// All elements of C, or parts of it from its beginning to its end.
-pub(super) fn samples<C: GemmElement>(c: &Buffer<C>) -> Result<Vec<C>> {
+pub(in crate::bench) fn samples<C: GemmElement>(c: &Buffer<C>) -> Result<Vec<C>> {
     const WHOLE: usize = 1 << 20;
     const PARTS: usize = 64;
     if c.len() <= WHOLE {
@@ -880,7 +880,7 @@ pub(super) fn samples<C: GemmElement>(c: &Buffer<C>) -> Result<Vec<C>> {
 }
 
 /// The norm of the difference over the norm of what is expected.
-pub(super) fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
+pub(in crate::bench) fn difference<C: GemmElement>(found: &[C], expected: &[C]) -> f64 {
     let (mut off, mut norm) = (0.0, 0.0);
     for (x, y) in found.iter().zip(expected) {
         off += (x.to_f64() - y.to_f64()).powi(2);

@@ -17,12 +17,12 @@ use colex_proof::cublaslt::Opponent;
 use half::bf16;
 use serde_json::json;
 
-use super::device::{commit, driver};
-use super::host;
 use super::sweep::{
     CHOICES, Lines, PROTOCOL, PlanLine, Pools, Sweep, Work, difference, finished, normal, repeats,
     round, samples, sets,
 };
+use crate::bench::device::{commit, driver};
+use crate::bench::host;
 use crate::verdict::{Checked, Ended};
 
 /// Without a file of shapes: that of the goal, and those of a layer of a model.
@@ -65,13 +65,17 @@ fn epilogues() -> Result<[Epilogue; 4], Error> {
     Ok([gelu(false)?, gelu(true)?, residual?, scales?])
 }
 
-pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+pub(in crate::bench) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     let problems = SHAPES.map(|[m, n, k]| GemmProblem::new(m, n, k));
     measure(device, (&problems, &[]), Duration::MAX, json).map(drop)
 }
 
 /// The same over the shapes of a file, or drawn ones; by the default plan, and then by each of the plans of a file.
-pub(super) fn sweep(device: &Device, sweep: &Sweep, json: Option<&Path>) -> Result<ExitCode> {
+pub(in crate::bench) fn sweep(
+    device: &Device,
+    sweep: &Sweep,
+    json: Option<&Path>,
+) -> Result<ExitCode> {
     measure(
         device,
         (&sweep.problems()?, &sweep.plans()?),
