@@ -93,7 +93,7 @@ pub(crate) fn layout_at_coordinates(layout: &Layout, at: &[Index]) -> Vec<Index>
 }
 
 /// Returns `swizzle(x)`. Terms that are multiples of the swizzle's period, and constants whose bits no other term
-/// changes, are taken out of it.
+/// changes, are taken out of it. So is the part of a constant below the lowest bit of the swizzle and of all terms.
 pub fn swizzled(swizzle: Swizzle, x: &Index) -> Index {
     if swizzle.is_identity() {
         return x.clone();
@@ -107,7 +107,10 @@ pub fn swizzled(swizzle: Swizzle, x: &Index) -> Index {
     let inside = sum(inside, 0);
     // Only if nothing carries is the constant's share apart from the rest.
     if inside.range().0 < 0 || inside.0.bits & constant as u64 != 0 {
-        return out + apply(swizzle, &(inside + constant));
+        // Below the lowest bit of the swizzle nothing changes, and nothing carries from below the lowest bit of the terms.
+        let lowest = 1_i64 << (swizzle.from_mask() | swizzle.into_mask()).trailing_zeros();
+        let below = constant % lowest.min(align(inside.alignment()));
+        return out + apply(swizzle, &(inside + (constant - below))) + below;
     }
     out + apply(swizzle, &inside).xor_apart(swizzle.apply(constant))
 }
