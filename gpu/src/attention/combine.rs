@@ -44,11 +44,12 @@ fn rows(problem: &AttentionProblem) -> i64 {
 /// Returns the bytes at which the outputs, the maxima and the sums of the parts begin in the workspace, and its length.
 pub(crate) fn places(problem: &AttentionProblem, plan: &AttentionPlan) -> [u64; 4] {
     let rows = rows(problem).saturating_mul(plan.splits);
-    let numbers = |of_row: i64| rows.saturating_mul(of_row).saturating_mul(4) as u64;
+    let numbers = |of_row: i64| rows.saturating_mul(of_row).saturating_mul(4).max(0) as u64;
     let outputs = numbers(plan.operands.features[1]);
     // The alignment of a piece of memory.
     let one = numbers(1).next_multiple_of(256);
-    [0, outputs, outputs + one, outputs + 2 * one]
+    let sums = outputs.saturating_add(one);
+    [0, outputs, sums, sums.saturating_add(one)]
 }
 
 /// Returns the layouts of the parts as the first kernel writes them: ((head of the pack, sequence), feature, pack, batch, part)

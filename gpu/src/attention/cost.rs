@@ -118,6 +118,29 @@ fn steps(problem: &AttentionProblem, plan: &AttentionPlan) -> [f64; 2] {
     [sum / counted, most]
 }
 
+/// The plan with tiles, stages and packs whose products fit 64 bits.
+fn possible_plan(plan: &AttentionPlan) -> AttentionPlan {
+    let mut possible = *plan;
+    let numbers = possible.tile.iter_mut();
+    for number in numbers.chain([&mut possible.stages, &mut possible.packs]) {
+        *number = (*number).clamp(1, 1 << 12);
+    }
+    for features in &mut possible.operands.features {
+        *features = (*features).clamp(1, 1 << 12);
+    }
+    possible
+}
+
+/// The problem with numbers from 0 to the greatest that [`AttentionProblem::check`] takes.
+fn possible_problem(problem: &AttentionProblem) -> AttentionProblem {
+    let mut possible = *problem;
+    let numbers = possible.lengths.iter_mut().chain(&mut possible.heads);
+    for number in numbers.chain([&mut possible.batch]) {
+        *number = (*number).clamp(0, 1 << 31);
+    }
+    possible
+}
+
 /// What a plan does for a problem, for every number of parts of the keys.
 pub(crate) struct CountedWork {
     pace: Pace,
@@ -137,6 +160,7 @@ impl CountedWork {
         problem: &AttentionProblem,
         multiprocessors: i64,
     ) -> CountedWork {
+        let (plan, problem) = (&possible_plan(plan), &possible_problem(problem));
         let tiles = tiles(problem, plan)
             .saturating_mul(problem.heads[0] / plan.packs.max(1))
             .saturating_mul(problem.batch);
@@ -195,7 +219,7 @@ impl AttentionPlan {
     /// Returns what the model says of the plan for a problem on a device of this number of multiprocessors.
     ///
     /// The model counts waves of blocks. A block waits for each of its steps of keys and for two more, and loads and computes
-    /// beside that.
+    /// beside that. A number that no kernel takes counts as the nearest one that is possible.
     pub fn cost(&self, problem: &AttentionProblem, multiprocessors: u32) -> AttentionCost {
         CountedWork::of(self, problem, multiprocessors.into()).cost(self.splits)
     }

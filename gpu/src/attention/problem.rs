@@ -74,14 +74,17 @@ impl Mask {
     /// assert!(Mask::Causal.keys(1, [6, 4]).is_empty());
     /// ```
     pub fn keys(self, query: i64, [queries, keys]: [i64; 2]) -> Range<i64> {
-        let place = query + keys - queries;
+        let place = i128::from(query) + i128::from(keys) - i128::from(queries);
         let (first, end) = match self {
-            Mask::Full => (0, keys),
+            Mask::Full => (0, keys.into()),
             Mask::Causal => (0, place + 1),
-            Mask::Window { left, right } => (place - i64::from(left), place + i64::from(right) + 1),
+            Mask::Window { left, right } => {
+                (place - i128::from(left), place + i128::from(right) + 1)
+            }
         };
-        let end = end.min(keys);
-        first.clamp(0, end.max(0))..end.max(0)
+        // Both are within 0 and the keys.
+        let end = end.min(keys.into()).max(0);
+        first.clamp(0, end) as i64..end as i64
     }
 }
 

@@ -243,8 +243,8 @@ impl HopperKernel {
             (
                 "number of queries of a block",
                 queries,
-                ROWS * consumers,
-                ROWS * consumers,
+                ROWS.saturating_mul(consumers),
+                ROWS.saturating_mul(consumers),
                 1,
             ),
             ("number of keys of a block", keys, 16, 256, 16),

@@ -2,7 +2,7 @@
 
 use colex_atom::{SmemSwizzle, Ty, gmma_smem_atom};
 use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
-use colex_tiled::{Operand, TiledCopy, TiledMma};
+use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::plan::GemmPlan;
 use crate::kernels::Major;
@@ -34,6 +34,48 @@ impl Tiles {
             whole: plan.whole,
         }
     }
+
+    /// Returns the copy of a tile by a number of threads.
+    fn copy(self, threads: i64) -> Result<TiledCopy, Error> {
+        let Tiles {
+            tile,
+            major,
+            ty,
+            vector,
+            whole,
+        } = self;
+        let found = shares(major, tile, vector, threads, ty);
+        let Shares {
+            threads,
+            values,
+            vector,
+        } = found.ok_or_else(|| uneven(tile, threads))?;
+        let bits = i64::from(ty.bits());
+        let atom = match vector * bits {
+            128 if whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
+            128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
+            64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
+            32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
+            16 => "UniversalCopy<uint16_t>",
+            _ => "UniversalCopy<uint8_t>",
+        };
+        Ok(TiledCopy::new(
+            colex_atom::copy(atom)?,
+            bits,
+            &threads,
+            &values,
+        )?)
+    }
+
+    /// Whether that many threads share a tile of shared memory equally, whose threads read `step` elements of the contiguous
+    /// mode at once.
+    pub(crate) fn are_shared(self, threads: i64, step: i64) -> bool {
+        let cut = || {
+            let shared = shared_layout(self.major, self.ty.bits(), &self.tile, step)?;
+            Ok::<_, Error>((self.copy(threads)?).partitions(&shared, Side::Destination)?)
+        };
+        cut().is_ok()
+    }
 }
 
 /// The copy of an operand's tiles from global memory into the stages of shared memory, by threads.
@@ -64,29 +106,7 @@ impl Fetch {
         [tensor, shared]: [Tensor; 2],
         (thread, threads): (&Index, i64),
     ) -> Result<Fetch, Error> {
-        let Tiles {
-            tile,
-            major,
-            ty,
-            vector,
-            whole,
-        } = tiles;
-        let found = shares(major, tile, vector, threads, ty);
-        let Shares {
-            threads,
-            values,
-            vector,
-        } = found.ok_or_else(|| uneven(tile, threads))?;
-        let bits = i64::from(ty.bits());
-        let atom = match vector * bits {
-            128 if whole => "SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>",
-            128 => "SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>",
-            64 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint64_t>",
-            32 => "SM80_CP_ASYNC_CACHEALWAYS_ZFILL<uint32_t>",
-            16 => "UniversalCopy<uint16_t>",
-            _ => "UniversalCopy<uint8_t>",
-        };
-        let copy = TiledCopy::new(colex_atom::copy(atom)?, bits, &threads, &values)?;
+        let copy = tiles.copy(threads)?;
         Ok(Fetch {
             tiles,
             tensor,

@@ -175,7 +175,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             call = call.log_sum_exp(&sums);
         }
         let drawn = [
-            r.one(&[[1, 16], [1, 16], [2, 32], [4, 64], [4, 128]]),
+            r.one(&[[1, 16], [2, 32], [3, 48], [4, 64], [4, 128], [6, 96]]),
             [r.one(&[16, 32, 48, 64]), 2 + r.below(2_i64)],
         ];
         let group = problem.heads[0] / problem.heads[1];

@@ -287,6 +287,137 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
     );
 }
 
+/// Plans drawn over all fields: the check refuses a plan with a sentence, or its kernel is built. The build alone refuses none.
+#[test]
+fn law_a_plan_that_the_check_accepts_is_built() {
+    let asked = std::env::var("COLEX_ATTENTION").ok();
+    let builds_all = asked.is_some();
+    let count = asked.and_then(|n| n.parse().ok()).unwrap_or(12_000);
+    let mut r = Random::new(0x91a2);
+    let [mut accepted, mut refused] = [0; 2];
+    for i in 0..count {
+        let mut of = |from: &[i64]| r.one(from);
+        let widths = [64, 96, 128, 192, 256];
+        let width = of(&widths);
+        let features = [
+            width,
+            if of(&[0, 0, 0, 1]) == 1 {
+                of(&widths)
+            } else {
+                width
+            },
+        ];
+        let method = [AttentionMethod::Ampere, AttentionMethod::Hopper][of(&[0, 1]) as usize];
+        let arch = [Arch::Sm80, Arch::Sm86, Arch::Sm90a][of(&[0, 1, 2, 2]) as usize];
+        let wide = of(&[0, 0, 0, 1]) == 0;
+        let vector = |n: i64| if wide { 8 } else { n };
+        let operands = AttentionOperands {
+            ty: [Ty::F16, Ty::Bf16][of(&[0, 1]) as usize],
+            features,
+            bounded: [of(&[0, 1]) == 1, of(&[0, 1]) == 1],
+            softcap: of(&[0, 1]) == 1,
+            log_sum_exp: of(&[0, 1]) == 1,
+            packed: [of(&[0, 0, 0, 1]) == 1; 2],
+            vectors: [0; 4].map(|_| vector(of(&[1, 2, 4, 8]))),
+        };
+        let consumers = of(&[1, 2, 3, 4, 5, 6, 7, 8, 12, 16]);
+        let is_ampere = method == AttentionMethod::Ampere;
+        let rows = if is_ampere {
+            16 * consumers * of(&[1, 1, 2])
+        } else {
+            64 * consumers
+        };
+        let mut plan = AttentionPlan {
+            tile: [
+                rows,
+                of(&[16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 256]),
+            ],
+            consumers,
+            stages: of(&[2, 2, 2, 3, 4]),
+            turns: of(&[0, 1]) == 1,
+            pairs: of(&[0, 1]) == 1,
+            ahead: of(&[1, 1, 2]),
+            strip: of(&[1, 1, 3]),
+            ..AttentionPlan::new(method, operands)
+        };
+        if is_ampere {
+            plan = AttentionPlan {
+                turns: false,
+                pairs: false,
+                ahead: 1,
+                strip: 1,
+                packs: of(&[1, 1, 2, 3, 7, 64]),
+                splits: of(&[1, 1, 2, 128]),
+                ..plan
+            };
+        }
+        // One number in eight is none that a plan could have.
+        let wild = of(&[-1, 0, 1 << 40, i64::MIN, i64::MAX]);
+        match of(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7]) {
+            1 => plan.tile[0] = wild,
+            2 => plan.tile[1] = wild,
+            3 => plan.consumers = wild,
+            4 => plan.stages = wild,
+            5 => plan.strip = wild,
+            6 => plan.ahead = wild,
+            7 => (plan.packs, plan.splits) = (wild, of(&[1, i64::MAX])),
+            _ => (),
+        }
+        // What is computed of any plan and any problem ends, without a panic.
+        let mut number = |usual: &[i64]| match r.below(6_u64) {
+            0 => r.one(&[-1, 0, 1 << 31, 1 << 40, i64::MIN, i64::MAX]),
+            _ => r.one(usual),
+        };
+        let heads = [number(&[1, 8, 32]), number(&[1, 2, 8])];
+        let lengths = [number(&[1, 5, 512, 4096]), number(&[1, 100, 4096])];
+        let (batch, width) = (number(&[1, 4]), number(&[width]));
+        let mut problem = AttentionProblem::new(operands.ty, batch, heads, lengths, [width; 2]);
+        problem.strides[1][2] = number(&[width]);
+        problem.mask = match number(&[1, 2, 3]) {
+            1 => Mask::Full,
+            2 => Mask::Causal,
+            left => Mask::Window {
+                left: left as u32,
+                right: 3,
+            },
+        };
+        let multiprocessors = number(&[132]) as u32;
+        let suited = plan.suited_to(&problem, multiprocessors);
+        for plan in [plan, suited] {
+            let _ = plan.cost(&problem, multiprocessors).to_string();
+            let _ = plan.workspace(&problem);
+        }
+        let of_problem = AttentionOperands::of(&problem, [0; 4]);
+        for plan in AttentionPlan::alternatives(&problem, of_problem, arch, multiprocessors) {
+            assert_eq!(plan.check(arch).map_err(|error| error.to_string()), Ok(()));
+        }
+        for tensor in AttentionTensor::ALL {
+            let _ = problem.layout(tensor);
+        }
+        let _ = (
+            problem.check(),
+            problem.mask.keys(lengths[0], lengths),
+            problem.is_nothing(),
+        );
+        match plan.check(arch) {
+            Err(_) => refused += 1,
+            // Every plan is checked, and one accepted plan in eight is built.
+            Ok(()) if accepted % 8 == 0 || builds_all => {
+                accepted += 1;
+                if let Err(error) = plan.build(arch) {
+                    panic!("case {i}, {plan} on {arch:?}, is accepted and not built: {error}");
+                }
+            }
+            Ok(()) => accepted += 1,
+        }
+    }
+    println!("law attention.plans: {count} cases, {accepted} accepted, {refused} refused");
+    assert!(
+        accepted > count / 100,
+        "only {accepted} of {count} plans are accepted"
+    );
+}
+
 /// Random calls of the library: types, head sizes, lengths, groups, masks, soft-caps, strides, alignments, magnitudes and plans.
 #[test]
 fn law_attention_is_that_of_the_reference() {
