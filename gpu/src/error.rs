@@ -507,6 +507,11 @@ pub(crate) enum RowwiseError {
         found: i64,
         most: i64,
     },
+    #[error("the operands of the plan are `{operands}`: {must}")]
+    Operands {
+        operands: String,
+        must: &'static str,
+    },
     #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
     PlanCall { plan: String, call: String },
     #[error(

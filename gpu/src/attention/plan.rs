@@ -124,7 +124,7 @@ impl AttentionPlan {
     /// The Ampere kernel packs as many heads of Q that read one head of K as have their queries in one tile of 64 rows, and
     /// takes a tile of fewer rows where there are fewer. Where one tile has all queries of a pack, it divides the keys among as
     /// many blocks as take the least time by the model of [`cost`](AttentionPlan::cost). As many blocks run at once as have room
-    /// in 160 KiB of shared memory of each multiprocessor.
+    /// in 160 KiB of shared memory of each multiprocessor. Where the keys of 128 features stay whole, a step has 32 of them.
     ///
     /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries.
     ///
@@ -137,7 +137,7 @@ impl AttentionPlan {
     /// let plan = AttentionPlan::new(AttentionMethod::Ampere, AttentionOperands::of(&problem, [0; 4]));
     /// assert_eq!(
     ///     plan.suited_to(&problem, 132).to_string(),
-    ///     "Ampere bf16, features 128, tile 16x64, 1 consumers, 2 stages, packs of 8 heads"
+    ///     "Ampere bf16, features 128, tile 16x32, 1 consumers, 2 stages, packs of 8 heads"
     /// );
     /// // One sequence has only four blocks.
     /// let one = AttentionProblem::new(Ty::Bf16, 1, [32, 4], [1, 8192], [128, 128]);

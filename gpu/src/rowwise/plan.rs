@@ -189,7 +189,8 @@ impl RowwisePlan {
 
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
-        self.threads * self.vector * self.accesses
+        let numbers = [self.threads, self.vector, self.accesses];
+        numbers.into_iter().fold(1, i64::saturating_mul)
     }
 
     /// Returns the bytes that the kernel moves between memory and registers for a problem: those of each pass over the rows.
@@ -215,7 +216,8 @@ impl RowwisePlan {
             .operands
             .tensors()
             .filter(|t| !t.is_output() && !t.is_of_columns());
-        let of_pass = problem.rows().saturating_mul(problem.columns()) * size;
+        let of_pass = problem.rows().saturating_mul(problem.columns());
+        let of_pass = of_pass.saturating_mul(size);
         let of_all = of_pass.saturating_mul(again * read.count() as i64);
         problem.compulsory_bytes().saturating_add(of_all)
     }
@@ -246,14 +248,14 @@ impl RowwisePlan {
             blocks,
             ..
         } = *self;
-        let bytes = vector * i64::from(self.operands.ty.bits()) / 8;
+        let bytes = vector.saturating_mul(i64::from(self.operands.ty.bits())) / 8;
         let (allowed, columns) = (self.operands.vector, problem.columns());
         let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
-        let all = self.chunk() * blocks;
+        let all = self.chunk().saturating_mul(blocks);
         let [elements, sharing, of_block, of_rows, grid] = [
             (vector, "element"),
             (threads, "thread"),
-            (threads * rows, "thread"),
+            (threads.saturating_mul(rows), "thread"),
             (rows, "row"),
             (self.grid(problem), "block"),
         ]
@@ -287,7 +289,7 @@ impl RowwisePlan {
 
     /// Returns the blocks of a launch.
     pub(crate) fn grid(&self, problem: &RowwiseProblem) -> i64 {
-        div_up(problem.rows(), self.rows) * self.blocks
+        div_up(problem.rows(), self.rows).saturating_mul(self.blocks)
     }
 
     /// Checks that the kernel can be built: every number.
@@ -297,9 +299,14 @@ impl RowwisePlan {
     /// Returns an error that names the number, and what the kernel takes.
     pub fn check(&self, arch: Arch) -> Result<(), Error> {
         let operands = &self.operands;
-        check_type(operands.ty)?;
+        operands.check()?;
         let most = WIDEST * 8 / i64::from(operands.ty.bits());
         self.power("vector", self.vector, 1..=most)?;
+        if !operands.contiguous && self.vector > 1 {
+            let must = "accesses of several elements need columns with the stride 1";
+            let operands = operands.to_string();
+            return Err(RowwiseError::Operands { operands, must }.into());
+        }
         self.power("number of threads of a row", self.threads, 1..=MOST_THREADS)?;
         let others = MOST_THREADS / self.threads;
         self.power("number of rows of a block", self.rows, 1..=others)?;
@@ -394,14 +401,15 @@ impl RowwisePlan {
             let (plan, call) = (self.vector, call.vector);
             return refused(RowwiseError::Vector { plan, call });
         }
-        let (all, columns) = (self.chunk() * self.blocks, problem.columns());
+        let all = self.chunk().saturating_mul(self.blocks);
+        let columns = problem.columns();
         if self.held && all < columns {
             return refused(RowwiseError::Columns { all, columns });
         }
         let beyond = if self.held {
-            all - self.chunk() - columns
+            all.saturating_sub(self.chunk()).saturating_sub(columns)
         } else {
-            all - self.chunk()
+            all.saturating_sub(self.chunk())
         };
         if beyond > FARTHEST {
             let most = FARTHEST;
@@ -464,8 +472,9 @@ fn has_clusters(arch: Arch) -> bool {
     arch >= Arch::Sm90
 }
 
+/// The parts of a number; a plan that was not checked may divide by a number that is not positive.
 fn div_up(n: i64, by: i64) -> i64 {
-    (n.max(1) - 1) / by + 1
+    (n.max(1) - 1) / by.max(1) + 1
 }
 
 /// `1 row`, `2 rows`
@@ -481,7 +490,7 @@ impl fmt::Display for RowwiseOperands {
         for tensor in self.tensors() {
             write!(f, ", {}", tensor.name())?;
         }
-        let modes = counted((self.modes as i64, "mode"));
+        let modes = counted((i64::try_from(self.modes).unwrap_or(i64::MAX), "mode"));
         write!(f, ", rows of {modes}")
     }
 }

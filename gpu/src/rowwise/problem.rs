@@ -150,6 +150,25 @@ impl RowwiseOperands {
         (RowTensor::ALL.into_iter().zip(given)).filter_map(|(tensor, is)| is.then_some(tensor))
     }
 
+    /// Checks that there are the tensors of the function and modes of rows.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_type(self.ty)?;
+        let [x, residual, weight, bias, y, sum] = self.given;
+        let must = if !(x && y) {
+            "the kernel reads x and writes y"
+        } else if !self.function.is_norm() && (residual || weight || bias || sum) {
+            "norms have weights, a bias or a residual"
+        } else if residual != sum {
+            "a kernel that adds a residual writes the sum"
+        } else if !(1..=MOST_MODES).contains(&self.modes) {
+            "rows have 1 to 16 modes"
+        } else {
+            return Ok(());
+        };
+        let operands = self.to_string();
+        Err(RowwiseError::Operands { operands, must }.into())
+    }
+
     /// Returns whether there is such a tensor.
     pub fn has(&self, tensor: RowTensor) -> bool {
         self.given[tensor as usize]
@@ -182,6 +201,9 @@ pub(crate) const WIDEST: i64 = 16;
 
 /// The most rows and the most columns.
 pub(crate) const MOST: i64 = 1 << 30;
+
+/// The most modes of the rows.
+const MOST_MODES: usize = 16;
 
 /// The largest stride.
 const MOST_STRIDE: i64 = (1 << 40) - 1;
@@ -346,7 +368,8 @@ impl RowwiseProblem {
             }
         };
         let elements = self.tensors.iter().map(|(tensor, _)| of(tensor));
-        elements.fold(0, i64::saturating_add) * (i64::from(self.ty.bits()) / 8)
+        let elements = elements.fold(0, i64::saturating_add);
+        elements.saturating_mul(i64::from(self.ty.bits()) / 8)
     }
 
     /// Returns what a kernel knows of the tensors.

@@ -6,6 +6,7 @@ use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
 use colex_gpu::{Device, View, ViewMut, softmax};
 use colex_layout::Layout;
+use colex_proof::sweep::Random;
 
 fn simulator(arch: Arch, seed: u64) -> Device {
     let options = SimOptions::default().schedule(Schedule::from_seed(seed));
@@ -285,6 +286,16 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| {
             (plan.threads, plan.rows, plan.blocks) = (16, 1, 2)
         }));
+        found.push(planned(&|plan| plan.operands.given[4] = false));
+        found.push(planned(&|plan| plan.operands.given[2] = true));
+        found.push(planned(&|plan| {
+            plan.operands.function = RowFunction::RmsNorm;
+            plan.operands.given[1] = true;
+        }));
+        found.push(planned(&|plan| plan.operands.modes = usize::MAX));
+        found.push(planned(&|plan| {
+            (plan.operands.contiguous, plan.vector) = (false, 4)
+        }));
     }
     {
         let layout = Layout::new(((2, 2), 25), ((25, 100), 1)).expect("a layout");
@@ -325,6 +336,13 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan holds rows of up to 96 columns, and the call has 100: more threads or accesses hold them, or rows in passes",
             "the plan's last tile begins 229276 columns behind the row: it may begin 65536 behind it",
             "the plan's number of threads of a block of a cluster is 16: the softmax kernel takes 32 to 1024, in multiples of 32",
+            "the operands of the plan are `softmax of f32, x, rows of 1 mode`: the kernel reads x and writes y",
+            "the operands of the plan are `softmax of f32, x, weight, y, rows of 1 mode`: norms have weights, a bias or a residual",
+            "the operands of the plan are `RMSNorm of f32, x, residual, y, rows of 1 mode`: a kernel that adds a residual writes \
+             the sum",
+            "the operands of the plan are `softmax of f32, x, y, rows of 9223372036854775807 modes`: rows have 1 to 16 modes",
+            "the operands of the plan are `softmax of f32, x, y, rows of 1 mode`: accesses of several elements need columns with \
+             the stride 1",
             "((2,2),25):((25,100),1) has a mode with several strides: each mode of a tensor of rows must have one, so give its \
              parts as modes",
             "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
@@ -352,4 +370,81 @@ fn nothing_is_done_for_views_without_elements() {
         .expect("a call");
     assert_eq!(call.to_string(), "nothing to do");
     call.run(&device).expect("nothing to do");
+}
+
+/// Plans and problems drawn over all fields: what is computed of them ends, without a panic, and a plan that the check accepts
+/// is built.
+#[test]
+fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
+    let mut r = Random::new(0x7011);
+    let [mut accepted, mut refused] = [0; 2];
+    let count = 20_000;
+    for i in 0..count {
+        let mut number = |usual: &[i64]| match r.below(25_u64) {
+            0 => r.one(&[-1, 0, 3, 1 << 31, 1 << 40, i64::MIN, i64::MAX]),
+            _ => r.one(usual),
+        };
+        let extents = [
+            number(&[1, 3, 100]),
+            number(&[1, 33, 1000, 4096, 65536, 1 << 20]),
+        ];
+        let function = RowFunction::ALL[number(&[0, 1, 2, 3]).clamp(0, 3) as usize];
+        let types = [Ty::F32, Ty::F16, Ty::Bf16, Ty::F64, Ty::S4];
+        let ty = types[number(&[0, 0, 1, 2]).clamp(0, 4) as usize];
+        let arch = [Arch::Sm70, Arch::Sm80, Arch::Sm90a][number(&[0, 1, 2]).clamp(0, 2) as usize];
+        let problem = RowwiseProblem::new(function, ty, extents);
+        let mut operands = problem.operands();
+        if number(&[0, 0, 0, 1]) == 1 {
+            operands.modes = number(&[1, 2, 3]) as usize;
+            operands.contiguous = number(&[0, 1]) == 1;
+            operands.vector = number(&[1, 2, 4, 8]);
+            for (at, given) in operands.given.iter_mut().enumerate() {
+                *given = number(&[[1, 1, 1, 0], [0, 0, 0, 1]][usize::from(at % 4 > 0)]) == 1;
+            }
+        }
+        let mut plan = RowwisePlan {
+            operands,
+            vector: number(&[1, 2, 4, 8]),
+            threads: number(&[1, 8, 32, 128, 256, 512, 1024]),
+            rows: number(&[1, 1, 2, 4, 32]),
+            accesses: number(&[1, 2, 4, 5, 16, 32]),
+            blocks: number(&[1, 1, 1, 2, 8]),
+            held: number(&[0, 1]) == 1,
+        };
+        if let Ok(fastest) = RowwisePlan::fastest(&problem, arch) {
+            if number(&[0, 0, 1]) == 1 {
+                plan = fastest;
+            }
+            let _ = (fastest.bytes(&problem), fastest.explain(&problem));
+        }
+        let _ = (
+            plan.bytes(&problem),
+            plan.explain(&problem),
+            plan.takes(&problem),
+        );
+        let _ = (
+            plan.to_string(),
+            problem.to_string(),
+            problem.compulsory_bytes(),
+        );
+        match plan.check(arch) {
+            Err(_) => refused += 1,
+            Ok(()) => {
+                accepted += 1;
+                // Every plan is checked, and one accepted plan in 32 is built.
+                if accepted % 32 == 1
+                    && let Err(error) = plan.build(arch)
+                {
+                    panic!(
+                        "case {i}, {plan} of {operands:?} on {arch:?}, is accepted and not built: {error}"
+                    );
+                }
+            }
+        }
+    }
+    println!("law rowwise.built: {count} cases, {accepted} accepted, {refused} refused");
+    assert!(
+        accepted > count / 50,
+        "only {accepted} of {count} plans are accepted"
+    );
 }
