@@ -37,6 +37,14 @@ pub struct Operands {
 }
 
 impl Operands {
+    /// The operands with vectors that an access may take.
+    pub(crate) fn possible(&self) -> Operands {
+        Operands {
+            vectors: self.vectors.map(|n| n.clamp(1, 1 << 10)),
+            ..*self
+        }
+    }
+
     /// The layout of an operand. Its extents and leading dimension are arguments of the launch; their values here serve
     /// the reports.
     pub(crate) fn layout(&self, operand: Operand) -> Layout {
@@ -384,7 +392,7 @@ impl GemmPlan {
     pub(crate) fn divided_tiles(&self, problem: &GemmProblem) -> i64 {
         match self.split {
             1 => 0,
-            _ => self.cluster_tiles(problem) - self.undivided,
+            _ => (self.cluster_tiles(problem) - self.undivided).max(0),
         }
     }
 
@@ -402,11 +410,27 @@ impl GemmPlan {
     /// assert_eq!(plan.workspace(&GemmProblem::new(200, 256, 65536)), 8 * 2 * 131072);
     /// ```
     pub fn workspace(&self, problem: &GemmProblem) -> i64 {
-        let [m, n, _] = self.tile;
-        let [along_m, along_n, _] = self.cluster;
-        let each = m * n * along_m * along_n * 4 * self.operands.right_factors();
-        let sums = each.saturating_mul(self.split);
-        self.divided_tiles(problem).saturating_mul(sums)
+        let (plan, problem) = (self.possible(), problem.possible());
+        let [m, n, _] = plan.tile;
+        let [along_m, along_n, _] = plan.cluster;
+        let each = m * n * along_m * along_n * 4 * plan.operands.right_factors();
+        let sums = each.saturating_mul(plan.split);
+        plan.divided_tiles(&problem).saturating_mul(sums)
+    }
+
+    /// The plan whose numbers are the nearest that a kernel may take: what is computed of a plan before its check fits 64 bits.
+    pub(crate) fn possible(&self) -> GemmPlan {
+        let within = |n: i64, most: i64| n.clamp(1, most);
+        GemmPlan {
+            operands: self.operands.possible(),
+            tile: self.tile.map(|n| within(n, 1 << 12)),
+            stages: within(self.stages, 1 << 12),
+            warps: self.warps.map(|n| within(n, 1 << 10)),
+            cluster: self.cluster.map(|n| within(n, 16)),
+            split: within(self.split, 1 << 12),
+            undivided: self.undivided.clamp(0, 1 << 40),
+            ..*self
+        }
     }
 
     /// The tiles that a block computes at once.

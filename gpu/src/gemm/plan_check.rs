@@ -261,7 +261,7 @@ impl GemmPlan {
 
     /// Returns what the tile's extents are multiples of: what the matrix instructions of all warps take.
     pub fn steps(&self) -> [i64; 3] {
-        self.method.family().steps(self)
+        self.method.family().steps(&self.possible())
     }
 
     /// Checks that a thread can hold its part of a tile, and that the unrolled kernel is not too long.

@@ -224,6 +224,19 @@ impl GemmProblem {
         Ok(Layout::new(shape, stride).map_err(colex_tensor::Error::from)?)
     }
 
+    /// The problem with extents from 0 to the greatest that fit 31 bits: what is computed of one before its check fits 64 bits.
+    pub(crate) fn possible(&self) -> GemmProblem {
+        let within = |n: i64| n.clamp(0, MOST);
+        GemmProblem {
+            m: within(self.m),
+            n: within(self.n),
+            k: within(self.k),
+            batch: within(self.batch),
+            leading: self.leading.map(|elements| elements.map(within)),
+            ..*self
+        }
+    }
+
     /// Returns the number of elements from one matrix of a batch to the next.
     fn apart(&self, matrix: Operand) -> i64 {
         let [first, second] = self.extents(matrix).map(|(extent, _)| extent);
@@ -231,7 +244,7 @@ impl GemmProblem {
             Major::First => second,
             Major::Second => first,
         };
-        rows * self.leading_of(matrix)
+        rows.saturating_mul(self.leading_of(matrix))
     }
 
     /// Returns the problem whose C is the transpose of this one's: `C^T = alpha B A^T + beta C^T`.

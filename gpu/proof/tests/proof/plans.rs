@@ -7,6 +7,7 @@ use colex_gpu::{Device, Gemm, View};
 use colex_proof::kernels::gemm::GemmCase;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_proof::kernels::{listed_plans, trapped};
+use colex_proof::sweep::Random;
 use colex_sched::pipeline::Schedule::Pingpong;
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use colex_sim::{Schedule, SimOptions};
@@ -915,4 +916,96 @@ fn copy_plans_of_any_numbers_are_made_or_refused() {
         said(4, [0, 6]),
         "the strided kernel does not copy 8:1 -> 8:1: the address 0x6 is not a multiple of 4 bytes"
     );
+}
+
+/// Plans and problems drawn over all fields: what is said of them ends, without a panic.
+#[test]
+fn law_what_is_said_of_any_product_ends() {
+    let devices = [Arch::Sm70, Arch::Sm80, Arch::Sm90a].map(Device::simulator);
+    let mut r = Random::new(0x6e33);
+    let mut accepted = 0;
+    let cases = 40_000;
+    for _ in 0..cases {
+        let mut number = |usual: &[i64]| match r.below(25_u64) {
+            0 => r.one(&[-1, 0, 3, 1 << 31, 1 << 40, i64::MIN, i64::MAX]),
+            _ => r.one(usual),
+        };
+        let [m, n, k] = [(); 3].map(|()| number(&[1, 7, 64, 100, 4096, 16384]));
+        let mut problem = GemmProblem::new(m, n, k).batch(number(&[1, 1, 1, 3]));
+        let majors =
+            [(); 3].map(|()| [Major::First, Major::Second][(number(&[0, 1]) & 1) as usize]);
+        for (matrix, major) in [Operand::A, Operand::B, Operand::C].into_iter().zip(majors) {
+            problem = problem.major(matrix, major);
+            if number(&[0, 0, 1]) == 1 {
+                problem = problem.leading(matrix, number(&[64, 100, 16384]));
+            }
+        }
+        let types = [
+            Ty::Bf16,
+            Ty::F16,
+            Ty::F32,
+            Ty::Tf32,
+            Ty::S8,
+            Ty::F64,
+            Ty::S4,
+        ];
+        let [ab, c] = [(); 2].map(|()| types[number(&[0, 0, 1, 2, 3, 4, 5]).clamp(0, 6) as usize]);
+        let operands = Operands {
+            ab,
+            c,
+            majors,
+            vectors: [(); 3].map(|()| number(&[1, 4, 8, 8, 16])),
+            beta: number(&[0, 1]) == 1,
+            gated: number(&[0, 0, 0, 1]) == 1,
+        };
+        let methods = [
+            GemmMethod::Simt,
+            GemmMethod::Volta,
+            GemmMethod::Ampere,
+            GemmMethod::Hopper,
+        ];
+        let method = methods[number(&[0, 1, 2, 3, 3]).clamp(0, 3) as usize];
+        let mut plan = GemmPlan {
+            tile: [(); 3].map(|()| number(&[16, 64, 128, 256])),
+            stages: number(&[2, 4]),
+            warps: [number(&[1, 2, 4]), number(&[1, 2])],
+            cluster: [(); 3].map(|()| number(&[1, 1, 2])),
+            split: number(&[1, 1, 8]),
+            undivided: number(&[0, 0, 5]),
+            swap: number(&[0, 1]) == 1,
+            gather: number(&[0, 0, 1]) == 1,
+            whole: number(&[0, 0, 1]) == 1,
+            ..GemmPlan::new(method, operands)
+        };
+        if number(&[0, 1]) == 1 {
+            plan.schedule = Pingpong;
+        }
+        if number(&[0, 1]) == 1 {
+            let (width, raster) = (number(&[1, 8]), RasterOrder::AlongM);
+            plan.order = Order::Grouped { width, raster };
+        }
+        let device = &devices[number(&[0, 1, 2]).clamp(0, 2) as usize];
+        let plans = GemmPlan::candidates(operands, device.arch());
+        for plan in plans.into_iter().take(2).chain([plan]) {
+            let _ = (plan.workspace(&problem), plan.to_string(), plan.steps());
+            let _ = plan.explain(&problem, device);
+        }
+        let alternatives = GemmPlan::alternatives(&problem, operands, device);
+        for plan in alternatives.into_iter().take(2) {
+            assert_eq!(
+                plan.check(device.arch()).map_err(|error| error.to_string()),
+                Ok(())
+            );
+        }
+        for matrix in [Operand::A, Operand::B, Operand::C] {
+            let _ = (
+                problem.layout(matrix),
+                problem.extents(matrix),
+                problem.leading_of(matrix),
+            );
+        }
+        let _ = (problem.check(), problem.to_string());
+        accepted += u32::from(plan.check(device.arch()).is_ok());
+    }
+    println!("law plans.said: {cases} cases, {accepted} plans accepted");
 }
