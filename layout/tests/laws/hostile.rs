@@ -14,6 +14,8 @@ use colex_layout::{
     TABLE_BOUND, Tiler, Tuple, Unbounded,
 };
 
+use colex_tiled::Vectorization;
+
 use crate::law::law;
 use crate::small;
 
@@ -25,6 +27,14 @@ const LINEAR: Duration = Duration::from_millis(500);
 const HANGS: Duration = Duration::from_secs(8);
 
 type Call = Box<dyn Fn() + Send>;
+
+/// What is said of the widest vector of two layouts.
+fn vectorization(a: &Layout, b: &Layout, bits: i64, alignment: i64) -> Result<String, String> {
+    let found = Vectorization::new(a, b, bits, alignment);
+    found
+        .map(|v| v.to_string())
+        .map_err(|error| error.to_string())
+}
 
 /// The calls that hang, panic or take too long, with what is wrong about them.
 fn failures(calls: Vec<(String, Call)>, limit: Duration) -> Vec<String> {
@@ -588,6 +598,22 @@ fn unary() -> Vec<Unary> {
                 }
             }
         }),
+        ("vectorization", |a| {
+            for (bits, alignment) in [
+                (1, 1 << 62),
+                (16, 128),
+                (1 << 62, 1 << 62),
+                (i64::MIN, 8),
+                (8, 0),
+                (i64::MAX, i64::MAX),
+            ] {
+                ends(vectorization(a, a, bits, alignment));
+                if let Ok(compact) = Layout::column_major(a.shape()) {
+                    ends(vectorization(a, &compact, bits, alignment));
+                    ends(vectorization(&compact, a, bits, alignment));
+                }
+            }
+        }),
         ("infer", |a| {
             let value = |i: i64| a.at(Unbounded(i % 1000)).unwrap_or(i64::MAX);
             if a.size() <= 1 << 12 {
@@ -604,6 +630,7 @@ fn unary() -> Vec<Unary> {
 fn binary() -> Vec<Binary> {
     vec![
         ("composition", |a, b| ends(a.composition(b))),
+        ("vectorization", |a, b| ends(vectorization(a, b, 8, 128))),
         ("cute_composition", |a, b| {
             ends(a.cute_composition(b));
         }),
@@ -754,7 +781,7 @@ fn every_operation_of_two_hostile_layouts_is_bounded() {
             }
         }
     }
-    // A pair has 59 calls, so that a step of 3 comes to each of them with every other pair in turn.
+    // A pair has 60 calls, so that a step of 3 comes to each of them with every other pair in turn.
     let calls = calls.into_iter().step_by(small::every(3)).collect();
     check("every_operation_of_two_is_bounded", LINEAR, calls);
 }

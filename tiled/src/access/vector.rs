@@ -97,7 +97,8 @@ impl Vectorization {
         let most = (alignment / bits).max(1);
         let mut values = 1;
         let limit = loop {
-            let next = values * 2;
+            // Beyond any width where it saturates.
+            let next = i64::saturating_mul(values, 2);
             if next > most {
                 break VectorLimit::Alignment(alignment);
             }
@@ -193,7 +194,7 @@ fn off_alignment(src: &Layout, dst: &Layout, values: i64) -> Option<VectorLimit>
         let mut within = 1;
         for (stride, extent) in leaves {
             if within < values && stride == within {
-                within *= extent;
+                within = i64::saturating_mul(within, extent);
             } else if stride % values != 0 {
                 return Some(VectorLimit::Stride { side, stride });
             }
@@ -214,7 +215,7 @@ fn step(leaf: &LeafMode) -> Option<(i64, i64)> {
 
 impl fmt::Display for Vectorization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (values, next) = (self.values, self.values * 2);
+        let (values, next) = (self.values, i128::from(self.values) * 2);
         let plural = if values == 1 { "value" } else { "values" };
         write!(
             f,
