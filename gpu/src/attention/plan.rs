@@ -581,4 +581,24 @@ mod tests {
             "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys"
         );
     }
+
+    /// The kernel that adds the parts counts the rows with 32 bits.
+    #[test]
+    fn a_plan_that_divides_the_keys_takes_a_bounded_number_of_rows() {
+        let of = |batch, queries| {
+            let problem = AttentionProblem::new(Ty::Bf16, batch, [64, 64], [queries, 9], [64, 64]);
+            let operands = AttentionOperands::of(&problem, [0; 4]);
+            let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+            let divided = AttentionPlan { splits: 2, ..plan };
+            [plan, divided].map(|plan| {
+                let checked = plan.check_problem(&problem);
+                checked.map_err(|error| error.to_string())
+            })
+        };
+        assert_eq!(of(1 << 10, 1 << 8), [Ok(()), Ok(())]);
+        let why = "16777280 queries of all heads and sequences: a plan that divides the keys takes at most 16777216";
+        assert_eq!(of(1, (1 << 18) + 1), [Ok(()), Err(why.to_string())]);
+        let why = "4611686018427387904 queries of all heads and sequences: a plan that divides the keys takes at most 16777216";
+        assert_eq!(of(1 << 28, 1 << 28)[1], Err(why.to_string()));
+    }
 }
