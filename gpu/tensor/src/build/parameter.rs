@@ -14,6 +14,9 @@ use crate::tensor::offset::period;
 use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
 use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
 
+/// The alignment of shared memory, which the widest swizzle needs.
+const MOST_ALIGNMENT: u32 = 1024;
+
 impl Builder {
     /// Declares a tensor in global memory that the launch passes.
     ///
@@ -323,8 +326,9 @@ impl Builder {
     pub fn shared_bytes(&mut self, bytes: u32, align: u32) -> Index {
         let at = Location::caller();
         let align = align.max(16);
-        if !align.is_power_of_two() {
-            let why = format!("an alignment of {align} bytes; powers of two are");
+        if !align.is_power_of_two() || align > MOST_ALIGNMENT {
+            let why =
+                format!("an alignment of {align} bytes; powers of two up to {MOST_ALIGNMENT} are");
             self.fail(ErrorKind::operands("shared_bytes", why), at);
             return 0.into();
         }
@@ -344,7 +348,7 @@ impl Builder {
                 return 0.into();
             }
         }
-        self.ir.dynamic_shared(align.max(1024));
+        self.ir.dynamic_shared(MOST_ALIGNMENT);
         let known = self
             .launch
             .bases

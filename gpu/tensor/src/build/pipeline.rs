@@ -170,6 +170,15 @@ struct Words {
     closed: &'static str,
 }
 
+/// The most stages of a ring of `cp.async` groups.
+const MOST_STAGES: i64 = 1 << 16;
+
+/// The most items that a participant skips at once, so that the count of its stages fits 32 bits.
+const MOST_ITEMS: i64 = 1 << 31;
+
+/// What the bytes of a copy by TMA are multiples of.
+const TMA_BYTES: i64 = 16;
+
 const PRODUCER: Words = Words {
     actor: "producer",
     open: "acquire",
@@ -711,9 +720,18 @@ impl Builder {
     /// );
     /// assert!(k.finish().is_ok());
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails if `bytes` is below 1 or no multiple of 16.
     #[track_caller]
     pub fn tma_producer(&mut self, ring: &Pipeline, bytes: i64) -> Producer {
-        self.producer_of(ring, Fill::Bytes(bytes), Location::caller())
+        let at = Location::caller();
+        if bytes < 1 || bytes % TMA_BYTES != 0 {
+            let why = format!("{bytes} bytes: TMA brings multiples of {TMA_BYTES}");
+            self.fail(ErrorKind::operands("tma_producer", why), at);
+        }
+        self.producer_of(ring, Fill::Bytes(bytes), at)
     }
 
     fn producer_of(&mut self, ring: &Pipeline, fill: Fill, at: CallSite) -> Producer {
@@ -814,15 +832,15 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails for fewer than one stage.
+    /// [`Builder::finish`] fails for fewer than one stage or more than 65536.
     #[track_caller]
     pub fn cp_async_pipeline(&mut self, stages: i64) -> (Producer, Consumer) {
         let at = Location::caller();
-        if stages < 1 {
-            let why = format!("{stages} stages: a ring has 1 and more");
+        if !(1..=MOST_STAGES).contains(&stages) {
+            let why = format!("{stages} stages: a ring has 1 to {MOST_STAGES}");
             self.fail(ErrorKind::operands("cp_async_pipeline", why), at);
         }
-        let stages = stages.max(1);
+        let stages = stages.clamp(1, MOST_STAGES);
         let begin = || Place::Known(0, self.scopes.len());
         let groups = Groups {
             stages,
@@ -1164,6 +1182,8 @@ impl Builder {
                 return Err(ErrorKind::operands("skip", why));
             }
             let stages = stage.range.1 + 1;
+            // Beyond 32 bits the stage and the parity would be those of another number of items.
+            let items = k.within(items.clone(), 0..MOST_ITEMS);
             let all = k.get(stage) + items;
             let other = (k.get(parity) + &all / stages) % 2;
             let next = &all % stages;
@@ -1366,7 +1386,8 @@ impl Producer {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails where a stage is open, and for `cp.async`.
+    /// [`Builder::finish`] fails where a stage is open, for `cp.async`, and for fewer than 0 or more than 2^31 - 1 items. A number
+    /// that only the kernel knows is refused as for [`Builder::within`].
     #[track_caller]
     pub fn skip(&self, k: &mut Builder, items: &Index) {
         k.skip(&self.0, items, Location::caller());
@@ -1702,7 +1723,8 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`] fails where a stage is open, and for `cp.async`.
+    /// [`Builder::finish`] fails where a stage is open, for `cp.async`, and for fewer than 0 or more than 2^31 - 1 items. A number
+    /// that only the kernel knows is refused as for [`Builder::within`].
     #[track_caller]
     pub fn skip(&self, k: &mut Builder, items: &Index) {
         k.skip(&self.of, items, Location::caller());

@@ -59,6 +59,14 @@ impl Fragment {
         if operand == Operand::C {
             return refuse("C is no factor: A and B are".to_string());
         }
+        // Before every element of the tile is listed.
+        let (threads, values) = (from.threads(), self.layout.size());
+        if tile[0].saturating_mul(tile[1]) > threads.saturating_mul(values) {
+            let [m, n] = tile;
+            return refuse(format!(
+                "{threads} threads with {values} values each do not hold a tile of {m} x {n} elements"
+            ));
+        }
         let (_, have) = places(from, Operand::C, tile)?;
         let (shape, wanted) = places(to, operand, tile)?;
         if have.len() != wanted.len() || have[0].len() as i64 != self.layout.size() {

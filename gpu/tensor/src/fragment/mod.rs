@@ -306,7 +306,16 @@ impl Fragment {
             let why = format!("{} elements of {} share a register", self.packed(), self.ty);
             return Err(ErrorKind::operands("gathered", why));
         }
-        let regs = (first..first + count).map(|i| self.element(i).map(|(reg, _)| reg));
+        let size = self.layout.size();
+        let end = first.checked_add(count).filter(|end| *end <= size);
+        let Some(end) = end.filter(|_| first >= 0 && count > 0) else {
+            let why = format!(
+                "{count} elements from {first} on of {}, which has {size}",
+                self.layout
+            );
+            return Err(ErrorKind::operands("gathered", why));
+        };
+        let regs = (first..end).map(|i| self.element(i).map(|(reg, _)| reg));
         Ok(Fragment {
             start: 0,
             is_whole: false,
@@ -418,19 +427,30 @@ impl Builder {
         }
     }
 
+    /// Registers for the elements of a layout, if they are not too many.
+    fn registers(
+        &mut self,
+        call: &'static str,
+        (ty, layout): (Ty, &Layout),
+        class: RegType,
+        count: i128,
+    ) -> Result<Vec<Reg>, ErrorKind> {
+        if count > MAX_REGISTERS.into() {
+            let why = format!(
+                "{layout} of {ty} takes {count} registers; a thread has 255, and a fragment {MAX_REGISTERS} at most"
+            );
+            return Err(ErrorKind::operands(call, why));
+        }
+        Ok(self.ir.regs(class, count as usize))
+    }
+
     pub(crate) fn new_fragment(&mut self, ty: Ty, layout: &Layout) -> Result<Fragment, ErrorKind> {
         crate::tensor::partition::fixed("fragment", layout)?;
         let elements = layout.cosize()?;
         let class = class(ty);
         let packed = i64::from((class.bits() / ty.bits()).max(1));
         let count = (elements - 1).div_euclid(packed) + 1;
-        if count > MAX_REGISTERS {
-            let why = format!(
-                "{layout} of {ty} takes {count} registers; a thread has 255, and a fragment {MAX_REGISTERS} at most"
-            );
-            return Err(ErrorKind::operands("fragment", why));
-        }
-        let regs = self.ir.regs(class, count as usize);
+        let regs = self.registers("fragment", (ty, layout), class, count.into())?;
         Ok(Fragment {
             ty,
             layout: layout.clone(),
@@ -566,13 +586,14 @@ impl Builder {
         let layout = mma.slice(0)?.fragment(&tile, operand)?.to_static();
         let class = register_class(mma.atom(), operand)?;
         let ty = element(mma.atom(), operand);
-        let bits = layout.cosize()? * i64::from(ty.bits());
+        let bits = i128::from(layout.cosize()?) * i128::from(ty.bits());
         let count = (bits - 1).div_euclid(class.bits().into()) + 1;
+        let regs = self.registers("fragment_of", (ty, &layout), class, count)?;
         let fragment = Fragment {
             ty,
             layout,
             start: 0,
-            regs: self.ir.regs(class, count as usize),
+            regs,
             is_whole: true,
             rows: None,
             operand: Some(operand),

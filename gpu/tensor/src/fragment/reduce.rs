@@ -71,6 +71,9 @@ fn identity(op: BinaryOp, ty: Ty) -> Expr {
     }
 }
 
+/// The most blocks of a cluster.
+const MOST_BLOCKS: u32 = 16;
+
 impl Builder {
     /// Reduces along mode `mode` of the shape of `x` in each thread, in ascending order. The result has extent 1 along the
     /// mode, so that an expression broadcasts it back.
@@ -611,6 +614,10 @@ impl Builder {
         all: &Fragment,
         blocks: u32,
     ) -> Result<Fragment, ErrorKind> {
+        if !(1..=MOST_BLOCKS).contains(&blocks) {
+            let why = format!("{blocks} blocks: a cluster has 1 to {MOST_BLOCKS}");
+            return Err(ErrorKind::operands("reduce_cluster", why));
+        }
         // The number of blocks is compared with the declared cluster.
         let _ = self.cluster_rank(blocks);
         let (base, _) = self.places_for(all, 1)?;

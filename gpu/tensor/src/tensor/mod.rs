@@ -742,7 +742,7 @@ impl Tensor {
                 [(_, stride)] => {
                     let (x, constant) = x.split();
                     address = address + x * stride * bytes;
-                    steps = steps + stride * (constant * bytes);
+                    steps = steps + stride * &(Index::constant(constant) * bytes);
                 }
                 _ => address = address + nested(mode, x) * bytes,
             }

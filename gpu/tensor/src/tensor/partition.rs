@@ -8,6 +8,7 @@ use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::{Cut, Kept, Share, Tensor, View};
 use crate::error::ErrorKind;
+use crate::fragment::rows::check_tile;
 use crate::index::Index;
 use crate::tensor::partition_coords::Partitioner;
 
@@ -310,6 +311,7 @@ impl MmaAt<'_> {
 
     fn in_tile(&self, operand: Operand, tile: [i64; 2]) -> Result<Vec<[Index; 2]>, ErrorKind> {
         self.check_thread()?;
+        check_tile("places", self.mma, tile)?;
         let whole = super::identity(&tile)?;
         let Cut { all, coord, places } = self.cuts(&whole, operand)?;
         let mut start = [0, 1].map(|_| Index::constant(0));

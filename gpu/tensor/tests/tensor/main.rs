@@ -30,6 +30,7 @@ mod granted;
 mod grids;
 mod held;
 mod index_laws;
+mod integers;
 mod mistakes;
 mod operands;
 mod parts;

@@ -271,7 +271,7 @@ fn the_stages_of_groups_are_counted() {
             not met in a `wait` or a `sync`");
     says(refused(|k, _| {
         k.cp_async_pipeline(0);
-    }), 1, "cp_async_pipeline: 0 stages: a ring has 1 and more");
+    }), 1, "cp_async_pipeline: 0 stages: a ring has 1 to 65536");
     says(refused(|k, s| {
         s.fills.skip(k, &1.into());
     }), 1, "skip: a ring of `cp.async` groups has all of its stages filled and read in turn");
