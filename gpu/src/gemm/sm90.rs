@@ -5,14 +5,14 @@ use std::ops::RangeInclusive;
 
 use colex_atom::{Arch, Ty};
 use colex_device::Device;
-use colex_ir::launch::{Argument, Launch};
+use colex_ir::launch::{Argument, Launch, Limits};
 use colex_layout::Layout;
 use colex_sched::pipeline::{Schedule, WarpSpecialized};
 use colex_tiled::{Operand, TiledMma};
 
 use super::batch::{BatchForm, BatchTiles, agree};
 use super::epilogue::cluster_sum::ClusterSum;
-use super::epilogue::sm90::StorePath;
+use super::epilogue::sm90::{StorePath, shared_bytes};
 use super::epilogue::split_sum::SplitSum;
 use super::epilogue::terms::{KernelEpilogue, MakeMap, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
@@ -227,7 +227,9 @@ impl GemmFamily for Hopper {
         let [along_m, along_n, _] = plan.cluster;
         let size = blocks(plan);
         let wanted = ((m + along_m - 1) / along_m).saturating_mul((n + along_n - 1) / along_n);
-        let at_once = clusters_at_once(i64::from(size), device.limits().multiprocessors.into());
+        let multiprocessors = device.limits().multiprocessors.into();
+        let at_once =
+            clusters_at_once(i64::from(size), multiprocessors) * beside(plan, device.arch());
         let wanted = wanted.saturating_mul(products);
         let divided = (wanted - plan.undivided).saturating_mul(plan.split);
         let clusters = divided.saturating_add(plan.undivided).min(at_once) as u32;
@@ -423,6 +425,53 @@ pub(crate) fn blocks(plan: &GemmPlan) -> u32 {
     plan.cluster.iter().product::<i64>() as u32
 }
 
+/// The most blocks of a plan that a multiprocessor runs at once.
+pub(crate) const MOST_BESIDE: i64 = 4;
+
+/// The bytes of shared memory that barriers and alignment take.
+pub(crate) const BESIDE_TILES: i64 = 2048;
+
+/// The bytes of shared memory that the system keeps for each block (CUDA C++ Programming Guide, "Compute Capability 9.0").
+pub(crate) const KEPT: i64 = 1024;
+
+/// The blocks of a plan that a multiprocessor runs at once. By TMA one block has enough loads under way. Threads wait for what
+/// they load: of blocks with one consumer, some wait while others multiply.
+pub(crate) fn beside(plan: &GemmPlan, arch: Arch) -> i64 {
+    let room = i64::from(Limits::of(arch).shared) + KEPT;
+    let each = tile_bytes(plan, plan.stages) + BESIDE_TILES + KEPT;
+    (room / each).clamp(1, most_beside(plan))
+}
+
+/// The same by registers alone.
+pub(crate) fn most_beside(plan: &GemmPlan) -> i64 {
+    if !plan.gather || plan.cluster != [1; 3] || plan.consumer_groups() != 1 {
+        return 1;
+    }
+    let [m, n, k] = plan.tile;
+    let threads = i64::from(WARPGROUP_THREADS);
+    let columns = n * plan.operands.right_factors();
+    let sums = m * columns / threads;
+    // Elements that go through registers are all under way before the first is stored.
+    let through = |operand, extent| match plan.operands.vector(operand) {
+        1 => extent * k / threads,
+        _ => 0,
+    };
+    let loaded = through(Operand::A, m) + through(Operand::B, columns);
+    let fits = |blocks: &i64| {
+        let entry = registers_at_entry(2 * WARPGROUP_THREADS, *blocks as u32);
+        sums.max(loaded) + BESIDE_SUMS <= i64::from(entry)
+    };
+    (2..=MOST_BESIDE).rev().find(fits).unwrap_or(1)
+}
+
+/// The bytes of shared memory of a number of stages and of the epilogue.
+pub(crate) fn tile_bytes(plan: &GemmPlan, stages: i64) -> i64 {
+    let [m, n, k] = plan.tile;
+    let columns = n * plan.operands.right_factors();
+    let stage = (m + columns) * k * i64::from(plan.operands.ab.bits()) / 8;
+    stage * stages + shared_bytes(&plan.stored())
+}
+
 /// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
 fn consumer_registers(plan: &GemmPlan) -> Option<u32> {
@@ -456,7 +505,7 @@ fn build(
     let mut k = Builder::new(name, arch, (consumers + 1) * WARPGROUP_THREADS);
     let [along_m, along_n, along_k] = plan.cluster;
     let size = blocks(plan);
-    k.min_blocks(1);
+    k.min_blocks(beside(plan, arch) as u32);
     if size > 1 {
         k.cluster([size, 1, 1]);
     }

@@ -82,16 +82,17 @@ pub use copy::tma::TmaTensor;
 pub use copy::vector::VectorRun;
 pub use copy::{HintedCopy, Hints, Piece};
 pub use error::Error;
+pub use fragment::Fragment;
 pub use fragment::dump::Dump;
 pub use fragment::elements::{Elements, IntoCoordinates, Outside};
 pub use fragment::expr::formula::Formula;
 pub use fragment::expr::{Expr, Mask, Round};
 pub use fragment::rows::Rows;
-pub use fragment::{Fragment, MAX_REGISTERS};
 pub use index::Index;
 pub use mma::gmma::{GmmaOperand, GmmaSource};
 pub use tensor::coord::{IntoIndices, SliceCoord, SliceMode};
 pub use tensor::offset::{layout_at, swizzled};
+pub use tensor::partition::MAX_REGISTERS;
 pub use tensor::partition::{AtThread, CopyAt, MmaAt, Places};
 pub use tensor::{MAX_EXTENT, Tensor};
 

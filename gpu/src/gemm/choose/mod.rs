@@ -10,9 +10,10 @@ use colex_atom::{Arch, Ty};
 use colex_device::{Device, Memo};
 use colex_ir::launch::Limits;
 
-use crate::gemm::epilogue::sm90::shared_bytes;
 use crate::gemm::plan::{GemmPlan, Operands};
-use crate::gemm::sm90::{MOST_SPLIT, along_k, clusters_at_once};
+use crate::gemm::sm90::{
+    BESIDE_TILES, KEPT, MOST_SPLIT, along_k, beside, clusters_at_once, most_beside, tile_bytes,
+};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_sched::pipeline::Schedule;
@@ -97,20 +98,20 @@ impl Row {
 const MAPPED: [Row; 24] = [
     hopper([128, 256, 64], 2).cluster([2, 1, 1]),
     hopper([128, 192, 64], 2).cluster([2, 1, 1]),
-    hopper([192, 192, 64], 3),
     hopper([192, 128, 64], 3).cluster([1, 2, 1]),
-    hopper([128, 224, 64], 2).cluster([2, 1, 1]),
     hopper([128, 128, 64], 2).cluster([2, 1, 1]),
     hopper([128, 128, 64], 2),
     // Short K over many tiles.
     hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
     hopper([64, 128, 64], 1).cluster([2, 1, 1]),
     hopper([64, 128, 64], 1),
+    hopper([64, 96, 64], 1),
     hopper([64, 64, 64], 1),
     hopper([64, 32, 64], 1),
     // Long K over few tiles.
     hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
-    hopper([128, 192, 64], 2).cluster([2, 1, 1]).split(),
+    hopper([128, 128, 64], 2).split(),
+    hopper([64, 128, 64], 1).split(),
     hopper([64, 32, 128], 1).split(),
     hopper([64, 16, 128], 1).split(),
     hopper([64, 64, 64], 1).cluster([1, 1, 8]),
@@ -153,8 +154,8 @@ const UNMAPPED: [Row; 21] = [
 /// The most stages that a plan of the list has: more hide no latency.
 const MOST_STAGES: i64 = 10;
 
-/// Bytes of shared memory that barriers and alignment take.
-const BESIDE: i64 = 2048;
+/// The fewest stages of several blocks of a multiprocessor.
+const LEAST_STAGES: i64 = 4;
 
 impl GemmPlan {
     /// Returns the plans that a call chooses among: those of Hopper's kernel for these matrices on an architecture, or
@@ -228,17 +229,23 @@ impl Row {
     }
 }
 
-/// The number of stages for which a plan leaves room: the same for every type of C, of which 32 bits take the most.
+/// The number of stages for which a plan leaves room: the same for every type of C, of which 32 bits take the most. A plan of which
+/// a multiprocessor may run several blocks leaves room for them.
 fn stages(plan: &GemmPlan, room: i64) -> i64 {
-    let [m, n, k] = plan.tile;
+    let [m, n, _] = plan.tile;
     let sums = if plan.cluster[2] > 1 { m * n * 4 } else { 0 };
-    let columns = n * plan.operands.right_factors();
-    let stage = (m + columns) * k * i64::from(plan.operands.ab.bits()) / 8;
-    let mut stored = plan.stored();
-    stored.operands.c = Ty::F32;
-    stored.operands.vectors[2] = 4;
-    let left = room - BESIDE - sums - shared_bytes(&stored).max(shared_bytes(&plan.stored()));
-    (left / stage).clamp(2, MOST_STAGES)
+    let mut widest = *plan;
+    widest.operands.c = Ty::F32;
+    widest.operands.vectors[2] = 4;
+    let stored = tile_bytes(&widest, 0).max(tile_bytes(plan, 0));
+    let stage = tile_bytes(plan, 1) - tile_bytes(plan, 0);
+    let fitting = |blocks: i64| {
+        let each = (room + KEPT) / blocks - KEPT;
+        (each - BESIDE_TILES - sums - stored) / stage
+    };
+    let blocks = (1..=most_beside(plan)).rev();
+    let several = blocks.map(fitting).find(|stages| *stages >= LEAST_STAGES);
+    several.unwrap_or_else(|| fitting(1)).clamp(2, MOST_STAGES)
 }
 
 /// What the model says of a plan for a problem, in microseconds.
@@ -293,7 +300,7 @@ impl fmt::Display for PlanCost {
     }
 }
 
-/// Constants of the model: fitted to what plans took for 239 shapes on an H200, those of threads for 1,500 (`PERFORMANCE.md`).
+/// Constants of the model: fitted to what plans took for 1,146 shapes on an H200, those of threads for 163 (`PERFORMANCE.md`).
 /// All shapes are of 16-bit numbers. Of tf32 and s8 nothing is measured: the tensor cores and the power limit are taken to
 /// multiply half and twice as many, as NVIDIA's table of the H200 has it (989 TFLOP/s of bf16, 495 of tf32, 1,979 TOP/s of s8,
 /// dense).
@@ -301,54 +308,60 @@ mod h200 {
     /// Clocks in a microsecond.
     pub(super) const CLOCKS: f64 = 2010.0;
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
-    pub(super) const PRODUCTS: f64 = 1549.0;
+    pub(super) const PRODUCTS: f64 = 1650.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
-    pub(super) const SHARED: f64 = 113.4;
+    pub(super) const SHARED: f64 = 110.0;
     /// Bytes that a multiprocessor loads in a clock.
-    pub(super) const LOADS: f64 = 150.0;
+    pub(super) const LOADS: f64 = 98.0;
     /// Clocks of TMA for a row of a box, however short: of one that begins at a line of 128 bytes, at a sector of 32, and
     /// between sectors.
-    pub(super) const ROW: [f64; 3] = [1.26, 1.17, 1.68];
+    pub(super) const ROW: [f64; 3] = [1.34, 1.01, 1.04];
     /// The bytes that such rows take of what is loaded, for each byte.
-    pub(super) const LINES: [f64; 3] = [1.0, 1.17, 1.92];
+    pub(super) const LINES: [f64; 3] = [1.0, 1.77, 2.37];
     /// Clocks of a step along K beside the loads.
-    pub(super) const STEP: f64 = 48.5;
+    pub(super) const STEP: f64 = 41.8;
+    /// The part of a step more where the blocks of a cluster along M or N wait for each other.
+    pub(super) const CLUSTER: f64 = 0.0664;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 6564.0;
+    pub(super) const CACHE: f64 = 7060.0;
     /// Operations in a microsecond that the power limit allows for all multiprocessors.
     pub(super) const POWER: f64 = 4.0e9;
-    /// Bytes of the device's memory in a microsecond.
-    pub(super) const MEMORY: f64 = 4.07e6;
+    /// Bytes of the device's memory in a microsecond, where nothing else takes time: a sum of squares has the rest.
+    pub(super) const MEMORY: f64 = 4.78e6;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
-    pub(super) const FIXED: [f64; 2] = [1.74, 1.40];
+    pub(super) const FIXED: [f64; 2] = [1.73, 1.27];
     /// Clocks of a sum over a cluster, and for each byte of a block's accumulators.
-    pub(super) const SUM: [f64; 2] = [1010.0, 0.0901];
+    pub(super) const SUM: [f64; 2] = [1230.0, 0.119];
     /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
     /// microsecond.
-    pub(super) const SPLIT: [f64; 3] = [0.97, 0.0216, 3.99e6];
+    pub(super) const SPLIT: [f64; 3] = [1.67, 0.0262, 2.1e6];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
-    pub(super) const EPILOGUE: [f64; 4] = [398.0, 0.0675, 0.5, 1.0];
+    pub(super) const EPILOGUE: [f64; 4] = [527.0, 0.1, 0.387, 0.899];
+    /// The same in pairs and one by one where threads load; and the part more for each other block of the multiprocessor.
+    pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.28, 0.325, 0.88];
+    /// Times as many bytes are loaded where a row of a box is shorter than a line.
+    pub(super) const SHORT: f64 = 1.28;
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
-    pub(super) const PARTS_OF_LINES: f64 = 0.045;
-    /// Of an epilogue by pingpong, the part that the main loop of the other consumer does not hide, and what is added once: the last
-    /// one is not hidden, and a warpgroup stores a whole tile. Fitted to 4096 cubed, 8192x8192x512 and 1000 cubed.
-    pub(super) const PINGPONG: [f64; 2] = [0.45, 0.9];
+    pub(super) const PARTS_OF_LINES: f64 = 0.0881;
+    /// Of an epilogue by pingpong, the part that the main loop of the other consumer does not hide, by TMA and by threads; and what
+    /// is added once: the last one is not hidden, and a warpgroup stores a whole tile.
+    pub(super) const PINGPONG: [f64; 3] = [0.897, 0.316, 0.793];
     /// Clocks of an access to a stage by a thread of the producer.
-    pub(super) const ACCESS: f64 = 30.0;
-    /// The same through registers: once for each stage, and for each access.
-    pub(super) const BY_REGISTERS: [f64; 2] = [777.0, 18.1];
+    pub(super) const ACCESS: f64 = 41.2;
+    /// The same through registers: once for each stage, for each access, and for each access of all blocks of a multiprocessor.
+    pub(super) const BY_REGISTERS: [f64; 3] = [767.0, 22.6, 22.9];
     /// Ampere's kernel: microseconds of a launch; clocks of a step along K, of one whose loads go through registers, of an
     /// access alone and beside other warps; clocks of an epilogue, and for each element.
-    pub(super) const AMPERE: f64 = 0.36;
-    pub(super) const AMPERE_STEP: [f64; 2] = [653.0, 926.0];
-    pub(super) const AMPERE_ACCESS: [f64; 2] = [6.1, 11.6];
-    pub(super) const AMPERE_EPILOGUE: [f64; 2] = [31.0, 0.232];
+    pub(super) const AMPERE: f64 = 0.299;
+    pub(super) const AMPERE_STEP: [f64; 2] = [678.0, 522.0];
+    pub(super) const AMPERE_ACCESS: [f64; 2] = [6.41, 15.3];
+    pub(super) const AMPERE_EPILOGUE: [f64; 2] = [31.4, 0.161];
     /// Operations in a microsecond of Ampere's kernel in tf32 at 4096 cubed, measured with A and B along M and N. On bytes four
     /// times as many are taken, which is not measured.
     pub(super) const AMPERE_TF32: f64 = 1.27e8;
     /// The same in 16 bits where the accesses to A or B have fewer than 16 bytes: what drawn products with a long K reached.
-    pub(super) const AMPERE_NARROW: f64 = 1.1e8;
+    pub(super) const AMPERE_NARROW: f64 = 6.74e7;
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
 }
@@ -399,9 +412,14 @@ impl GemmPlan {
         let whole = tiles - divided;
         let in_parts = divided.saturating_mul(self.split);
         let wanted = whole.saturating_add(in_parts);
-        let at_once = clusters_at_once(blocks, multiprocessors) * blocks;
+        let beside = beside(self, Arch::Sm90a);
+        let at_once = clusters_at_once(blocks, multiprocessors) * blocks * beside;
         let rounds = |blocks: i64| blocks.saturating_add(at_once - 1) / at_once;
         let active = wanted.min(at_once) as f64;
+        // The blocks of one multiprocessor.
+        let of_each = (active / multiprocessors as f64)
+            .ceil()
+            .clamp(1.0, beside as f64);
         let bytes = f64::from(self.operands.ab.bits()) / 8.0;
         let bytes_of_c = f64::from(self.operands.c.bits()) / 8.0;
         let instructions = bm / 64.0;
@@ -417,17 +435,34 @@ impl GemmPlan {
             };
             rows_of_a * cost(Operand::A) + rows_of_b * cost(Operand::B)
         };
-        let loads = bytes * of_rows(h200::LINES) / h200::LOADS.min(h200::CACHE / active);
+        let mut loads =
+            bytes * of_rows(h200::LINES) / (h200::LOADS / of_each).min(h200::CACHE / active);
+        if bk * bytes < 128.0 {
+            loads *= h200::SHORT;
+        }
         let filling = if self.gather {
-            self.clocks_of_threads(problem)
+            self.clocks_of_threads(problem, of_each)
         } else {
             of_rows(h200::ROW) * (bk * bytes / 128.0).max(1.0)
         };
-        let step = (bk * multiply.max(shared).max(loads)).max(filling + h200::STEP);
+        let mut step = (bk * (of_each * multiply.max(shared)).max(loads)).max(filling + h200::STEP);
+        if cm * cn > 1 {
+            step *= 1.0 + h200::CLUSTER;
+        }
         let elements = bm * bn / ck as f64;
-        let [once, by_map, by_pairs, by_elements] = h200::EPILOGUE;
-        let columns = problem.extents(Operand::C)[1].0;
-        let each = match (columns % 8, columns % 2) {
+        let [once, by_map, mut by_pairs, mut by_elements] = h200::EPILOGUE;
+        if self.gather {
+            let [pairs, elements, more] = h200::EPILOGUE_OF_THREADS;
+            let times = 1.0 + more * (of_each - 1.0);
+            [by_pairs, by_elements] = [pairs * times, elements * times];
+        }
+        // What is contiguous in C decides the width of an access.
+        let [rows, columns] = problem.extents(Operand::C).map(|(extent, _)| extent);
+        let contiguous = match self.operands.major(Operand::C) {
+            Major::First => rows,
+            Major::Second => columns,
+        };
+        let each = match (contiguous % 8, contiguous % 2) {
             (0, _) if self.stages_c() => {
                 let line = bn * bytes_of_c;
                 let shares = !self.swap && line > 128.0 && line % 128.0 != 0.0;
@@ -439,9 +474,12 @@ impl GemmPlan {
         let mut epilogue = once + elements * (bytes_of_c * active / h200::CACHE + each);
         let mut fixed = h200::FIXED[usize::from(self.gather)];
         if self.schedule == Schedule::Pingpong {
-            let [shown, last] = h200::PINGPONG;
+            let [shown, shown_of_threads, last] = h200::PINGPONG;
             fixed += last * epilogue / h200::CLOCKS;
-            epilogue *= shown;
+            epilogue *= match contiguous % 8 {
+                0 => shown,
+                _ => shown_of_threads,
+            };
         }
         let mut sum = 0.0;
         if ck > 1 {
@@ -470,12 +508,15 @@ impl GemmPlan {
         }
     }
 
-    /// The clocks in which the threads of a producer fill a stage.
-    fn clocks_of_threads(&self, problem: &GemmProblem) -> f64 {
+    /// The clocks in which the threads of a producer fill a stage beside those of the other blocks of a multiprocessor.
+    fn clocks_of_threads(&self, problem: &GemmProblem, blocks: f64) -> f64 {
         let accesses = self.accesses(problem, 128.0);
         match self.vectors(problem) {
-            [1, _] | [_, 1] => h200::BY_REGISTERS[0] + accesses * h200::BY_REGISTERS[1],
-            _ => accesses * h200::ACCESS,
+            [1, _] | [_, 1] => {
+                let [once, each, of_all] = h200::BY_REGISTERS;
+                (once + accesses * each).max(blocks * accesses * of_all)
+            }
+            _ => blocks * accesses * h200::ACCESS,
         }
     }
 
@@ -557,7 +598,7 @@ impl GemmPlan {
             return vec![self];
         }
         let blocks: i64 = self.cluster.iter().product();
-        let at_once = clusters_at_once(blocks, multiprocessors);
+        let at_once = clusters_at_once(blocks, multiprocessors) * beside(&self, Arch::Sm90a);
         let tiles = self.cluster_tiles(problem);
         let steps = (problem.k - 1) / (self.tile[2] * self.cluster[2]) + 1;
         let most = (steps / 2).min(MOST_SPLIT);

@@ -14,8 +14,11 @@ use crate::tensor::offset::period;
 use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
 use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
 
-/// The alignment of shared memory, which the widest swizzle needs.
-const MOST_ALIGNMENT: u32 = 1024;
+/// The alignment of a block's shared memory, which the widest swizzle of TMA needs.
+const USUAL_ALIGNMENT: u32 = 1024;
+
+/// The greatest alignment of a place in shared memory.
+const MOST_ALIGNMENT: u32 = 1 << 16;
 
 impl Builder {
     /// Declares a tensor in global memory that the launch passes.
@@ -309,9 +312,9 @@ impl Builder {
         });
     }
 
-    /// Reserves `bytes` bytes of the block's shared memory, aligned to `align` (a power of two), and returns their address.
+    /// Reserves `bytes` bytes of the block's shared memory, aligned to `align` (a power of two up to 65536), and returns their address.
     ///
-    /// If the block does not have enough shared memory, or if the alignment is not a power of two, [`Builder::finish`]
+    /// If the block does not have enough shared memory, or if the alignment is not such a power of two, [`Builder::finish`]
     /// returns an error.
     ///
     /// ```
@@ -348,7 +351,7 @@ impl Builder {
                 return 0.into();
             }
         }
-        self.ir.dynamic_shared(MOST_ALIGNMENT);
+        self.ir.dynamic_shared(align.max(USUAL_ALIGNMENT));
         let known = self
             .launch
             .bases

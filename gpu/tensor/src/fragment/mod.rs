@@ -24,6 +24,7 @@ use crate::build::flow::zero_of;
 use crate::error::ErrorKind;
 use crate::failure::FirstFailure;
 use crate::tensor::coord::SliceCoord;
+use crate::tensor::partition::MAX_REGISTERS;
 use colex_ir::{Reg, RegType};
 
 /// Elements in registers under a layout: element `e` lies at bit `e * bits` of the registers one after the other.
@@ -50,9 +51,6 @@ pub struct Fragment {
     /// The first failure of the kernel that it belongs to.
     pub(crate) failure: FirstFailure,
 }
-
-/// The most registers of a fragment. A thread has 255 registers; more of them are spilled to local memory.
-pub const MAX_REGISTERS: i64 = 1024;
 
 /// The class of register that values of a type live in.
 pub(crate) fn class(ty: Ty) -> RegType {

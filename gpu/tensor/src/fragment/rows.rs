@@ -8,11 +8,12 @@ use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, LeafMode};
 use colex_tiled::{Operand, TiledMma};
 
+use super::Fragment;
 use super::expr::Expr;
 use super::reduce::check_op;
-use super::{Fragment, MAX_REGISTERS};
 use crate::build::Builder;
 use crate::error::{At, Error, ErrorKind};
+use crate::tensor::partition::check_tile;
 use colex_ir::{BinaryOp, ShuffleMode};
 
 /// The rows of C in the accumulators of a tiled MMA, derived from its partition of C.
@@ -40,23 +41,6 @@ pub struct Rows {
 pub(crate) struct RowsHeld {
     threads: Vec<Vec<i64>>,
     lanes: Vec<u32>,
-}
-
-/// Refuses a tile with more elements than the registers of all threads can hold, before each element is listed.
-pub(crate) fn check_tile(
-    call: &'static str,
-    mma: &TiledMma,
-    [m, n]: [i64; 2],
-) -> Result<(), ErrorKind> {
-    let threads = mma.threads();
-    // The narrowest element has one bit.
-    if m.saturating_mul(n) <= threads.saturating_mul(32 * MAX_REGISTERS) {
-        return Ok(());
-    }
-    let why = format!(
-        "a tile of {m} x {n} elements is more than fits into {MAX_REGISTERS} registers of each of {threads} threads"
-    );
-    Err(ErrorKind::operands(call, why))
 }
 
 /// Where, in a tile of these extents, every thread has every value of an operand: `first + extent * second`.

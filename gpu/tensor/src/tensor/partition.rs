@@ -8,9 +8,28 @@ use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
 use super::{Cut, Kept, Share, Tensor, View};
 use crate::error::ErrorKind;
-use crate::fragment::rows::check_tile;
 use crate::index::Index;
 use crate::tensor::partition_coords::Partitioner;
+
+/// The most registers of a fragment. A thread has 255 registers; more of them are spilled to local memory.
+pub const MAX_REGISTERS: i64 = 1024;
+
+/// Refuses a tile with more elements than the registers of all threads can hold, before each element is listed.
+pub(crate) fn check_tile(
+    call: &'static str,
+    mma: &TiledMma,
+    [m, n]: [i64; 2],
+) -> Result<(), ErrorKind> {
+    let threads = mma.threads();
+    // The narrowest element has one bit.
+    if m.saturating_mul(n) <= threads.saturating_mul(32 * MAX_REGISTERS) {
+        return Ok(());
+    }
+    let why = format!(
+        "a tile of {m} x {n} elements is more than fits into {MAX_REGISTERS} registers of each of {threads} threads"
+    );
+    Err(ErrorKind::operands(call, why))
+}
 
 /// The slice of a [`TiledCopy`] at a thread index of the kernel.
 #[derive(Clone, Debug)]

@@ -78,7 +78,7 @@ fn barrier(k: &mut Builder, arrivals: u32, call: impl FnOnce(&mut Builder, &Barr
 
 fn mapped(k: &mut Builder) -> (TmaTensor, Tensor) {
     let slab = "(8,32):(32,1)";
-    let map = k.tma_tensor("a", Ty::F32, "(256,256):(256,_1)", &[8, 32], slab, 1);
+    let map = k.tma_tensor("a", Ty::F32, "(256,256):(256,_1)", [8, 32], slab, 1);
     (map, k.shared_tensor(Ty::F32, slab))
 }
 
@@ -898,7 +898,7 @@ fn rows() -> Vec<Row> {
                     "a",
                     Ty::F32,
                     "(256,256):(256,_1)",
-                    &[8, 32],
+                    [8, 32],
                     "(8,32):(32,1)",
                     n,
                 );
@@ -913,7 +913,7 @@ fn rows() -> Vec<Row> {
                     "a",
                     Ty::F32,
                     "(256,256):(256,_1)",
-                    &[n, 32],
+                    [n, 32],
                     "(8,32):(32,1)",
                     1,
                 );
@@ -941,7 +941,7 @@ fn rows() -> Vec<Row> {
             "tma_load_multicast",
             |k, n| {
                 let slab = "(8,32):(32,1)";
-                let map = k.tma_tensor("a", Ty::F32, "(256,256):(256,_1)", &[8, 32], slab, 2);
+                let map = k.tma_tensor("a", Ty::F32, "(256,256):(256,_1)", [8, 32], slab, 2);
                 let shared = k.shared_tensor(Ty::F32, slab);
                 let mask = k.emit(|ir| ir.mov(Type::U16, 3));
                 // The second block brings its half of the tile to both.

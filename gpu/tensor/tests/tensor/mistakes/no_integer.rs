@@ -145,7 +145,7 @@ fn shared_memory_ends() {
         said(|k| {
             k.shared_bytes(64, 100);
         }),
-        "shared_bytes: an alignment of 100 bytes; powers of two up to 1024 are"
+        "shared_bytes: an alignment of 100 bytes; powers of two up to 65536 are"
     );
     assert_eq!(
         said(|k| {
