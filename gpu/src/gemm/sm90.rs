@@ -35,6 +35,10 @@ const MOST_STEPS: i64 = 1 << 26;
 /// accumulators.
 const BESIDE_SUMS: i64 = 26;
 
+/// The registers that a thread needs beside what it loads or accumulates where several blocks share a multiprocessor: with fewer,
+/// ptxas 12.9 spills a few in some of the plans.
+const BESIDE_LOADS: i64 = 40;
+
 /// TMA and `wgmma`. The units of a plan are consumer warpgroups, each of which has the whole tile along N.
 pub(crate) struct Hopper;
 
@@ -426,7 +430,7 @@ pub(crate) fn blocks(plan: &GemmPlan) -> u32 {
 }
 
 /// The most blocks of a plan that a multiprocessor runs at once.
-pub(crate) const MOST_BESIDE: i64 = 4;
+pub(crate) const MOST_BESIDE: i64 = 3;
 
 /// The bytes of shared memory that barriers and alignment take.
 pub(crate) const BESIDE_TILES: i64 = 2048;
@@ -457,11 +461,20 @@ pub(crate) fn most_beside(plan: &GemmPlan) -> i64 {
         _ => 0,
     };
     let loaded = through(Operand::A, m) + through(Operand::B, columns);
+    // A part of C that is read, and its addresses where the neighbours in memory are those of other threads.
+    let read = match (plan.operands.beta, plan.operands.major(Operand::C)) {
+        (false, _) => 0,
+        (true, Major::Second) => sums.min(32),
+        (true, Major::First) => sums.min(32) + 32,
+    };
     let fits = |blocks: &i64| {
         let entry = registers_at_entry(2 * WARPGROUP_THREADS, *blocks as u32);
-        sums.max(loaded) + BESIDE_SUMS <= i64::from(entry)
+        loaded.max(sums + read) + BESIDE_LOADS <= i64::from(entry)
     };
-    (2..=MOST_BESIDE).rev().find(fits).unwrap_or(1)
+    // Steps along K of a factor that is contiguous along M or N take more addresses.
+    let steps_over_rows = plan.operands.majors[..2].contains(&Major::First);
+    let most = MOST_BESIDE - i64::from(steps_over_rows);
+    (2..=most).rev().find(fits).unwrap_or(1)
 }
 
 /// The bytes of shared memory of a number of stages and of the epilogue.

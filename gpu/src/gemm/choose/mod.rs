@@ -308,45 +308,43 @@ mod h200 {
     /// Clocks in a microsecond.
     pub(super) const CLOCKS: f64 = 2010.0;
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
-    pub(super) const PRODUCTS: f64 = 1650.0;
+    pub(super) const PRODUCTS: f64 = 1670.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
-    pub(super) const SHARED: f64 = 110.0;
+    pub(super) const SHARED: f64 = 111.0;
     /// Bytes that a multiprocessor loads in a clock.
-    pub(super) const LOADS: f64 = 98.0;
+    pub(super) const LOADS: f64 = 98.3;
     /// Clocks of TMA for a row of a box, however short: of one that begins at a line of 128 bytes, at a sector of 32, and
     /// between sectors.
-    pub(super) const ROW: [f64; 3] = [1.34, 1.01, 1.04];
+    pub(super) const ROW: [f64; 3] = [1.32, 0.789, 0.81];
     /// The bytes that such rows take of what is loaded, for each byte.
-    pub(super) const LINES: [f64; 3] = [1.0, 1.77, 2.37];
+    pub(super) const LINES: [f64; 3] = [1.0, 1.77, 2.36];
     /// Clocks of a step along K beside the loads.
-    pub(super) const STEP: f64 = 41.8;
+    pub(super) const STEP: f64 = 32.2;
     /// The part of a step more where the blocks of a cluster along M or N wait for each other.
-    pub(super) const CLUSTER: f64 = 0.0664;
+    pub(super) const CLUSTER: f64 = 0.0662;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 7060.0;
+    pub(super) const CACHE: f64 = 7090.0;
     /// Operations in a microsecond that the power limit allows for all multiprocessors.
     pub(super) const POWER: f64 = 4.0e9;
     /// Bytes of the device's memory in a microsecond, where nothing else takes time: a sum of squares has the rest.
-    pub(super) const MEMORY: f64 = 4.78e6;
+    pub(super) const MEMORY: f64 = 4.64e6;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
-    pub(super) const FIXED: [f64; 2] = [1.73, 1.27];
+    pub(super) const FIXED: [f64; 2] = [1.79, 1.27];
     /// Clocks of a sum over a cluster, and for each byte of a block's accumulators.
-    pub(super) const SUM: [f64; 2] = [1230.0, 0.119];
+    pub(super) const SUM: [f64; 2] = [1250.0, 0.12];
     /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
     /// microsecond.
-    pub(super) const SPLIT: [f64; 3] = [1.67, 0.0262, 2.1e6];
+    pub(super) const SPLIT: [f64; 3] = [1.7, 0.0262, 2.11e6];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
-    pub(super) const EPILOGUE: [f64; 4] = [527.0, 0.1, 0.387, 0.899];
+    pub(super) const EPILOGUE: [f64; 4] = [535.0, 0.106, 0.4, 0.993];
     /// The same in pairs and one by one where threads load; and the part more for each other block of the multiprocessor.
     pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.28, 0.325, 0.88];
-    /// Times as many bytes are loaded where a row of a box is shorter than a line.
-    pub(super) const SHORT: f64 = 1.28;
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
-    pub(super) const PARTS_OF_LINES: f64 = 0.0881;
+    pub(super) const PARTS_OF_LINES: f64 = 0.0842;
     /// Of an epilogue by pingpong, the part that the main loop of the other consumer does not hide, by TMA and by threads; and what
     /// is added once: the last one is not hidden, and a warpgroup stores a whole tile.
-    pub(super) const PINGPONG: [f64; 3] = [0.897, 0.316, 0.793];
+    pub(super) const PINGPONG: [f64; 3] = [0.873, 0.304, 0.796];
     /// Clocks of an access to a stage by a thread of the producer.
     pub(super) const ACCESS: f64 = 41.2;
     /// The same through registers: once for each stage, for each access, and for each access of all blocks of a multiprocessor.
@@ -435,11 +433,8 @@ impl GemmPlan {
             };
             rows_of_a * cost(Operand::A) + rows_of_b * cost(Operand::B)
         };
-        let mut loads =
+        let loads =
             bytes * of_rows(h200::LINES) / (h200::LOADS / of_each).min(h200::CACHE / active);
-        if bk * bytes < 128.0 {
-            loads *= h200::SHORT;
-        }
         let filling = if self.gather {
             self.clocks_of_threads(problem, of_each)
         } else {
@@ -592,6 +587,14 @@ impl GemmPlan {
         one * problem.batch as f64 / h200::MEMORY
     }
 
+    /// Whether a row of the boxes that TMA loads is a whole line of 128 bytes, or K takes no more. The model is fitted to shorter rows
+    /// for such a K alone: of a longer one, 782x9472x5840 took twice as long.
+    fn has_whole_lines(&self, problem: &GemmProblem) -> bool {
+        let bytes = |elements: i64| elements.saturating_mul(self.operands.ab.bits().into()) / 8;
+        let by_threads = self.gather || self.method != GemmMethod::Hopper;
+        by_threads || bytes(self.tile[2]) >= 128 || bytes(problem.k) <= 128
+    }
+
     /// The plan with the parts of K that suit a problem, if it takes several; itself if it takes one.
     fn in_parts(self, problem: &GemmProblem, multiprocessors: i64) -> Vec<GemmPlan> {
         if self.split == 1 {
@@ -684,6 +687,7 @@ fn timed(
     let Ok(kept): Result<Arc<_>, _> = CANDIDATES.get_or_make(&(operands, arch), make);
     let plans = kept
         .iter()
+        .filter(|plan| plan.has_whole_lines(problem))
         .flat_map(|plan| plan.in_parts(problem, multiprocessors));
     let time = |plan: &GemmPlan| plan.cost(problem, multiprocessors).total();
     plans.map(|plan| (time(&plan), plan)).collect()
