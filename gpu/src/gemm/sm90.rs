@@ -441,9 +441,13 @@ pub(crate) const KEPT: i64 = 1024;
 /// The blocks of a plan that a multiprocessor runs at once. By TMA one block has enough loads under way. Threads wait for what
 /// they load: of blocks with one consumer, some wait while others multiply.
 pub(crate) fn beside(plan: &GemmPlan, arch: Arch) -> i64 {
+    let most = most_beside(plan);
+    if most == 1 {
+        return 1;
+    }
     let room = i64::from(Limits::of(arch).shared) + KEPT;
     let each = tile_bytes(plan, plan.stages) + BESIDE_TILES + KEPT;
-    (room / each).clamp(1, most_beside(plan))
+    (room / each).clamp(1, most)
 }
 
 /// The same by registers alone.

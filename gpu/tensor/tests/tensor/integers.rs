@@ -221,10 +221,9 @@ fn rows() -> Vec<Row> {
         (
             "arrive_named",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.arrive_named(&index(1), n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.arrive_named(&index(1), n);
+                })
             },
             32,
             &[],
@@ -233,10 +232,9 @@ fn rows() -> Vec<Row> {
         (
             "sync_named",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.sync_named(&index(1), n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.sync_named(&index(1), n);
+                })
             },
             32,
             &[],
@@ -272,11 +270,10 @@ fn rows() -> Vec<Row> {
         (
             "init_barriers",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                let all = k.barriers(1);
-                k.init_barriers(&all, n);
+                of_type::<u32>(k, n, |k, n| {
+                    let all = k.barriers(1);
+                    k.init_barriers(&all, n);
+                })
             },
             32,
             &[77],
@@ -284,10 +281,9 @@ fn rows() -> Vec<Row> {
         (
             "block_index",
             |k, n| {
-                let Ok(n) = u8::try_from(n) else {
-                    return refuse(k);
-                };
-                k.block_index(n);
+                of_type::<u8>(k, n, |k, n| {
+                    k.block_index(n);
+                })
             },
             2,
             &[0],
@@ -295,10 +291,9 @@ fn rows() -> Vec<Row> {
         (
             "thread_index",
             |k, n| {
-                let Ok(n) = u8::try_from(n) else {
-                    return refuse(k);
-                };
-                k.thread_index(n);
+                of_type::<u8>(k, n, |k, n| {
+                    k.thread_index(n);
+                })
             },
             2,
             &[0],
@@ -306,10 +301,9 @@ fn rows() -> Vec<Row> {
         (
             "grid_extent",
             |k, n| {
-                let Ok(n) = u8::try_from(n) else {
-                    return refuse(k);
-                };
-                k.grid_extent(n);
+                of_type::<u8>(k, n, |k, n| {
+                    k.grid_extent(n);
+                })
             },
             2,
             &[0],
@@ -317,11 +311,10 @@ fn rows() -> Vec<Row> {
         (
             "cluster_rank",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.cluster([2, 1, 1]);
-                k.cluster_rank(n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.cluster([2, 1, 1]);
+                    k.cluster_rank(n);
+                })
             },
             2,
             &[],
@@ -329,10 +322,9 @@ fn rows() -> Vec<Row> {
         (
             "cluster",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.cluster([n, 1, 1]);
+                of_type::<u32>(k, n, |k, n| {
+                    k.cluster([n, 1, 1]);
+                })
             },
             2,
             &[],
@@ -340,10 +332,9 @@ fn rows() -> Vec<Row> {
         (
             "min_blocks",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.min_blocks(n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.min_blocks(n);
+                })
             },
             1,
             &[],
@@ -351,10 +342,9 @@ fn rows() -> Vec<Row> {
         (
             "max_registers",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.max_registers(n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.max_registers(n);
+                })
             },
             64,
             &[77],
@@ -362,12 +352,11 @@ fn rows() -> Vec<Row> {
         (
             "set_max_registers",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                *k = Builder::new("k", Arch::Sm90a, 128);
-                k.min_blocks(1);
-                k.set_max_registers(false, n);
+                of_type::<u32>(k, n, |k, n| {
+                    *k = Builder::new("k", Arch::Sm90a, 128);
+                    k.min_blocks(1);
+                    k.set_max_registers(false, n);
+                })
             },
             40,
             &[],
@@ -375,11 +364,10 @@ fn rows() -> Vec<Row> {
         (
             "cp_async_wait",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.cp_async_commit();
-                k.cp_async_wait(n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.cp_async_commit();
+                    k.cp_async_wait(n);
+                })
             },
             1,
             &[0, 77, 1 << 31, (1 << 32) - 1],
@@ -387,11 +375,10 @@ fn rows() -> Vec<Row> {
         (
             "bulk_wait",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.bulk_commit();
-                k.bulk_wait(n, true);
+                of_type::<u32>(k, n, |k, n| {
+                    k.bulk_commit();
+                    k.bulk_wait(n, true);
+                })
             },
             1,
             &[0, 77, 1 << 31, (1 << 32) - 1],
@@ -399,11 +386,10 @@ fn rows() -> Vec<Row> {
         (
             "wgmma_wait",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.wgmma_commit();
-                k.wgmma_wait(n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.wgmma_commit();
+                    k.wgmma_wait(n);
+                })
             },
             1,
             &[0, 77, 1 << 31, (1 << 32) - 1],
@@ -411,10 +397,9 @@ fn rows() -> Vec<Row> {
         (
             "uniform",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.uniform(n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.uniform(n);
+                })
             },
             32,
             &[1 << 31],
@@ -496,10 +481,9 @@ fn rows() -> Vec<Row> {
         (
             "shared_bytes",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.shared_bytes(n, 16);
+                of_type::<u32>(k, n, |k, n| {
+                    k.shared_bytes(n, 16);
+                })
             },
             100,
             &[0, 77],
@@ -507,10 +491,9 @@ fn rows() -> Vec<Row> {
         (
             "shared_bytes",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.shared_bytes(16, n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.shared_bytes(16, n);
+                })
             },
             64,
             &[0],
@@ -519,10 +502,9 @@ fn rows() -> Vec<Row> {
         (
             "pipeline",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                start(k, 2, n, 1);
+                of_type::<u32>(k, n, |k, n| {
+                    start(k, 2, n, 1);
+                })
             },
             32,
             &[77],
@@ -530,10 +512,9 @@ fn rows() -> Vec<Row> {
         (
             "pipeline",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                start(k, 2, 32, n);
+                of_type::<u32>(k, n, |k, n| {
+                    start(k, 2, 32, n);
+                })
             },
             1,
             &[77],
@@ -541,11 +522,10 @@ fn rows() -> Vec<Row> {
         (
             "filled_by",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                let ring = k.pipeline(2, 1, 1).filled_by(n);
-                k.start_pipelines(&[&ring], false);
+                of_type::<u32>(k, n, |k, n| {
+                    let ring = k.pipeline(2, 1, 1).filled_by(n);
+                    k.start_pipelines(&[&ring], false);
+                })
             },
             32,
             &[77],
@@ -675,11 +655,10 @@ fn rows() -> Vec<Row> {
         (
             "reduce",
             |k, n| {
-                let Ok(n) = usize::try_from(n) else {
-                    return refuse(k);
-                };
-                let x = number(k);
-                k.reduce(BinaryOp::Add, &x, n);
+                of_type::<usize>(k, n, |k, n| {
+                    let x = number(k);
+                    k.reduce(BinaryOp::Add, &x, n);
+                })
             },
             0,
             &[0],
@@ -687,13 +666,12 @@ fn rows() -> Vec<Row> {
         (
             "reduce_along",
             |k, n| {
-                let Ok(n) = usize::try_from(n) else {
-                    return refuse(k);
-                };
-                let part = part(k);
-                let x = k.fragment_like(&part);
-                k.fill(&x, 1.0);
-                k.reduce_along(BinaryOp::Add, &x, &part, n);
+                of_type::<usize>(k, n, |k, n| {
+                    let part = part(k);
+                    let x = k.fragment_like(&part);
+                    k.fill(&x, 1.0);
+                    k.reduce_along(BinaryOp::Add, &x, &part, n);
+                })
             },
             1,
             &[0],
@@ -701,12 +679,11 @@ fn rows() -> Vec<Row> {
         (
             "reduce_cluster",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                k.cluster([2, 1, 1]);
-                let x = number(k);
-                k.reduce_cluster(BinaryOp::Add, &x, n);
+                of_type::<u32>(k, n, |k, n| {
+                    k.cluster([2, 1, 1]);
+                    let x = number(k);
+                    k.reduce_cluster(BinaryOp::Add, &x, n);
+                })
             },
             2,
             &[],
@@ -750,12 +727,11 @@ fn rows() -> Vec<Row> {
         (
             "vectors",
             |k, n| {
-                let Ok(n) = usize::try_from(n) else {
-                    return refuse(k);
-                };
-                let tile = tile(k);
-                let thread = k.thread();
-                k.scatter(2.0, &tile.elements((thread % 8, 0)).vectors(n, 4));
+                of_type::<usize>(k, n, |k, n| {
+                    let tile = tile(k);
+                    let thread = k.thread();
+                    k.scatter(2.0, &tile.elements((thread % 8, 0)).vectors(n, 4));
+                })
             },
             1,
             &[],
@@ -773,12 +749,11 @@ fn rows() -> Vec<Row> {
         (
             "coordinate",
             |k, n| {
-                let Ok(n) = usize::try_from(n) else {
-                    return refuse(k);
-                };
-                let part = part(k);
-                let x = k.map(Expr::coordinate(&part, n).to(Ty::F32));
-                drop(x);
+                of_type::<usize>(k, n, |k, n| {
+                    let part = part(k);
+                    let x = k.map(Expr::coordinate(&part, n).to(Ty::F32));
+                    drop(x);
+                })
             },
             1,
             &[0],
@@ -786,11 +761,10 @@ fn rows() -> Vec<Row> {
         (
             "extent",
             |k, n| {
-                let Ok(n) = usize::try_from(n) else {
-                    return refuse(k);
-                };
-                let extent = tile(k).extent(n);
-                k.var(extent, 0..100);
+                of_type::<usize>(k, n, |k, n| {
+                    let extent = tile(k).extent(n);
+                    k.var(extent, 0..100);
+                })
             },
             1,
             &[0, 77, 1 << 31, (1 << 32) - 1, 1 << 40, i64::MAX],
@@ -864,11 +838,10 @@ fn rows() -> Vec<Row> {
         (
             "narrow",
             |k, n| {
-                let Ok(n) = usize::try_from(n) else {
-                    return refuse(k);
-                };
-                let part = global(k).narrow(n, 0, 1);
-                k.scatter(2.0, &part.elements((0, 0)));
+                of_type::<usize>(k, n, |k, n| {
+                    let part = global(k).narrow(n, 0, 1);
+                    k.scatter(2.0, &part.elements((0, 0)));
+                })
             },
             1,
             &[0],
@@ -1044,10 +1017,9 @@ fn rows() -> Vec<Row> {
         (
             "new",
             |k, n| {
-                let Ok(n) = u32::try_from(n) else {
-                    return refuse(k);
-                };
-                *k = Builder::new("k", Arch::Sm90a, n);
+                of_type::<u32>(k, n, |k, n| {
+                    *k = Builder::new("k", Arch::Sm90a, n);
+                })
             },
             32,
             &[77],
@@ -1082,6 +1054,14 @@ fn rows() -> Vec<Row> {
             &[0],
         ),
     ]
+}
+
+/// Calls with the number in the argument's type, or refuses the kernel where the type does not have it.
+fn of_type<T: TryFrom<i64>>(k: &mut Builder, n: i64, call: impl FnOnce(&mut Builder, T)) {
+    match T::try_from(n) {
+        Ok(n) => call(k, n),
+        Err(_) => refuse(k),
+    }
 }
 
 /// Refuses the kernel: the number is none that the argument's type has.
