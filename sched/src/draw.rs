@@ -5,6 +5,7 @@ use crate::order::grouped::{GroupTile, Grouped};
 use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
 use crate::problem::coord::{GemmCoord, Tile};
+use crate::ranks::overlap::{ChunkTimes, ChunkWork, OverlapPlan};
 use crate::split::segment::Segment;
 use crate::split::stream_k::{StreamK, StreamKRole};
 use crate::split::stream_k_sm90::StreamKSm90;
@@ -323,6 +324,54 @@ impl Pipeline {
             "{}: which actor works on which item, over time",
             self.name
         )))
+    }
+}
+
+impl OverlapPlan {
+    /// Returns a picture of the timeline: for each rank a row of what it sends and one of what it computes, labelled and
+    /// coloured by chunk; a sum is labelled with a plus sign.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a time does not fit in 64 bits, or for more cells than a picture holds.
+    ///
+    /// ```
+    /// use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
+    /// let plan = OverlapPlan::new(Overlap::ProductScatter, 2)?;
+    /// let svg = plan.picture(&ChunkTimes { send: 1, product: 2, add: 1 })?.svg();
+    /// assert!(svg.contains("rank 1 sends") && svg.contains(">+<"));
+    /// # Ok::<(), colex_sched::Error>(())
+    /// ```
+    pub fn picture(&self, times: &ChunkTimes) -> Result<Picture, Error> {
+        let spans = self.timeline(times)?;
+        let end = i64::try_from(self.time(times)?).unwrap_or(i64::MAX);
+        let rows = 2 * self.ranks();
+        drawable("cells", end.saturating_mul(rows))?;
+        let cell = |row: i64, time: i64| {
+            let here = |sends: bool| (row % 2 == 0) == sends;
+            let span = spans.iter().find(|span| {
+                let sends = matches!(span.work, ChunkWork::Send { .. });
+                let now = span.start as i64 <= time && time < span.end as i64;
+                span.rank == row / 2 && here(sends) && now
+            });
+            match span {
+                None => Cell::default(),
+                Some(span) if span.work == ChunkWork::Add => Cell::new(["+"]).filled(Fill::Void),
+                Some(span) => Cell::new([span.chunk.to_string()]).filled(Fill::pastel(span.chunk)),
+            }
+        };
+        let names = (0..rows).map(|row| {
+            let does = if row % 2 == 0 { "sends" } else { "computes" };
+            format!("rank {} {does}", row / 2)
+        });
+        let title = format!(
+            "{}: which chunk each rank sends and computes, over time",
+            self.overlap()
+        );
+        let grid = grid(rows, end, cell)?
+            .caption(self.overlap().to_string())
+            .headers(Headers::Named(names.collect()), Headers::Numbers);
+        Ok(Picture::of(grid).title(title))
     }
 }
 

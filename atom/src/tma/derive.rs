@@ -32,7 +32,8 @@ impl Piece {
 
 impl Dimension {
     pub(super) fn extent(&self) -> i64 {
-        self.modes.iter().map(|piece| piece.extent).product()
+        let extents = self.modes.iter().map(|piece| piece.extent);
+        extents.fold(1, i64::saturating_mul)
     }
 
     /// The stride of the dimension in elements: that of its mode, or what the strides of its modes have in common.
@@ -181,8 +182,8 @@ pub(super) fn joined_to_256(pieces: &[Piece], global: &Layout) -> Result<Vec<Dim
     let mut dimensions: Vec<Dimension> = Vec::new();
     for piece in pieces {
         if let Some(last) = dimensions.last_mut()
-            && last.extent() * last.modes[0].stride == piece.stride
-            && last.extent() * piece.extent <= 256
+            && last.extent().checked_mul(last.modes[0].stride) == Some(piece.stride)
+            && last.extent().saturating_mul(piece.extent) <= 256
             && piece.step() == 1
             && last.modes[0].step() == 1
             && last.is_whole(global)?
@@ -225,12 +226,12 @@ pub(super) fn progression(
     dimension: &Dimension,
     global: &Layout,
 ) -> Result<(), Error> {
-    let mut next = dimension.stride();
+    let mut next = Some(dimension.stride());
     for piece in dimension.modes.iter().filter(|piece| piece.extent > 1) {
         if extent_at(global, &piece.mode)? == 1 {
             continue;
         }
-        if piece.stride != next || piece.step() != 1 && dimension.modes.len() > 1 {
+        if Some(piece.stride) != next || piece.step() != 1 && dimension.modes.len() > 1 {
             let modes: Vec<String> = dimension
                 .modes
                 .iter()
@@ -242,7 +243,7 @@ pub(super) fn progression(
             }
             .into());
         }
-        next = piece.stride * piece.extent;
+        next = piece.stride.checked_mul(piece.extent);
     }
     Ok(())
 }
@@ -304,6 +305,11 @@ pub(super) fn stride_at(global: &Layout, mode: &Basis) -> Result<i64, Error> {
     }
 }
 
+/// The greatest common divisor, at most the largest integer.
 pub(super) fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.abs() } else { gcd(b, a % b) }
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    i64::try_from(a).unwrap_or(i64::MAX)
 }

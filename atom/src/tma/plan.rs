@@ -210,11 +210,13 @@ impl TmaPlan {
                 coord: coord.to_string(),
                 mode: format!("{:#}", piece.mode),
             })?;
-            Ok(leaf.value() * scale(piece, dimension))
+            // What leaves 64 bits leaves the map as well.
+            Ok(leaf.value().saturating_mul(scale(piece, dimension)))
         };
         let coordinate = |dimension: &Dimension| {
             let modes = dimension.modes.iter();
-            modes.map(|piece| along(piece, dimension)).sum()
+            let mut at = modes.map(|piece| along(piece, dimension));
+            at.try_fold(0, |sum: i64, at| Ok(sum.saturating_add(at?)))
         };
         self.dimensions.iter().map(coordinate).collect()
     }
@@ -354,7 +356,11 @@ impl TmaPlan {
                 let common = gcd(stride, piece.stride);
                 extent = match common {
                     0 => size,
-                    g => (extent - 1) * (stride / g) + (size - 1) * (piece.stride / g) + 1,
+                    g => {
+                        let before = (extent - 1_i64).saturating_mul(stride / g);
+                        let along = (size - 1).saturating_mul(piece.stride / g);
+                        before.saturating_add(along).saturating_add(1)
+                    }
                 };
                 stride = common;
             }

@@ -41,6 +41,16 @@ impl Error {
         matches!(self.kind(), ErrorKind::Outside { .. })
     }
 
+    /// Returns whether ranks do not hold a tensor as stated: an element held by none, twice, or with different values.
+    pub fn is_inconsistent(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Inconsistent { .. })
+    }
+
+    /// Returns whether a collective or a product does not take the placements of its tensors.
+    pub fn is_placement(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Placements { .. })
+    }
+
     /// Returns whether a count, or a number on the way to it, does not fit 64 bits.
     pub fn is_overflow(&self) -> bool {
         matches!(self.kind(), ErrorKind::Overflow { .. })
@@ -103,6 +113,27 @@ pub(crate) enum ErrorKind {
         "{text:?} names no threadblock swizzle: expected for example GemmIdentity<8> or GemmHorizontal"
     )]
     Parse { text: String },
+    #[error("mode {mode} of a tensor of {modes} modes, numbered from 0")]
+    NoMode { mode: usize, modes: usize },
+    #[error(
+        "mode {mode} of extent {extent} over {ranks} ranks: the extent must be a multiple, and {} is the next one",
+        filled(*extent, *ranks)
+    )]
+    Uneven {
+        mode: usize,
+        extent: i64,
+        ranks: i64,
+    },
+    #[error("{given} {what}, and it takes {wanted}")]
+    Count {
+        what: &'static str,
+        given: usize,
+        wanted: i64,
+    },
+    #[error("{sentence}")]
+    Inconsistent { sentence: String },
+    #[error("{sentence}")]
+    Placements { sentence: String },
     #[error("{sentence}")]
     Invalid { sentence: String },
     #[error("{what} is beyond 64-bit integers")]

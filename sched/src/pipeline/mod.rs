@@ -27,6 +27,7 @@ mod plan;
 mod state;
 mod step;
 mod timeline;
+mod walk;
 
 use crate::number::error::Error;
 
@@ -54,5 +55,7 @@ pub use check::{Report, check, check_exhaustively, check_within};
 pub use fault::{Blocked, Fault};
 pub use multistage::Multistage;
 pub use phase::Phase;
+pub use state::{BarrierState, Content};
 pub use step::{Actor, Barrier, Pipeline, Slot, Step};
 pub use timeline::{Durations, Span, timeline};
+pub use walk::{Event, Walk};

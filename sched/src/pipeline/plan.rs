@@ -5,6 +5,7 @@ use super::step::{Actor, Pipeline, Step};
 use std::collections::{HashMap, HashSet};
 
 /// A pipeline, its landings, and running counts of its steps.
+#[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) pipeline: &'a Pipeline,
     /// Every landing of every load.
@@ -49,7 +50,7 @@ impl Flight {
 }
 
 /// Where each kind of word of a state begins.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Offsets {
     pub(super) actors: usize,
     pub(super) slots: usize,

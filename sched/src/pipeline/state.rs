@@ -20,19 +20,24 @@ impl State {
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
+pub enum Content {
+    /// Nothing was loaded yet.
     Nothing,
+    /// The load of this item has not landed.
     Loading(u16),
     /// The item and the reads that are not over.
     Full(u16, u16),
 }
 
-/// A barrier's phase: its parity, the arrivals it still waits for, and the loads.
+/// The phase of a barrier that is not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BarrierState {
-    pub(super) parity: u8,
-    pub(super) pending: u16,
-    pub(super) loads: i16,
+pub struct BarrierState {
+    /// The parity of the phase: a wait for the other parity passes.
+    pub parity: u8,
+    /// The arrivals that the phase still waits for.
+    pub pending: u16,
+    /// The loads that the phase still waits for; below 0 where a load has landed before the arrival that expects it.
+    pub loads: i16,
 }
 
 impl<'a> Plan<'a> {
@@ -58,7 +63,7 @@ impl<'a> Plan<'a> {
         self.pipeline.actors[actor].steps.get(self.at(s, actor))
     }
 
-    fn slot(&self, s: &State, slot: usize) -> Content {
+    pub(super) fn slot(&self, s: &State, slot: usize) -> Content {
         let at = self.offsets.slots + 2 * slot;
         match (s.0[at], s.0[at + 1]) {
             (0, _) => Content::Nothing,

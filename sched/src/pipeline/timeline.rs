@@ -1,8 +1,8 @@
 //! One walk with a clock: when each actor loads, waits and multiplies if every step goes as early as it can.
 
 use super::fault::Fault;
-use super::plan::Plan;
 use super::step::{Pipeline, Step};
+use super::walk::Walk;
 
 /// How long things take, in any unit; steps not named here take no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,46 +35,22 @@ pub struct Span {
 /// # Errors
 /// The [`Fault`] this one walk meets, and [`Fault::Malformed`] where the clock passes 64 bits. That it meets none proves nothing about the others: see [`super::check()`].
 pub fn timeline(pipeline: &Pipeline, durations: &Durations) -> Result<Vec<Span>, Fault> {
-    let plan = Plan::new(pipeline)?;
-    let mut clock = Clock {
-        landing: Vec::new(),
-        ready: vec![0; pipeline.actors.len()],
-        spans: Vec::new(),
-    };
-    let (mut state, mut now) = (plan.start(), 0);
-    loop {
-        while let Some(at) = clock.landing.iter().position(|(when, _)| *when <= now) {
-            let (_, id) = clock.landing.remove(at);
-            state = plan.land(&state, id)?;
-        }
-        let ready = |actor: &usize| clock.ready[*actor] <= now && plan.enabled(&state, *actor);
-        if let Some(actor) = (0..pipeline.actors.len()).find(ready) {
-            let next = plan.advance(&state, actor)?;
-            let step = plan
-                .step(&state, actor)
-                .expect("invariant: an enabled actor has a step");
-            let first = plan.first_flight[actor][plan.at(&state, actor)];
-            clock.run(actor, step, first, now, durations)?;
-            state = next;
-            continue;
-        }
-        match clock.next_event(now, |actor| plan.enabled(&state, actor)) {
-            Some(when) => now = when,
-            None if plan.done(&state) => return Ok(clock.spans),
-            None => return Err(super::check::deadlock(&plan, &state)),
-        }
-    }
+    let mut walk = Walk::new(pipeline, *durations)?;
+    walk.by_ref().try_for_each(|event| event.map(|_| ()))?;
+    Ok(walk.into_spans())
 }
 
-struct Clock {
-    landing: Vec<(u64, u16)>,
-    ready: Vec<u64>,
-    spans: Vec<Span>,
+/// What happens when: the landings to come, when each actor is free, and what has taken time.
+#[derive(Debug)]
+pub(super) struct Clock {
+    pub(super) landing: Vec<(u64, u16)>,
+    pub(super) ready: Vec<u64>,
+    pub(super) spans: Vec<Span>,
 }
 
 impl Clock {
     /// When the next load lands or the next enabled actor is free again.
-    fn next_event(&self, now: u64, enabled: impl Fn(usize) -> bool) -> Option<u64> {
+    pub(super) fn next_event(&self, now: u64, enabled: impl Fn(usize) -> bool) -> Option<u64> {
         let free = self
             .ready
             .iter()
@@ -88,7 +64,7 @@ impl Clock {
 
     /// Notes what a step begins at `now`; its landings, if it has any, begin at number `first`. A multiply occupies its
     /// actor, which is exact where one is in flight.
-    fn run(
+    pub(super) fn run(
         &mut self,
         actor: usize,
         step: &Step,

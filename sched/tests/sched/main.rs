@@ -7,6 +7,7 @@ mod layout_and_pictures;
 mod persistent_laws;
 mod pipeline_laws;
 mod pipeline_reduction;
+mod rank_laws;
 mod stream_k_golden;
 mod stream_k_laws;
 mod swizzle_laws;

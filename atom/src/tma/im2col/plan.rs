@@ -188,6 +188,20 @@ impl Im2colPlan {
         &self.map
     }
 
+    /// Returns the numbers of positions of the filter along W, H, D: the extents Q, P, Z of the product.
+    ///
+    /// ```
+    /// # use colex_atom::{Im2colPlan, Im2colTile, Taps, TmaElement};
+    /// let (activations, shared) = ("(8,20,4):(1,8,160)", "(32,8):(8,1)");
+    /// let every_second = Taps { stride: 2, padding: [1, 0], ..Taps::new(3) };
+    /// let plan = Im2colPlan::new(Im2colTile { activations, taps: &[every_second], shared, element: TmaElement::F16, multicast: 1 })?;
+    /// assert_eq!(plan.positions(), [10]); // from -1 to 17
+    /// # Ok::<(), colex_atom::Error>(())
+    /// ```
+    pub fn positions(&self) -> &[i64] {
+        &self.outputs
+    }
+
     /// Returns the matrix of the product, `((Q,P,Z,N),(C,S,R,T))`: offsets in the activations, in elements, counted
     /// from the pixel under the first tap at the first position, which lies in the padding if there is any.
     pub fn matrix(&self) -> &Layout {

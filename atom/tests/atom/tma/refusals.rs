@@ -28,6 +28,34 @@ fn coordinates_that_end_a_kernel_are_refused() {
     );
 }
 
+/// Extents and strides near 2^62 are refused by what the map cannot hold, and nothing overflows.
+#[test]
+fn large_extents_and_strides_are_refused() {
+    let huge = 1_i64 << 62;
+    let refused = |global: &str, tile: &str, shared: &str| {
+        let plan = plan(global, tile, shared, TmaElement::F64, 1);
+        plan.map(|_| ()).unwrap_err().to_string()
+    };
+    let tensors = [
+        format!("(4,8):({huge},1)"),
+        format!("(4,8):(8,{huge})"),
+        format!("(4,8):(1,{huge})"),
+        format!("(2,{huge}):(1,2)"),
+        format!("({huge},1):(1,{huge})"),
+        format!("(4,8):({},1)", i64::MIN),
+        format!("((2,2),8):(({huge},-{huge}),1)"),
+    ];
+    for tensor in tensors {
+        for (tile, shared) in [("(4,8)", "(4,8):(8,1)"), ("(2,8)", "(2,8):(1,2)")] {
+            assert!(!refused(&tensor, tile, shared).is_empty(), "{tensor}");
+        }
+    }
+    assert_eq!(
+        refused(&format!("(4,8):({huge},1)"), "(4,8)", "(4,8):(8,1)"),
+        "dimension 1 of the tensor has a stride of 9223372036854775807 bytes, not a multiple of 16 from 0 to below 2^40"
+    );
+}
+
 /// The bytes that a barrier waits for are those that the boxes report.
 #[test]
 fn transactions_add_up() {

@@ -196,6 +196,21 @@ impl Grid {
         self
     }
 
+    /// Returns what stands before a row: nothing for a row without a name.
+    ///
+    /// ```
+    /// use colex_draw::{Cell, Grid, Headers};
+    /// let grid = Grid::from_fn(2, 1, |_, _| Cell::default())?;
+    /// assert_eq!(grid.row_header(1), "1");
+    /// let named = grid.headers(Headers::Named(vec!["a".to_string()]), Headers::None);
+    /// assert_eq!([named.row_header(0), named.row_header(1)], ["a", ""]);
+    /// # Ok::<(), colex_draw::Error>(())
+    /// ```
+    #[must_use]
+    pub fn row_header(&self, row: i64) -> String {
+        self.row_headers.text(row)
+    }
+
     /// Names what the rows and the columns count, such as `m` and `k`.
     #[must_use]
     pub fn axes(mut self, rows: impl Into<String>, cols: impl Into<String>) -> Self {
