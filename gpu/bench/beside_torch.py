@@ -1,7 +1,8 @@
 """PyTorch on the same device in the same hour: copies, transposes, matrix products. Prints JSON, one group a line.
 
 Run beside `xtask bench`: contenders take turns, events around every run, medians. `beside_torch.py rows` runs the functions of
-rows instead, eager and compiled, beside `xtask bench rows`.
+rows instead, eager and compiled, beside `xtask bench rows`; `beside_torch.py reduce` runs reductions and cumulative sums beside
+`xtask bench reduce`.
 """
 
 import json
@@ -96,8 +97,55 @@ def all_rows():
             rows(function, torch.bfloat16, "bf16", columns, residual=True)
 
 
+def reduced(function, dtype, name, extents, modes):
+    """A reduction or a cumulative sum; the operands rotate over several times the second-level cache."""
+    size = dtype.itemsize
+    for extent in extents:
+        size *= extent
+    inputs = [torch.randn(extents, device="cuda").to(dtype) for _ in range(max((512 << 20) // size, 2))]
+    of = {
+        "sum": lambda x: torch.sum(x, modes),
+        "max": lambda x: torch.amax(x, modes),
+        "norm": lambda x: torch.linalg.vector_norm(x, dim=modes),
+        "arg-max": lambda x: torch.argmax(x, modes[0]),
+        "cumulative sum": lambda x: torch.cumsum(x, modes[0]),
+    }[function]
+    state = {"at": 0}
+
+    def call():
+        for _ in range(8):
+            state["at"] = (state["at"] + 1) % len(inputs)
+            of(inputs[state["at"]])
+
+    work = 8 * size * (2 if function == "cumulative sum" else 1)
+    say(f"{function} {name} of {list(extents)} along {list(modes)}", "TB/s", work, take_turns({"torch": call}))
+
+
+def all_reductions():
+    pairs = ((torch.bfloat16, "bf16"), (torch.float32, "f32"))
+    cases = (
+        ((8192, 4096), (1,)), ((262144, 128), (1,)), ((8191, 4097), (1,)), ((8192, 4096), (0,)), ((524288, 64), (0,)),
+        ((64, 128, 4096), (1,)), ((64, 128, 4096), (0, 2)), ((8192, 4096), (0, 1)), ((32768, 4096), (1,)),
+        ((32768, 4096), (0,)),
+    )
+    for extents, modes in cases:
+        for dtype, name in pairs:
+            reduced("sum", dtype, name, extents, modes)
+    for at in (0, 3, 5, 7):
+        reduced("max", torch.bfloat16, "bf16", *cases[at])
+        reduced("norm", torch.float32, "f32", *cases[at])
+    for at in (0, 3, 5):
+        for dtype, name in pairs:
+            reduced("arg-max", dtype, name, *cases[at])
+    for extents, mode in (((8192, 4096), 1), ((32, 1 << 20), 1), ((8191, 4097), 1), ((8192, 4096), 0), ((64, 128, 4096), 1)):
+        for dtype, name in pairs:
+            reduced("cumulative sum", dtype, name, extents, (mode,))
+
+
 if __name__ == "__main__" and sys.argv[1:] == ["rows"]:
     all_rows()
+elif __name__ == "__main__" and sys.argv[1:] == ["reduce"]:
+    all_reductions()
 elif __name__ == "__main__":
     bytes_ = torch.randint(0, 255, (2 << 30,), device="cuda", dtype=torch.uint8)
     to = torch.empty_like(bytes_)

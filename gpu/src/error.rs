@@ -84,6 +84,11 @@ impl Error {
         })
     }
 
+    /// Returns whether a product over ranks is refused: its extents, its parts, or ranks that ask for different products.
+    pub fn is_ranks_refused(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Ranks(_))
+    }
+
     /// Returns whether no kernel multiplies matrices of these types, or none with this method or accumulator type.
     pub fn is_unsupported_product(&self) -> bool {
         matches!(
@@ -118,6 +123,16 @@ impl Error {
     /// Returns whether an epilogue is none, or is given other inputs and outputs than it has.
     pub fn is_epilogue_refused(&self) -> bool {
         matches!(self.kind(), ErrorKind::Epilogue { .. })
+    }
+
+    /// Returns whether a product is not computed in groups, or is given other numbers than its groups have.
+    pub fn is_groups_refused(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Groups { .. })
+    }
+
+    /// Returns whether views or a plan are none of a convolution.
+    pub fn is_convolution_refused(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Convolution { .. })
     }
 
     /// Returns whether an output shares bytes with what the kernel reads.
@@ -249,6 +264,10 @@ pub(crate) enum ErrorKind {
     },
     #[error("batch: {why}")]
     Batch { why: String },
+    #[error("groups: {why}")]
+    Groups { why: String },
+    #[error("convolution: {why}")]
+    Convolution { why: String },
     #[error("{what} is 0: the extents of a layout are at least 1")]
     Empty { what: &'static str },
     #[error("{what} is {extent}: it must be 0 to {most}")]
@@ -379,6 +398,14 @@ pub(crate) enum ErrorKind {
     Attention(#[from] AttentionError),
     #[error(transparent)]
     Rowwise(#[from] RowwiseError),
+    #[error(transparent)]
+    Elementwise(#[from] ElementwiseError),
+    #[error(transparent)]
+    Quantise(#[from] QuantiseError),
+    #[error(transparent)]
+    Ranks(#[from] RankError),
+    #[error(transparent)]
+    Reduce(#[from] ReduceError),
     #[error("epilogue: {why}")]
     Epilogue { why: String },
     #[error("the file of plans {path} cannot be used: {why}")]
@@ -415,6 +442,12 @@ pub(crate) enum AttentionError {
         stride: i64,
         most: i64,
     },
+    #[error("the queries lie in pages: only keys and values do")]
+    PagedQueries,
+    #[error(
+        "the call has key offsets and pages of keys: the keys of a sequence lie in rows or in pages"
+    )]
+    OffsetsAndPages,
     #[error("{what} is {value}: it must be {least:e} to {most:e}")]
     Number {
         what: &'static str,
@@ -539,6 +572,235 @@ impl RowwiseError {
 
 impl From<RowwiseError> for Error {
     fn from(why: RowwiseError) -> Error {
+        ErrorKind::from(why).into()
+    }
+}
+
+/// Why an elementwise call is not made.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ElementwiseError {
+    #[error("map: {why}")]
+    Map { why: String },
+    #[error("{name} has the shape {found}, and {other} {shape}: {why}")]
+    Shape {
+        name: String,
+        found: String,
+        other: String,
+        shape: String,
+        why: String,
+    },
+    #[error("the tensors make {found} {what}: a kernel takes at most {most}")]
+    Many {
+        what: &'static str,
+        found: usize,
+        most: usize,
+    },
+    #[error("a stride of {name} is {stride}: it must be at most {most}")]
+    Stride {
+        name: String,
+        stride: i64,
+        most: i64,
+    },
+    #[error(
+        "{output} and {input} lie at the same address with the layouts {written} and {read}: in place both have one layout and \
+         elements of one size"
+    )]
+    InPlace {
+        output: String,
+        input: String,
+        written: String,
+        read: String,
+    },
+    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
+    PlanCall { plan: String, call: String },
+    #[error(
+        "the plan's vector is {plan} elements: extents and types of the call allow a power of two up to {call}"
+    )]
+    Vector { plan: i64, call: i64 },
+    #[error("gather: {why}")]
+    Gather { why: String },
+    #[error("rotary embedding: {why}")]
+    Rotary { why: String },
+}
+
+impl From<ElementwiseError> for Error {
+    fn from(why: ElementwiseError) -> Error {
+        ErrorKind::from(why).into()
+    }
+}
+
+/// Why a product over ranks is not computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum RankError {
+    #[error("{name}: {why}")]
+    Operand {
+        name: &'static str,
+        why: colex_sched::Error,
+    },
+    #[error("{name} of {problem} is too large: a rank counts up to 2^31 - 1")]
+    Large { name: &'static str, problem: String },
+    #[error(
+        "rank {rank} asks for {problem}, and rank 0 for {first}: all ranks compute one product"
+    )]
+    Disagree {
+        rank: usize,
+        problem: String,
+        first: String,
+    },
+    #[error("{given} {name} for {ranks} ranks: there must be one for each")]
+    Parts {
+        name: &'static str,
+        given: usize,
+        ranks: i64,
+    },
+    #[error("the part of {name} of rank {rank} has {given} elements: it must have {wanted}")]
+    Part {
+        name: &'static str,
+        rank: usize,
+        given: usize,
+        wanted: i64,
+    },
+    #[error("a machine of {ranks} ranks, and the plan is for {plan}")]
+    Machine { ranks: usize, plan: i64 },
+    #[error("rank {rank} of {ranks} ranks, numbered from 0")]
+    NoRank { rank: usize, ranks: usize },
+    #[error("round {round}: rounds count from 1 to {most}")]
+    Round { round: u32, most: i64 },
+}
+
+impl From<RankError> for Error {
+    fn from(why: RankError) -> Error {
+        ErrorKind::from(why).into()
+    }
+}
+
+/// Why a quantisation is not computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum QuantiseError {
+    #[error("quantisation of {ty}: x must be f32, f16 or bf16")]
+    From { ty: Ty },
+    #[error("quantisation to {ty}: it must be s8, e4m3 or e5m2")]
+    To { ty: Ty },
+    #[error("q has elements of {found}: those of {ty} are {wanted}")]
+    Element {
+        found: &'static str,
+        ty: Ty,
+        wanted: String,
+    },
+    #[error("{name} has the shape {found}: it must be {wanted}, for x {x}")]
+    Shape {
+        name: &'static str,
+        found: String,
+        wanted: String,
+        x: String,
+    },
+    #[error("the columns of {name} {layout} have several strides: they must have one")]
+    Columns { name: &'static str, layout: String },
+    #[error("blocks of {block} columns: there must be 1 to {most}")]
+    Block { block: i64, most: i64 },
+    #[error("the scale is {value}: it must be a number above 0")]
+    Scale { value: f32 },
+    #[error("the plan's {what} is {found}: the kernel takes a power of two, 1 to {most}")]
+    Power {
+        what: &'static str,
+        found: i64,
+        most: i64,
+    },
+    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
+    PlanCall { plan: String, call: String },
+    #[error("the plan holds rows of up to {all} columns, and the call has {columns}")]
+    Held { all: i64, columns: i64 },
+}
+
+impl From<QuantiseError> for Error {
+    fn from(why: QuantiseError) -> Error {
+        ErrorKind::from(why).into()
+    }
+}
+
+/// Why a reduction is not computed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ReduceError {
+    #[error("the {function} of {ty}: the elements must be f32, f16, bf16 or s32")]
+    Type { function: String, ty: Ty },
+    #[error("the {function} of {ty}: it is no integer, so convert the elements to f32 first")]
+    Integers { function: String, ty: Ty },
+    #[error(
+        "the {function} of {ty} in {result}: the results must be {}",
+        one_of(can)
+    )]
+    Result {
+        function: String,
+        ty: Ty,
+        result: Ty,
+        can: Vec<Ty>,
+    },
+    #[error("mode {mode} is named, and x {x} has {rank} modes: they are counted from 0")]
+    Mode { mode: usize, x: String, rank: usize },
+    #[error("mode {mode} is named twice: name it once")]
+    Again { mode: usize },
+    #[error("the {function} is along one mode, and {found} are named")]
+    OneMode { function: String, found: usize },
+    #[error("the {function} has no values beside its results: an arg-max or arg-min has them")]
+    Values { function: String },
+    #[error(
+        "{what} has the shape {found}, and x {x} without the modes {modes:?} is {must}: both must be equal, or have modes of \
+         extent 1 where x is reduced"
+    )]
+    Shape {
+        what: &'static str,
+        found: String,
+        x: String,
+        modes: Vec<usize>,
+        must: String,
+    },
+    #[error("y has the shape {found}, and x {x}: both must be equal")]
+    Same { found: String, x: String },
+    #[error(
+        "the {function} of no elements: x has the shape {x}, and an extent that is reduced is 0"
+    )]
+    Nothing { function: String, x: String },
+    #[error(
+        "{layout} has a mode with several strides: each mode of a reduction must have one, so give its parts as modes"
+    )]
+    Modes { layout: String },
+    #[error("a stride is {stride}: it must be at most {most} in size")]
+    Stride { stride: i64, most: i64 },
+    #[error("{found} modes of one kind that are not one mode in all tensors: there may be {most}")]
+    Rank { found: usize, most: usize },
+    #[error(
+        "the plan's {what} is {found}: the {function} kernel takes a power of two, 1 to {most}"
+    )]
+    Power {
+        function: String,
+        what: &'static str,
+        found: i64,
+        most: i64,
+    },
+    #[error("the operands of the plan are `{operands}`: {must}")]
+    Operands {
+        operands: String,
+        must: &'static str,
+    },
+    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
+    PlanCall { plan: String, call: String },
+    #[error(
+        "the plan's accesses take {plan} elements: addresses, strides and extents of the call allow {call}"
+    )]
+    Vector { plan: i64, call: i64 },
+    #[error(
+        "the plan stores {plan} results at once: addresses, strides and extents of the call allow {call}"
+    )]
+    Stored { plan: i64, call: i64 },
+    #[error(
+        "the plan's threads along the inner mode have {all} elements side by side, and it has {extent}: more threads cover it, or \
+         turns along it"
+    )]
+    Inner { all: i64, extent: i64 },
+}
+
+impl From<ReduceError> for Error {
+    fn from(why: ReduceError) -> Error {
         ErrorKind::from(why).into()
     }
 }

@@ -10,6 +10,8 @@ const _: () = {
     shared::<Gemm<'_, f32, f32>>();
     shared::<gemm::GemmCall<'_>>();
     shared::<CopyCall<'_>>();
+    shared::<crate::reduce::ReduceCall<'_>>();
+    shared::<crate::reduce::scan::ScanCall<'_>>();
     shared::<crate::DeviceKernel>();
     shared::<crate::Error>();
 };

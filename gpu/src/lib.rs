@@ -15,11 +15,15 @@
 pub mod attention;
 mod calls;
 mod copy;
+pub mod elementwise;
 mod error;
 pub mod gemm;
 pub mod kernels;
 mod launch;
 mod method;
+pub mod quantise;
+pub mod ranks;
+pub mod reduce;
 pub mod reference;
 pub mod rowwise;
 mod scratch;
@@ -39,9 +43,13 @@ pub use colex_ir::{Error as LaunchError, ptx, verify};
 pub use colex_sim as sim;
 pub use colex_tensor as tensor;
 pub use copy::call::{copy, transpose};
+pub use elementwise::{Map, Rotary, gather};
 pub use error::{Error, PlanRefusal};
-pub use gemm::{Gemm, gemm};
+pub use gemm::{Gemm, convolution, gemm};
 pub use launch::{DeviceKernel, IntoArguments, IntoGrid, LaunchArg, Load};
+pub use quantise::quantise;
+pub use reduce::scan::cumulative_sum;
+pub use reduce::{arg_max, arg_min, reduce};
 pub use rowwise::{layer_norm, log_softmax, rms_norm, softmax};
 
 /// The examples of the README run.

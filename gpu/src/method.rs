@@ -54,7 +54,7 @@ impl fmt::Display for Compute {
     }
 }
 
-/// The generation of instructions that a kernel is built from.
+/// The kind of a kernel: the generation of instructions that it is built from, and for which products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GemmMethod {
     /// One multiply-add per thread and instruction.
@@ -65,6 +65,8 @@ pub enum GemmMethod {
     Ampere,
     /// TMA, mbarriers, `wgmma`: one producer warpgroup, and consumer warpgroups.
     Hopper,
+    /// One multiply-add per thread and instruction, where the threads of a block share K: for one row, or few.
+    Gemv,
 }
 
 impl fmt::Display for GemmMethod {
@@ -74,6 +76,7 @@ impl fmt::Display for GemmMethod {
             GemmMethod::Volta => "Volta",
             GemmMethod::Ampere => "Ampere",
             GemmMethod::Hopper => "Hopper",
+            GemmMethod::Gemv => "GEMV",
         })
     }
 }

@@ -47,7 +47,7 @@ pub(crate) enum Workspace<'a> {
 }
 
 /// A piece of memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Piece {
     pub(crate) address: u64,
     /// Its owner, if that is the call.

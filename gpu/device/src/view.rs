@@ -228,6 +228,74 @@ impl<'a, T: Element> View<'a, T> {
         (first, first + self.reach * T::BYTES as u64)
     }
 
+    /// Returns the same memory seen through another layout, which may reach any element of the buffer behind the view's first.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(24)?;
+    /// let image = buffer.view((2, 3, 4))?;
+    /// // Pixels as one mode: rows of a matrix.
+    /// let pixels = image.with_layout("((3,2),4):((4,12),1)")?;
+    /// assert_eq!(pixels.shape().to_string(), "((3,2),4)");
+    ///
+    /// let error = image.with_layout("(7,4):(4,1)").unwrap_err();
+    /// assert_eq!(error.to_string(), "(7,4):(4,1) reaches element 27, and the buffer has elements 0 to 23");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the strides are not integers, or if the layout reaches outside of the memory.
+    pub fn with_layout(&self, layout: impl IntoLayout) -> Result<View<'a, T>, Error> {
+        let layout = layout.into_layout()?;
+        let reach = reach(&layout, self.length)?;
+        let form = Form {
+            shape: layout.shape(),
+            layout: Some(layout),
+        };
+        Ok(View {
+            form: Arc::new(form),
+            reach,
+            ..self.clone()
+        })
+    }
+
+    /// Returns the same memory seen through a shape without elements: one of its extents is 0.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// assert!(buffer.view((3, 4))?.without_elements((0, 5))?.is_empty());
+    /// assert!(buffer.view((3, 4))?.without_elements((1, 5)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an extent is negative, or if none is 0.
+    pub fn without_elements(&self, shape: impl IntoIntTuple) -> Result<View<'a, T>, Error> {
+        let shape = shape.into_int_tuple()?;
+        let extents = || shape.leaves().iter().map(|extent| extent.value());
+        let why = match extents().find(|extent| *extent < 0) {
+            Some(extent) => Some(format!("extent {extent} is negative")),
+            None if extents().all(|extent| extent > 0) => Some("no extent is 0".to_string()),
+            None => None,
+        };
+        if let Some(why) = why {
+            let shape = shape.to_string();
+            return Err(ErrorKind::Shape { shape, why }.into());
+        }
+        let form = Form {
+            shape,
+            layout: None,
+        };
+        Ok(View {
+            form: Arc::new(form),
+            reach: 0,
+            ..self.clone()
+        })
+    }
+
     /// Returns the same elements with permuted modes: mode `i` of the result is mode `order[i]` of this view.
     ///
     /// ```

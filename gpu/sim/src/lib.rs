@@ -7,15 +7,17 @@ mod lane;
 mod machine;
 mod options;
 mod order;
+mod ranks;
 mod report;
 mod state;
 mod step;
 
 pub use machine::watch::Until;
 pub use options::{PrintTo, Schedule, SimOptions};
+pub use ranks::Ranks;
 pub use report::dump::{DumpLine, Dumps};
 pub use report::event::{BarrierAt, Event, EventKind, Grouped, SharedBytes};
-pub use report::fault::{Fault, FaultKind, Place};
+pub use report::fault::{Fault, FaultKind, FlagWait, Place};
 pub use report::show::Table;
 pub use report::trace::{Trace, TraceOptions, Traced};
 pub use report::{LineCount, Printed, Report, Warning};

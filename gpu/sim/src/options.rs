@@ -36,7 +36,7 @@ pub struct SimOptions {
     ///
     /// The report, the memory and the fault are those of one core, for every number. One core runs kernels that race
     /// between blocks, that use atomic or ordered accesses of global memory or reducing copies, or that fault; and
-    /// everything with `races` off, with `events` on, or on a host without threads.
+    /// everything with `races` off, with `events` on, on several devices, or on a host without threads.
     pub cores: usize,
 }
 
@@ -92,7 +92,9 @@ pub enum PrintTo {
 
 /// The order in which the simulator runs warps and completes asynchronous operations.
 ///
-/// A correct kernel gives the same result under every schedule.
+/// A correct kernel gives the same result under every schedule. Of several devices ([`Ranks`](crate::Ranks)), the latest one
+/// starts the ranks in their order and runs each as far as it gets, the earliest one in the opposite order, and a random one
+/// lets them run beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// Warps run in turn. An asynchronous operation completes as late as possible: when no warp can continue without

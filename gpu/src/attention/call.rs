@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
-use colex_device::{Buffer, Device, Extension, Function, Memo, View, ViewMut};
+use colex_device::{Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
 use colex_ir::launch::Launch;
 use colex_layout::{IntTuple, Layout};
 use colex_sim::Report;
@@ -14,15 +14,16 @@ use colex_tensor::{Arg, TensorKernel};
 
 use super::combine;
 use super::plan::{AttentionOperands, AttentionPlan};
-use super::problem::{AttentionProblem, AttentionTensor, Mask, Sequences};
+use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::method::AttentionMethod;
-use crate::scratch::{self, Workspace};
+use crate::scratch::{self, Piece, Workspace};
 
 /// Computes `O = softmax(Q K^T / sqrt(features)) V` for each batch and head, by the fastest kernel that head size, layouts,
-/// addresses and device allow. [`Attention`] has masks, the scale, the soft-cap, the log-sum-exp and the choice of a kernel.
+/// addresses and device allow. [`Attention`] has masks, the scale, the soft-cap, the log-sum-exp, sinks, sequences of different
+/// lengths and the choice of a kernel.
 ///
 /// The views are (batch, head, sequence, feature). Q and O have any multiple of the heads of K and V, the lengths of Q and K
 /// may be any, 0 too, and so may the strides of batch, head and sequence: a tensor whose modes are (batch, sequence, head,
@@ -32,8 +33,8 @@ use crate::scratch::{self, Workspace};
 ///
 /// A NaN of Q is one of its query's row, and a NaN of K one of all rows that see the key. A NaN or an infinity of V reaches its
 /// feature of every query that sees the key, and of others whose block of keys holds it. A score of -inf is a key that is not
-/// seen, and one of +inf a NaN; a query that sees no key has zeros. A row is NaN whose largest score is beyond 2^27 in size after
-/// scale and `log2(e)`: f32 does not hold the differences of such scores.
+/// seen, and one of +inf a NaN; a query that sees no key has zeros. A row is NaN whose largest score, or sink, is beyond 2^27 in
+/// size after scale and `log2(e)`: f32 does not hold the differences of such scores.
 ///
 /// ```
 /// use colex_gpu::{Device, attention};
@@ -104,8 +105,10 @@ pub struct Attention<'a, T> {
     scale: Option<f32>,
     softcap: Option<f32>,
     log_sum_exp: Option<View<'a, f32>>,
+    sinks: Option<View<'a, f32>>,
     /// The offsets of packed queries and of packed keys, and the most rows of a sequence.
     offsets: [Option<(View<'a, u32>, i64)>; 2],
+    pages: Option<Pages<'a>>,
     method: Option<AttentionMethod>,
 }
 
@@ -123,7 +126,9 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             scale: None,
             softcap: None,
             log_sum_exp: None,
+            sinks: None,
             offsets: [None, None],
+            pages: None,
             method: None,
         }
     }
@@ -153,6 +158,37 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             log_sum_exp,
             ..self
         }
+    }
+
+    /// Gives each head of Q a sink: a score that every query of the head has besides those of its keys, and to which no value
+    /// belongs. The sum of exponentials of a query has the additional term `exp(sink)`, and so has its log-sum-exp.
+    ///
+    /// `sinks` has one mode, the heads of Q. A sink is neither scaled nor capped. That of -inf is none. A query that sees no key
+    /// has zeros, and its log-sum-exp is the sink.
+    ///
+    /// ```
+    /// use colex_gpu::attention::Attention;
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let device = Device::open();
+    /// // One query and one key of two heads: the scores are 0 and the values 6.
+    /// let q = device.upload(&[f16::ZERO; 2 * 64])?;
+    /// let k = device.upload(&[f16::ZERO; 64])?;
+    /// let v = device.upload(&[f16::from_f32(6.0); 64])?;
+    /// let sinks = device.upload(&[0.0, f32::NEG_INFINITY])?;
+    /// let mut o = device.poisoned::<f16>(2 * 64)?;
+    /// let (queries, keys) = (q.view((1, 2, 1, 64))?, k.view((1, 1, 1, 64))?);
+    /// Attention::new(&queries, &keys, &v.view((1, 1, 1, 64))?, &o.view_mut((1, 2, 1, 64))?)
+    ///     .sinks(&sinks.view(2)?)
+    ///     .run()?;
+    /// let first: Vec<f32> = o.download()?.iter().step_by(64).map(|x| x.to_f32()).collect();
+    /// assert_eq!(first, [3.0, 6.0]); // 6 / (exp(0) + exp(0)), and 6
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn sinks(self, sinks: &View<'a, f32>) -> Self {
+        let sinks = Some(sinks.clone());
+        Attention { sinks, ..self }
     }
 
     /// Takes the queries of sequences of any lengths from the rows of one tensor: Q and O are (row, head, feature),
@@ -223,6 +259,49 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         self
     }
 
+    /// Takes the keys and values of the sequences from the pages of a pool: K and V are (page, head of keys, row of the page,
+    /// feature), in any strides. `table` is (sequence, entry): entry `i` of a sequence is the page of its keys from `i * rows` on,
+    /// where `rows` is the number of rows of a page, a multiple of 16. `lengths` is contiguous and has the number of keys of each
+    /// sequence, and `most` is the largest of them: of a longer sequence the first `most` keys are seen.
+    ///
+    /// The host reads neither the table nor the lengths. Regardless of both, nothing outside of the pool is read: a page number
+    /// that the pool does not have, negative ones among them, stands for a page of zeros. Entries beyond the last key of a
+    /// sequence may be anything, and so may the rows of its last page beyond that key. Several sequences may have a page.
+    ///
+    /// Lengths of `i32` that are 0 or more have the bits of `u32`.
+    ///
+    /// ```
+    /// use colex_gpu::attention::Attention;
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let device = Device::open();
+    /// // A pool of three pages of 16 rows. The values of a page are its number.
+    /// let k = device.upload(&[f16::ONE; 3 * 16 * 64])?;
+    /// let values: Vec<f16> = (0..3 * 16 * 64).map(|i| f16::from_f32((i / (16 * 64)) as f32)).collect();
+    /// let v = device.upload(&values)?;
+    /// // Sequence 0 has 32 keys in pages 2 and 1, and sequence 1 one key in page 0.
+    /// let (table, lengths) = (device.upload(&[2, 1, 0, -1])?, device.upload(&[32u32, 1])?);
+    /// let q = device.upload(&[f16::ONE; 2 * 64])?;
+    /// let mut o = device.poisoned::<f16>(2 * 64)?;
+    /// let (queries, pool) = (q.view((2, 1, 1, 64))?, (3, 1, 16, 64));
+    /// Attention::new(&queries, &k.view(pool)?, &v.view(pool)?, &o.view_mut((2, 1, 1, 64))?)
+    ///     .pages(&table.view((2, 2))?, &lengths.view(2)?, 32)
+    ///     .run()?;
+    /// let first: Vec<f32> = o.download()?.iter().step_by(64).map(|x| x.to_f32()).collect();
+    /// assert_eq!(first, [1.5, 0.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn pages(mut self, table: &View<'a, i32>, lengths: &View<'a, u32>, most: i64) -> Self {
+        let (table, lengths) = (table.clone(), lengths.clone());
+        self.pages = Some(Pages {
+            table,
+            lengths,
+            most,
+        });
+        self
+    }
+
     /// Sets the generation of the kernel. The default is the fastest that takes the problem.
     pub fn method(self, method: AttentionMethod) -> Self {
         let method = Some(method);
@@ -235,9 +314,15 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     ///
     /// Returns the errors of [`attention`] that concern the views.
     pub fn problem(&self) -> Result<AttentionProblem, Error> {
+        if self.offsets[1].is_some() && self.pages.is_some() {
+            return Err(ErrorKind::from(AttentionError::OffsetsAndPages).into());
+        }
         let mut of = [[0; 4]; 4];
         for (i, ((view, name), of)) in self.tensors.iter().zip(NAMES).zip(&mut of).enumerate() {
             *of = match &self.offsets[side(i)] {
+                None if side(i) == 1 && self.pages.is_some() => {
+                    extents(name, view.shape(), "(page, head, row of the page, feature)")?
+                }
                 None => extents(name, view.shape(), "(batch, head, sequence, feature)")?,
                 Some(_) => {
                     let [row, head, feature] = extents(name, view.shape(), "(row, head, feature)")?;
@@ -257,9 +342,31 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             sequences[i] = Sequences::Packed { rows };
             lengths[i] = (*most).min(rows);
         }
+        let mut holders = [0, 1].map(|i| match self.offsets[i] {
+            Some(_) => OFFSETS[i],
+            None => NAMES[i],
+        });
+        if let Some(pages) = &self.pages {
+            let [pages_of_pool, _, rows, _] = of[1];
+            let [count, entries] = extents(TABLE, pages.table.shape(), "(sequence, entry)")?;
+            let layout = pages.table.layout();
+            (holders[1], batches[1]) = (TABLE, count);
+            sequences[1] = Sequences::Paged {
+                pages: pages_of_pool,
+                rows,
+                entries,
+                strides: layout.map_or(Ok([0; 2]), |of| strides(of, 1))?,
+            };
+            let capacity = rows.saturating_mul(entries).min(MOST_LENGTH);
+            lengths[1] = pages.most.min(if pages_of_pool > 0 { capacity } else { 0 });
+            if count > 0 {
+                let found = contiguous(LENGTHS, &pages.lengths, "(sequences), contiguous")?;
+                same("the batch", [TABLE, LENGTHS], [count, found])?;
+            }
+        }
         let [q, k, v, o] = of;
         let pairs = [
-            ("the batch", 1, 2, 0),
+            (self.pages_of_keys(), 1, 2, 0),
             ("the batch", 0, 3, 0),
             ("the number of heads", 1, 2, 1),
             ("the number of heads", 0, 3, 1),
@@ -268,10 +375,6 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             ("the number of features", 0, 1, 3),
             ("the number of features", 2, 3, 3),
         ];
-        let holders = [0, 1].map(|i| match self.offsets[i] {
-            Some(_) => OFFSETS[i],
-            None => NAMES[i],
-        });
         same("the batch", holders, batches)?;
         for (extent, first, second, mode) in pairs {
             same(
@@ -320,6 +423,12 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             problem.log_sum_exp = true;
             problem.sum_strides = strides;
         }
+        if let Some(view) = &self.sinks {
+            let [heads] = extents(SINKS, view.shape(), "(head)")?;
+            same("the number of heads", ["Q", SINKS], [q[1], heads])?;
+            let [stride] = view.layout().map_or(Ok([0]), |of| strides(of, 1))?;
+            problem.sinks = Some(stride);
+        }
         problem.check()?;
         Ok(problem)
     }
@@ -346,8 +455,8 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         let device = self.device();
         let call = self.call(&Workspace::Kept(device), |_, _| Ok(self.wish()))?;
         call.run(device)?;
-        if let Some(parts) = call.parts {
-            scratch::give_back(device, parts);
+        if let Some(memory) = call.parts.and_then(|parts| parts.memory) {
+            scratch::give_back(device, memory);
         }
         Ok(())
     }
@@ -361,6 +470,68 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// Returns the errors of [`attention`].
     pub fn prepare(&self) -> Result<AttentionCall<'a>, Error> {
         let memory = Workspace::Own(self.device());
+        self.call(&memory, |_, _| Ok(self.wish()))
+    }
+
+    /// Returns the bytes of memory with which [`prepare_in`](Attention::prepare_in) takes the plan that
+    /// [`prepare`](Attention::prepare) takes: those of the parts of the keys, 0 where the plan divides no keys.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::attention::Attention;
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let keys = device.upload(&vec![f16::ONE; 1024 * 64])?;
+    /// let mut o = device.poisoned::<f16>(64)?;
+    /// let (query, keys) = (keys.view((1, 1, 1, 64))?, keys.view((1, 1, 1024, 64))?);
+    /// let output = o.view_mut((1, 1, 1, 64))?;
+    /// let call = Attention::new(&query, &keys, &keys, &output);
+    /// let mut memory = device.uninitialised::<u8>(call.workspace()?)?;
+    /// let prepared = call.prepare_in(&mut memory)?;
+    /// assert!(prepared.plan().splits > 1);
+    /// prepared.run(&device)?;
+    /// assert_eq!(o.download()?, [f16::ONE; 64]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`] that concern the views.
+    pub fn workspace(&self) -> Result<usize, Error> {
+        let problem = self.problem()?;
+        if problem.is_nothing() {
+            return Ok(0);
+        }
+        Ok(self.plan()?.workspace(&problem) as usize)
+    }
+
+    /// Prepares the call as [`prepare`](Attention::prepare) does, with the memory of the caller for the parts of the keys:
+    /// [`workspace`](Attention::workspace) bytes at a multiple of 256. With fewer bytes the keys are not divided. Calls of one
+    /// stream may share the memory, since the work of a stream runs in order. A graph that captured the call uses it whenever
+    /// it runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`], and an error if the workspace is on another device, may not be written, or overlaps a
+    /// tensor.
+    pub fn prepare_in(
+        &self,
+        workspace: &'a mut impl DeviceSlice<u8>,
+    ) -> Result<AttentionCall<'a>, Error> {
+        let count = workspace.count() as i64;
+        let given = ViewMut::row_major(workspace, count)?;
+        self.device().check_same(WORKSPACE, given.device())?;
+        let tensors = self.tensors.iter().zip(NAMES);
+        let tensors = tensors.map(|(view, name)| (name, view.bytes()));
+        let sums = self.log_sum_exp.iter();
+        let sums = sums.map(|view| (LOG_SUM_EXP, view.bytes()));
+        let numbers = self.numbers().map(|(name, _, bytes)| (name, bytes));
+        for (name, bytes) in tensors.chain(sums).chain(numbers) {
+            disjoint(WORKSPACE, given.bytes(), name, bytes)?;
+        }
+        let memory = Workspace::given(given.bytes(), 0)?;
         self.call(&memory, |_, _| Ok(self.wish()))
     }
 
@@ -409,16 +580,37 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     }
 
     fn rows_of_keys(&self) -> &'static str {
-        match self.offsets[1] {
-            Some(_) => "the number of rows",
-            None => "the number of keys",
+        match (&self.offsets[1], &self.pages) {
+            (None, None) => "the number of keys",
+            (Some(_), _) => "the number of rows",
+            (None, Some(_)) => "the number of rows of a page",
         }
     }
 
-    /// What a call reads besides Q, K and V, with its names, in the order of the kernel's parameters.
-    fn numbers(&self) -> impl Iterator<Item = (&'static str, &View<'a, u32>)> {
+    /// What the first mode of K counts.
+    fn pages_of_keys(&self) -> &'static str {
+        match self.pages {
+            Some(_) => "the number of pages",
+            None => "the batch",
+        }
+    }
+
+    /// What a call reads besides Q, K and V, in the order of the kernel's parameters: its names, devices and bytes.
+    fn numbers(&self) -> impl Iterator<Item = (&'static str, &Device, (u64, u64))> {
+        let sinks = self.sinks.iter();
+        let sinks = sinks.map(|view| (SINKS, view.device(), view.bytes()));
         let offsets = OFFSETS.into_iter().zip(&self.offsets);
-        offsets.filter_map(|(name, of)| Some((name, &of.as_ref()?.0)))
+        let offsets = offsets.filter_map(|(name, of)| {
+            let (view, _) = of.as_ref()?;
+            Some((name, view.device(), view.bytes()))
+        });
+        let pages = self.pages.iter().flat_map(|Pages { table, lengths, .. }| {
+            [
+                (TABLE, table.device(), table.bytes()),
+                (LENGTHS, lengths.device(), lengths.bytes()),
+            ]
+        });
+        sinks.chain(offsets).chain(pages)
     }
 
     fn wish(&self) -> AttentionWish {
@@ -455,11 +647,11 @@ impl<'a, T: GemmElement> Attention<'a, T> {
                 disjoint(LOG_SUM_EXP, view.bytes(), name, bytes)?;
             }
         }
-        for (name, view) in self.numbers() {
-            device.check_same(name, view.device())?;
-            disjoint("O", o, name, view.bytes())?;
+        for (name, of, bytes) in self.numbers() {
+            device.check_same(name, of)?;
+            disjoint("O", o, name, bytes)?;
             if let Some(sums) = &self.log_sum_exp {
-                disjoint(LOG_SUM_EXP, sums.bytes(), name, view.bytes())?;
+                disjoint(LOG_SUM_EXP, sums.bytes(), name, bytes)?;
             }
         }
         let operands = AttentionOperands::of(&problem, self.addresses());
@@ -470,7 +662,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         plan.check_problem(&problem)?;
         let mut addresses = Addresses::from_slice(&self.addresses());
         addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
-        addresses.extend(self.numbers().map(|(_, view)| view.bytes().0));
+        addresses.extend(self.numbers().map(|(_, _, bytes)| bytes.0));
         let prepared = device.extension::<PreparedAttention>();
         let call = |plan, addresses: &[u64]| {
             let key = Key { plan, problem };
@@ -484,11 +676,11 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             let whole = AttentionPlan { splits: 1, ..plan };
             work = Some(call(whole, &addresses)?);
             if plan.splits > 1 {
-                parts = memory.take_spare(plan.workspace(&problem) as usize)?;
+                parts = memory.take_rest(plan.workspace(&problem) as usize)?;
             }
             match &parts {
                 Some(parts) => {
-                    addresses.push(parts.address());
+                    addresses.push(parts.address);
                     work = Some(call(plan, &addresses)?);
                 }
                 None => plan = whole,
@@ -507,7 +699,20 @@ impl<'a, T: GemmElement> Attention<'a, T> {
 
 const NAMES: [&str; 4] = ["Q", "K", "V", "O"];
 const LOG_SUM_EXP: &str = "the log-sum-exp";
+const SINKS: &str = "the vector of sinks";
+const WORKSPACE: &str = "the workspace";
+const TABLE: &str = "the table of pages";
+const LENGTHS: &str = "the vector of numbers of keys";
 const OFFSETS: [&str; 2] = ["the vector of query offsets", "the vector of key offsets"];
+
+/// Where the keys of the sequences lie in a pool.
+#[derive(Clone, Debug)]
+struct Pages<'a> {
+    table: View<'a, i32>,
+    lengths: View<'a, u32>,
+    /// The largest number of keys.
+    most: i64,
+}
 
 /// Whether tensor `i` is of queries (0) or of keys (1).
 fn side(i: usize) -> usize {
@@ -622,7 +827,7 @@ pub struct AttentionCall<'a> {
     /// `None` if there is nothing to do.
     work: Option<Arc<Call<Arc<TensorKernel>>>>,
     /// The memory of the parts of the keys.
-    parts: Option<Buffer<u8>>,
+    parts: Option<Piece>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,
@@ -729,9 +934,20 @@ impl Hash for Key {
             softcap,
             log_sum_exp: _,
             sum_strides,
+            sinks,
         } = self.problem;
         self.plan.hash(state);
-        (batch, heads, lengths, sequences, strides, mask, sum_strides).hash(state);
+        (
+            batch,
+            heads,
+            lengths,
+            sequences,
+            strides,
+            mask,
+            sum_strides,
+            sinks,
+        )
+            .hash(state);
         (scale.to_bits(), softcap.map(f32::to_bits)).hash(state);
     }
 }
@@ -779,7 +995,8 @@ fn prepare(
     let workspace = addresses.len() - 1;
     let [outputs, tops, sums, _] =
         combine::places(problem, plan).map(|at| addresses[workspace] + at);
-    let behind = AttentionTensor::ALL.len() + usize::from(problem.log_sum_exp);
+    let optional = [problem.log_sum_exp, problem.sinks.is_some()];
+    let behind = AttentionTensor::ALL.len() + optional.map(usize::from).iter().sum::<usize>();
     let of_numbers = layouts.split_off(behind);
     layouts.truncate(AttentionTensor::O as usize);
     let [of_outputs, of_rows] = combine::written(problem, plan)?;
@@ -899,7 +1116,6 @@ mod tests {
                     return [
                         of_plan(|plan| plan.splits = 2),
                         of_plan(|plan| plan.operands.packed[0] = false),
-                        of_plan(|plan| plan.method = AttentionMethod::Hopper),
                     ]
                     .join("; ");
                 }
@@ -925,8 +1141,130 @@ mod tests {
                 "the number of rows is 5 in K and 4 in V",
                 "the number of rows is 5 in Q and 4 in O",
                 "the plan has 2 parts of the keys: those of packed queries are not divided; the plan was made for another call: \
-                 the sequences of queries are of one length in the plan and packed in the call; the Hopper kernel takes no \
-                 packed sequences: the Ampere kernel does",
+                 the sequences of queries are of one length in the plan and packed in the call",
+            ]
+        );
+    }
+
+    /// The memory of the caller gives the plan and the bits of memory that the call owns. Too little gives a plan that divides
+    /// nothing.
+    #[test]
+    fn a_call_takes_the_parts_of_its_keys_from_the_workspace() {
+        let device = Device::simulator(Arch::Sm80);
+        let number = |i: i32| f16::from_f32((i * 37 % 101) as f32 / 50.0 - 1.0);
+        let numbers: Vec<f16> = (0..1500 * 64).map(number).collect();
+        let memory = device.upload(&numbers).expect("memory");
+        let query = memory.view((1, 4, 1, 64)).expect("a view");
+        let keys = memory.view((1, 1, 1500, 64)).expect("a view");
+        let mut output = device.poisoned::<f16>(4 * 64).expect("memory");
+        let mut found = Vec::new();
+        let need = {
+            let o = output.view_mut((1, 4, 1, 64)).expect("a view");
+            let call = Attention::new(&query, &keys, &keys, &o);
+            call.workspace().expect("a plan")
+        };
+        // 12 parts of 4 rows: 64 numbers and two more, in pieces of 256 bytes.
+        assert_eq!(need, 12 * 4 * 64 * 4 + 2 * 256);
+        for (bytes, parts) in [
+            (None, 12),
+            (Some(need), 12),
+            (Some(need - 1), 1),
+            (Some(0), 1),
+        ] {
+            let o = output.view_mut((1, 4, 1, 64)).expect("a view");
+            let call = Attention::new(&query, &keys, &keys, &o);
+            let mut workspace = device
+                .uninitialised::<u8>(bytes.unwrap_or(0))
+                .expect("memory");
+            let prepared = match bytes {
+                None => call.prepare(),
+                Some(_) => call.prepare_in(&mut workspace),
+            };
+            let prepared = prepared.expect("a call");
+            assert_eq!(prepared.plan().splits, parts);
+            prepared.run(&device).expect("it runs");
+            drop(prepared);
+            found.push(output.download().expect("all is written"));
+        }
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[2], found[3]);
+
+        let o = output.view_mut((1, 4, 1, 64)).expect("a view");
+        let call = Attention::new(&query, &keys, &keys, &o);
+        let mut foreign = Device::simulator(Arch::Sm80)
+            .zeros::<u8>(need)
+            .expect("memory");
+        let error = call
+            .prepare_in(&mut foreign)
+            .expect_err("it lies elsewhere");
+        assert!(error.to_string().contains("the workspace"), "{error}");
+    }
+
+    #[test]
+    fn refused_sinks_say_what_would_be_right() {
+        let device = Device::simulator(Arch::Sm80);
+        let memory = device.zeros::<f16>(1 << 10).expect("memory");
+        let mut output = device.zeros::<f16>(1 << 10).expect("memory");
+        let sinks = device.zeros::<f32>(6).expect("memory");
+        let x = memory.view((1, 4, 1, 64)).expect("a view");
+        let o = output.view_mut((1, 4, 1, 64)).expect("a view");
+        let refused = |view: &View<'_, f32>| {
+            let call = Attention::new(&x, &x, &x, &o).sinks(view).prepare();
+            call.expect_err("it is refused").to_string()
+        };
+        let six = sinks.view(6).expect("a view");
+        let square = sinks.view((2, 2)).expect("a view");
+        assert_eq!(
+            [refused(&six), refused(&square)],
+            [
+                "the number of heads is 4 in Q and 6 in the vector of sinks",
+                "the vector of sinks has the shape (2,2): it must be (head)",
+            ]
+        );
+    }
+
+    #[test]
+    fn refused_calls_on_pages_say_what_would_be_right() {
+        let device = Device::simulator(Arch::Sm80);
+        let memory = device.zeros::<f16>(1 << 16).expect("memory");
+        let output = device.zeros::<f16>(1 << 12).expect("memory");
+        let entries = device.upload(&[0i32; 64]).expect("memory");
+        let numbers = device.upload(&[5u32; 8]).expect("memory");
+        let queries = [2, 4, 1, 64];
+        let refused = |pools: [[i64; 4]; 2], table: &[i64], lengths: i64, both: bool| {
+            let mut o = output.clone();
+            let o = o.view_mut(queries).expect("a view");
+            let [q, k, v] =
+                [queries, pools[0], pools[1]].map(|of| memory.view(of).expect("a view"));
+            let table = entries.view(table).expect("a view");
+            let lengths = numbers.view(lengths).expect("a view");
+            let mut call = Attention::new(&q, &k, &v, &o).pages(&table, &lengths, 32);
+            if both {
+                call = call.key_offsets(&lengths, 3);
+            }
+            call.prepare().expect_err("it is refused").to_string()
+        };
+        let pool = [3, 2, 16, 64];
+        let sentences = [
+            refused([pool, [4, 2, 16, 64]], &[2, 2], 2, false),
+            refused([pool, [3, 2, 32, 64]], &[2, 2], 2, false),
+            refused([pool; 2], &[2, 2, 2], 2, false),
+            refused([pool; 2], &[3, 2], 3, false),
+            refused([pool; 2], &[2, 2], 3, false),
+            refused([pool; 2], &[2, 2], 2, true),
+            refused([[3, 2, 24, 64]; 2], &[2, 2], 2, false),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "the number of pages is 3 in K and 4 in V",
+                "the number of rows of a page is 16 in K and 32 in V",
+                "the table of pages has the shape (2,2,2): it must be (sequence, entry)",
+                "the batch is 2 in Q and 3 in the table of pages",
+                "the batch is 2 in the table of pages and 3 in the vector of numbers of keys",
+                "the call has key offsets and pages of keys: the keys of a sequence lie in rows or in pages",
+                "no kernel takes the call: the Hopper kernel runs on sm_90a, and not on sm_80; the plan's page of keys is 24: \
+                 the Ampere attention kernel takes 16 to 65536, in multiples of 16",
             ]
         );
     }
@@ -955,6 +1293,7 @@ mod tests {
             refused(&|plan| plan.operands.bounded = [false, true]),
             refused(&|plan| plan.operands.features = [128, 128]),
             refused(&|plan| plan.operands.log_sum_exp = true),
+            refused(&|plan| plan.operands.sinks = true),
             refused(&|plan| plan.consumers = 3),
             refused(&|plan| plan.tile[1] = 256),
             refused(&|plan| (plan.tile[1], plan.stages) = (128, 8)),
@@ -970,6 +1309,7 @@ mod tests {
                 "the plan was made for another call: there are heads of 128 features in the plan and heads of 64 features in the \
                  call",
                 "the plan was made for another call: the log-sum-exp is an output in the plan and no output in the call",
+                "the plan was made for another call: the heads have sinks in the plan and no sinks in the call",
                 "the plan's tile of queries is 64: the Ampere attention kernel takes 48 to 240, in multiples of 48",
                 "the plan asks for 224 registers for a thread's sums and weights: the Ampere attention kernel takes at most 208, \
                  16 fewer",

@@ -3,9 +3,9 @@
 //! A block of the first kernel attends to its part of the keys as if there were no others, and leaves in the workspace, for
 //! each row, the maximum of the scores in the exponent of 2, the sum of the powers under it, and the output before the
 //! division. The second kernel brings the parts of a row under their common maximum and adds them in the order of the keys,
-//! so that the same plan gives the same bits.
+//! so that the same plan gives the same bits. A sink is one more term of a row's sum, which the second kernel adds once.
 
-use std::f64::consts::LN_2;
+use std::f64::consts::{LN_2, LOG2_E};
 
 use colex_atom::{Arch, Ty};
 use colex_ir::launch::Launch;
@@ -88,7 +88,8 @@ pub(crate) fn written(
 }
 
 /// Returns the layouts of the second kernel: (row, feature, part) for the outputs of the parts, (row, part) for their maxima and
-/// sums, then (row, feature) for O, and (row, 1) for the log-sum-exp if it is an output. A row is (head of the pack, sequence,
+/// sums, then (row, feature) for O, (row, 1) for the log-sum-exp if it is an output, and (row, 1) for the sinks if there are any.
+/// A row is (head of the pack, sequence,
 /// pack, batch).
 pub(crate) fn read(
     problem: &AttentionProblem,
@@ -123,6 +124,10 @@ pub(crate) fn read(
         let strides = (row(problem.sum_strides), Int::Static(0));
         all.push(Layout::new((extents, one), strides)?);
     }
+    if let Some(of_head) = problem.sinks {
+        let strides = (row([0, of_head, 0]), Int::Static(0));
+        all.push(Layout::new((extents, one), strides)?);
+    }
     Ok(all)
 }
 
@@ -134,7 +139,7 @@ pub(crate) fn launch(problem: &AttentionProblem, plan: &AttentionPlan) -> Launch
 }
 
 /// Builds the second kernel. Its parameters are tensors of f32, the outputs of the parts, their maxima and their sums, then O,
-/// and the log-sum-exp if it is an output. A thread has four features of a row.
+/// the log-sum-exp if it is an output, and the sinks if there are any. A thread has four features of a row.
 pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let operands = &plan.operands;
     let ([inner, outer], f32) = (operands.features, Ty::F32);
@@ -143,12 +148,19 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
     let heads = [8 * plan.packs, 8];
     let mut form = AttentionProblem::new(operands.ty, 4, heads, [4, 1024], [inner, outer]);
     form.log_sum_exp = operands.log_sum_exp;
+    form.sinks = operands.sinks.then_some(1);
     let plan = AttentionPlan { splits: 2, ..*plan };
     let layouts = read(&form, &plan)?;
     let outputs = k.tensor("outputs", f32, &layouts[0]);
     let [tops, sums] = ["tops", "sums"].map(|name| k.tensor(name, f32, &layouts[1]));
     let o = k.tensor("O", operands.ty, &layouts[2]);
-    let log_sums = layouts.get(3).map(|of| k.tensor("log_sum_exp", f32, of));
+    let mut behind = layouts[3..].iter();
+    let mut optional = |is_there: bool, name: &str| {
+        let layout = is_there.then(|| behind.next()).flatten()?;
+        Some(k.tensor(name, f32, layout))
+    };
+    let log_sums = optional(operands.log_sum_exp, "log_sum_exp");
+    let sinks = optional(operands.sinks, "sinks");
 
     let parts = k.within(outputs.extent(2), 1..MOST_SPLITS + 1);
     let vectors = outer / VECTOR;
@@ -175,10 +187,20 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
             k.assign(&top, Expr::from(&top).max(&one));
         }
     });
+    let sink = sinks.map(|sinks| {
+        let sink = k.gather(&sinks.elements((&row, 0)));
+        k.map(Expr::from(&sink) * LOG2_E)
+    });
+    if let Some(sink) = &sink {
+        k.assign(&top, Expr::from(&top).max(sink));
+    }
     // A row that sees no key has the maximum -inf, from which nothing is subtracted.
     let is_empty = Expr::from(&top).equals(f64::NEG_INFINITY);
     let under = k.map(is_empty.select(0.0, &top));
     let sum = number(&mut k, 0.0);
+    if let Some(sink) = &sink {
+        k.assign(&sum, (Expr::from(sink) - &under).exp2());
+    }
     let out = k.fragment(f32, (C::<VECTOR>, C::<1>));
     k.clear(&out);
     each(&mut k, &|k, first, count| {

@@ -165,14 +165,20 @@ impl CountedWork {
             .saturating_mul(problem.heads[0] / plan.packs.max(1))
             .saturating_mul(problem.batch);
         let [steps, _] = steps(problem, plan);
+        let operands = &plan.operands;
         let AttentionOperands {
             ty,
             features: [inner, outer],
             ..
-        } = plan.operands;
+        } = *operands;
         let width = f64::from(ty.bits()) / 8.0;
         let bytes = |tensor| {
-            let extents = problem.extents(tensor).map(|n| n as f64);
+            let mut extents = problem.extents(tensor).map(|n| n as f64);
+            // Sequences have some of the pages of a pool.
+            if matches!(tensor, AttentionTensor::K | AttentionTensor::V) && operands.page.is_some()
+            {
+                (extents[0], extents[2]) = (problem.batch as f64, problem.lengths[1] as f64);
+            }
             extents.iter().product::<f64>() * width
         };
         let once: f64 = AttentionTensor::ALL.map(bytes).iter().sum();
@@ -307,8 +313,10 @@ mod tests {
 
     #[test]
     fn few_blocks_with_many_keys_are_divided() {
-        // One sequence of 131,072 keys, 8 heads of K: 8 blocks of 2048 steps fill 264 places by 33 parts.
-        assert_eq!(parts(1, 8, 131_072), 33);
+        // One sequence of 131,072 keys, 8 heads of K: 8 blocks of 2048 steps fill 264 places by 33 parts, and 32 are equal.
+        assert_eq!(parts(1, 8, 131_072), 32);
+        // Equal parts that take much longer are not taken: 2039 steps are a prime.
+        assert_eq!(parts(1, 8, 2039 * 64), 33);
         // 64 sequences of 8192 keys: 512 blocks fill the places twice.
         assert_eq!(parts(64, 8, 8192), 1);
         // A few steps are not worth a second kernel.

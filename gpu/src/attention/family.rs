@@ -4,11 +4,11 @@ use colex_atom::Arch;
 use colex_device::Device;
 use colex_ir::launch::Launch;
 use colex_layout::Layout;
-use colex_tensor::{Arg, Expr, TensorKernel};
+use colex_tensor::{Arg, Builder, Expr, Fragment, Index, Tensor, TensorKernel};
 
 use super::cost::Pace;
 use super::plan::AttentionPlan;
-use super::problem::AttentionProblem;
+use super::problem::{AttentionProblem, MOST_LENGTH};
 use super::{sm80, sm90};
 use crate::error::Error;
 use crate::method::AttentionMethod;
@@ -23,6 +23,43 @@ pub(crate) fn checked_sum(top: &Expr, sum: &Expr) -> Expr {
     let is_empty = top.equals(f64::NEG_INFINITY);
     let is_beyond = top.abs().gt(MOST_EXPONENT);
     is_empty.select(0.0, is_beyond.select(f64::NAN, sum))
+}
+
+/// Adds a sink to each row: `2^sink` to the sum, which is brought under the new maximum. Returns what the output must be
+/// multiplied by for the new maximum.
+pub(crate) fn add_sink(k: &mut Builder, [top, sum]: [&Fragment; 2], sink: &Fragment) -> Fragment {
+    let new = k.map(Expr::from(top).max(sink));
+    // Of a row without a key and with a sink of -inf nothing is subtracted.
+    let is_empty = Expr::from(&new).equals(f64::NEG_INFINITY);
+    let under = k.map(is_empty.select(0.0, &new));
+    let shrink = k.map((Expr::from(top) - &under).exp2());
+    let own = (Expr::from(sink) - &under).exp2();
+    k.assign(sum, Expr::from(sum).fma(&shrink, own));
+    k.assign(top, &new);
+    shrink
+}
+
+/// The first row of a sequence and the end of its rows, by its two offsets: no more than `rows`, and `most` in all. Offsets that
+/// descend are those of an empty sequence.
+pub(crate) fn rows_of(
+    k: &mut Builder,
+    offsets: &Tensor,
+    sequence: &Index,
+    rows: &Index,
+    most: &Index,
+) -> [Index; 2] {
+    let rows = k.within(rows, 0..MOST_LENGTH + 1);
+    let [first, end] = [0, 1].map(|i| {
+        let offset = k.gather(&offsets.elements(sequence + i));
+        k.index_of(offset.regs()[0], 0..1 << 32).min(&rows)
+    });
+    let length = above_0(&(end - &first)).min(most);
+    [first.clone(), first + length]
+}
+
+/// The larger of an index and 0.
+pub(crate) fn above_0(index: &Index) -> Index {
+    -((-index.clone()).min(&0.into()))
 }
 
 /// A family of kernels. Everything that depends on the family is in the file that implements it.
@@ -61,8 +98,8 @@ pub(crate) trait AttentionFamily {
     /// Returns the error of the layout algebra if a layout has no such partition.
     fn build(&self, plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error>;
 
-    /// Returns the launch arguments for tensors with these layouts and addresses: Q, K, V and O, and the log-sum-exp if it is an
-    /// output, in the modes of [`AttentionProblem::kernel_layouts`].
+    /// Returns the launch arguments for tensors with these layouts and addresses: Q, K, V and O, the log-sum-exp if it is an
+    /// output, the sinks if there are any, and the offsets, in the modes of [`AttentionProblem::kernel_layouts`].
     ///
     /// # Errors
     ///

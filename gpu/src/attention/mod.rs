@@ -5,6 +5,7 @@ pub(crate) mod call;
 mod combine;
 mod cost;
 mod family;
+mod pages;
 pub(crate) mod plan;
 pub(crate) mod problem;
 pub mod reference;

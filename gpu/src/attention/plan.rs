@@ -27,8 +27,12 @@ pub struct AttentionOperands {
     pub softcap: bool,
     /// Whether the log-sum-exp is an output.
     pub log_sum_exp: bool,
+    /// Whether the heads of Q have sinks.
+    pub sinks: bool,
     /// Whether the queries of all sequences are packed into the rows of one tensor, and whether their keys are.
     pub packed: [bool; 2],
+    /// The rows of a page, if the keys and values lie in pages.
+    pub page: Option<i64>,
     /// The numbers of elements that one access to Q, K, V and O may take. Addresses and strides are multiples of them.
     pub vectors: [i64; 4],
 }
@@ -58,7 +62,12 @@ impl AttentionOperands {
             },
             softcap: problem.softcap.is_some(),
             log_sum_exp: problem.log_sum_exp,
+            sinks: problem.sinks.is_some(),
             packed: (problem.sequences).map(|of| matches!(of, Sequences::Packed { .. })),
+            page: match problem.sequences[1] {
+                Sequences::Paged { rows, .. } => Some(rows),
+                Sequences::Batch | Sequences::Packed { .. } => None,
+            },
             vectors: [0, 1, 2, 3].map(vector),
         }
     }
@@ -123,7 +132,8 @@ impl AttentionPlan {
     ///
     /// The Ampere kernel packs as many heads of Q that read one head of K as have their queries in one tile of 64 rows, and
     /// takes a tile of fewer rows where there are fewer. Where one tile has all queries of a pack, it divides the keys among as
-    /// many blocks as take the least time by the model of [`cost`](AttentionPlan::cost). As many blocks run at once as have room
+    /// many blocks as take the least time by the model of [`cost`](AttentionPlan::cost), or into equal parts where that takes no
+    /// more than 2 % longer. As many blocks run at once as have room
     /// in 160 KiB of shared memory of each multiprocessor. Where the keys of 128 features stay whole, a step has 32 of them.
     ///
     /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries.
@@ -221,6 +231,9 @@ impl AttentionPlan {
                 .into());
             }
         }
+        if self.operands.packed[1] && self.operands.page.is_some() {
+            return Err(ErrorKind::from(AttentionError::OffsetsAndPages).into());
+        }
         if self.operands.packed[0] && self.splits > 1 {
             let why = format!(
                 "the plan has {} parts of the keys: those of packed queries are not divided",
@@ -234,18 +247,19 @@ impl AttentionPlan {
     /// Builds the kernel for an architecture.
     ///
     /// Parameters of an Ampere kernel: the tensors Q, K and O as (sequence, feature, head, batch), the one of V as (feature,
-    /// sequence, head, batch); if the log-sum-exp is an output, the tensor of f32 (sequence, head, batch); the offsets of packed
-    /// queries and of packed keys, tensors of u32 with one more than the sequences; then as `u32` the
-    /// numbers of queries, keys, and heads of Q for each head of K. A plan that packs `n` heads has ((head of the pack,
+    /// sequence, head, batch); if the log-sum-exp is an output, the tensor of f32 (sequence, head, batch); if there are sinks, the
+    /// tensor of f32 (head); the offsets of packed queries and of packed keys, tensors of u32 with one more than the sequences; of
+    /// keys in pages the table (sequence, entry) and the numbers of keys, tensors of u32; then as `u32` the numbers of queries, keys, and heads of Q for each head of K. A plan that packs `n` heads has ((head of the pack,
     /// sequence), feature, pack, batch) for Q and O, ((head of the pack, sequence), pack, batch) for the log-sum-exp, and the
     /// number of packs for each head of K. A plan that divides the keys has the outputs of the parts in place of O, ((head of the
     /// pack, sequence), feature, pack, batch, part), and their maxima and sums, two tensors ((head of the pack, sequence), pack,
-    /// batch, part), in place of the log-sum-exp, all of f32. Then as `f32` the factor in the exponent of 2 and, where scores
+    /// batch, part), in place of the log-sum-exp and the sinks, all of f32. Then as `f32` the factor in the exponent of 2 and, where scores
     /// are capped, the factor before the hyperbolic tangent; as `u32` the two sides of a window. There is a block for each tile
     /// of queries of each head.
     ///
-    /// Parameters of a Hopper kernel: the same tensors, those of 16-bit numbers as tensor maps; then as `u32` the numbers of
-    /// queries, keys, heads of Q, sequences, and heads of Q for each head of K; then as for an Ampere kernel the factors and
+    /// Parameters of a Hopper kernel: the same tensors, those of 16-bit numbers as tensor maps, but O of packed queries; then as
+    /// `u32` the numbers of queries, keys, heads of Q, sequences, and heads of Q for each head of K, and of packed keys the number
+    /// of all rows; then as for an Ampere kernel the factors and
     /// the sides of a window. The blocks are persistent.
     ///
     /// ```
@@ -281,8 +295,8 @@ impl AttentionPlan {
     /// Builds the kernel that adds the parts of the keys; `None` if the plan does not divide them.
     ///
     /// Its parameters are tensors of f32 in the workspace: the outputs of the parts before the division (row, feature, part),
-    /// the maxima of their rows and their sums (row, part); then O (row, feature), and the log-sum-exp (row, 1) if it is an
-    /// output. A row is (head of the pack, sequence, pack, batch). A thread has four features of a row.
+    /// the maxima of their rows and their sums (row, part); then O (row, feature), the log-sum-exp (row, 1) if it is an
+    /// output, and the sinks (row, 1) if there are any. A row is (head of the pack, sequence, pack, batch). A thread has four features of a row.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -378,6 +392,12 @@ impl AttentionPlan {
                 ["no output", "an output"],
             ),
             (
+                "the heads have",
+                plan.sinks,
+                call.sinks,
+                ["no sinks", "sinks"],
+            ),
+            (
                 "the sequences of queries are",
                 plan.packed[0],
                 call.packed[0],
@@ -395,6 +415,13 @@ impl AttentionPlan {
                 let [plan, call] = [plan, call].map(|flag| words[usize::from(flag)].to_string());
                 return differs(what, plan, call);
             }
+        }
+        if plan.page != call.page {
+            let words = |page: Option<i64>| match page {
+                Some(rows) => format!("in pages of {rows} rows"),
+                None => "in no pages".to_string(),
+            };
+            return differs("the keys lie", words(plan.page), words(call.page));
         }
         let accesses = [
             "Q is read by",

@@ -110,13 +110,25 @@ pub enum Sequences {
         /// The rows of all sequences.
         rows: i64,
     },
+    /// Of keys and values only: in the pages of a pool, a tensor (page, head, row of the page, feature). A table on the device
+    /// (sequence, entry) names the pages of each sequence in the order of its keys, and a vector there has the numbers of keys.
+    Paged {
+        /// The pages of the pool.
+        pages: i64,
+        /// The rows of a page.
+        rows: i64,
+        /// The entries of a sequence in the table.
+        entries: i64,
+        /// The strides of the table along (sequence, entry), in elements.
+        strides: [i64; 2],
+    },
 }
 
 /// `O = softmax(scale Q K^T) V` for each batch and head, over the keys that the [`Mask`] leaves.
 ///
 /// Q is (batch, head, query, feature), K and V are (batch, key head, key, feature), O is (batch, head, query, feature of V).
 /// The heads of Q are a multiple of those of K and V: `heads / key heads` neighbouring heads of Q read one head of K and
-/// V. A query that sees no key has the output 0 and the log-sum-exp -inf.
+/// V. A query that sees no key has the output 0 and, as its log-sum-exp, -inf or the sink of its head.
 ///
 /// ```
 /// use colex_atom::Ty;
@@ -139,13 +151,14 @@ pub struct AttentionProblem {
     pub batch: i64,
     /// The heads of Q and O, and those of K and V.
     pub heads: [i64; 2],
-    /// The lengths of the sequences: queries and keys. Of packed sequences the largest.
+    /// The lengths of the sequences: queries and keys. Of packed sequences, and of keys in pages, the largest.
     pub lengths: [i64; 2],
     /// Where the queries lie, and the keys and values.
     pub sequences: [Sequences; 2],
     /// The features of Q and K, and those of V and O.
     pub features: [i64; 2],
-    /// The strides of Q, K, V and O along (batch, head, sequence, feature), in elements.
+    /// The strides of Q, K, V and O along (batch, head, sequence, feature), in elements. Those of K and V in pages are along (page,
+    /// head, row of the page, feature).
     pub strides: [[i64; 4]; 4],
     /// The keys that a query sees.
     pub mask: Mask,
@@ -157,6 +170,10 @@ pub struct AttentionProblem {
     pub log_sum_exp: bool,
     /// The strides of the log-sum-exp along (batch, head, query), in elements.
     pub sum_strides: [i64; 3],
+    /// The stride of the sinks, one f32 for each head of Q, in elements. `None` if the heads have no sinks.
+    ///
+    /// A sink is a score without a value: it adds `exp(sink)` to the sum of exponentials of each query of its head.
+    pub sinks: Option<i64>,
 }
 
 impl AttentionProblem {
@@ -181,6 +198,7 @@ impl AttentionProblem {
             softcap: None,
             log_sum_exp: false,
             sum_strides: [heads[0].saturating_mul(lengths[0]), lengths[0], 1],
+            sinks: None,
         };
         for tensor in AttentionTensor::ALL {
             let [_, heads, length, features] = problem.extents(tensor);
@@ -197,13 +215,15 @@ impl AttentionProblem {
         AttentionProblem { mask, ..self }
     }
 
-    /// Returns the extents (batch, head, sequence, feature) of a tensor. One of packed sequences has a batch of 1 and all rows.
+    /// Returns the extents (batch, head, sequence, feature) of a tensor. One of packed sequences has a batch of 1 and all rows, one in
+    /// pages the pages and the rows of each.
     pub fn extents(&self, tensor: AttentionTensor) -> [i64; 4] {
         let [heads, of_keys] = self.heads;
         let [inner, outer] = self.features;
         let [(batch, queries), (of_batch, keys)] = [0, 1].map(|side| match self.sequences[side] {
             Sequences::Batch => (self.batch, self.lengths[side]),
             Sequences::Packed { rows } => (1, rows),
+            Sequences::Paged { pages, rows, .. } => (pages, rows),
         });
         match tensor {
             AttentionTensor::Q => [batch, heads, queries, inner],
@@ -220,7 +240,7 @@ impl AttentionProblem {
     /// Returns an error if an extent is below 0, does not fit 31 bits, or is 0, since no layout has an extent of 0.
     pub fn layout(&self, tensor: AttentionTensor) -> Result<Layout, Error> {
         let extents = self.extents(tensor);
-        for (extent, what) in extents.into_iter().zip(MODES) {
+        for (extent, what) in extents.into_iter().zip(self.modes(tensor)) {
             check_extent(what, extent)?;
             if extent == 0 {
                 return Err(ErrorKind::Empty { what }.into());
@@ -229,6 +249,24 @@ impl AttentionProblem {
         let shape = IntTuple::flat(extents.map(i64::into));
         let stride = Tuple::flat(self.strides[tensor as usize].map(Stride::from));
         Ok(Layout::new(shape, stride)?)
+    }
+
+    /// The names of the modes of a tensor.
+    fn modes(&self, tensor: AttentionTensor) -> [&'static str; 4] {
+        let is_of_keys = matches!(tensor, AttentionTensor::K | AttentionTensor::V);
+        match self.sequences[usize::from(is_of_keys)] {
+            Sequences::Paged { .. } => PAGED_MODES,
+            _ => MODES,
+        }
+    }
+
+    /// The most keys that a sequence can have.
+    pub(crate) fn most_keys(&self) -> i64 {
+        match self.sequences[1] {
+            Sequences::Paged { pages: 0, .. } => 0,
+            Sequences::Paged { rows, entries, .. } => rows.saturating_mul(entries).min(MOST_LENGTH),
+            _ => MOST_LENGTH,
+        }
     }
 
     /// Returns what multiplies a score in the exponent of 2, and, where scores are capped, what multiplies it before its
@@ -243,9 +281,10 @@ impl AttentionProblem {
     }
 
     /// Returns the layouts of the tensors in the modes of the kernels: (sequence, feature, head, batch) for Q, K and O, (feature,
-    /// sequence, head, batch) for V, and (sequence, head, batch) for the log-sum-exp if it is an output.
+    /// sequence, head, batch) for V, and (sequence, head, batch) for the log-sum-exp if it is an output; (head) for the sinks if
+    /// there are any.
     ///
-    /// After them the offsets of packed queries and of packed keys.
+    /// After them the offsets of packed queries and of packed keys, or the table of pages (sequence, entry) and the numbers of keys.
     ///
     /// A kernel that packs `packs` > 1 neighbouring heads of Q has (head of the pack, sequence) in place of the sequence of Q, O
     /// and the log-sum-exp, and packs in place of their heads.
@@ -300,10 +339,23 @@ impl AttentionProblem {
                 Layout::new((row, extent(heads), batch), (of_row, of_head, of_batch))
             }?);
         }
+        if let Some(stride) = self.sinks {
+            layouts.push(Layout::new(extent(self.heads[0]), dynamic(stride))?);
+        }
         for sequences in self.sequences {
-            if let Sequences::Packed { .. } = sequences {
-                let offsets = dynamic(self.batch.saturating_add(1).max(1));
-                layouts.push(Layout::new(offsets, Int::Static(1))?);
+            match sequences {
+                Sequences::Batch => {}
+                Sequences::Packed { .. } => {
+                    let offsets = dynamic(self.batch.saturating_add(1).max(1));
+                    layouts.push(Layout::new(offsets, Int::Static(1))?);
+                }
+                Sequences::Paged {
+                    entries, strides, ..
+                } => {
+                    let shape = (extent(self.batch), extent(entries));
+                    layouts.push(Layout::new(shape, strides.map(dynamic))?);
+                    layouts.push(Layout::new(extent(self.batch), Int::Static(1))?);
+                }
             }
         }
         Ok(layouts)
@@ -328,10 +380,11 @@ impl AttentionProblem {
         }
         for tensor in AttentionTensor::ALL {
             let what = tensor.name();
+            let modes = self.modes(tensor);
             for ((extent, mode), stride) in self
                 .extents(tensor)
                 .into_iter()
-                .zip(MODES)
+                .zip(modes)
                 .zip(self.strides[tensor as usize])
             {
                 check_extent(mode, extent)?;
@@ -348,20 +401,52 @@ impl AttentionProblem {
                 }
             }
         }
+        if let Some(stride) = self.sinks
+            && !(0..=MOST).contains(&stride)
+            && self.heads[0] > 1
+        {
+            return refused(AttentionError::Stride {
+                what: "the sinks",
+                mode: MODES[1],
+                stride,
+                most: MOST,
+            });
+        }
+        if let Sequences::Paged { .. } = self.sequences[0] {
+            return refused(AttentionError::PagedQueries);
+        }
+        if let Sequences::Paged {
+            entries, strides, ..
+        } = self.sequences[1]
+        {
+            let extents = [("the batch", self.batch), ("entries of the table", entries)];
+            for ((mode, extent), stride) in extents.into_iter().zip(strides) {
+                check_extent(mode, extent)?;
+                if !(0..=MOST).contains(&stride) && extent > 1 {
+                    let (what, most) = ("the table of pages", MOST);
+                    return refused(AttentionError::Stride {
+                        what,
+                        mode,
+                        stride,
+                        most,
+                    });
+                }
+            }
+        }
         let rows = self.sequences.map(|of| match of {
             Sequences::Batch => 0,
-            Sequences::Packed { rows } => rows,
+            Sequences::Packed { rows } | Sequences::Paged { rows, .. } => rows,
         });
         let lengths = self.lengths.into_iter().chain(rows);
         let names = ["queries", "keys", "rows of queries", "rows of keys"];
         check_extent("the batch", self.batch)?;
         for (what, length) in names.into_iter().zip(lengths) {
-            if !(0..=MOST_LENGTH).contains(&length) {
-                return refused(AttentionError::Length {
-                    what,
-                    length,
-                    most: MOST_LENGTH,
-                });
+            let most = match what {
+                "keys" => self.most_keys(),
+                _ => MOST_LENGTH,
+            };
+            if !(0..=most).contains(&length) {
+                return refused(AttentionError::Length { what, length, most });
             }
         }
         let [heads, of_keys] = self.heads;
@@ -426,6 +511,9 @@ impl fmt::Display for AttentionProblem {
                 Sequences::Packed { rows } => {
                     write!(f, ", up to {length} {what} in {rows} rows")?;
                 }
+                Sequences::Paged { pages, rows, .. } => {
+                    write!(f, ", up to {length} {what} in {pages} pages of {rows}")?;
+                }
             }
         }
         write!(f, ", features {inner}")?;
@@ -439,12 +527,18 @@ impl fmt::Display for AttentionProblem {
         if self.log_sum_exp {
             f.write_str(", log-sum-exp")?;
         }
+        if self.sinks.is_some() {
+            f.write_str(", sinks")?;
+        }
         Ok(())
     }
 }
 
 /// The names of the modes of a tensor.
 pub(crate) const MODES: [&str; 4] = ["batch", "heads", "sequence length", "features"];
+
+/// The same of K and V in pages.
+const PAGED_MODES: [&str; 4] = ["pages", "heads", "rows of a page", "features"];
 
 /// The largest number of queries, of keys, and of each side of a window: their sums fit 32 bits.
 pub(crate) const MOST_LENGTH: i64 = 1 << 28;
@@ -481,6 +575,7 @@ mod tests {
             refused(&|p| p.strides[3][1] = 0),
             refused(&|p| p.scale = 0.0),
             refused(&|p| p.softcap = Some(f32::INFINITY)),
+            refused(&|p| p.sinks = Some(-1)),
         ];
         assert_eq!(
             sentences,
@@ -494,6 +589,57 @@ mod tests {
                 "the destination (2,4,3,64):(768,0,64,1) has one element at several coordinates: which value stays would be a race",
                 "scale is 0: it must be 1e-30 to 1e30",
                 "softcap is inf: it must be 1e-30 to 1e30",
+                "the stride of the sinks along heads is -1: it must be 0 to 2147483647",
+            ]
+        );
+    }
+
+    #[test]
+    fn refused_pages_say_what_would_be_right() {
+        let of = |pages, entries, most, strides| {
+            let mut problem = problem();
+            problem.lengths[1] = most;
+            let rows = 16;
+            problem.sequences[1] = Sequences::Paged {
+                pages,
+                rows,
+                entries,
+                strides,
+            };
+            problem
+        };
+        let whole = of(7, 3, 48, [3, 1]);
+        assert_eq!(whole.check(), Ok(()));
+        assert_eq!(whole.extents(AttentionTensor::K), [7, 2, 16, 64]);
+        assert_eq!(
+            whole.to_string(),
+            "attention f16, batch 2, heads 4 on 2, 3 queries, up to 48 keys in 7 pages of 16, features 64, full, scale 0.125"
+        );
+        let mut of_queries = whole;
+        of_queries.sequences.swap(0, 1);
+        let mut wide = whole;
+        wide.strides[1][0] = -1;
+        let refused = [
+            of(7, 3, 49, [3, 1]),
+            of(0, 3, 1, [3, 1]),
+            of(-1, 3, 1, [3, 1]),
+            of(7, -3, 1, [3, 1]),
+            of(7, i64::MAX, 1, [3, 1]),
+            of(7, 3, 48, [-3, 1]),
+            of_queries,
+            wide,
+        ];
+        assert_eq!(
+            refused.map(|problem| problem.check().unwrap_err().to_string()),
+            [
+                "49 keys: there must be 0 to 48",
+                "1 keys: there must be 0 to 0",
+                "pages is -1: it must be 0 to 2147352576",
+                "entries of the table is -3: it must be 0 to 2147352576",
+                "entries of the table is 9223372036854775807: it must be 0 to 2147352576",
+                "the stride of the table of pages along the batch is -3: it must be 0 to 2147483647",
+                "the queries lie in pages: only keys and values do",
+                "the stride of K along pages is -1: it must be 0 to 2147483647",
             ]
         );
     }

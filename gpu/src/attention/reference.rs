@@ -32,12 +32,41 @@ pub struct AttentionOutput {
 ///
 /// # Panics
 ///
-/// Panics if the problem was not checked, or if there are too few elements.
+/// Panics if the problem was not checked, if its heads have sinks, or if there are too few elements.
 pub fn attention<T: GemmElement>(
     problem: &AttentionProblem,
     q: &[T],
     k: &[T],
     v: &[T],
+) -> AttentionOutput {
+    attention_with_sinks(problem, q, k, v, &[])
+}
+
+/// Returns what [`attention`] does, for heads of Q that have a sink each: the sum of exponentials of a query has the additional
+/// term `exp(sink)`, to which no value belongs.
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::attention::{AttentionProblem, reference};
+///
+/// // Two heads of one query and one key: each score is 0, and each value 6.
+/// let problem = AttentionProblem { sinks: Some(1), ..AttentionProblem::new(Ty::F16, 1, [2, 1], [1, 1], [1, 1]) };
+/// let sinks = [0.0, 2f32.ln()];
+/// let found = reference::attention_with_sinks(&problem, &[0f32, 0.0], &[1.0], &[6.0], &sinks);
+/// let output: Vec<f64> = found.output.iter().map(|x| (x * 1e6).round() / 1e6).collect();
+/// assert_eq!(output, [3.0, 2.0]); // 6 / (1 + 1) and 6 / (1 + 2)
+/// assert!((found.log_sum_exp[(0, 1, 0)] - 3f64.ln()).abs() < 1e-6);
+/// ```
+///
+/// # Panics
+///
+/// Panics if the problem was not checked, or if there are too few elements.
+pub fn attention_with_sinks<T: GemmElement>(
+    problem: &AttentionProblem,
+    q: &[T],
+    k: &[T],
+    v: &[T],
+    sinks: &[f32],
 ) -> AttentionOutput {
     let [batch, heads, queries, outer] = problem.extents(AttentionTensor::O).map(|n| n as usize);
     let group = problem.heads[0] / problem.heads[1].max(1);
@@ -65,12 +94,15 @@ pub fn attention<T: GemmElement>(
             }
         };
         let scores: Vec<f64> = visible.clone().map(score).collect();
-        let top = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sink = problem.sinks.map_or(f64::NEG_INFINITY, |stride| {
+            f64::from(sinks[(h * stride) as usize])
+        });
+        let top = scores.iter().copied().fold(sink, f64::max);
         if top == f64::NEG_INFINITY && !scores.iter().any(|x| x.is_nan()) {
             continue;
         }
         let weights: Vec<f64> = scores.iter().map(|score| (score - top).exp()).collect();
-        let sum: f64 = weights.iter().sum();
+        let sum: f64 = weights.iter().sum::<f64>() + (sink - top).exp();
         *sum_of_row = top + sum.ln();
         for (j, weight) in visible.zip(weights) {
             let value = row(AttentionTensor::V, v, [b, h / group, j]);

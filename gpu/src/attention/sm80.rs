@@ -1,7 +1,7 @@
 //! The Ampere family: K and V through a ring of `cp.async` stages, `ldmatrix` and `mma.sync`, and between the two products
 //! a softmax in registers (Dao 2023, FlashAttention-2).
 
-use std::f64::consts::LN_2;
+use std::f64::consts::{LN_2, LOG2_E};
 
 use colex_atom::Arch;
 use colex_device::Device;
@@ -15,7 +15,8 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::combine::{self, MOST_SPLITS};
 use super::cost::{self, CountedWork, Pace, h200};
-use super::family::{AttentionFamily, checked_sum};
+use super::family::{AttentionFamily, above_0, add_sink, checked_sum, rows_of};
+use super::pages::{self, PagedTiles};
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
 use crate::error::{AttentionError, ErrorKind};
@@ -36,6 +37,9 @@ const MOST_SUMS: i64 = 208;
 
 /// The shared memory of a multiprocessor, which those of sm_80 have at least but for sm_86 and its like.
 const MULTIPROCESSOR: i64 = 160 << 10;
+
+/// Times of the model that are no further apart are equal.
+const CLOSE: f64 = 1.02;
 
 /// The most heads whose queries share a tile.
 const MOST_PACKS: i64 = 256;
@@ -102,13 +106,18 @@ impl AttentionFamily for AmpereAttention {
         if plan.operands.packed[0] || queries.saturating_mul(packs) > plan.tile[0] {
             return plan;
         }
-        // Of equal times the fewest parts are taken.
         let steps = problem.lengths[1].saturating_add(keys - 1) / keys;
         let work = CountedWork::of(&plan, problem, multiprocessors);
         let time = |splits: &i64| work.cost(*splits).total();
         let divided = 1..=steps.clamp(1, MOST_SPLITS);
-        let splits = divided.min_by(|x, y| time(x).total_cmp(&time(y)));
-        let splits = splits.unwrap_or(1);
+        // Of equal times the fewest parts are taken.
+        let least = divided.clone().min_by(|x, y| time(x).total_cmp(&time(y)));
+        let least = least.unwrap_or(1);
+        // Equal parts are worth more than the model can tell: on an H200, 32 parts of 2048 steps take 0.985 of the time of 33.
+        let close = |splits: &i64| steps % splits == 0 && time(splits) <= CLOSE * time(&least);
+        let equal = divided.filter(close);
+        let splits = equal.min_by(|x, y| time(x).total_cmp(&time(y)));
+        let splits = splits.unwrap_or(least);
         // Where enough heads and sequences read all of their keys, blocks of fewer keys keep more loads under way: on an H200, 64
         // sequences of 8192 keys take 0.91 of the time. Parts of one sequence are slower with them.
         let [rows, keys] = plan.tile;
@@ -176,6 +185,35 @@ impl AttentionFamily for AmpereAttention {
         let sums = queries * (plan.operands.features[1] + keys + keys / 2) / (32 * plan.consumers);
         plan.limit("registers for a thread's sums and weights", sums, MOST_SUMS)?;
         let threads = 32 * plan.consumers;
+        if let Some(page) = plan.operands.page {
+            plan.number(
+                "page of keys",
+                page,
+                pages::STEP..=pages::MOST_ROWS,
+                pages::STEP,
+            )?;
+            let part = pages::part(page, keys);
+            let [_, of_keys, of_values] = tiles(plan);
+            let parts = [
+                (
+                    "a page of K",
+                    of_keys,
+                    [part, of_keys.tile[1]],
+                    steps(plan)[1],
+                ),
+                (
+                    "a page of V",
+                    of_values,
+                    [of_values.tile[0], part],
+                    steps(plan)[2],
+                ),
+            ];
+            for (what, tiles, tile, step) in parts {
+                if !(Tiles { tile, ..tiles }).are_shared(threads, step) {
+                    return Err(plan.no_shares(what, tile, threads));
+                }
+            }
+        }
         let operands = tiles(plan).into_iter().zip(steps(plan));
         for ((tiles, step), what) in operands.zip(["Q", "K", "V"]) {
             if !tiles.are_shared(threads, step) {
@@ -248,7 +286,8 @@ fn steps(plan: &AttentionPlan) -> [i64; 3] {
 }
 
 /// The kernel of a plan. Its parameters: Q, K and O as (sequence, feature, head, batch), V as (feature, sequence, head,
-/// batch), the log-sum-exp as (sequence, head, batch) if it is an output, then those of [`Scores`]. A block computes a tile
+/// batch), the log-sum-exp as (sequence, head, batch) if it is an output, the sinks as (head) if there are any, then those of
+/// [`Scores`]. A block computes a tile
 /// of the queries of a head, or of a pack of heads; the tiles of a head follow each other, so that the cache holds its K and V.
 fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let ([bm, bn], operands) = (plan.tile, &plan.operands);
@@ -266,6 +305,7 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     // Extents and strides are arguments: these serve the reports.
     let mut form = AttentionProblem::new(ty, 4, [8 * plan.packs, 8], [1024, 1024], [inner, outer]);
     form.log_sum_exp = operands.log_sum_exp;
+    form.sinks = operands.sinks.then_some(1);
     form.sequences = operands.packed.map(|is_packed| {
         if is_packed {
             Sequences::Packed { rows: 4096 }
@@ -273,6 +313,14 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
             Sequences::Batch
         }
     });
+    if let Some(rows) = operands.page {
+        form.sequences[1] = Sequences::Paged {
+            pages: 512,
+            rows,
+            entries: 64,
+            strides: [64, 1],
+        };
+    }
     let layouts = form.kernel_layouts(plan.packs)?;
     let [q, keys, values] =
         [0, 1, 2].map(|i| k.tensor(AttentionTensor::ALL[i].name(), ty, &layouts[i]));
@@ -285,25 +333,31 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
                 .collect(),
         }
     } else {
-        let log_sums = layouts.get(AttentionTensor::ALL.len());
-        let log_sums = log_sums.filter(|_| operands.log_sum_exp);
+        let o = k.tensor("O", ty, &layouts[AttentionTensor::O as usize]);
+        let mut behind = layouts[AttentionTensor::ALL.len()..].iter();
+        let mut optional = |is_there: bool, name: &str| {
+            let layout = is_there.then(|| behind.next()).flatten()?;
+            Some(k.tensor(name, F32, layout))
+        };
         KernelOutput::Whole {
-            o: k.tensor("O", ty, &layouts[AttentionTensor::O as usize]),
-            log_sums: (log_sums.into_iter())
-                .map(|layout| k.tensor("log_sum_exp", F32, layout))
-                .collect(),
+            o,
+            log_sums: optional(operands.log_sum_exp, "log_sum_exp").map(Box::new),
+            sinks: optional(operands.sinks, "sinks").map(Box::new),
         }
     };
-    let behind = AttentionTensor::ALL.len() + usize::from(operands.log_sum_exp);
-    let mut of_offsets = layouts[behind..].iter();
-    let mut offsets = |side: usize, name| {
-        let layout = of_offsets.next().filter(|_| operands.packed[side])?;
+    let behind = AttentionTensor::ALL.len()
+        + usize::from(operands.log_sum_exp)
+        + usize::from(operands.sinks);
+    let mut numbers = layouts[behind..].iter();
+    let mut numbers = |is_there: bool, name: &str| {
+        let layout = is_there.then(|| numbers.next()).flatten()?;
         Some(k.tensor(name, U32, layout))
     };
-    let offsets = match operands.packed {
-        [false, true] => [None, offsets(1, "key_offsets")],
-        _ => [offsets(0, "query_offsets"), offsets(1, "key_offsets")],
-    };
+    let [of_queries, of_keys] = operands.packed;
+    let offsets = [(of_queries, "query_offsets"), (of_keys, "key_offsets")];
+    let offsets = offsets.map(|(is_there, name)| numbers(is_there, name));
+    let is_paged = operands.page.is_some();
+    let [table, of_lengths] = ["page_table", "key_lengths"].map(|name| numbers(is_paged, name));
     let mut scores_of = Scores::declare(&mut k, plan);
 
     let tiles_m = (&scores_of.queries * plan.packs + (bm - 1)) / bm;
@@ -345,14 +399,31 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
         scores_of.keys = end - first;
         batches[1] = 0.into();
     }
+    if let Some(lengths) = &of_lengths {
+        let length = k.gather(&lengths.elements(&batch));
+        let length = k.index_of(length.regs()[0], 0..1 << 32);
+        scores_of.keys = length.min(&scores_of.keys);
+    }
+    let sequence = batch;
     let [batch, batch_of_keys] = batches;
 
     let [of_q, of_k, of_v] = tiles(plan);
     let [of_q_at_once, of_k_at_once, of_v_at_once] = steps(plan);
     let a = OperandTiles::new(&mut k, of_q, (&mma, Operand::A), q, (1, of_q_at_once))?;
     let b = (&mma, Operand::B);
+    let [pool_of_keys, pool_of_values] = [&keys, &values].map(Tensor::clone);
     let keys = OperandTiles::new(&mut k, of_k, b, keys, (plan.stages, of_k_at_once))?;
     let values = OperandTiles::new(&mut k, of_v, b, values, (plan.stages, of_v_at_once))?;
+    let paged = match (operands.page, table) {
+        (Some(page), Some(table)) => Some(PagedTiles::new(
+            &mut k,
+            (plan, page),
+            [&keys, &values],
+            [pool_of_keys, pool_of_values, table],
+            [sequence, of_keys.clone(), scores_of.keys.clone()],
+        )?),
+        _ => None,
+    };
     let scores = k.fragment_of(&mma, Operand::C, [bm, bn]); // (MMA, MMA_M, MMA_N)
     let softmax = Softmax::new(&mut k, &mma, plan)?;
     let places = mma.at(&tid).places(Operand::C, [bm, bn]);
@@ -375,11 +446,23 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let beyond = &scores_of.keys / bn + 1;
     let fetch = |k: &mut Builder, step: &Index| {
         let stage = producer.acquire(k);
+        let next = step + 1;
         let step = Index::select_less(step, &visible.end, step, &beyond);
-        keys.fetch(k, [&step, &0.into(), &of_keys, &batch_of_keys], &stage);
-        values.fetch(k, [&0.into(), &step, &of_keys, &batch_of_keys], &stage);
+        match &paged {
+            Some(pages) => {
+                pages.fetch(k, &step, &stage);
+                pages.look_up(k, &next);
+            }
+            None => {
+                keys.fetch(k, [&step, &0.into(), &of_keys, &batch_of_keys], &stage);
+                values.fetch(k, [&0.into(), &step, &of_keys, &batch_of_keys], &stage);
+            }
+        }
         producer.commit(k, &stage);
     };
+    if let Some(pages) = &paged {
+        pages.look_up(&mut k, &visible.first);
+    }
     for step in 0..plan.stages - 1 {
         fetch(&mut k, &(&visible.first + step));
     }
@@ -422,9 +505,13 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
             }
             (softmax.out, outputs)
         }
-        KernelOutput::Whole { o, log_sums } => {
-            softmax.end(&mut k);
-            for log_sums in log_sums {
+        KernelOutput::Whole { o, log_sums, sinks } => {
+            let sinks = sinks.map(|of| {
+                let values = k.row_values(&softmax.rows, F32);
+                visible.sinks(&mut k, values, (&of, &head))
+            });
+            softmax.end(&mut k, sinks.as_ref());
+            if let Some(log_sums) = log_sums {
                 visible.store(&mut k, &softmax.sum, (&log_sums, &behind));
             }
             (k.convert(&softmax.out, ty), o)
@@ -450,8 +537,12 @@ const U32: colex_atom::Ty = colex_atom::Ty::U32;
 
 /// Where a block's rows go.
 enum KernelOutput {
-    /// To O, and their log-sum-exp to its tensor if it is an output.
-    Whole { o: Tensor, log_sums: Vec<Tensor> },
+    /// To O, and their log-sum-exp to its tensor if it is an output. A head may have a sink.
+    Whole {
+        o: Tensor,
+        log_sums: Option<Box<Tensor>>,
+        sinks: Option<Box<Tensor>>,
+    },
     /// To the workspace: the outputs of a part of the keys before the division, and the maxima and sums of its rows.
     Parts { outputs: Tensor, rows: Vec<Tensor> },
 }
@@ -461,31 +552,14 @@ impl KernelOutput {
     fn narrow(self, first: &Index, end: &Index) -> KernelOutput {
         let rows = |tensor: &Tensor| tensor.narrow(0, first, end);
         match self {
-            KernelOutput::Whole { o, log_sums } => KernelOutput::Whole {
+            KernelOutput::Whole { o, log_sums, sinks } => KernelOutput::Whole {
                 o: rows(&o),
-                log_sums: log_sums.iter().map(rows).collect(),
+                log_sums: log_sums.map(|sums| Box::new(rows(&sums))),
+                sinks,
             },
             parts => parts,
         }
     }
-}
-
-/// The first row of a sequence and the end of its rows, by its two offsets: no more than `rows`, and `most` in all. Offsets that
-/// descend are those of an empty sequence.
-fn rows_of(
-    k: &mut Builder,
-    offsets: &Tensor,
-    sequence: &Index,
-    rows: &Index,
-    most: &Index,
-) -> [Index; 2] {
-    let rows = k.within(rows, 0..MOST_LENGTH + 1);
-    let [first, end] = [0, 1].map(|i| {
-        let offset = k.gather(&offsets.elements(sequence + i));
-        k.index_of(offset.regs()[0], 0..1 << 32).min(&rows)
-    });
-    let length = above_0(&(end - &first)).min(most);
-    [first.clone(), first + length]
 }
 
 /// The arguments of the scores: the lengths, the group, the factor, the soft-cap's factor and the window.
@@ -557,11 +631,6 @@ struct Visible<'a> {
     /// The first tile of keys, and the end of the tiles.
     first: Index,
     end: Index,
-}
-
-/// The larger of an index and 0.
-fn above_0(index: &Index) -> Index {
-    -((-index.clone()).min(&0.into()))
 }
 
 impl<'a> Visible<'a> {
@@ -641,14 +710,33 @@ impl<'a> Visible<'a> {
         self.first = first;
     }
 
-    /// Stores a number of each row, by the thread that has the first column of the row.
-    fn store(&self, k: &mut Builder, values: &Fragment, (to, behind): (&Tensor, &[Index])) {
+    /// Returns the sinks of a thread's rows as exponents of 2, in the fragment `values`. The head is a pack where heads are packed.
+    fn sinks(&self, k: &mut Builder, values: Fragment, (of, head): (&Tensor, &Index)) -> Fragment {
+        for (slot, m) in self.rows(&values) {
+            let head = head * self.packs + (&self.row + m) % self.packs;
+            let sink = k.gather(&of.elements(head));
+            k.assign(&values.values(slot, 1), Expr::from(&sink) * LOG2_E);
+        }
+        values
+    }
+
+    /// The slots of a fragment that has a number for each row, with their rows in the tile.
+    fn rows(&self, values: &Fragment) -> Vec<(i64, Index)> {
         let slots = self.slots.offsets().expect("accumulators have places");
         let slots: Vec<i64> = slots.collect();
-        for slot in 0..values.layout().size() {
+        let row = |slot: i64| {
             let first = slots.iter().position(|s| *s == slot);
-            let [m, n] = &self.places[first.expect("a row has scores") as i64];
-            let is_first = Expr::from(n).equals(0);
+            let [m, _] = &self.places[first.expect("a row has scores") as i64];
+            (slot, m.clone())
+        };
+        (0..values.layout().size()).map(row).collect()
+    }
+
+    /// Stores a number of each row, by the thread that has the first column of the row.
+    fn store(&self, k: &mut Builder, values: &Fragment, (to, behind): (&Tensor, &[Index])) {
+        let [_, column] = &self.places[0];
+        for (slot, m) in self.rows(values) {
+            let is_first = Expr::from(column).equals(0);
             let at = [&self.row + m].into_iter().chain(behind.iter().cloned());
             let at: Vec<Expr> = at.map(Expr::from).collect();
             let at = to.elements(at).only(is_first);
@@ -721,12 +809,16 @@ impl Softmax {
         k.reduce_rows(BinaryOp::Add, &self.rows, &self.sum);
     }
 
-    /// Divides by the sums, and leaves their logarithms.
-    fn end(&self, k: &mut Builder) {
+    /// Adds the sinks of the rows, divides by the sums, and leaves their logarithms.
+    fn end(&self, k: &mut Builder, sinks: Option<&Fragment>) {
+        let shrink = sinks.map(|sinks| add_sink(k, [&self.top, &self.sum], sinks));
         let checked = checked_sum(&(&self.top).into(), &(&self.sum).into());
         k.assign(&self.sum, checked);
         let is_empty = Expr::from(&self.sum).equals(0.0);
         let inverse = k.map(is_empty.select(0.0, Expr::from(&self.sum).recip()));
+        if let Some(shrink) = shrink {
+            k.assign(&inverse, &inverse * &shrink);
+        }
         let inverse = self.rows_of_out.broadcast_rows(&inverse);
         k.assign(&self.out, &self.out * &inverse);
         k.assign(&self.sum, (Expr::from(&self.sum).log2() + &self.top) * LN_2);

@@ -4,14 +4,14 @@
 //! A consumer issues the scores of the next block of keys before the second product of the current block, and computes the
 //! softmax of the one while the other runs (Shah et al. 2024, FlashAttention-3).
 
-use std::f64::consts::LN_2;
+use std::f64::consts::{LN_2, LOG2_E};
 
 use colex_atom::{Arch, Ty};
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch, Limits};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{BinaryOp, FenceKind, Reg, Type};
-use colex_layout::{Int, IntTuple, Layout};
+use colex_layout::{C, Int, IntTuple, Layout};
 use colex_sched::{Order, RasterOrder};
 use colex_tensor::{
     Arg, AtThread, Builder, Consumer, Error, Expr, Fragment, GmmaOperand, Index, Pipeline, Rows,
@@ -20,12 +20,13 @@ use colex_tensor::{
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::cost::{Pace, h200};
-use super::family::{AttentionFamily, checked_sum};
+use super::family::{AttentionFamily, add_sink, checked_sum, rows_of};
+use super::pages;
 use super::plan::AttentionPlan;
-use super::problem::{AttentionProblem, AttentionTensor, Mask};
+use super::problem::{self, AttentionProblem, AttentionTensor, Mask, Sequences};
 use crate::calls::unencoded;
 use crate::error::{AttentionError, ErrorKind};
-use crate::gemm::operand::boxed_layout;
+use crate::gemm::operand::{boxed_layout, shares, uneven};
 use crate::kernels::Major;
 
 /// Threads of a warpgroup, and the rows of its instructions.
@@ -34,6 +35,15 @@ const ROWS: i64 = 64;
 
 /// The threads of two consumers, which meet where one lets the next issue its products.
 const PAIR: u32 = 2 * GROUP as u32;
+
+/// A page that no pool has.
+const NO_PAGE: i64 = (1 << 31) - (1 << 17);
+
+/// The numbers of pages that are loaded at once.
+const IN_FLIGHT: usize = 4;
+
+/// Numbers that a thread stores at once.
+const VECTOR: i64 = 8;
 
 /// The most registers that a consumer's thread asks for.
 const MOST_REGISTERS: u32 = 240;
@@ -48,6 +58,10 @@ const WIDTHS: [[i64; 2]; 6] = [
     [256, 256],
 ];
 
+/// The registers of a thread of the producer that looks up the places of sequences, and of pages: with fewer it spills.
+const PLACES: u32 = 56;
+const PLACES_OF_PAGES: u32 = 88;
+
 /// The largest number of queries, and of keys.
 const MOST_LENGTH: i64 = 1 << 24;
 
@@ -58,7 +72,13 @@ impl AttentionFamily for HopperAttention {
     /// The tiles whose accumulators fill the registers.
     fn default_of(&self, plan: AttentionPlan) -> AttentionPlan {
         let operands = &plan.operands;
+        // The places of sequences and pages take registers of the consumers, of which these tiles leave some.
+        let varies = operands.packed != [false; 2] || operands.page.is_some();
         let (consumers, keys, turns, ahead) = match operands.features.into() {
+            (..=64, _) if varies => (2, 128, true, 2),
+            (193.., _) if varies && operands.is_causal() => (2, 64, true, 1),
+            (193.., _) if operands.page.is_some() => (1, 48, false, 1),
+            (193.., _) if varies => (2, 32, true, 1),
             (..=64, _) => (3, 128, true, 2),
             (65..=128, _) => (2, 128, true, 2),
             (129..=192, ..=128) => (2, 96, false, 2),
@@ -101,11 +121,6 @@ impl AttentionFamily for HopperAttention {
     }
 
     fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
-        if plan.operands.packed != [false; 2] {
-            let why =
-                "the Hopper kernel takes no packed sequences: the Ampere kernel does".to_string();
-            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
-        }
         if plan.packs != 1 {
             let why = "the Hopper kernel packs no heads: the Ampere kernel does".to_string();
             return Err(ErrorKind::from(AttentionError::Plan { why }).into());
@@ -141,14 +156,18 @@ impl AttentionFamily for HopperAttention {
 
     fn arguments<'a>(
         &self,
-        (_, problem): (&AttentionPlan, &AttentionProblem),
+        (plan, problem): (&AttentionPlan, &AttentionProblem),
         built: &TensorKernel,
         layouts: &'a [Layout],
         addresses: &[u64],
     ) -> Result<Vec<Arg<'a>>, crate::Error> {
         let mut given = Vec::new();
         for (i, (layout, address)) in layouts.iter().zip(addresses).enumerate() {
-            given.push(match AttentionTensor::ALL.get(i) {
+            // The rows of packed queries are stored by threads.
+            let by_map = |tensor: &&AttentionTensor| {
+                **tensor != AttentionTensor::O || !plan.operands.packed[0]
+            };
+            given.push(match AttentionTensor::ALL.get(i).filter(by_map) {
                 Some(tensor) => {
                     let map = built.tensor_map(tensor.name(), layout)?;
                     Arg::Value(unencoded(map, *address))
@@ -159,6 +178,9 @@ impl AttentionFamily for HopperAttention {
         let ([queries, keys], [heads, of_keys]) = (problem.lengths, problem.heads);
         let numbers = [queries, keys, heads, problem.batch, heads / of_keys];
         given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
+        if let Sequences::Packed { rows } = problem.sequences[1] {
+            given.push(Arg::Value(Argument::U32(rows as u32)));
+        }
         let [factor, inner] = problem.factors();
         let mut scores = vec![Argument::F32(factor)];
         if problem.softcap.is_some() {
@@ -211,6 +233,12 @@ struct HopperKernel {
     strip: i64,
     /// Whether the logarithms of the sums are stored.
     log_sums: bool,
+    /// Whether heads have sinks.
+    sinks: bool,
+    /// Whether the queries of all sequences lie in the rows of one tensor, and whether their keys do.
+    packed: [bool; 2],
+    /// The rows of a page, if keys lie in pages.
+    page: Option<i64>,
 }
 
 impl HopperKernel {
@@ -265,6 +293,10 @@ impl HopperKernel {
                 "the plan's {what} is {found}: the Hopper kernel takes {takes}"
             ));
         }
+        if let Some(page) = operands.page {
+            let rows = pages::STEP..=pages::MOST_ROWS;
+            plan.number("page of keys", page, rows, pages::STEP)?;
+        }
         let [inner, outer] = operands.features;
         let stages_of_q = consumers * plan.ahead;
         let elements = ROWS * inner * stages_of_q + keys * (inner + outer) * stages;
@@ -286,7 +318,26 @@ impl HopperKernel {
             alternates: plan.turns && consumers > 1,
             strip,
             log_sums: operands.log_sum_exp,
+            sinks: operands.sinks,
+            packed: operands.packed,
+            page: operands.page,
         })
+    }
+
+    /// Returns the keys of a block that one copy brings: all, or those that lie in one page.
+    fn part(&self) -> i64 {
+        self.page
+            .map_or(self.keys, |page| pages::part(page, self.keys))
+    }
+
+    /// Returns the features of K and of V that one copy brings: all, or, of a part of the keys, those that follow each other in
+    /// shared memory, whose rows the swizzle permutes.
+    fn slabs(&self) -> [i64; 2] {
+        if self.part() == self.keys {
+            return self.widths;
+        }
+        let of = |width: i64| if width % 64 == 0 { 64 } else { 32 };
+        self.widths.map(of)
     }
 
     /// Returns the queries of a block.
@@ -303,9 +354,14 @@ impl HopperKernel {
     fn registers(&self) -> Option<[u32; 2]> {
         let groups = self.consumers as u32 + 1;
         let entry = registers_at_entry(self.threads(), 1);
-        let share = (entry * groups - LEAST) / self.consumers as u32 / STEP * STEP;
+        let kept = match (self.page, self.packed) {
+            (Some(_), _) => PLACES_OF_PAGES,
+            (None, [false, false]) => LEAST,
+            (None, _) => PLACES,
+        };
+        let share = (entry * groups - kept) / self.consumers as u32 / STEP * STEP;
         let most = share.min(MOST_REGISTERS);
-        (most > entry).then_some([most, LEAST])
+        (most > entry).then_some([most, kept])
     }
 
     /// The two products: `S = Q K^T` with both factors in shared memory, `O += P V` with P in registers. V is by keys, so that
@@ -322,6 +378,16 @@ impl HopperKernel {
             TiledMma::new(scores, one, "(_,_,_)")?,
             TiledMma::new(out, one, "(_,_,_)")?,
         ])
+    }
+
+    /// The copy of a consumer's rows of the output from shared memory, by vectors of 8.
+    fn store_rows(&self) -> Result<TiledCopy, Error> {
+        let tile = [ROWS, self.widths[1]];
+        let shares = shares(Major::Second, tile, 8, GROUP, self.ty);
+        let shares = shares.ok_or_else(|| uneven(tile, GROUP))?;
+        let atom = colex_atom::copy(&format!("UniversalCopy<uint{}_t>", 16 * shares.vector))?;
+        let bits = i64::from(self.ty.bits());
+        Ok(TiledCopy::new(atom, bits, &shares.threads, &shares.values)?)
     }
 
     /// The form of a tensor with rows of `width` features in global memory: two modes of a tile, then heads and batch.
@@ -355,18 +421,37 @@ impl HopperKernel {
         let across = |shape: &[i64]| boxed_layout(Major::First, bits, shape);
         let keys = self.keys;
         let q = k.tma_tensor("Q", ty, &by_rows, [ROWS, inner], tile(&[ROWS, inner])?, 1);
-        let keys_map = k.tma_tensor("K", ty, &by_rows, [keys, inner], tile(&[keys, inner])?, 1);
-        let values = across(&[outer, keys])?;
-        let values_map = k.tma_tensor("V", ty, &by_columns, [outer, keys], values, 1);
-        let rows = tile(&[ROWS, outer])?;
-        let o = k.tma_tensor("O", ty, &of_output, [ROWS, outer], rows, 1);
+        let (part, [of_key, of_value]) = (self.part(), self.slabs());
+        let slab = tile(&[part, of_key])?;
+        let keys_map = k.tma_tensor("K", ty, &by_rows, [part, of_key], slab, 1);
+        let slab = across(&[of_value, part])?;
+        let values_map = k.tma_tensor("V", ty, &by_columns, [of_value, part], slab, 1);
+        let output = if self.packed[0] {
+            HopperOutput::Rows(Box::new(k.tensor("O", ty, &of_output)))
+        } else {
+            let rows = tile(&[ROWS, outer])?;
+            let o = k.tma_tensor("O", ty, &of_output, [ROWS, outer], rows, 1);
+            HopperOutput::Tiles(Box::new(o))
+        };
         let log_sums = self
             .log_sums
             .then(|| k.tensor("log_sums", Ty::F32, "(1024,4,2):(1,1024,4096)"));
+        let sinks = (self.sinks).then(|| k.tensor("sinks", Ty::F32, "4:1"));
+        let names = ["query_offsets", "key_offsets"];
+        let offsets = [0, 1].map(|side| {
+            let is_there = self.packed[side];
+            is_there.then(|| k.tensor(names[side], Ty::U32, "3:_1"))
+        });
+        let pages = self.page.map(|_| {
+            [("page_table", "(2,64):(64,1)"), ("key_lengths", "2:_1")]
+                .map(|(name, form)| k.tensor(name, Ty::U32, form))
+        });
         let [queries, length] =
             ["queries", "keys"].map(|name| k.index_argument(name, 1..MOST_LENGTH));
         let [heads, batches, sharing] =
             ["heads", "batches", "sharing"].map(|name| k.index_argument(name, 1..1 << 16));
+        let most_rows = problem::MOST_LENGTH + 1;
+        let rows_of_keys = (self.packed[1]).then(|| k.index_argument("rows_of_keys", 0..most_rows));
         let scale = k.scalar_argument("scale", Type::F32);
         let inner_scale = (self.softcap).then(|| k.scalar_argument("inner", Type::F32));
         let side = |k: &mut Builder, name| k.index_argument(name, 0..MOST_LENGTH);
@@ -412,10 +497,16 @@ impl HopperKernel {
                 i64::from(bits),
                 &out,
             )?,
+            store_rows: self.store_rows()?,
             written: Layout::new((ROWS, outer), (1, ROWS))?.to_static(),
-            maps: [q, keys_map, values_map, o],
+            maps: [q, keys_map, values_map],
+            output,
+            offsets,
+            pages,
+            rows_of_keys,
             held: [held_q, held_k, held_v],
             log_sums,
+            sinks,
             rings,
             grid,
             tiles,
@@ -439,11 +530,27 @@ fn larger(a: &Index, b: &Index) -> Index {
     -((-a.clone()).min(&-b.clone()))
 }
 
+/// Where O is written.
+enum HopperOutput {
+    /// In tiles, by TMA.
+    Tiles(Box<TmaTensor>),
+    /// Row by row: the next rows are those of another sequence.
+    Rows(Box<Tensor>),
+}
+
+/// A sequence: for its queries and its keys the first row, how many there are, and the place of the sequence in the batch.
+#[derive(Clone)]
+struct SequencePlace {
+    first: [Index; 2],
+    lengths: [Index; 2],
+    batch: [Index; 2],
+}
+
 /// A tile of queries of a head.
 struct QueryTile {
     tile: Index,
     head: Index,
-    batch: Index,
+    sequence: SequencePlace,
     /// The last block of keys of which the tile sees a part, and the number of such blocks, at least 1.
     last: Index,
     blocks: Index,
@@ -458,19 +565,27 @@ struct AttentionKernel<'a> {
     /// The rows of the scores, and of the output.
     rows: [Rows; 2],
     store: TiledCopy,
+    store_rows: TiledCopy,
     /// The part of the queries' place that the output takes: its rows may be shorter.
     written: Layout,
-    /// Q, K, V and O in global memory.
-    maps: [TmaTensor; 4],
+    /// Q, K and V in global memory.
+    maps: [TmaTensor; 3],
+    output: HopperOutput,
+    /// Where the sequences of packed queries and keys begin, and the rows of all keys.
+    offsets: [Option<Tensor>; 2],
+    /// The table of pages and the numbers of keys.
+    pages: Option<[Tensor; 2]>,
+    rows_of_keys: Option<Index>,
     /// The stages of Q, K and V.
     held: [Tensor; 3],
     log_sums: Option<Tensor>,
+    sinks: Option<Tensor>,
     /// Those of Q, K and V.
     rings: [Pipeline; 3],
     /// Tiles of queries, and heads of all sequences.
     grid: TileGrid,
     tiles: Index,
-    /// The numbers of queries and of keys.
+    /// The numbers of queries and of keys, the largest of packed sequences.
     lengths: [Index; 2],
     /// The heads of Q, and how many of them share one of K.
     heads: [Index; 2],
@@ -523,32 +638,80 @@ impl AttentionKernel<'_> {
         let (first, stride) = (self.first.clone(), self.stride.clone());
         k.for_(first, &last, stride, |k, number| {
             let [place, head] = k.tile_at(&self.grid, number);
-            if self.plan.bounded != [false, true] {
-                let item = self.item(place, &head);
-                return body(k, item);
-            }
+            let sequence = self.sequence(k, &head);
+            let is_packed = self.plan.packed[0];
+            let tiles = if is_packed {
+                (&sequence.lengths[0] + (self.plan.queries() - 1)) / self.plan.queries()
+            } else {
+                self.tiles.clone()
+            };
             // Tiles that see most keys come first.
-            let from_end = larger(&(&self.tiles - 1 - &place), &0.into());
-            if !self.plan.pairs {
-                let item = self.item(from_end, &head);
-                return body(k, item);
-            }
-            // The tile in the middle has no other.
-            let count = Index::select_less(&place, &from_end, &2.into(), &1.into());
+            let from_end = &tiles - 1 - &place;
+            let last_first = larger(&from_end, &0.into());
+            let is_causal = self.plan.bounded == [false, true];
+            let tile = if is_causal { &last_first } else { &place };
+            // A sequence with fewer queries than others may have no such tile.
+            let (one, none) = (Index::from(1), Index::from(0));
+            let count = match (is_causal && self.plan.pairs, is_packed) {
+                (false, false) => return body(k, self.item(tile.clone(), &head, sequence)),
+                (false, true) => Index::select_less(&place, &tiles, &one, &none),
+                // The tile in the middle has no other.
+                (true, false) => Index::select_less(&place, &from_end, &2.into(), &one),
+                (true, true) => {
+                    let middle = Index::select_less(&from_end, &place, &none, &one);
+                    Index::select_less(&place, &from_end, &2.into(), &middle)
+                }
+            };
             k.for_(0, &count, 1, |k, turn| {
-                let tile = Index::select_less(turn, &1.into(), &from_end, &place);
+                let tile = if self.plan.pairs && is_causal {
+                    Index::select_less(turn, &one, &last_first, &place)
+                } else {
+                    tile.clone()
+                };
                 // The minimum states a bound that holds anyway, and that no proof finds.
                 let tile = tile.min(&self.tiles);
-                let item = self.item(tile, &head);
+                let item = self.item(tile, &head, sequence.clone());
                 body(k, item);
             });
         });
     }
 
+    /// The sequence of a head of all sequences.
+    fn sequence(&self, k: &mut Builder, head: &Index) -> SequencePlace {
+        let [heads, _] = &self.heads;
+        let batch = head / heads;
+        let mut of = SequencePlace {
+            first: [0.into(), 0.into()],
+            lengths: self.lengths.clone(),
+            batch: [batch.clone(), batch.clone()],
+        };
+        let rows_of_queries = match &self.output {
+            HopperOutput::Rows(o) => Some(o.extent(0)),
+            HopperOutput::Tiles(_) => None,
+        };
+        let rows = [rows_of_queries, self.rows_of_keys.clone()];
+        for (side, (offsets, rows)) in self.offsets.iter().zip(rows).enumerate() {
+            let (Some(offsets), Some(rows)) = (offsets, rows) else {
+                continue;
+            };
+            let [first, end] = rows_of(k, offsets, &batch, &rows, &self.lengths[side]);
+            of.lengths[side] = (end - &first).min(&self.lengths[side]);
+            of.first[side] = first;
+            of.batch[side] = 0.into();
+        }
+        if let Some([_, lengths]) = &self.pages {
+            let length = k.gather(&lengths.elements(&batch));
+            let length = k.index_of(length.regs()[0], 0..1 << 32);
+            of.lengths[1] = length.min(&self.lengths[1]);
+            of.batch[1] = batch;
+        }
+        of
+    }
+
     /// A tile of queries and the blocks of keys that it sees.
-    fn item(&self, tile: Index, head: &Index) -> QueryTile {
+    fn item(&self, tile: Index, head: &Index, sequence: SequencePlace) -> QueryTile {
         let plan = self.plan;
-        let [queries, keys] = &self.lengths;
+        let [queries, keys] = &sequence.lengths;
         let [left, right] = &self.sides;
         let ends = |n: &Index| (n + (plan.keys - 1)) / plan.keys;
         // The place of the first query among the keys, all of which lie in the range of a register.
@@ -569,6 +732,10 @@ impl AttentionKernel<'_> {
                 let by_all = larger(&(&place + 1 + right).min(keys), &0.into());
                 (larger(&ends(&seen), &(&first + 1)), by_all / plan.keys)
             }
+            // On the device a sequence may have no key, and one block all the same.
+            None if plan.packed[1] || plan.page.is_some() => {
+                (larger(&ends(keys), &(&first + 1)), ends(keys) - 1)
+            }
             None => (ends(keys), ends(keys) - 1),
         };
         let blocks = &end - &first;
@@ -577,7 +744,7 @@ impl AttentionKernel<'_> {
         let [heads, _] = &self.heads;
         QueryTile {
             tile,
-            batch: head / heads,
+            sequence,
             head: head % heads,
             last: end - 1,
             blocks,
@@ -587,9 +754,12 @@ impl AttentionKernel<'_> {
 
     /// Loads the first block of K, Q, and the other blocks, from the last to the first.
     fn load(&self, k: &mut Builder) {
-        let [queries, keys, values, _] = &self.maps;
+        let [queries, keys, values] = &self.maps;
         let [held_q, held_k, held_v] = &self.held;
         let bytes = [queries, keys, values].map(TmaTensor::tile_bytes);
+        let (part, slabs, widths) = (self.plan.part(), self.plan.slabs(), self.plan.widths);
+        let parts = [0, 1].map(|i| self.plan.keys / part * (widths[i] / slabs[i]));
+        let bytes = [bytes[0], parts[0] * bytes[1], parts[1] * bytes[2]];
         let [of_queries, of_keys, of_values] =
             [0, 1, 2].map(|i| k.tma_producer(&self.rings[i], bytes[i]));
         let [_, sharing] = &self.heads;
@@ -597,21 +767,64 @@ impl AttentionKernel<'_> {
             let QueryTile {
                 tile,
                 head,
-                batch,
+                sequence,
                 last,
                 blocks,
                 ..
             } = &item;
+            let [batch, batch_of_keys] = &sequence.batch;
+            let at_first = |map: &TmaTensor, mode: usize, side: usize| {
+                if !self.plan.packed[side] {
+                    return map.clone();
+                }
+                let mut by = [(); 4].map(|()| Index::from(0));
+                by[mode] = sequence.first[side].clone();
+                map.offset_by(by)
+            };
+            let queries = &at_first(queries, 0, 0);
+            let (keys, values) = (&at_first(keys, 0, 1), &at_first(values, 1, 1));
             let shared = head / sharing;
             let load_keys = |k: &mut Builder, block: &Index| {
                 let stage = of_keys.acquire(k);
-                let at = [block.clone(), 0.into(), shared.clone(), batch.clone()];
+                if self.pages.is_some() {
+                    let held = held_k.at(2, &stage);
+                    self.each_page(k, (sequence, block), |k, i, [row, page]| {
+                        for slab in 0..widths[0] / slabs[0] {
+                            let at = [row.clone(), slab.into(), shared.clone(), page.clone()];
+                            let to = held.local_tile((part, slabs[0]), (i, slab));
+                            k.tma_load(keys, &at, &to, &stage.barrier());
+                        }
+                    });
+                    return of_keys.commit(k, &stage);
+                }
+                let at = [
+                    block.clone(),
+                    0.into(),
+                    shared.clone(),
+                    batch_of_keys.clone(),
+                ];
                 k.tma_load(keys, &at, &held_k.at(2, &stage), &stage.barrier());
                 of_keys.commit(k, &stage);
             };
             let load_values = |k: &mut Builder, block: &Index| {
                 let stage = of_values.acquire(k);
-                let at = [0.into(), block.clone(), shared.clone(), batch.clone()];
+                if self.pages.is_some() {
+                    let held = held_v.at(2, &stage);
+                    self.each_page(k, (sequence, block), |k, i, [row, page]| {
+                        for slab in 0..widths[1] / slabs[1] {
+                            let at = [slab.into(), row.clone(), shared.clone(), page.clone()];
+                            let to = held.local_tile((slabs[1], part), (slab, i));
+                            k.tma_load(values, &at, &to, &stage.barrier());
+                        }
+                    });
+                    return of_values.commit(k, &stage);
+                }
+                let at = [
+                    0.into(),
+                    block.clone(),
+                    shared.clone(),
+                    batch_of_keys.clone(),
+                ];
                 k.tma_load(values, &at, &held_v.at(2, &stage), &stage.barrier());
                 of_values.commit(k, &stage);
             };
@@ -630,6 +843,37 @@ impl AttentionKernel<'_> {
                 load_values(k, &block);
             });
         });
+    }
+
+    /// Gives `load` the parts of a block of keys: for each its place in the block, and its place in a page and the page. Of a part
+    /// behind the last key, and of a page that the pool does not have, TMA brings zeros.
+    fn each_page(
+        &self,
+        k: &mut Builder,
+        (sequence, block): (&SequencePlace, &Index),
+        load: impl Fn(&mut Builder, i64, [Index; 2]),
+    ) {
+        let (Some([table, _]), Some(page)) = (&self.pages, self.plan.page) else {
+            return;
+        };
+        let (keys, part) = (self.plan.keys, self.plan.part());
+        let beyond = Index::from(NO_PAGE);
+        let parts: Vec<i64> = (0..keys / part).collect();
+        for parts in parts.chunks(IN_FLIGHT) {
+            // Some numbers are on their way before the first is used.
+            let numbers: Vec<(i64, Index, Index)> = (parts.iter())
+                .map(|i| {
+                    let key = block * keys + i * part;
+                    let found = k.gather(&table.elements((&sequence.batch[1], &key / page)));
+                    (*i, key, k.index_of(found.regs()[0], -1 << 31..1 << 31))
+                })
+                .collect();
+            for (i, key, number) in numbers {
+                let number = number.min(&beyond);
+                let number = Index::select_less(&key, &sequence.lengths[1], &number, &beyond);
+                load(k, i, [key % page / part, number]);
+            }
+        }
     }
 
     fn consume(&self, k: &mut Builder) {
@@ -668,6 +912,7 @@ impl AttentionKernel<'_> {
         k.fill(sum, 0.0);
         k.clear(&thread.out);
         let last = &item.last;
+        let clears = self.plan.packed[1] || self.plan.page.is_some();
 
         let query = of_queries.wait(k).index();
         let stage = of_keys.wait(k);
@@ -685,12 +930,21 @@ impl AttentionKernel<'_> {
         let next = Index::select_less(group, &(consumers - 1).into(), &(group + 2), &1.into());
         let steps = |k: &mut Builder, from: &Index, to: &Index, hides: bool| {
             k.for_(from, to, 1, |k, step| {
+                // All consumers meet there, which they must not do in turns.
+                if clears {
+                    let stage = of_values.wait(k);
+                    self.clear_beyond(k, thread, item, [step, &stage.index()]);
+                }
                 let stage_k = of_keys.wait(k);
                 if alternates {
                     k.sync_named(&own, PAIR);
                 }
                 self.multiply_keys(k, thread, [&query, &stage_k.index()]);
-                let stage_v = of_values.wait(k);
+                let stage_v = if clears {
+                    of_values.held(k)
+                } else {
+                    of_values.wait(k)
+                };
                 self.multiply_values(k, thread, &factor, &stage_v.index());
                 if alternates {
                     k.arrive_named(&next, PAIR);
@@ -717,7 +971,11 @@ impl AttentionKernel<'_> {
         if is_left_bounded {
             steps(k, to, &item.blocks, true);
         }
-        let stage = of_values.wait(k);
+        let mut stage = of_values.wait(k);
+        if clears {
+            self.clear_beyond(k, thread, item, [&item.blocks, &stage.index()]);
+            stage = of_values.held(k);
+        }
         self.multiply_values(k, thread, &factor, &stage.index());
         k.wgmma_wait(0);
         of_values.release(k, &stage);
@@ -767,6 +1025,39 @@ impl AttentionKernel<'_> {
         }
     }
 
+    /// Sets the values behind the last key of the sequence to zero: those rows are of other sequences, and a weight of 0 times a NaN
+    /// is a NaN. Only the block of step 1 has such rows.
+    fn clear_beyond(
+        &self,
+        k: &mut Builder,
+        thread: &ConsumerThread,
+        item: &QueryTile,
+        [step, stage]: [&Index; 2],
+    ) {
+        let (keys, features) = (self.plan.keys, self.plan.widths[1]);
+        let left = &item.sequence.lengths[1] - &item.last * keys;
+        let left = larger(&left, &0.into()).min(&keys.into());
+        let first = Index::select_less(step, &2.into(), &left, &keys.into());
+        let has_others = k.less(&first, &keys.into());
+        k.if_(has_others, |k| {
+            let consumers = self.plan.consumers;
+            let threads = consumers * GROUP;
+            let vectors = features / VECTOR;
+            let values = self.held[2].at(2, stage);
+            let zeros = k.fragment(self.plan.ty, (C::<VECTOR>, C::<1>));
+            k.clear(&zeros);
+            let own = &thread.group * GROUP + &thread.lane;
+            let count = (Index::from(keys) - &first) * vectors;
+            k.for_(own, &count, threads, |k, i| {
+                let key = (&first + i / vectors).min(&(keys - 1).into());
+                let at = values.elements((i % vectors * VECTOR, key));
+                k.scatter(zeros.values(0, VECTOR), &at.vectors(0, VECTOR));
+            });
+            k.fence(FenceKind::ProxyAsyncShared);
+            k.sync_named(&(1 + 2 * consumers).into(), threads as u32);
+        });
+    }
+
     /// Issues the scores of a stage of queries and one of keys.
     fn multiply_keys(&self, k: &mut Builder, thread: &ConsumerThread, [query, key]: [&Index; 2]) {
         let [q, keys, _] = &thread.descriptors;
@@ -806,7 +1097,7 @@ impl AttentionKernel<'_> {
 
     /// Sets the scores of keys that a row does not see to minus infinity.
     fn hide(&self, k: &mut Builder, thread: &ConsumerThread, item: &QueryTile, block: &Index) {
-        let [queries, keys] = &self.lengths;
+        let [queries, keys] = &item.sequence.lengths;
         let [left, right] = &self.sides;
         let first = &item.tile * self.plan.queries() + &thread.group * ROWS;
         let before = block * self.plan.keys + &thread.column;
@@ -872,8 +1163,20 @@ impl AttentionKernel<'_> {
     /// Divides by the sums, and stores. The consumer's queries have been read: its output takes their place.
     fn store(&self, k: &mut Builder, thread: &ConsumerThread, item: &QueryTile, query: &Index) {
         let QueryTile {
-            tile, head, batch, ..
+            tile,
+            head,
+            sequence,
+            ..
         } = item;
+        let [batch, _] = &sequence.batch;
+        let rows_of_sequence = |tensor: &Tensor| {
+            let first = &sequence.first[0];
+            if self.plan.packed[0] {
+                tensor.narrow(0, first, &(first + &sequence.lengths[0]))
+            } else {
+                tensor.clone()
+            }
+        };
         let ConsumerThread {
             group,
             lane,
@@ -883,12 +1186,22 @@ impl AttentionKernel<'_> {
             ..
         } = thread;
         k.reduce_rows(BinaryOp::Add, &self.rows[0], sum);
-        let exponent = Expr::from(top) * Expr::register(self.scale, Ty::F32);
-        k.assign(sum, checked_sum(&exponent, &sum.into()));
+        // From here on the maximum is an exponent of 2.
+        let exponent = k.map(Expr::from(top) * Expr::register(self.scale, Ty::F32));
+        let shrink = self.sinks.as_ref().map(|sinks| {
+            let sink = k.gather(&sinks.elements(head));
+            let sinks = k.row_values(&self.rows[0], Ty::F32);
+            for slot in 0..sinks.layout().size() {
+                k.assign(&sinks.values(slot, 1), Expr::from(&sink) * LOG2_E);
+            }
+            add_sink(k, [&exponent, sum], &sinks)
+        });
+        let checked = checked_sum(&(&exponent).into(), &sum.into());
+        k.assign(sum, checked);
         let row = tile * self.plan.consumers + group;
         if let Some(log_sums) = &self.log_sums {
-            let scale = Expr::register(self.scale, Ty::F32);
-            let logs = k.map(Expr::from(top).fma(&scale, Expr::from(sum).log2()) * LN_2);
+            let log_sums = rows_of_sequence(log_sums);
+            let logs = k.map((Expr::from(sum).log2() + &exponent) * LN_2);
             let leads = Expr::from(&thread.column).equals(0);
             for (slot, m) in (0..).zip(&thread.own_rows) {
                 let at = (&row * ROWS + m, head, batch);
@@ -898,6 +1211,9 @@ impl AttentionKernel<'_> {
         }
         let is_empty = Expr::from(sum).equals(0.0);
         k.assign(sum, is_empty.select(0.0, Expr::from(sum).recip()));
+        if let Some(shrink) = shrink {
+            k.assign(sum, sum * &shrink);
+        }
         let sum = self.rows[1].broadcast_rows(sum);
         k.assign(out, out * &sum);
         let rounded = k.convert(out, self.plan.ty).retile(&self.store);
@@ -905,14 +1221,29 @@ impl AttentionKernel<'_> {
         let to = self.store.at(lane).partition_dst(&buffer);
         k.copy(&self.store, &rounded, &to);
         k.fence(FenceKind::ProxyAsyncShared);
-        k.sync_named(&(group + (1 + self.plan.consumers)), GROUP as u32);
-        let leads = k.equal(lane, &0.into());
-        k.if_(leads, |k| {
-            let at = [row, 0.into(), head.clone(), batch.clone()];
-            k.tma_store(&self.maps[3], &at, &buffer);
-            k.bulk_commit();
-            // The loads of the next queries follow.
-            k.bulk_wait(0, true);
-        });
+        let met = group + (1 + self.plan.consumers);
+        k.sync_named(&met, GROUP as u32);
+        let at = [row, 0.into(), head.clone(), batch.clone()];
+        match &self.output {
+            HopperOutput::Tiles(o) => {
+                let leads = k.equal(lane, &0.into());
+                k.if_(leads, |k| {
+                    k.tma_store(o, &at, &buffer);
+                    k.bulk_commit();
+                    // The loads of the next queries follow.
+                    k.bulk_wait(0, true);
+                });
+            }
+            HopperOutput::Rows(o) => {
+                let tile = rows_of_sequence(o).local_tile((ROWS, self.plan.widths[1]), at);
+                let copy = self.store_rows.at(lane);
+                let (from, to) = (copy.partition_src(&buffer), copy.partition_dst(&tile));
+                let through = k.fragment_like(&from);
+                k.copy(&self.store_rows, &from, &through);
+                k.copy_in_bounds(&self.store_rows, &through, &to);
+                // All have read when the first thread releases the place.
+                k.sync_named(&met, GROUP as u32);
+            }
+        }
     }
 }

@@ -167,7 +167,7 @@ impl fmt::Display for LoopNest {
 }
 
 /// Refuses strides that are coordinates or XORs.
-fn integers(layout: &Layout) -> Result<(), Error> {
+pub(crate) fn integers(layout: &Layout) -> Result<(), Error> {
     let whole = |stride: Stride| matches!(stride, Stride::Int(_));
     if layout.leaves().iter().all(|leaf| whole(leaf.stride)) {
         return Ok(());
@@ -179,7 +179,7 @@ fn integers(layout: &Layout) -> Result<(), Error> {
 }
 
 /// Whether the coordinates of two shapes correspond, or where they do not.
-fn correspond(a: &IntTuple, b: &IntTuple, at: &mut Vec<usize>) -> Result<(), String> {
+pub(crate) fn correspond(a: &IntTuple, b: &IntTuple, at: &mut Vec<usize>) -> Result<(), String> {
     let (a, b) = (&alone(a), &alone(b));
     let place = |at: &[usize]| match at {
         [] => "the whole".to_string(),

@@ -6,7 +6,7 @@ mod family;
 mod flat;
 pub(crate) mod launches;
 pub(crate) mod loop_nest;
-mod pieces;
+pub(crate) mod pieces;
 pub(crate) mod plan;
 mod prepared;
 mod strided;

@@ -5,6 +5,8 @@ use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Builder, Index, Tensor, TileGrid};
 use colex_tiled::Operand;
 
+use super::convolution::form::{Filter, Im2col, filters_like};
+use super::groups::Groups;
 use super::plan::GemmPlan;
 use super::problem::{MOST_EXTENT, check_extent};
 use crate::error::{Error, ErrorKind};
@@ -22,6 +24,10 @@ pub(crate) struct Batch {
     extents: Vec<i64>,
     /// The modes of the views that each of them consists of, counted from the first behind the matrix.
     joined: Vec<Vec<usize>>,
+    /// What the one mode is if the products are groups.
+    groups: Option<Groups>,
+    /// The convolution that the one product is, if its kernel loads by an im2col tensor map.
+    convolution: Option<Im2col>,
 }
 
 /// The extents of a batch mode, and its strides in A, B and C.
@@ -147,6 +153,70 @@ impl Batch {
         Ok((batch, steps))
     }
 
+    /// The groups of the layouts of A, B and C, some of which have a mode of groups behind the matrix, with the strides of each.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a mode has several strides, or if groups share elements of C.
+    pub(crate) fn of_groups(
+        groups: Groups,
+        count: i64,
+        layouts: [Option<&Layout>; 3],
+    ) -> Result<(Batch, [Apart; 3]), Error> {
+        let mut steps = [[0; MOST_MODES]; 3];
+        for ((operand, layout), steps) in Operand::ALL.into_iter().zip(layouts).zip(&mut steps) {
+            let Some(layout) = layout.filter(|_| groups.has_mode(operand)) else {
+                continue;
+            };
+            let Some((_, stride)) = strided(layout, 2) else {
+                let name = operand.name();
+                let why =
+                    format!("mode 2 of {name}, {layout}, has several strides: give the groups one");
+                return Err(ErrorKind::Groups { why }.into());
+            };
+            steps[0] = stride;
+        }
+        if let Some(c) = layouts[2].filter(|_| groups.has_mode(Operand::C))
+            && !c.is_injective().map_err(colex_tensor::Error::from)?
+        {
+            let layout = c.to_string();
+            return Err(ErrorKind::Twice { layout }.into());
+        }
+        let batch = Batch {
+            extents: vec![count],
+            joined: vec![vec![0]],
+            groups: Some(groups),
+            convolution: None,
+        };
+        Ok((batch, steps))
+    }
+
+    /// The one product that is a convolution.
+    pub(crate) fn of_convolution(convolution: Im2col) -> Batch {
+        Batch {
+            convolution: Some(convolution),
+            ..Batch::default()
+        }
+    }
+
+    /// The convolution that the product is, if its kernel loads by an im2col tensor map.
+    pub(crate) fn convolution(&self) -> Option<&Im2col> {
+        self.convolution.as_ref()
+    }
+
+    /// What the products are if they are groups.
+    pub(crate) fn groups(&self) -> Option<Groups> {
+        self.groups
+    }
+
+    /// The modes of it that C has, and tensors of an epilogue.
+    pub(crate) fn of_c(&self) -> Batch {
+        match self.groups {
+            Some(groups) if !groups.has_mode(Operand::C) => Batch::default(),
+            _ => self.clone(),
+        }
+    }
+
     /// The extents of its modes.
     pub(crate) fn extents(&self) -> &[i64] {
         &self.extents
@@ -193,6 +263,8 @@ impl Batch {
         BatchForm {
             modes: self.extents.len(),
             shared: [of(0), of(1)],
+            groups: self.groups,
+            filter: self.convolution.as_ref().map(Im2col::filter),
         }
     }
 }
@@ -211,12 +283,38 @@ pub(crate) struct BatchForm {
     modes: usize,
     /// The modes along which a tensor map of A, and of B, has one matrix: no map has a stride of 0.
     shared: [[bool; MOST_MODES]; 2],
+    /// What the one mode is if the products are groups.
+    pub(crate) groups: Option<Groups>,
+    /// The filter of a convolution, whose activations A an im2col tensor map describes.
+    pub(crate) filter: Option<Filter>,
 }
 
 /// Strides of a batch for reports: so far apart that no mode continues another.
 const APART: [i64; MOST_MODES] = [1 << 25, 1 << 29, 1 << 33];
 
 impl BatchForm {
+    /// The form of groups of some kind.
+    pub(crate) fn of_groups(groups: Groups) -> BatchForm {
+        BatchForm {
+            modes: 1,
+            groups: Some(groups),
+            ..BatchForm::default()
+        }
+    }
+
+    /// The number of its modes that a matrix has.
+    fn modes_of(&self, operand: Operand) -> usize {
+        match self.groups {
+            Some(groups) => usize::from(groups.has_mode(operand)),
+            None => self.modes,
+        }
+    }
+
+    /// The coordinates of a product that a matrix has.
+    pub(crate) fn product_of(&self, operand: Operand, at: &[Index]) -> Vec<Index> {
+        at.iter().take(self.modes_of(operand)).cloned().collect()
+    }
+
     /// The same for the transposed product, whose A is B.
     pub(crate) fn turned(self) -> BatchForm {
         let [a, b] = self.shared;
@@ -229,9 +327,12 @@ impl BatchForm {
     /// The layout of an operand of a plan. Extents and strides are arguments of the launch; their values here serve the
     /// reports.
     pub(crate) fn layout(&self, plan: &GemmPlan, operand: Operand) -> Layout {
+        if let (Some(_), Operand::B) = (self.filter, operand) {
+            return filters_like();
+        }
         let matrix = plan.operands.layout(operand);
         let leaf = |i: usize| Layout::leaf(Int::Dynamic(16), Int::Dynamic(APART[i]));
-        let modes = matrix.modes().map(Ok).chain((0..self.modes).map(leaf));
+        let modes = (matrix.modes().map(Ok)).chain((0..self.modes_of(operand)).map(leaf));
         let modes: Result<Vec<Layout>, _> = modes.collect();
         let layout = modes.and_then(|modes| Layout::concat(&modes));
         layout.expect("positive extents make a layout")
@@ -245,8 +346,18 @@ impl BatchForm {
         ([rows, columns], leading): ([i64; 2], i64),
         (batch, steps): (&Batch, &Apart),
     ) -> Layout {
+        if let Some(convolution) = batch.convolution() {
+            match operand {
+                Operand::A => return convolution.activations(),
+                Operand::B => {
+                    return convolution.filters(&self.layout(plan, operand), leading);
+                }
+                Operand::C => {}
+            }
+        }
         let (mut extents, mut strides) = (vec![rows, columns], vec![leading]);
-        for (i, (extent, step)) in batch.extents.iter().zip(steps).enumerate() {
+        let modes = batch.extents.iter().zip(steps);
+        for (i, (extent, step)) in modes.take(self.modes_of(operand)).enumerate() {
             let is_shared = self
                 .shared
                 .get(operand as usize)
@@ -262,9 +373,21 @@ impl BatchForm {
         bound.expect("extents and strides but that of the contiguous mode are dynamic")
     }
 
-    /// The extents of its modes: those of C.
-    pub(crate) fn extents(&self, c: &Tensor) -> Vec<Index> {
-        (0..self.modes).map(|i| c.extent(i + 2)).collect()
+    /// The extents of its modes, by the last of A, B and C that has them. The launch checks that the others have the same.
+    pub(crate) fn extents(&self, k: &mut Builder, matrices: [&Tensor; 3]) -> Vec<Index> {
+        let all = Operand::ALL.into_iter().zip(matrices);
+        let having: Vec<&Tensor> = all
+            .filter(|(operand, _)| self.modes_of(*operand) == self.modes)
+            .map(|(_, matrix)| matrix)
+            .collect();
+        let Some((last, others)) = having.split_last() else {
+            return Vec::new();
+        };
+        let extents: Vec<Index> = (0..self.modes).map(|i| last.extent(i + 2)).collect();
+        for other in others {
+            agree(k, other, &extents);
+        }
+        extents
     }
 
     /// The extents of its modes as arguments of the launch.
@@ -277,8 +400,8 @@ impl BatchForm {
 
     /// The coordinates of a product in the tensor map of an operand.
     pub(crate) fn coordinates(&self, operand: usize, at: &[Index]) -> Vec<Index> {
-        let shared = self.shared[operand].iter();
-        let each = at.iter().zip(shared);
+        let at = &at[..self.modes_of(Operand::ALL[operand])];
+        let each = at.iter().zip(&self.shared[operand]);
         each.map(|(at, shared)| if *shared { 0.into() } else { at.clone() })
             .collect()
     }

@@ -12,6 +12,9 @@ use super::batch::{Apart, Batch, BatchForm, alignment, common};
 use super::choose::{
     Autotune, SOME_ROWS, choose, choose_invariant, choose_whole, packs, takes_hopper,
 };
+use super::convolution::call::GivenConvolution;
+use super::convolution::columns::{Columns, ColumnsCall};
+use super::convolution::{self as convolutions};
 use super::epilogue::arguments::{Bound, EpilogueArguments, Given, Product};
 use super::epilogue::convert::{outputs, scale_type, sum_type};
 use super::epilogue::expression::Epilogue;
@@ -20,6 +23,10 @@ use super::epilogue::split_sum;
 use super::epilogue::vectors::{WithVectors, stored_for_vectors};
 use super::factors::high_low::{self, HighLow, HighLowCall, Side};
 use super::factors::matrix::{self, Matrix, Place};
+use super::groups::call::GivenGroups;
+use super::groups::call::GroupNumber;
+use super::groups::tiles;
+use super::groups::{self, Groups};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{check_extent, holds_f32};
@@ -109,6 +116,10 @@ pub struct Gemm<'a, T, C> {
     epilogue: Option<Epilogue>,
     /// What the epilogue is given.
     given: Given<'a>,
+    /// The groups of the product.
+    pub(in crate::gemm) groups: Option<GivenGroups<'a>>,
+    /// The convolution that the product is: A is then the tensor of activations.
+    convolution: Option<GivenConvolution>,
 }
 
 impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
@@ -133,6 +144,17 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             majors: [None; 3],
             epilogue: None,
             given: Given::default(),
+            groups: None,
+            convolution: None,
+        }
+    }
+
+    /// Makes it the product of a convolution, whose A is the tensor of activations.
+    pub(in crate::gemm) fn convolution(self, convolution: GivenConvolution) -> Self {
+        let convolution = Some(convolution);
+        Gemm {
+            convolution,
+            ..self
         }
     }
 
@@ -237,6 +259,73 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self
     }
 
+    /// Gives the epilogue a tensor whose rows a list names: row `i` of the product reads row `rows[i]` of the view, which has any
+    /// number of rows and the product's columns. A row that the view does not have counts as zeros. The list lies on the device, and
+    /// the host does not read it.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm, View};
+    ///
+    /// let added = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("residual", Ty::F32))?;
+    /// let device = Device::open();
+    /// let (x, residual) = (device.upload(&[1f32, 2.0, 3.0, 4.0])?, device.upload(&[100f32, 200.0, 1000.0, 2000.0])?);
+    /// let rows = device.upload(&[1u32, 7])?; // the second row of the residual, and none
+    /// let mut c = device.poisoned::<f32>(4)?;
+    /// Gemm::new(&x.view((2, 2))?, &x.view((2, 2))?, &c.view_mut((2, 2))?)
+    ///     .epilogue(&added)
+    ///     .tensor_rows("residual", &residual.view((2, 2))?, &rows.view(2)?)
+    ///     .run()?;
+    /// assert_eq!(c.download()?, [1005.0, 2011.0, 11.0, 25.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn tensor_rows<X: Element, R: GroupNumber>(
+        mut self,
+        name: &str,
+        view: &View<'a, X>,
+        rows: &View<'a, R>,
+    ) -> Self {
+        self.given.tensor(name, view, false);
+        self.given.rows(rows);
+        self
+    }
+
+    /// Gives the epilogue an output whose rows a list names: row `i` of the product goes to row `rows[i]` of the view, which has any
+    /// number of rows and the product's columns. Rows that the list does not name stay as they are, and a row that the view does not
+    /// have is not written. The numbers must differ: of two rows with one number, which one stays is a data race, which the
+    /// simulator reports.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm};
+    ///
+    /// let both = Epilogue::new(Ty::F32, |e| {
+    ///     e.output("scattered", e.accumulator());
+    ///     e.accumulator()
+    /// })?;
+    /// let device = Device::open();
+    /// let (x, rows) = (device.upload(&[1f32, 2.0, 3.0, 4.0])?, device.upload(&[2u32, 0])?);
+    /// let (mut c, mut d) = (device.poisoned::<f32>(4)?, device.zeros::<f32>(6)?);
+    /// Gemm::new(&x.view((2, 2))?, &x.view((2, 2))?, &c.view_mut((2, 2))?)
+    ///     .epilogue(&both)
+    ///     .output_rows("scattered", &d.view_mut((3, 2))?, &rows.view(2)?)
+    ///     .run()?;
+    /// assert_eq!(d.download()?, [11.0, 25.0, 0.0, 0.0, 5.0, 11.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn output_rows<X: Element, R: GroupNumber>(
+        mut self,
+        name: &str,
+        view: &ViewMut<'a, X>,
+        rows: &View<'a, R>,
+    ) -> Self {
+        self.given.tensor(name, view, true);
+        self.given.rows(rows);
+        self
+    }
+
     /// Gives the epilogue a number, which is rounded to the nearest `f32` where the scalar is one. A number that becomes 0 or
     /// infinite by that is refused.
     ///
@@ -286,7 +375,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Keeps the bits of a row of C the same for every M and every place of the row, for an A whose rows are contiguous
-    /// along K. The plan then divides K as it would for 64 rows, so that few rows may take longer.
+    /// along K and have the same stride. The plan then divides K as it would for 64 rows, and the GEMV kernel is not taken, so that
+    /// few rows may take longer.
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm};
@@ -327,7 +417,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     }
 
     /// Enqueues the product on the stream of the device that holds A. Memory in which parts of K are summed
-    /// ([`GemmPlan::workspace`]) is the stream's, allocated by its first call that needs as much. Inside a stream capture,
+    /// ([`GemmPlan::workspace`]) is the stream's, allocated by its first call that needs as much. A device keeps eight pieces of such
+    /// memory for all streams: with more, a call allocates again, and waits for the device. Inside a stream capture,
     /// the plan is one that needs none.
     ///
     /// # Errors
@@ -355,8 +446,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))
     }
 
-    /// Returns the number of bytes of memory that the product needs besides its matrices: 0, unless it packs one or writes the
-    /// high and low parts of factors ([`Compute::Tf32x3`]).
+    /// Returns the number of bytes of memory that the product needs besides its matrices: 0, unless it packs one, writes the
+    /// high and low parts of factors ([`Compute::Tf32x3`]), stores elements that only sums or maxima of an epilogue are made of, or
+    /// writes the matrix of a convolution.
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm, View};
@@ -495,7 +587,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Returns whether the product may pack a matrix that a kernel would take: not if a method was set.
     fn may_pack(&self) -> bool {
-        self.method.is_none()
+        self.method.is_none() && self.groups.is_none()
     }
 
     /// Returns the wish for the usual plan of the method that was set, or for the fastest plan.
@@ -507,8 +599,13 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
     }
 
-    /// Returns the extents M, N and K, and those of a batch, which the views must agree on.
-    fn extents(&self) -> Result<([i64; 3], Vec<i64>), Error> {
+    /// Returns the extents M, N and K, which the views must agree on, and those of C's modes behind the matrix: of a batch, or of
+    /// groups.
+    pub(in crate::gemm) fn extents(&self) -> Result<([i64; 3], Vec<i64>), Error> {
+        if let Some(convolution) = &self.convolution {
+            let GemmProblem { m, n, k, .. } = convolution.problem.product()?;
+            return Ok(([m, n, k], Vec::new()));
+        }
         let ([m, k], behind_a) = matrix::extents(Operand::A, self.a.shape())?;
         let ([n, of_b], behind_b) = matrix::extents(Operand::B, self.b.shape())?;
         let (of_c, behind_c) = matrix::extents(Operand::C, self.c.shape())?;
@@ -528,7 +625,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 .into());
             }
         }
-        Ok(([m, n, k], common([behind_a, behind_b, behind_c])?))
+        let behind = [behind_a, behind_b, behind_c];
+        let behind = match &self.groups {
+            Some(groups) => groups.behind(behind)?,
+            None => common(behind)?,
+        };
+        Ok(([m, n, k], behind))
     }
 
     /// Returns the batch of the views, and the strides of A, B and C along its modes.
@@ -537,7 +639,18 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// Returns an error if a kernel has fewer modes than the batch.
     fn batch(&self) -> Result<(Batch, [Apart; 3]), Error> {
+        if let Some(convolution) = &self.convolution {
+            // A product that is 0 has no activations.
+            let is_multiplied = self.alpha != 0.0 && !self.a.is_empty();
+            let im2col = convolution.im2col(self.method).filter(|_| is_multiplied);
+            let batch = im2col.map(Batch::of_convolution);
+            return Ok((batch.unwrap_or_default(), Default::default()));
+        }
         let layouts = (self.a.layout(), self.b.layout(), self.c.layout());
+        if let Some(groups) = &self.groups {
+            let (a, b, c) = layouts;
+            return Batch::of_groups(groups.kind, groups.count()?, [a, b, c]);
+        }
         match layouts {
             // A product that is 0 has no A and B.
             (a, b, Some(c)) => Batch::of([a.unwrap_or(c), b.unwrap_or(c), c]),
@@ -554,6 +667,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let device = self.a.device();
         one_device(device, [("B", self.b.device()), ("C", self.c.device())])?;
         let ([m, n, k], behind) = self.extents()?;
+        self.check_convolution()?;
         disjoint("C", self.c.bytes(), "A", self.a.bytes())?;
         disjoint("C", self.c.bytes(), "B", self.b.bytes())?;
         if let Some(b2) = &self.b2 {
@@ -561,11 +675,20 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             self.check_second(b2)?;
             disjoint("C", self.c.bytes(), B2, b2.bytes())?;
         }
+        let batch = match &self.groups {
+            Some(groups) => {
+                one_device(device, [(groups.name(), &groups.device)])?;
+                disjoint("C", self.c.bytes(), groups.name(), groups.bytes)?;
+                self.check_groups()?;
+                groups.count()?
+            }
+            None => behind.iter().product(),
+        };
         let problem = GemmProblem {
             alpha: self.alpha,
             beta: self.beta,
             compute: self.compute,
-            batch: behind.iter().product(),
+            batch,
             ..GemmProblem::new(m, n, if self.alpha == 0.0 { 0 } else { k })
         };
         check_compute::<T>(&problem)?;
@@ -599,6 +722,38 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             }
             (compute, _) => compute,
         }
+    }
+
+    /// Checks that a convolution asks for nothing that only other products have.
+    fn check_convolution(&self) -> Result<(), Error> {
+        if self.convolution.is_none() {
+            return Ok(());
+        }
+        if self.groups.is_some() {
+            return convolutions::refuse("its product has no groups");
+        }
+        if self.compute == Some(Compute::Tf32x3) {
+            return convolutions::refuse("none is computed in 3xTF32: tf32 and f32 are");
+        }
+        Ok(())
+    }
+
+    /// Checks that a product in groups asks for nothing else that only other products have.
+    fn check_groups(&self) -> Result<(), Error> {
+        let refuse = |why: &str| {
+            let why = why.to_string();
+            Err(ErrorKind::Groups { why }.into())
+        };
+        if self.compute == Some(Compute::Tf32x3) {
+            return refuse("no product in groups is computed in 3xTF32: tf32 and f32 are");
+        }
+        let reduces = |epilogue: &Epilogue| epilogue.reductions().next().is_some();
+        if self.epilogue.as_ref().is_some_and(reduces) {
+            return refuse(
+                "the epilogue reduces rows or columns, some of which belong to no group: an output holds what is reduced",
+            );
+        }
+        Ok(())
     }
 
     /// Checks that the second right factor lies as the first does, and that an epilogue has its accumulators.
@@ -638,6 +793,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let ([m, n, _], behind) = self.extents()?;
         let mut read = vec![("A", self.a.bytes()), ("B", self.b.bytes())];
         read.extend(self.b2.as_ref().map(|b2| (B2, b2.bytes())));
+        read.extend((self.groups.as_ref()).map(|groups| (groups.name(), groups.bytes)));
+        let batch = &batch.of_c();
         let product = Product {
             sums: sum_type(T::TY),
             c: C::TY,
@@ -673,6 +830,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let [of_a, of_b, of_c] = self.majors;
         let [steps_a, steps_b, steps_c] = *steps;
         let c = Matrix::of(&self.c, of_c, steps_c);
+        if let (Some(_), None, Some(layout)) = (&self.groups, c, self.c.layout()) {
+            return Err(not_packed("C", Some(layout)));
+        }
         let place = Place::of(&self.c, c, false, (batch, steps_c))?;
         if problem.k == 0 {
             return Ok((None, place));
@@ -684,16 +844,54 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             let b = right(&self.b)?;
             return Ok((Some(Places { a, b, b2 }), place));
         }
-        let a = Matrix::of(&self.a, of_a, steps_a);
+        if let Some(mapped) =
+            (self.convolution.as_ref()).and_then(|convolution| convolution.mapped(self.method))
+        {
+            let plain = |matrix| GivenFactor::Plain(Place::Here(matrix));
+            let second = self.b2.as_ref().map(|b2| Matrix {
+                address: b2.bytes().0,
+                ..mapped.b
+            });
+            let places = Places {
+                a: plain(mapped.a),
+                b: plain(mapped.b),
+                b2: second.map(plain),
+            };
+            return Ok((Some(places), place));
+        }
+        let columns = self
+            .convolution
+            .as_ref()
+            .map(|convolution| Columns::new::<T>(&convolution.problem, convolution.strides));
+        let columns = columns.transpose()?;
+        let a = match &columns {
+            Some(columns) => Some(columns.at(0)),
+            None if self.is_batch_invariant => {
+                let a = Matrix::of(&self.a, of_a, steps_a);
+                a.map(|a| a.among_rows(&self.a))
+            }
+            None => Matrix::of(&self.a, of_a, steps_a),
+        };
         let b = Matrix::of(&self.b, of_b, steps_b);
         let b2 = self.b2.as_ref().map(|b2| Matrix::of(b2, of_b, steps_b));
+        if self.groups.is_some() {
+            if a.is_none() {
+                return Err(not_packed("A", self.a.layout()));
+            }
+            if b.is_none() || b2.is_some_and(|b2| b2.is_none()) {
+                return Err(not_packed("B", self.b.layout()));
+            }
+        }
         // Both right factors lie alike: the kernel takes the alignment that both have.
         let both = match (b, b2.flatten()) {
             (Some(b), Some(b2)) => Some(b.aligned_with(&b2)),
             (b, _) => b,
         };
         let packs = may_pack && self.packs(problem, [a, both, c])?;
-        let a = Place::of(&self.a, a, packs, (batch, steps_a))?;
+        let a = match columns {
+            Some(columns) => GivenFactor::Columns(Box::new(columns)),
+            None => GivenFactor::Plain(Place::of(&self.a, a, packs, (batch, steps_a))?),
+        };
         let of_b = (batch, steps_b);
         let right = match &self.b2 {
             None => (Place::of(&self.b, b, packs, of_b)?, None),
@@ -709,7 +907,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let (b, b2) = right;
         let places = Places {
-            a: GivenFactor::Plain(a),
+            a,
             b: GivenFactor::Plain(b),
             b2: b2.map(GivenFactor::Plain),
         };
@@ -800,6 +998,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let c = steps.output(&self.c, c, reads_c, memory)?;
         let mut addresses: Addresses = [a, b, c].iter().map(|matrix| matrix.address).collect();
         addresses.extend(b2.map(|b2| b2.address));
+        addresses.extend(self.groups.as_ref().map(|groups| groups.bytes.0));
         let matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
         let bound = bound.map(|(arguments, more)| {
             addresses.extend(more);
@@ -808,7 +1007,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let mut shape = shape::<T, C>(&mut problem, &matrices, &batch, Wish::Fastest, bound);
         shape.wish = wish(shape.operands, device.arch())?;
         // What is measured is a plain product.
-        let is_plain = self.epilogue.is_none() && problem.batch == 1;
+        let is_plain = self.epilogue.is_none()
+            && self.groups.is_none()
+            && self.convolution.is_none()
+            && problem.batch == 1;
         if let (Some(measured), Wish::Fastest, true) = (self.measured, shape.wish, is_plain) {
             let bytes = Operand::ALL.map(|operand| {
                 let [outer, inner] = match problem.majors[operand as usize] {
@@ -896,6 +1098,8 @@ enum GivenFactor {
     Plain(Place),
     /// As their high and low parts.
     HighLow(Box<HighLow>),
+    /// As the matrix over the activations of a convolution, written out.
+    Columns(Box<Columns>),
 }
 
 impl GivenFactor {
@@ -904,6 +1108,7 @@ impl GivenFactor {
         match self {
             GivenFactor::Plain(place) => place.matrix(),
             GivenFactor::HighLow(parts) => parts.at(0),
+            GivenFactor::Columns(columns) => columns.at(0),
         }
     }
 
@@ -912,6 +1117,7 @@ impl GivenFactor {
         match self {
             GivenFactor::Plain(place) => place.bytes(),
             GivenFactor::HighLow(parts) => parts.bytes(),
+            GivenFactor::Columns(columns) => columns.bytes(),
         }
     }
 }
@@ -932,7 +1138,7 @@ impl Places {
 }
 
 /// The name of the second right factor.
-const B2: &str = "B2";
+pub(crate) const B2: &str = "B2";
 
 /// The work of a call.
 #[derive(Debug)]
@@ -952,6 +1158,8 @@ enum Before {
     Pack(CopyCall<'static>),
     /// A factor is written as its high and low parts.
     HighLow(HighLowCall),
+    /// The matrix over the activations of a convolution is written out.
+    Columns(ColumnsCall),
 }
 
 /// The copies before and after a product, and the memory that they need.
@@ -985,6 +1193,12 @@ impl Steps {
                     .extend(copy.map(|copy| (name, Before::Pack(copy))));
                 self.before.push((name, Before::HighLow(call)));
                 return Ok(parts.at(address));
+            }
+            GivenFactor::Columns(columns) => {
+                let address = self.take(columns.bytes(), memory)?;
+                let call = columns.fill(view, address)?;
+                self.before.push((name, Before::Columns(call)));
+                return Ok(columns.at(address));
             }
         };
         let address = self.take(packed.bytes(), memory)?;
@@ -1068,7 +1282,7 @@ impl<'a> GemmCall<'a> {
     pub fn packed(&self) -> impl Iterator<Item = (&'static str, &CopyCall<'static>)> {
         self.before().filter_map(|(name, step)| match step {
             Before::Pack(copy) => Some((name, copy)),
-            Before::HighLow(_) => None,
+            Before::HighLow(_) | Before::Columns(_) => None,
         })
     }
 
@@ -1091,8 +1305,32 @@ impl<'a> GemmCall<'a> {
     /// ```
     pub fn in_parts(&self) -> impl Iterator<Item = (&'static str, &TensorKernel)> {
         self.before().filter_map(|(name, step)| match step {
-            Before::Pack(_) => None,
+            Before::Pack(_) | Before::Columns(_) => None,
             Before::HighLow(parts) => Some((name, parts.built())),
+        })
+    }
+
+    /// Returns the kernel that writes the matrix over the activations of a convolution before the product; `None` where a kernel
+    /// loads its columns from the activations, and if the product is no convolution.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::gemm::Convolution;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (x, filters) = (device.upload(&[1f32; 48])?, device.upload(&[1f32; 27])?);
+    /// let mut y = device.poisoned::<f32>(4)?;
+    /// let (x, filters) = (x.view((1, 4, 4, 3))?, filters.view((1, 3, 3, 3))?);
+    /// let call = Convolution::new(&x, &filters, &y.view_mut((1, 2, 2, 1))?).prepare()?;
+    /// assert_eq!(call.written().map(|built| built.kernel.name.as_str()), Some("convolution_columns"));
+    /// call.run(&device)?;
+    /// assert_eq!(y.download()?, [27.0; 4]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn written(&self) -> Option<&TensorKernel> {
+        self.before().find_map(|(_, step)| match step {
+            Before::Columns(columns) => Some(columns.built()),
+            Before::Pack(_) | Before::HighLow(_) => None,
         })
     }
 
@@ -1122,6 +1360,7 @@ impl<'a> GemmCall<'a> {
             reports.extend(match step {
                 Before::Pack(copy) => copy.profile(device)?,
                 Before::HighLow(parts) => parts.profile(device)?,
+                Before::Columns(columns) => columns.profile(device)?,
             });
         }
         reports.extend(work.product.profile(device)?);
@@ -1148,6 +1387,7 @@ impl<'a> GemmCall<'a> {
             match step {
                 Before::Pack(copy) => copy.run(device)?,
                 Before::HighLow(parts) => parts.run(device)?,
+                Before::Columns(columns) => columns.run(device)?,
             }
         }
         work.product.run(device)?;
@@ -1177,6 +1417,7 @@ impl fmt::Display for GemmCall<'_> {
             match step {
                 Before::Pack(copy) => write!(f, "pack {name}: {}; ", matrix::plan(copy))?,
                 Before::HighLow(_) => write!(f, "{name} in high and low parts; ")?,
+                Before::Columns(_) => write!(f, "write the matrix over the activations; ")?,
             }
         }
         write!(f, "{plan}")?;
@@ -1197,22 +1438,62 @@ impl fmt::Display for GemmCall<'_> {
 
 /// The plan of a product, checked, for its extents.
 fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<GemmPlan, Error> {
-    let multiprocessors = i64::from(device.limits().multiprocessors);
-    let plan = match shape.wish {
-        Wish::Plan(plan) => plan,
-        Wish::Method(method) => GemmPlan::new(method, shape.operands),
-        Wish::Fastest => choose(problem, shape.operands, device.arch(), multiprocessors),
-        Wish::Whole => choose_whole(problem, shape.operands, device.arch(), multiprocessors),
-        Wish::BatchInvariant => {
-            choose_invariant(problem, shape.operands, device.arch(), multiprocessors)
+    let groups = shape.batch.groups();
+    let operands = |method| match groups {
+        Some(groups) => groups::narrowed(groups, method, shape.operands),
+        None => shape.operands,
+    };
+    let convolution = shape.batch.convolution();
+    let plan = match (shape.wish, groups) {
+        (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, Some(groups)) => {
+            groups::choose(groups, problem, shape.operands, device.arch())
         }
+        (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
+            if let Some(convolution) = convolution =>
+        {
+            let multiprocessors = i64::from(device.limits().multiprocessors);
+            let of = (shape.operands, device.arch());
+            convolutions::choose::choose(convolution, wish, problem, of, multiprocessors)
+        }
+        (wish, _) => wished(wish, problem, operands, shape, device),
     };
     match shape.epilogue {
         Some(_) => plan.check_kernel(device.arch())?,
         None => plan.check(device.arch())?,
     }
-    plan.check_call(problem, &shape.operands)?;
-    Ok(plan.narrowed(problem))
+    if let Some(groups) = groups {
+        groups::check(groups, &plan, problem)?;
+    }
+    if convolution.is_some() {
+        convolutions::form::check(&plan)?;
+    }
+    plan.check_call(problem, &operands(plan.method))?;
+    let plan = plan.narrowed(problem);
+    Ok(GemmPlan {
+        // The parts of groups end anywhere.
+        whole: plan.whole && groups.is_none(),
+        ..plan
+    })
+}
+
+/// The plan of a product without groups, whose operands a function of the method returns.
+fn wished(
+    wish: Wish,
+    problem: &GemmProblem,
+    operands: impl Fn(GemmMethod) -> Operands,
+    shape: &GemmShape,
+    device: &Device,
+) -> GemmPlan {
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    match wish {
+        Wish::Plan(plan) => plan,
+        Wish::Method(method) => GemmPlan::new(method, operands(method)),
+        Wish::Fastest => choose(problem, shape.operands, device.arch(), multiprocessors),
+        Wish::Whole => choose_whole(problem, shape.operands, device.arch(), multiprocessors),
+        Wish::BatchInvariant => {
+            choose_invariant(problem, shape.operands, device.arch(), multiprocessors)
+        }
+    }
 }
 
 /// What all calls with a problem's numbers have in common, made for these addresses.
@@ -1249,9 +1530,10 @@ pub(super) fn prepare(
     let kernel = loaded(Role::Product)?;
     let in_order = order.map(|operand| addresses[operand]);
     let layouts = given.map(|given| given.layouts(plan.swap));
-    // The addresses are those of A, B and C, of a second right factor, and of the epilogue's tensors.
+    // The addresses are those of A, B and C, of a second right factor, of the numbers of groups, and of the epilogue's tensors.
     let second = plan.operands.gated.then_some(3);
-    let behind = 3 + second.iter().len();
+    let numbers = form.groups.map(|_| 3 + second.iter().len());
+    let behind = 3 + second.iter().len() + numbers.iter().len();
     let more = |role: Role, built: &TensorKernel| {
         let Some((given, layouts)) = given.zip(layouts.as_ref()) else {
             return Ok(None);
@@ -1281,12 +1563,16 @@ pub(super) fn prepare(
         launched,
         of_batch,
         &kernel.built,
-        factors,
+        (factors, numbers.map(|at| addresses[at])),
         more(Role::Product, &kernel.built)?,
     )?;
-    let grid = launch(&seen, launched, &kernel.built, device);
+    let grid = launch(&seen, launched, form.groups, &kernel.built, device);
     let [a, b, c] = order;
-    let operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
+    let mut operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
+    // A kernel of rows has a tensor map of C, and C itself.
+    let has_both = launched.stages_c() && form.groups.is_some_and(Groups::has_rows);
+    operands.extend(has_both.then_some(c));
+    operands.extend(numbers);
     let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
     if plan.divided_tiles(problem) > 0 {
         let sum = loaded(Role::Sum)?;
@@ -1436,12 +1722,17 @@ fn arguments(
     plan: &GemmPlan,
     batch: OfBatch<'_>,
     built: &TensorKernel,
-    addresses: ([u64; 3], Option<u64>),
+    (addresses, numbers): (([u64; 3], Option<u64>), Option<u64>),
     epilogue: Option<Vec<Arg<'_>>>,
 ) -> Result<Vec<Argument>, Error> {
     let layouts = Operand::ALL.map(|operand| layout(problem, plan, batch, operand));
     let family = plan.method.family();
-    let mut given = family.matrices(problem, plan, built, &layouts, addresses)?;
+    let of_batch = (plan, batch.0, batch.1);
+    let mut given = family.matrices(problem, of_batch, built, &layouts, addresses)?;
+    let of_numbers = (batch.1.groups).map(|groups| tiles::form(groups.numbers(problem.batch)));
+    if let (Some(address), Some(layout)) = (numbers, &of_numbers) {
+        given.push(Arg::checked(address, layout));
+    }
     given.extend(epilogue.unwrap_or_else(|| factors(problem, plan).into()));
     Ok(built.arguments(&given)?)
 }
@@ -1489,14 +1780,21 @@ fn factors(problem: &GemmProblem, plan: &GemmPlan) -> [Arg<'static>; 2] {
     })
 }
 
-fn launch(problem: &GemmProblem, plan: &GemmPlan, built: &TensorKernel, device: &Device) -> Launch {
+fn launch(
+    problem: &GemmProblem,
+    plan: &GemmPlan,
+    groups: Option<Groups>,
+    built: &TensorKernel,
+    device: &Device,
+) -> Launch {
     let [tiles_m, tiles_n] = [(problem.m, plan.tile[0]), (problem.n, plan.tile[1])]
         .map(|(extent, tile)| (extent + tile - 1) / tile);
+    let tiles = match groups {
+        Some(groups) => [groups::most_tall(groups, plan, problem), tiles_n, 1],
+        None => [tiles_m, tiles_n, problem.batch],
+    };
     let threads = built.kernel.block.map_or(1, |block| block[0]);
-    let launch =
-        plan.method
-            .family()
-            .launch(plan, [tiles_m, tiles_n, problem.batch], threads, device);
+    let launch = plan.method.family().launch(plan, tiles, threads, device);
     launch.dynamic_shared(built.dynamic_shared())
 }
 
@@ -1511,4 +1809,14 @@ fn built(kernel: &GemmKernel, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
         Role::Product => plan.unverified(*batch, epilogue.as_ref(), arch),
         Role::Sum => plan.unverified_sum(*batch, epilogue.as_ref(), arch),
     })
+}
+
+/// The refusal of a view in groups that would have to be packed.
+fn not_packed(name: &str, layout: Option<&Layout>) -> Error {
+    let layout = layout.map_or(String::new(), |layout| format!(", {layout},"));
+    let why = format!(
+        "{name}{layout} has no contiguous mode of a matrix with rows that are apart: no kernel takes it, and matrices of groups are \
+         not packed"
+    );
+    ErrorKind::Groups { why }.into()
 }

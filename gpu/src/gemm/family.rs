@@ -9,11 +9,11 @@ use colex_ir::launch::Launch;
 use colex_tensor::{Arg, Error, TensorKernel};
 use colex_tiled::TiledMma;
 
-use super::batch::BatchForm;
+use super::batch::{Batch, BatchForm};
 use super::epilogue::terms::KernelEpilogue;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_TILE;
-use super::{simt, sm70, sm80, sm90};
+use super::{gemv, simt, sm70, sm80, sm90};
 use crate::kernels::GemmProblem;
 use crate::method::GemmMethod;
 use colex_layout::Layout;
@@ -59,8 +59,8 @@ pub(crate) trait GemmFamily {
     /// they fill a block.
     fn most_units(&self) -> [i64; 2];
 
-    /// Returns the largest number of blocks of a cluster along M, N and K.
-    fn most_cluster(&self) -> [i64; 3] {
+    /// Returns the largest number of blocks of a cluster along M, N and K on an architecture.
+    fn most_cluster(&self, _: Arch) -> [i64; 3] {
         [1; 3]
     }
 
@@ -149,7 +149,7 @@ pub(crate) trait GemmFamily {
     fn matrices<'a>(
         &self,
         _: &GemmProblem,
-        _: &GemmPlan,
+        _: (&GemmPlan, &Batch, BatchForm),
         _: &TensorKernel,
         layouts: &'a [Layout; 3],
         ([a, b, c], second): ([u64; 3], Option<u64>),
@@ -171,7 +171,7 @@ pub(crate) trait GemmFamily {
 }
 
 impl GemmMethod {
-    /// All methods. If several take a problem, the fastest comes first.
+    /// The methods for products of any extents. If several take a problem, the fastest comes first.
     pub(crate) const BY_SPEED: [GemmMethod; 4] = [
         GemmMethod::Hopper,
         GemmMethod::Ampere,
@@ -186,6 +186,7 @@ impl GemmMethod {
             GemmMethod::Volta => &sm70::Volta,
             GemmMethod::Ampere => &sm80::Ampere,
             GemmMethod::Hopper => &sm90::Hopper,
+            GemmMethod::Gemv => &gemv::Gemv,
         }
     }
 

@@ -3,9 +3,12 @@
 mod batch;
 pub(crate) mod call;
 mod choose;
+pub mod convolution;
 pub(crate) mod epilogue;
 mod factors;
 mod family;
+mod gemv;
+pub(crate) mod groups;
 pub(crate) mod operand;
 pub(crate) mod plan;
 mod plan_check;
@@ -20,8 +23,12 @@ mod sm90;
 pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
 pub use choose::{Autotune, PlanCost};
+pub use convolution::{Convolution, ConvolutionProblem, convolution};
 pub use epilogue::expression::{
     Epilogue, EpilogueBuilder, EpilogueInput, EpilogueInputKind, EpilogueOutput, EpilogueReduction,
     EpilogueReductionKind,
 };
+pub use groups::Groups;
+pub use groups::call::GroupNumber;
+pub use groups::problem::GroupProblem;
 pub use plan::{GemmPlan, Operands};

@@ -4,6 +4,7 @@ use colex_atom::{SmemSwizzle, Ty, gmma_smem_atom};
 use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
+use super::groups::tiles::Span;
 use super::plan::GemmPlan;
 use crate::kernels::Major;
 use colex_ir::{Rounding, Type};
@@ -79,12 +80,15 @@ impl Tiles {
 }
 
 /// The copy of an operand's tiles from global memory into the stages of shared memory, by threads.
+#[derive(Clone)]
 pub(crate) struct Fetch {
     tiles: Tiles,
     tensor: Tensor,
     copy: TiledCopy,
     fetched: Tensor,
     thread: Index,
+    threads: i64,
+    shared: Tensor,
     /// Whether the copy is asynchronous (`cp.async`), without registers.
     is_async: bool,
 }
@@ -114,7 +118,17 @@ impl Fetch {
             is_async: copy.atom().op()?.is_async(),
             copy,
             thread: thread.clone(),
+            threads,
+            shared,
         })
+    }
+
+    /// The same for some columns of the tensor, whose coordinates begin at 0.
+    pub(crate) fn of_columns(&self, Span { first, end }: &Span) -> Fetch {
+        Fetch {
+            tensor: self.tensor.narrow(1, first, end),
+            ..self.clone()
+        }
     }
 
     /// Whether the copies are asynchronous.
@@ -151,6 +165,42 @@ impl Fetch {
         if let Some(through) = through {
             k.copy(&self.copy, through, &self.fetched.at(3, stage));
         }
+    }
+}
+
+/// The copy of a part of an operand's tile by the threads that copy whole tiles.
+pub(crate) struct FetchPart {
+    part: [i64; 2],
+    copy: TiledCopy,
+    thread: Index,
+    shared: Tensor,
+    is_async: bool,
+}
+
+impl FetchPart {
+    /// Copies the part at these coordinates of a tensor to its place, in parts of the tile, in a stage. Elements beyond the
+    /// tensor are zeros.
+    pub(crate) fn fetch(
+        &self,
+        k: &mut Builder,
+        (from, at): (&Tensor, [&Index; 4]),
+        place: [i64; 2],
+        stage: &Stage,
+    ) {
+        let copy = self.copy.at(&self.thread);
+        let from = copy.partition_src(&from.local_tile(self.part, at)); // (CPY, CPY_M, CPY_K)
+        let [row, column] = place.map(Index::from);
+        let to = self
+            .shared
+            .at(2, stage)
+            .local_tile(self.part, [row, column]);
+        let to = copy.partition_dst(&to); // (CPY, CPY_M, CPY_K)
+        if self.is_async {
+            return k.copy_in_bounds(&self.copy, &from, &to);
+        }
+        let through = k.fragment_like(&from);
+        k.copy_in_bounds(&self.copy, &from, &through);
+        k.copy(&self.copy, &through, &to);
     }
 }
 
@@ -206,6 +256,30 @@ impl OperandTiles {
     pub(crate) fn fetch(&self, k: &mut Builder, at: impl IntoIndices, stage: &Stage) {
         let through = self.fetch.start(k, at, stage);
         self.fetch.put(k, through.as_ref(), stage);
+    }
+
+    /// Returns the copy of parts of a tile, each from another place.
+    pub(crate) fn parts(&self, part: [i64; 2]) -> Result<FetchPart, Error> {
+        let Fetch {
+            tiles,
+            thread,
+            threads,
+            shared,
+            is_async,
+            ..
+        } = &self.fetch;
+        let tiles = Tiles {
+            tile: part,
+            ..*tiles
+        };
+        let copy = tiles.copy(*threads)?;
+        Ok(FetchPart {
+            is_async: *is_async && copy.atom().op()?.is_async(),
+            copy,
+            part,
+            thread: thread.clone(),
+            shared: shared.clone(),
+        })
     }
 
     /// The number of steps of the instruction along K in a tile.

@@ -10,6 +10,7 @@ use super::batch::BatchForm;
 use super::epilogue::split_sum;
 use super::epilogue::terms::KernelEpilogue;
 use super::family::Numbers;
+use super::groups::{self, Groups};
 use super::sm90::takes_orders;
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
@@ -109,17 +110,19 @@ pub struct GemmPlan {
     pub operands: Operands,
     /// The tile of a block, along M, N and K.
     pub tile: [i64; 3],
-    /// The number of pipeline stages: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper.
+    /// The number of pipeline stages: 2 for SIMT and Volta, 2 to 64 for Ampere and Hopper, 1 for GEMV.
     pub stages: i64,
-    /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N.
+    /// Threads (SIMT), warps (Volta, Ampere) or consumer warpgroups (Hopper, 1 along N) along M and N. Of the 256 threads of
+    /// the GEMV kernel, those along N; the others share K.
     pub warps: [i64; 2],
     /// How the consumer warpgroups share the tiles (Hopper; cooperative for the others). With [`Schedule::Pingpong`], a block has two
     /// consumers, each of which computes whole tiles: `tile` and `warps` are those of one consumer. Their main loops take turns,
     /// so that one multiplies while the other stores. K is not divided.
     pub schedule: Schedule,
-    /// The blocks of a cluster along M, N and K (Hopper; 1 each for the others). Two blocks along M share the tile of B
-    /// and two along N that of A: each loads a half for both. Up to 8 blocks along K divide the sum: each has a part of
-    /// K, and then each sums a part of the tile's columns over all blocks, in the order of their ranks.
+    /// The blocks of a cluster along M, N and K (Hopper; 1 each for the others). Blocks along M share the tile of B
+    /// and those along N that of A: each loads its part for all, of up to 4 blocks along both. Up to 8 blocks along K divide the sum: each has a part of
+    /// K, and then each sums a part of the tile's columns over all blocks, in the order of their ranks. The GEMV kernel takes
+    /// up to 8 blocks along K too.
     pub cluster: [i64; 3],
     /// The number of parts into which clusters divide K (Hopper; 1 for the others). Each writes its sums to a workspace. A
     /// second kernel adds them in the order of the parts and stores C.
@@ -129,7 +132,7 @@ pub struct GemmPlan {
     pub undivided: i64,
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
-    /// Whether the kernel multiplies B by A and stores the transpose of C (Hopper). The tile, the warps, the cluster and
+    /// Whether the kernel multiplies B by A and stores the transpose of C (Hopper, GEMV). The tile, the warps, the cluster and
     /// the order are then those of the kernel, whose M is the problem's N. With few rows, an instruction has fewer columns
     /// that are not used than rows.
     pub swap: bool,
@@ -209,6 +212,48 @@ impl GemmPlan {
     pub fn build(&self, arch: Arch) -> Result<TensorKernel, crate::Error> {
         self.check(arch)?;
         let built = self.unverified(BatchForm::default(), None, arch)?;
+        built.kernel.verify()?;
+        Ok(built)
+    }
+
+    /// Builds the kernel of a product in groups, as [`build`](GemmPlan::build) does that of one product.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::gemm::Groups;
+    /// use colex_gpu::kernels::Major;
+    /// use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+    ///
+    /// let majors = [Major::Second; 3];
+    /// let operands = Operands { ab: Ty::Bf16, c: Ty::Bf16, majors, vectors: [8; 3], beta: false, gated: false };
+    /// let plan = GemmPlan::new(GemmMethod::Hopper, operands);
+    /// let built = plan.build_groups(Groups::Rows, Arch::Sm90a)?;
+    /// let names: Vec<_> = built.parameters().map(|parameter| parameter.name.to_string()).collect();
+    /// assert_eq!(names, ["A", "B", "C", "rows_of_C", "m", "n", "k", "l0", "offsets", "alpha", "beta"]);
+    ///
+    /// let refused = plan.build_groups(Groups::AlongK, Arch::Sm90a).unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "groups: the plan loads by TMA, which brings what lies behind a part of K too: groups along K are loaded by threads, \
+    ///      with `gather`"
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`build`](GemmPlan::build), and an error if the kernel takes no such groups.
+    pub fn build_groups(&self, groups: Groups, arch: Arch) -> Result<TensorKernel, crate::Error> {
+        self.check(arch)?;
+        let one = GemmProblem::new(1, 1, 1);
+        groups::check(groups, self, &one)?;
+        let operands = groups::narrowed(groups, self.method, self.operands);
+        let plan = GemmPlan {
+            operands,
+            whole: false,
+            ..*self
+        };
+        let built = plan.unverified(BatchForm::of_groups(groups), None, arch)?;
         built.kernel.verify()?;
         Ok(built)
     }
@@ -487,11 +532,15 @@ impl fmt::Display for GemmPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [m, n, k] = self.tile;
         let Operands { ab, c, .. } = self.operands;
-        write!(
-            f,
-            "{} {ab} to {c}, tile {m}x{n}x{k}, {} stages, ",
-            self.method, self.stages
-        )?;
+        write!(f, "{} {ab} to {c}, tile {m}x{n}x{k}, ", self.method)?;
+        match self.method {
+            GemmMethod::Gemv => write!(
+                f,
+                "{} threads along N, {} blocks along K, ",
+                self.warps[1], self.cluster[2]
+            )?,
+            _ => write!(f, "{} stages, ", self.stages)?,
+        }
         if self.method == GemmMethod::Hopper {
             let [along_m, along_n, along_k] = self.cluster;
             write!(

@@ -6,6 +6,7 @@ use colex_tiled::Operand;
 use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{GemmPlan, Operands};
+use super::sm90::MOST_SHARING;
 use crate::error::{Error, ErrorKind};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
@@ -66,7 +67,8 @@ impl GemmPlan {
     pub(crate) fn check_kernel(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
         if self.swap {
-            let swaps = self.method == GemmMethod::Hopper && !self.operands.gated;
+            let can = matches!(self.method, GemmMethod::Hopper | GemmMethod::Gemv);
+            let swaps = can && !self.operands.gated;
             self.limit("swaps of A and B", 1, swaps.into())?;
             return self.launched().check_kernel(arch);
         }
@@ -95,7 +97,7 @@ impl GemmPlan {
         self.number("number of warps along M", self.warps[0], 1..=warps_m, 1)?;
         self.number("number of warps along N", self.warps[1], 1..=warps_n, 1)?;
         self.limit("threads in a block", family.threads(self), MOST_THREADS)?;
-        self.check_cluster(family.most_cluster())?;
+        self.check_cluster(family.most_cluster(arch))?;
         let parts = 1..=family.most_split();
         self.number("number of parts of K", self.split, parts, 1)?;
         let whole = 0..=if self.split > 1 { MOST_PLACES - 1 } else { 0 };
@@ -150,7 +152,18 @@ impl GemmPlan {
             let what = "rows of a tile for a cluster that divides K";
             return self.limit(what, self.tile[0], 64 * self.warps[0]);
         }
-        self.limit("blocks along M and N in a cluster", m * n, 2)
+        let what = "blocks along M and N in a cluster";
+        self.limit(what, m * n, MOST_SHARING)?;
+        // The parts of a box are equal.
+        if m * n > 1 {
+            self.number(
+                "number of blocks along M and N in a cluster",
+                m * n,
+                2..=MOST_SHARING,
+                2,
+            )?;
+        }
+        Ok(())
     }
 
     pub(crate) fn number(
@@ -261,7 +274,8 @@ impl GemmPlan {
 
     /// Returns what the tile's extents are multiples of: what the matrix instructions of all warps take.
     pub fn steps(&self) -> [i64; 3] {
-        self.method.family().steps(&self.possible())
+        let launched = self.possible().launched();
+        self.method.family().steps(&launched)
     }
 
     /// Checks that a thread can hold its part of a tile, and that the unrolled kernel is not too long.

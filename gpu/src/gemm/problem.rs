@@ -47,10 +47,26 @@ macro_rules! gemm_elements {
 gemm_elements! {
     f64 = F64, F64, |x| x, |x| x;
     f32 = F32, F32, f64::from, |x| x as f32;
-    f16 = F16, F32, f16::to_f64, f16::from_f64;
-    bf16 = Bf16, F32, bf16::to_f64, bf16::from_f64;
+    f16 = F16, F32, f16::to_f64, |x| f16::from_f32(odd(x));
+    bf16 = Bf16, F32, bf16::to_f64, |x| bf16::from_f32(odd(x));
     i32 = S32, S32, f64::from, |x: f64| x.round() as i32;
     i8 = S8, S32, f64::from, |x: f64| x.round() as i8;
+}
+
+/// Rounds to `f32` such that a second rounding to a half is that of the number itself: one that `f32` does not hold becomes the one
+/// of its two neighbours whose last bit is 1. `half`'s own conversions from `f64` ignore the lower 32 bits.
+fn odd(x: f64) -> f32 {
+    let nearest = x as f32;
+    let back = f64::from(nearest);
+    if back == x || !nearest.is_finite() {
+        return nearest;
+    }
+    let towards_zero = if back.abs() > x.abs() {
+        f32::from_bits(nearest.to_bits() - 1)
+    } else {
+        nearest
+    };
+    f32::from_bits(towards_zero.to_bits() | 1)
 }
 
 /// Whether `f32` holds a number but for a rounding: a finite one stays finite, and one that is not 0 does not become 0.
@@ -405,5 +421,46 @@ impl fmt::Display for GemmProblem {
             }
         }
         write!(f, ", alpha {}, beta {}", self.alpha, self.beta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks the neighbours of every finite number of a half type that is not negative: a number between two rounds to the
+    /// nearer one, and the one in the middle to that with an even last bit, however small the difference from the middle is.
+    fn rounds_to_nearest<T: GemmElement + PartialEq>(of: fn(u16) -> T, finite: u16) -> usize {
+        let mut cases = 0;
+        for bits in 0..finite {
+            let [low, high] = [bits, bits + 1].map(|bits| of(bits).to_f64());
+            let middle = low.midpoint(high);
+            let [below, above] = [-1.0, 1.0].map(|sign| middle * (1.0 + sign * 2f64.powi(-50)));
+            let even = if bits % 2 == 0 { low } else { high };
+            for (x, want) in [
+                (low, low),
+                (below, low),
+                (middle, even),
+                (above, high),
+                (high, high),
+            ] {
+                for sign in [1.0, -1.0] {
+                    let found = T::from_f64(sign * x).to_f64();
+                    assert_eq!(found, sign * want, "{x:e} between {low:e} and {high:e}");
+                    cases += 1;
+                }
+            }
+        }
+        cases
+    }
+
+    #[test]
+    fn law_a_number_rounds_to_the_nearest_half() {
+        let cases =
+            rounds_to_nearest(f16::from_bits, 0x7bff) + rounds_to_nearest(bf16::from_bits, 0x7f7f);
+        assert_eq!(f16::from_f64(1e9), f16::INFINITY);
+        assert!(<bf16 as GemmElement>::from_f64(f64::NAN).is_nan());
+        assert!(<f16 as GemmElement>::from_f64(-1e-300).is_sign_negative());
+        println!("law gemm.rounds_to_half: {cases} cases");
     }
 }

@@ -5,8 +5,9 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::batch::{BatchForm, BatchTiles, agree};
+use super::batch::{BatchForm, agree};
 use super::epilogue::terms::{KernelEpilogue, Terms};
+use super::groups::tiles::{self, BlockWork};
 use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
 use crate::kernels::Major;
@@ -45,7 +46,7 @@ pub(crate) fn build(
     arch: Arch,
 ) -> Result<TensorKernel, Error> {
     let (plan, mma) = (gemm.plan, &gemm.mma);
-    let ([bm, bn, bk], operands) = (plan.tile, &plan.operands);
+    let ([bm, bn, _], operands) = (plan.tile, &plan.operands);
     let mut k = Builder::new(gemm.name, arch, mma.threads() as u32);
     let layout = |operand| gemm.batch.layout(plan, operand);
     let a = k.tensor("A", operands.ab, layout(Operand::A));
@@ -53,29 +54,28 @@ pub(crate) fn build(
     let right = right.map(|name| k.tensor(name, operands.ab, layout(Operand::B)));
     let right: Vec<Tensor> = right.collect();
     let c = k.tensor("C", operands.c, layout(Operand::C));
+    let numbers = (gemm.batch.groups).map(|groups| tiles::declare(&mut k, groups));
     let terms = epilogue.declare(&mut k);
-    let batch = gemm.batch.extents(&c);
-    for factor in [&a].into_iter().chain(&right) {
-        agree(&mut k, factor, &batch);
+    let extents = gemm.batch.extents(&mut k, [&a, &right[0], &c]);
+    for second in &right[1..] {
+        agree(&mut k, second, &extents);
     }
-    terms.agree(&mut k, &batch);
-    let steps = (a.extent(1) + (bk - 1)) / bk;
-    let tiles = [
-        (a.extent(0) + (bm - 1)) / bm,
-        (right[0].extent(0) + (bn - 1)) / bn,
-    ];
-    let (grid, block) = (
-        BatchTiles::new(&mut k, plan, tiles, &batch),
-        k.block_index(0),
+    terms.agree(&mut k, &gemm.batch.product_of(Operand::C, &extents));
+    let work = BlockWork::new(
+        &mut k,
+        plan,
+        (gemm.batch, &extents),
+        [&a, &right[0]],
+        numbers.as_ref(),
     );
-    let ([m, n], product) = grid.at(&mut k, &block);
-    let [a, c] = [a, c].map(|matrix| matrix.fixed_behind(&product));
-    let terms = terms.of_product(&product);
-    let at = [m.clone(), n.clone()];
+    let at = work.at.clone();
+    let [m, n] = at.clone();
+    let [a, c] = [(Operand::A, a), (Operand::C, c)].map(|(of, matrix)| work.part(of, &matrix));
+    let terms = work.terms(&terms);
     let [smem_a, smem_b] = &gemm.tiles;
     let a = (Operand::A, a, m, smem_a);
     let right = right.into_iter().map(|b| {
-        let b = b.fixed_behind(&product);
+        let b = work.part(Operand::B, &b);
         (Operand::B, b, n.clone(), smem_b)
     });
     // Those in the place of A, and those in the place of B.
@@ -102,7 +102,7 @@ pub(crate) fn build(
         .flat_map(|x| y.iter().map(move |y| [x.tile[0], y.tile[0]]));
     let acc = tiles.map(|tile| k.accumulators(mma, tile)); // (MMA, MMA_M, MMA_N) of each product
     let acc: Vec<Fragment> = acc.collect();
-    main_loop(&mut k, mma, [&x, &y], &acc, &steps);
+    main_loop(&mut k, mma, [&x, &y], &acc, &work.steps);
     let bits = i64::from(operands.c.bits());
     let vector = operands.vector(Operand::C).min(gemm.neighbours);
     // What fills no register goes one by one.
@@ -152,8 +152,10 @@ impl StagedOperand {
             vector,
         } = shares.ok_or_else(|| uneven(tile, mma.threads()))?;
         // Rows and columns have whole vectors.
-        let along = if major == Major::First { 0 } else { 1 };
-        k.within(tensor.extent(along), vector..MAX_EXTENT + 1);
+        if vector > 1 {
+            let along = if major == Major::First { 0 } else { 1 };
+            k.within(tensor.extent(along), vector..MAX_EXTENT + 1);
+        }
         let load = TiledCopy::new(universal(vector * from)?, from, &threads, &values)?;
         let write = universal(smem.write.min(vector) * to)?;
         let put = TiledCopy::new(write, to, &threads, &values)?;

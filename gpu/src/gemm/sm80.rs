@@ -5,11 +5,12 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tiled::{Operand, TiledMma};
 
-use super::batch::{BatchForm, BatchTiles, agree};
+use super::batch::{BatchForm, agree};
 use super::epilogue::direct::Direct;
 use super::epilogue::sm80;
 use super::epilogue::terms::KernelEpilogue;
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
+use super::groups::tiles::{self, BlockWork};
 use super::operand::OperandPipeline;
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_THREADS;
@@ -118,7 +119,7 @@ fn build(
     epilogue: &KernelEpilogue,
     arch: Arch,
 ) -> Result<TensorKernel, Error> {
-    let [bm, bn, bk] = plan.tile;
+    let [bm, bn, _] = plan.tile;
     let mma = plan.tiled_mma()?;
     let mut k = Builder::new("gemm_sm80", arch, mma.threads() as u32);
     let a = k.tensor("A", plan.operands.ab, batch.layout(plan, Operand::A));
@@ -126,33 +127,31 @@ fn build(
     let right = right.map(|name| k.tensor(name, plan.operands.ab, batch.layout(plan, Operand::B)));
     let right: Vec<Tensor> = right.collect();
     let c = k.tensor("C", plan.operands.c, batch.layout(plan, Operand::C));
+    let numbers = batch.groups.map(|groups| tiles::declare(&mut k, groups));
     let terms = epilogue.declare(&mut k);
-    let batch = batch.extents(&c);
-    for factor in [&a].into_iter().chain(&right) {
-        agree(&mut k, factor, &batch);
+    let extents = batch.extents(&mut k, [&a, &right[0], &c]);
+    for second in &right[1..] {
+        agree(&mut k, second, &extents);
     }
-    terms.agree(&mut k, &batch);
-    let count = |extent: Index, tile: i64| {
-        let more = if plan.whole { 0 } else { tile - 1 };
-        (extent + more) / tile
-    };
-    let tiles = [count(a.extent(0), bm), count(right[0].extent(0), bn)];
-    let steps = (a.extent(1) + (bk - 1)) / bk;
-    let (grid, block) = (
-        BatchTiles::new(&mut k, plan, tiles, &batch),
-        k.block_index(0),
+    terms.agree(&mut k, &batch.product_of(Operand::C, &extents));
+    let work = BlockWork::new(
+        &mut k,
+        plan,
+        (batch, &extents),
+        [&a, &right[0]],
+        numbers.as_ref(),
     );
-    let ([m, n], product) = grid.at(&mut k, &block);
-    let [a, c] = [a, c].map(|matrix| matrix.fixed_behind(&product));
-    let terms = terms.of_product(&product);
+    let [m, n] = work.at.clone();
+    let [a, c] = [(Operand::A, a), (Operand::C, c)].map(|(of, matrix)| work.part(of, &matrix));
+    let terms = work.terms(&terms);
     let a = OperandPipeline::new(&mut k, plan, &mma, Operand::A, a, &m)?;
     let (mut factors, mut acc) = (Vec::new(), Vec::new());
     for b in right {
-        let b = b.fixed_behind(&product);
+        let b = work.part(Operand::B, &b);
         factors.push(OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?);
         acc.push(k.accumulators(&mma, [bm, bn])); // (MMA, MMA_M, MMA_N)
     }
-    main_loop(&mut k, plan, &mma, (&a, &factors), &acc, &steps);
+    main_loop(&mut k, plan, &mma, (&a, &factors), &acc, &work.steps);
     if sm80::fits(plan, &mma, &acc[0], arch) {
         sm80::store(&mut k, plan, &mma, &acc, (&c, [m, n]), &terms)?;
     } else {

@@ -10,12 +10,15 @@ use colex_layout::Layout;
 use colex_sched::pipeline::{Schedule, WarpSpecialized};
 use colex_tiled::{Operand, TiledMma};
 
-use super::batch::{BatchForm, BatchTiles, agree};
+use super::batch::{Batch, BatchForm, BatchTiles, agree};
+use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
-use super::epilogue::sm90::{StorePath, shared_bytes};
+use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
 use super::epilogue::split_sum::SplitSum;
 use super::epilogue::terms::{KernelEpilogue, MakeMap, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
+use super::groups::Groups;
+use super::groups::tiles::{self, GroupRows, GroupTile, MOST_ROWS, Span};
 use super::operand::{Fetch, boxed_layout};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::{MOST_THREADS, MOST_TILE};
@@ -25,7 +28,8 @@ use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{FenceKind, Type};
 use colex_tensor::{
-    Arg, Builder, Cond, Error, Fragment, Index, Pipeline, Tensor, TensorKernel, TmaTensor,
+    Arg, Builder, Cond, Error, Fragment, Im2colTensor, Index, Pipeline, Tensor, TensorKernel,
+    TmaTensor,
 };
 
 /// The most steps along K of all shares together.
@@ -69,8 +73,8 @@ impl GemmFamily for Hopper {
         }
     }
 
-    fn most_cluster(&self) -> [i64; 3] {
-        [2, 2, MOST_ALONG_K]
+    fn most_cluster(&self, _: Arch) -> [i64; 3] {
+        [MOST_SHARING, MOST_SHARING, MOST_ALONG_K]
     }
 
     fn most_split(&self) -> i64 {
@@ -181,7 +185,7 @@ impl GemmFamily for Hopper {
     fn matrices<'a>(
         &self,
         problem: &GemmProblem,
-        plan: &GemmPlan,
+        (plan, batch, form): (&GemmPlan, &Batch, BatchForm),
         built: &TensorKernel,
         [la, lb, lc]: &'a [Layout; 3],
         ([a, b, c], second): ([u64; 3], Option<u64>),
@@ -198,18 +202,34 @@ impl GemmFamily for Hopper {
                 map(name, layout, address)
             }
         };
-        let mut given = vec![factor("A", la, a)?, factor("B", lb, b)?];
+        let mut given = Vec::new();
+        match batch.convolution() {
+            Some(convolution) => {
+                let (map, numbers) = built.im2col_arguments("A", la, &convolution.taps())?;
+                given.push(Arg::Value(unencoded(map, a)));
+                given.extend(numbers.into_iter().map(|n| Arg::Value(Argument::U32(n))));
+            }
+            None => given.push(factor("A", la, a)?),
+        }
+        given.push(factor("B", lb, b)?);
         if let Some(second) = second {
             given.push(factor("B2", lb, second)?);
         }
-        let c = if plan.stages_c() {
-            map("C", lc, c)?
-        } else {
-            Arg::checked(c, lc)
-        };
-        given.push(c);
-        let sizes = [problem.m, problem.n, problem.k];
+        if plan.stages_c() {
+            given.push(map("C", lc, c)?);
+        }
+        if !plan.stages_c() || form.groups.is_some_and(Groups::has_rows) {
+            given.push(Arg::checked(c, lc));
+        }
+        // A kernel of a convolution counts the channels under each tap.
+        let channels = batch.convolution().map(|of| of.problem.channels);
+        let sizes = [problem.m, problem.n, channels.unwrap_or(problem.k)];
         let products = lc.modes().skip(2).map(|mode| mode.size());
+        let groups = form.groups.map(|_| problem.batch);
+        let products: Vec<i64> = match groups {
+            Some(groups) => vec![groups],
+            None => products.collect(),
+        };
         let sizes = sizes.into_iter().chain(products);
         given.extend(sizes.map(|n| Arg::Value(Argument::U32(n as u32))));
         if plan.split > 1 {
@@ -265,9 +285,11 @@ struct WarpSpecializedKernel<'a> {
     /// The number of steps along K.
     steps: Index,
     /// The clusters along M and along N.
-    grid: BatchTiles,
+    grid: Grid,
     /// The parts into which clusters divide K.
     divided: Option<Divided>,
+    /// The offsets of groups along K, and K.
+    along_k: Option<(Tensor, Index)>,
     rank: Index,
     group: Index,
     warp: Index,
@@ -275,10 +297,20 @@ struct WarpSpecializedKernel<'a> {
     stride: Index,
 }
 
+/// The tiles of the clusters.
+enum Grid {
+    /// Of the products of a batch.
+    Products(BatchTiles),
+    /// Of groups of rows.
+    Groups(Box<GroupRows>),
+}
+
 /// An operand in global memory.
 enum Source {
     /// Loaded by TMA.
     Map(Box<TmaTensor>),
+    /// Activations, loaded by an im2col tensor map.
+    Columns(Box<Im2colTensor>),
     /// Loaded by the threads of the producer.
     Threads(Box<Tensor>),
 }
@@ -288,14 +320,31 @@ impl Source {
     fn map(&self) -> Option<&TmaTensor> {
         match self {
             Source::Map(map) => Some(map),
-            Source::Threads(_) => None,
+            Source::Columns(_) | Source::Threads(_) => None,
+        }
+    }
+
+    /// The activations that an im2col tensor map describes.
+    fn columns(&self) -> Option<&Im2colTensor> {
+        match self {
+            Source::Columns(columns) => Some(columns),
+            Source::Map(_) | Source::Threads(_) => None,
+        }
+    }
+
+    /// The bytes of a tile that arrive by TMA.
+    fn bytes(&self) -> i64 {
+        match self {
+            Source::Map(map) => map.tile_bytes(),
+            Source::Columns(columns) => columns.tile_bytes(),
+            Source::Threads(_) => 0,
         }
     }
 
     /// The tensor that threads load.
     fn tensor(&self) -> Option<&Tensor> {
         match self {
-            Source::Map(_) => None,
+            Source::Map(_) | Source::Columns(_) => None,
             Source::Threads(tensor) => Some(tensor),
         }
     }
@@ -317,6 +366,10 @@ struct Item {
     at: [Index; 2],
     /// Those of the product in its batch.
     product: Vec<Index>,
+    /// The rows of the group to which the tile belongs.
+    rows: Option<Span>,
+    /// The part of K of the group.
+    columns: Option<Span>,
     /// Whether this cluster has the whole K of the tile.
     is_whole: Cond,
     /// The number of the part of K, counted over the clusters' tiles whose K is divided.
@@ -372,6 +425,9 @@ const MOST_ITEMS: i64 = 1 << 30;
 /// The most blocks of a cluster along K: clusters of more blocks are not portable.
 const MOST_ALONG_K: i64 = 8;
 
+/// The most blocks of a cluster along M and N.
+pub(crate) const MOST_SHARING: i64 = 4;
+
 /// The most parts into which clusters divide K.
 pub(crate) const MOST_SPLIT: i64 = 64;
 
@@ -405,14 +461,41 @@ pub(crate) fn place(
     grid: &BatchTiles,
     (number, rank): (&Index, &Index),
 ) -> ([Index; 2], Vec<Index>) {
-    let ([m, n], product) = grid.at(k, number);
+    let (at, product) = grid.at(k, number);
+    (of_rank(plan, at, rank), product)
+}
+
+/// The coordinates of the tile of the block with a rank in the cluster whose tile has these.
+fn of_rank(plan: &GemmPlan, [m, n]: [Index; 2], rank: &Index) -> [Index; 2] {
     let [along_m, along_n, _] = plan.cluster;
-    let rank = |along: i64| match along {
-        1 => 0.into(),
-        _ => rank.clone(),
-    };
-    let at = [m * along_m + rank(along_m), n * along_n + rank(along_n)];
-    (at, product)
+    let [of_m, of_n] = ranks(plan, rank);
+    [m * along_m + of_m, n * along_n + of_n]
+}
+
+/// The ranks along M and along N of the block with a rank in its cluster: those along M follow each other.
+fn ranks(plan: &GemmPlan, rank: &Index) -> [Index; 2] {
+    match plan.cluster {
+        [1, 1, _] => [0.into(), 0.into()],
+        [_, 1, _] => [rank.clone(), 0.into()],
+        [1, _, _] => [0.into(), rank.clone()],
+        [along_m, ..] => [rank % along_m, rank / along_m],
+    }
+}
+
+/// The blocks that receive what a block loads of A, and of B: a bit for each rank in the cluster.
+fn receivers(plan: &GemmPlan, [of_m, of_n]: &[Index; 2]) -> [Index; 2] {
+    let [along_m, along_n, _] = plan.cluster;
+    // Those of rank 0 along the other mode.
+    let of_a: i64 = (0..along_n).map(|n| 1 << (n * along_m)).sum();
+    let of_b = (1 << along_m) - 1;
+    // The bits are shifted by the rank. With two ranks along both modes, that is a multiple of the rank.
+    match [along_m, along_n] {
+        [1, _] | [_, 1] => [of_a.into(), of_b.into()],
+        _ => [
+            of_m * of_a + of_a,
+            of_n * (of_b << along_m) - of_n * of_b + of_b,
+        ],
+    }
 }
 
 /// The coordinates of the part of C that a block with a rank stores.
@@ -544,21 +627,27 @@ fn build(
     }
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
-    let landing = epilogue.landing(plan);
+    let landing = epilogue.landing(plan).filter(|_| batch.groups.is_none());
     let output = StorePath::new(&mut k, &stored, &batch, (&stored_mma, landing.is_some()))?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
+    let numbers = batch.groups.map(|groups| tiles::declare(&mut k, groups));
     let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
     let map = |k: &mut Builder, name: &str, layout: &Layout| {
         let map = output.map(k, name, layout);
         map.expect("invariant: C is staged where a tensor lands")
     };
     let terms = epilogue.declare_with(&mut k, landing.map(|at| (at, &map as &MakeMap<'_>)));
-    let tensors = factors.iter().map(|factor| factor.source.tensor());
-    for tensor in tensors.chain([output.tensor()]).flatten() {
-        agree(&mut k, tensor, &products);
+    for factor in &factors {
+        if let Some(tensor) = factor.source.tensor() {
+            agree(&mut k, tensor, &batch.product_of(factor.operand, &products));
+        }
     }
-    terms.agree(&mut k, &products);
+    let of_c = batch.product_of(Operand::C, &products);
+    if let Some(c) = output.tensor() {
+        agree(&mut k, c, &of_c);
+    }
+    terms.agree(&mut k, &of_c);
     let [m, n, kk] = sizes;
     let rank = match size {
         1 => 0.into(),
@@ -571,8 +660,23 @@ fn build(
     }
     k.start_pipelines(&[&ring], size > 1);
     let most = (MOST_EXTENT / bk + 1).min(1 << 25);
-    let all = k.within((kk + (bk - 1)) / bk, 1..most + 1);
-    let grid = clusters(&mut k, plan, [&m, &n], &products);
+    // Under each tap of a convolution, all channels.
+    let taps = batch.filter.map_or(1, Filter::count);
+    let all = k.within((&kk + (bk - 1)) / bk, 1..most / taps + 1) * taps;
+    let along_parts = batch.groups.is_some_and(|groups| !groups.has_rows());
+    let along_k_of_groups = numbers
+        .clone()
+        .filter(|_| along_parts)
+        .map(|numbers| (numbers, k.within(&kk, 1..MOST_ROWS + 1)));
+    let grid = match batch.groups.zip(numbers.as_ref()) {
+        Some(of_groups) if !along_parts => {
+            let tile = [0, 1].map(|mode| plan.tile[mode] * plan.cluster[mode]);
+            let (sizes, tile) = ([&m, &n], (plan, tile));
+            let groups = GroupRows::new(&mut k, of_groups, &products[0], sizes, tile);
+            Grid::Groups(Box::new(groups))
+        }
+        _ => Grid::Products(clusters(&mut k, plan, [&m, &n], &products)),
+    };
     // Beyond K, loads bring zeros: all blocks of a cluster take as many steps.
     let share = |k: &mut Builder, shares: &Index| {
         let steps = k.within((&all + (shares - 1)) / shares, 1..most + 1);
@@ -580,8 +684,8 @@ fn build(
         steps
     };
     let steps = share(&mut k, &along_k.into());
-    let divided = split.map(|sum| {
-        let tiles = sum.check(&mut k, &grid);
+    let divided = split.zip(grid.products()).map(|(sum, grid)| {
+        let tiles = sum.check(&mut k, grid);
         let shares = k.within(&sum.parts * along_k, 1..MOST_SPLIT * MOST_ALONG_K + 1);
         let steps = share(&mut k, &shares);
         Divided { sum, tiles, steps }
@@ -595,6 +699,7 @@ fn build(
         steps,
         grid,
         divided,
+        along_k: along_k_of_groups,
         rank,
         group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
@@ -625,7 +730,10 @@ fn factor(
     let tile = boxed_layout(major, ty.bits(), &[mn, bk])?;
     let stages = boxed_layout(major, ty.bits(), &[mn, bk, plan.stages])?;
     let like = batch.layout(plan, operand);
-    let source = if plan.gather {
+    let source = if let (Some(filter), Operand::A) = (batch.filter, operand) {
+        let columns = k.im2col_tensor(name, ty, &filter.taps(), &tile, blocks);
+        Source::Columns(Box::new(columns))
+    } else if plan.gather {
         Source::Threads(Box::new(k.tensor(name, ty, &like)))
     } else {
         Source::Map(Box::new(k.tma_tensor(
@@ -645,11 +753,63 @@ fn factor(
     })
 }
 
+impl Grid {
+    /// Those of the products of a batch.
+    fn products(&self) -> Option<&BatchTiles> {
+        match self {
+            Grid::Products(grid) => Some(grid),
+            Grid::Groups(_) => None,
+        }
+    }
+}
+
 impl WarpSpecializedKernel<'_> {
     /// `body` for the shares of this block, or those of the consumer with a number that takes tiles in turn.
     fn each_item(&self, k: &mut Builder, turn: Option<&Index>, body: impl Fn(&mut Builder, Item)) {
+        match &self.grid {
+            Grid::Products(grid) => self.each_of_products(k, grid, turn, body),
+            Grid::Groups(groups) => self.each_of_groups(k, groups, body),
+        }
+    }
+
+    /// `body` for the tiles of groups of this block. K is not divided.
+    fn each_of_groups(
+        &self,
+        k: &mut Builder,
+        groups: &GroupRows,
+        body: impl Fn(&mut Builder, Item),
+    ) {
+        let walk = groups.begin(k);
+        let last = groups.places(k);
+        let (first, stride) = (self.first.clone(), self.stride.clone());
+        k.for_(first, &last, stride, |k, number| {
+            let is_there = groups.advance(k, &walk, number);
+            k.break_unless(is_there);
+            let GroupTile { at, group, rows } = groups.tile(k, &walk, number);
+            let item = Item {
+                at: of_rank(self.plan, at, &self.rank),
+                product: vec![group],
+                rows: Some(rows),
+                columns: None,
+                is_whole: Cond::Known(true),
+                part: 0.into(),
+                start: 0.into(),
+                steps: self.steps.clone(),
+                is_followed: Cond::Known(false),
+            };
+            body(k, item);
+        });
+    }
+
+    fn each_of_products(
+        &self,
+        k: &mut Builder,
+        grid: &BatchTiles,
+        turn: Option<&Index>,
+        body: impl Fn(&mut Builder, Item),
+    ) {
         let along_k = self.plan.cluster[2];
-        let tiles = self.grid.size();
+        let tiles = grid.size();
         let last = match &self.divided {
             None => tiles.clone(),
             Some(of) => &of.sum.undivided + &of.tiles * &of.sum.parts,
@@ -679,6 +839,8 @@ impl WarpSpecializedKernel<'_> {
                         is_whole: Cond::Known(true),
                         at: [0.into(), 0.into()],
                         product: Vec::new(),
+                        rows: None,
+                        columns: None,
                         part: 0.into(),
                         start: whole,
                         steps: self.steps.clone(),
@@ -705,6 +867,8 @@ impl WarpSpecializedKernel<'_> {
                         is_whole: k.less(number, undivided),
                         at: [0.into(), 0.into()],
                         product: Vec::new(),
+                        rows: None,
+                        columns: None,
                         part,
                         start: select(&whole, &of_part).min(&(Index::from(end) - &steps)),
                         steps,
@@ -713,12 +877,24 @@ impl WarpSpecializedKernel<'_> {
                     (item, tile)
                 }
             };
-            let (at, product) = place(k, self.plan, &self.grid, (&tile, &self.rank));
+            let (at, product) = place(k, self.plan, grid, (&tile, &self.rank));
+            let columns = (self.along_k.as_ref())
+                .map(|(numbers, extent)| tiles::columns(k, numbers, &product[0], extent));
+            let steps = match &columns {
+                // One step of zeros of an empty part.
+                Some(columns) => {
+                    let bk = self.plan.tile[2];
+                    tiles::larger(&((columns.length() + (bk - 1)) / bk), &1.into())
+                }
+                None => item.steps.clone(),
+            };
             body(
                 k,
                 Item {
                     at,
                     product,
+                    columns,
+                    steps,
                     ..item
                 },
             );
@@ -763,16 +939,22 @@ impl WarpSpecializedKernel<'_> {
             k.producer(&self.ring)
         };
         self.each_item(k, None, |k, item| {
+            let of_group = item.columns.as_ref().map(|columns| {
+                let parts = fetches.iter().map(|fetch| fetch.of_columns(columns));
+                parts.collect::<Vec<Fetch>>()
+            });
+            let fetches = of_group.as_deref().unwrap_or(fetches);
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let step = &item.start + step;
-                let at = |mode: usize| -> Vec<Index> {
-                    let tile = [&item.at[mode], &step].into_iter();
-                    tile.chain(&item.product).cloned().collect()
+                let at = |operand: Operand| -> Vec<Index> {
+                    let tile = [item.at[operand as usize].clone(), step.clone()];
+                    let product = self.batch.product_of(operand, &item.product);
+                    tile.into_iter().chain(product).collect()
                 };
                 let pairs = fetches.iter().zip(&self.factors);
                 let through = pairs.map(|(fetch, factor)| {
-                    let at = at(factor.operand as usize);
+                    let at = at(factor.operand);
                     fetch.start(k, at, &stage)
                 });
                 let through: Vec<_> = through.collect();
@@ -789,30 +971,90 @@ impl WarpSpecializedKernel<'_> {
         });
     }
 
+    /// The row at which the group of an item begins, where its rows are among those of others.
+    fn first_row(&self, item: &Item) -> Option<Index> {
+        let rows = item.rows.as_ref();
+        let rows = rows.filter(|_| self.batch.groups == Some(Groups::Rows));
+        rows.map(|rows| rows.first.clone())
+    }
+
     fn load(&self, k: &mut Builder) {
         let maps = self.factors.iter().filter_map(|factor| {
             let map = factor.source.map()?;
             Some((factor, map))
         });
         let maps: Vec<(&Factor, &TmaTensor)> = maps.collect();
-        let bytes = maps.iter().map(|(_, map)| map.tile_bytes()).sum();
+        let columns = self.factors.iter().find_map(|factor| {
+            let columns = factor.source.columns()?;
+            Some((factor, columns))
+        });
+        let columns = columns.zip(self.batch.filter);
+        let bytes = self
+            .factors
+            .iter()
+            .map(|factor| factor.source.bytes())
+            .sum();
         let producer = k.tma_producer(&self.ring, bytes);
         let [along_m, along_n, _] = self.plan.cluster;
-        let both = k.emit(|k| k.mov(Type::B16, 0b11));
+        let ranks = ranks(self.plan, &self.rank);
+        let masks = receivers(self.plan, &ranks).map(|mask| {
+            let mask = k.value(&mask);
+            k.emit(|ir| ir.cvt(Type::U16, Type::U32, mask))
+        });
         self.each_item(k, None, |k, item| {
             let products = [0, 1].map(|operand| self.batch.coordinates(operand, &item.product));
+            let pixels = columns.map(|((factor, tensor), filter)| {
+                let share = match factor.blocks {
+                    1 => 0.into(),
+                    _ => ranks[1].clone(),
+                };
+                let pixels = k.im2col_pixels(tensor, &item.at[0], &share);
+                (factor, tensor, filter, pixels)
+            });
+            // The last tile of a group of rows begins in it, and has rows of the group behind it, which are not stored.
+            let moved = self.first_row(&item).map(|first| {
+                let by = |(factor, map): &(&Factor, &TmaTensor)| match factor.operand {
+                    Operand::A => map.offset_by((&first, 0)),
+                    Operand::B | Operand::C => (*map).clone(),
+                };
+                maps.iter().map(by).collect::<Vec<TmaTensor>>()
+            });
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let full = stage.barrier();
                 let step = &item.start + step;
-                for (factor, map) in &maps {
+                let under = pixels.as_ref().map(|(factor, tensor, filter, pixels)| {
+                    let under = filter.at(&step);
+                    let shared = factor.stages.at(2, &stage);
+                    let (channels, taps) = (&under.channels, &under.taps[..]);
+                    match factor.blocks {
+                        1 => k.im2col_load(tensor, pixels, channels, taps, &shared, &full),
+                        _ => {
+                            let to = (&ranks[1], masks[0]);
+                            k.im2col_load_multicast(
+                                tensor, pixels, channels, taps, &shared, &full, to,
+                            );
+                        }
+                    }
+                    under
+                });
+                for (i, (factor, map)) in maps.iter().enumerate() {
+                    let map = moved.as_ref().map_or(*map, |moved| &moved[i]);
                     let shared = factor.stages.at(2, &stage);
                     let operand = factor.operand as usize;
-                    let mut at = vec![item.at[operand].clone(), step.clone()];
+                    let mut at = vec![item.at[operand].clone()];
+                    match &under {
+                        Some(under) => at.extend([under.channels.clone(), under.tap.clone()]),
+                        None => at.push(step.clone()),
+                    }
                     at.extend(products[operand].iter().cloned());
                     match factor.blocks {
                         1 => k.tma_load(map, &at, &shared, &full),
-                        _ => k.tma_load_multicast(map, &at, &shared, &full, &self.rank, both),
+                        // A is shared along N, and B along M.
+                        _ => {
+                            let (share, mask) = (&ranks[1 - operand], masks[operand]);
+                            k.tma_load_multicast(map, &at, &shared, &full, share, mask);
+                        }
                     }
                 }
                 producer.commit(k, &stage);
@@ -870,9 +1112,27 @@ impl WarpSpecializedKernel<'_> {
             consumer.skip(k, &(&turns.own * &self.steps));
         }
         self.each_item(k, turns.as_ref().map(|turns| &turns.own), |k, item| {
-            let at = (stored_at(self.plan, item.at, &self.rank), item.product);
-            let terms = &terms.of_product(&at.1);
-            k.if_(item.is_whole, |k| epilogue.fetch(k, &at, terms));
+            let product = self.batch.product_of(Operand::C, &item.product);
+            let terms = &terms.of_rows(item.rows.as_ref()).of_product(&product);
+            let first_row = self.first_row(&item);
+            let at = stored_at(self.plan, item.at, &self.rank);
+            let is_inside = match &item.rows {
+                // Whether all rows of the tile are those of the group.
+                Some(Span { first, end }) => {
+                    let tall = self.plan.tile[0];
+                    k.less(&(first + &at[0] * tall + (tall - 1)), end)
+                }
+                None => Cond::Known(true),
+            };
+            let at = TilePlace {
+                at,
+                product,
+                first_row,
+                rows: item.rows,
+                is_inside,
+            };
+            let is_fetched = k.both(item.is_whole, at.is_inside);
+            k.if_(is_fetched, |k| epilogue.fetch(k, &at, terms));
             if let Some(turns) = &turns {
                 turns.take(k);
             }

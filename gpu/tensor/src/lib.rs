@@ -66,7 +66,7 @@ mod tensor;
 
 pub use build::barrier::Barriers;
 pub use build::export::{
-    DriverNumber, Exported, ExportedDimension, ExportedMap, ExportedParameter, Role,
+    DriverNumber, Exported, ExportedDimension, ExportedIm2col, ExportedMap, ExportedParameter, Role,
 };
 pub use build::flow::{Cond, Predicate};
 pub use build::launch::{
@@ -78,6 +78,7 @@ pub use build::pipeline::{Consumer, Pipeline, Producer, Stage};
 pub use build::report::{Line, Report, Traffic};
 pub use build::variable::Var;
 pub use build::{Builder, TileGrid};
+pub use copy::im2col::{Im2colPixels, Im2colTensor};
 pub use copy::tma::TmaTensor;
 pub use copy::vector::VectorRun;
 pub use copy::{HintedCopy, Hints, Piece};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::attention::Attention;
 use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
@@ -562,6 +563,47 @@ fn products_in_parts_are_captured_without_parts() {
     let name = "calls::products_in_parts_are_captured_without_parts";
     let cases = said(name, "whole", act);
     println!("law products_in_parts_are_captured_without_parts: {cases} cases");
+}
+
+/// Keys are divided as K is: not where a capture meets memory that later calls overwrite, and with memory of the call or of the
+/// caller in a capture too.
+#[test]
+fn parts_of_keys_are_captured_with_memory_of_their_own() {
+    let act = || {
+        let device = on_cudarc();
+        let [q, k, o] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let queries = view(&q, "(1,8,1,64):(512,64,64,1)");
+        let keys = view(&k, "(1,2,4096,64):(524288,262144,64,1)");
+        let output = view_mut(&o, "(1,8,1,64):(512,64,64,1)");
+        let call = Attention::new(&queries, &keys, &keys, &output);
+        let prepared = call.prepare().unwrap();
+        let need = call.workspace().unwrap();
+        assert!(prepared.plan().splits > 1 && need > 0, "{prepared}");
+        // No memory is kept yet, and a capture forbids allocating some.
+        assert_eq!(captured(&device, || call.run()), (Ok(1), Ok(())));
+        call.run().unwrap();
+        let again = counted(&device, || call.run()).unwrap();
+        assert_eq!(again["cuLaunchKernelEx"], 2);
+        assert!(!again.contains_key("cuMemAlloc_v2"), "{again:?}");
+        assert_eq!(captured(&device, || call.run()), (Ok(1), Ok(())));
+        let run = captured(&device, || prepared.run(&device));
+        assert_eq!(run, (Ok(2), Ok(())));
+        let mut cases = 4;
+        for (length, launches) in [(0, 1), (need - 1, 1), (need, 2)] {
+            let mut memory = device.uninitialised::<u8>(length).unwrap();
+            let run = captured(&device, || {
+                let call = call.prepare_in(&mut memory)?;
+                assert_eq!(call.plan().splits > 1, launches == 2);
+                call.run(&device)
+            });
+            assert_eq!(run, (Ok(launches), Ok(())), "{length} bytes of {need}");
+            cases += 1;
+        }
+        cases.to_string()
+    };
+    let name = "calls::parts_of_keys_are_captured_with_memory_of_their_own";
+    let cases = said(name, "whole", act);
+    println!("law parts_of_keys_are_captured_with_memory_of_their_own: {cases} cases");
 }
 
 /// What a capture forbids is refused before the driver is asked, so that the capture goes on; the rest is captured.

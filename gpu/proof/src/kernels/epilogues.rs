@@ -36,8 +36,8 @@ const VECTORS: [Ty; 3] = [Ty::F32, Ty::F64, Ty::S32];
 type Numbers = (GemmMethod, [i64; 3], [i64; 2], [i64; 3], i64);
 
 /// Plans of small tiles, of which a small matrix has several.
-const PLANS: [Numbers; 12] = {
-    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+const PLANS: [Numbers; 15] = {
+    use GemmMethod::{Ampere, Gemv, Hopper, Simt, Volta};
     let alone = [1; 3];
     [
         (Simt, [32, 32, 8], [8, 8], alone, 1),
@@ -45,6 +45,10 @@ const PLANS: [Numbers; 12] = {
         (Volta, [32, 64, 16], [2, 2], alone, 1),
         (Ampere, [32, 32, 64], [2, 2], alone, 1),
         (Ampere, [16, 64, 64], [1, 4], alone, 1),
+        // The tile along N and K is that of a vector for each thread.
+        (Gemv, [1, 1, 1], [1, 8], alone, 1),
+        (Gemv, [2, 1, 1], [1, 32], alone, 1),
+        (Gemv, [1, 1, 1], [1, 1], [1, 1, 2], 1),
         (Hopper, [64, 32, 16], [1, 1], alone, 1),
         (Hopper, [64, 16, 32], [1, 1], alone, 1),
         (Hopper, [128, 64, 16], [2, 1], alone, 1),
@@ -61,6 +65,7 @@ fn multiplies(method: GemmMethod, arch: Arch, ty: Ty) -> bool {
     match method {
         GemmMethod::Simt => true,
         GemmMethod::Volta => ty == Ty::F16,
+        GemmMethod::Gemv => matches!(ty, Ty::F16 | Ty::Bf16 | Ty::F32),
         GemmMethod::Ampere => {
             arch >= Arch::Sm80 && matches!(ty, Ty::F16 | Ty::Bf16 | Ty::S8 | Ty::F64)
         }
@@ -420,7 +425,8 @@ fn run<T: GemmElement, C: GemmElement>(
         }
     }
     // A plan of small tiles, or the one that the call finds.
-    let swap = method == GemmMethod::Hopper && !is_gated && r.below(3) == 0;
+    let swaps = matches!(method, GemmMethod::Hopper | GemmMethod::Gemv);
+    let swap = swaps && !is_gated && r.below(3) == 0;
     let own = r.below(5) > 0 && is_contiguous;
     let said = |why: &str| {
         format!(
@@ -460,14 +466,30 @@ fn run<T: GemmElement, C: GemmElement>(
             GemmMethod::Hopper => 2 * halves / T::BYTES as i64,
             _ => halves,
         };
-        let plan = |operands| GemmPlan {
-            tile: [bm, bn, bk],
-            warps,
-            cluster,
-            swap,
-            split,
-            stages: 2,
-            ..GemmPlan::new(method, operands)
+        let plan = |operands| {
+            let plan = GemmPlan {
+                tile: [bm, bn, bk],
+                warps,
+                cluster,
+                swap,
+                split,
+                stages: 2,
+                ..GemmPlan::new(method, operands)
+            };
+            match method {
+                GemmMethod::Gemv => {
+                    let [_, n, k] = plan.steps();
+                    // Clusters begin with Hopper.
+                    let has_clusters = device.arch() >= Arch::Sm90;
+                    GemmPlan {
+                        tile: [bm, n, k],
+                        stages: 1,
+                        cluster: if has_clusters { cluster } else { [1; 3] },
+                        ..plan
+                    }
+                }
+                _ => plan,
+            }
         };
         let call = if own {
             gemm.prepare_with(|operands, _| Ok(plan(operands)))?

@@ -4,12 +4,14 @@
 pub mod attention;
 pub mod copies;
 pub mod dumps;
+pub mod elementwise;
 pub mod epilogues;
 pub mod fragments;
 pub mod gathers;
 pub mod gemm;
 pub mod maps;
 pub mod plans;
+pub mod reduce;
 pub mod reductions;
 pub mod rowwise;
 mod samples;

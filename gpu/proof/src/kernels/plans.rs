@@ -206,10 +206,10 @@ fn other_orders() -> Vec<Order> {
 impl GemmPlanCase {
     /// Returns a plan for one architecture, or each for one that has the kernel.
     pub fn draw(random: &mut Random, arch: Option<Arch>) -> GemmPlanCase {
-        use GemmMethod::{Ampere, Hopper, Simt, Volta};
+        use GemmMethod::{Ampere, Gemv, Hopper, Simt, Volta};
         let method = random.one(&[Simt, Volta, Ampere, Ampere, Hopper, Hopper]);
         let since = match method {
-            Simt => &[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm90a][..],
+            Simt | Gemv => &[Arch::Sm70, Arch::Sm75, Arch::Sm80, Arch::Sm90a][..],
             Volta => &[Arch::Sm70, Arch::Sm80, Arch::Sm90a],
             Ampere => &[Arch::Sm80, Arch::Sm89, Arch::Sm90, Arch::Sm90a],
             Hopper => &[Arch::Sm90a],
@@ -233,6 +233,7 @@ impl GemmPlanCase {
             Volta => types.ab == Ty::F16,
             Ampere => !matches!(types.ab, Ty::F32 | Ty::S32),
             Hopper => matches!(types.ab, Ty::F16 | Ty::Bf16 | Ty::Tf32 | Ty::S8),
+            Gemv => matches!(types.ab, Ty::F16 | Ty::Bf16 | Ty::F32),
         };
         let list: Vec<Types> = TYPES.iter().filter(takes).copied().collect();
         let types = if random.one_in(30) {
@@ -282,6 +283,7 @@ impl GemmPlanCase {
                     [(); 2].map(|()| random.one(&[1, 2, 2, 4, 3]))
                 }
                 GemmMethod::Hopper => [random.one(&[1, 1, 2, 2, 3, 4]), 1],
+                GemmMethod::Gemv => [1, random.one(&[1, 1, 2, 4, 8, 8, 32, 32, 64, 256, 3])],
             };
         }
         if plan.method == GemmMethod::Hopper && !random.one_in(4) {
@@ -294,7 +296,15 @@ impl GemmPlanCase {
                 [1, 1, 4],
                 [1, 1, 8],
                 [2, 2, 1],
+                [4, 1, 1],
+                [1, 4, 1],
             ]);
+        }
+        if plan.method == GemmMethod::Gemv && random.one_in(3) {
+            plan.cluster = [1, 1, random.one(&[1, 2, 3, 8])];
+            if !random.one_in(6) {
+                plan.warps = [1, 1];
+            }
         }
         if plan.method == GemmMethod::Hopper && random.one_in(3) {
             plan.split = random.one(&[2, 2, 3, 4, 7]);
@@ -355,7 +365,7 @@ impl GemmPlanCase {
             }
         }
         plan.swap = match plan.method {
-            GemmMethod::Hopper => random.one_in(3),
+            GemmMethod::Hopper | GemmMethod::Gemv => random.one_in(3),
             _ => random.one_in(60),
         };
     }

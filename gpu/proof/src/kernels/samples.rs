@@ -9,17 +9,24 @@ use super::reductions::{self, Body};
 use crate::sample::Sample;
 use crate::sweep::Random;
 use colex_device::Device;
-use colex_gpu::Error;
 use colex_gpu::attention::{
     AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask, Sequences,
 };
-use colex_gpu::gemm::Epilogue;
+use colex_gpu::elementwise::{
+    ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary, RotaryCall,
+};
+use colex_gpu::gemm::{Convolution, Epilogue};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
+use colex_gpu::quantise::Quantise;
+use colex_gpu::reduce::scan::{ScanPlan, ScanProblem};
+use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
 use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+use colex_gpu::tensor::TensorKernel;
+use colex_gpu::{Error, View};
 use colex_ir::BinaryOp;
 use colex_sched::pipeline::Schedule;
-use half::f16;
+use half::{bf16, f16};
 
 /// Copies and products by every method.
 pub(crate) fn samples() -> Result<Vec<Sample>, Error> {
@@ -73,6 +80,82 @@ pub fn drawn_samples() -> Result<Vec<Sample>, String> {
     all.extend(attention().map_err(|e| e.to_string())?);
     all.extend(gated().map_err(|e| e.to_string())?);
     all.extend(rowwise().map_err(|e| e.to_string())?);
+    all.extend(reduced().map_err(|e| e.to_string())?);
+    all.extend(elementwise().map_err(|e| e.to_string())?);
+    all.extend(convolutions().map_err(|e| e.to_string())?);
+    Ok(all)
+}
+
+/// Maps, gathers, rotary embeddings and quantisation: one run and several loops, vectors and single elements.
+fn elementwise() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    let device = Device::simulator(Arch::Sm90a);
+    let count = 1 << 16;
+    let (x, other) = (device.zeros::<bf16>(count)?, device.zeros::<f32>(count)?);
+    let index = device.zeros::<i64>(count)?;
+    let (mut y, mut wide) = (device.zeros::<bf16>(count)?, device.zeros::<f32>(count)?);
+    let (mut narrow, mut scales) = (device.zeros::<u8>(count)?, device.zeros::<f32>(count)?);
+    let mut add = |built: Option<&TensorKernel>| {
+        all.extend(built.map(|built| Sample::new(built.kernel.clone(), 128)));
+    };
+    let gelu = MapExpression::new(|m| {
+        let x = m.tensor("x", Ty::Bf16).to(Ty::F32) + m.tensor("bias", Ty::F32);
+        m.output("y", x.gelu());
+    })?;
+    let views = [
+        ("(256,256):(256,1)", "(256,256):(256,1)"),
+        ("(256,256):(256,1)", "(256,256):(0,1)"),
+        ("(256,256):(1,256)", "(256,256):(256,1)"),
+        ("(16,255,15):(4096,16,1)", "(16,255,15):(1,0,0)"),
+    ];
+    for (of_x, of_bias) in views {
+        let (x, bias) = (View::new(&x, of_x)?, View::new(&other, of_bias)?);
+        let to = wide.view_mut(x.shape().clone())?;
+        let call = Map::new(&gelu)
+            .input("x", &x)
+            .input("bias", &bias)
+            .output("y", &to);
+        for accesses in [1, 4] {
+            let call = call.prepare_with(|problem, arch| {
+                let plan = ElementwisePlan::fastest(problem, arch)?;
+                Ok(ElementwisePlan { accesses, ..plan })
+            })?;
+            add(call.built());
+        }
+    }
+    for columns in [128, 33] {
+        let (table, rows) = (x.view((64, columns))?, index.view(200)?);
+        let call = Gather::new(&table, &rows, &y.view_mut((200, columns))?).prepare()?;
+        add(call.built());
+    }
+    let shape = (2, 4, 8, 128);
+    for pairing in [Pairing::Halves, Pairing::Interleaved] {
+        let call = Rotary::new(pairing, &x.view(shape)?, &y.view_mut(shape)?);
+        let table = other.view((100, 64))?;
+        let positions = index.view(8)?;
+        let calls = [
+            call.clone().prepare()?,
+            call.clone().tables(&table, &table).prepare()?,
+            call.clone()
+                .tables(&table, &table)
+                .positions(&positions)
+                .prepare()?,
+            call.features(64).positions(&positions).prepare()?,
+        ];
+        for call in calls.iter().flat_map(RotaryCall::calls) {
+            add(call.built());
+        }
+    }
+    for columns in [128, 33, 4096, 32768] {
+        let rows = (count as i64 / columns).min(8);
+        let (shape, scales) = ((rows, columns), scales.view_mut(rows)?);
+        let from = x.view(shape)?;
+        let call = Quantise::new(Ty::E4m3, &from, &narrow.view_mut(shape)?).rows(&scales);
+        add(call.prepare()?.built());
+        let from = other.view(shape)?;
+        let call = Quantise::new(Ty::E5m2, &from, &narrow.view_mut(shape)?).rows(&scales);
+        add(call.prepare()?.built());
+    }
     Ok(all)
 }
 
@@ -91,6 +174,40 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
                 let most = 65536 / (plan.threads * plan.rows).max(256);
                 all.push(Sample::new(plan.build(arch)?.kernel, most as u32));
             }
+        }
+    }
+    Ok(all)
+}
+
+/// Reductions and cumulative sums along the last, the first and other modes, with parts and without.
+fn reduced() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    for (arch, ty) in [
+        (Arch::Sm80, Ty::F32),
+        (Arch::Sm90a, Ty::Bf16),
+        (Arch::Sm90a, Ty::S32),
+    ] {
+        for function in [
+            ReduceFunction::Sum,
+            ReduceFunction::SquareSum,
+            ReduceFunction::Max,
+            ReduceFunction::ArgMin,
+        ] {
+            for (extents, mode) in [
+                ([4096, 4096], 1),
+                ([4096, 4096], 0),
+                ([1 << 20, 33], 1),
+                ([64, 1 << 20], 1),
+                ([3, 4096], 0),
+            ] {
+                let problem = ReduceProblem::new(function, ty, &extents, &[mode])?;
+                let plan = ReducePlan::fastest(&problem)?;
+                all.push(Sample::new(plan.build(arch)?.kernel, 128));
+            }
+        }
+        for extents in [[64, 4096, 1], [4, 1 << 20, 1], [64, 128, 4096], [5, 100, 3]] {
+            let plan = ScanPlan::fastest(&ScanProblem::new(ty, extents)?);
+            all.push(Sample::new(plan.build(arch)?.kernel, 128));
         }
     }
     Ok(all)
@@ -135,6 +252,41 @@ fn gated() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
+/// Convolutions by im2col tensor maps, by every plan of the list that takes them, and the kernels that write the matrix out.
+fn convolutions() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    for (arch, channels, taps) in [
+        (Arch::Sm90a, 64, 3),
+        (Arch::Sm80, 64, 3),
+        (Arch::Sm80, 3, 7),
+    ] {
+        let device = Device::simulator(arch);
+        let (x, filters) = (
+            device.zeros::<bf16>(1 << 14)?,
+            device.zeros::<bf16>(1 << 18)?,
+        );
+        let mut y = device.zeros::<bf16>(1 << 14)?;
+        let (of_x, of_filters) = ((2, 7, 7, channels), (64, taps, taps, channels));
+        let (x, filters) = (x.view(of_x)?, filters.view(of_filters)?);
+        let product = Convolution::new(&x, &filters, &y.view_mut((2, 7, 7, 64))?)
+            .padding([taps / 2; 2])
+            .product()?;
+        let mut plans = Vec::new();
+        let call = product.prepare_with(|operands, arch| {
+            plans.extend(GemmPlan::candidates(operands, arch));
+            Ok(plans[0])
+        })?;
+        all.extend((call.written()).map(|built| Sample::new(built.kernel.clone(), 128)));
+        for plan in plans.into_iter().filter(|_| call.written().is_none()) {
+            if let Ok(call) = product.prepare_with(|_, _| Ok(plan)) {
+                let kernel = call.built().map(|built| built.kernel.clone());
+                all.extend(kernel.map(|kernel| Sample::new(kernel, 255)));
+            }
+        }
+    }
+    Ok(all)
+}
+
 /// Attention with every mask and every number of features.
 fn attention() -> Result<Vec<Sample>, Error> {
     let masks = [
@@ -159,6 +311,7 @@ fn attention() -> Result<Vec<Sample>, Error> {
         let problem = AttentionProblem {
             softcap: (i % 2 == 1).then_some(30.0),
             log_sum_exp: i % 3 == 1,
+            sinks: (i % 3 != 2).then_some(1),
             ..AttentionProblem::new(ty, 1, [8, 2], [1000, 2000], features)
         };
         let operands = AttentionOperands::of(&problem.mask(masks[i % 3]), [0; 4]);
@@ -179,6 +332,23 @@ fn attention() -> Result<Vec<Sample>, Error> {
             ..plan
         };
         all.push(Sample::new(of_packed.build(Arch::Sm80)?.kernel, 255));
+        let paged = |problem: AttentionProblem, rows: i64| {
+            let pages = Sequences::Paged {
+                pages: 1000,
+                rows,
+                entries: 4000 / rows,
+                strides: [4000 / rows, 1],
+            };
+            AttentionProblem {
+                sequences: [problem.sequences[0], pages],
+                ..problem
+            }
+        };
+        let of_pages = AttentionPlan {
+            operands: AttentionOperands::of(&paged(packed, 16).mask(masks[i % 3]), [0; 4]),
+            ..plan
+        };
+        all.push(Sample::new(of_pages.build(Arch::Sm80)?.kernel, 255));
         // A step of serving: one query, whose heads share a tile.
         let group = [4, 8, 32][i % 3];
         let serving = AttentionProblem {
@@ -190,12 +360,25 @@ fn attention() -> Result<Vec<Sample>, Error> {
         for plan in [AttentionPlan { splits: 1, ..plan }, plan] {
             all.push(Sample::new(plan.build(Arch::Sm80)?.kernel, 255));
         }
+        for rows in [16, 64] {
+            let of_pages = paged(serving, rows).mask(masks[i % 3]);
+            let operands = AttentionOperands::of(&of_pages, [0; 4]);
+            let of_pages = AttentionPlan { operands, ..plan };
+            all.push(Sample::new(of_pages.build(Arch::Sm80)?.kernel, 255));
+        }
         let combination = plan.build_combination(Arch::Sm80)?;
         all.extend(combination.map(|built| Sample::new(built.kernel, 64)));
         for mask in masks {
             let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
             let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
             all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+            for problem in [packed, paged(packed, 16), paged(problem, 64)] {
+                if problem.sequences[0] == packed.sequences[0] || mask == Mask::Causal {
+                    let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
+                    let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+                    all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+                }
+            }
         }
     }
     Ok(all)
@@ -242,7 +425,7 @@ fn copies() -> Result<Vec<Sample>, Error> {
 
 /// Returns products of every generation, in three orders of their matrices: the kernel, and what is known of the matrices.
 pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
-    use GemmMethod::{Ampere, Hopper, Simt, Volta};
+    use GemmMethod::{Ampere, Gemv, Hopper, Simt, Volta};
     let cases = [
         (Simt, Arch::Sm70, [Ty::F32, Ty::F32]),
         (Simt, Arch::Sm90a, [Ty::F64, Ty::F64]),
@@ -250,6 +433,8 @@ pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
         (Volta, Arch::Sm70, [Ty::F16, Ty::F32]),
         (Ampere, Arch::Sm80, [Ty::F16, Ty::F16]),
         (Ampere, Arch::Sm90, [Ty::Bf16, Ty::F32]),
+        (Gemv, Arch::Sm70, [Ty::F32, Ty::F32]),
+        (Gemv, Arch::Sm90a, [Ty::Bf16, Ty::Bf16]),
         (Hopper, Arch::Sm90a, [Ty::Bf16, Ty::Bf16]),
         (Hopper, Arch::Sm90a, [Ty::F16, Ty::F32]),
         (Hopper, Arch::Sm90a, [Ty::Tf32, Ty::F32]),
@@ -292,6 +477,7 @@ fn products() -> Result<Vec<Sample>, Error> {
             (GemmMethod::Simt, _, _) => (140, 0),
             (GemmMethod::Volta, _, _) => (132, 0),
             (GemmMethod::Ampere, _, _) => (248, 0),
+            (GemmMethod::Gemv, _, _) => (80, 0),
             // Each thread stores its own elements of 32 bits.
             (GemmMethod::Hopper, _, Major::First) if operands.c == Ty::F32 => (168, 16),
             (GemmMethod::Hopper, ..) => (168, 0),

@@ -1,5 +1,6 @@
 //! Attention of sequences of any lengths on a device, against a softmax in double precision for each of them.
 
+use colex_atom::Arch;
 use colex_gpu::attention::{
     Attention, AttentionMethod, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
 };
@@ -8,7 +9,7 @@ use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::attention::compare;
+use super::attention::{Found, compare, sinks, upload_or_one};
 use crate::sweep::Random;
 
 /// Computes drawn calls on packed sequences on a device, and compares every element: lengths, 0 among them, gaps between
@@ -29,14 +30,14 @@ pub fn check_packed(device: &Device, seed: u64, rounds: usize) -> Result<usize, 
 }
 
 /// The rows of one side: offsets, how many rows the tensor has, and the most of a sequence.
-struct PackedRows {
-    offsets: Vec<u32>,
-    rows: i64,
-    most: i64,
+pub(super) struct PackedRows {
+    pub(super) offsets: Vec<u32>,
+    pub(super) rows: i64,
+    pub(super) most: i64,
 }
 
 impl PackedRows {
-    fn draw(r: &mut Random, count: i64, most: i64) -> PackedRows {
+    pub(super) fn draw(r: &mut Random, count: i64, most: i64) -> PackedRows {
         // Rows before the first sequence.
         let mut offsets = vec![r.below(5_u32)];
         for _ in 0..count {
@@ -66,13 +67,13 @@ impl PackedRows {
     }
 
     /// The rows of a sequence, as the documentation of the call has them.
-    fn sequence(&self, i: usize) -> [i64; 2] {
+    pub(super) fn sequence(&self, i: usize) -> [i64; 2] {
         let [first, end] = [0, 1].map(|j| i64::from(self.offsets[i + j]).min(self.rows));
         [first, (end - first).clamp(0, self.most)]
     }
 
     /// Whether each row is one of a sequence.
-    fn owned(&self) -> Vec<bool> {
+    pub(super) fn owned(&self) -> Vec<bool> {
         let mut owned = vec![false; self.rows as usize];
         for i in 0..self.offsets.len() - 1 {
             let [first, length] = self.sequence(i);
@@ -142,6 +143,9 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         },
     };
     let wants_sums = r.one_in(2);
+    let mut of_heads = AttentionProblem::new(T::TY, 1, [heads, of_keys], [1, 1], [width; 2]);
+    of_heads.sinks = r.one_in(3).then_some(1);
+    let sinks = sinks(r, &of_heads);
     let what = format!(
         "{} of {width} features, heads {heads} on {of_keys}, {mask}, queries {:?} of {} up to {}, keys {:?} of {} up to {}",
         T::NAME,
@@ -162,6 +166,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     let mut on_o = device.poisoned::<T>(o.len()).map_err(|e| text(&e))?;
     let count = (queries.rows * heads) as usize;
     let mut on_sums = device.poisoned::<f32>(count).map_err(|e| text(&e))?;
+    let on_sinks = upload_or_one(device, &sinks).map_err(|e| text(&e))?;
     let offsets = [&queries, &keys].map(|rows| device.upload(&rows.offsets));
     let [of_queries, of_rows_of_keys] = offsets;
     let (of_queries, of_rows_of_keys) = (
@@ -187,8 +192,32 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         } else {
             call
         };
+        let of_sinks;
+        let call = if sinks.is_empty() {
+            call
+        } else {
+            of_sinks = on_sinks.view(heads).map_err(|e| text(&e))?;
+            call.sinks(&of_sinks)
+        };
+        let is_hopper = device.arch() == Arch::Sm90a;
         let prepared = if r.one_in(2) {
             call.prepare()
+        } else if is_hopper && r.one_in(2) {
+            let (consumers, keys) = (1 + r.below(3_i64), r.one(&[32, 48, 64, 80]));
+            let [turns, pairs] = [r.one_in(2), r.one_in(2)];
+            let [stages, ahead, strip] = [(); 3].map(|()| 1 + r.below(2_i64));
+            call.prepare_with(|operands, _| {
+                Ok(AttentionPlan {
+                    tile: [64 * consumers, keys],
+                    consumers,
+                    stages,
+                    turns,
+                    pairs,
+                    ahead,
+                    strip,
+                    ..AttentionPlan::new(AttentionMethod::Hopper, operands)
+                })
+            })
         } else {
             let [consumers, rows] = r.one(&[[1, 16], [2, 32], [4, 64]]);
             let tile = [rows, r.one(&[16, 32, 64])];
@@ -220,6 +249,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         let mut problem =
             AttentionProblem::new(T::TY, 1, [heads, of_keys], lengths, [width; 2]).mask(mask);
         problem.log_sum_exp = wants_sums;
+        problem.sinks = of_heads.sinks;
         let parts = [
             compact(&q, &of_q, of_sequence),
             compact(&k, &of_k, seen),
@@ -234,8 +264,11 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         compare(
             &problem,
             parts.each_ref().map(|part| &part[..]),
-            &found,
-            0,
+            &sinks,
+            Found {
+                all: &found,
+                first: 0,
+            },
             &sums,
         )
         .map_err(|why| format!("{what}: sequence {i}: {why}"))?;

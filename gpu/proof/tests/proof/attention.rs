@@ -29,6 +29,17 @@ fn view_of(problem: &AttentionProblem, tensor: AttentionTensor) -> Layout {
     .expect("extents above 0")
 }
 
+/// The sinks of the heads of a problem: some among the scores, one that is none, and one above them.
+fn sinks_of(problem: &AttentionProblem) -> Vec<f32> {
+    let stride = problem.sinks.unwrap_or(0);
+    let sinks = [0.5, f32::NEG_INFINITY, 3.0, -2.0, 40.0];
+    let mut all = vec![f32::NAN; (1 + (problem.heads[0] - 1) * stride) as usize];
+    for head in 0..problem.heads[0] {
+        all[(head * stride) as usize] = sinks[head as usize % sinks.len()];
+    }
+    all
+}
+
 /// Runs a plan of Hopper, and returns the relative error of the output and the largest one of the log-sum-exp.
 fn run<T: Element + GemmElement>(
     problem: &AttentionProblem,
@@ -67,6 +78,8 @@ fn run<T: Element + GemmElement>(
     let of_sums =
         Layout::new((queries, heads, batch), (1, queries, heads * queries)).expect("extents");
     let kernel = built.load(&device).map_err(|e| said(&e))?;
+    let sinks = sinks_of(problem);
+    let on_sinks = device.upload(&sinks).expect("memory");
     let mut given: Vec<LaunchArg<'_>> = Vec::new();
     for (on, layout) in [&on_q, &on_k, &on_v].into_iter().zip(&layouts) {
         given.push(View::new(on, layout).map_err(|e| said(&e))?.into());
@@ -82,6 +95,10 @@ fn run<T: Element + GemmElement>(
                 .map_err(|e| said(&e))?
                 .into(),
         );
+    }
+    if let Some(stride) = problem.sinks {
+        let layout = Layout::new(heads, stride).expect("extents");
+        given.push(View::new(&on_sinks, layout).map_err(|e| said(&e))?.into());
     }
     let sharing = problem.heads[0] / problem.heads[1];
     given.extend([queries, keys, heads, batch, sharing].map(|n| LaunchArg::from(n as u32)));
@@ -101,7 +118,7 @@ fn run<T: Element + GemmElement>(
     let found = out
         .elements()
         .map_err(|e| format!("{problem}, {plan}: {e}"))?;
-    let expected = reference::attention(problem, &q, &k, &v);
+    let expected = reference::attention_with_sinks(problem, &q, &k, &v, &sinks);
     let layout = problem
         .layout(AttentionTensor::O)
         .expect("a checked problem");
@@ -189,6 +206,7 @@ fn law_hopper_attention_is_that_of_the_reference() {
             problem.softcap = Some([0.5, 20.0][r.below(2)]);
         }
         problem.log_sum_exp = r.below(3) != 0;
+        problem.sinks = [None, Some(1), Some(2)][r.below(3)];
         // Heads beside each other in a row, as a projection leaves them.
         if r.below(2) == 0 {
             for (tensor, strides) in AttentionTensor::ALL.into_iter().zip(&mut problem.strides) {
@@ -317,7 +335,9 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             bounded: [of(&[0, 1]) == 1, of(&[0, 1]) == 1],
             softcap: of(&[0, 1]) == 1,
             log_sum_exp: of(&[0, 1]) == 1,
+            sinks: of(&[0, 1]) == 1,
             packed: [of(&[0, 0, 0, 1]) == 1; 2],
+            page: [None, None, Some(16), Some(48), Some(24)][of(&[0, 0, 1, 2, 3, 4]) as usize],
             vectors: [0; 4].map(|_| vector(of(&[1, 2, 4, 8]))),
         };
         let consumers = of(&[1, 2, 3, 4, 5, 6, 7, 8, 12, 16]);
@@ -458,6 +478,37 @@ fn law_attention_of_packed_sequences_is_that_of_each() {
     );
 }
 
+/// Keys in the pages of a pool, with a table that lies.
+#[test]
+fn law_attention_to_pages_is_that_of_their_keys() {
+    let rounds = std::env::var("COLEX_ATTENTION")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(6);
+    let mut elements = 0;
+    for (i, arch) in [Arch::Sm80, Arch::Sm90a].into_iter().enumerate() {
+        let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
+        let device = Device::simulator_with(arch, options);
+        let found =
+            colex_proof::kernels::attention::pages::check_paged(&device, 90 + i as u64, rounds);
+        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+    }
+    println!(
+        "law attention.pages: {} cases, {elements} elements",
+        2 * rounds
+    );
+}
+
+/// The numbers of Q, K and V.
+fn numbers_of(problem: &AttentionProblem) -> [Vec<f16>; 3] {
+    let mut r = Random::new(5);
+    [0, 1, 2].map(|i| {
+        let extents = problem.extents(AttentionTensor::ALL[i]);
+        let number = |_| f16::from_f32(r.below(4001) as f32 / 1000.0 - 2.0);
+        (0..extents.iter().product::<i64>()).map(number).collect()
+    })
+}
+
 /// Runs a call on the simulator with a plan of the Ampere kernel, and returns the bits of O and of the log-sum-exp.
 fn bits(
     problem: &AttentionProblem,
@@ -466,13 +517,10 @@ fn bits(
 ) -> (Vec<u16>, Vec<u32>) {
     let options = SimOptions::default().schedule(Schedule::from_seed(schedule));
     let device = Device::simulator_with(Arch::Sm80, options);
-    let mut r = Random::new(5);
-    let [q, k, v, _] = AttentionTensor::ALL.map(|tensor| {
-        let count = problem.extents(tensor).iter().product::<i64>();
-        let number = |_| f16::from_f32(r.below(4001) as f32 / 1000.0 - 2.0);
-        let host: Vec<f16> = (0..count).map(number).collect();
-        let memory = device.upload(&host).expect("memory");
-        (memory, problem.extents(tensor))
+    let numbers = numbers_of(problem);
+    let [q, k, v] = [0, 1, 2].map(|i| {
+        let memory = device.upload(&numbers[i]).expect("memory");
+        (memory, problem.extents(AttentionTensor::ALL[i]))
     });
     let [batch, heads, queries, features] = problem.extents(AttentionTensor::O);
     let count = (batch * heads * queries) as usize;
@@ -489,6 +537,16 @@ fn bits(
         let call = Attention::new(&q, &k, &v, &o)
             .mask(problem.mask)
             .log_sum_exp(&sums);
+        let sinks = device.upload(&sinks_of(problem)).expect("memory");
+        let of_sinks;
+        let call = match problem.sinks {
+            Some(stride) => {
+                let layout = Layout::new(heads, stride).expect("extents");
+                of_sinks = View::new(&sinks, layout).expect("a view");
+                call.sinks(&of_sinks)
+            }
+            None => call,
+        };
         let plan = |operands, _| {
             Ok(change(AttentionPlan::new(
                 AttentionMethod::Ampere,
@@ -672,6 +730,59 @@ fn law_parts_of_the_keys_are_all_of_them() {
         }
     }
     println!("law attention.parts: {cases} cases");
+}
+
+/// A sink is one more term of each row's sum, in every plan: whole, with packs of heads, and once with parts of the keys. A sink
+/// of -inf has the bits of a call without sinks. A row that sees no key has zeros and the sink.
+#[test]
+fn law_a_sink_is_counted_once() {
+    let (mut cases, mut empty) = (0, 0);
+    for problem in serving() {
+        let group = problem.heads[0] / problem.heads[1];
+        let with_sinks = AttentionProblem {
+            sinks: Some(2),
+            ..problem
+        };
+        let [q, k, v] = numbers_of(&problem);
+        let sinks = sinks_of(&with_sinks);
+        let right = reference::attention_with_sinks(&with_sinks, &q, &k, &v, &sinks);
+        for (i, (packs, splits)) in [(1, 1), (group, 1), (group, 2), (1, 3), (group, 9)]
+            .into_iter()
+            .enumerate()
+        {
+            let change = |plan: AttentionPlan| AttentionPlan {
+                tile: [16, 32],
+                consumers: 1,
+                packs,
+                splits,
+                ..plan
+            };
+            let (found, sums) = bits(&with_sinks, i as u64, &change);
+            let (plain, _) = bits(&problem, i as u64, &change);
+            let [_, heads, queries, _] = problem.extents(AttentionTensor::O);
+            for (at, (found, right)) in found.iter().zip(&right.output).enumerate() {
+                let head = at as i64 / (64 * queries) % heads;
+                if sinks[2 * head as usize] == f32::NEG_INFINITY {
+                    assert_eq!(*found, plain[at], "{problem}, element {at}");
+                }
+                let found = f64::from(f16::from_bits(*found).to_f32());
+                let what = format!("{problem}, {packs} packs, {splits} parts: {found} {right}");
+                assert!((found - right).abs() <= 2e-3, "{what}");
+            }
+            for (at, (found, right)) in sums.iter().zip(&right.log_sum_exp).enumerate() {
+                let found = f64::from(f32::from_bits(*found));
+                let close = found == *right || (found - right).abs() <= 1e-5;
+                assert!(close, "{problem}: {found} {right}");
+                let head = at as i64 / queries % heads;
+                if *right == f64::from(sinks[2 * head as usize]) {
+                    empty += 1;
+                }
+            }
+            cases += 1;
+        }
+    }
+    println!("law attention.sinks: {cases} cases, {empty} rows without a key");
+    assert!(empty > 0);
 }
 
 /// One query and many keys: the default plan divides them, takes its memory from the stream's, and says the same each time.

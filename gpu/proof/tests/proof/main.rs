@@ -3,12 +3,14 @@
 mod attention;
 mod copies;
 mod corpus;
+mod elementwise;
 mod epilogues;
 mod errors;
 mod gemm;
 mod operands;
 mod pipelines;
 mod plans;
+mod reduce;
 mod rowwise;
 mod speed;
 mod sweep;

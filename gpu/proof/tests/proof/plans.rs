@@ -11,7 +11,7 @@ use colex_proof::sweep::Random;
 use colex_sched::pipeline::Schedule::Pingpong;
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use colex_sim::{Schedule, SimOptions};
-use half::f16;
+use half::{bf16, f16};
 
 /// The largest error of the product of a problem by a plan, or what is said instead.
 fn product(
@@ -447,6 +447,48 @@ fn consumers_by_pingpong_multiply() {
     println!("law plans.pingpong: {cases} cases");
 }
 
+/// Four blocks of a cluster load parts of one tile for all, along M, along N and along both: tiles of A and B in both orders,
+/// several turns of the ring, tiles beyond the matrix, a divided K.
+#[test]
+fn clusters_of_four_blocks_share_tiles() {
+    let mut cases = 0;
+    for (cluster, tile, split) in [
+        ([4, 1, 1], [64, 64, 64], 1),
+        ([1, 4, 1], [128, 32, 16], 1),
+        ([2, 2, 1], [64, 32, 32], 1),
+        ([2, 2, 1], [128, 16, 16], 3),
+        ([4, 1, 1], [128, 96, 16], 2),
+    ] {
+        let [rows, columns] = [0, 1].map(|mode| tile[mode] * cluster[mode]);
+        for (seed, [of_a, of_b], more) in [
+            (1, [Major::Second, Major::Second], [0, 0]),
+            (2, [Major::First, Major::Second], [-tile[0], 8]),
+            (3, [Major::Second, Major::First], [8, -tile[1]]),
+            (4, [Major::First, Major::First], [-8, -8]),
+        ] {
+            let [m, n] = [rows + more[0], 2 * columns + more[1]].map(|n| n.max(8));
+            let problem = GemmProblem::new(m, n, 5 * tile[2] - 8)
+                .major(Operand::A, of_a)
+                .major(Operand::B, of_b);
+            let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+            let device = Device::simulator_with(Arch::Sm90a, options);
+            let found = product_on(&device, GemmMethod::Hopper, problem, |plan| {
+                *plan = GemmPlan {
+                    tile,
+                    warps: [tile[0] / 64, 1],
+                    cluster,
+                    split,
+                    stages: 2,
+                    ..*plan
+                };
+            });
+            assert_eq!(found, Ok(0.0), "{cluster:?}, {tile:?}, {problem}");
+            cases += 1;
+        }
+    }
+    println!("law plans.clusters_of_four: {cases} cases");
+}
+
 /// What a pingpong schedule does not take.
 #[test]
 fn a_pingpong_schedule_has_limits() {
@@ -763,6 +805,63 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
     println!("law plans.same_bits: {cases} cases");
 }
 
+/// With `batch_invariant`, a row of C has the same bits in products of one row and of many, for rows of every length: those that a
+/// tensor map describes and those that none does, and for one column and two.
+#[test]
+fn law_rows_of_a_batch_invariant_product_have_the_same_bits() {
+    const ROWS: usize = 130;
+    let mut r = Random::of(7, "invariant");
+    let device = Device::simulator(Arch::Sm90a);
+    let mut cases = 0;
+    let known = [
+        (7, 2713),
+        (66, 1161),
+        (1, 1001),
+        (2, 999),
+        (1, 8841),
+        (3, 40),
+    ];
+    let drawn: Vec<(usize, usize)> = (0..14)
+        .map(|_| (1 + r.below(80_usize), 1 + r.below(1400_usize)))
+        .collect();
+    for (n, k) in known.into_iter().chain(drawn) {
+        let random = |r: &mut Random, count: usize| -> Vec<bf16> {
+            let one = |_| bf16::from_f64(f64::from(r.below(4001_i32) - 2000) / 1000.0);
+            (0..count).map(one).collect()
+        };
+        let (a, b) = (random(&mut r, ROWS * k), random(&mut r, n * k));
+        let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let mut bits = |rows: std::ops::Range<usize>| -> (Vec<u32>, String) {
+            let own = a.slice(rows.start * k..rows.end * k).unwrap();
+            let mut c = device.poisoned::<f32>(rows.len() * n).unwrap();
+            let (m, n, k) = (rows.len() as i64, n as i64, k as i64);
+            let said = {
+                let (x, w) = (own.view((m, k)).unwrap(), b.view((n, k)).unwrap());
+                let of_c = c.view_mut((m, n)).unwrap();
+                let call = Gemm::new(&x, &w, &of_c)
+                    .batch_invariant()
+                    .prepare()
+                    .unwrap();
+                call.run(&device).unwrap();
+                call.to_string()
+            };
+            cases += 1;
+            let found = c.download().unwrap().iter().map(|x| x.to_bits()).collect();
+            (found, said)
+        };
+        let (all, by) = bits(0..ROWS);
+        for rows in [0..1, 77..78, 3..5, 60..ROWS - 6] {
+            let (found, said) = bits(rows.clone());
+            assert_eq!(
+                found,
+                all[rows.start * n..rows.end * n],
+                "{n} columns, K {k}, rows {rows:?} by {said}, all by {by}"
+            );
+        }
+    }
+    println!("law plans.batch_invariant: {cases} cases");
+}
+
 /// Rows of 16-bit numbers that no tensor map describes are packed where that is faster.
 #[test]
 fn rows_of_odd_lengths_are_packed_for_hopper() {
@@ -800,8 +899,12 @@ fn clusters_that_no_kernel_has_are_refused() {
         "the plan's number of a cluster's blocks along K is 16: the Hopper kernel takes 1 to 8"
     );
     assert_eq!(
-        said(Hopper, |plan| plan.cluster = [2, 2, 1]),
-        "the plan asks for 4 blocks along M and N in a cluster: the Hopper kernel takes at most 2, 2 fewer"
+        said(Hopper, |plan| plan.cluster = [2, 3, 1]),
+        "the plan asks for 6 blocks along M and N in a cluster: the Hopper kernel takes at most 4, 2 fewer"
+    );
+    assert_eq!(
+        said(Hopper, |plan| plan.cluster = [3, 1, 1]),
+        "the plan's number of blocks along M and N in a cluster is 3: the Hopper kernel takes 2 to 4, in multiples of 2"
     );
     assert_eq!(
         said(Hopper, |plan| plan.cluster = [2, 1, 2]),

@@ -39,6 +39,7 @@ impl Exec<'_, '_, '_> {
             // The clocks acquired here order the following accesses, not this read itself.
             if let Some(ordering) = Ordering::of(access.order) {
                 self.receive(target, ordering, lane);
+                self.looked(target, word(&buffer, bytes.min(8)));
             }
             for (i, value) in values.iter_mut().enumerate().take(d.len()) {
                 value[lane] = word(&buffer[i * each..], each);
@@ -127,13 +128,18 @@ impl Exec<'_, '_, '_> {
 
     /// An ordered read: it acquires the clocks published there, at once or at the next fence.
     pub(crate) fn receive(&mut self, target: Target, ordering: Ordering, lane: usize) {
-        let home = self.w.home(self.g.number);
+        let home = self.w.home(self.g);
         let known = self
             .released_at(target)
             .filter(|release| !release.is_empty());
         let Some(release) = known.map(|release| release.clone()) else {
             return;
         };
+        if let Target::Global(flag) = target {
+            self.m
+                .devices
+                .note_missed(home.rank, flag, ordering, &release);
+        }
         if ordering.acquires {
             release.acquire(ordering.scope, home, &mut self.w.view);
             let own = release.own(ordering.scope, home, self.w.index);
@@ -143,17 +149,27 @@ impl Exec<'_, '_, '_> {
         }
     }
 
+    /// The warp has seen a value at a place where ranks may meet.
+    pub(crate) fn looked(&mut self, target: Target, value: u64) {
+        if let Target::Global(address) = target
+            && self.m.devices.are_several()
+        {
+            self.w.polls.saw(address, value, self.w.pc);
+            self.m.devices.saw(self.g.rank, address);
+        }
+    }
+
     /// An ordered write: it publishes the warp's clock, or its clock at the last fence. If `adds` is set, it joins the
     /// clocks that are there.
     pub(crate) fn pass_on(&mut self, target: Target, ordering: Ordering, adds: bool) {
-        let home = self.w.home(self.g.number);
+        let home = self.w.home(self.g);
         let mut new = Release::default();
         new.merge(&self.w.released, ordering.scope);
         if ordering.releases {
             new.add(ordering.scope, home, &self.w.view);
         }
         match self.released_at(target) {
-            Some(release) if adds => release.merge(&new, Scope::Device),
+            Some(release) if adds => release.merge(&new, Scope::System),
             Some(release) => *release = new,
             None => {}
         }

@@ -82,6 +82,10 @@ impl Exec<'_, '_, '_> {
             self.m
                 .write(self.g, &accessor, target, &new.to_le_bytes()[..bytes])?;
             self.pass_on(target, update.ordering, true);
+            self.looked(target, new);
+            if new != old[lane] {
+                self.progress();
+            }
         }
         tick(&mut self.w.view.seen, self.w.index);
         Ok(old)

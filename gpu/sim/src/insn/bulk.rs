@@ -169,7 +169,12 @@ impl Exec<'_, '_, '_> {
         } else {
             address
         };
-        let params = self.m.program.params.iter().zip(self.m.arguments);
+        let params = self
+            .m
+            .program
+            .params
+            .iter()
+            .zip(self.m.devices.arguments(self.g.rank));
         let found = params
             .filter(|(place, _)| **place == at)
             .find_map(|(_, argument)| match argument {

@@ -23,7 +23,7 @@ impl Exec<'_, '_, '_> {
         }
         self.record(|| EventKind::ClusterArrive);
         self.w.cluster_phase = Some(self.g.barrier.phase);
-        let own = self.w.home(self.g.number);
+        let own = self.w.home(self.g);
         // A fence before a relaxed arrival makes it one that passes on what came before the fence.
         let fenced = match order {
             ClusterOrder::Release => None,

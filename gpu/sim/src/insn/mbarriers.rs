@@ -230,7 +230,7 @@ impl Exec<'_, '_, '_> {
         mask: u32,
     ) -> Result<(), Fault> {
         let scope = Scope::from(scope);
-        let home = self.w.home(self.g.number);
+        let home = self.w.home(self.g);
         let addresses = self.address(a, mask)?;
         let counts = self.value(count.unwrap_or(Operand::Int(1)), Type::U32, mask)?;
         let bytes = self.value(expect.unwrap_or(Operand::Int(0)), Type::U32, mask)?;
@@ -336,7 +336,7 @@ impl Exec<'_, '_, '_> {
                 .filter(|b| b.owner == own)
                 .for_each(|b| b.fenced = true);
         };
-        let home = self.w.home(self.g.number);
+        let home = self.w.home(self.g);
         if let Some(scope) = Scope::of(kind) {
             let Warp {
                 view, unacquired, ..
@@ -365,7 +365,7 @@ impl Exec<'_, '_, '_> {
 
     /// A release fence: a later relaxed access or arrival may publish the warp's current clock.
     fn release(&mut self, scope: Scope) {
-        let home = self.w.home(self.g.number);
+        let home = self.w.home(self.g);
         let Warp { view, released, .. } = self.w;
         released.add(scope, home, view);
         tick(&mut self.w.view.seen, self.w.index);

@@ -58,12 +58,14 @@ impl Exec<'_, '_, '_> {
                 Some(i64::from(block.ctaid[usize::from(axis.min(2))]))
             }
             Value::Special(special) => Some(self.special(special)[lane] as i64),
-            Value::Parameter { id, signed } => match *self.m.arguments.get(id.0 as usize)? {
-                Argument::U16(x) => Some(extended(u64::from(x), 16, signed)),
-                Argument::U32(x) => Some(extended(u64::from(x), 32, signed)),
-                Argument::U64(x) | Argument::Pointer(x) => Some(x as i64),
-                Argument::F32(_) | Argument::F64(_) | Argument::TensorMap(_) => None,
-            },
+            Value::Parameter { id, signed } => {
+                match *self.m.devices.arguments(self.g.rank).get(id.0 as usize)? {
+                    Argument::U16(x) => Some(extended(u64::from(x), 16, signed)),
+                    Argument::U32(x) => Some(extended(u64::from(x), 32, signed)),
+                    Argument::U64(x) | Argument::Pointer(x) => Some(x as i64),
+                    Argument::F32(_) | Argument::F64(_) | Argument::TensorMap(_) => None,
+                }
+            }
             Value::Register { reg, signed } => self.held(reg, signed, lane),
         }
     }

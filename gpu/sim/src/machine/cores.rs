@@ -47,7 +47,7 @@ impl Machine<'_, '_> {
         }
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let program = self.program;
-        let (launch, arguments) = (self.launch, self.arguments);
+        let (launch, arguments) = (self.launch, self.devices.arguments(0));
         let mut options = self.options;
         options.max_instructions -= self.executed.min(options.max_instructions);
         let one = |memory: Memory| -> Option<Part> {

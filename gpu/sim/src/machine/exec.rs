@@ -93,8 +93,18 @@ impl<'k> Exec<'_, '_, 'k> {
         if serves_others(&stmt.op) {
             self.w.idle = None;
             self.g.served += 1;
+            // An atomic operation may change nothing: it says so itself.
+            if !is_atomic(&stmt.op) {
+                self.progress();
+            }
         }
         self.instruction(&stmt.op, mask)
+    }
+
+    /// The warp has done something that others may wait for.
+    pub(crate) fn progress(&mut self) {
+        self.m.progress += 1;
+        self.w.polls.clear();
     }
 
     /// The lanes of `mask` in which a guard holds.
@@ -347,6 +357,30 @@ fn serves_others(op: &Op) -> bool {
         Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => true,
         // These instructions act only on the registers and the groups of their own warp.
         Op::Alu(_) | Op::Exchange(_) | Op::Async(_) | Op::Control(_) => false,
+    }
+}
+
+/// Whether an instruction is an atomic operation.
+fn is_atomic(op: &Op) -> bool {
+    match op {
+        Op::Memory(Memory::Atomic { .. } | Memory::Reduce { .. }) => true,
+        Op::Memory(
+            Memory::AddressOf { .. }
+            | Memory::Load { .. }
+            | Memory::Store { .. }
+            | Memory::Mapa { .. }
+            | Memory::Cvta { .. }
+            | Memory::PrefetchTensorMap { .. }
+            | Memory::CreatePolicy { .. }
+            | Memory::Print { .. }
+            | Memory::Text { .. },
+        )
+        | Op::Alu(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_)
+        | Op::Atom(_) => false,
     }
 }
 

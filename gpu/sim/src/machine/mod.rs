@@ -9,6 +9,7 @@ pub(crate) mod place;
 pub(crate) mod port;
 pub(crate) mod product;
 pub(crate) mod race_text;
+pub(crate) mod ranks;
 pub(crate) mod running;
 pub(crate) mod suspect;
 pub(crate) mod wait_text;
@@ -22,6 +23,7 @@ use crate::lane::plan::{Plan, Routes};
 use crate::machine::cores::Waiting;
 use crate::machine::place::Inside;
 use crate::machine::product::Places;
+use crate::machine::ranks::{Devices, Peers};
 use crate::machine::running::{Cluster, Progress};
 use crate::machine::suspect::{Firsts, Suspects};
 use crate::machine::watch::Watch;
@@ -35,9 +37,9 @@ use crate::report::trace::{Trace, TraceOptions};
 use crate::report::{Count, Printed, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
-use crate::state::program::Program;
-use colex_ir::Kernel;
+use crate::state::program::{Program, is_system};
 use colex_ir::launch::{Argument, EntrySignature, Launch, LaunchClaims};
+use colex_ir::{Kernel, Stmt};
 
 /// The state that all clusters share.
 #[derive(Debug)]
@@ -50,8 +52,10 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) ordered: Map<u64, Release>,
     /// Stores of the same value by two blocks, by step: the sentence about the first, and how many there were.
     pub(crate) equal: BTreeMap<usize, (String, u64)>,
-    pub(crate) params: Vec<u8>,
-    pub(crate) arguments: &'a [Argument],
+    /// The ranks, and their arguments.
+    pub(crate) devices: Devices<'a>,
+    /// The number of times that something happened for which others may wait.
+    pub(crate) progress: u64,
     pub(crate) options: SimOptions,
     pub(crate) counts: Vec<Count>,
     /// The events, if they are listed, and the number of the operation that completes now.
@@ -99,6 +103,43 @@ impl<'a, 'k> Machine<'a, 'k> {
         memory: &'a mut Memory,
         options: &SimOptions,
     ) -> Self {
+        Machine::on_ranks(
+            program,
+            launch,
+            (vec![Some(arguments)], None),
+            memory,
+            options,
+        )
+    }
+
+    /// The same on several devices: the arguments of each rank that is launched.
+    pub(crate) fn on_ranks(
+        program: &'a Program<'k>,
+        launch: &Launch,
+        (arguments, peers): (Vec<Option<&'a [Argument]>>, Option<&'a Peers>),
+        memory: &'a mut Memory,
+        options: &SimOptions,
+    ) -> Self {
+        let clusters = launch.blocks() / launch.cluster_blocks().max(1);
+        let clusters = u32::try_from(clusters).unwrap_or(u32::MAX);
+        let each = arguments.iter();
+        let params = each.map(|all| parameters(program, all.unwrap_or_default()));
+        let devices = Devices::new(
+            arguments.clone(),
+            params.collect(),
+            peers,
+            clusters,
+            options.schedule,
+        );
+        let global = Global::new(launch.threads().div_ceil(32) as usize);
+        let global = match peers {
+            None => global,
+            Some(_) => {
+                let is_system = |stmt: &Option<&Stmt>| stmt.is_some_and(is_system);
+                let steps = program.stmts.iter().map(is_system);
+                global.on_devices(clusters, steps.collect())
+            }
+        };
         let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);
         // The alignment is that of the address, which begins after what the system keeps.
         let dynamic_at =
@@ -107,11 +148,11 @@ impl<'a, 'k> Machine<'a, 'k> {
             program,
             launch: *launch,
             memory,
-            global: Global::new(launch.threads().div_ceil(32) as usize),
+            global,
             equal: BTreeMap::new(),
             ordered: Map::default(),
-            params: parameters(program, arguments),
-            arguments,
+            devices,
+            progress: 0,
             options: *options,
             counts: vec![Count::default(); program.steps.len()],
             events: Vec::new(),
@@ -141,7 +182,7 @@ impl<'a, 'k> Machine<'a, 'k> {
 
     /// The next cluster that has not started.
     fn start(&self, clusters: &mut Clusters) -> Option<Cluster> {
-        let number = clusters.started;
+        let number = self.devices.next(clusters.started)?;
         let at = self.cluster_at(number)?;
         clusters.started += 1;
         Some(self.cluster(number, at))
@@ -149,11 +190,14 @@ impl<'a, 'k> Machine<'a, 'k> {
 
     /// The coordinates of a cluster among the clusters of the grid; `None` after the last.
     fn cluster_at(&self, number: usize) -> Option<[u32; 3]> {
+        let all = self.devices.clusters() as usize * self.devices.count() as usize;
+        let exists = number < all;
+        let number = self.devices.within(number as u32) as usize;
         let size = self.launch.cluster;
         let extents = [0, 1, 2].map(|axis| (self.launch.grid[axis] / size[axis].max(1)) as usize);
         let [x, y, z] = extents;
         let at = || [number % x, number / x % y, number / x / y].map(|n| n as u32);
-        (number < x * y * z).then(at)
+        (exists && number < x * y * z).then(at)
     }
 
     /// Runs every block, or until the watch stops; returns whether all have ended.
@@ -162,7 +206,8 @@ impl<'a, 'k> Machine<'a, 'k> {
             if clusters.running.is_empty() {
                 clusters.rounds = 0;
                 // The first cluster has shown how long one takes.
-                if self.executed > 0 && !std::mem::replace(&mut clusters.tried, true) {
+                let alone = !self.devices.are_several();
+                if alone && self.executed > 0 && !std::mem::replace(&mut clusters.tried, true) {
                     let waiting = (clusters.started..)
                         .map_while(|number| Some((number, self.cluster_at(number)?)));
                     let waiting: Vec<Waiting> = waiting.collect();
@@ -171,15 +216,19 @@ impl<'a, 'k> Machine<'a, 'k> {
                         return self.last_word().map(|()| true);
                     }
                 }
-                let Some(next) = self.start(clusters) else {
+                for _ in 0..self.devices.at_once(self.options.schedule) {
+                    let next = self.start(clusters);
+                    clusters.running.extend(next);
+                }
+                if clusters.running.is_empty() {
                     return self.last_word().map(|()| true);
-                };
-                clusters.running.push(next);
+                }
             }
             let running = &mut clusters.running;
             let mut index = 0;
             let mut blocked = None;
             let (mut moved, mut idle) = (false, false);
+            let before = self.progress;
             while index < running.len() {
                 let mut progress = self.advance(&mut running[index]);
                 if matches!(progress, Ok(Progress::Done)) {
@@ -197,7 +246,9 @@ impl<'a, 'k> Machine<'a, 'k> {
                     }
                     Ok(Progress::Done) => {
                         moved = true;
-                        running.swap_remove(index);
+                        self.progress += 1;
+                        let ended = running.swap_remove(index);
+                        self.end_cluster(&ended)?;
                         continue;
                     }
                     Ok(Progress::Blocked) => blocked = Some(index),
@@ -221,6 +272,15 @@ impl<'a, 'k> Machine<'a, 'k> {
                 && let Some(next) = self.start(clusters)
             {
                 clusters.running.push(next);
+                self.progress += 1;
+            }
+            if self.devices.are_several() {
+                let running = &mut clusters.running;
+                if self.progress != before || self.devices.next(clusters.started).is_some() {
+                    self.look_again(running);
+                } else if let Some(fault) = self.hang(running)? {
+                    return Err(self.headline(fault, std::mem::take(running)));
+                }
             }
         }
     }
@@ -245,6 +305,32 @@ fn parameters(program: &Program<'_>, arguments: &[Argument]) -> Vec<u8> {
     bytes
 }
 
+/// Runs a kernel on several devices; none for a rank that is not launched.
+pub(crate) fn simulate_on_ranks(
+    kernel: &Kernel,
+    launch: &Launch,
+    (arguments, peers): (&[Option<Vec<Argument>>], &Peers),
+    memory: &mut Memory,
+    options: &SimOptions,
+) -> Result<Report, Fault> {
+    let program = Program::new(kernel);
+    for (rank, all) in arguments.iter().enumerate() {
+        let Some(all) = all else { continue };
+        check_launch(&program, launch, all, options)
+            .map_err(|fault| fault.saying(|what| format!("rank {rank}: {what}")))?;
+    }
+    let arguments: Vec<Option<&[Argument]>> = arguments.iter().map(Option::as_deref).collect();
+    let ranks = arguments.len() as u64;
+    let blocks = launch.blocks().saturating_mul(ranks);
+    if blocks > options.max_blocks {
+        return Err(too_many(blocks, options));
+    }
+    let mut machine =
+        Machine::on_ranks(&program, launch, (arguments, Some(peers)), memory, options);
+    let result = machine.run();
+    finish(machine, result)
+}
+
 /// Refuses a launch that the kernel was not built for.
 pub(crate) fn check_launch(
     program: &Program<'_>,
@@ -263,17 +349,20 @@ pub(crate) fn check_launch(
         .and_then(|()| LaunchClaims::of(kernel).check(launch, arguments))
         .map_err(|error| wrong(error.to_string()))?;
     if launch.blocks() > options.max_blocks {
-        return Err(Fault::new(
-            FaultKind::Limit,
-            format!(
-                "the grid has {} blocks, and `SimOptions::max_blocks` allows {}: launch fewer on the simulator, or raise \
-                 that bound",
-                launch.blocks(),
-                options.max_blocks
-            ),
-        ));
+        return Err(too_many(launch.blocks(), options));
     }
     Ok(())
+}
+
+fn too_many(blocks: u64, options: &SimOptions) -> Fault {
+    Fault::new(
+        FaultKind::Limit,
+        format!(
+            "the grid has {blocks} blocks, and `SimOptions::max_blocks` allows {}: launch fewer on the simulator, or raise \
+             that bound",
+            options.max_blocks
+        ),
+    )
 }
 
 /// What a program is told whose simulator is not optimised.
@@ -325,26 +414,30 @@ pub(crate) fn simulate_watched(
         })
     });
     let result = machine.run();
+    let trace = machine.watch.take().and_then(|watch| watch.trace);
+    let trace = trace.map_or(Trace::default(), |(_, trace)| trace);
+    (finish(machine, result), trace)
+}
+
+/// The report of a launch that has ended, or its fault, after what it printed.
+fn finish(machine: Machine<'_, '_>, result: Result<(), Fault>) -> Result<Report, Fault> {
     static SAID: Once = Once::new();
     advise(cfg!(unoptimised), machine.executed, &SAID, |text| {
         eprintln!("{text}");
     });
     let report = machine.report();
-    let trace = machine.watch.and_then(|watch| watch.trace);
-    let trace = trace.map_or(Trace::default(), |(_, trace)| trace);
     let (events, printed) = (machine.events, machine.printed);
-    if options.print_to == PrintTo::Stdout {
+    if machine.options.print_to == PrintTo::Stdout {
         printed.iter().for_each(|line| println!("{}", line.text));
     }
-    let result = match result {
+    match result {
         Ok(()) => Ok(Report {
             events,
             printed,
             ..report
         }),
         Err(fault) => Err(fault.after(printed)),
-    };
-    (result, trace)
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ impl Machine<'_, '_> {
     /// The place in the grid of a block of a cluster.
     pub(crate) fn block_at(&self, cluster: u32, rank: usize) -> [u32; 3] {
         let (size, grid) = (self.launch.cluster, self.launch.grid);
+        let cluster = self.devices.within(cluster);
         let [x, y] = [0, 1].map(|axis| (grid[axis] / size[axis].max(1)).max(1));
         let at = [cluster % x, cluster / x % y, cluster / x / y];
         let rank = rank as u32;
@@ -66,12 +67,18 @@ impl Machine<'_, '_> {
             Argument::TensorMap(map) => map.address,
             Argument::U16(_) | Argument::U32(_) | Argument::F32(_) | Argument::F64(_) => u64::MAX,
         };
-        let named = params.iter().zip(self.arguments).filter(|(_, a)| points(a));
-        let nearest = named.min_by_key(|(_, argument)| address(argument));
-        match nearest.filter(|(_, a)| self.memory.holds(allocation, address(a))) {
-            Some((param, _)) => format!("`{}`", Escaped(&param.name)),
-            None => format!("the allocation at {allocation:#x}"),
-        }
+        let owner = self.memory.rank_of(allocation, 0).unwrap_or(0);
+        // The owner's name for it, or else another rank's.
+        let ranks = [owner].into_iter().chain(0..self.devices.count());
+        let name = ranks.into_iter().find_map(|rank| {
+            let all = params.iter().zip(self.devices.arguments(rank));
+            let named = all.filter(|(_, a)| points(a));
+            let nearest = named.min_by_key(|(_, argument)| address(argument));
+            let nearest = nearest.filter(|(_, a)| self.memory.holds(allocation, address(a)));
+            nearest.map(|(param, _)| format!("`{}`", Escaped(&param.name)))
+        });
+        let name = name.unwrap_or_else(|| format!("the allocation at {allocation:#x}"));
+        format!("{name}{}", self.devices.suffix(owner))
     }
 
     /// The variable of shared memory at or before a place: its name, beginning and bytes.
@@ -196,7 +203,7 @@ impl Machine<'_, '_> {
         });
         Report {
             instructions: self.counts.iter().map(|count| count.executed).sum(),
-            blocks: self.launch.blocks(),
+            blocks: self.launch.blocks() * self.devices.launched(),
             registers: words.iter().sum(),
             shared: self.shared_bytes,
             lines: lines.collect(),

@@ -15,16 +15,7 @@ use crate::state::memory::ErrorKind;
 
 impl Machine<'_, '_> {
     pub(crate) fn place(&self, g: &Group, site: &Site) -> Place {
-        let stmt = self.program.stmts[site.pc.min(self.program.stmts.len() - 1)];
-        Place {
-            block: g.blocks[site.block].ctaid,
-            thread: self.thread(site.first + site.lane as u32),
-            warp: site.whole,
-            instruction: stmt.map_or("exit".to_string(), |stmt| self.instruction(stmt)),
-            at: stmt
-                .or(self.program.kernel.body.last())
-                .map_or(core::panic::Location::caller(), |stmt| stmt.at),
-        }
+        self.place_in(g.number, site)
     }
 
     pub(crate) fn fault(
@@ -65,6 +56,7 @@ impl Machine<'_, '_> {
         let count = buffer.len();
         match target {
             Target::Global(address) => {
+                self.check_rank(g, accessor, (address, count), false)?;
                 // Races are checked before initialisation: if a write is not ordered before this read, only the
                 // schedule decides whether the bytes are written.
                 self.check_global_access(g, accessor, address, count, AccessKind::Read)?;
@@ -111,13 +103,17 @@ impl Machine<'_, '_> {
                     }
                 }
             }
-            Target::Param(at) => match self.params.get(at..at.saturating_add(count)) {
+            Target::Param(at) => match self
+                .devices
+                .params(g.rank)
+                .get(at..at.saturating_add(count))
+            {
                 Some(bytes) => {
                     buffer.copy_from_slice(bytes);
                     Ok(())
                 }
                 None => {
-                    let size = self.params.len();
+                    let size = self.devices.params(g.rank).len();
                     let what =
                         format!("{count} bytes at {at} of the parameters, which have {size}");
                     Err(self.fault(g, &accessor.site, FaultKind::OutOfBounds, what))
@@ -139,6 +135,7 @@ impl Machine<'_, '_> {
         }
         match target {
             Target::Global(address) => {
+                self.check_rank(g, accessor, (address, data.len()), true)?;
                 // A store of the value that is there already is a race of its own kind: harmless among the lanes of one
                 // instruction, and a warning between blocks.
                 let same = self.memory.get(address, data.len() as u64);
@@ -297,7 +294,8 @@ impl Machine<'_, '_> {
         }
         let block = |cluster: u32, agent: usize| {
             let [x, y, z] = self.block_at(cluster, agent / g.warps_per_block());
-            format!("({x},{y},{z})")
+            let rank = self.devices.suffix(self.devices.rank_of(cluster));
+            format!("({x},{y},{z}){rank}")
         };
         let what = format!(
             "blocks {} and {} store the same value at {}, and nothing orders the two: harmless as long as the values are \
@@ -343,6 +341,8 @@ impl Machine<'_, '_> {
             ),
             other @ (ErrorKind::OutOfMemory { .. }
             | ErrorKind::OutOfAddresses { .. }
+            | ErrorKind::Ranks { .. }
+            | ErrorKind::NoRank { .. }
             | ErrorKind::NotAllocated { .. }) => (FaultKind::OutOfBounds, other.to_string()),
         };
         self.fault(g, site, kind, what)

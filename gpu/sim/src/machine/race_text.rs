@@ -112,6 +112,10 @@ impl Machine<'_, '_> {
         } else {
             "the grid gives one element to two blocks"
         };
+        // Ranks share no grid.
+        if self.devices.rank_of(cluster) != self.devices.rank_of(here.cluster) {
+            return None;
+        }
         let pc = accessor.site.pc;
         let stmt = |pc: usize| self.program.stmts.get(pc).copied().flatten();
         let (this, there) = (stmt(pc)?, stmt(other.pc())?);
@@ -140,6 +144,10 @@ impl Machine<'_, '_> {
     ) -> String {
         let accessor = here.accessor;
         let (other, cluster) = (there.epoch, there.cluster);
+        let rank = |cluster: u32| self.devices.rank_of(cluster);
+        if rank(cluster) != rank(here.cluster) {
+            return self.between_ranks(here, there);
+        }
         let is_engine = |agent: usize| agent >= g.warps;
         let sides = [(accessor.epoch(), here.cluster), (other, cluster)];
         let engines = sides
@@ -252,7 +260,21 @@ impl Machine<'_, '_> {
         if cluster == home {
             self.other(g, other)
         } else {
-            format!("{} of cluster {cluster}", self.other(g, other))
+            format!("{}{}", self.other(g, other), self.elsewhere(cluster, home))
+        }
+    }
+
+    /// `` of cluster 3``, `` of rank 1``, for a thread of the cluster `home`.
+    fn elsewhere(&self, cluster: u32, home: u32) -> String {
+        let devices = &self.devices;
+        let (rank, own) = (devices.rank_of(cluster), devices.rank_of(home));
+        let within = devices.within(cluster);
+        if rank == own {
+            format!(" of cluster {within}")
+        } else if devices.clusters() == 1 {
+            format!(" of rank {rank}")
+        } else {
+            format!(" of cluster {within} of rank {rank}")
         }
     }
 

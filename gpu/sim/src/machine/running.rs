@@ -19,6 +19,9 @@ const TURN: usize = 256;
 /// The number of turns of a cluster before another one starts beside it.
 const TURNS_BEFORE_NEXT_CLUSTER: usize = 4096;
 
+/// The turns of a cluster before one of another rank has its turns, under a random schedule: below 2 to a power below this.
+const MOST_TURNS: usize = 6;
+
 /// The number of turns without progress for other warps after which another cluster starts.
 const IDLE_TURNS_BEFORE_NEXT_CLUSTER: usize = 64;
 
@@ -83,7 +86,8 @@ impl Machine<'_, '_> {
                 free_registers: 0,
             }
         });
-        let group = Group::new(number as u32, blocks.collect(), count);
+        let mut group = Group::new(number as u32, blocks.collect(), count);
+        group.rank = self.devices.rank_of(number as u32);
         let preds = program.kernel.count(RegType::Pred) as usize;
         let warps = (0..count as u32).map(|w| {
             let (block, first) = ((w / per_block) as usize, w % per_block * 32);
@@ -110,10 +114,26 @@ impl Machine<'_, '_> {
     /// Lets the warps of a cluster take turns, for a while.
     pub(crate) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
         let mut served = cluster.group.served;
-        for turn in 1..=TURNS_BEFORE_NEXT_CLUSTER {
+        // Blocks that wait for another rank are many.
+        let idle_turns = if self.devices.are_several() {
+            IDLE_TURNS_BEFORE_NEXT_CLUSTER / 16
+        } else {
+            IDLE_TURNS_BEFORE_NEXT_CLUSTER
+        };
+        let turns = match self.options.schedule {
+            // Ranks run beside each other.
+            Schedule::Random(_) if self.devices.are_several() => {
+                let most = 1 << cluster.dice.below(MOST_TURNS);
+                1 + cluster.dice.below(most)
+            }
+            Schedule::Random(_) | Schedule::Latest | Schedule::Earliest => {
+                TURNS_BEFORE_NEXT_CLUSTER
+            }
+        };
+        for turn in 1..=turns {
             // No warp made progress for another: they may wait for a cluster that has not started. A device gives no
             // such guarantee of progress, but kernels whose blocks are all resident rely on it.
-            if turn % IDLE_TURNS_BEFORE_NEXT_CLUSTER == 0
+            if turn % idle_turns == 0
                 && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
             {
                 return Ok(Progress::Idle);
@@ -149,7 +169,12 @@ impl Machine<'_, '_> {
         Ok(Progress::More)
     }
 
-    fn complete_one(&mut self, cluster: &mut Cluster, index: usize) -> Result<(), Fault> {
+    pub(crate) fn complete_one(
+        &mut self,
+        cluster: &mut Cluster,
+        index: usize,
+    ) -> Result<(), Fault> {
+        self.progress += 1;
         cluster.wake_idle();
         self.complete(&mut cluster.group, &mut cluster.warps, index)
     }
@@ -157,6 +182,11 @@ impl Machine<'_, '_> {
     fn run_warp(&mut self, cluster: &mut Cluster, w: usize) -> Result<(), Fault> {
         let steps = match self.options.schedule {
             Schedule::Latest | Schedule::Earliest => TURN,
+            // Ranks meet at few instructions: a turn may end between any two.
+            Schedule::Random(_) if self.devices.are_several() => {
+                let most = 1 << cluster.dice.below(7);
+                1 + cluster.dice.below(most)
+            }
             Schedule::Random(_) => 1 + cluster.dice.below(64),
         };
         let Cluster { group, warps, .. } = cluster;
@@ -199,6 +229,7 @@ impl Machine<'_, '_> {
             return Ok(());
         }
         if warp.alive() == 0 {
+            self.progress += 1;
             self.end_warp(group, &warps[w])?;
         }
         if cluster.warps[w].idle.is_none() {
@@ -369,7 +400,7 @@ impl Cluster {
 }
 
 /// Whether a warp can go on.
-fn ready(warp: &Warp, group: &Group) -> bool {
+pub(crate) fn ready(warp: &Warp, group: &Group) -> bool {
     let block = &group.blocks[warp.block];
     warp.alive() != 0
         && !warp.frozen

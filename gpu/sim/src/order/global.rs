@@ -86,6 +86,8 @@ pub(crate) struct Global {
     grown: Map<(u32, u32), u32>,
     /// The warps of a block.
     warps_per_block: usize,
+    /// On several devices: the clusters of each, and whether the ordered access of a step has the scope of the system.
+    devices: Option<(u32, Vec<bool>)>,
 }
 
 impl Global {
@@ -95,6 +97,26 @@ impl Global {
             warps_per_block,
             ..Global::default()
         }
+    }
+
+    /// The same on several devices of `clusters` clusters each; of each step, whether its access has the scope of the system.
+    pub(crate) fn on_devices(self, clusters: u32, is_system: Vec<bool>) -> Self {
+        Global {
+            devices: Some((clusters, is_system)),
+            ..self
+        }
+    }
+
+    /// Whether two ordered accesses are of different devices and one of them has a narrower scope than the system's: then
+    /// they race as plain ones do (PTX ISA, memory consistency model, morally strong operations).
+    fn is_apart(&self, mark: Mark, cluster: u32, access: &Access<'_>) -> bool {
+        let Some((clusters, is_system)) = &self.devices else {
+            return false;
+        };
+        let clusters = (*clusters).max(1);
+        let is_system = |epoch: Epoch| is_system.get(epoch.pc()).is_some_and(|is| *is);
+        mark.cluster / clusters != cluster / clusters
+            && !(is_system(mark.epoch) && is_system(access.epoch))
     }
 
     /// The bytes that something has accessed.
@@ -283,12 +305,21 @@ impl Global {
         }
         if cell.atomics != 0 && !access.is_atomic() {
             self.each(cell.atomics, after)?;
+        } else if cell.atomics != 0 && self.devices.is_some() {
+            self.each(cell.atomics, |mark| {
+                if self.is_apart(mark, cluster, access) {
+                    after(mark)
+                } else {
+                    Ok(())
+                }
+            })?;
         }
         if !access.writes() || cell.reads == 0 {
             return Ok(());
         }
         let clear = |mark: Mark| {
-            if access.shares(mark.epoch) || mark.before(cluster, access) {
+            let shares = access.shares(mark.epoch) && !self.is_apart(mark, cluster, access);
+            if shares || mark.before(cluster, access) {
                 Ok(())
             } else {
                 Err(Race::Unordered {

@@ -1,6 +1,6 @@
 //! A release publishes the releaser's clock at an address; an acquire joins it.
 
-use super::clock::View;
+use super::clock::{Epoch, View};
 use colex_ir::{FenceKind, Order};
 
 /// The reach of a scope.
@@ -9,6 +9,8 @@ pub(crate) enum Scope {
     Block,
     Cluster,
     Device,
+    /// All devices of the machine.
+    System,
 }
 
 impl From<colex_ir::Scope> for Scope {
@@ -17,7 +19,8 @@ impl From<colex_ir::Scope> for Scope {
         match scope {
             Ptx::Cta => Scope::Block,
             Ptx::Cluster => Scope::Cluster,
-            Ptx::Gpu | Ptx::Sys => Scope::Device,
+            Ptx::Gpu => Scope::Device,
+            Ptx::Sys => Scope::System,
         }
     }
 }
@@ -28,7 +31,8 @@ impl Scope {
         match fence {
             FenceKind::AcqRelCta => Some(Scope::Block),
             FenceKind::AcqRelCluster => Some(Scope::Cluster),
-            FenceKind::AcqRelGpu | FenceKind::AcqRelSys => Some(Scope::Device),
+            FenceKind::AcqRelGpu => Some(Scope::Device),
+            FenceKind::AcqRelSys => Some(Scope::System),
             FenceKind::ProxyAsyncShared
             | FenceKind::ProxyAsyncGlobal
             | FenceKind::ProxyAsync
@@ -75,8 +79,13 @@ impl Ordering {
     }
 }
 
-/// Where a warp is: its cluster's number, and its block's in the cluster.
-pub(crate) type Home = (u32, usize);
+/// Where a warp is: its rank, its cluster's number in the launch, and its block's in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Home {
+    pub(crate) rank: u32,
+    pub(crate) cluster: u32,
+    pub(crate) block: usize,
+}
 
 /// A published clock, and the scope within which it can be acquired.
 #[derive(Clone, Debug)]
@@ -90,8 +99,9 @@ impl Segment {
     fn reaches(&self, scope: Scope, home: Home) -> bool {
         match self.scope.min(scope) {
             Scope::Block => self.home == home,
-            Scope::Cluster => self.home.0 == home.0,
-            Scope::Device => true,
+            Scope::Cluster => self.home.cluster == home.cluster,
+            Scope::Device => self.home.rank == home.rank,
+            Scope::System => true,
         }
     }
 }
@@ -103,6 +113,24 @@ pub(crate) struct Release(Vec<Segment>);
 impl Release {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether a rank other than this one has released here.
+    pub(crate) fn is_foreign(&self, rank: u32) -> bool {
+        self.0.iter().any(|part| part.home.rank != rank)
+    }
+
+    /// The widest scope at which something is released here that comes after an access of a cluster; none if nothing is.
+    pub(crate) fn covers(&self, cluster: u32, epoch: Epoch) -> Option<Scope> {
+        let covers = |part: &&Segment| {
+            if part.home.cluster == cluster {
+                epoch.before(&part.view.seen)
+            } else {
+                let known = part.view.of(cluster);
+                known.is_some_and(|(seen, _)| epoch.before(seen))
+            }
+        };
+        self.0.iter().filter(covers).map(|part| part.scope).max()
     }
 
     /// Adds the clock of a releaser.
@@ -133,7 +161,7 @@ impl Release {
         let parts = self
             .0
             .iter()
-            .filter(|part| part.home.0 == home.0 && part.reaches(scope, home));
+            .filter(|part| part.home.cluster == home.cluster && part.reaches(scope, home));
         parts
             .map(|part| part.view.seen.get(warp))
             .max()
@@ -145,7 +173,7 @@ impl Release {
         let parts = self
             .0
             .iter()
-            .filter(|part| part.scope >= scope && part.home.0 == home.0);
+            .filter(|part| part.scope >= scope && part.home.cluster == home.cluster);
         parts.map(|part| part.view.clone()).reduce(|mut all, view| {
             all.join(&view);
             all
@@ -155,7 +183,7 @@ impl Release {
     /// Joins into `view` the published clocks whose scope reaches it.
     pub(crate) fn acquire(&self, scope: Scope, home: Home, view: &mut View) {
         for part in self.0.iter().filter(|part| part.reaches(scope, home)) {
-            view.learn(home.0, part.home.0, &part.view);
+            view.learn(home.cluster, part.home.cluster, &part.view);
         }
     }
 }

@@ -49,6 +49,8 @@ pub enum FaultKind {
 /// Where a fault was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
+    /// The rank, in a launch on several devices ([`Ranks`](crate::Ranks)).
+    pub rank: Option<u32>,
     /// The coordinates of the block in the grid.
     pub block: [u32; 3],
     /// The coordinates of the thread in its block; for a whole warp, those of its first thread.
@@ -59,6 +61,20 @@ pub struct Place {
     pub instruction: String,
     /// The call of the builder that made it.
     pub at: &'static Location<'static>,
+}
+
+/// A flag that a rank waits for and that no rank sets any more.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlagWait {
+    /// The rank that waits.
+    pub rank: usize,
+    /// The address of the flag.
+    pub flag: u64,
+    /// The rank whose memory holds the flag.
+    pub owner: Option<usize>,
+    /// The value of the flag.
+    pub holds: u64,
 }
 
 /// An error of a kernel or its launch: what happened, in which thread, at which instruction, and which call of the
@@ -91,6 +107,7 @@ struct Found {
     what: String,
     place: Option<Place>,
     printed: Vec<Printed>,
+    waiting: Vec<FlagWait>,
 }
 
 impl Fault {
@@ -100,6 +117,7 @@ impl Fault {
             what: what.into(),
             place: None,
             printed: Vec::new(),
+            waiting: Vec::new(),
         }))
     }
 
@@ -119,6 +137,25 @@ impl Fault {
     pub(crate) fn after(mut self, printed: Vec<Printed>) -> Fault {
         self.0.printed = printed;
         self
+    }
+
+    /// The same fault, of ranks that wait for flags.
+    pub(crate) fn waiting(mut self, waits: Vec<FlagWait>) -> Fault {
+        self.0.waiting = waits;
+        self
+    }
+
+    /// Returns the flags that ranks wait for, of a [`Deadlock`](FaultKind::Deadlock) of a launch on several devices: by
+    /// rank and thread, in order.
+    pub fn flag_waits(&self) -> &[FlagWait] {
+        &self.0.waiting
+    }
+
+    /// Returns the rank of its place, in a launch on several devices.
+    pub fn rank(&self) -> Option<usize> {
+        self.place()
+            .and_then(|place| place.rank)
+            .map(|rank| rank as usize)
     }
 
     /// Returns the lines that the kernel printed before.
@@ -151,7 +188,7 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} {} of block {}, at `{}` ({}:{})",
+            "{} {} of block {}{}, at `{}` ({}:{})",
             if self.warp {
                 "the warp of thread"
             } else {
@@ -159,6 +196,8 @@ impl fmt::Display for Place {
             },
             tuple(self.thread),
             tuple(self.block),
+            self.rank
+                .map_or(String::new(), |rank| format!(" of rank {rank}")),
             self.instruction,
             self.at.file(),
             self.at.line()

@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::fault::{Fault, Place};
 
-/// `kind`, `sentence`, `block`, `thread`, `warp` (whether the place is a whole warp), `instruction`, `file`, `line` and
+/// `kind`, `sentence`, `rank` (null on one device), `block`, `thread`, `warp` (whether the place is a whole warp), `instruction`, `file`, `line` and
 /// `column`. A fault that no thread caused has no place: those fields are null.
 ///
 /// ```
@@ -31,9 +31,10 @@ use super::fault::{Fault, Place};
 impl Serialize for Fault {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let place = self.place();
-        let mut fields = to.serialize_struct("Fault", 9)?;
+        let mut fields = to.serialize_struct("Fault", 10)?;
         fields.serialize_field("kind", &self.kind())?;
         fields.serialize_field("sentence", self.what())?;
+        fields.serialize_field("rank", &place.and_then(|place| place.rank))?;
         fields.serialize_field("block", &place.map(|place| place.block))?;
         fields.serialize_field("thread", &place.map(|place| place.thread))?;
         fields.serialize_field("warp", &place.map(|place| place.warp))?;
@@ -45,10 +46,11 @@ impl Serialize for Fault {
     }
 }
 
-/// `block`, `thread`, `warp`, `instruction`, `file`, `line` and `column`.
+/// `rank`, `block`, `thread`, `warp`, `instruction`, `file`, `line` and `column`.
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut fields = to.serialize_struct("Place", 7)?;
+        let mut fields = to.serialize_struct("Place", 8)?;
+        fields.serialize_field("rank", &self.rank)?;
         fields.serialize_field("block", &self.block)?;
         fields.serialize_field("thread", &self.thread)?;
         fields.serialize_field("warp", &self.warp)?;

@@ -83,8 +83,9 @@ struct Engine {
 /// The blocks of a cluster and what they share.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Its number among the clusters of the launch.
+    /// Its number among the clusters of the launch, over all ranks, and its rank.
     pub(crate) number: u32,
+    pub(crate) rank: u32,
     pub(crate) blocks: Vec<Block>,
     /// The number of warps.
     pub(crate) warps: usize,
@@ -111,6 +112,7 @@ impl Group {
         let agents = warps + ENGINES;
         Group {
             number,
+            rank: 0,
             blocks,
             warps,
             live: warps,

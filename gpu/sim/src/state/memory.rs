@@ -50,6 +50,8 @@ pub struct Memory {
 /// Bytes, and which of them were written.
 #[derive(Clone, Debug)]
 struct Allocation {
+    /// The rank whose memory it is.
+    rank: u32,
     bytes: Vec<u8>,
     written: Vec<bool>,
 }
@@ -74,6 +76,14 @@ impl Error {
     /// Returns whether a byte was read that was never written.
     pub fn is_unwritten(&self) -> bool {
         matches!(self.kind(), ErrorKind::Unwritten { .. })
+    }
+
+    /// Returns whether a rank was named that the machine does not have, or a machine of too few or too many ranks.
+    pub fn is_rank(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Ranks { .. } | ErrorKind::NoRank { .. }
+        )
     }
 
     /// Returns whether the host has no memory, or the simulator no addresses, for an allocation.
@@ -105,6 +115,10 @@ pub(crate) enum ErrorKind {
          their addresses is given twice"
     )]
     OutOfAddresses { bytes: u64 },
+    #[error("a machine of {ranks} ranks: 1 to {most} are possible")]
+    Ranks { ranks: usize, most: usize },
+    #[error("rank {rank} of a machine of {ranks} ranks, numbered from 0")]
+    NoRank { rank: usize, ranks: usize },
     #[error("no allocation begins at {address:#x}, so none can be freed there")]
     NotAllocated { address: u64 },
 }
@@ -137,9 +151,15 @@ impl Memory {
     ///
     /// Returns an error if the host has no memory for them, or if there are no addresses left.
     pub fn allocate(&mut self, bytes: u64) -> Result<u64, Error> {
+        self.allocate_on(0, bytes)
+    }
+
+    /// The same in the memory of a rank.
+    pub(crate) fn allocate_on(&mut self, rank: u32, bytes: u64) -> Result<u64, Error> {
         let full = || ErrorKind::OutOfMemory { bytes };
         let length = usize::try_from(bytes).map_err(|_| full())?;
         let fresh = Allocation {
+            rank,
             bytes: zeroed(length).ok_or_else(full)?,
             written: zeroed(length).ok_or_else(full)?,
         };
@@ -196,6 +216,12 @@ impl Memory {
         held.copy_from_slice(bytes);
         written.fill(true);
         Ok(())
+    }
+
+    /// The rank whose memory holds these bytes.
+    pub(crate) fn rank_of(&self, address: u64, bytes: u64) -> Option<u32> {
+        let (allocation, _) = self.find(address, bytes).ok()?;
+        self.allocations.get(&allocation).map(|held| held.rank)
     }
 
     /// Where the allocation that holds an address begins.

@@ -7,6 +7,7 @@ pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod named;
 pub(crate) mod pending;
+pub(crate) mod polls;
 pub(crate) mod program;
 pub(crate) mod target;
 pub(crate) mod wait;

@@ -1,6 +1,6 @@
 //! A kernel's instructions in one list, with jumps in place of blocks.
 
-use colex_ir::{Atom, Control, Guard, Kernel, Memory, Op, Order, RegType, Space, Stmt};
+use colex_ir::{Atom, Control, Guard, Kernel, Memory, Op, Order, RegType, Scope, Space, Stmt};
 
 /// One step of a warp.
 #[derive(Clone, Copy, Debug)]
@@ -155,6 +155,39 @@ impl<'k> Program<'k> {
             other: middle,
             end,
         };
+    }
+}
+
+/// Whether an instruction is an ordered access with the scope of the system (PTX ISA, scope: `.sys`, which `.volatile` has).
+pub(crate) fn is_system(stmt: &Stmt) -> bool {
+    let order = match &stmt.op {
+        Op::Memory(op) => match op {
+            Memory::Load { access, .. } | Memory::Store { access, .. } => access.order,
+            Memory::Atomic { order, .. } | Memory::Reduce { order, .. } => *order,
+            Memory::AddressOf { .. }
+            | Memory::Mapa { .. }
+            | Memory::Cvta { .. }
+            | Memory::PrefetchTensorMap { .. }
+            | Memory::CreatePolicy { .. }
+            | Memory::Print { .. }
+            | Memory::Text { .. } => return false,
+        },
+        Op::Atom(_)
+        | Op::Alu(_)
+        | Op::Exchange(_)
+        | Op::Sync(_)
+        | Op::Async(_)
+        | Op::Control(_) => {
+            return false;
+        }
+    };
+    match order {
+        Order::Volatile => true,
+        Order::Weak => false,
+        Order::Relaxed(scope)
+        | Order::Acquire(scope)
+        | Order::Release(scope)
+        | Order::AcqRel(scope) => scope == Scope::Sys,
     }
 }
 

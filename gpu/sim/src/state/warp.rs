@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::polls::Polls;
 use super::program::Step;
 use super::wait::Wait;
 pub(crate) use crate::lane::bits::{FULL, Lanes, lanes};
@@ -127,6 +128,8 @@ pub(crate) struct Warp {
     pub(crate) lockstep: Lockstep,
     /// The barrier it has looked at in vain (block, place, parity), if it has done nothing for others since.
     pub(crate) idle: Option<(usize, usize, u64)>,
+    /// The flags that it looks at, in a launch on several devices.
+    pub(crate) polls: Polls,
     /// The number of products in flight that hold each register.
     pub(crate) busy: Vec<u32>,
     /// The number of those that only read it.
@@ -182,6 +185,7 @@ impl Warp {
             view,
             lockstep: Lockstep::default(),
             idle: None,
+            polls: Polls::default(),
             busy: vec![0; registers],
             async_reads: vec![0; registers],
             released: Release::default(),
@@ -202,8 +206,12 @@ impl Warp {
     }
 
     /// Where it is: the number of a cluster is not its own to know.
-    pub(crate) fn home(&self, cluster: u32) -> Home {
-        (cluster, self.block)
+    pub(crate) fn home(&self, g: &super::block::Group) -> Home {
+        Home {
+            rank: g.rank,
+            cluster: g.number,
+            block: self.block,
+        }
     }
 
     /// Some lanes acquire the clocks of a barrier or an address, which include what their own warp has released there.

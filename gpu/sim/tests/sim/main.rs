@@ -14,5 +14,6 @@ mod mma;
 mod noise;
 mod order;
 mod random;
+mod ranks;
 mod seeing;
 mod tensors;

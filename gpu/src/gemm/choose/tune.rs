@@ -26,6 +26,10 @@ use colex_tensor::TensorKernel;
 /// plan is no longer in the library's list, or that is damaged, counts as missing. Entries of another version of the
 /// library or of another device are not used.
 ///
+/// Plain products are measured: one with an epilogue, a batch, groups or a convolution takes the plan of the model, and so does
+/// the decision to pack a matrix. A measurement waits for the stream, and its operands need memory of the device beside the
+/// caller's.
+///
 /// Only a GPU has a time: on the simulator and inside a stream capture, a product that the file does not have takes the
 /// plan of the model, and nothing is appended.
 ///

@@ -14,6 +14,8 @@ use super::terms::{Form, KernelEpilogue, turned};
 use crate::calls::unencoded;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::gemm::batch::Batch;
+use crate::gemm::call::B2;
+use crate::gemm::groups::call::{GroupNumber, contiguous};
 use crate::gemm::problem::{MOST_EXTENT, holds_f32};
 
 /// The tensors and numbers of a call by name.
@@ -35,6 +37,17 @@ pub(super) struct GivenTensor {
     pub(super) bytes: (u64, u64),
     pub(super) device: Device,
     is_output: bool,
+    rows: Option<GivenRows>,
+}
+
+/// The rows of a tensor that those of the product are, one after the other.
+#[derive(Clone, Debug)]
+struct GivenRows {
+    /// Their number, if they are contiguous.
+    count: Option<i64>,
+    layout: String,
+    bytes: (u64, u64),
+    device: Device,
 }
 
 /// What a prepared call is made from, apart from addresses: the kernel's epilogue, the tensors' layouts, the scalars as bits.
@@ -60,7 +73,7 @@ pub(crate) struct Product<'p> {
     /// Alpha and beta.
     pub(crate) factors: [f64; 2],
     pub(crate) device: &'p Device,
-    /// The bytes of A, B and, if there is one, B2.
+    /// The bytes of A, B and, if there are some, of B2 and the numbers of groups.
     pub(crate) read: &'p [(&'static str, (u64, u64))],
     /// The bytes of C.
     pub(crate) written: (u64, u64),
@@ -71,7 +84,7 @@ fn refuse<T>(why: String) -> Result<T, Error> {
 }
 
 /// The type of Rust whose buffers hold elements of a type.
-pub(super) fn rust_type(ty: Ty) -> String {
+pub(crate) fn rust_type(ty: Ty) -> String {
     match ty {
         Ty::Tf32 => "f32".to_string(),
         Ty::E4m3 | Ty::E5m2 => "u8".to_string(),
@@ -107,7 +120,27 @@ impl<'a> Given<'a> {
             bytes: view.bytes(),
             device: view.device().clone(),
             is_output,
+            rows: None,
         });
+    }
+
+    /// Gives the tensor that was given last the numbers of its rows.
+    pub(crate) fn rows<X: GroupNumber>(&mut self, rows: &View<'a, X>) {
+        if let Some(tensor) = self.tensors.last_mut() {
+            tensor.rows = Some(GivenRows {
+                count: contiguous(rows),
+                layout: rows
+                    .layout()
+                    .map_or_else(|| rows.shape().to_string(), Layout::to_string),
+                bytes: rows.bytes(),
+                device: rows.device().clone(),
+            });
+        }
+    }
+
+    /// Whether a tensor or an output has the numbers of its rows.
+    pub(super) fn has_rows(&self) -> bool {
+        self.tensors.iter().any(|given| given.rows.is_some())
     }
 
     /// Gives elements of memory that the call owns as an output: their layout, address and length in bytes.
@@ -132,6 +165,7 @@ impl<'a> Given<'a> {
             bytes: (address, address + bytes),
             device: device.clone(),
             is_output: true,
+            rows: None,
         });
     }
 
@@ -243,7 +277,30 @@ impl<'a> Given<'a> {
             let is_empty = m == 0 || n == 0 || behind.contains(&0);
             return if is_empty { Ok(None) } else { shape() };
         };
-        let wanted = [m, n].into_iter().chain(behind.iter().copied());
+        let mut wanted: Vec<i64> = [m, n].into_iter().chain(behind.iter().copied()).collect();
+        if let Some(rows) = &given.rows {
+            device.check_same("a list of rows", &rows.device)?;
+            if rows.count != Some(m) {
+                let found = &rows.layout;
+                return refuse(format!(
+                    "the rows of {name} are {found}, and the product has {m}: a list has one number for each, without gaps"
+                ));
+            }
+            if !behind.is_empty() {
+                return refuse(format!(
+                    "the rows of {name} are a list, and the product is a batch: a list is of the rows of one product"
+                ));
+            }
+            let is_matrix = !layout.is_leaf() && layout.rank() == 2;
+            if !is_matrix || layout.modes().nth(1).map(|mode| mode.size()) != Some(n) {
+                let shape = &given.shape;
+                return refuse(format!(
+                    "{name} has the shape {shape}, and the product {n} columns: a tensor whose rows are a list has as many columns, \
+                     and any number of rows"
+                ));
+            }
+            wanted = layout.modes().map(|mode| mode.size()).collect::<Vec<i64>>();
+        }
         if layout.is_leaf() || !layout.modes().map(|mode| mode.size()).eq(wanted) {
             return shape();
         }
@@ -283,7 +340,10 @@ impl<'a> Given<'a> {
                 "the call gives {names}, and has no epilogue: `.epilogue(&epilogue)` sets it"
             ));
         };
-        match (epilogue.is_gated(), read.len() > 2) {
+        match (
+            epilogue.is_gated(),
+            read.iter().any(|(name, _)| *name == B2),
+        ) {
             (true, false) => {
                 return refuse(
                     "it has two accumulators, and the product one right factor: `.b2(&view)` gives the second"
@@ -334,6 +394,7 @@ impl<'a> Given<'a> {
         let mut outputs: Vec<(String, (u64, u64))> = vec![(C.to_string(), written)];
         let read = read.iter().map(|(name, bytes)| (name.to_string(), *bytes));
         let mut all: Vec<(String, (u64, u64))> = read.collect();
+        let mut lists = Vec::new();
         for (name, ty, is_output) in matrices {
             let Some((given, layout)) = self.matrix((name, ty, is_output), product)? else {
                 continue;
@@ -343,7 +404,15 @@ impl<'a> Given<'a> {
             if largest.is_some_and(|extent| extent > MOST_EXTENT) {
                 return refuse(format!("{name} has an extent above {MOST_EXTENT}"));
             }
-            forms.push(Form::of(&layout, address, given.element_bytes));
+            let form = Form::of(&layout, address, given.element_bytes);
+            forms.push(match &given.rows {
+                Some(rows) => {
+                    lists.push((list_layout(product.extents)?, rows.bytes.0));
+                    all.push((format!("the rows of {name}"), rows.bytes));
+                    form.by_list()
+                }
+                None => form,
+            });
             layouts.push(layout);
             addresses.push(address);
             let named = (name.to_string(), given.bytes);
@@ -358,6 +427,10 @@ impl<'a> Given<'a> {
                 disjoint(output.clone(), *bytes, other.clone(), *others)?;
             }
         }
+        for (layout, address) in lists {
+            layouts.push(layout);
+            addresses.push(address);
+        }
         let epilogue = epilogue.clone();
         let kernel = KernelEpilogue { epilogue, forms };
         let arguments = EpilogueArguments {
@@ -367,6 +440,11 @@ impl<'a> Given<'a> {
         };
         Ok(Some((Arc::new(arguments), addresses)))
     }
+}
+
+/// The layout of a list of rows, as a matrix of the product's shape.
+fn list_layout([m, n]: [i64; 2]) -> Result<Layout, Error> {
+    Ok(Layout::new((m, n), (1, 0)).map_err(colex_tensor::Error::from)?)
 }
 
 impl EpilogueArguments {

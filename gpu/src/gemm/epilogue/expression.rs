@@ -442,6 +442,24 @@ fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ErrorKind::Epilogue { why }.into())
 }
 
+/// Why a name is none of an input or output of formulas, if it is not.
+pub(crate) fn name_refusal(name: &str, reserved: &[&str], what: &str) -> Option<String> {
+    let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name = name.starts_with(begins) && name.chars().all(goes_on);
+    let is_parameter = |part: &str| name.contains(part);
+    if !is_name || ["_extent_", "_stride_"].into_iter().any(is_parameter) {
+        return Some(format!(
+            "`{name}` is no name of an input or output: letters, digits and `_` are, without `_extent_` and `_stride_`"
+        ));
+    }
+    let temporary = name.strip_prefix(['t', 'x']);
+    let is_step = temporary.is_some_and(|n| !n.is_empty() && n.parse::<u64>().is_ok());
+    let is_reserved = reserved.contains(&name) || ["inf", "true", "false"].contains(&name);
+    (is_reserved || is_step)
+        .then(|| format!("`{name}` has a meaning in every {what}: take another name"))
+}
+
 impl Epilogue {
     /// Builds an epilogue of products whose accumulators have type `accumulator`: `f32` of floats, `f64` of `f64`, `s32` of
     /// integers. The function returns the element of C.
@@ -526,24 +544,8 @@ impl Epilogue {
         let all = inputs.iter().filter(given).map(|input| &input.name);
         let all = all.chain(outputs.iter().skip(1).map(|output| &output.name));
         for name in all.chain(reductions.iter().map(|reduction| &reduction.name)) {
-            let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
-            let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let is_name = name.starts_with(begins) && name.chars().all(goes_on);
-            let is_parameter = |part: &str| name.contains(part);
-            if !is_name || ["_extent_", "_stride_"].into_iter().any(is_parameter) {
-                return refuse(format!(
-                    "`{name}` is no name of an input or output: letters, digits and `_` are, without `_extent_` and `_stride_`"
-                ));
-            }
-            let temporary = name.strip_prefix(['t', 'x']);
-            let is_step = temporary.is_some_and(|n| !n.is_empty() && n.parse::<u64>().is_ok());
-            if RESERVED.contains(&&name[..])
-                || is_step
-                || ["inf", "true", "false"].contains(&&name[..])
-            {
-                return refuse(format!(
-                    "`{name}` has a meaning in every epilogue: take another name"
-                ));
+            if let Some(why) = name_refusal(name, &RESERVED, "epilogue") {
+                return refuse(why);
             }
             if names.contains(&&name[..]) {
                 return refuse(format!(

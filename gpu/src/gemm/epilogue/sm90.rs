@@ -5,6 +5,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::direct::Direct;
 use super::terms::Terms;
 use crate::gemm::batch::BatchForm;
+use crate::gemm::groups::tiles::Span;
 use crate::gemm::operand::boxed_layout;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::WARPGROUP_THREADS;
@@ -22,8 +23,19 @@ const ROWS: i64 = 64;
 /// The number of buffers in shared memory of a warpgroup.
 const BUFFERS: i64 = 2;
 
-/// The coordinates of a tile along M and N, and those of its product in a batch.
-pub(crate) type TilePlace = ([Index; 2], Vec<Index>);
+/// Where a tile is stored.
+pub(crate) struct TilePlace {
+    /// Its coordinates along M and N.
+    pub(crate) at: [Index; 2],
+    /// Those of its product in a batch.
+    pub(crate) product: Vec<Index>,
+    /// The row from which its coordinates count, if it is not the first.
+    pub(crate) first_row: Option<Index>,
+    /// The rows of its group.
+    pub(crate) rows: Option<Span>,
+    /// Whether it has no rows beyond those of its group.
+    pub(crate) is_inside: Cond,
+}
 
 /// The way in which C is read and written.
 pub(crate) enum StorePath {
@@ -45,6 +57,8 @@ pub(crate) struct Staged {
     columns: i64,
     copies: FragmentCopies,
     mma: TiledMma,
+    /// For the tiles of groups that have rows of other groups.
+    by_rows: Option<(Tensor, Direct)>,
 }
 
 /// Columns of a part: a power of two that divides the tile's, of 32 to 128 bytes. None if there is none.
@@ -85,6 +99,10 @@ impl StorePath {
         )?;
         let tile = boxed_layout(major, ty.bits(), &[ROWS, columns])?;
         let map = k.tma_tensor("C", ty, &layout, [ROWS, columns], &tile, 1);
+        let by_rows = match batch.groups.filter(|groups| groups.has_rows()) {
+            Some(_) => Some((k.tensor("rows_of_C", ty, &layout), Direct::new(plan, mma)?)),
+            None => None,
+        };
         let shared = k.shared_tensor(ty, shared);
         let buffers = BUFFERS * plan.consumer_groups();
         let landed = (plan.operands.beta || lands).then(|| k.barriers(buffers));
@@ -96,6 +114,7 @@ impl StorePath {
             columns,
             copies: FragmentCopies::new(plan, mma)?,
             mma: mma.clone(),
+            by_rows,
         })))
     }
 
@@ -111,7 +130,7 @@ impl StorePath {
     /// The tensor that threads access.
     pub(crate) fn tensor(&self) -> Option<&Tensor> {
         match self {
-            StorePath::Staged(_) => None,
+            StorePath::Staged(staged) => staged.by_rows.as_ref().map(|(c, _)| c),
             StorePath::Direct(of_c) => Some(&of_c.0),
         }
     }
@@ -155,6 +174,16 @@ impl StorePath {
             tile,
             end: self,
             turn: k.var(0, 0..2),
+        }
+    }
+}
+
+impl Staged {
+    /// The tensor map, from the row at which the coordinates of a tile count.
+    fn map_of(&self, place: &TilePlace) -> TmaTensor {
+        match &place.first_row {
+            Some(first) => self.map.offset_by((first, 0)),
+            None => self.map.clone(),
         }
     }
 }
@@ -212,14 +241,15 @@ impl ThreadEpilogue<'_> {
     }
 
     /// The place of a part of tile (M, N) of a product among C's, in parts.
-    fn place(&self, staged: &Staged, ([m, n], product): &TilePlace, part: i64) -> Vec<Index> {
+    fn place(&self, staged: &Staged, place: &TilePlace, part: i64) -> Vec<Index> {
+        let [m, n] = &place.at;
         let along_n = self.parts_along_n(staged);
         let row = &self.group + part / along_n * self.plan.warps[0];
         let mut at = vec![
             m * (self.plan.tile[0] / ROWS) + row,
             n * along_n + part % along_n,
         ];
-        at.extend(product.iter().cloned());
+        at.extend(place.product.iter().cloned());
         at
     }
 
@@ -261,7 +291,7 @@ impl ThreadEpilogue<'_> {
                     place.truncate(2);
                     map
                 }
-                None => &staged.map,
+                None => &staged.map_of(at),
             };
             k.arrive_expect(&full, map.tile_bytes());
             k.tma_load(map, place, &buffer, &full);
@@ -270,21 +300,40 @@ impl ThreadEpilogue<'_> {
 
     /// Stores what the epilogue makes of the accumulators of a tile, those of each right factor.
     pub(crate) fn store(&self, k: &mut Builder, acc: &[Fragment], at: &TilePlace, terms: &Terms) {
-        let plan = self.plan;
         match self.end {
-            StorePath::Direct(of_c) => {
-                let (c, direct) = &**of_c;
-                let (at, product) = at;
-                let c = c.fixed_behind(product);
-                direct.store(k, plan, acc, (&c, at), &self.thread, terms);
-            }
+            StorePath::Direct(of_c) => self.store_rows(k, of_c, acc, at, terms),
             StorePath::Staged(staged) => {
-                for part in 0..self.parts(staged) {
-                    self.store_part(k, staged, acc, (at, part), terms);
+                let whole = |k: &mut Builder| {
+                    for part in 0..self.parts(staged) {
+                        self.store_part(k, staged, acc, (at, part), terms);
+                    }
+                    self.next_turn(k, staged);
+                };
+                match &staged.by_rows {
+                    Some(of_c) => k.if_else(at.is_inside, whole, |k| {
+                        self.store_rows(k, of_c, acc, at, terms);
+                    }),
+                    None => whole(k),
                 }
-                self.next_turn(k, staged);
             }
         }
+    }
+
+    /// Stores a tile by the elements of the threads, but for the rows beyond those of its group.
+    fn store_rows(
+        &self,
+        k: &mut Builder,
+        (c, direct): &(Tensor, Direct),
+        acc: &[Fragment],
+        place: &TilePlace,
+        terms: &Terms,
+    ) {
+        let c = match &place.rows {
+            Some(Span { first, end }) => &c.narrow(0, first, end),
+            None => c,
+        };
+        let c = c.fixed_behind(&place.product);
+        direct.store(k, self.plan, acc, (&c, &place.at), &self.thread, terms);
     }
 
     fn store_part(
@@ -313,7 +362,7 @@ impl ThreadEpilogue<'_> {
             None => None,
         };
         let own = |matrix: &Tensor| {
-            let tile = matrix.local_tile((self.plan.tile[0], self.plan.tile[1]), &at.0);
+            let tile = matrix.local_tile((self.plan.tile[0], self.plan.tile[1]), &at.at);
             let own = staged.mma.at(&self.thread).partition(&tile, Operand::C);
             let by_part = Layout::new((values, self.parts(staged)), (1, values));
             let by_part = by_part.expect("positive extents make a layout");
@@ -336,7 +385,7 @@ impl ThreadEpilogue<'_> {
         k.sync_named(&named, WARPGROUP_THREADS);
         let buffer = self.buffer(staged, part);
         k.if_(self.leads, |k| {
-            k.tma_store(&staged.map, self.place(staged, at, part), &buffer);
+            k.tma_store(&staged.map_of(at), self.place(staged, at, part), &buffer);
             k.bulk_commit();
         });
         self.bring(k, at, part + BUFFERS, terms);

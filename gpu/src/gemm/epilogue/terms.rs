@@ -7,13 +7,14 @@
 use colex_atom::Ty;
 use colex_ir::{Reg, Type};
 use colex_layout::{Int, Layout, Stride};
-use colex_tensor::{Builder, Expr, Formula, Fragment, Index, Tensor, TmaTensor};
+use colex_tensor::{Builder, Elements, Expr, Formula, Fragment, Index, Tensor, TmaTensor};
 use colex_tiled::Operand;
 use core::slice::Iter;
 
 use super::convert::sum_type;
 use super::expression::{Epilogue, EpilogueInputKind};
 use crate::gemm::batch::agree;
+use crate::gemm::groups::tiles::Span;
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::kernels::Major;
 
@@ -34,6 +35,8 @@ pub(crate) struct Form {
     pub(crate) run: Option<(usize, i64)>,
     /// Whether it is one matrix whose rows (or columns) are `run`s of 16 bytes and more: a tensor map describes it.
     pub(crate) is_mapped: bool,
+    /// The mode whose coordinates are the numbers of a list.
+    pub(crate) listed: Option<usize>,
 }
 
 /// The type of a scalar argument.
@@ -99,6 +102,17 @@ impl Form {
             is_mapped,
             layout: layout.expect("positive extents make a layout"),
             run,
+            listed: None,
+        }
+    }
+
+    /// The form of a tensor whose rows a list names.
+    pub(crate) fn by_list(self) -> Form {
+        Form {
+            is_mapped: false,
+            run: self.run.filter(|(along, _)| *along != 0),
+            listed: Some(0),
+            ..self
         }
     }
 
@@ -108,6 +122,7 @@ impl Form {
             layout: turned(&self.layout),
             run: self.run.map(|(along, widest)| (1 - along, widest)),
             is_mapped: self.is_mapped,
+            listed: self.listed.map(|mode| 1 - mode),
         }
     }
 
@@ -120,8 +135,11 @@ impl Form {
     }
 }
 
-/// The transpose of a matrix, or of those of a batch.
+/// The transpose of a matrix, or of those of a batch. A list of rows is as it was.
 pub(crate) fn turned(matrix: &Layout) -> Layout {
+    if matrix.rank() < 2 {
+        return matrix.clone();
+    }
     let modes: Vec<usize> = [1, 0].into_iter().chain(2..matrix.rank()).collect();
     matrix.select(&modes).expect("a matrix has two modes")
 }
@@ -203,7 +221,12 @@ impl KernelEpilogue {
         let tensor = |k: &mut Builder, forms: &mut Iter<'_, Form>, name: &str, ty: Ty| {
             let form = forms.next().expect("every tensor has a form").clone();
             let tensor = k.tensor(name, ty, &form.layout);
-            TermTensor { tensor, form }
+            TermTensor {
+                cut: tensor.clone(),
+                tensor,
+                form,
+                list: None,
+            }
         };
         let (mut landed, mut number) = (None, 0);
         for (term, input) in terms.iter_mut().zip(self.epilogue.inputs()) {
@@ -226,13 +249,31 @@ impl KernelEpilogue {
             let matrix = tensor(k, &mut forms, &output.name, ty);
             (matrix, output.formula.clone())
         });
-        Terms {
+        let mut terms = Terms {
             landed,
             beside: beside.collect(),
             terms,
             c,
+        };
+        for (number, matrix) in terms.tensors().enumerate() {
+            if let Some(listed) = matrix.form.listed {
+                let list = k.tensor(&format!("list_{number}"), Ty::U32, list_form(listed));
+                matrix.cut = list.clone();
+                matrix.list = Some(list);
+            }
         }
+        terms
     }
+}
+
+/// The layout of a list of the numbers along a mode of the product, as a matrix of the shape (M,N) whose elements are one along the
+/// other mode.
+fn list_form(listed: usize) -> Layout {
+    let modes = [0, 1].map(|mode| {
+        let stride = i64::from(mode == listed);
+        Layout::leaf(Int::Dynamic(256), Int::Static(stride)).expect("one leaf")
+    });
+    Layout::concat(&modes).expect("positive extents make a layout")
 }
 
 /// Declares the tensor map of a tensor with a name and a layout.
@@ -265,8 +306,13 @@ enum Term {
 
 #[derive(Clone)]
 struct TermTensor {
+    /// The tensor whose elements are accessed, by their coordinates in the parameter.
     tensor: Tensor,
+    /// The tensor that is cut into the parts of threads. It begins at the first row of a group.
+    cut: Tensor,
     form: Form,
+    /// The numbers that are its coordinates along the mode that its form names, as a matrix of the product's shape.
+    list: Option<Tensor>,
 }
 
 /// Which elements of a thread's part of a matrix are accessed, in which order.
@@ -334,16 +380,32 @@ impl TermTensor {
         }
     }
 
-    /// The coordinates at which the accesses to a thread's part begin.
-    fn coordinates(&self, part: &Tensor, begins: &Layout) -> [Expr; 2] {
+    /// The elements at which the accesses to a thread's part begin.
+    fn elements(&self, k: &mut Builder, part: &Tensor, begins: &Layout) -> Elements {
         let part = part.compose(begins);
-        [0, 1].map(|mode| {
+        let mut is_there = None;
+        let at = [0, 1].map(|mode| {
             if self.form.is_one_along(mode) {
-                0.into()
-            } else {
-                Expr::coordinate(&part, mode)
+                return Expr::from(0);
             }
-        })
+            let at = Expr::coordinate(&part, mode);
+            match &self.list {
+                Some(list) if self.form.listed == Some(mode) => {
+                    let mut of_list = [Expr::from(0), Expr::from(0)];
+                    of_list[mode] = at.clone();
+                    let row = k.gather(&list.elements(of_list));
+                    // Beyond the list there is no row; 0 would be one.
+                    is_there = Some(at.lt(list.extent(mode)));
+                    Expr::from(&row)
+                }
+                _ => at,
+            }
+        });
+        let elements = self.tensor.elements(at);
+        match is_there {
+            Some(is_there) => elements.only(is_there),
+            None => elements,
+        }
     }
 
     /// The thread's elements: each distinct one is loaded once. Those beyond the matrix are 0.
@@ -353,7 +415,7 @@ impl TermTensor {
             vector,
             places,
         } = self.accesses(part);
-        let mut elements = self.tensor.elements(self.coordinates(part, &begins));
+        let mut elements = self.elements(k, part, &begins);
         if let Some((mode, count)) = vector {
             elements = elements.vectors(mode, count);
         }
@@ -363,7 +425,7 @@ impl TermTensor {
     /// Stores the thread's elements, but for those beyond the matrix.
     fn store(&self, k: &mut Builder, part: &Tensor, values: Expr) {
         let Accesses { begins, vector, .. } = self.accesses(part);
-        let mut elements = self.tensor.elements(self.coordinates(part, &begins));
+        let mut elements = self.elements(k, part, &begins);
         if let Some((mode, count)) = vector {
             elements = elements.vectors(mode, count);
         }
@@ -385,12 +447,12 @@ fn flat(leaves: &[(i64, i64)]) -> Layout {
 
 impl Terms {
     /// The tensors that are read and written.
-    fn tensors(&mut self) -> impl Iterator<Item = &mut Tensor> {
+    fn tensors(&mut self) -> impl Iterator<Item = &mut TermTensor> {
         let read = self.terms.iter_mut().filter_map(|term| match term {
-            Term::Tensor(matrix) => Some(&mut matrix.tensor),
+            Term::Tensor(matrix) => Some(&mut **matrix),
             _ => None,
         });
-        read.chain(self.beside.iter_mut().map(|(matrix, _)| &mut matrix.tensor))
+        read.chain(self.beside.iter_mut().map(|(matrix, _)| matrix))
     }
 
     /// The map of the tensor that TMA brings in the place of the old C.
@@ -400,16 +462,31 @@ impl Terms {
 
     /// Declares that the modes of the tensors behind the matrix have these extents, which the launch checks.
     pub(crate) fn agree(&self, k: &mut Builder, extents: &[Index]) {
-        for tensor in self.clone().tensors() {
-            agree(k, tensor, extents);
+        for matrix in self.clone().tensors() {
+            agree(k, &matrix.tensor, extents);
         }
     }
 
     /// The terms of one product of a batch.
     pub(crate) fn of_product(&self, product: &[Index]) -> Terms {
         let mut terms = self.clone();
-        for tensor in terms.tensors() {
-            *tensor = tensor.fixed_behind(product);
+        for matrix in terms.tensors() {
+            matrix.tensor = matrix.tensor.fixed_behind(product);
+            matrix.cut = matrix.cut.fixed_behind(product);
+        }
+        terms
+    }
+
+    /// The terms of the rows of a group, if they are given.
+    pub(crate) fn of_rows(&self, rows: Option<&Span>) -> Terms {
+        let mut terms = self.clone();
+        if let Some(Span { first, end }) = rows {
+            for matrix in terms.tensors() {
+                matrix.cut = matrix.cut.narrow(0, first, end);
+                // A list may name any row: the list itself ends with the group.
+                let ends = matrix.list.as_mut().unwrap_or(&mut matrix.tensor);
+                *ends = ends.narrow(0, 0, end);
+            }
         }
         terms
     }
@@ -425,7 +502,7 @@ impl Terms {
         let value = |k: &mut Builder, term: &Term| match (term, old) {
             (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
             (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
-            (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.tensor))),
+            (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.cut))),
             (Term::C | Term::Landed, Some(old)) => Expr::from(old),
             // No formula reads it, or C would have been read.
             (Term::C | Term::Landed | Term::Open, _) => Expr::from(0),
@@ -433,7 +510,7 @@ impl Terms {
         let values: Vec<Expr> = self.terms.iter().map(|term| value(k, term)).collect();
         for (matrix, formula) in &self.beside {
             let elements = formula.expr().over(&values);
-            matrix.store(k, &part(&matrix.tensor), elements);
+            matrix.store(k, &part(&matrix.cut), elements);
         }
         let c = k.fragment(self.c.ty(), sums[0].layout());
         k.assign(&c, self.c.expr().over(&values));

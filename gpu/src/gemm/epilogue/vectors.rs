@@ -70,6 +70,12 @@ impl<'a> WithVectors<'a> {
         layout_of_c: Option<&Layout>,
         mut take: impl FnMut(usize) -> Result<u64, Error>,
     ) -> Result<WithVectors<'a>, Error> {
+        if given.has_rows() && epilogue.reductions().next().is_some() {
+            return refuse(
+                "it has vectors of sums or maxima, and a tensor whose rows are a list: the vectors are of rows in their order"
+                    .to_string(),
+            );
+        }
         let (stored, sources) = epilogue.with_elements();
         let own = epilogue.outputs().count();
         let [m, n] = product.extents;

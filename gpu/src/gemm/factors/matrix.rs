@@ -78,6 +78,23 @@ impl Matrix {
         }
     }
 
+    /// Returns the form of a matrix of one row as one among many: with the stride between rows that its view states, or else
+    /// without a gap. What a kernel may read at once then does not depend on the number of rows.
+    pub(crate) fn among_rows<T: Element>(self, view: &View<'_, T>) -> Matrix {
+        let found = view.layout().and_then(modes);
+        match (found, self.major) {
+            (Some([(1, down), (columns, _)]), Major::Second) => Matrix {
+                leading: if (columns..=MOST).contains(&down) {
+                    down
+                } else {
+                    columns
+                },
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     /// Returns the form of a view that kernels take, or `None` if they take none: one mode must be contiguous, and the rows
     /// of the other must not overlap. `wanted` is the contiguous mode where both are.
     pub(crate) fn of<T: Element>(

@@ -72,6 +72,11 @@ impl TensorKernel {
                 kind: ParameterKind::Map,
                 is_written: map.is_stored,
             },
+            Slot::Im2col(map) => KernelParameter {
+                name: &map.name,
+                kind: ParameterKind::Map,
+                is_written: false,
+            },
             Slot::Value(value) => KernelParameter {
                 name: &value.name,
                 kind: ParameterKind::Value,
@@ -183,11 +188,19 @@ impl TensorKernel {
                     map.check(&bound.map)?;
                     arguments.push(Argument::TensorMap(bound.clone()));
                 }
+                (Slot::Im2col(map), Arg::Value(Argument::TensorMap(bound))) => {
+                    map.check(&bound.map)?;
+                    arguments.push(Argument::TensorMap(bound.clone()));
+                }
                 (Slot::Tensor(tensor), Arg::Value(_)) => {
                     let wanted = "a tensor, and a scalar is given";
                     return Err(ArgumentError::of_form(&tensor.name, wanted));
                 }
                 (Slot::Map(map), _) => {
+                    let wanted = "a tensor map: bind one to its memory";
+                    return Err(ArgumentError::of_form(&map.name, wanted));
+                }
+                (Slot::Im2col(map), _) => {
                     let wanted = "a tensor map: bind one to its memory";
                     return Err(ArgumentError::of_form(&map.name, wanted));
                 }
@@ -399,6 +412,7 @@ pub(crate) enum Slot {
     Tensor(Box<TensorSlot>),
     Value(ValueSlot),
     Map(Box<super::tma_map::MapSlot>),
+    Im2col(Box<super::im2col_map::Im2colSlot>),
 }
 
 /// A tensor among the parameters.

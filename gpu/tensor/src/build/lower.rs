@@ -300,6 +300,7 @@ impl Builder {
     }
 
     fn lower_bits(&mut self, x: &Index, mask: u64, shift: i32, wide: bool, home: usize) -> Reg {
+        let asked = wide;
         let wide = wide || narrow_type(x.range()).is_none();
         let ty = if wide { Type::B64 } else { Type::B32 };
         let unsigned = if wide { Type::U64 } else { Type::U32 };
@@ -313,7 +314,7 @@ impl Builder {
                 i64::from(mask as u32)
             }
         };
-        match shift {
+        let found = match shift {
             0 => self.emit_at(home, |k| k.and(ty, value, word(mask))),
             s if s > 0 => {
                 let kept = self.lower(&x.bits(mask, 0), wide);
@@ -327,7 +328,16 @@ impl Builder {
                     k.and(ty, down, word(mask >> -s))
                 }
             }),
+        };
+        self.of_width(found, [wide, asked], home)
+    }
+
+    /// A value that was computed in 64 bits, in the width that is asked for: it fits.
+    fn of_width(&mut self, value: Reg, [computed, asked]: [bool; 2], home: usize) -> Reg {
+        if computed == asked {
+            return value;
         }
+        self.emit_at(home, |k| k.cvt(Type::U32, Type::U64, value))
     }
 
     fn lower_product(&mut self, a: &Index, b: &Index, wide: bool, home: usize) -> Reg {
@@ -347,6 +357,7 @@ impl Builder {
 
     /// Rounds down; `div` truncates, which differs for negative numbers.
     fn lower_quotient(&mut self, a: &Index, b: &Index, wide: bool, home: usize) -> Reg {
+        let asked = wide;
         let wide = wide || narrow_type(a.range()).is_none() || narrow_type(b.range()).is_none();
         let (unsigned, signed) = if wide {
             (Type::U64, Type::S64)
@@ -355,7 +366,7 @@ impl Builder {
         };
         let (value, by) = (self.lower(a, wide), self.either(b, wide));
         let power = b.as_constant().filter(|d| d.count_ones() == 1);
-        self.emit_at(home, |k| match power {
+        let found = self.emit_at(home, |k| match power {
             Some(d) => {
                 let ty = if a.range().0 < 0 { signed } else { unsigned };
                 k.shr(ty, value, i64::from(d.trailing_zeros()))
@@ -368,7 +379,8 @@ impl Builder {
                 let less = k.sub(signed, quotient, 1);
                 k.selp(unsigned, less, quotient, above)
             }
-        })
+        });
+        self.of_width(found, [wide, asked], home)
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod claims;
 pub(crate) mod export;
 pub(crate) mod flow;
 pub(crate) mod held;
+pub(crate) mod im2col_map;
 mod instructions;
 pub(crate) mod launch;
 pub(crate) mod lower;

@@ -789,6 +789,11 @@ impl Builder {
         }
         let rank = self.cluster_rank((cm * cn) as u32);
         let (m, n) = (&rank % cm, &rank / cm);
+        if (cm, cn) == (2, 2) {
+            // All but the opposite one, in the order of their ranks: the bound of the lane decides that of the rank.
+            let (lane, opposite) = (lane.min(&2.into()), Index::from(3) - &rank);
+            return Index::select_less(&lane, &opposite, &lane, &(&lane + 1));
+        }
         let other = lane - cm;
         let other = Index::select_less(&other, &n, &other, &(&other + 1));
         Index::select_less(lane, &cm.into(), &(&n * cm + lane), &(other * cm + m))

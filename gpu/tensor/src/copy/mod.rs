@@ -3,6 +3,7 @@
 pub(crate) mod bulk;
 pub(crate) mod check;
 pub(crate) mod gather;
+pub(crate) mod im2col;
 pub(crate) mod run;
 pub(crate) mod tma;
 pub(crate) mod vector;

@@ -28,6 +28,8 @@ pub struct TmaTensor {
     /// Kept in the kernel's signature too, for the tensor map of a launch. None if the tensor was refused.
     plan: Option<TmaPlan>,
     tile: Vec<i64>,
+    /// How many elements its tiles are moved by along each mode. Empty if they are not.
+    moved: Vec<Index>,
     ty: Ty,
     owner: Owner,
     /// The layout of a tile in shared memory.
@@ -47,6 +49,42 @@ impl TmaTensor {
     /// ```
     pub fn tile_bytes(&self) -> i64 {
         self.plan.as_ref().map_or(0, TmaPlan::tile_bytes)
+    }
+
+    /// Returns the tensor with all tiles moved by a number of elements along each mode, numbers of the kernel: the tiles of one
+    /// sequence among the rows of many. What a load brings from beyond the tensor's end is zero, as it is of the tensor itself.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm90a, 32);
+    /// let slab = "(64,64):(64,1)";
+    /// let a = k.tma_tensor("a", Ty::F16, "(256,256):(256,_1)", &[64, 64], slab, 1);
+    /// # let (shared, landed) = (k.shared_tensor(Ty::F16, slab), k.barriers(1));
+    /// let first = k.index_argument("first", 0..256);
+    /// # let tid = k.thread();
+    /// # let is_first = k.equal(&tid, &0.into());
+    /// # k.if_(is_first, |k| {
+    /// #     k.init_barriers(&landed, 1);
+    /// #     k.fence(FenceKind::MbarrierInit);
+    /// #     k.arrive_expect(&landed.at(0), a.tile_bytes());
+    /// k.tma_load(&a.offset_by((first, 0)), (1, 0), &shared, &landed.at(0)); // the 64 rows from first + 64 on
+    /// # });
+    /// # k.sync();
+    /// # k.wait(&landed.at(0), &0.into());
+    /// assert!(k.finish().is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails where a tile of it is copied: if there is not one number per mode; if a number may be below 0; or if
+    /// a mode that is moved has several leaves, whose offsets are no sums.
+    #[must_use]
+    pub fn offset_by(&self, by: impl IntoIndices) -> TmaTensor {
+        TmaTensor {
+            moved: by.into_indices(),
+            ..self.clone()
+        }
     }
 
     fn plan(&self) -> Result<&TmaPlan, ErrorKind> {
@@ -122,6 +160,7 @@ impl Builder {
             slot: 0,
             plan: None,
             tile: Vec::new(),
+            moved: Vec::new(),
             ty,
             shared: ComposedLayout::from(
                 Layout::leaf(Int::Static(1), Int::Static(0)).expect("one element"),
@@ -176,6 +215,7 @@ impl Builder {
             slot,
             plan: Some(plan),
             tile: tile.to_vec(),
+            moved: Vec::new(),
             ty,
             shared: shared.clone(),
             blocks: multicast,
@@ -455,6 +495,7 @@ impl Builder {
         self.failure.own("a tensor map", work.tensor.owner)?;
         self.failure.own_indices(work.at)?;
         self.failure.own_indices(work.rank)?;
+        self.failure.own_indices(&work.tensor.moved)?;
         self.own_tensors(&[work.shared])
     }
 
@@ -534,7 +575,10 @@ impl Builder {
         let View::Offsets { start, after, .. } = &shared.view else {
             return refuse("the tile's other end is in shared memory".to_string());
         };
-        if let Err(why) = tensor.check_shared(shared) {
+        if let Err(why) = check_shared((tensor.ty, &tensor.shared), shared) {
+            return refuse(why);
+        }
+        if let Some(Err(why)) = rank.map(|rank| check_rank(rank, tensor.blocks)) {
             return refuse(why);
         }
         let bytes = i64::from(tensor.ty.bits()) / 8;
@@ -559,11 +603,28 @@ impl Builder {
                 ));
             }
         }
+        let moved = &tensor.moved;
+        if !moved.is_empty() && moved.len() != layout.rank() {
+            let (count, modes) = (moved.len(), layout.rank());
+            return refuse(format!("tiles moved by {count} numbers, of {modes} modes"));
+        }
+        for (i, by) in moved.iter().enumerate() {
+            if by.as_constant() == Some(0) {
+                continue;
+            }
+            let leaves = layout.get(&[i]).map_or(0, |mode| mode.leaves().len());
+            if leaves != 1 || by.range().0 < 0 || by.range().1 > MAX_EXTENT {
+                return refuse(format!(
+                    "tiles moved by {by} along mode {i}: a mode of one leaf is moved by 0 to {MAX_EXTENT} elements"
+                ));
+            }
+        }
         let step = |i: usize| tensor.tile.get(i).copied().unwrap_or(1);
         // A coordinate of the map has 32 bits, which hold that of no tile farther out.
         let begin = |(i, c): (usize, &Index)| {
-            let farthest = (MAX_EXTENT + FARTHEST) / step(i).max(1);
-            c.taken_within(c.range().0.min(0)..farthest + 1, step(i))
+            let by = moved.get(i).cloned().unwrap_or_else(|| 0.into());
+            let farthest = (MAX_EXTENT + FARTHEST - by.range().1) / step(i).max(1);
+            c.taken_within(c.range().0.min(0)..farthest + 1, step(i)) + by
         };
         let origin: Vec<Index> = at.iter().enumerate().map(begin).collect();
         let origin = layout_at_coordinates(layout, &origin);
@@ -599,53 +660,63 @@ impl Builder {
 }
 
 /// The alignment of a box in shared memory in bytes (PTX ISA 5.5.6 and 9.7.9.25.5).
-const ALIGN: i64 = 128;
+pub(super) const ALIGN: i64 = 128;
 
-impl TmaTensor {
-    /// Refuses a tensor in shared memory that is not a tile of the map as the copy engine fills it.
-    fn check_shared(&self, shared: &Tensor) -> Result<(), String> {
-        let View::Offsets {
-            swizzle,
-            layout,
-            start,
-            ..
-        } = &shared.view
-        else {
-            return Err("the tile's other end is in shared memory".to_string());
-        };
-        if shared.ty != self.ty {
-            return Err(format!(
-                "the tensor in shared memory has elements of {}, and the map's are {}",
-                shared.ty, self.ty
-            ));
-        }
-        let extents = |layout: &Layout| -> Vec<i64> {
-            let mut extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
-            while extents.last() == Some(&1) {
-                extents.pop();
-            }
-            extents
-        };
-        let ours = &self.shared;
-        if *swizzle != ours.swizzle()
-            || extents(layout) != extents(ours.inner())
-            || !layout.is_same_function(&ours.inner().to_static())
-        {
-            let found = swizzle.composition(layout).map_err(|e| e.to_string())?;
-            return Err(format!(
-                "the tensor in shared memory is {found}, and the map's tile {ours}"
-            ));
-        }
-        if start.alignment() % crate::tensor::offset::period(*swizzle) != 0 {
-            return Err(format!(
-                "the stage begins at element {start}, in the middle of the swizzle {swizzle}"
-            ));
-        }
-        if !shared.ends.is_empty() {
-            return Err(
-                "a part of a partition that reaches beyond its tile is no tile".to_string(),
-            );
-        }
-        Ok(())
+/// Refuses a rank that may be none of the blocks that share a tile: its slice would lie beside the tile.
+pub(super) fn check_rank(rank: &Index, blocks: i64) -> Result<(), String> {
+    let (first, last) = rank.range();
+    if 0 <= first && last < blocks {
+        return Ok(());
     }
+    let most = blocks - 1;
+    Err(format!(
+        "the rank {rank} lies from {first} to {last}, and the blocks that share a tile have ranks 0 to {most}"
+    ))
+}
+
+/// Refuses a tensor in shared memory that is not a tile of the map as the copy engine fills it: elements of this type in this layout.
+pub(super) fn check_shared(
+    (ty, ours): (Ty, &ComposedLayout),
+    shared: &Tensor,
+) -> Result<(), String> {
+    let View::Offsets {
+        swizzle,
+        layout,
+        start,
+        ..
+    } = &shared.view
+    else {
+        return Err("the tile's other end is in shared memory".to_string());
+    };
+    if shared.ty != ty {
+        return Err(format!(
+            "the tensor in shared memory has elements of {}, and the map's are {}",
+            shared.ty, ty
+        ));
+    }
+    let extents = |layout: &Layout| -> Vec<i64> {
+        let mut extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
+        while extents.last() == Some(&1) {
+            extents.pop();
+        }
+        extents
+    };
+    if *swizzle != ours.swizzle()
+        || extents(layout) != extents(ours.inner())
+        || !layout.is_same_function(&ours.inner().to_static())
+    {
+        let found = swizzle.composition(layout).map_err(|e| e.to_string())?;
+        return Err(format!(
+            "the tensor in shared memory is {found}, and the map's tile {ours}"
+        ));
+    }
+    if start.alignment() % crate::tensor::offset::period(*swizzle) != 0 {
+        return Err(format!(
+            "the stage begins at element {start}, in the middle of the swizzle {swizzle}"
+        ));
+    }
+    if !shared.ends.is_empty() {
+        return Err("a part of a partition that reaches beyond its tile is no tile".to_string());
+    }
+    Ok(())
 }

@@ -21,6 +21,9 @@ impl Random {
     }
 }
 
+/// A function of integers.
+type OfNumber = fn(i64) -> i64;
+
 const THREADS: i64 = 96;
 
 fn thread() -> Index {
@@ -303,7 +306,9 @@ fn law_index_lowers() {
             let value = if random_bool(slot) || !fits {
                 k.wide_value(index)
             } else {
-                k.value(index)
+                let value = k.value(index);
+                assert_eq!(value.ty, RegType::B32, "{index}");
+                value
             };
             let ty = if value.ty == RegType::B64 {
                 Type::U64
@@ -324,6 +329,18 @@ fn law_index_lowers() {
             }
             let ty = store(&mut k, &index);
             functions.push((f, ty));
+        }
+        // What needs 64 bits on the way, and 32 at the end.
+        let wide = &tid * (1_i64 << 31) + 77;
+        let narrow: [(Index, OfNumber); 4] = [
+            (&wide / 80, |x| x / 80),
+            (&wide % 80, |x| x % 80),
+            (&wide / 4096, |x| x / 4096),
+            (&wide % 64 + &tid, |x| x % 64 + (x >> 31)),
+        ];
+        for (index, of) in narrow {
+            let ty = store(&mut k, &index);
+            functions.push((Box::new(move |t: i64| of(t * (1 << 31) + 77)), ty));
         }
         let mut ty = Type::U32;
         k.for_(round % 3, 7, 3, |k, i| {

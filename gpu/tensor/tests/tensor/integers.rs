@@ -5,7 +5,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use colex_atom::{Arch, Reduction, Ty};
+use colex_atom::{Arch, Reduction, Taps, Ty};
 use colex_gpu::Device;
 use colex_ir::launch::{Launch, TensorMapArgument};
 use colex_ir::{BinaryOp, FenceKind, Special, Type};
@@ -80,6 +80,42 @@ fn mapped(k: &mut Builder) -> (TmaTensor, Tensor) {
     let slab = "(8,32):(32,1)";
     let map = k.tma_tensor("a", Ty::F32, "(256,256):(256,_1)", [8, 32], slab, 1);
     (map, k.shared_tensor(Ty::F32, slab))
+}
+
+/// The layout of a tile of 32 pixels and 8 channels.
+const COLUMN: &str = "(32,8):(8,1)";
+
+/// Loads a tile of activations: the tile `tile`, the channels `channels`, under the tap `tap` of three.
+fn column(k: &mut Builder, tile: i64, channels: i64, tap: i64) {
+    let x = k.im2col_tensor("x", Ty::F32, &[3], COLUMN, 1);
+    let shared = k.shared_tensor(Ty::F32, COLUMN);
+    barrier(k, 1, |k, all| {
+        let first = one(k);
+        k.if_(first, |k| {
+            k.arrive_expect(&all.at(0), x.tile_bytes());
+            let pixels = k.im2col_pixels(&x, &index(tile), &0.into());
+            k.im2col_load(&x, &pixels, &index(channels), tap, &shared, &all.at(0));
+        });
+        k.wait(&all.at(0), &0.into());
+    });
+}
+
+/// The second block brings its half of a column to both: the half of `rank`.
+fn halves(k: &mut Builder, rank: [i64; 2]) {
+    let x = k.im2col_tensor("x", Ty::F32, &[3], COLUMN, 2);
+    let shared = k.shared_tensor(Ty::F32, COLUMN);
+    let mask = k.emit(|ir| ir.mov(Type::U16, 3));
+    let [of_pixels, of_load] = rank.map(index);
+    pair(k, 1, |k, at| {
+        let (first, rank, thread) = (one(k), k.cluster_rank(2), k.thread());
+        k.if_(first, |k| k.arrive_expect(at, x.tile_bytes() / 2));
+        let loads = k.equal(&(rank * 32 + thread), &32.into());
+        k.if_(loads, |k| {
+            let pixels = k.im2col_pixels(&x, &0.into(), &of_pixels);
+            k.im2col_load_multicast(&x, &pixels, &0.into(), 0, &shared, at, (&of_load, mask));
+        });
+        k.wait(at, &0.into());
+    });
 }
 
 /// A ring of two stages that the block's first warp fills.
@@ -911,6 +947,22 @@ fn rows() -> Vec<Row> {
             &[-1, 0, 77],
         ),
         (
+            "offset_by",
+            |k, n| {
+                let (map, shared) = mapped(k);
+                barrier(k, 1, |k, all| {
+                    let first = one(k);
+                    k.if_(first, |k| {
+                        k.arrive_expect(&all.at(0), map.tile_bytes());
+                        k.tma_load(&map.offset_by((n, 0)), (0, 0), &shared, &all.at(0));
+                    });
+                    k.wait(&all.at(0), &0.into());
+                });
+            },
+            3,
+            &[0, 77],
+        ),
+        (
             "tma_load_multicast",
             |k, n| {
                 let slab = "(8,32):(32,1)";
@@ -931,6 +983,27 @@ fn rows() -> Vec<Row> {
             1,
             &[0],
         ),
+        (
+            "im2col_tensor",
+            |k, n| {
+                k.im2col_tensor("x", Ty::F32, &[n], COLUMN, 1);
+            },
+            3,
+            &[],
+        ),
+        (
+            "im2col_tensor",
+            |k, n| {
+                k.im2col_tensor("x", Ty::F32, &[3], COLUMN, n);
+            },
+            1,
+            &[],
+        ),
+        ("im2col_pixels", |k, n| column(k, n, 0, 0), 1, &[0, 77]),
+        ("im2col_pixels", |k, n| halves(k, [n, 1]), 1, &[0]),
+        ("im2col_load", |k, n| column(k, 0, n, 0), 0, &[0, 77]),
+        ("im2col_load", |k, n| column(k, 0, 0, n), 2, &[0]),
+        ("im2col_load_multicast", |k, n| halves(k, [1, n]), 1, &[0]),
         (
             "tma_load_hinted",
             |k, n| {
@@ -1093,6 +1166,21 @@ fn outcome(call: fn(&mut Builder, i64), n: i64) -> (&'static str, String) {
             encoded: None,
         };
         given.push(Arg::Value(argument.into()));
+    }
+    if named("x") {
+        // Four images of 20 pixels with 8 channels.
+        let of = built.im2col_arguments("x", "(8,20,4):(1,8,160)", &[Taps::new(3)]);
+        let (map, numbers) = match of {
+            Ok(of) => of,
+            Err(error) => return ("refused", error.to_string()),
+        };
+        let argument = TensorMapArgument {
+            map,
+            address: memory.address(),
+            encoded: None,
+        };
+        given.push(Arg::Value(argument.into()));
+        given.extend(numbers.into_iter().map(|n| Arg::Value(n.into())));
     }
     if named("b") {
         given.push(Arg::tensor(&memory, &layout));

@@ -1,5 +1,7 @@
 //! The library's products against the reference, for the tests on the simulator and `xtask gpu kernels` on a GPU.
 
+pub mod convolution;
+pub mod groups;
 pub mod high_low;
 
 use core::fmt;
@@ -179,6 +181,9 @@ pub fn every_case<T: GemmElement>(arch: Arch) -> Vec<GemmCase> {
         by(GemmMethod::Simt, 1),
     ]
     .concat();
+    if matches!(ab, Ty::F16 | Ty::Bf16 | Ty::F32) {
+        cases.extend([by(GemmMethod::Gemv, 1), by(GemmMethod::Gemv, vector)].concat());
+    }
     if ab == Ty::F16 {
         cases.extend(by(GemmMethod::Volta, 1));
     }

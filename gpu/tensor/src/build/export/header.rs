@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Exported, ExportedMap, ExportedParameter, Role};
+use super::{DriverNumber, Exported, ExportedIm2col, ExportedMap, ExportedParameter, Role};
 
 impl Exported {
     /// Returns the kernel as a header for C11 and C++11, which needs nothing but the standard headers.
@@ -58,8 +58,14 @@ impl Exported {
         let fields = self.fields();
         self.arguments(name, &fields, to)?;
         for (parameter, field) in self.parameters.iter().zip(&fields) {
-            if let Role::TensorMap(map) = &parameter.role {
-                numbers(&format!("{upper}_{}", field.to_uppercase()), map, to)?;
+            let prefix = || format!("{upper}_{}", field.to_uppercase());
+            match &parameter.role {
+                Role::TensorMap(map) => numbers(&prefix(), map, to)?,
+                Role::Im2colMap(map) => numbers_of_im2col(&prefix(), map, to)?,
+                Role::Pointer { .. }
+                | Role::Extent { .. }
+                | Role::Stride { .. }
+                | Role::Number { .. } => {}
             }
         }
         writeln!(to, "static const char {name}_ptx[] =")?;
@@ -96,7 +102,7 @@ impl Exported {
         writeln!(to, "struct {name}_arguments {{")?;
         for (parameter, field) in self.parameters.iter().zip(fields) {
             let declared = match &parameter.role {
-                Role::TensorMap(_) => {
+                Role::TensorMap(_) | Role::Im2colMap(_) => {
                     let align =
                         "#ifdef __cplusplus\n    alignas(64)\n#else\n    _Alignas(64)\n#endif\n";
                     format!("{align}    unsigned char {field}[128];")
@@ -162,13 +168,51 @@ fn numbers(prefix: &str, map: &ExportedMap, to: &mut String) -> std::fmt::Result
         "#define {prefix}_ELEMENT_STRIDES {}",
         list(&map.element_strides)
     )?;
-    for (what, number) in [
-        ("ELEMENT", map.element),
-        ("INTERLEAVE", map.interleave),
-        ("SWIZZLE", map.swizzle),
-        ("L2", map.l2),
-        ("FILL", map.fill),
-    ] {
+    driver_numbers(
+        prefix,
+        [
+            ("ELEMENT", map.element),
+            ("INTERLEAVE", map.interleave),
+            ("SWIZZLE", map.swizzle),
+            ("L2", map.l2),
+            ("FILL", map.fill),
+        ],
+        to,
+    )
+}
+
+/// The same for activations under a filter.
+fn numbers_of_im2col(prefix: &str, map: &ExportedIm2col, to: &mut String) -> std::fmt::Result {
+    let taps: Vec<String> = map.taps.iter().map(i64::to_string).collect();
+    writeln!(
+        to,
+        "/* cuTensorMapEncodeIm2col, dimensions channels, W (H, D) and images. Along each spatial dimension\n   \
+         pixelBoxLowerCorner = -padding before, pixelBoxUpperCorner = padding behind - (taps - 1) * dilation,\n   \
+         elementStrides = stride of the filter. */"
+    )?;
+    writeln!(to, "#define {prefix}_TAPS {{{}}}", taps.join(", "))?;
+    writeln!(to, "#define {prefix}_CHANNELS {}", map.channels)?;
+    writeln!(to, "#define {prefix}_PIXELS {}", map.pixels)?;
+    driver_numbers(
+        prefix,
+        [
+            ("ELEMENT", map.element),
+            ("INTERLEAVE", map.interleave),
+            ("SWIZZLE", map.swizzle),
+            ("L2", map.l2),
+            ("FILL", map.fill),
+        ],
+        to,
+    )
+}
+
+/// The numbers of `cuda.h` with their names there.
+fn driver_numbers(
+    prefix: &str,
+    numbers: [(&str, DriverNumber); 5],
+    to: &mut String,
+) -> std::fmt::Result {
+    for (what, number) in numbers {
         writeln!(
             to,
             "#define {prefix}_{what} {} /* {} */",
@@ -221,6 +265,10 @@ fn said(role: &Role) -> String {
         } => format!("{least} to {most}"),
         Role::Number { .. } => "any number".to_string(),
         Role::TensorMap(map) => format!("tensor map of {}", map.layout),
+        Role::Im2colMap(map) => format!(
+            "im2col tensor map of activations under a filter of {:?} taps",
+            map.taps
+        ),
     }
 }
 

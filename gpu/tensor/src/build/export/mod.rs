@@ -7,6 +7,7 @@ use colex_ir::verify::Refused;
 use colex_ir::{Kernel, ParamType};
 use colex_layout::Layout;
 
+use crate::build::im2col_map::Im2colSlot;
 use crate::build::launch::{Signature, Slot, TensorKernel, TensorSlot, ValueSlot};
 use crate::build::tma_map::MapSlot;
 use crate::tensor::MAX_EXTENT;
@@ -120,6 +121,9 @@ pub enum Role {
     },
     /// The 128 bytes that `cuTensorMapEncodeTiled` writes.
     TensorMap(Box<ExportedMap>),
+    /// The 128 bytes that `cuTensorMapEncodeIm2col` writes. The positions, the stride, the padding before the first pixel and the
+    /// dilation of the filter along each spatial dimension follow as numbers.
+    Im2colMap(Box<ExportedIm2col>),
 }
 
 /// The arguments of `cuTensorMapEncodeTiled` for a tensor map of an exported kernel.
@@ -140,6 +144,34 @@ pub struct ExportedMap {
     pub extents: Vec<i64>,
     /// `elementStrides`.
     pub element_strides: Vec<i64>,
+    /// `interleave`.
+    pub interleave: DriverNumber,
+    /// `swizzle`.
+    pub swizzle: DriverNumber,
+    /// `l2Promotion`.
+    pub l2: DriverNumber,
+    /// `oobFill`.
+    pub fill: DriverNumber,
+}
+
+/// The arguments of `cuTensorMapEncodeIm2col` for activations of an exported kernel, which do not depend on the launch.
+///
+/// The dimensions are channels, W (H, D) and images, and `globalDim` and `globalStrides` are those of the activations.
+/// Along each spatial dimension `pixelBoxLowerCorner` is minus the padding before the first pixel, `pixelBoxUpperCorner` the padding
+/// behind the last one minus the dilation times one less than the number of taps, and `elementStrides` the stride of the filter.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct ExportedIm2col {
+    /// The numbers of taps of the filter along W, H, D.
+    pub taps: Vec<i64>,
+    /// `tensorDataType`.
+    pub element: DriverNumber,
+    /// The bytes of an element.
+    pub element_bytes: i64,
+    /// `channelsPerPixel`.
+    pub channels: i64,
+    /// `pixelsPerColumn`.
+    pub pixels: i64,
     /// `interleave`.
     pub interleave: DriverNumber,
     /// `swizzle`.
@@ -229,6 +261,7 @@ fn parameters(kernel: &Kernel, signature: &Signature) -> (Vec<ExportedParameter>
         Slot::Tensor(tensor) => roles(tensor),
         Slot::Value(value) => vec![number(value)],
         Slot::Map(map) => vec![Role::TensorMap(Box::new(exported(map)))],
+        Slot::Im2col(map) => vec![Role::Im2colMap(Box::new(exported_im2col(map)))],
     });
     let (offsets, end) = kernel.parameter_places();
     let place = |((param, offset), role): ((&colex_ir::Param, u64), Role)| {
@@ -319,6 +352,21 @@ fn exported(slot: &MapSlot) -> ExportedMap {
             .collect(),
         extents: map.extents.clone(),
         element_strides: map.element_strides.clone(),
+        interleave: interleave(map.interleave),
+        swizzle: swizzle(map.swizzle),
+        l2: promotion(map.l2),
+        fill: fill(map.fill),
+    }
+}
+
+fn exported_im2col(slot: &Im2colSlot) -> ExportedIm2col {
+    let map = slot.plan.map();
+    ExportedIm2col {
+        taps: slot.taps.clone(),
+        element: element(map.element),
+        element_bytes: map.element.bytes(),
+        channels: map.extents[0],
+        pixels: map.extents[1],
         interleave: interleave(map.interleave),
         swizzle: swizzle(map.swizzle),
         l2: promotion(map.l2),

@@ -2,8 +2,8 @@
 
 use colex_atom::{Arch, SmemSwizzle, Ty};
 use colex_gpu::Device;
-use colex_ir::ScaleD;
 use colex_ir::launch::{Argument, Launch};
+use colex_ir::{ScaleD, Type};
 use colex_layout::{ComposedLayout, Layout};
 use colex_tensor::{
     Arg, AtThread, Builder, Error, Index, RawMemory, Tensor, TensorKernel, TmaTensor,
@@ -297,6 +297,17 @@ fn a_shared_tile_is_not_stored() {
             &shared
         )),
         "tma_store: a is shared by 2 blocks, each of which loads a part of its tiles: a map that is stored to is of one block"
+    );
+    let third = refused(hopper(), scene, |k, (a, shared)| {
+        k.cluster([4, 1, 1]);
+        let (landed, rank) = (k.barriers(1), k.cluster_rank(4));
+        let mask = k.emit(|ir| ir.mov(Type::B16, 0b1111));
+        k.tma_load_multicast(&a, (0, 0), &shared, &landed.at(0), &rank, mask);
+    });
+    assert!(
+        third.ends_with("lies from 0 to 3, and the blocks that share a tile have ranks 0 to 1")
+            && third.starts_with("tma_load_multicast: a: the rank "),
+        "{third}"
     );
 }
 

@@ -2,6 +2,7 @@
 
 mod defects;
 mod failures;
+mod im2col;
 mod no_integer;
 mod owners;
 mod refusals;

@@ -4,8 +4,8 @@ use colex_atom::{Arch, SmemSwizzle, Ty};
 use colex_ir::{AtomicOp, BinaryOp};
 use colex_sched::Order;
 use colex_tensor::{
-    AtThread, Barriers, Builder, Cond, Consumer, Expr, Fragment, GmmaOperand, Index, Mask,
-    Pipeline, Producer, Rows, Stage, Tensor, TileGrid, TmaTensor, Var,
+    AtThread, Barriers, Builder, Cond, Consumer, Expr, Fragment, GmmaOperand, Im2colPixels,
+    Im2colTensor, Index, Mask, Pipeline, Producer, Rows, Stage, Tensor, TileGrid, TmaTensor, Var,
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
@@ -30,6 +30,10 @@ struct Scene {
     wide: Fragment,
     map: TmaTensor,
     slab: Tensor,
+    images: Im2colTensor,
+    shared_images: Im2colTensor,
+    pixels: Im2colPixels,
+    column: Tensor,
     row: Tensor,
     operand: GmmaOperand,
     operand_a: GmmaOperand,
@@ -64,7 +68,12 @@ fn scene(k: &mut Builder) -> Scene {
     let (producer, consumer) = (k.tma_producer(&ring, 64), k.consumer(&ring, &tid));
     let stage = producer.acquire(k);
     producer.commit(k, &stage);
+    let images = k.im2col_tensor("x", Ty::F32, &[3], "(32,8):(8,1)", 1);
     Scene {
+        pixels: k.im2col_pixels(&images, &0.into(), &0.into()),
+        images,
+        shared_images: k.im2col_tensor("y", Ty::F32, &[3], "(32,8):(8,1)", 2),
+        column: k.shared_tensor(Ty::F32, "(32,8):(8,1)"),
         rows: Rows::new(&mma, [64, 64]).expect("rows"),
         var: k.var(0, 0..4),
         cond: k.less(&tid, &7.into()),
@@ -210,6 +219,22 @@ fn foreign() -> Vec<Case> {
         "tma_load_multicast: shared" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.tma_load_multicast(&s.map, (0, 0), &t.slab, &s.full, &0.into(), m) };
         "tma_load_multicast: barrier" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.tma_load_multicast(&s.map, (0, 0), &s.slab, &t.full, &0.into(), m) };
         "tma_load_multicast: rank" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.tma_load_multicast(&s.map, (0, 0), &s.slab, &s.full, &t.tid, m) };
+        "im2col_pixels: tensor" => |k, s, t| k.im2col_pixels(&t.images, &0.into(), &0.into());
+        "im2col_pixels: tile" => |k, s, t| k.im2col_pixels(&s.images, &t.tid, &0.into());
+        "im2col_pixels: rank" => |k, s, t| k.im2col_pixels(&s.shared_images, &0.into(), &(&t.tid % 2));
+        "im2col_load: tensor" => |k, s, t| k.im2col_load(&t.images, &s.pixels, &0.into(), 0, &s.column, &s.full);
+        "im2col_load: pixels" => |k, s, t| k.im2col_load(&s.images, &t.pixels, &0.into(), 0, &s.column, &s.full);
+        "im2col_load: channels" => |k, s, t| k.im2col_load(&s.images, &s.pixels, &t.tid, 0, &s.column, &s.full);
+        "im2col_load: taps" => |k, s, t| k.im2col_load(&s.images, &s.pixels, &0.into(), &t.tid % 2, &s.column, &s.full);
+        "im2col_load: shared" => |k, s, t| k.im2col_load(&s.images, &s.pixels, &0.into(), 0, &t.column, &s.full);
+        "im2col_load: barrier" => |k, s, t| k.im2col_load(&s.images, &s.pixels, &0.into(), 0, &s.column, &t.full);
+        "im2col_load_multicast: tensor" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.im2col_load_multicast(&t.shared_images, &s.pixels, &0.into(), 0, &s.column, &s.full, (&0.into(), m)) };
+        "im2col_load_multicast: pixels" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.im2col_load_multicast(&s.shared_images, &t.pixels, &0.into(), 0, &s.column, &s.full, (&0.into(), m)) };
+        "im2col_load_multicast: channels" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.im2col_load_multicast(&s.shared_images, &s.pixels, &t.tid, 0, &s.column, &s.full, (&0.into(), m)) };
+        "im2col_load_multicast: taps" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.im2col_load_multicast(&s.shared_images, &s.pixels, &0.into(), &t.tid % 2, &s.column, &s.full, (&0.into(), m)) };
+        "im2col_load_multicast: shared" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.im2col_load_multicast(&s.shared_images, &s.pixels, &0.into(), 0, &t.column, &s.full, (&0.into(), m)) };
+        "im2col_load_multicast: barrier" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.im2col_load_multicast(&s.shared_images, &s.pixels, &0.into(), 0, &s.column, &t.full, (&0.into(), m)) };
+        "im2col_load_multicast: rank" => |k, s, t| { let m = k.emit(|k| k.mov(colex_ir::Type::B16, 3)); k.im2col_load_multicast(&s.shared_images, &s.pixels, &0.into(), 0, &s.column, &s.full, (&(&t.tid % 2), m)) };
         "tma_store: tensor" => |k, s, t| k.tma_store(&t.map, (0, 0), &s.slab);
         "tma_store: at" => |k, s, t| k.tma_store(&s.map, (&t.tid, 0), &s.slab);
         "tma_store: shared" => |k, s, t| k.tma_store(&s.map, (0, 0), &t.slab);
@@ -258,7 +283,7 @@ fn foreign() -> Vec<Case> {
 
 /// The public methods of the builder that take a handle, as their sources say.
 fn methods() -> Vec<String> {
-    const HANDLES: [&str; 16] = [
+    const HANDLES: [&str; 18] = [
         "Index",
         "IntoIndices",
         "Var",
@@ -267,6 +292,8 @@ fn methods() -> Vec<String> {
         "Pipeline",
         "Tensor",
         "TmaTensor",
+        "Im2colTensor",
+        "Im2colPixels",
         "Fragment",
         "Expr",
         "GmmaOperand",

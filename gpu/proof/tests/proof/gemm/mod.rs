@@ -1,5 +1,10 @@
 //! Matrix products against the host's, on the simulator.
 
+mod convolution;
+mod gemv;
+mod groups;
+mod lists;
+
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand, reference};

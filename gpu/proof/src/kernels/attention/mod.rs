@@ -1,19 +1,21 @@
 //! Attention on a device, against a softmax in double precision.
 
+pub mod pages;
+
 use colex_atom::Ty;
 use colex_gpu::attention::{
     Attention, AttentionMethod, AttentionPlan, AttentionProblem, AttentionTensor, Mask, reference,
 };
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::{Device, View, ViewMut};
+use colex_gpu::{Buffer, Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
 use crate::sweep::Random;
 
 /// Computes drawn problems on a device, and compares every element: types, head sizes, lengths, groups, masks, soft-caps,
-/// strides, alignments, magnitudes and plans, packs of heads and parts of the keys among them. Elements outside of the tensors are NaN, and stay. Returns the number of
-/// elements.
+/// strides, alignments, magnitudes, sinks and plans, packs of heads and parts of the keys among them. Elements outside of the
+/// tensors are NaN, and stay. Returns the number of elements.
 ///
 /// # Errors
 ///
@@ -93,7 +95,23 @@ fn draw(r: &mut Random, ty: Ty) -> AttentionProblem {
         problem.log_sum_exp = true;
         problem.sum_strides = r.one(&sums);
     }
+    problem.sinks = r.one_in(3).then(|| r.below(3_i64));
     problem
+}
+
+/// Draws the sinks of the heads of a problem: numbers, and -inf. The vector is empty where the problem has none.
+pub(super) fn sinks(r: &mut Random, problem: &AttentionProblem) -> Vec<f32> {
+    let stride = problem.sinks.unwrap_or(0);
+    let count = 1 + (problem.heads[0] - 1) * stride;
+    let number = |_| match r.below(6_u64) {
+        0 => f32::NEG_INFINITY,
+        1 => 60.0,
+        _ => r.below(800_i16).into(),
+    };
+    let drawn = (0..count).map(number);
+    // Most are about as large as scores.
+    let all = drawn.map(|x: f32| if x > 60.0 { x / 100.0 - 4.0 } else { x });
+    problem.sinks.map_or(Vec::new(), |_| all.collect())
 }
 
 /// The layout of a tensor; `None` if it has no element.
@@ -140,11 +158,13 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     let length = first[3] + of_o.cosize().map_err(|e| text(&e))? as usize;
     let on_o = device.poisoned::<T>(length).map_err(|e| text(&e))?;
     let [batch, heads, queries, outer] = problem.extents(AttentionTensor::O);
+    let sinks = sinks(r, &problem);
+    let on_sinks = upload_or_one(device, &sinks).map_err(|e| text(&e))?;
     let mut on_sums = device
         .poisoned::<f32>((batch * heads * queries) as usize)
         .map_err(|e| text(&e))?;
     {
-        let at = |buffer: &colex_gpu::Buffer<T>, i: usize| {
+        let at = |buffer: &Buffer<T>, i: usize| {
             let count = buffer.len();
             buffer.slice(first[i]..count).map_err(|e| text(&e))
         };
@@ -173,6 +193,12 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
                 Layout::new([batch, heads, queries], problem.sum_strides).map_err(|e| text(&e))?;
             sums = ViewMut::new(&mut on_sums, layout).map_err(|e| text(&e))?;
             call = call.log_sum_exp(&sums);
+        }
+        let of_sinks;
+        if let Some(stride) = problem.sinks {
+            let layout = Layout::new(heads, stride).map_err(|e| text(&e))?;
+            of_sinks = View::new(&on_sinks, layout).map_err(|e| text(&e))?;
+            call = call.sinks(&of_sinks);
         }
         let drawn = [
             r.one(&[[1, 16], [2, 32], [3, 48], [4, 64], [4, 128], [6, 96]]),
@@ -211,19 +237,39 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     let found = on_o.download().map_err(|e| text(&e))?;
     let sums = on_sums.download().map_err(|e| text(&e))?;
     let parts = [&q[first[0]..], &k[first[1]..], &v[first[2]..]];
-    compare(&problem, parts, &found, first[3], &sums).map_err(|why| format!("{what}: {why}"))?;
+    let (found, sums) = (
+        Found {
+            all: &found,
+            first: first[3],
+        },
+        &sums[..],
+    );
+    compare(&problem, parts, &sinks, found, sums).map_err(|why| format!("{what}: {why}"))?;
     Ok((batch * heads * queries * outer) as usize)
 }
 
-/// Compares the output, which begins at element `first`, and the sums with the reference.
+/// Uploads numbers, or one number if there are none.
+pub(super) fn upload_or_one(device: &Device, numbers: &[f32]) -> Result<Buffer<f32>, String> {
+    let numbers = if numbers.is_empty() { &[0.0] } else { numbers };
+    device.upload(numbers).map_err(|e| e.to_string())
+}
+
+/// What a kernel has written: the output begins at element `first`.
+pub(super) struct Found<'a, T> {
+    pub(super) all: &'a [T],
+    pub(super) first: usize,
+}
+
+/// Compares the output and the sums with the reference.
 pub(super) fn compare<T: GemmElement>(
     problem: &AttentionProblem,
     [q, k, v]: [&[T]; 3],
-    found: &[T],
-    first: usize,
+    sinks: &[f32],
+    found: Found<'_, T>,
     sums: &[f32],
 ) -> Result<(), String> {
-    let right = reference::attention(problem, q, k, v);
+    let Found { all: found, first } = found;
+    let right = reference::attention_with_sinks(problem, q, k, v, sinks);
     // The mean of the sizes of the values bounds the error of their mean; the sum of the sizes of a score's products that of
     // the score.
     let size = |all: &[T]| -> Vec<T> {
@@ -231,9 +277,10 @@ pub(super) fn compare<T: GemmElement>(
         size.collect()
     };
     let [of_q, of_k, of_v] = [q, k, v].map(size);
-    let sizes = reference::attention(problem, q, k, &of_v).output;
+    let sizes = reference::attention_with_sinks(problem, q, k, &of_v, sinks).output;
     let plain = AttentionProblem {
         softcap: None,
+        sinks: None,
         ..*problem
     };
     // The log-sum-exp of the sizes is above the largest of them.

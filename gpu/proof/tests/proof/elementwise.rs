@@ -1,0 +1,444 @@
+//! Elementwise kernels of the library against the host.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression, Pairing, Rotary};
+use colex_gpu::quantise::{Quantise, QuantisePlan};
+use colex_gpu::sim::{Schedule, SimOptions};
+use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut, gather};
+
+fn simulator(arch: Arch, seed: u64) -> Device {
+    let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+    Device::simulator_with(arch, options)
+}
+
+fn rounds(name: &str, usual: usize) -> usize {
+    let count = std::env::var(name).ok().and_then(|n| n.parse().ok());
+    count.unwrap_or(usual)
+}
+
+/// Formulas of all types, shapes, strides, alignments, outputs in place, plans.
+#[test]
+fn law_maps_are_those_of_the_host() {
+    let count = rounds("COLEX_MAPS", 40);
+    let mut elements = 0;
+    let archs = [Arch::Sm90a, Arch::Sm80, Arch::Sm70];
+    for (i, arch) in archs.into_iter().enumerate() {
+        let device = simulator(arch, i as u64);
+        let found = colex_proof::kernels::elementwise::check(&device, 60 + i as u64, count);
+        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+    }
+    println!("law maps: {} cases, {elements} elements", 3 * count);
+}
+
+/// Types, shapes, strides, and rows that a table does not have.
+#[test]
+fn law_gathers_are_those_of_the_host() {
+    let count = rounds("COLEX_GATHERS", 60);
+    for (i, arch) in [Arch::Sm90a, Arch::Sm70].into_iter().enumerate() {
+        let device = simulator(arch, i as u64);
+        let found = colex_proof::kernels::elementwise::check_gathers(&device, 70, count);
+        let elements = found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+        println!("law gathers: {count} cases, {elements} elements");
+    }
+}
+
+/// Pairings, strides, positions, tables and bases, features that are not turned, in place.
+#[test]
+fn law_rotary_embeddings_are_those_of_the_host() {
+    let count = rounds("COLEX_ROTARY", 60);
+    for (i, arch) in [Arch::Sm90a, Arch::Sm80].into_iter().enumerate() {
+        let device = simulator(arch, i as u64);
+        let found = colex_proof::kernels::elementwise::check_rotary(&device, 80, count);
+        let elements = found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+        println!("law rotary: {count} cases, {elements} elements");
+    }
+}
+
+/// Types, shapes, strides, rows, blocks and tensors, plans.
+#[test]
+fn law_quantised_numbers_are_those_of_the_host() {
+    let count = rounds("COLEX_QUANTISE", 60);
+    for (i, arch) in [Arch::Sm90a, Arch::Sm80].into_iter().enumerate() {
+        let device = simulator(arch, i as u64);
+        let found = colex_proof::kernels::elementwise::quantise::check(&device, 90, count);
+        let elements = found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+        println!("law quantise: {count} cases, {elements} elements");
+    }
+}
+
+fn expression(text: &str) -> MapExpression {
+    text.parse().unwrap_or_else(|why| panic!("{text}: {why}"))
+}
+
+fn sentence<T>(result: Result<T, Error>) -> String {
+    match result {
+        Ok(_) => "nothing is refused".to_string(),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn view<'a, T: Element>(buffer: &'a Buffer<T>, layout: &str) -> View<'a, T> {
+    View::new(buffer, layout).expect("a view")
+}
+
+fn view_mut<'a, T: Element>(buffer: &'a mut Buffer<T>, layout: &str) -> ViewMut<'a, T> {
+    ViewMut::new(buffer, layout).expect("a view")
+}
+
+#[test]
+fn refused_maps_say_what_would_be_right() {
+    let device = Device::simulator(Arch::Sm90a);
+    let (a, b) = (
+        device.zeros::<f32>(12).expect("memory"),
+        device.zeros::<i32>(12).expect("memory"),
+    );
+    let mut y = device.zeros::<f32>(24).expect("memory");
+    let mut other = y.clone();
+    let add = expression("(a: tensor f32, b: tensor f32, s: scalar f32) -> y { fma(a, s, b) }");
+    let relu = expression("(a: tensor f32) -> y { max(a, 0) }");
+    let a34 = view(&a, "(3,4):(4,1)");
+    let mut found = Vec::new();
+    {
+        let y34 = view_mut(&mut y, "(3,4):(4,1)");
+        let call = Map::new(&add).input("a", &a34).output("y", &y34);
+        found.push(sentence(call.clone().scalar("s", 1.0).run()));
+        found.push(sentence(call.clone().input("b", &a34).run()));
+        found.push(sentence(call.clone().scalar("s", 1e300).run()));
+        found.push(sentence(call.clone().input("z", &a34).run()));
+        found.push(sentence(call.clone().scalar("z", 1.0).run()));
+        let b34 = view(&b, "(3,4):(4,1)");
+        found.push(sentence(
+            call.clone().scalar("s", 1.0).input("b", &b34).run(),
+        ));
+        found.push(sentence(Map::new(&relu).input("a", &a34).run()));
+        let empty = a.view((3, 0)).expect("a view");
+        found.push(sentence(
+            Map::new(&relu).input("a", &empty).output("y", &y34).run(),
+        ));
+        let call = Map::new(&relu).input("a", &a34).output("y", &y34);
+        let planned = |change: &dyn Fn(&mut ElementwisePlan)| {
+            sentence(call.prepare_with(|problem, arch| {
+                let mut plan = ElementwisePlan::fastest(problem, arch)?;
+                change(&mut plan);
+                Ok(plan)
+            }))
+        };
+        found.push(planned(&|plan| plan.vector = 3));
+        found.push(planned(&|plan| plan.vector = 8));
+        found.push(planned(&|plan| plan.threads = 2048));
+        found.push(planned(&|plan| plan.accesses = 0));
+        found.push(planned(&|plan| plan.accesses = i64::MAX));
+        let columns = view_mut(&mut other, "(3,4):(1,3)");
+        let turned = Map::new(&relu).input("a", &a34).output("y", &columns);
+        let plan = turned.plan().expect("a plan").expect("elements");
+        found.push(sentence(call.prepare_with(|_, _| Ok(plan))));
+    }
+    {
+        let y43 = view_mut(&mut y, "(4,3):(3,1)");
+        found.push(sentence(
+            Map::new(&relu).input("a", &a34).output("y", &y43).run(),
+        ));
+    }
+    {
+        let twice = view_mut(&mut y, "(3,4):(0,1)");
+        found.push(sentence(
+            Map::new(&relu).input("a", &a34).output("y", &twice).run(),
+        ));
+    }
+    {
+        let (here, turned) = (view_mut(&mut y, "(4,4):(4,1)"), view(&other, "(4,4):(1,4)"));
+        let in_place = sentence(Map::new(&relu).input("a", &turned).output("y", &here).run());
+        found.push(in_place);
+        let later = other.slice(1..17).expect("a part");
+        let later = view(&later, "(4,4):(4,1)");
+        let beside = sentence(Map::new(&relu).input("a", &later).output("y", &here).run());
+        found.push(
+            beside
+                .split(" lies at ")
+                .next()
+                .unwrap_or_default()
+                .to_string(),
+        );
+    }
+    {
+        let where_ = expression("(i: coordinate 2) -> y { i }");
+        let mut ids = device.zeros::<i32>(12).expect("memory");
+        let ids = view_mut(&mut ids, "(3,4):(4,1)");
+        found.push(sentence(Map::new(&where_).output("y", &ids).run()));
+    }
+    {
+        // Nine modes, none of which continues another one.
+        let shape = ["2"; 9].join(",");
+        let [x, y] = [0, 1].map(|turn| {
+            let strides = (0..9).map(|i| (1_i64 << if turn == 0 { i } else { 8 - i }).to_string());
+            strides.collect::<Vec<_>>().join(",")
+        });
+        let from = device.zeros::<f32>(512).expect("memory");
+        let mut to = device.zeros::<f32>(512).expect("memory");
+        let from = view(&from, &format!("({shape}):({x})"));
+        let to = view_mut(&mut to, &format!("({shape}):({y})"));
+        found.push(sentence(
+            Map::new(&relu).input("a", &from).output("y", &to).run(),
+        ));
+    }
+    for text in [
+        "(a: tensor f32) y { a }",
+        "(a: tensor f33) -> y { a }",
+        "(a: tensor f32) -> a { a }",
+        "(a: scalar bf16) -> y { a }",
+        "(a: tensor f32) -> t0 { a }",
+        "(a: tensor f32) -> ",
+    ] {
+        found.push(sentence(text.parse::<MapExpression>()));
+    }
+    assert_eq!(
+        found,
+        [
+            "map: it reads b, which the call does not give: `.input(\"b\", &view)` does",
+            "map: it reads the scalar s, which the call does not give: `.scalar(\"s\", ..)` does",
+            "map: it reads b, which the call does not give: `.input(\"b\", &view)` does",
+            "map: it has no input z: its inputs are a and b",
+            "map: it has no scalar z: its scalars are s",
+            "map: b is of f32, and the call gives elements of i32: those of f32 are f32",
+            "map: it writes y, which the call does not give: `.output(\"y\", &view)` does",
+            "a has the shape (3,0), and y (3,4): one of them has no elements",
+            "the plan's vector is 3 elements: extents and types of the call allow a power of two up to 4",
+            "the plan's vector is 8 elements: extents and types of the call allow a power of two up to 4",
+            "the plan's number of threads is 2048: the map kernel takes 32 to 1024, in multiples of 32",
+            "the plan's number of accesses is 0: the map kernel takes 1 to 8",
+            "the plan's number of accesses is 9223372036854775807: the map kernel takes 1 to 8",
+            "the plan was made for another call: map (a: tensor f32) -> y { max(a, 0) } of a f32 by 4, y f32 strided in 2 loops in \
+             the plan and map (a: tensor f32) -> y { max(a, 0) } of a f32 by 4, y f32 by 4 in 1 loop in the call",
+            "a has the shape (3,4), and y (4,3): mode 0 has 3 elements in one and 4 in the other",
+            "the destination y (3,4):(0,1) has one element at several coordinates: which value stays would be a race",
+            "y and a lie at the same address with the layouts (4,4):(4,1) and (4,4):(1,4): in place both have one layout and \
+             elements of one size",
+            "y",
+            "map: i is the coordinate along mode 2, and the outputs have 2 modes",
+            "the tensors make 9 loops: a kernel takes at most 8",
+            "map: `(a: tensor f32) y { a }`: a map is written as `(a: tensor f32, s: scalar f32) -> y { mul(a, s) }`",
+            "map: `a: tensor f33`: there is no type f33",
+            "map: `a` names two inputs or outputs: each has its own name",
+            "map: the scalar a is of bf16: a launch passes f32, f64 and s32, and `.to` converts",
+            "map: `t0` has a meaning in every map: take another name",
+            "map: it has no output: `m.output(\"y\", ..)` adds one",
+        ]
+    );
+}
+
+#[test]
+fn refused_gathers_say_what_would_be_right() {
+    let device = Device::simulator(Arch::Sm90a);
+    let table = device.zeros::<f32>(60).expect("memory");
+    let index = device.zeros::<i32>(4).expect("memory");
+    let mut out = device.zeros::<f32>(60).expect("memory");
+    let (rows, four) = (view(&table, "(6,10):(10,1)"), view(&index, "4:1"));
+    let mut found = Vec::new();
+    found.push(sentence(gather(
+        &rows,
+        &four,
+        &view_mut(&mut out, "(4,9):(9,1)"),
+    )));
+    let nested = view(&table, "((2,3),10):((30,10),1)");
+    found.push(sentence(gather(
+        &nested,
+        &four,
+        &view_mut(&mut out, "(4,10):(10,1)"),
+    )));
+    let none = table.view((0, 10)).expect("a view");
+    found.push(sentence(gather(
+        &none,
+        &four,
+        &view_mut(&mut out, "(4,10):(10,1)"),
+    )));
+    let mut same = table.clone();
+    let overlap = sentence(gather(&rows, &four, &view_mut(&mut same, "(4,10):(10,1)")));
+    found.push(
+        overlap
+            .split(" lies at ")
+            .next()
+            .unwrap_or_default()
+            .to_string(),
+    );
+    found.push(sentence(gather(
+        &rows,
+        &four,
+        &view_mut(&mut out, "(4,10):(0,1)"),
+    )));
+    assert_eq!(
+        found,
+        [
+            "gather: out has the shape (4,9), and must have (4,10): that of index 4 and that of a row of the table (6,10)",
+            "gather: the rows of the table ((2,3),10):((30,10),1) have several strides: its first mode must have one",
+            "gather: the table has the shape (0,10), index 4 and out (4,10): one of them has no elements",
+            "out",
+            "the destination out (4,10):(0,1) has one element at several coordinates: which value stays would be a race",
+        ]
+    );
+}
+
+#[test]
+fn refused_rotary_embeddings_say_what_would_be_right() {
+    let device = Device::simulator(Arch::Sm90a);
+    let x = device.zeros::<f32>(2 * 5 * 8).expect("memory");
+    let tables = device.zeros::<f32>(64).expect("memory");
+    let numbers = device.zeros::<i32>(64).expect("memory");
+    let mut y = device.zeros::<f32>(2 * 5 * 8).expect("memory");
+    let doubles = device.zeros::<f64>(80).expect("memory");
+    let mut to = device.zeros::<f64>(80).expect("memory");
+    let shape = "(1,2,5,8):(80,40,8,1)";
+    let mut found = vec![sentence(
+        Rotary::new(
+            Pairing::Halves,
+            &view(&doubles, shape),
+            &view_mut(&mut to, shape),
+        )
+        .run(),
+    )];
+    let x = view(&x, shape);
+    {
+        let other = view_mut(&mut y, "(2,5,8):(40,8,1)");
+        found.push(sentence(Rotary::new(Pairing::Halves, &x, &other).run()));
+    }
+    let y = view_mut(&mut y, shape);
+    let call = Rotary::new(Pairing::Halves, &x, &y);
+    found.push(sentence(call.clone().features(3).run()));
+    found.push(sentence(call.clone().features(10).run()));
+    found.push(sentence(call.clone().base(0.0).run()));
+    found.push(sentence(call.clone().offset(-1).run()));
+    found.push(sentence(call.clone().offset(i64::MAX).run()));
+    let (cos, short) = (view(&tables, "(8,4):(4,1)"), view(&tables, "(8,3):(3,1)"));
+    found.push(sentence(call.clone().tables(&cos, &short).run()));
+    found.push(sentence(call.clone().tables(&cos, &cos).offset(4).run()));
+    let line = view(&tables, "8:1");
+    found.push(sentence(call.clone().tables(&line, &cos).run()));
+    let nested = view(&tables, "((2,4),4):((4,8),1)");
+    found.push(sentence(call.clone().tables(&nested, &cos).run()));
+    let apart = view(&tables, "((2,4),4):((4,9),1)");
+    found.push(sentence(call.clone().tables(&apart, &cos).run()));
+    found.push(sentence(
+        call.clone().positions(&view(&numbers, "6:1")).run(),
+    ));
+    assert_eq!(
+        found,
+        [
+            "rotary embedding: x is of f64: it must be f32, f16 or bf16",
+            "rotary embedding: x has the shape (1,2,5,8) and y (2,5,8): both must be (batch, head, sequence, feature)",
+            "rotary embedding: 3 features are turned: it must be an even number from 2 to 8, the features of x",
+            "rotary embedding: 10 features are turned: it must be an even number from 2 to 8, the features of x",
+            "rotary embedding: the base is 0: it must be a number above 0",
+            "rotary embedding: the positions are 5 from -1 on: they must lie from 0 to 2147483647",
+            "rotary embedding: the positions are 5 from 9223372036854775807 on: they must lie from 0 to 2147483647",
+            "rotary embedding: sin has 3 pairs, and 8 features are turned: it must have 4",
+            "rotary embedding: the positions are 5 from 4 on, and cos has 8 of them",
+            "rotary embedding: cos has the shape 8: it must be (position, pair)",
+            "nothing is refused",
+            "rotary embedding: cos ((2,4),4):((4,9),1) has a mode with several strides: each must have one",
+            "rotary embedding: positions have the shape 6: it must be 5 or (1,5), the sequence of x",
+        ]
+    );
+}
+
+#[test]
+fn refused_quantisations_say_what_would_be_right() {
+    let device = Device::simulator(Arch::Sm90a);
+    let x = device.zeros::<f32>(600).expect("memory");
+    let mut q = device.zeros::<i8>(600).expect("memory");
+    let mut scales = device.zeros::<f32>(600).expect("memory");
+    let doubles = device.zeros::<f64>(600).expect("memory");
+    let mut others = q.clone();
+    let of_x = view(&x, "(2,300):(300,1)");
+    let mut found = Vec::new();
+    {
+        let q = view_mut(&mut others, "(2,200):(200,1)");
+        let scales = view_mut(&mut scales, "2:1");
+        found.push(sentence(
+            Quantise::new(Ty::S8, &of_x, &q).rows(&scales).run(),
+        ));
+    }
+    let q = view_mut(&mut q, "(2,300):(300,1)");
+    let call = Quantise::new(Ty::S8, &of_x, &q);
+    let from = view(&doubles, "(2,300):(300,1)");
+    found.push(sentence(Quantise::new(Ty::S8, &from, &q).run()));
+    found.push(sentence(Quantise::new(Ty::S16, &of_x, &q).run()));
+    found.push(sentence(Quantise::new(Ty::E4m3, &of_x, &q).run()));
+    found.push(sentence(call.clone().tensor(0.0).run()));
+    found.push(sentence(call.clone().tensor(f32::NAN).run()));
+    let mut more = scales.clone();
+    let scales = view_mut(&mut scales, "3:1");
+    found.push(sentence(call.clone().rows(&scales).run()));
+    found.push(sentence(call.clone().blocks(128, &scales).run()));
+    found.push(sentence(call.clone().blocks(0, &scales).run()));
+    let two = view_mut(&mut more, "2:1");
+    let nested = view(&x, "(2,(3,100)):(300,(1,3))");
+    let fine = Quantise::new(Ty::S8, &nested, &q).rows(&two);
+    found.push(sentence(fine.prepare()));
+    let apart = view(&x, "(2,(3,50)):(300,(1,6))");
+    let mut third = others.clone();
+    let of_q = view_mut(&mut third, "(2,150):(150,1)");
+    found.push(sentence(
+        Quantise::new(Ty::S8, &apart, &of_q).rows(&two).run(),
+    ));
+    let call = call.rows(&two);
+    let planned = |change: &dyn Fn(&mut QuantisePlan)| {
+        sentence(call.prepare_with(|problem, arch| {
+            let mut plan = QuantisePlan::fastest(problem, arch)?;
+            change(&mut plan);
+            Ok(plan)
+        }))
+    };
+    found.push(planned(&|plan| plan.vector = 3));
+    found.push(planned(&|plan| plan.vector = 2));
+    found.push(planned(&|plan| plan.rows = 64));
+    found.push(planned(&|plan| plan.accesses = 99));
+    found.push(planned(&|plan| (plan.threads, plan.rows) = (8, 1)));
+    found.push(planned(&|plan| plan.threads = 32));
+    found.push(planned(&|plan| plan.operands.to = Ty::E4m3));
+    found.push(planned(&|plan| plan.operands.modes = usize::MAX));
+    assert_eq!(
+        found,
+        [
+            "q has the shape (2,200): it must be (2,300), for x (2,300)",
+            "quantisation of f64: x must be f32, f16 or bf16",
+            "quantisation to s16: it must be s8, e4m3 or e5m2",
+            "q has elements of i8: those of e4m3 are u8",
+            "the scale is 0: it must be a number above 0",
+            "the scale is NaN: it must be a number above 0",
+            "scales has the shape 3: it must be 2, for x (2,300)",
+            "scales has the shape 3: it must be (2,3), for x (2,300)",
+            "blocks of 0 columns: there must be 1 to 1073741824",
+            "nothing is refused",
+            "the columns of x (3,50):(1,6) have several strides: they must have one",
+            "the plan's vector is 3: the kernel takes a power of two, 1 to 4",
+            "the plan's vector is 2: the quantisation kernel takes 4 only",
+            "the plan's number of rows of a block is 64: the kernel takes a power of two, 1 to 16",
+            "the plan's number of accesses is 99: the quantisation kernel takes 1 to 8",
+            "the plan's number of threads of a block is 8: the quantisation kernel takes 32 to 1024, in multiples of 32",
+            "the plan holds rows of up to 256 columns, and the call has 300",
+            "the plan was made for another call: f32 to e4m3, rows of 1 mode, vectors up to 4 in the plan and f32 to s8, rows of 1 \
+             mode, vectors up to 4 in the call",
+            "the plan's number of modes of the rows is 9223372036854775807: the quantisation kernel takes 1 to 8",
+        ]
+    );
+}
+
+/// A prepared call is captured and allocates nothing: a repeated call gives the same results, and other threads may make it.
+#[test]
+fn a_prepared_map_runs_again_and_on_other_threads() {
+    let device = Device::simulator(Arch::Sm90a);
+    let twice = expression("(x: tensor f32) -> y { add(x, x) }");
+    let mut x = device.upload(&[1.0f32; 1000]).expect("memory");
+    {
+        let here = view_mut(&mut x, "1000:1");
+        let call = Map::new(&twice).input("x", &here).output("y", &here);
+        let call = call.prepare().expect("a call");
+        for _ in 0..3 {
+            call.run(&device).expect("a run");
+        }
+        std::thread::scope(|scope| {
+            let run = scope.spawn(|| call.run(&device));
+            run.join().expect("a thread").expect("a run");
+        });
+    }
+    assert_eq!(x.download().expect("elements"), [16.0f32; 1000]);
+}

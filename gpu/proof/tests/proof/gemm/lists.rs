@@ -1,0 +1,327 @@
+//! Tensors and outputs of an epilogue whose rows a list on the device names.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::{Epilogue, Groups};
+use colex_gpu::kernels::gemm::GemmPlan;
+use colex_gpu::{Device, Error, Gemm, View, ViewMut};
+use colex_layout::Layout;
+use colex_proof::sweep::Random;
+use colex_sim::{Schedule, SimOptions};
+use half::bf16;
+
+/// `acc + residual`, stored as `scattered`; C holds the accumulators.
+fn residual() -> Epilogue {
+    let formula = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        let residual = e.tensor("residual", Ty::F32);
+        e.output("scattered", x.clone() + residual);
+        x
+    });
+    formula.expect("an epilogue")
+}
+
+/// A matrix of this many rows and columns in one of the two orders, with gaps.
+fn matrix(r: &mut Random, rows: i64, columns: i64) -> Layout {
+    let gap = r.one(&[0, 0, 4, 1]);
+    let (shape, stride) = ((rows, columns), (columns + gap, 1));
+    let layout = if r.one_in(3) {
+        Layout::new(shape, (1, rows + gap))
+    } else {
+        Layout::new(shape, stride)
+    };
+    layout.expect("extents above 0")
+}
+
+/// One product: `residual` is read and `scattered` is written at the rows of two lists, some numbers of which are no rows.
+fn one(device: &Device, r: &mut Random) -> Result<(), String> {
+    let text = |e: Error| e.to_string();
+    let m = r.one(&[1, 2, 17, 70, 130, 200]);
+    let [n, k] = [8, 8].map(|unit| unit * (1 + r.below(12_i64)));
+    let [of_residual, of_output] = [(); 2].map(|()| 1 + m + r.below(40_i64));
+    let small = |r: &mut Random, count: i64| -> Vec<bf16> {
+        let one = |_| bf16::from_f32((r.below(7_i32) - 3) as f32);
+        (0..count).map(one).collect()
+    };
+    let (a, b) = (small(r, m * k), small(r, n * k));
+    // Some rows of the residual are read several times, and some are none.
+    let read: Vec<u32> = (0..m)
+        .map(|_| {
+            if r.one_in(9) {
+                r.one(&[of_residual as u32, u32::MAX, 1 << 31])
+            } else {
+                r.below(of_residual) as u32
+            }
+        })
+        .collect();
+    let mut written: Vec<i32> = r.permutation(of_output as usize)[..m as usize]
+        .iter()
+        .map(|row| *row as i32)
+        .collect();
+    for row in &mut written {
+        if r.one_in(9) {
+            *row = r.one(&[of_output as i32, -1, i32::MIN, i32::MAX]);
+        }
+    }
+    let [at_residual, at_output] = [of_residual, of_output].map(|rows| matrix(r, rows, n));
+    let length = |layout: &Layout| layout.cosize().expect("a cosize") as usize;
+    let old: Vec<f32> = (0..length(&at_residual)).map(|i| (i % 91) as f32).collect();
+    let epilogue = residual();
+    let (da, db) = (
+        device.upload(&a).map_err(|e| e.to_string())?,
+        device.upload(&b).map_err(|e| e.to_string())?,
+    );
+    let residual = device.upload(&old).map_err(|e| e.to_string())?;
+    let [mut c, mut output] = [(m * n) as usize, length(&at_output)]
+        .map(|count| device.upload(&vec![f32::NAN; count]).expect("memory"));
+    let (found_c, found) = (c.clone(), output.clone());
+    let (read_rows, written_rows) = (
+        device.upload(&read).expect("memory"),
+        device.upload(&written).expect("memory"),
+    );
+    let said = {
+        let x = da.view((m, k)).map_err(|e| e.to_string())?;
+        let w = db.view((n, k)).map_err(|e| e.to_string())?;
+        let of_c = c.view_mut((m, n)).map_err(|e| e.to_string())?;
+        let old = View::new(&residual, &at_residual).map_err(|e| e.to_string())?;
+        let to = ViewMut::new(&mut output, &at_output).map_err(|e| e.to_string())?;
+        let (read, written) = (
+            read_rows.view(m).map_err(|e| e.to_string())?,
+            written_rows.view(m).map_err(|e| e.to_string())?,
+        );
+        let product = Gemm::new(&x, &w, &of_c).epilogue(&epilogue);
+        let product =
+            product
+                .tensor_rows("residual", &old, &read)
+                .output_rows("scattered", &to, &written);
+        // A plan of the list, or the usual one.
+        let mut plans = Vec::new();
+        let usual = product.prepare_with(|operands, arch| {
+            plans = GemmPlan::candidates(operands, arch);
+            Ok(GemmPlan::new(colex_gpu::gemm::GemmMethod::Simt, operands))
+        });
+        usual.map_err(text)?;
+        let drawn = (0..8).find_map(|_| {
+            let plan = r.one(&plans);
+            let plan = if r.one_in(3) && plan.method == colex_gpu::gemm::GemmMethod::Hopper {
+                GemmPlan { split: 2, ..plan }
+            } else {
+                plan
+            };
+            product.prepare_with(|_, _| Ok(plan)).ok()
+        });
+        let call = match drawn.filter(|_| !r.one_in(4)) {
+            Some(call) => call,
+            None => product.prepare().map_err(text)?,
+        };
+        call.run(device).map_err(|e| format!("{call}: {e}"))?;
+        call.to_string()
+    };
+    let of_c = found_c.download().map_err(|e| e.to_string())?;
+    let mut expected = vec![f32::NAN; found.len()];
+    for i in 0..m {
+        for j in 0..n {
+            let at = |l: i64| a[(i * k + l) as usize].to_f32() * b[(j * k + l) as usize].to_f32();
+            let sum: f32 = (0..k).map(at).sum();
+            if of_c[(i * n + j) as usize] != sum {
+                return Err(format!("{m}x{n}x{k}, {said}: C at ({i},{j})"));
+            }
+            let place = |layout: &Layout, row: i64, rows: i64| -> Option<usize> {
+                let strides: Vec<i64> = layout
+                    .leaves()
+                    .iter()
+                    .map(|leaf| leaf.stride.coefficient().value())
+                    .collect();
+                (0..rows)
+                    .contains(&row)
+                    .then(|| (row * strides[0] + j * strides[1]) as usize)
+            };
+            let old = place(&at_residual, i64::from(read[i as usize]), of_residual)
+                .map_or(0.0, |at| old[at]);
+            if let Some(at) = place(&at_output, i64::from(written[i as usize]), of_output) {
+                expected[at] = sum + old;
+            }
+        }
+    }
+    let found = found.download().map_err(|e| e.to_string())?;
+    let is_same = |(x, y): (&f32, &f32)| x == y || x.is_nan() && y.is_nan();
+    match found.iter().zip(&expected).position(|pair| !is_same(pair)) {
+        None => Ok(()),
+        Some(at) => Err(format!(
+            "{m}x{n}x{k}, {said}: element {at} of {at_output} is {}, not {}",
+            found[at], expected[at]
+        )),
+    }
+}
+
+/// The rows of a tensor that is read and of an output are those that lists name, by every kernel and in several schedules; a row
+/// that is none counts as zeros and is not written, and all others stay.
+#[test]
+fn law_rows_of_a_list_are_read_and_written() {
+    let mut cases = 0;
+    for (arch, rounds) in [
+        (Arch::Sm70, 6),
+        (Arch::Sm75, 6),
+        (Arch::Sm80, 12),
+        (Arch::Sm90a, 40),
+    ] {
+        for seed in 0..2 {
+            let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+            let device = Device::simulator_with(arch, options);
+            let mut r = Random::of(seed, "lists");
+            for round in 0..rounds {
+                one(&device, &mut r)
+                    .unwrap_or_else(|why| panic!("{arch}, round {round} of {seed}: {why}"));
+                cases += 1;
+            }
+        }
+    }
+    println!("law epilogues.lists: {cases} cases");
+}
+
+/// The rows that experts return go back to their tokens: a list over the rows of all groups.
+#[test]
+fn rows_of_groups_are_scattered() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm90a);
+    let (rows, n, k) = (150_i64, 16_i64, 16_i64);
+    let a: Vec<bf16> = (0..rows * k)
+        .map(|i| bf16::from_f32((i / k % 5) as f32))
+        .collect();
+    let b: Vec<bf16> = (0..3 * n * k)
+        .map(|i| bf16::from_f32((i / (n * k) + 1) as f32))
+        .collect();
+    let list: Vec<u32> = (0..rows).map(|i| (i * 7 % rows) as u32).collect();
+    let (a, b) = (device.upload(&a)?, device.upload(&b)?);
+    let (list_of, offsets) = (device.upload(&list)?, device.upload(&[3_u32, 70, 70, 140])?);
+    let old = device.zeros::<f32>(n as usize)?;
+    let mut c = device.poisoned::<f32>((rows * n) as usize)?;
+    let mut output = device.upload(&vec![-1_f32; (rows * n) as usize])?;
+    let epilogue = residual();
+    Gemm::new(
+        &a.view((rows, k))?,
+        &View::new(&b, "(16,16,3):(16,1,256)")?,
+        &c.view_mut((rows, n))?,
+    )
+    .epilogue(&epilogue)
+    .tensor("residual", &View::new(&old, "(150,16):(0,1)")?)
+    .output_rows(
+        "scattered",
+        &output.view_mut((rows, n))?,
+        &list_of.view(rows)?,
+    )
+    .groups(Groups::Rows, &offsets.view(4)?)
+    .run()?;
+    let found = output.download()?;
+    for i in 0..rows {
+        let group = match i {
+            3..70 => 1.0,
+            70..140 => 3.0,
+            _ => 0.0,
+        };
+        let expected = if group == 0.0 {
+            -1.0
+        } else {
+            (i % 5) as f32 * 16.0 * group
+        };
+        let to = i64::from(list[i as usize]);
+        for j in 0..n {
+            assert_eq!(found[(to * n + j) as usize], expected, "row {i}");
+        }
+    }
+    Ok(())
+}
+
+/// Two rows with one number are a data race, which the simulator names.
+#[test]
+fn one_row_twice_is_a_data_race() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm80);
+    let x = device.upload(&vec![bf16::ONE; 64 * 16])?;
+    let old = device.zeros::<f32>(16)?;
+    let rows = device.upload(&[5_u32; 64])?;
+    let (mut c, mut output) = (
+        device.poisoned::<f32>(64 * 64)?,
+        device.zeros::<f32>(64 * 64)?,
+    );
+    let x = x.view((64, 16))?;
+    let call = Gemm::new(&x, &x, &c.view_mut((64, 64))?)
+        .epilogue(&residual())
+        .tensor("residual", &View::new(&old, "(64,64):(0,0)")?)
+        .output_rows("scattered", &output.view_mut((64, 64))?, &rows.view(64)?)
+        .run();
+    let why = call.expect_err("a race").to_string();
+    assert!(
+        why.contains("`scattered`") && why.contains("nothing orders the two"),
+        "{why}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm90a);
+    let x = device.zeros::<bf16>(4096)?;
+    let old = device.zeros::<f32>(4096)?;
+    let rows = device.zeros::<u32>(64)?;
+    let epilogue = residual();
+    let refused = |of_residual: (i64, i64), list: &str| {
+        let (mut c, mut output) = (
+            device.zeros::<f32>(4096).expect("memory"),
+            device.zeros::<f32>(4096).expect("memory"),
+        );
+        let matrix = x.view((16, 8)).expect("a view");
+        let of_c = c.view_mut((16, 16)).expect("a view");
+        let to = output.view_mut((16, 16)).expect("a view");
+        let list = View::new(&rows, list).expect("a view");
+        let refused = Gemm::new(&matrix, &matrix, &of_c)
+            .epilogue(&epilogue)
+            .tensor_rows("residual", &old.view(of_residual).expect("a view"), &list)
+            .output("scattered", &to)
+            .run();
+        refused.expect_err("it is refused").to_string()
+    };
+    let batch = {
+        let (mut c, mut output) = (device.zeros::<f32>(512)?, device.zeros::<f32>(512)?);
+        let matrices = View::new(&x, "(16,8,2):(8,1,128)")?;
+        let of_c = ViewMut::new(&mut c, "(16,16,2):(16,1,256)")?;
+        let to = ViewMut::new(&mut output, "(16,16,2):(16,1,256)")?;
+        let refused = Gemm::new(&matrices, &matrices, &of_c)
+            .epilogue(&epilogue)
+            .tensor_rows("residual", &old.view((9, 16))?, &rows.view(16)?)
+            .output("scattered", &to)
+            .run();
+        refused.expect_err("it is refused").to_string()
+    };
+    let sums = {
+        let (mut c, mut sums) = (device.zeros::<f32>(256)?, device.zeros::<f32>(16)?);
+        let matrix = x.view((16, 8))?;
+        let epilogue = Epilogue::new(Ty::F32, |e| {
+            let x = e.accumulator() + e.tensor("residual", Ty::F32);
+            e.row_sums("sums", x.clone());
+            x
+        })?;
+        let refused = Gemm::new(&matrix, &matrix, &c.view_mut((16, 16))?)
+            .epilogue(&epilogue)
+            .tensor_rows("residual", &old.view((9, 16))?, &rows.view(16)?)
+            .output("sums", &sums.view_mut(16)?)
+            .run();
+        refused.expect_err("it is refused").to_string()
+    };
+    assert_eq!(
+        [
+            refused((9, 16), "15:1"),
+            refused((9, 16), "16:2"),
+            refused((9, 15), "16:1"),
+            batch,
+            sums
+        ],
+        [
+            "epilogue: the rows of residual are 15:1, and the product has 16: a list has one number for each, without gaps",
+            "epilogue: the rows of residual are 16:2, and the product has 16: a list has one number for each, without gaps",
+            "epilogue: residual has the shape (9,15), and the product 16 columns: a tensor whose rows are a list has as many \
+             columns, and any number of rows",
+            "epilogue: the rows of residual are a list, and the product is a batch: a list is of the rows of one product",
+            "epilogue: it has vectors of sums or maxima, and a tensor whose rows are a list: the vectors are of rows in their \
+             order",
+        ]
+    );
+    Ok(())
+}

@@ -1,0 +1,601 @@
+//! Reductions by the kernels of the library against double precision.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::reduce::scan::{self, Scan, ScanPlan, ScanProblem, cumulative_sum};
+use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem, ReduceStage, reduce};
+use colex_gpu::sim::{Schedule, SimOptions};
+use colex_gpu::testing::{self, Output};
+use colex_gpu::{Device, Error, View, ViewMut};
+use colex_layout::Layout;
+use colex_proof::sweep::Random;
+
+fn simulator(arch: Arch, seed: u64) -> Device {
+    let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+    Device::simulator_with(arch, options)
+}
+
+/// How many cases a law draws for each architecture.
+fn rounds() -> usize {
+    let asked = std::env::var("COLEX_REDUCE");
+    asked.ok().and_then(|n| n.parse().ok()).unwrap_or(40)
+}
+
+/// Types, shapes, modes, strides, alignments, NaN and infinities, and plans, under several schedules.
+#[test]
+fn law_reductions_are_those_of_the_reference() {
+    let mut elements = 0;
+    for (i, arch) in [Arch::Sm80, Arch::Sm90a, Arch::Sm70]
+        .into_iter()
+        .enumerate()
+    {
+        let device = simulator(arch, i as u64);
+        let found = colex_proof::kernels::reduce::check(&device, 60 + i as u64, rounds());
+        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+    }
+    println!("law reduce: {} cases, {elements} elements", 3 * rounds());
+}
+
+/// The bits of every sum are those of the host in the order of the plan.
+#[test]
+fn law_cumulative_sums_are_those_of_the_host() {
+    let mut elements = 0;
+    for (i, arch) in [Arch::Sm80, Arch::Sm90a, Arch::Sm70]
+        .into_iter()
+        .enumerate()
+    {
+        let device = simulator(arch, i as u64);
+        let found = colex_proof::kernels::reduce::check_scans(&device, 80 + i as u64, rounds());
+        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+    }
+    println!("law scan: {} cases, {elements} elements", 3 * rounds());
+}
+
+/// The results of plans for one reduction of f32 under several schedules.
+fn result(
+    function: ReduceFunction,
+    (extents, modes): (&[i64], &[usize]),
+    x: &[f32],
+    plan: impl Fn(ReducePlan) -> ReducePlan,
+) -> Vec<u32> {
+    let results: i64 = (0..extents.len())
+        .filter(|mode| !modes.contains(mode))
+        .map(|mode| extents[mode])
+        .product();
+    let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+        let x = device.upload(x)?;
+        let mut y = Output::<f32>::new(device, results as usize)?;
+        let kept: Vec<i64> = (0..extents.len())
+            .map(|mode| {
+                if modes.contains(&mode) {
+                    1
+                } else {
+                    extents[mode]
+                }
+            })
+            .collect();
+        let (from, to) = (x.view(extents)?, y.buffer().view_mut(&kept[..])?);
+        let call = Reduce::new(function, &from, modes, &to).prepare_with(|problem| {
+            let mut plan = plan(ReducePlan::fastest(problem)?);
+            // Modes that are joined are longer than the threads side by side.
+            plan.turns_inner |= !plan.takes(problem);
+            plan.parts_inner &= plan.turns_inner;
+            Ok(plan)
+        })?;
+        call.run(device)?;
+        call.run(device)?;
+        let bits = y.buffer().download()?;
+        Ok(bits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>())
+    });
+    found.unwrap_or_else(|why| panic!("{function}: {why}"))
+}
+
+/// Threads across, along and of rows, turns along either mode, and parts, each under several schedules, with the same bits twice.
+#[test]
+fn law_plans_of_reductions_agree() {
+    let extents = [5_i64, 14, 40];
+    let x: Vec<f32> = (0..5 * 14 * 40)
+        .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
+        .collect();
+    let mut cases = 0;
+    for modes in [&[2][..], &[1], &[0, 2], &[0, 1, 2]] {
+        for function in [
+            ReduceFunction::Sum,
+            ReduceFunction::Min,
+            ReduceFunction::Norm,
+        ] {
+            let with = |rows, across, along, turns_inner, parts| {
+                result(function, (&extents, modes), &x, move |plan| ReducePlan {
+                    rows,
+                    across,
+                    along,
+                    accesses: 2,
+                    turns_inner: turns_inner && !plan.operands.keeps_inner,
+                    parts,
+                    ..plan
+                })
+            };
+            let usual = result(function, (&extents, modes), &x, |plan| plan);
+            let found = [
+                with(1, 1, 32, true, 1),
+                with(2, 4, 32, true, 1),
+                with(1, 2, 32, true, 3),
+                with(1, 8, 32, false, 1),
+                with(1, 4, 32, false, 5),
+                with(4, 2, 32, false, 2),
+            ];
+            for (i, found) in found.iter().enumerate() {
+                for (a, b) in found.iter().zip(&usual) {
+                    let (a, b) = (f32::from_bits(*a), f32::from_bits(*b));
+                    let is_close = (a - b).abs() <= 2e-5 * (20.0 + b.abs());
+                    let is_right = match function {
+                        ReduceFunction::Min => a == b,
+                        _ => is_close,
+                    };
+                    assert!(
+                        is_right,
+                        "{function} along {modes:?}, plan {i}: {a} and {b}"
+                    );
+                }
+                cases += 1;
+            }
+        }
+    }
+    println!("law reduce.plans: {cases} cases");
+}
+
+#[test]
+fn law_reductions_of_no_elements_have_the_neutral_result() {
+    let device = simulator(Arch::Sm80, 3);
+    let x = device.zeros::<f32>(4).expect("memory");
+    let x = x.view((5, 0, 3)).expect("a view");
+    let mut y = Output::<f32>::new(&device, 15).expect("memory");
+    for (function, want) in [
+        (ReduceFunction::Sum, 0.0),
+        (ReduceFunction::SquareSum, 0.0),
+        (ReduceFunction::Norm, 0.0),
+    ] {
+        reduce(
+            function,
+            &x,
+            &[1],
+            &y.buffer().view_mut((5, 3)).expect("a view"),
+        )
+        .expect("a sum");
+        assert_eq!(y.elements().expect("all results"), [want; 15]);
+    }
+    let mean = y.buffer().view_mut((5, 3)).expect("a view");
+    reduce(ReduceFunction::Mean, &x, &[1], &mean).expect("a mean");
+    let found = y.buffer().download().expect("results");
+    assert!(found.iter().all(|mean| mean.is_nan()));
+    // No results: nothing is to be done.
+    let mut none = device.zeros::<f32>(1).expect("memory");
+    let none = none.view_mut((5, 0)).expect("a view");
+    reduce(ReduceFunction::Max, &x, &[2], &none).expect("nothing");
+    println!("law reduce.nothing: 5 cases");
+}
+
+#[test]
+fn refused_reductions_say_what_would_be_right() {
+    let device = Device::simulator(Arch::Sm90a);
+    let memory = device.zeros::<f32>(6000).expect("memory");
+    let mut output = device.zeros::<f32>(6000).expect("memory");
+    let mut whole = device.zeros::<i32>(6000).expect("memory");
+    let doubles = device.zeros::<f64>(6000).expect("memory");
+    let x = memory.view((20, 300)).expect("a view");
+    let integers = device.zeros::<i32>(6000).expect("memory");
+    let integers = integers.view((20, 300)).expect("a view");
+    let error = |result: Result<(), Error>| result.expect_err("it is refused").to_string();
+    let mut found = Vec::new();
+    {
+        let y = output.view_mut(20).expect("a view");
+        let of = |function, modes: &[usize]| error(reduce(function, &x, modes, &y));
+        found.push(of(ReduceFunction::Sum, &[2]));
+        found.push(of(ReduceFunction::Sum, &[1, 1]));
+        found.push(of(ReduceFunction::Sum, &[0]));
+        found.push(of(ReduceFunction::ArgMax, &[1]));
+        found.push(error(reduce(
+            ReduceFunction::Sum,
+            &doubles.view((20, 300)).expect("a view"),
+            &[1],
+            &y,
+        )));
+        found.push(error(reduce(ReduceFunction::Mean, &integers, &[1], &y)));
+        found.push(error(reduce(ReduceFunction::Sum, &integers, &[1], &y)));
+        let nothing = memory.view((20, 0)).expect("a view");
+        found.push(error(reduce(ReduceFunction::Max, &nothing, &[1], &y)));
+        let planned = |change: &dyn Fn(&mut ReducePlan)| {
+            let call = Reduce::new(ReduceFunction::Sum, &x, &[1], &y).prepare_with(|problem| {
+                let mut plan = ReducePlan::fastest(problem)?;
+                change(&mut plan);
+                Ok(plan)
+            });
+            call.expect_err("it is refused").to_string()
+        };
+        found.push(planned(&|plan| plan.vector = 3));
+        found.push(planned(&|plan| plan.vector = 8));
+        found.push(planned(&|plan| plan.across = i64::MAX));
+        found.push(planned(&|plan| plan.rows = 0));
+        found.push(planned(&|plan| (plan.rows, plan.along) = (1, 16)));
+        found.push(planned(&|plan| plan.accesses = 17));
+        found.push(planned(&|plan| plan.parts = 1025));
+        found.push(planned(&|plan| {
+            (plan.rows, plan.along, plan.accesses) = (1, 1024, 17)
+        }));
+        found.push(planned(&|plan| plan.operands.keeps_inner = true));
+        found.push(planned(&|plan| plan.turns_inner = false));
+        found.push(planned(&|plan| {
+            plan.operands.function = ReduceFunction::Max
+        }));
+        found.push(planned(&|plan| plan.operands.stage = ReduceStage::Part));
+        found.push(planned(&|plan| plan.operands.outer = usize::MAX));
+        found.push(planned(&|plan| plan.operands.contiguous = false));
+        found.push(planned(&|plan| plan.operands.stored = 4));
+        found.push(planned(&|plan| plan.operands.values = Some(Ty::F32)));
+        found.push(planned(&|plan| {
+            (plan.turns_inner, plan.parts_inner, plan.along) = (false, false, 32)
+        }));
+    }
+    {
+        let at = whole.view_mut((20, 1)).expect("a view");
+        let values = output.view_mut(300).expect("a view");
+        let call = Reduce::index(ReduceFunction::ArgMax, &x, 1, &at).values(&values);
+        found.push(call.run().expect_err("it is refused").to_string());
+    }
+    {
+        let layout = Layout::new(((2, 10), 300), ((300, 1000), 1)).expect("a layout");
+        let memory = device.zeros::<f32>(20_000).expect("memory");
+        let x = View::new(&memory, &layout).expect("a view");
+        let y = output.view_mut(20).expect("a view");
+        found.push(error(reduce(ReduceFunction::Sum, &x, &[1], &y)));
+    }
+    {
+        let twice = Layout::new((20,), (0,)).expect("a layout");
+        let y = ViewMut::new(&mut output, &twice).expect("a view");
+        found.push(error(reduce(ReduceFunction::Sum, &x, &[1], &y)));
+    }
+    let same = memory.clone();
+    let mut same = same;
+    let overlap = same.view_mut(20).expect("a view");
+    let refused = reduce(ReduceFunction::Sum, &x, &[1], &overlap).expect_err("it is refused");
+    assert!(refused.is_overlap(), "{refused}");
+    assert_eq!(
+        found,
+        [
+            "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0",
+            "mode 1 is named twice: name it once",
+            "y has the shape 20, and x (20,300) without the modes [0] is 300: both must be equal, or have modes of extent 1 where x is reduced",
+            "the arg-max of f32 in f32: the results must be s32 or s64",
+            "the sum of f64: the elements must be f32, f16, bf16 or s32",
+            "the mean of s32: it is no integer, so convert the elements to f32 first",
+            "the sum of s32 in f32: the results must be s32",
+            "the max of no elements: x has the shape (20,0), and an extent that is reduced is 0",
+            "the plan's vector is 3: the sum kernel takes a power of two, 1 to 4",
+            "the plan's vector is 8: the sum kernel takes a power of two, 1 to 4",
+            "the plan's number of threads across is 9223372036854775807: the sum kernel takes a power of two, 1 to 64",
+            "the plan's number of threads along the rows is 0: the sum kernel takes a power of two, 1 to 64",
+            "the plan's number of threads of a block is 16: the sum kernel takes 32 to 1024, in multiples of 32",
+            "the plan's number of accesses is 17: the sum kernel takes 1 to 16",
+            "the plan's number of parts is 1025: the sum kernel takes 1 to 1024",
+            "the plan's number of accesses is 17: the sum kernel takes 1 to 16",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one kept`: the turns go along an inner mode only if it is reduced",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: the parts divide \
+             the turns along the inner mode only if turns go along it",
+            "the plan was made for another call: max of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced in the plan and sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced in the call",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: a plan is for the whole reduction",
+            "the operands of the plan are `sum of f32 in f32, 18446744073709551615 outer and 1 reduced modes, the inner one reduced`: a kernel has 1 to 16 modes of each kind",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: accesses of several elements need an inner mode with the stride 1",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: several results are stored at once along an inner mode that is kept",
+            "the operands of the plan are `sum of f32 in f32, values of f32, 1 outer and 1 reduced modes, the inner one reduced`: the results of a function other than arg-max and arg-min are the values",
+            "the plan's threads along the inner mode have 128 elements side by side, and it has 300: more threads cover it, or turns along it",
+            "the values has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
+            "((2,10),300):((300,1000),1) has a mode with several strides: each mode of a reduction must have one, so give its parts as modes",
+            "the destination y (20):(0) has one element at several coordinates: which value stays would be a race",
+        ]
+    );
+}
+
+/// Plans of any numbers: one that `check` accepts is built.
+#[test]
+fn law_accepted_plans_of_reductions_are_built() {
+    let mut r = Random::of(7, "reduce plans");
+    let (mut accepted, mut refused) = (0, 0);
+    let count = 3000;
+    for _ in 0..count {
+        let arch = r.one(&[Arch::Sm70, Arch::Sm80, Arch::Sm90a]);
+        let function = r.one(&ReduceFunction::ALL);
+        let ty = r.one(&[Ty::F32, Ty::Bf16, Ty::F16, Ty::S32, Ty::F32, Ty::F64]);
+        let extents = match r.below(4_u64) {
+            0 => [(); 3].map(|()| r.one(&[1, 1 << 20, 1 << 62, i64::MAX, 0, -1])),
+            _ => [(); 3].map(|()| r.one(&[1, 2, 33, 256, 1000])),
+        };
+        let modes = r.one(&[&[0][..], &[1], &[2], &[0, 2], &[1], &[]]);
+        let Ok(problem) = ReduceProblem::new(function, ty, &extents, modes) else {
+            refused += 1;
+            continue;
+        };
+        let Ok(fastest) = ReducePlan::fastest(&problem) else {
+            refused += 1;
+            continue;
+        };
+        assert!(
+            fastest.check(arch).is_ok() && fastest.takes(&problem),
+            "{fastest}"
+        );
+        let number = |r: &mut Random| match r.below(12_u64) {
+            0 => r.one(&[3, 0, -1, 1 << 62, i64::MIN, i64::MAX]),
+            _ => r.one(&[1, 1, 2, 4, 8, 32]),
+        };
+        let mut plan = fastest;
+        if r.one_in(2) {
+            plan.vector = number(&mut r);
+        }
+        if r.one_in(2) {
+            (plan.rows, plan.across, plan.along) = (number(&mut r), number(&mut r), number(&mut r));
+        }
+        if r.one_in(3) {
+            (plan.accesses, plan.parts) = (number(&mut r), number(&mut r));
+        }
+        if r.one_in(4) {
+            plan.turns_inner = !plan.turns_inner;
+            plan.parts_inner = r.one_in(2);
+            plan.operands.keeps_inner = r.one_in(2);
+            plan.operands.contiguous = r.one_in(2);
+            plan.operands.stored = number(&mut r);
+            plan.operands.vector = number(&mut r);
+        }
+        let _ = (
+            plan.bytes(&problem),
+            plan.workspace(&problem),
+            plan.to_string(),
+        );
+        let _ = (
+            plan.explain(&problem),
+            fastest.explain(&problem),
+            plan.takes(&problem),
+        );
+        match plan.check(arch) {
+            Err(_) => refused += 1,
+            Ok(()) => {
+                accepted += 1;
+                // Every plan is checked, and one accepted plan in 24 is built.
+                if accepted % 24 == 1
+                    && let Err(error) = plan.build(arch)
+                {
+                    panic!(
+                        "{plan} of {} on {arch:?} is accepted and not built: {error}",
+                        plan.operands
+                    );
+                }
+            }
+        }
+    }
+    println!("law reduce.built: {count} cases, {accepted} accepted, {refused} refused");
+    assert!(
+        accepted > count / 20,
+        "only {accepted} of {count} plans are accepted"
+    );
+}
+
+#[test]
+fn refused_cumulative_sums_say_what_would_be_right() {
+    let device = Device::simulator(Arch::Sm80);
+    let memory = device.zeros::<f32>(6000).expect("memory");
+    let mut output = device.zeros::<f32>(6000).expect("memory");
+    let x = memory.view((20, 300)).expect("a view");
+    let mut found = Vec::new();
+    let error = |result: Result<(), Error>| result.expect_err("it is refused").to_string();
+    {
+        let y = output.view_mut((300, 20)).expect("a view");
+        found.push(error(cumulative_sum(&x, 1, &y)));
+    }
+    {
+        let y = output.view_mut((20, 300)).expect("a view");
+        found.push(error(cumulative_sum(&x, 2, &y)));
+        let planned = |change: &dyn Fn(&mut ScanPlan)| {
+            let call = Scan::new(&x, 1, &y).prepare_with(|problem| {
+                let mut plan = ScanPlan::fastest(problem);
+                change(&mut plan);
+                Ok(plan)
+            });
+            call.expect_err("it is refused").to_string()
+        };
+        found.push(planned(&|plan| plan.vector = 8));
+        found.push(planned(&|plan| plan.along = 16));
+        found.push(planned(&|plan| plan.along = 48));
+        found.push(planned(&|plan| plan.rows = 2));
+        found.push(planned(&|plan| plan.accesses = 17));
+        found.push(planned(&|plan| plan.turns = -1));
+        found.push(planned(&|plan| plan.operands.exclusive = true));
+        found.push(planned(&|plan| plan.operands.contiguous = false));
+        found.push(planned(&|plan| plan.operands.outer = 0));
+        found.push(planned(&|plan| plan.operands.ty = Ty::F64));
+    }
+    {
+        let odd = memory.view((20, 299)).expect("a view");
+        let y = output.view_mut((20, 299)).expect("a view");
+        let call = Scan::new(&odd, 1, &y).prepare_with(|problem| {
+            let plan = ScanPlan::fastest(problem);
+            Ok(ScanPlan { vector: 2, ..plan })
+        });
+        found.push(call.expect_err("it is refused").to_string());
+    }
+    {
+        let problem = ScanProblem::new(Ty::F32, [1, 1 << 30, 1]).expect("a problem");
+        let plan = ScanPlan::fastest(&problem);
+        let plan = ScanPlan {
+            along: 32,
+            accesses: 1,
+            turns: 1,
+            ..plan
+        };
+        assert!(!plan.takes(&problem)); // too many parts
+    }
+    {
+        let twice = Layout::new((20, 300), (0, 1)).expect("a layout");
+        let y = ViewMut::new(&mut output, &twice).expect("a view");
+        found.push(error(cumulative_sum(&x, 1, &y)));
+    }
+    let mut same = memory.clone();
+    let overlap = same.view_mut((20, 300)).expect("a view");
+    let refused = cumulative_sum(&x, 1, &overlap).expect_err("it is refused");
+    assert!(refused.is_overlap(), "{refused}");
+    for extents in [[0, 1, 1], [1, -1, 1], [1, 1, i64::MAX]] {
+        let refused = ScanProblem::new(Ty::F32, extents).expect_err("it is refused");
+        found.push(refused.to_string());
+    }
+    assert_eq!(
+        found,
+        [
+            "y has the shape (300,20), and x (20,300): both must be equal",
+            "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0",
+            "the plan's vector is 8: the cumulative sum kernel takes a power of two, 1 to 4",
+            "the plan's number of threads of a block is 16: the cumulative sum kernel takes 32 to 1024, in multiples of 32",
+            "the plan's number of threads along the inner mode is 48: the cumulative sum kernel takes a power of two, 1 to 1024",
+            "the plan's number of threads along the rows is 2: the cumulative sum kernel takes a power of two, 1 to 1",
+            "the plan's number of accesses is 17: the cumulative sum kernel takes 1 to 16",
+            "the plan's number of turns of a part is -1: the cumulative sum kernel takes 0 to 1073741824",
+            "the plan was made for another call: exclusive cumulative sum of f32, along the inner one, 1 mode outside in the plan \
+             and cumulative sum of f32, along the inner one, 1 mode outside in the call",
+            "the operands of the plan are `cumulative sum of f32, along the inner one, 1 mode outside`: accesses of several \
+             elements need an inner mode with the stride 1",
+            "the operands of the plan are `cumulative sum of f32, along the inner one, 0 modes outside`: a kernel has 1 to 16 \
+             outer modes",
+            "the cumulative sum of f64: the elements must be f32, f16, bf16 or s32",
+            "the plan's accesses take 2 elements: addresses, strides and extents of the call allow 1",
+            "the destination y (20,300):(0,1) has one element at several coordinates: which value stays would be a race",
+            "an extent is 0: the extents of a layout are at least 1",
+            "an extent is -1: it must be 0 to 1073741824",
+            "an extent is 9223372036854775807: it must be 0 to 1073741824",
+        ]
+    );
+}
+
+/// Parts and turns of one sum under several schedules, bit for bit those of the host.
+#[test]
+fn law_plans_of_cumulative_sums_are_those_of_the_host() {
+    let x: Vec<f32> = (0..3 * 700)
+        .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
+        .collect();
+    let mut cases = 0;
+    for mode in [0, 1] {
+        for (along, accesses, turns) in [(32, 1, 0), (64, 2, 1), (32, 3, 2), (128, 1, 0)] {
+            let mut used = None;
+            let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
+                let from = device.upload(&x)?;
+                let mut y = Output::<f32>::new(device, x.len())?;
+                let call = {
+                    let shape = if mode == 0 { (700, 3) } else { (3, 700) };
+                    let (from, to) = (from.view(shape)?, y.buffer().view_mut(shape)?);
+                    let call = Scan::new(&from, mode, &to).prepare_with(|problem| {
+                        let plan = ScanPlan::fastest(problem);
+                        Ok(ScanPlan {
+                            along,
+                            rows: 1,
+                            accesses,
+                            turns,
+                            ..plan
+                        })
+                    })?;
+                    call.run(device)?;
+                    call.run(device)?;
+                    call.plan().copied()
+                };
+                used = call;
+                y.elements()
+            });
+            let found = found.unwrap_or_else(|why| panic!("along {mode}: {why}"));
+            let plan = used.expect("a plan");
+            for sum in 0..3 {
+                let at = |i: usize| {
+                    if mode == 0 {
+                        3 * i + sum
+                    } else {
+                        700 * sum + i
+                    }
+                };
+                let own: Vec<f32> = (0..700).map(|i| x[at(i)]).collect();
+                let sums: Vec<f32> = (0..700).map(|i| found[at(i)]).collect();
+                assert_eq!(sums, scan::reference::sums(&plan, &own), "{plan}");
+            }
+            cases += 1;
+        }
+    }
+    println!("law scan.plans: {cases} cases");
+}
+
+/// Plans of cumulative sums of any numbers: one that `check` accepts is built.
+#[test]
+fn law_accepted_plans_of_cumulative_sums_are_built() {
+    let mut r = Random::of(9, "scan plans");
+    let (mut accepted, mut refused) = (0, 0);
+    let count = 3000;
+    for _ in 0..count {
+        let arch = r.one(&[Arch::Sm70, Arch::Sm80, Arch::Sm90a]);
+        let ty = r.one(&[Ty::F32, Ty::Bf16, Ty::F16, Ty::S32, Ty::F32, Ty::F64]);
+        let extents = match r.below(4_u64) {
+            0 => [(); 3].map(|()| r.one(&[1, 1 << 20, 1 << 30, 1 << 62, i64::MAX, 0, -1])),
+            _ => [(); 3].map(|()| r.one(&[1, 2, 33, 256, 1000])),
+        };
+        let Ok(problem) = ScanProblem::new(ty, extents) else {
+            refused += 1;
+            continue;
+        };
+        let fastest = ScanPlan::fastest(&problem);
+        assert!(
+            fastest.check(arch).is_ok() && fastest.takes(&problem),
+            "{fastest}"
+        );
+        let number = |r: &mut Random| match r.below(12_u64) {
+            0 => r.one(&[3, 0, -1, 1 << 62, i64::MIN, i64::MAX]),
+            _ => r.one(&[1, 1, 2, 4, 8, 32]),
+        };
+        let mut plan = fastest;
+        if r.one_in(2) {
+            plan.vector = number(&mut r);
+        }
+        if r.one_in(2) {
+            (plan.rows, plan.along) =
+                (number(&mut r), 16 * r.one(&[1, 2, 4, 16, 3, i64::MIN / 16]));
+        }
+        if r.one_in(3) {
+            (plan.accesses, plan.turns) = (number(&mut r), number(&mut r));
+        }
+        if r.one_in(4) {
+            plan.operands.keeps_inner = r.one_in(2);
+            plan.operands.contiguous = r.one_in(2);
+            plan.operands.exclusive = r.one_in(2);
+            plan.operands.vector = number(&mut r);
+            plan.operands.outer = r.one(&[0, 1, 3, 17, usize::MAX]);
+        }
+        let _ = (
+            plan.bytes(&problem),
+            plan.workspace(&problem),
+            plan.to_string(),
+        );
+        let _ = (
+            plan.explain(&problem),
+            fastest.explain(&problem),
+            plan.takes(&problem),
+        );
+        match plan.check(arch) {
+            Err(_) => refused += 1,
+            Ok(()) => {
+                accepted += 1;
+                // Every plan is checked, and one accepted plan in 24 is built.
+                if accepted % 24 == 1
+                    && let Err(error) = plan.build(arch)
+                {
+                    panic!(
+                        "{plan} of {} on {arch:?} is accepted and not built: {error}",
+                        plan.operands
+                    );
+                }
+            }
+        }
+    }
+    println!("law scan.built: {count} cases, {accepted} accepted, {refused} refused");
+    assert!(
+        accepted > count / 20,
+        "only {accepted} of {count} plans are accepted"
+    );
+}

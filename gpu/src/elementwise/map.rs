@@ -1,0 +1,379 @@
+//! Maps: the call on views.
+
+use std::marker::PhantomData;
+
+use colex_atom::{Arch, Ty};
+use colex_device::{Device, Element, View, ViewMut};
+use colex_layout::Layout;
+
+use super::call::{Checked, ElementwiseCall, GivenView, check_memory};
+use super::expression::{MapExpression, MapInput, MapInputKind, MapOutput};
+use super::operands::{Binding, ElementwiseProblem, ElementwiseWork, Kind, Operand};
+use super::plan::ElementwisePlan;
+use crate::error::{ElementwiseError, Error};
+use crate::gemm::epilogue::arguments::rust_type;
+use crate::gemm::problem::holds_f32;
+
+/// A map that is being described: an expression, and the views that it reads and writes.
+///
+/// All views have one shape, up to the nesting of its modes, with any strides: an input that is the same along a mode has the
+/// stride 0 there. An output may lie exactly where an input does, and be written in place; it may overlap nothing else. The
+/// device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::elementwise::{Map, MapExpression};
+/// use colex_gpu::{Device, View};
+///
+/// let relu = MapExpression::new(|m| {
+///     let x = m.tensor("x", Ty::F32) * m.scalar("scale", Ty::F32) + m.tensor("bias", Ty::F32);
+///     m.output("y", x.relu());
+/// })?;
+/// let device = Device::open();
+/// let (x, bias) = (device.upload(&[1f32, 2.0, 3.0, 4.0])?, device.upload(&[-3f32, 10.0])?);
+/// let mut y = device.poisoned::<f32>(4)?;
+/// Map::new(&relu)
+///     .input("x", &x.view((2, 2))?)
+///     .input("bias", &View::new(&bias, "(2,2):(0,1)")?) // one number for each column
+///     .scalar("scale", 2.0)
+///     .output("y", &y.view_mut((2, 2))?)
+///     .run()?;
+/// assert_eq!(y.download()?, [0.0, 14.0, 3.0, 18.0]);
+///
+/// // In place.
+/// let twice: MapExpression = "(x: tensor f32) -> y { add(x, x) }".parse()?;
+/// let here = y.view_mut(4)?;
+/// Map::new(&twice).input("x", &here).output("y", &here).run()?;
+/// drop(here);
+/// assert_eq!(y.download()?, [0.0, 28.0, 6.0, 36.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Map<'a> {
+    expression: MapExpression,
+    scalars: Vec<(String, f64)>,
+    tensors: Vec<GivenView>,
+    memory: PhantomData<&'a ()>,
+}
+
+fn refuse<T>(why: String) -> Result<T, Error> {
+    Err(ElementwiseError::Map { why }.into())
+}
+
+/// `a, b and c`, or `none`.
+fn list(names: &[&str]) -> String {
+    match names {
+        [] => "none".to_string(),
+        [one] => one.to_string(),
+        [some @ .., last] => format!("{} and {last}", some.join(", ")),
+    }
+}
+
+impl<'a> Map<'a> {
+    /// Builds the call of an expression, without tensors.
+    pub fn new(expression: &MapExpression) -> Map<'a> {
+        Map {
+            expression: expression.clone(),
+            scalars: Vec::new(),
+            tensors: Vec::new(),
+            memory: PhantomData,
+        }
+    }
+
+    fn with<T: Element>(mut self, name: &str, view: &View<'a, T>, is_output: bool) -> Self {
+        self.tensors
+            .retain(|given| given.name != name || given.is_output != is_output);
+        self.tensors.push(GivenView::new(name, view, is_output));
+        self
+    }
+
+    /// Gives the tensor of a name that is read.
+    pub fn input<T: Element>(self, name: &str, view: &View<'a, T>) -> Self {
+        self.with(name, view, false)
+    }
+
+    /// Gives the tensor of a name that is written.
+    pub fn output<T: Element>(self, name: &str, view: &ViewMut<'a, T>) -> Self {
+        self.with(name, view, true)
+    }
+
+    /// Gives the scalar of a name.
+    pub fn scalar(mut self, name: &str, value: f64) -> Self {
+        self.scalars.retain(|(known, _)| known != name);
+        self.scalars.push((name.to_string(), value));
+        self
+    }
+
+    /// Refuses a name that the expression does not have.
+    fn check_names(&self) -> Result<(), Error> {
+        let of = |is_one: fn(MapInputKind) -> bool| -> Vec<&str> {
+            let inputs = self.expression.inputs().filter(|i| is_one(i.kind));
+            inputs.map(|input| &input.name[..]).collect()
+        };
+        let tensors = of(|kind| kind == MapInputKind::Tensor);
+        let scalars = of(|kind| kind == MapInputKind::Scalar);
+        let outputs: Vec<&str> = self.expression.outputs().map(|o| &o.name[..]).collect();
+        let given = self.tensors.iter().map(|given| {
+            if given.is_output {
+                ("output", &given.name, &outputs)
+            } else {
+                ("input", &given.name, &tensors)
+            }
+        });
+        let numbers = self.scalars.iter();
+        let numbers = numbers.map(|(name, _)| ("scalar", name, &scalars));
+        for (what, name, known) in given.chain(numbers) {
+            if !known.contains(&&name[..]) {
+                let there = list(known);
+                return refuse(format!("it has no {what} {name}: its {what}s are {there}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a scalar in its type.
+    fn number(&self, MapInput { name, ty, .. }: &MapInput) -> Result<u64, Error> {
+        let Some((_, value)) = self.scalars.iter().find(|(known, _)| known == name) else {
+            return refuse(format!(
+                "it reads the scalar {name}, which the call does not give: `.scalar(\"{name}\", ..)` does"
+            ));
+        };
+        match ty {
+            Ty::F64 => Ok(value.to_bits()),
+            Ty::S32 if *value == f64::from(*value as i32) => Ok(u64::from(*value as i32 as u32)),
+            Ty::F32 if holds_f32(*value) => Ok((*value as f32).to_bits().into()),
+            _ => refuse(format!(
+                "the scalar {name} is of {ty}, which does not hold {value:e}"
+            )),
+        }
+    }
+
+    /// The tensor of a name.
+    fn tensor(&self, name: &str, ty: Ty, is_output: bool) -> Result<&GivenView, Error> {
+        let mut all = self.tensors.iter();
+        let Some(given) = all.find(|given| given.name == name && given.is_output == is_output)
+        else {
+            let (verb, call) = if is_output {
+                ("writes", "output")
+            } else {
+                ("reads", "input")
+            };
+            return refuse(format!(
+                "it {verb} {name}, which the call does not give: `.{call}(\"{name}\", &view)` does"
+            ));
+        };
+        if given.element != rust_type(ty) {
+            return refuse(format!(
+                "{name} is of {ty}, and the call gives elements of {}: those of {ty} are {}",
+                given.element,
+                rust_type(ty)
+            ));
+        }
+        Ok(given)
+    }
+
+    /// Checks the call.
+    fn checked(&self) -> Result<Checked, Error> {
+        self.check_names()?;
+        let (mut scalars, mut inputs, mut operands) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut given, mut coordinates): (Vec<GivenView>, _) = (Vec::new(), Vec::new());
+        for input in self.expression.inputs() {
+            match input.kind {
+                MapInputKind::Scalar => {
+                    inputs.push(Binding::Scalar(scalars.len()));
+                    scalars.push((input.ty, self.number(input)?));
+                }
+                MapInputKind::Tensor => {
+                    inputs.push(Binding::Operand(operands.len()));
+                    let tensor = self.tensor(&input.name, input.ty, false)?;
+                    given.push(tensor.clone());
+                    operands.push((input.name.clone(), input.ty, None));
+                }
+                MapInputKind::Coordinate(mode) => {
+                    inputs.push(Binding::Operand(operands.len()));
+                    coordinates.push((operands.len(), mode));
+                    operands.push((input.name.clone(), input.ty, Some(mode)));
+                }
+            }
+        }
+        let mut outputs = Vec::new();
+        for MapOutput { name, formula } in self.expression.outputs() {
+            outputs.push(Binding::Operand(operands.len()));
+            given.push(self.tensor(name, formula.ty(), true)?.clone());
+            operands.push((name.clone(), formula.ty(), None));
+        }
+        let first = given.iter().find(|given| given.is_output);
+        let first = first.expect("an expression has an output").clone();
+        for given in &given {
+            first
+                .device
+                .check_same("a tensor of the map", &given.device)?;
+        }
+        check_memory(&given)?;
+        let nothing = Checked {
+            work: None,
+            device: first.device.clone(),
+        };
+        let Some(shape) = &first.layout else {
+            return match given.iter().find(|given| given.shape != first.shape) {
+                Some(other) => Err(differ(other, &first)),
+                None => Ok(nothing),
+            };
+        };
+        let addresses = given.iter().map(|given| given.bytes.0).collect();
+        let mut given = given.iter();
+        let mut all = Vec::new();
+        for (name, ty, mode) in operands {
+            let (layout, kind, is_output) = match mode {
+                Some(mode) => (coordinate(shape, &name, mode)?, Kind::Coordinate, false),
+                None => {
+                    let one = given.next().expect("a tensor was found for each operand");
+                    let layout = one.layout.clone().ok_or_else(|| differ(one, &first))?;
+                    (layout, Kind::Tensor, one.is_output)
+                }
+            };
+            all.push(Operand {
+                name,
+                ty,
+                is_output,
+                kind,
+                layout,
+            });
+        }
+        let work = ElementwiseWork {
+            what: "map",
+            expression: self.expression.clone(),
+            inputs,
+            outputs,
+            scalars,
+            operands: all,
+        };
+        Ok(Checked {
+            work: Some((work, addresses)),
+            ..nothing
+        })
+    }
+
+    /// Returns the problem of the views; `None` if they have no element.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Map::run`] that concern the views.
+    pub fn problem(&self) -> Result<Option<ElementwiseProblem>, Error> {
+        self.checked()?.problem()
+    }
+
+    /// Returns the plan of the call; `None` if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Map::run`] that concern the views.
+    pub fn plan(&self) -> Result<Option<ElementwisePlan>, Error> {
+        self.checked()?.plan()
+    }
+
+    /// Enqueues the call on the stream of the device that holds the outputs. It allocates nothing, so that a capture of the
+    /// stream takes it once its kernel is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a tensor or a scalar of the expression is not given or is of another type; if a name is none of the
+    /// expression's; if shapes or devices differ; if an output has one element at several coordinates, or overlaps another
+    /// tensor that does not lie exactly there; or if the tensors make more loops than a kernel takes. Returns the device's error
+    /// if the launch fails.
+    pub fn run(&self) -> Result<(), Error> {
+        let checked = self.checked()?;
+        let device = checked.device.clone();
+        checked.prepare()?.run(&device)
+    }
+
+    /// Prepares the call, to be launched any number of times, also inside a stream capture.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Map::run`].
+    pub fn prepare(&self) -> Result<ElementwiseCall<'a>, Error> {
+        self.checked()?.prepare()
+    }
+
+    /// Prepares the call with the plan that `plan` makes of its problem.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression};
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let (x, mut y) = (device.upload(&[1.0f32; 100])?, device.poisoned::<f32>(100)?);
+    /// let negative: MapExpression = "(x: tensor f32) -> y { neg(x) }".parse()?;
+    /// let call = Map::new(&negative).input("x", &x.view(100)?).output("y", &y.view_mut(100)?);
+    /// let call = call.prepare_with(|problem, arch| {
+    ///     let plan = ElementwisePlan::fastest(problem, arch)?;
+    ///     Ok(ElementwisePlan { threads: 64, accesses: 2, ..plan })
+    /// })?;
+    /// assert_eq!(call.to_string(), "map, vectors of 4, 64 threads, 2 accesses");
+    /// call.run(&device)?;
+    /// assert_eq!(y.download()?, [-1.0; 100]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Map::run`], of the function and of [`ElementwisePlan::build`], and an error if the plan was made
+    /// for other tensors.
+    pub fn prepare_with(
+        &self,
+        plan: impl FnOnce(&ElementwiseProblem, Arch) -> Result<ElementwisePlan, Error>,
+    ) -> Result<ElementwiseCall<'a>, Error> {
+        self.checked()?.prepare_with(plan)
+    }
+
+    /// Returns the device that holds the first output, if one is given.
+    pub fn device(&self) -> Option<&Device> {
+        let mut outputs = self.tensors.iter().filter(|given| given.is_output);
+        outputs.next().map(|given| &given.device)
+    }
+}
+
+/// The error of a tensor whose shape is not that of another one, where one of both has no element.
+pub(crate) fn differ(one: &GivenView, other: &GivenView) -> Error {
+    ElementwiseError::Shape {
+        name: one.name.clone(),
+        found: one.shape.clone(),
+        other: other.name.clone(),
+        shape: other.shape.clone(),
+        why: "one of them has no elements".to_string(),
+    }
+    .into()
+}
+
+/// The layout that maps a coordinate of a shape to its part along a mode.
+pub(crate) fn coordinate(shape: &Layout, name: &str, mode: usize) -> Result<Layout, Error> {
+    let sizes: Vec<i64> = if shape.is_leaf() {
+        vec![shape.size()]
+    } else {
+        shape.modes().map(|mode| mode.size()).collect()
+    };
+    if mode >= sizes.len() {
+        return refuse(format!(
+            "{name} is the coordinate along mode {mode}, and the outputs have {} modes",
+            sizes.len()
+        ));
+    }
+    if sizes[mode] > i64::from(i32::MAX) {
+        return refuse(format!(
+            "{name} is the coordinate along mode {mode} of {} elements: 32 bits hold it up to {}",
+            sizes[mode],
+            i32::MAX
+        ));
+    }
+    let leaf = |(i, size): (usize, &i64)| Layout::leaf(*size, i64::from(i == mode));
+    let leaves = sizes.iter().enumerate().map(leaf);
+    let leaves = leaves.collect::<Result<Vec<Layout>, _>>();
+    let leaves = leaves.map_err(colex_tensor::Error::from)?;
+    match &leaves[..] {
+        [one] if shape.is_leaf() => Ok(one.clone()),
+        all => Ok(Layout::concat(all).map_err(colex_tensor::Error::from)?),
+    }
+}

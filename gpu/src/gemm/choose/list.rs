@@ -1,0 +1,204 @@
+//! The list of plans: what a call may choose among, at most 24 kernels for each type and order of the operands.
+//!
+//! Every plan of it multiplies on the simulator in adversarial schedules (`every_plan_of_the_list_multiplies`), and `ptxas` takes
+//! every kernel without a spill (`cargo xtask verify`).
+
+use colex_atom::Arch;
+use colex_ir::launch::Limits;
+use colex_sched::pipeline::Schedule;
+use colex_sched::{Order, RasterOrder};
+use colex_tiled::Operand;
+
+use super::stages;
+use crate::gemm::gemv::gemv_tile;
+use crate::gemm::plan::{GemmPlan, Operands};
+use crate::gemm::sm90::along_k;
+use crate::kernels::Major;
+use crate::method::GemmMethod;
+
+/// A plan of the list: its tile, its units and what differs from the plain plan. The rest follows. The tile's extent along K
+/// is that of 16-bit numbers: of others it has as many bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    method: GemmMethod,
+    tile: [i64; 3],
+    units: [i64; 2],
+    cluster: [i64; 3],
+    schedule: Schedule,
+    /// Whether clusters divide K into any number of parts.
+    splits: bool,
+    swap: bool,
+    gather: bool,
+}
+
+/// A plan of Hopper's kernel with a number of consumers.
+const fn hopper(tile: [i64; 3], consumers: i64) -> Row {
+    Row {
+        method: GemmMethod::Hopper,
+        tile,
+        units: [consumers, 1],
+        cluster: [1; 3],
+        schedule: Schedule::Cooperative,
+        splits: false,
+        swap: false,
+        gather: false,
+    }
+}
+
+/// A plan of Ampere's kernel, for small products of rows that no tensor map describes.
+const fn ampere(tile: [i64; 3], units: [i64; 2]) -> Row {
+    Row {
+        method: GemmMethod::Ampere,
+        units,
+        ..hopper(tile, 1)
+    }
+}
+
+/// A plan of the GEMV kernel with a number of threads along N, each with four columns. Where the right factor is contiguous along N,
+/// a warp lies along N, and each thread has a vector of columns.
+const fn gemv(threads: i64) -> Row {
+    Row {
+        method: GemmMethod::Gemv,
+        units: [1, threads],
+        ..hopper([1, 4, 4], 1)
+    }
+}
+
+impl Row {
+    const fn cluster(self, cluster: [i64; 3]) -> Row {
+        Row { cluster, ..self }
+    }
+
+    /// Two consumers take tiles in turn.
+    const fn pingpong(self) -> Row {
+        Row {
+            schedule: Schedule::Pingpong,
+            ..self
+        }
+    }
+
+    const fn split(self) -> Row {
+        Row {
+            splits: true,
+            ..self
+        }
+    }
+
+    /// A and B are swapped: the tile's columns are the rows of the problem.
+    const fn swapped(self) -> Row {
+        Row { swap: true, ..self }
+    }
+
+    /// The rows of A and B may have any alignment.
+    const fn gathered(self) -> Row {
+        Row {
+            gather: true,
+            ..self
+        }
+    }
+}
+
+/// Plans for rows that tensor maps describe.
+pub(super) const MAPPED: [Row; 24] = [
+    hopper([128, 256, 64], 2).cluster([2, 1, 1]),
+    hopper([128, 192, 64], 2).cluster([2, 1, 1]),
+    hopper([192, 128, 64], 3).cluster([1, 2, 1]),
+    hopper([128, 128, 64], 2).cluster([2, 2, 1]),
+    hopper([128, 128, 64], 2).cluster([1, 4, 1]),
+    hopper([128, 128, 64], 2),
+    // Short K over many tiles.
+    hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
+    hopper([64, 128, 64], 1).cluster([2, 2, 1]),
+    hopper([64, 128, 64], 1),
+    hopper([64, 64, 64], 1),
+    hopper([64, 32, 64], 1),
+    // Long K over few tiles.
+    hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
+    hopper([128, 128, 64], 2).split(),
+    hopper([64, 128, 64], 1).split(),
+    hopper([64, 32, 128], 1).split(),
+    hopper([64, 16, 128], 1).split(),
+    hopper([64, 64, 64], 1).cluster([1, 1, 8]),
+    // Few rows.
+    hopper([128, 16, 64], 2).swapped(),
+    hopper([64, 16, 128], 1).swapped(),
+    hopper([64, 16, 128], 1).swapped().cluster([1, 1, 2]),
+    // K of a few elements: more columns of a stage would be loaded as zeros.
+    hopper([64, 16, 16], 1).swapped(),
+    hopper([64, 64, 16], 1),
+    hopper([128, 128, 16], 2),
+    hopper([128, 256, 16], 2),
+];
+
+/// Plans for rows of any alignment.
+pub(super) const UNMAPPED: [Row; 24] = [
+    ampere([32, 32, 32], [2, 2]),
+    ampere([32, 32, 64], [2, 2]),
+    ampere([64, 64, 32], [2, 2]),
+    ampere([128, 128, 32], [2, 4]),
+    hopper([64, 16, 16], 1).gathered(),
+    hopper([64, 16, 16], 1).swapped().gathered(),
+    hopper([64, 64, 16], 1).gathered(),
+    hopper([128, 128, 16], 2).gathered(),
+    hopper([64, 16, 64], 1).gathered(),
+    hopper([64, 16, 64], 1).gathered().split(),
+    hopper([64, 16, 64], 1).swapped().gathered(),
+    hopper([64, 16, 64], 1).swapped().gathered().split(),
+    hopper([64, 32, 64], 1).gathered().split(),
+    hopper([64, 64, 64], 1).gathered(),
+    hopper([64, 64, 64], 1).gathered().split(),
+    hopper([64, 128, 64], 1).gathered(),
+    hopper([128, 64, 64], 2).gathered(),
+    hopper([128, 128, 64], 2).gathered(),
+    // One row, or two.
+    gemv(1),
+    gemv(1).cluster([1, 1, 8]),
+    gemv(8),
+    gemv(1).swapped(),
+    gemv(1).cluster([1, 1, 8]).swapped(),
+    gemv(8).swapped(),
+];
+
+impl Row {
+    pub(super) fn plan(&self, operands: Operands, arch: Arch) -> GemmPlan {
+        let usual = GemmPlan::new(self.method, operands);
+        let [m, n, k] = self.tile;
+        let (tile, units) = match self.method {
+            GemmMethod::Gemv => {
+                let right = if self.swap { Operand::A } else { Operand::B };
+                let [_, threads] = self.units;
+                let threads = match operands.major(right) {
+                    Major::First if threads > 1 => 32,
+                    _ => threads,
+                };
+                (gemv_tile(&operands, right, threads), [1, threads])
+            }
+            _ => ([m, n, along_k(operands.ab, k)], self.units),
+        };
+        let plan = GemmPlan {
+            tile,
+            warps: units,
+            cluster: self.cluster,
+            schedule: self.schedule,
+            split: if self.splits { 2 } else { 1 },
+            swap: self.swap,
+            gather: self.gather,
+            order: Order::Grouped {
+                width: 8,
+                raster: if self.cluster[1] > 1 {
+                    RasterOrder::AlongM
+                } else {
+                    RasterOrder::AlongN
+                },
+            },
+            ..usual
+        };
+        let stages = match self.method {
+            // Stages that are filled through registers hide nothing.
+            GemmMethod::Ampere => 2,
+            GemmMethod::Gemv => 1,
+            _ => stages(&plan.launched(), i64::from(Limits::of(arch).shared)),
+        };
+        GemmPlan { stages, ..plan }
+    }
+}

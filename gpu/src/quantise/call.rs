@@ -1,0 +1,497 @@
+//! Quantisation as calls: checked, planned, built once for each plan, launched.
+
+use core::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock};
+
+use colex_atom::{Arch, Ty};
+use colex_device::{Device, Element, Extension, Function, Memo, View, ViewMut};
+use colex_ir::launch::Launch;
+use colex_layout::Layout;
+use colex_sim::Report;
+use colex_tensor::{Arg, TensorKernel};
+
+use super::plan::QuantisePlan;
+use super::problem::{QuantiseProblem, check_source, check_target};
+use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::elementwise::call::{GivenView, check_memory};
+use crate::elementwise::gather::{modes, of_modes, one_leaf};
+use crate::elementwise::{ElementwiseCall, Map, MapExpression};
+use crate::error::{Error, QuantiseError, disjoint};
+use crate::gemm::epilogue::arguments::rust_type;
+use crate::gemm::problem::GemmElement;
+
+/// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
+/// in it over the largest number of the type. `q` has the shape of `x`, and `scales` that of its rows. [`Quantise`] has the scales
+/// of blocks and of a tensor.
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::{Device, quantise};
+///
+/// let device = Device::open();
+/// let x = device.upload(&[1f32, -2.0, 0.25, 0.0])?;
+/// let (mut q, mut scales) = (device.poisoned::<i8>(4)?, device.poisoned::<f32>(2)?);
+/// quantise(Ty::S8, &x.view((2, 2))?, &q.view_mut((2, 2))?, &scales.view_mut(2)?)?;
+/// assert_eq!(q.download()?, [64, -127, 127, 0]);
+/// assert_eq!(scales.download()?, [2.0 / 127.0, 0.25 / 127.0]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of [`Quantise::run`].
+pub fn quantise<T: GemmElement, Q: Element>(
+    to: Ty,
+    x: &View<'_, T>,
+    q: &ViewMut<'_, Q>,
+    scales: &ViewMut<'_, f32>,
+) -> Result<(), Error> {
+    Quantise::new(to, x, q).rows(scales).run()
+}
+
+/// Which numbers share a scale.
+#[derive(Clone, Debug)]
+enum Scales {
+    Tensor(f32),
+    /// The columns of a block, if a row has several.
+    Rows(Option<i64>, Box<GivenView>),
+}
+
+/// A quantisation that is being described. Its arithmetic is that of [`reference::row`](super::reference::row), bit for bit: a
+/// number is multiplied in f32 by the reciprocal of the scale, and the product is rounded to nearest even, and to the largest number
+/// of the type beyond it.
+///
+/// A NaN counts for no scale, and becomes 0 in `s8` and a NaN in the 8-bit floats. The scale of a row with an infinity is infinite:
+/// its finite numbers become 0. Dequantisation is a [map](crate::elementwise::Map) over `q` and the scales, which have the stride 0
+/// along the columns that share one.
+///
+/// ```
+/// use colex_atom::Ty;
+/// use colex_gpu::Device;
+/// use colex_gpu::quantise::Quantise;
+///
+/// let device = Device::open();
+/// let x = device.upload(&[1f32, -3.0, 2.4, 1000.0])?;
+/// let mut q = device.poisoned::<i8>(4)?;
+/// Quantise::new(Ty::S8, &x.view(4)?, &q.view_mut(4)?).tensor(2.0).run()?;
+/// assert_eq!(q.download()?, [0, -2, 1, 127]); // 0.5 and -1.5 are rounded to even
+///
+/// // Blocks of 3 columns; the last one is shorter.
+/// let mut scales = device.poisoned::<f32>(2)?;
+/// Quantise::new(Ty::S8, &x.view(4)?, &q.view_mut(4)?).blocks(3, &scales.view_mut(2)?).run()?;
+/// assert_eq!(q.download()?, [42, -127, 102, 127]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Quantise<'a, T, Q> {
+    to: Ty,
+    x: View<'a, T>,
+    q: View<'a, Q>,
+    output: &'static str,
+    scales: Scales,
+    call: Map<'a>,
+}
+
+/// The most columns of a block.
+const MOST_BLOCK: i64 = 1 << 30;
+
+/// The maps of a scale for a tensor, by type and target.
+static MADE: LazyLock<Memo<(Ty, Ty), MapExpression>> = LazyLock::new(|| Memo::new(16));
+
+fn of_tensor(from: Ty, to: Ty) -> Result<MapExpression, Error> {
+    let made = MADE.get_or_make(&(from, to), || {
+        MapExpression::new(|m| {
+            let x = m.tensor("x", from).to(Ty::F32);
+            let element = x * m.scalar("inverse", Ty::F32);
+            m.output("q", element.saturating(to));
+        })
+    });
+    Ok((*made?).clone())
+}
+
+impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
+    /// Builds the call on `x` and `q`, which have one shape. The scale is 1 unless another is asked for. Elements of `s8` are `i8`,
+    /// and those of `e4m3` and `e5m2` are `u8`.
+    pub fn new(to: Ty, x: &View<'a, T>, q: &ViewMut<'a, Q>) -> Quantise<'a, T, Q> {
+        // A type that is refused later has no map.
+        let known = check_source(T::TY).and(check_target(to)).is_ok();
+        let [from, into] = if known {
+            [T::TY, to]
+        } else {
+            [Ty::F32, Ty::S8]
+        };
+        let expression = of_tensor(from, into).expect("invariant: the types have such a map");
+        Quantise {
+            to,
+            x: x.clone(),
+            q: (**q).clone(),
+            output: Q::NAME,
+            scales: Scales::Tensor(1.0),
+            call: Map::new(&expression).input("x", x).output("q", q),
+        }
+    }
+
+    /// Sets a scale by which all numbers are divided.
+    pub fn tensor(self, scale: f32) -> Self {
+        Quantise {
+            scales: Scales::Tensor(scale),
+            ..self
+        }
+    }
+
+    /// Makes the scale of each row, the last mode, an output: it is computed from the row.
+    pub fn rows(self, scales: &ViewMut<'a, f32>) -> Self {
+        let given = GivenView::new("scales", scales, true);
+        Quantise {
+            scales: Scales::Rows(None, Box::new(given)),
+            ..self
+        }
+    }
+
+    /// Makes the scale of each block of `columns` columns of a row an output: it is computed from the block. `scales` have the shape of
+    /// the rows, and a last mode of the blocks. The last block of a row may be shorter.
+    pub fn blocks(self, columns: i64, scales: &ViewMut<'a, f32>) -> Self {
+        let given = GivenView::new("scales", scales, true);
+        Quantise {
+            scales: Scales::Rows(Some(columns), Box::new(given)),
+            ..self
+        }
+    }
+
+    /// Checks what a call gives, and returns its parts: their problems and the addresses of x, q and the scales.
+    fn parts(&self) -> Result<Vec<(QuantiseProblem, [u64; 3])>, Error> {
+        let Scales::Rows(block, scales) = &self.scales else {
+            return Ok(Vec::new());
+        };
+        let (x, q) = (
+            GivenView::new("x", &self.x, false),
+            GivenView::new("q", &self.q, true),
+        );
+        let device = self.x.device();
+        device.check_same("q", &q.device)?;
+        device.check_same("the scales", &scales.device)?;
+        let shape = |name: &'static str, found: &str, wanted: String| {
+            Err(Error::from(QuantiseError::Shape {
+                name,
+                found: found.to_string(),
+                wanted,
+                x: x.shape.clone(),
+            }))
+        };
+        disjoint("q", q.bytes, "x", x.bytes)?;
+        disjoint("the scales", scales.bytes, "x", x.bytes)?;
+        check_memory(&[q.clone(), (**scales).clone()])?;
+        if let Some(block) = block.filter(|block| !(1..=MOST_BLOCK).contains(block)) {
+            let most = MOST_BLOCK;
+            return Err(QuantiseError::Block { block, most }.into());
+        }
+        let (Some(of_x), Some(of_q)) = (&x.layout, &q.layout) else {
+            return if x.shape == q.shape {
+                Ok(Vec::new())
+            } else {
+                shape("q", &q.shape, x.shape.clone())
+            };
+        };
+        let (mut of_x, mut of_q) = (modes(of_x), modes(of_q));
+        let sizes = |all: &[Layout]| all.iter().map(Layout::size).collect::<Vec<i64>>();
+        if sizes(&of_x) != sizes(&of_q) {
+            return shape("q", &q.shape, x.shape.clone());
+        }
+        let last = [of_x.pop(), of_q.pop()];
+        let leaf = |name: &'static str, last: &Option<Layout>| {
+            let last = last.as_ref().expect("a layout has a mode");
+            one_leaf(last).ok_or_else(|| {
+                let layout = last.to_string();
+                Error::from(QuantiseError::Columns { name, layout })
+            })
+        };
+        let ((columns, step), (_, to_step)) = (leaf("x", &last[0])?, leaf("q", &last[1])?);
+        let steps = [step, to_step];
+        let length = block.unwrap_or(columns).min(columns);
+        let (whole, rest) = (columns / length, columns % length);
+        let mut wanted = sizes(&of_x);
+        if block.is_some() {
+            wanted.push(whole + i64::from(rest > 0));
+        }
+        let of_scales = match &scales.layout {
+            Some(layout) => modes(layout),
+            None => Vec::new(),
+        };
+        // The scale of a tensor of one mode may be one number.
+        let found = sizes(&of_scales);
+        let is_one = wanted.is_empty() && found == [1];
+        if found != wanted && !is_one {
+            let wanted: Vec<String> = match &wanted[..] {
+                [] => vec!["1".to_string()],
+                all => all.iter().map(i64::to_string).collect(),
+            };
+            let wanted = match &wanted[..] {
+                [one] => one.clone(),
+                all => format!("({})", all.join(",")),
+            };
+            return shape("scales", &scales.shape, wanted);
+        }
+        let mut of_scales = of_scales;
+        let scale_step = match block {
+            Some(_) => match of_scales.pop().as_ref().map(one_leaf) {
+                Some(Some((_, step))) => step,
+                _ => {
+                    let (name, layout) = ("scales", scales.shape.clone());
+                    return Err(QuantiseError::Columns { name, layout }.into());
+                }
+            },
+            None => 0,
+        };
+        let types = [T::TY, self.to];
+        let part = |blocks: i64, first: i64, columns: i64| {
+            let start = first * length;
+            let rows = |all: &[Layout], step: i64| {
+                let own = Layout::leaf(blocks, step).map_err(colex_tensor::Error::from)?;
+                of_modes(&[all, &[own]].concat())
+            };
+            let all = [
+                rows(&of_x, length * steps[0])?,
+                rows(&of_q, length * steps[1])?,
+                rows(if is_one { &[] } else { &of_scales }, scale_step)?,
+            ];
+            let at = [
+                x.bytes.0 + (start * steps[0] * T::BYTES as i64) as u64,
+                q.bytes.0 + (start * steps[1]) as u64,
+                scales.bytes.0 + (first * scale_step * 4) as u64,
+            ];
+            let [x, q, scales] = &all;
+            let problem = QuantiseProblem::of(types, [x, q, scales], columns, steps, at)?;
+            Ok::<_, Error>((problem, at))
+        };
+        let mut parts = vec![part(whole, 0, length)?];
+        if rest > 0 {
+            parts.push(part(1, whole, rest)?);
+        }
+        Ok(parts)
+    }
+
+    fn check_types(&self) -> Result<(), Error> {
+        check_source(T::TY)?;
+        check_target(self.to)?;
+        let (found, ty, wanted) = (self.output, self.to, rust_type(self.to));
+        if found != wanted {
+            return Err(QuantiseError::Element { found, ty, wanted }.into());
+        }
+        Ok(())
+    }
+
+    /// Enqueues the call on the stream of the device that holds `x`. It allocates nothing, so that a capture of the stream takes it
+    /// once its kernel is loaded.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no kernel takes the types; if shapes or devices differ; if the scale is not above 0; if the columns of a
+    /// view have several strides; or if an output overlaps another view or has one element at several coordinates. Returns the
+    /// device's error if the launch fails, also where the device lacks the conversion.
+    pub fn run(&self) -> Result<(), Error> {
+        self.prepare()?.run(self.x.device())
+    }
+
+    /// Prepares the call, to be launched any number of times, also inside a stream capture.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Quantise::run`].
+    pub fn prepare(&self) -> Result<QuantiseCall<'a>, Error> {
+        self.prepare_with(QuantisePlan::fastest)
+    }
+
+    /// Prepares the call with the plan that `plan` makes of the problem of each of its kernels. A scale of a tensor has no such
+    /// plan: it is a map.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Quantise::run`], of the function and of [`QuantisePlan::build`], and an error if the plan was made
+    /// for other tensors.
+    pub fn prepare_with(
+        &self,
+        plan: impl Fn(&QuantiseProblem, Arch) -> Result<QuantisePlan, Error>,
+    ) -> Result<QuantiseCall<'a>, Error> {
+        self.check_types()?;
+        let device = self.x.device();
+        let mut map = None;
+        if let Scales::Tensor(value) = self.scales {
+            if !(value > 0.0 && value.is_finite() && (1.0 / value).is_finite()) {
+                return Err(QuantiseError::Scale { value }.into());
+            }
+            let call = self.call.clone().scalar("inverse", (1.0 / value).into());
+            map = Some(call.prepare()?);
+        }
+        let mut parts = Vec::new();
+        for (problem, addresses) in self.parts()? {
+            let plan = plan(&problem, device.arch())?;
+            plan.check(device.arch())?;
+            plan.check_problem(&problem)?;
+            let prepared = device.extension::<PreparedQuantise>();
+            let key = QuantiseKey { plan, problem };
+            let call = prepared.0.call(key, &addresses, device, |key| {
+                prepare(key, device, addresses)
+            });
+            parts.push(call?);
+        }
+        Ok(QuantiseCall {
+            device: device.clone(),
+            map,
+            parts,
+            tensors: PhantomData,
+        })
+    }
+}
+
+/// A prepared quantisation: one launch for the rows, or for whole blocks, and one for the shorter last blocks if there are any. It
+/// may be launched any number of times while its tensors exist. Concurrent runs on several streams are a data race, since each of
+/// them writes the outputs.
+///
+/// Its `Display` output is its plan.
+#[derive(Clone, Debug)]
+pub struct QuantiseCall<'a> {
+    device: Device,
+    /// The map of a scale for a tensor.
+    map: Option<ElementwiseCall<'a>>,
+    parts: Vec<Arc<Call<QuantiseAbout>>>,
+    tensors: PhantomData<&'a ()>,
+}
+
+/// What is known of a prepared call.
+#[derive(Debug)]
+struct QuantiseAbout {
+    problem: QuantiseProblem,
+    plan: QuantisePlan,
+    built: Arc<TensorKernel>,
+}
+
+impl QuantiseCall<'_> {
+    /// Returns the plan of the rows or the whole blocks; `None` if there are none.
+    pub fn plan(&self) -> Option<&QuantisePlan> {
+        self.parts.first().map(|part| &part.about().plan)
+    }
+
+    /// Returns the problem of the rows or the whole blocks; `None` if there are none.
+    pub fn problem(&self) -> Option<&QuantiseProblem> {
+        self.parts.first().map(|part| &part.about().problem)
+    }
+
+    /// Returns the kernel of the rows or the whole blocks with its report; `None` if there are none.
+    pub fn built(&self) -> Option<&TensorKernel> {
+        self.parts.first().map(|part| &*part.about().built)
+    }
+
+    /// Returns the map of a scale for a tensor, if that is what the call asked for.
+    pub fn map(&self) -> Option<&ElementwiseCall<'_>> {
+        self.map.as_ref()
+    }
+
+    /// Returns the kernel of each launch of rows on its device.
+    pub fn functions(&self) -> impl Iterator<Item = Function> {
+        let kernels = self.parts.iter().flat_map(|part| part.kernels());
+        kernels.map(|kernel| self.device.function(kernel.clone()))
+    }
+
+    /// Runs the call on the simulator, and returns the counts of each launch.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Device::profile`].
+    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        same_device(device, &self.device)?;
+        let mut all = match &self.map {
+            Some(map) => map.profile(device)?,
+            None => Vec::new(),
+        };
+        for part in &self.parts {
+            all.extend(part.profile(device)?);
+        }
+        Ok(all)
+    }
+
+    /// Enqueues the call on a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if the launch fails.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        same_device(device, &self.device)?;
+        if let Some(map) = &self.map {
+            map.run(device)?;
+        }
+        self.parts.iter().try_for_each(|part| part.run(device))
+    }
+}
+
+impl fmt::Display for QuantiseCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.plan(), &self.map) {
+            (Some(plan), _) => plan.fmt(f),
+            (None, Some(map)) => map.fmt(f),
+            (None, None) => f.write_str("nothing to do"),
+        }
+    }
+}
+
+/// The cache of prepared calls of a device.
+#[derive(Debug)]
+struct PreparedQuantise(PreparedCalls<QuantiseKey, QuantisePlan, QuantiseAbout>);
+
+impl Default for PreparedQuantise {
+    fn default() -> PreparedQuantise {
+        PreparedQuantise(PreparedCalls::new())
+    }
+}
+
+impl Extension for PreparedQuantise {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// A plan, and a problem that was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct QuantiseKey {
+    plan: QuantisePlan,
+    problem: QuantiseProblem,
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses.
+fn prepare(
+    key: &QuantiseKey,
+    device: &Device,
+    addresses: [u64; 3],
+) -> Result<Shape<QuantiseAbout>, Error> {
+    let QuantiseKey { plan, problem } = key;
+    let arch = device.arch();
+    let prepared = device.extension::<PreparedQuantise>();
+    let kernel = prepared.0.kernels.get_or_make(plan, || {
+        let built = BUILT.get_or_make(&(*plan, arch), || plan.unverified(arch))?;
+        let loaded = device.load_kernel(&built.kernel)?;
+        Ok::<_, Error>(KernelOf { built, loaded })
+    })?;
+    let layouts = problem.layouts().map_err(colex_tensor::Error::from)?;
+    let tensors = addresses.iter().zip(&layouts);
+    let given: Vec<Arg<'_>> = tensors
+        .map(|(at, layout)| Arg::checked(*at, layout))
+        .collect();
+    let arguments = kernel.built.arguments(&given)?;
+    let blocks = u32::try_from(plan.grid(problem)).unwrap_or(u32::MAX);
+    let launch = Launch::new(blocks, (plan.threads * plan.rows) as u32);
+    let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
+    (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
+    let loaded = kernel.loaded.clone();
+    let launch = PreparedLaunch::new(loaded, launch, arguments, &addresses, 0..3);
+    let about = QuantiseAbout {
+        problem: problem.clone(),
+        plan: *plan,
+        built: kernel.built.clone(),
+    };
+    Ok(Shape::new(about, vec![launch]))
+}
+
+/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
+/// process.
+static BUILT: LazyLock<Memo<(QuantisePlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));

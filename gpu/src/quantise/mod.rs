@@ -1,0 +1,11 @@
+//! Quantisation: numbers of 8 bits with a scale for a tensor, for each row, or for each block of a row.
+
+pub(crate) mod call;
+mod kernel;
+mod plan;
+mod problem;
+pub mod reference;
+
+pub use call::{Quantise, QuantiseCall, quantise};
+pub use plan::QuantisePlan;
+pub use problem::{QuantiseOperands, QuantiseProblem};

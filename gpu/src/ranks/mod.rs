@@ -1,0 +1,18 @@
+//! Products of matrices that lie on several devices, each called by its rank: the plan, its kernel with flags between the
+//! ranks, and its run on the simulator.
+//!
+//! C = A B^T with A of `(M, K)`, B of `(N, K)` and C of `(M, N)`, in `f32`. The communication goes through peer pointers, chunk
+//! by chunk, each with a flag of the scope of the system, beside the products of the chunks that are there
+//! ([`colex_sched::OverlapPlan`] has the order and a timeline). The products themselves are plain: one element of C per thread,
+//! without tiles in shared memory and without tensor cores.
+
+mod buffers;
+mod gather;
+mod kernel;
+mod plan;
+mod problem;
+mod scatter;
+
+pub use buffers::RankBuffers;
+pub use plan::{RankPath, RankPlan};
+pub use problem::RankProblem;

@@ -1,0 +1,638 @@
+//! Reductions as calls: checked, planned, built once for each plan, launched.
+
+use core::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use colex_atom::{Arch, Ty};
+use colex_device::{Buffer, Device, Element, Extension, Function, Memo, View, ViewMut};
+use colex_ir::launch::Launch;
+use colex_layout::{IntTuple, Layout};
+use colex_sim::Report;
+use colex_tensor::{Arg, TensorKernel};
+
+use super::plan::ReducePlan;
+use super::problem::{
+    GivenMode, ReduceFunction, ReduceMode, ReduceProblem, ReduceStage, check_modes, check_types,
+};
+use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::error::{Error, ErrorKind, ReduceError, disjoint};
+use crate::gemm::problem::GemmElement;
+use crate::scratch::{self, Workspace};
+
+/// Reduces `x` along its modes `modes`, counted from 0: the sum, the mean, the largest or the least element, the sum of the squares
+/// or its root.
+///
+/// `y` has the modes of `x` that are kept, in their order; modes of extent 1 may stand in the place of those that are reduced. If
+/// none is kept, `y` has one element. All tensors have any strides; elements are f32, f16, bf16 or s32. Floats are computed in f32
+/// and rounded once, into the type of `x` or f32; integers modulo 2^32. A result with a NaN among its elements is NaN, also the
+/// largest and the least. The sum of no elements is 0, their mean NaN.
+///
+/// The order of the additions is fixed by the plan ([`ReducePlan`]), so that a call has the same bits on every run. The device
+/// caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::reduce::{ReduceFunction, reduce};
+///
+/// let device = Device::open();
+/// let x = device.upload(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// let mut y = device.poisoned::<f32>(3)?;
+/// reduce(ReduceFunction::Sum, &x.view((2, 3))?, &[0], &y.view_mut(3)?)?;
+/// assert_eq!(y.download()?, [5.0, 7.0, 9.0]);
+/// let mut most = device.poisoned::<f32>(1)?;
+/// reduce(ReduceFunction::Max, &x.view((2, 3))?, &[0, 1], &most.view_mut(1)?)?;
+/// assert_eq!(most.download()?, [6.0]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns an error if the shapes or devices do not fit, if a mode is none of `x` or named twice, if `y` overlaps `x` or has one
+/// element at several coordinates, if no kernel takes the types, or if the largest or least of no elements is asked for. Returns
+/// the device's error if the launch fails.
+pub fn reduce<T: GemmElement, U: GemmElement>(
+    function: ReduceFunction,
+    x: &View<'_, T>,
+    modes: &[usize],
+    y: &ViewMut<'_, U>,
+) -> Result<(), Error> {
+    Reduce::new(function, x, modes, y).run()
+}
+
+/// Finds the index of the largest element along a mode of `x`, the lowest of several; a NaN counts as the largest. `indices` are of
+/// `i32` or `i64`, and have the modes of `x` that are kept. [`Reduce::values`] stores the elements too.
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::reduce::arg_max;
+///
+/// let device = Device::open();
+/// let x = device.upload(&[1.0f32, 7.0, 7.0, f32::NAN, 8.0, f32::NAN])?;
+/// let mut at = device.poisoned::<i64>(2)?;
+/// arg_max(&x.view((2, 3))?, 1, &at.view_mut(2)?)?;
+/// assert_eq!(at.download()?, [1, 0]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of [`reduce`].
+pub fn arg_max<T: GemmElement, I: ReduceIndex>(
+    x: &View<'_, T>,
+    mode: usize,
+    indices: &ViewMut<'_, I>,
+) -> Result<(), Error> {
+    Reduce::index(ReduceFunction::ArgMax, x, mode, indices).run()
+}
+
+/// Finds the index of the least element along a mode of `x` as [`arg_max`] finds that of the largest; a NaN counts as the least.
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::reduce::arg_min;
+///
+/// let device = Device::open();
+/// let x = device.upload(&[1, 7, 7, 3, 8, 2])?;
+/// let mut at = device.poisoned::<i32>(3)?;
+/// arg_min(&x.view((2, 3))?, 0, &at.view_mut(3)?)?;
+/// assert_eq!(at.download()?, [0, 0, 1]);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns the errors of [`reduce`].
+pub fn arg_min<T: GemmElement, I: ReduceIndex>(
+    x: &View<'_, T>,
+    mode: usize,
+    indices: &ViewMut<'_, I>,
+) -> Result<(), Error> {
+    Reduce::index(ReduceFunction::ArgMin, x, mode, indices).run()
+}
+
+/// A type of indices.
+pub trait ReduceIndex: Element {
+    /// Its type in the table of atoms.
+    const TY: Ty;
+}
+
+impl ReduceIndex for i32 {
+    const TY: Ty = Ty::S32;
+}
+
+impl ReduceIndex for i64 {
+    const TY: Ty = Ty::S64;
+}
+
+/// A reduction that is being described.
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::reduce::{Reduce, ReduceFunction};
+///
+/// let device = Device::open();
+/// let x = device.upload(&[1.0f32, 9.0, 3.0, 4.0])?;
+/// let (mut at, mut most) = (device.poisoned::<i32>(2)?, device.poisoned::<f32>(2)?);
+/// Reduce::index(ReduceFunction::ArgMax, &x.view((2, 2))?, 1, &at.view_mut(2)?)
+///     .values(&most.view_mut(2)?)
+///     .run()?;
+/// assert_eq!((at.download()?, most.download()?), (vec![1, 1], vec![9.0, 4.0]));
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Reduce<'a, T> {
+    function: ReduceFunction,
+    x: View<'a, T>,
+    modes: Vec<usize>,
+    y: Written,
+    values: Option<Written>,
+    outputs: PhantomData<&'a ()>,
+}
+
+/// An output of any type.
+#[derive(Clone, Debug)]
+struct Written {
+    name: &'static str,
+    ty: Ty,
+    shape: IntTuple,
+    layout: Option<Layout>,
+    bytes: (u64, u64),
+    device: Device,
+}
+
+impl Written {
+    fn new<U: Element>(name: &'static str, ty: Ty, view: &ViewMut<'_, U>) -> Written {
+        Written {
+            name,
+            ty,
+            shape: view.shape().clone(),
+            layout: view.layout().cloned(),
+            bytes: view.bytes(),
+            device: view.device().clone(),
+        }
+    }
+}
+
+/// The extents of the modes of a shape.
+pub(super) fn extents(shape: &IntTuple) -> Vec<i64> {
+    let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
+    shape.modes().map(size).collect()
+}
+
+/// The stride of each mode of a layout whose modes coalesce into one leaf each.
+pub(super) fn strides(layout: &Layout) -> Result<Vec<i64>, Error> {
+    let refused = || {
+        let layout = layout.to_string();
+        Error::from(ReduceError::Modes { layout })
+    };
+    let stride = |mode: Layout| {
+        let mode = mode.coalesce(..);
+        let [leaf] = mode.leaves() else {
+            return Err(refused());
+        };
+        Ok(leaf.stride.as_int().ok_or_else(refused)?.value())
+    };
+    layout.modes().map(stride).collect()
+}
+
+/// The elements of which an address is a multiple.
+pub(super) fn aligned(address: u64, ty: Ty) -> i64 {
+    let element = address / (u64::from(ty.bits()) / 8);
+    1 << element.trailing_zeros().min(4)
+}
+
+impl<'a, T: GemmElement> Reduce<'a, T> {
+    /// Builds the call on `x`, the modes that are reduced and the results `y`.
+    pub fn new<U: GemmElement>(
+        function: ReduceFunction,
+        x: &View<'a, T>,
+        modes: &[usize],
+        y: &ViewMut<'a, U>,
+    ) -> Reduce<'a, T> {
+        Reduce {
+            function,
+            x: x.clone(),
+            modes: modes.to_vec(),
+            y: Written::new("y", U::TY, y),
+            values: None,
+            outputs: PhantomData,
+        }
+    }
+
+    /// Builds the call that finds indices along a mode.
+    pub fn index<I: ReduceIndex>(
+        function: ReduceFunction,
+        x: &View<'a, T>,
+        mode: usize,
+        indices: &ViewMut<'a, I>,
+    ) -> Reduce<'a, T> {
+        Reduce {
+            function,
+            x: x.clone(),
+            modes: vec![mode],
+            y: Written::new("the indices", I::TY, indices),
+            values: None,
+            outputs: PhantomData,
+        }
+    }
+
+    /// Stores the elements that an arg-max or arg-min finds, too.
+    pub fn values(self, values: &ViewMut<'a, T>) -> Reduce<'a, T> {
+        let values = Some(Written::new("the values", T::TY, values));
+        Reduce { values, ..self }
+    }
+
+    fn outputs(&self) -> impl Iterator<Item = &Written> {
+        std::iter::once(&self.y).chain(&self.values)
+    }
+
+    /// Returns the problem of the views; `None` if there are no results.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`reduce`] that concern the views.
+    pub fn problem(&self) -> Result<Option<ReduceProblem>, Error> {
+        let function = self.function;
+        check_types(function, T::TY, self.y.ty)?;
+        let shape = self.x.shape();
+        let all = extents(shape);
+        check_modes(function, &all, &self.modes)?;
+        let is_kept = |mode: usize| !self.modes.contains(&mode);
+        let kept: Vec<i64> = (0..all.len())
+            .filter(|m| is_kept(*m))
+            .map(|m| all[m])
+            .collect();
+        let with_ones: Vec<i64> = (0..all.len())
+            .map(|mode| if is_kept(mode) { all[mode] } else { 1 })
+            .collect();
+        if self.values.is_some() && !function.is_index() {
+            let function = function.to_string();
+            return Err(ReduceError::Values { function }.into());
+        }
+        for output in self.outputs() {
+            let found = extents(&output.shape);
+            let is_one = kept.is_empty() && found == [1];
+            if found != kept && found != with_ones && !is_one {
+                let (what, found) = (output.name, output.shape.to_string());
+                let (x, modes) = (shape.to_string(), self.modes.clone());
+                let must = match &kept[..] {
+                    [] => "1".to_string(),
+                    [one] => one.to_string(),
+                    _ => IntTuple::flat(kept.iter().map(|n| (*n).into())).to_string(),
+                };
+                return Err(ReduceError::Shape {
+                    what,
+                    found,
+                    x,
+                    modes,
+                    must,
+                }
+                .into());
+            }
+        }
+        if kept.contains(&0) {
+            return Ok(None);
+        }
+        let is_empty = self.x.is_empty();
+        if is_empty && !function.is_sum() {
+            let (function, x) = (function.to_string(), shape.to_string());
+            return Err(ReduceError::Nothing { function, x }.into());
+        }
+        let of_x = match self.x.layout() {
+            Some(layout) => strides(layout)?,
+            None => vec![0; all.len()],
+        };
+        let mut of_outputs = [vec![0; all.len()], vec![0; all.len()]];
+        for (output, to) in self.outputs().zip(&mut of_outputs) {
+            let layout = output
+                .layout
+                .as_ref()
+                .expect("no extent of the output is 0");
+            let once = layout.is_injective();
+            if !once.map_err(|e| ErrorKind::Undecided { why: e.to_string() })? {
+                let layout = format!("{} {layout}", output.name);
+                return Err(ErrorKind::Twice { layout }.into());
+            }
+            let strides = strides(layout)?;
+            let has_all = strides.len() == all.len();
+            let mut next = strides.into_iter();
+            for (mode, to) in to.iter_mut().enumerate() {
+                if has_all && !kept.is_empty() || is_kept(mode) {
+                    *to = next.next().unwrap_or(0);
+                }
+            }
+        }
+        let mode = |at: usize| -> GivenMode {
+            let outputs = [of_outputs[0][at], of_outputs[1][at]];
+            let mode = ReduceMode {
+                extent: all[at].max(1),
+                stride: of_x[at],
+                outputs: if is_kept(at) { outputs } else { [0; 2] },
+            };
+            (is_kept(at), mode)
+        };
+        let given: Vec<GivenMode> = (0..all.len()).map(mode).collect();
+        let y = aligned(self.y.bytes.0, self.y.ty);
+        let values = (self.values.as_ref()).map(|values| aligned(values.bytes.0, values.ty));
+        let alignment = [aligned(self.x.bytes().0, T::TY), y, values.unwrap_or(y)];
+        let types = [T::TY, self.y.ty];
+        let ty = self.values.as_ref().map(|values| values.ty);
+        let problem = ReduceProblem::of(function, types, ty, &given, alignment)?;
+        Ok(Some(if is_empty {
+            problem.of_nothing()
+        } else {
+            problem
+        }))
+    }
+
+    /// Returns the plan of the call; `None` if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Reduce::problem`].
+    pub fn plan(&self) -> Result<Option<ReducePlan>, Error> {
+        let problem = self.problem()?;
+        problem
+            .map(|problem| ReducePlan::fastest(&problem))
+            .transpose()
+    }
+
+    /// Enqueues the call on the stream of the device that holds `x`. Memory for the parts of the results
+    /// ([`ReducePlan::workspace`]) is the stream's, allocated by its first call that needs as much. Inside a stream capture, or
+    /// if the device has no such memory left, the results are not divided, so that sums may have other bits.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`reduce`].
+    pub fn run(&self) -> Result<(), Error> {
+        let device = self.x.device();
+        let call = self.call(&Workspace::Kept(device), ReducePlan::fastest)?;
+        call.run(device)?;
+        if let Some(parts) = call.parts {
+            scratch::give_back(device, parts);
+        }
+        Ok(())
+    }
+
+    /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and
+    /// allocates the memory of the parts ([`ReducePlan::workspace`]), which the call owns. It must then live as long as the
+    /// graph.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`reduce`].
+    pub fn prepare(&self) -> Result<ReduceCall<'a>, Error> {
+        self.prepare_with(ReducePlan::fastest)
+    }
+
+    /// Prepares the call with the plan that `plan` makes of its problem.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan};
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let x = device.upload(&[1.0f32; 2 * 1000])?;
+    /// let mut y = device.poisoned::<f32>(2)?;
+    /// let call = Reduce::new(ReduceFunction::Sum, &x.view((2, 1000))?, &[1], &y.view_mut(2)?);
+    /// let call = call.prepare_with(|problem| {
+    ///     let plan = ReducePlan::fastest(problem)?;
+    ///     Ok(ReducePlan { along: 32, rows: 1, accesses: 1, parts: 3, ..plan })
+    /// })?;
+    /// assert_eq!(
+    ///     call.to_string(),
+    ///     "sum f32, vectors of 4, threads 1x1x32, 1 access along the inner mode, 3 parts"
+    /// );
+    /// call.run(&device)?;
+    /// assert_eq!(y.download()?, [1000.0; 2]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`reduce`], of the function and of [`ReducePlan::build`], and an error if the plan was made for
+    /// other tensors.
+    pub fn prepare_with(
+        &self,
+        plan: impl FnOnce(&ReduceProblem) -> Result<ReducePlan, Error>,
+    ) -> Result<ReduceCall<'a>, Error> {
+        self.call(&Workspace::Own(self.x.device()), plan)
+    }
+
+    fn call(
+        &self,
+        memory: &Workspace<'_>,
+        plan: impl FnOnce(&ReduceProblem) -> Result<ReducePlan, Error>,
+    ) -> Result<ReduceCall<'a>, Error> {
+        let device = self.x.device();
+        for output in self.outputs() {
+            device.check_same(output.name, &output.device)?;
+        }
+        let problem = self.problem()?;
+        for output in self.outputs() {
+            disjoint(output.name, output.bytes, "x", self.x.bytes())?;
+        }
+        if let Some(values) = &self.values {
+            disjoint(self.y.name, self.y.bytes, values.name, values.bytes)?;
+        }
+        let mut made = ReduceCall {
+            device: device.clone(),
+            work: None,
+            parts: None,
+            function: OnceLock::new(),
+            tensors: PhantomData,
+        };
+        let Some(problem) = problem else {
+            return Ok(made);
+        };
+        let is_nothing = problem.stage == ReduceStage::Combine;
+        // What stores the results of no elements has no plan of the caller's.
+        let mut plan = if is_nothing {
+            ReducePlan::fastest(&problem)?
+        } else {
+            let plan = plan(&problem)?;
+            plan.check(device.arch())?;
+            plan
+        };
+        plan.check_problem(&problem)?;
+        let mut addresses = Addresses::new();
+        addresses.push(if is_nothing {
+            scratch::zeros(device, 8)?.address()
+        } else {
+            self.x.bytes().0
+        });
+        addresses.extend(self.outputs().map(|output| output.bytes.0));
+        let prepared = device.extension::<PreparedReduces>();
+        let call = |plan, addresses: &[u64]| {
+            let problem = problem.clone();
+            let key = ReduceKey { plan, problem };
+            (prepared.0).call(key, addresses, device, |key| {
+                prepare(key, device, addresses)
+            })
+        };
+        // A capture of the same call takes the plan that divides nothing, which must be loaded by then.
+        let whole = ReducePlan { parts: 1, ..plan };
+        let mut work = call(whole, &addresses)?;
+        if plan.parts > 1 {
+            made.parts = memory.take_spare(plan.workspace(&problem) as usize)?;
+        }
+        match &made.parts {
+            Some(parts) => {
+                addresses.push(parts.address());
+                work = call(plan, &addresses)?;
+            }
+            None => plan = whole,
+        }
+        made.work = Some((plan, work));
+        Ok(made)
+    }
+}
+
+/// A prepared reduction. It may be launched any number of times while its tensors exist. Concurrent runs on several streams are a
+/// data race, since each of them writes the results.
+///
+/// Its `Display` output is its plan.
+#[derive(Clone, Debug)]
+pub struct ReduceCall<'a> {
+    device: Device,
+    /// `None` if there is nothing to do.
+    work: Option<(ReducePlan, Arc<Call<Arc<TensorKernel>>>)>,
+    /// The memory of the parts.
+    parts: Option<Buffer<u8>>,
+    /// Made for the first caller that asks for it: a run needs none.
+    function: OnceLock<Function>,
+    tensors: PhantomData<&'a ()>,
+}
+
+impl ReduceCall<'_> {
+    /// Returns the plan; `None` if there is nothing to do.
+    pub fn plan(&self) -> Option<&ReducePlan> {
+        self.work.as_ref().map(|(plan, _)| plan)
+    }
+
+    /// Returns the first kernel with its report; `None` if there is nothing to do.
+    pub fn built(&self) -> Option<&TensorKernel> {
+        self.work.as_ref().map(|(_, work)| &**work.about())
+    }
+
+    /// Returns the first kernel on its device; `None` if there is nothing to do.
+    pub fn function(&self) -> Option<&Function> {
+        let kernel = self.work.as_ref()?.1.kernels().next()?;
+        let function = || self.device.function(kernel.clone());
+        Some(self.function.get_or_init(function))
+    }
+
+    /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Device::profile`].
+    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        same_device(device, &self.device)?;
+        let work = self.work.as_ref();
+        work.map_or(Ok(Vec::new()), |(_, work)| work.profile(device))
+    }
+
+    /// Enqueues the call on a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if a launch fails.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        same_device(device, &self.device)?;
+        self.work
+            .as_ref()
+            .map_or(Ok(()), |(_, work)| work.run(device))
+    }
+}
+
+impl fmt::Display for ReduceCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.work {
+            Some((plan, _)) => plan.fmt(f),
+            None => f.write_str("nothing to do"),
+        }
+    }
+}
+
+/// The cache of prepared calls of a device.
+#[derive(Debug)]
+struct PreparedReduces(PreparedCalls<ReduceKey, ReducePlan, Arc<TensorKernel>>);
+
+impl Default for PreparedReduces {
+    fn default() -> PreparedReduces {
+        PreparedReduces(PreparedCalls::new())
+    }
+}
+
+impl Extension for PreparedReduces {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// A plan, and a problem that was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct ReduceKey {
+    plan: ReducePlan,
+    problem: ReduceProblem,
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses: of the tensor, of the outputs, and of the
+/// workspace if there are parts.
+fn prepare(
+    key: &ReduceKey,
+    device: &Device,
+    addresses: &[u64],
+) -> Result<Shape<Arc<TensorKernel>>, Error> {
+    let ReduceKey { plan, problem } = key;
+    let prepared = device.extension::<PreparedReduces>();
+    let launched = |plan: &ReducePlan, problem: &ReduceProblem, parts: i64, order: &[usize]| {
+        // The first of two kernels has all parts in its grid; the second one has them as elements.
+        let kernel = prepared.0.kernels.get_or_make(plan, || {
+            let arch = device.arch();
+            let built = BUILT.get_or_make(&(*plan, arch), || plan.unverified(arch))?;
+            let loaded = device.load_kernel(&built.kernel)?;
+            Ok::<_, Error>(KernelOf { built, loaded })
+        })?;
+        let layouts = problem.layouts(parts)?;
+        let mut given: Vec<Arg<'_>> = (order.iter().zip(&layouts))
+            .map(|(at, layout)| Arg::checked(addresses[*at], layout))
+            .collect();
+        let is_mean = problem.function == ReduceFunction::Mean;
+        if is_mean && problem.stage != ReduceStage::Part {
+            given.push(Arg::Value((problem.count as f32).into()));
+        }
+        let arguments = kernel.built.arguments(&given)?;
+        let grid = plan
+            .grid(problem)
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+        let launch = Launch::new([grid[0], grid[1], 1], plan.threads() as u32)
+            .dynamic_shared(kernel.built.dynamic_shared());
+        (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
+        let loaded = kernel.loaded.clone();
+        let order = order.iter().copied();
+        let launch = PreparedLaunch::new(loaded, launch, arguments, addresses, order);
+        Ok::<_, Error>((kernel.built.clone(), launch))
+    };
+    let outputs = 1 + usize::from(problem.values.is_some());
+    if plan.parts == 1 {
+        let order: Vec<usize> = (0..1 + outputs).collect();
+        let (built, launch) = launched(plan, problem, 1, &order)?;
+        return Ok(Shape::new(built, vec![launch]));
+    }
+    let workspace = 1 + outputs;
+    let (first, second) = (problem.first(plan.parts), problem.second(plan.parts));
+    let (built, one) = launched(&plan.first(problem), &first, plan.parts, &[0, workspace])?;
+    let mut order = vec![workspace];
+    order.extend(1..workspace);
+    let (_, two) = launched(&plan.second(problem)?, &second, 1, &order)?;
+    Ok(Shape::new(built, vec![one, two]))
+}
+
+/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
+/// process.
+static BUILT: LazyLock<Memo<(ReducePlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));

@@ -1,0 +1,13 @@
+//! Reductions of a tensor along any of its modes: one family of kernels, with one launch or two, its plan, the call, and a
+//! reference in double precision; and cumulative sums ([`scan`]).
+
+pub(crate) mod call;
+mod kernel;
+pub(crate) mod plan;
+pub(crate) mod problem;
+pub mod reference;
+pub mod scan;
+
+pub use call::{Reduce, ReduceCall, ReduceIndex, arg_max, arg_min, reduce};
+pub use plan::ReducePlan;
+pub use problem::{ReduceFunction, ReduceOperands, ReduceProblem, ReduceStage};

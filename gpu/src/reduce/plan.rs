@@ -1,0 +1,642 @@
+//! `ReducePlan`: how the elements of the results are divided among threads and blocks, and the reasons for it.
+
+use core::fmt;
+use std::ops::RangeInclusive;
+
+use colex_atom::Arch;
+use colex_tensor::TensorKernel;
+
+use super::kernel;
+use super::problem::{MOST, ReduceOperands, ReduceProblem, ReduceStage, WIDEST, check_types, size};
+use crate::error::{Error, ErrorKind, ReduceError};
+
+/// How a kernel divides a reduction among its threads and blocks.
+///
+/// The threads of a block lie along three modes: `rows` along the results without the inner mode, `across` along the reduced modes
+/// without it, `along` along the inner mode, which is the fastest. Each thread has a vector of the inner mode.
+///
+/// # Order
+///
+/// A result has the same bits on every run of a plan. The elements of a result that lie at one place of a vector in one thread are
+/// added one by one, in ascending order of their coordinates: the reduced modes without the inner one first, then the inner
+/// one. If the inner mode is reduced, the places of a vector are added in their order. Then the threads of `across` are added, and
+/// those of `along` if the inner mode is reduced: the lanes of a warp at XOR distances, the least first, then the warps in
+/// their order. Part `p` has the turns `p`, `p + parts`, .. along the inner mode or along the other reduced modes; a second kernel adds
+/// the parts under its own plan.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+///
+/// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[4096, 4096], &[1])?;
+/// let plan = ReducePlan::fastest(&problem)?;
+/// assert_eq!(plan.to_string(), "sum bf16, vectors of 8, threads 4x1x64, 8 accesses along the inner mode");
+/// plan.check(Arch::Sm80)?;
+/// let refused = ReducePlan { along: 48, ..plan }.check(Arch::Sm80).unwrap_err();
+/// assert_eq!(
+///     refused.to_string(),
+///     "the plan's number of threads along the inner mode is 48: the sum kernel takes a power of two, 1 to 1024"
+/// );
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReducePlan {
+    /// What the kernel knows of its tensors.
+    pub operands: ReduceOperands,
+    /// The elements of an access: a power of two, and at most 16 bytes.
+    pub vector: i64,
+    /// The threads along the results without the inner mode: a power of two.
+    pub rows: i64,
+    /// The threads along the reduced modes without the inner one: a power of two.
+    pub across: i64,
+    /// The threads along the inner mode: a power of two.
+    pub along: i64,
+    /// The accesses of a thread that are under way at once.
+    pub accesses: i64,
+    /// Whether the accesses, and the turns of a block, go along the inner mode, which must be reduced. Otherwise they go along
+    /// the other reduced modes, and the threads `along` cover an inner mode that is reduced.
+    pub turns_inner: bool,
+    /// The blocks that share a result, whose parts a second kernel adds.
+    pub parts: i64,
+    /// Whether the parts divide the turns along the inner mode. Otherwise they divide those along the other reduced modes.
+    pub parts_inner: bool,
+}
+
+/// The most threads of a block, and those of a block by default.
+const MOST_THREADS: i64 = 1024;
+const THREADS: i64 = 256;
+
+/// The threads of a block where the inner mode is kept, if blocks share a result and if they do not: few, since the threads across
+/// exchange a vector of results each.
+const SHARING_THREADS: i64 = 128;
+const KEPT_THREADS: i64 = 64;
+
+/// The accesses by default, and the most: narrow ones, and those of blocks that share results side by side.
+const ACCESSES: i64 = 8;
+const MOST_ACCESSES: i64 = 16;
+
+/// The most parts of a result, and the blocks of a launch up to which results are divided.
+const MOST_PARTS: i64 = 1024;
+pub(super) const BLOCKS: i64 = 528;
+
+/// The least turns of a part.
+const TURNS: i64 = 2;
+
+/// The most elements that the threads of a block have beside each other along a mode.
+const MOST_TILE: i64 = 65536;
+
+/// The most blocks of a launch along the first axis, and those along the second one.
+pub(super) const MOST_BLOCKS: i64 = (1 << 31) - 1;
+pub(crate) const MOST_COLUMNS: i64 = 65535;
+
+impl ReducePlan {
+    /// Returns the plan of a problem: accesses of 16 bytes where the tensors allow them, threads side by side along the inner
+    /// mode, and as many parts as fill a GPU.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no kernel takes the types.
+    pub fn fastest(problem: &ReduceProblem) -> Result<ReducePlan, Error> {
+        if problem.stage == ReduceStage::Whole {
+            check_types(problem.function, problem.ty, problem.result)?;
+        }
+        let operands = problem.operands();
+        let vector = operands.vector;
+        let vectors = div_up(problem.inner.extent, vector);
+        let [outer, reduced] = [&problem.outer, &problem.reduced].map(|modes| size(modes));
+        let plan = ReducePlan {
+            operands,
+            vector,
+            rows: 1,
+            across: 1,
+            along: 1,
+            accesses: ACCESSES,
+            turns_inner: false,
+            parts: 1,
+            parts_inner: false,
+        };
+        let mut kept_threads = THREADS;
+        let plan = if problem.keeps_inner {
+            // As many threads across as have elements to read, the rest along the inner mode.
+            let columns = div_up(vectors, power_up(vectors).min(WARP));
+            let fills = outer.saturating_mul(columns) >= BLOCKS;
+            let (threads, most) = if fills {
+                (KEPT_THREADS, ACCESSES)
+            } else {
+                (SHARING_THREADS, MOST_ACCESSES)
+            };
+            kept_threads = threads;
+            let wanted = power_up(div_up(reduced, most));
+            let across = wanted.min(threads / WARP);
+            let along = power_up(vectors).min(threads / across);
+            let across = wanted.min(threads / along);
+            let accesses = div_up(reduced, across).min(most);
+            ReducePlan {
+                across,
+                along,
+                accesses,
+                ..plan
+            }
+        } else if reduced == 1 || vectors >= 2 * WARP {
+            // Each thread has several accesses if the row is long enough, and narrow ones have more under way.
+            let least = power_up(vectors).min(SIDE);
+            let bytes = i64::from(problem.ty.bits()) / 8;
+            let is_narrow = vector * bytes < WIDEST / 2;
+            let (wanted, most) = if is_narrow {
+                (MOST_ACCESSES, THREADS * bytes / 8)
+            } else {
+                (ACCESSES, THREADS)
+            };
+            let along = power_up(div_up(vectors, ACCESSES)).clamp(least, most);
+            let accesses = div_up(vectors, along).min(wanted);
+            ReducePlan {
+                along,
+                accesses,
+                turns_inner: true,
+                ..plan
+            }
+        } else {
+            let along = power_up(vectors);
+            let across = power_up(div_up(reduced, ACCESSES)).min(THREADS / along);
+            let accesses = div_up(reduced, across).min(ACCESSES);
+            ReducePlan {
+                across,
+                along,
+                accesses,
+                ..plan
+            }
+        };
+        let others = kept_threads / (plan.across * plan.along);
+        let rows = others.min(power_up(outer));
+        let rows = rows.max(div_up(WARP, plan.across * plan.along));
+        let plan = ReducePlan { rows, ..plan };
+        if problem.stage == ReduceStage::Combine {
+            return Ok(plan);
+        }
+        let [x, y] = plan.grid(problem);
+        let wanted = BLOCKS / x.saturating_mul(y).max(1);
+        let turns = plan.turns(problem);
+        let lines = div_up(reduced, plan.across);
+        let parts_inner = plan.turns_inner && turns >= lines;
+        let most = if plan.turns_inner && !parts_inner {
+            lines
+        } else {
+            turns
+        };
+        let parts = wanted.min(most / TURNS).clamp(1, MOST_PARTS);
+        Ok(ReducePlan {
+            parts,
+            parts_inner,
+            ..plan
+        })
+    }
+
+    /// The plan of the kernel that leaves the parts.
+    pub(crate) fn first(&self, problem: &ReduceProblem) -> ReducePlan {
+        let operands = problem.first(self.parts).operands();
+        // The call may have accesses that are wider than those of the plan.
+        let operands = ReduceOperands {
+            vector: self.operands.vector,
+            contiguous: self.operands.contiguous,
+            ..operands
+        };
+        ReducePlan { operands, ..*self }
+    }
+
+    /// The plan of the kernel that combines the parts.
+    pub(crate) fn second(&self, problem: &ReduceProblem) -> Result<ReducePlan, Error> {
+        ReducePlan::fastest(&problem.second(self.parts))
+    }
+
+    /// Returns the elements along the mode of the turns that the threads of a block have at once.
+    pub(crate) fn chunk(&self) -> i64 {
+        let threads = if self.turns_inner {
+            self.along.saturating_mul(self.vector)
+        } else {
+            self.across
+        };
+        threads.saturating_mul(self.accesses)
+    }
+
+    /// Returns the turns along that mode of a block that has all of them.
+    fn turns(&self, problem: &ReduceProblem) -> i64 {
+        let extent = if self.turns_inner {
+            problem.inner.extent
+        } else {
+            size(&problem.reduced)
+        };
+        div_up(extent, self.chunk())
+    }
+
+    /// Returns the bytes of memory that the parts of a problem need, in the types that the kernels leave them in.
+    pub fn workspace(&self, problem: &ReduceProblem) -> i64 {
+        if self.parts <= 1 {
+            return 0;
+        }
+        let bytes = i64::from(problem.function.part_ty(problem.ty).bits()) / 8;
+        let parts = problem.results().saturating_mul(self.parts);
+        parts.saturating_mul(bytes)
+    }
+
+    /// Returns the bytes that the kernels move for a problem: the elements and the results, and the parts twice.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let problem = ReduceProblem::new(ReduceFunction::Max, Ty::F32, &[1 << 20, 64], &[0])?;
+    /// let plan = ReducePlan::fastest(&problem)?;
+    /// assert_eq!(plan.workspace(&problem), plan.parts * 64 * 4);
+    /// assert_eq!(plan.bytes(&problem), (4 << 26) + 4 * 64 + 2 * plan.workspace(&problem));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn bytes(&self, problem: &ReduceProblem) -> i64 {
+        let parts = self.workspace(problem).saturating_mul(2);
+        problem.compulsory_bytes().saturating_add(parts)
+    }
+
+    /// Says in sentences how the plan divides a problem.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[4096, 4096], &[0])?;
+    /// let plan = ReducePlan::fastest(&problem)?;
+    /// assert_eq!(
+    ///     plan.explain(&problem),
+    ///     "sum bf16, 4096 results of 4096
+    /// An access takes 8 elements of the inner mode, 16 bytes: addresses, strides and extents allow 8.
+    /// The inner mode is kept: 32 threads have 256 of 4096 results side by side.
+    /// 4 threads across and 16 accesses make 64 elements of a result, and there are 4096, in 64 turns.
+    /// 32 blocks share a result, and a second kernel adds their 32 parts; the first launch has 512 blocks of 128 threads.
+    /// 34611200 bytes are moved, and 33562624 must be."
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn explain(&self, problem: &ReduceProblem) -> String {
+        let ReducePlan {
+            operands,
+            vector,
+            rows,
+            across,
+            along,
+            accesses,
+            parts,
+            ..
+        } = *self;
+        let bytes = vector.saturating_mul(i64::from(operands.ty.bits())) / 8;
+        let (allowed, extent) = (operands.vector, problem.inner.extent);
+        let side = along.saturating_mul(vector);
+        let [elements, along, across, accesses] = [
+            (vector, "element", "elements"),
+            (along, "thread", "threads"),
+            (across, "thread", "threads"),
+            (accesses, "access", "accesses"),
+        ]
+        .map(counted);
+        let turns = counted((self.turns(problem), "turn", "turns"));
+        let chunk = self.chunk();
+        let inner = if operands.keeps_inner {
+            format!("kept: {along} have {side} of {extent} results side by side")
+        } else {
+            let has = if along.starts_with("1 ") {
+                "has"
+            } else {
+                "have"
+            };
+            format!("reduced: {along} {has} {side} of {extent} elements side by side")
+        };
+        let reduced = size(&problem.reduced);
+        let walk = if self.turns_inner {
+            format!("{accesses} make {chunk} elements of the inner mode, in {turns}.")
+        } else {
+            format!(
+                "{across} across and {accesses} make {chunk} elements of a result, and there are {reduced}, in {turns}."
+            )
+        };
+        let [x, y] = self.grid(problem);
+        let threads = counted((self.threads(), "thread", "threads"));
+        let blocks = counted((x.saturating_mul(y), "block", "blocks"));
+        let launch = if parts > 1 {
+            format!(
+                "{parts} blocks share a result, and a second kernel adds their {parts} parts; the first launch has {blocks} of \
+                 {threads}."
+            )
+        } else {
+            let results = counted((rows, "row", "rows"));
+            format!("A block of {threads} has {results} of results; the launch has {blocks}.")
+        };
+        let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
+        format!(
+            "{problem}\n\
+             An access takes {elements} of the inner mode, {bytes} bytes: addresses, strides and extents allow {allowed}.\n\
+             The inner mode is {inner}.\n\
+             {walk}\n\
+             {launch}\n\
+             {moved} bytes are moved, and {must} must be."
+        )
+    }
+
+    /// Returns the threads of a block.
+    pub(crate) fn threads(&self) -> i64 {
+        let numbers = [self.rows, self.across, self.along];
+        numbers.into_iter().fold(1, i64::saturating_mul)
+    }
+
+    /// Returns the blocks of a launch along its two axes: rows and parts, and tiles of an inner mode that is kept, of which a
+    /// block has several if there are too many.
+    pub(crate) fn grid(&self, problem: &ReduceProblem) -> [i64; 2] {
+        let rows = div_up(size(&problem.outer), self.rows);
+        let columns = if problem.keeps_inner {
+            div_up(problem.inner.extent, self.along.saturating_mul(self.vector))
+        } else {
+            1
+        };
+        [rows.saturating_mul(self.parts), columns.min(MOST_COLUMNS)]
+    }
+
+    /// Checks that the kernel can be built: every number.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names the number, and what the kernel takes.
+    pub fn check(&self, arch: Arch) -> Result<(), Error> {
+        self.operands.check()?;
+        self.check_numbers(arch)
+    }
+
+    fn check_numbers(&self, _: Arch) -> Result<(), Error> {
+        let operands = &self.operands;
+        let most = WIDEST * 8 / i64::from(operands.ty.bits());
+        self.power("vector", self.vector, 1..=most)?;
+        if !operands.contiguous && self.vector > 1 {
+            let must = "accesses of several elements need an inner mode with the stride 1";
+            let operands = operands.to_string();
+            return Err(ReduceError::Operands { operands, must }.into());
+        }
+        self.power(
+            "number of threads along the inner mode",
+            self.along,
+            1..=MOST_THREADS,
+        )?;
+        let others = MOST_THREADS / self.along;
+        self.power("number of threads across", self.across, 1..=others)?;
+        let others = others / self.across;
+        self.power("number of threads along the rows", self.rows, 1..=others)?;
+        if self.threads() < WARP {
+            let (found, most) = (self.threads(), MOST_THREADS);
+            return self.number("number of threads of a block", [found, WARP, most, WARP]);
+        }
+        let results = operands.values.into_iter().chain([operands.result]);
+        let most = results.map(|ty| WIDEST * 8 / i64::from(ty.bits())).min();
+        let what = "number of results that are stored at once";
+        self.power(what, operands.stored, 1..=most.unwrap_or(1))?;
+        if operands.stored > 1 && !operands.keeps_inner {
+            let must = "several results are stored at once along an inner mode that is kept";
+            let operands = operands.to_string();
+            return Err(ReduceError::Operands { operands, must }.into());
+        }
+        let accesses = [self.accesses, 1, MOST_ACCESSES, 1];
+        self.number("number of accesses", accesses)?;
+        self.number("number of parts", [self.parts, 1, MOST_PARTS, 1])?;
+        if self.parts_inner && !self.turns_inner {
+            let must = "the parts divide the turns along the inner mode only if turns go along it";
+            let operands = operands.to_string();
+            return Err(ReduceError::Operands { operands, must }.into());
+        }
+        if self.turns_inner && operands.keeps_inner {
+            let must = "the turns go along an inner mode only if it is reduced";
+            let operands = operands.to_string();
+            return Err(ReduceError::Operands { operands, must }.into());
+        }
+        let tile = (self.along * self.vector).saturating_mul(self.accesses);
+        self.number("number of elements side by side", [tile, 1, MOST_TILE, 1])
+    }
+
+    fn number(&self, what: &'static str, of: [i64; 4]) -> Result<(), Error> {
+        let [found, least, most, step] = of;
+        if (least..=most).contains(&found) {
+            return Ok(());
+        }
+        Err(ErrorKind::Plan {
+            method: self.operands.function.to_string(),
+            what,
+            found,
+            least,
+            most,
+            step,
+        }
+        .into())
+    }
+
+    fn power(
+        &self,
+        what: &'static str,
+        found: i64,
+        range: RangeInclusive<i64>,
+    ) -> Result<(), Error> {
+        if range.contains(&found) && found & (found - 1) == 0 {
+            return Ok(());
+        }
+        Err(ReduceError::Power {
+            function: self.operands.function.to_string(),
+            what,
+            found,
+            most: *range.end(),
+        }
+        .into())
+    }
+
+    /// Checks that the plan is for a problem.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if tensors, types or modes are others, if the plan's accesses are wider than the tensors allow, if the
+    /// threads do not cover an inner mode along which no turns go, or if the launch has too many blocks.
+    pub(crate) fn check_problem(&self, problem: &ReduceProblem) -> Result<(), Error> {
+        let call = problem.operands();
+        let refused = |why: ReduceError| Err(why.into());
+        let plan = ReduceOperands {
+            vector: call.vector,
+            contiguous: call.contiguous,
+            stored: call.stored,
+            ..self.operands
+        };
+        if plan != call {
+            let [plan, call] = [self.operands, call].map(|of| of.to_string());
+            return refused(ReduceError::PlanCall { plan, call });
+        }
+        if self.operands.contiguous && !call.contiguous || self.vector > call.vector {
+            let (plan, call) = (self.vector, call.vector);
+            return refused(ReduceError::Vector { plan, call });
+        }
+        if self.operands.stored > call.stored {
+            let (plan, call) = (self.operands.stored, call.stored);
+            return refused(ReduceError::Stored { plan, call });
+        }
+        let all = self.along.saturating_mul(self.vector);
+        let extent = problem.inner.extent;
+        if !self.turns_inner && !problem.keeps_inner && all < extent {
+            return refused(ReduceError::Inner { all, extent });
+        }
+        let [found, _] = self.grid(problem);
+        if found > MOST_BLOCKS {
+            let what = "blocks";
+            return Err(ErrorKind::PlanLimit {
+                method: problem.function.to_string(),
+                what,
+                found,
+                most: MOST_BLOCKS,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the plan is for a problem: its tensors, accesses that they allow, and threads that cover the inner mode.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let of = |columns| ReduceProblem::new(ReduceFunction::Sum, Ty::F32, &[100, columns], &[1]);
+    /// let plan = ReducePlan::fastest(&of(1000)?)?;
+    /// assert!(plan.takes(&of(4096)?));
+    /// assert!(!plan.takes(&of(1001)?)); // no access of 4 elements
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn takes(&self, problem: &ReduceProblem) -> bool {
+        self.check_problem(problem).is_ok()
+    }
+
+    /// Builds the kernel for an architecture: that of the first launch, if there are parts.
+    ///
+    /// Its parameters are the tensor `x` (outer, reduced, inner), the results `y` (outer, inner), the values of an arg-max if
+    /// they are stored, and of a mean the number of elements as `f32`. What the first of two launches writes has a last mode of
+    /// the parts.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[100, 4096], &[1])?;
+    /// let plan = ReducePlan::fastest(&problem)?;
+    /// let text = plan.build(Arch::Sm80)?.kernel.ptx()?;
+    /// assert_eq!(text.matches("ld.global.v4.b32").count() as i64, plan.accesses);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](ReducePlan::check), and the error of the layout algebra, with the line of the kernel, if a
+    /// layout has no such partition.
+    pub fn build(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        self.check(arch)?;
+        let stage = if self.parts > 1 {
+            ReduceStage::Part
+        } else {
+            ReduceStage::Whole
+        };
+        let operands = &self.operands;
+        let part = operands.function.part_ty(operands.ty);
+        let operands = match stage {
+            ReduceStage::Part => ReduceOperands {
+                stage,
+                result: part,
+                values: None,
+                stored: if operands.keeps_inner {
+                    WIDEST * 8 / i64::from(part.bits())
+                } else {
+                    1
+                },
+                ..*operands
+            },
+            _ => *operands,
+        };
+        // What is stored side by side lies in one vector of the plan.
+        let stored = operands.stored.min(self.vector);
+        let operands = ReduceOperands { stored, ..operands };
+        let built = ReducePlan { operands, ..*self }.unverified(arch)?;
+        built.kernel.verify()?;
+        Ok(built)
+    }
+
+    /// Builds the kernel as [`build`](ReducePlan::build) does, of any stage, for a load, which verifies it.
+    pub(crate) fn unverified(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        self.check_numbers(arch)?;
+        Ok(kernel::build(self, arch)?)
+    }
+
+    /// The most blocks along the first axis for which the kernel counts.
+    pub(crate) fn most_blocks(&self) -> i64 {
+        (MOST / self.rows + 1) * self.parts
+    }
+}
+
+/// The lanes of a warp, and the least threads side by side along a row that has as many vectors.
+const WARP: i64 = 32;
+const SIDE: i64 = 8;
+
+/// The least power of two that is not below a number.
+pub(super) fn power_up(n: i64) -> i64 {
+    (n.max(1) as u64).next_power_of_two().min(1 << 40) as i64
+}
+
+/// The parts of a number; a plan that was not checked may divide by a number that is not positive.
+pub(super) fn div_up(n: i64, by: i64) -> i64 {
+    (n.max(1) - 1) / by.max(1) + 1
+}
+
+/// `1 row`, `2 rows`
+pub(super) fn counted((n, one, many): (i64, &str, &str)) -> String {
+    let what = if n == 1 { one } else { many };
+    format!("{n} {what}")
+}
+
+/// `sum of bf16 in f32, 1 outer and 2 reduced modes, the inner one reduced`
+impl fmt::Display for ReduceOperands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} in {}", self.function, self.ty, self.result)?;
+        if let Some(ty) = self.values {
+            write!(f, ", values of {ty}")?;
+        }
+        let inner = if self.keeps_inner { "kept" } else { "reduced" };
+        let (outer, reduced) = (self.outer, self.reduced);
+        write!(
+            f,
+            ", {outer} outer and {reduced} reduced modes, the inner one {inner}"
+        )
+    }
+}
+
+/// `sum bf16, vectors of 8, threads 1x8x32, 4 accesses, 64 parts`
+impl fmt::Display for ReducePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ReduceOperands { function, ty, .. } = self.operands;
+        let ReducePlan {
+            vector,
+            rows,
+            across,
+            along,
+            ..
+        } = *self;
+        let accesses = counted((self.accesses, "access", "accesses"));
+        write!(
+            f,
+            "{function} {ty}, vectors of {vector}, threads {rows}x{across}x{along}, {accesses}"
+        )?;
+        if self.turns_inner {
+            f.write_str(" along the inner mode")?;
+        }
+        if self.parts > 1 {
+            let of = if self.turns_inner && !self.parts_inner {
+                " of the other reduced modes"
+            } else {
+                ""
+            };
+            write!(f, ", {} parts{of}", self.parts)?;
+        }
+        Ok(())
+    }
+}
