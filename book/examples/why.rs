@@ -48,7 +48,7 @@ fn same_arithmetic() -> Result<(), Box<dyn Error>> {
 /// Copies `from` to `to` through tiles of 32 by 32 in shared memory. Each block of 256 threads copies one tile.
 fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("by_tiles", Arch::Sm80, 256);
-    // The launch gives the extents and strides of both matrices.
+    // Any layout of rank 2 will do: its integers are dynamic, so the launch replaces them.
     let any = Layout::new((1, 1), (1, 1))?;
     let from = k.tensor("from", Ty::F32, &any);
     let to = k.tensor("to", Ty::F32, &any);
@@ -92,6 +92,7 @@ fn conflicts(tile: &ComposedLayout, to: &Layout) -> Result<u64, Box<dyn Error>> 
     let device = Device::simulator(Arch::Sm80);
     let data: Vec<f32> = (0..64 * 96).map(|i| i as f32).collect();
     let source = device.upload(&data)?;
+    // A buffer as long as the layout needs, whose elements have no value yet.
     let mut result = device.poisoned::<f32>(to.cosize()? as usize)?;
 
     let kernel = by_tiles(tile)?.load(&device)?;
@@ -132,8 +133,9 @@ fn column_banks() -> Result<(), Box<dyn Error>> {
     let padded = Layout::new((32, 32), (33, 1))?;
     let swizzled = ComposedLayout::new(Swizzle::new(5, 0, 5)?, 0, plain.clone())?;
     for tile in [plain.into(), padded.into(), swizzled] {
-        let banks: Result<Vec<i64>, _> = (0..6).map(|row| Ok(tile.at((row, 3))? % 32)).collect();
-        println!("{:?} .. {tile}", banks.map_err(|e: colex_layout::Error| e)?);
+        let bank = |row: i64| Ok(tile.at((row, 3))? % 32);
+        let banks: Result<Vec<i64>, colex_layout::Error> = (0..6).map(bank).collect();
+        println!("{:?} .. {tile}", banks?);
     }
     // ANCHOR_END: column_banks
     Ok(())

@@ -17,6 +17,7 @@ chapters! {
     introduction = "introduction.md";
     why = "why.md";
     run = "run.md";
+    explorer = "explorer.md";
     layout_tuples = "layout/tuples.md";
     layout_layouts = "layout/layouts.md";
     layout_coordinates = "layout/coordinates.md";
@@ -63,9 +64,17 @@ chapters! {
     kernel_volta = "kernel/volta.md";
     kernel_ampere = "kernel/ampere.md";
     kernel_hopper = "kernel/hopper.md";
+    kernel_plans = "kernel/plans.md";
     kernel_epilogue = "kernel/epilogue.md";
+    kernel_groups = "kernel/groups.md";
     kernel_attention = "kernel/attention.md";
+    rows_introduction = "rows/introduction.md";
+    rows_maps = "rows/maps.md";
+    rows_convolution = "rows/convolution.md";
+    ranks_modes = "ranks/modes.md";
+    rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";
+    rows_reduce = "rows/reduce.md";
     appendix_cheat_sheet = "appendix/cheat-sheet.md";
     appendix_bridge = "appendix/bridge.md";
     appendix_examples = "appendix/examples.md";

@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     layouts()?;
     gated()?;
     batches()?;
+    lists()?;
     vectors()?;
     refusals()?;
     Ok(())
@@ -154,6 +155,37 @@ fn batches() -> Result<(), Box<dyn Error>> {
     let first: Vec<String> = first.map(|x| x.to_string()).collect();
     println!("{}", first.join(" "));
     // ANCHOR_END: batches
+    Ok(())
+}
+
+/// Rows that a list names.
+fn lists() -> Result<(), Box<dyn Error>> {
+    println!("\n== lists ==");
+    // ANCHOR: lists
+    let weighted = Epilogue::new(Ty::F32, |e| {
+        let weight = e.tensor("weight", Ty::F32);
+        e.output("tokens", e.accumulator() * weight);
+        e.accumulator()
+    })?;
+    let device = Device::simulator(Arch::Sm90a);
+    // Row i of A holds i, and belongs to token 3 - i.
+    let a: Vec<f32> = (0..4 * 4).map(|i| (i / 4) as f32).collect();
+    let (a, b) = (device.upload(&a)?, device.upload(&[1f32; 2 * 4])?);
+    let tokens = device.upload(&[3u32, 2, 1, 0])?;
+    let weight = device.upload(&[1f32, 10.0, 100.0, 1000.0])?; // one for each token
+    let (mut c, mut d) = (device.poisoned::<f32>(8)?, device.zeros::<f32>(8)?);
+    Gemm::new(&a.view((4, 4))?, &b.view((2, 4))?, &c.view_mut((4, 2))?)
+        .epilogue(&weighted)
+        .tensor_rows(
+            "weight",
+            &View::new(&weight, "(4,2):(1,0)")?,
+            &tokens.view(4)?,
+        )
+        .output_rows("tokens", &d.view_mut((4, 2))?, &tokens.view(4)?)
+        .run()?;
+    println!("{:?}", c.download()?);
+    println!("{:?}", d.download()?);
+    // ANCHOR_END: lists
     Ok(())
 }
 

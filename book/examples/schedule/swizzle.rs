@@ -126,6 +126,25 @@ fn traffic() -> Result<(), Error> {
     assert_eq!(found[1], ("GemmIdentity<4>".to_string(), 1458));
     assert_eq!(found[2], ("GemmIdentity<1>".to_string(), 2344));
     // ANCHOR_END: traffic
+    smaller(&orders)
+}
+
+/// Simulates the same orders for operands that are a little larger than the cache.
+fn smaller(orders: &[Order]) -> Result<(), Error> {
+    // ANCHOR: smaller
+    let gemm = TiledGemm::new(
+        GemmCoord::new(4096, 4096, 4096),
+        GemmCoord::new(128, 256, 64),
+    );
+    let choice = choose_among(orders, &gemm, &DeviceModel::H200)?;
+    let megabytes: Vec<i64> = choice
+        .candidates
+        .iter()
+        .map(|c| c.fetched / 1_000_000)
+        .collect();
+    assert_eq!(megabytes, [67, 67, 67, 95]);
+    assert_eq!(choice.candidates[3].order.to_string(), "GemmIdentity<8>");
+    // ANCHOR_END: smaller
     Ok(())
 }
 

@@ -114,7 +114,7 @@ fn values_across() -> Result<(), Box<dyn Error>> {
     // ANCHOR: values_across
     let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
     let copy = TiledCopy::new(atom, 16, &layout!((8,4):(1,8)), &layout!((1,8):(0,1)))?;
-    assert_eq!(copy.tile_shape()?, [8, 32].into()); // the "undesired tiler"
+    assert_eq!(copy.tile_shape()?, [8, 32].into()); // a tile of 8 by 32, not 64 by 4
 
     let matrix = layout!((128,32):(1,128));
     assert_eq!(

@@ -116,7 +116,7 @@ fn retiled() -> Result<(), Box<dyn Error>> {
     println!("{registers:#}");
     let filled = load.retile(&registers)?;
     println!("{filled:#}");
-    // As many instructions as the source's partition has addresses: one a tile of 32 rows.
+    // One instruction per tile of 32 rows, on both sides: 8 values each.
     let addresses = load.slice(9)?.partition_src(&step)?.layout; // (CPY, CPY_M, CPY_K)
     assert_eq!(addresses.size() / 8, filled.size() / 8);
     // ANCHOR_END: retiled

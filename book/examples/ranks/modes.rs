@@ -1,0 +1,263 @@
+//! Tensors over several devices, and kernels that run on all of them.
+//!
+//! Run it with `cargo run -p colex-book --example ranks_modes`; each line `== .. ==` names a piece of the chapter.
+
+use std::error::Error;
+
+use colex_atom::Arch;
+use colex_gpu::ir::*;
+use colex_gpu::ranks::{RankPlan, RankProblem};
+use colex_gpu::sim::{Fault, Ranks, SimOptions};
+use colex_gpu::{Argument, Launch};
+use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
+use colex_sched::{Collective, GemmCoord, Placement, RankLayout, Route, local_product};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    placements()?;
+    holders()?;
+    collectives()?;
+    products();
+    routes()?;
+    letters()?;
+    mistakes()?;
+    hang()?;
+    order()?;
+    product()?;
+    Ok(())
+}
+
+fn placements() -> Result<(), Box<dyn Error>> {
+    println!("\n== placements ==");
+    // ANCHOR: placements
+    for placement in Placement::all(2) {
+        let tensor = placement.layout(&[8, 4], 4)?;
+        println!(
+            "{placement}: {} by {} ranks",
+            tensor.layout(),
+            tensor.times()
+        );
+    }
+    let uneven = Placement::Shard(1).layout(&[8, 6], 4);
+    println!("{}", uneven.unwrap_err());
+    // ANCHOR_END: placements
+    Ok(())
+}
+
+fn holders() -> Result<(), Box<dyn Error>> {
+    println!("\n== holders ==");
+    // ANCHOR: holders
+    // A grid of 2 x 2 ranks: the first index cuts the rows, the second one repeats.
+    let grid = RankLayout::new(&[8, 4], &"(4,4,(2,2)):(1,8,(4,0))".parse()?, false)?;
+    println!("{:?}", grid.holders(5)?);
+
+    for layout in ["(4,4,2):(1,8,2)", "(2,4,2):(1,8,4)", "(8,4,2):(1,8,8)"] {
+        let error = RankLayout::new(&[8, 4], &layout.parse()?, false);
+        println!("{}", error.unwrap_err());
+    }
+    // ANCHOR_END: holders
+    Ok(())
+}
+
+fn collectives() -> Result<(), Box<dyn Error>> {
+    println!("\n== collectives ==");
+    // ANCHOR: collectives
+    let shape = [64, 32];
+    for from in [Placement::Shard(0), Placement::Partial] {
+        for to in Placement::all(2).filter(|to| *to != from) {
+            let collective = Collective::between(from, to);
+            let sent = collective.sent(&shape, 4)?;
+            println!("{from}, then {to}: {collective}, {sent} elements from each rank");
+        }
+    }
+    // ANCHOR_END: collectives
+    Ok(())
+}
+
+fn products() {
+    println!("\n== products ==");
+    // ANCHOR: products
+    for a in Placement::all(2) {
+        for b in Placement::all(2) {
+            if let Ok(c) = local_product(a, b) {
+                println!("A {a}, B {b}: C {c}");
+            }
+        }
+    }
+    let refused = local_product(Placement::Partial, Placement::Partial);
+    println!("{}", refused.unwrap_err());
+    // ANCHOR_END: products
+}
+
+fn routes() -> Result<(), Box<dyn Error>> {
+    println!("\n== routes ==");
+    // ANCHOR: routes
+    let (rows, k) = (Placement::Shard(0), Placement::Shard(1));
+    let layer = [
+        ([rows, rows], k, GemmCoord::new(2048, 28672, 8192)),
+        ([k, k], rows, GemmCoord::new(2048, 8192, 28672)),
+    ];
+    for (operands, result, problem) in layer {
+        for route in &Route::all(operands, result, problem, 4)?[..2] {
+            let (a, b, c) = (route.a.0, route.b.0, route.c.1);
+            let sent = route.sent / 1_000_000;
+            println!("A: {a}; B: {b}; C: {c}: {sent} million elements");
+        }
+    }
+    // ANCHOR_END: routes
+    Ok(())
+}
+
+// ANCHOR: letter
+const WORD: Access = Access {
+    space: Space::Global,
+    ty: Type::U32,
+    cache: Cache::Default,
+    order: Order::Weak,
+    policy: None,
+};
+
+/// Each rank writes a word into the memory of the next one and raises a flag there, then waits for its own flag.
+fn letter(raise: Order, look: Order) -> Kernel {
+    let mut k = KernelBuilder::new("letter", Arch::Sm90a);
+    let names = ["data", "flag", "next_data", "next_flag"];
+    let [data, flag, next_data, next_flag] = names.map(|name| k.pointer(name)).map(|p| k.param(p));
+    k.store(WORD, next_data, 7);
+    k.store(WORD.order(raise), next_flag, 1);
+    k.loop_(|k| {
+        let seen = k.load(WORD.order(look), flag);
+        let is_there = k.setp(Compare::Ne, Type::U32, seen, 0);
+        k.break_if(is_there);
+    });
+    let word = k.load(WORD, data);
+    let more = k.add(Type::U32, word, 1);
+    k.store(WORD, data, more);
+    k.finish()
+}
+// ANCHOR_END: letter
+
+// ANCHOR: run
+/// Runs a kernel on three ranks, each with a word of data and a flag; a rank can be left out.
+fn run(kernel: &Kernel, left_out: Option<usize>, seed: u64) -> Result<Vec<u32>, Fault> {
+    let mut ranks = Ranks::connected(3).expect("a machine of three");
+    let mut words = || {
+        let at = [0, 1, 2].map(|rank| ranks.allocate(rank, 4).expect("the host has room"));
+        at.iter()
+            .for_each(|at| ranks.write(*at, &[0; 4]).expect("it is allocated"));
+        at
+    };
+    let (data, flags) = (words(), words());
+    let arguments = [0, 1, 2].map(|rank| {
+        let next = (rank + 1) % 3;
+        let all = [data[rank], flags[rank], data[next], flags[next]];
+        (left_out != Some(rank)).then(|| all.map(Argument::Pointer).to_vec())
+    });
+    ranks.simulate(
+        kernel,
+        &Launch::new(1, 1),
+        &arguments,
+        &SimOptions::default().seed(seed),
+    )?;
+    let word = |at| ranks.read(at, 4).expect("it was written");
+    Ok(data.map(|at| u32::from(word(at)[0])).to_vec())
+}
+// ANCHOR_END: run
+
+fn letters() -> Result<(), Box<dyn Error>> {
+    println!("\n== letters ==");
+    // ANCHOR: letters
+    let (release, acquire) = (Order::Release(Scope::Sys), Order::Acquire(Scope::Sys));
+    let kernel = letter(release, acquire);
+    for seed in 0..4 {
+        println!("{:?}", run(&kernel, None, seed)?);
+    }
+    // ANCHOR_END: letters
+    Ok(())
+}
+
+fn mistakes() -> Result<(), Box<dyn Error>> {
+    println!("\n== mistakes ==");
+    // ANCHOR: mistakes
+    let (release, acquire) = (Order::Release(Scope::Sys), Order::Acquire(Scope::Sys));
+    let wrong = [
+        (Order::Relaxed(Scope::Sys), acquire),
+        (release, Order::Relaxed(Scope::Sys)),
+        (Order::Release(Scope::Gpu), acquire),
+    ];
+    for (raise, look) in wrong {
+        let fault = run(&letter(raise, look), None, 0).unwrap_err();
+        println!("{:?}: {}\n", fault.kind(), fault.what());
+    }
+    // ANCHOR_END: mistakes
+    Ok(())
+}
+
+fn hang() -> Result<(), Box<dyn Error>> {
+    println!("\n== hang ==");
+    // ANCHOR: hang
+    let kernel = letter(Order::Release(Scope::Sys), Order::Acquire(Scope::Sys));
+    let fault = run(&kernel, Some(1), 0).unwrap_err();
+    println!("{:?}: {}", fault.kind(), fault.what());
+    for wait in fault.flag_waits() {
+        println!(
+            "rank {} waits for a flag that holds {}",
+            wait.rank, wait.holds
+        );
+    }
+    // ANCHOR_END: hang
+    Ok(())
+}
+
+fn order() -> Result<(), Box<dyn Error>> {
+    println!("\n== order ==");
+    // ANCHOR: order
+    for overlap in [Overlap::GatherProduct, Overlap::ProductScatter] {
+        let plan = OverlapPlan::new(overlap, 4)?;
+        println!(
+            "{overlap}: rank 1 multiplies {:?}, and sends to {:?}",
+            plan.chunks(1)?,
+            plan.peers(1)?
+        );
+        let times = ChunkTimes {
+            send: 2,
+            product: 3,
+            add: 1,
+        };
+        println!(
+            "{} units of time, and {} one after the other",
+            plan.time(&times)?,
+            plan.time_apart(&times)?
+        );
+    }
+    // ANCHOR_END: order
+    Ok(())
+}
+
+fn product() -> Result<(), Box<dyn Error>> {
+    println!("\n== product ==");
+    // ANCHOR: product
+    let problem = RankProblem {
+        overlap: Overlap::ProductScatter,
+        ranks: 2,
+        m: 4,
+        n: 2,
+        k: 6,
+    };
+    let plan = RankPlan::new(problem)?;
+    println!(
+        "{:?}: {} blocks on each rank",
+        plan.path(),
+        plan.launch()?.blocks()
+    );
+
+    // Row i of A holds i in each column, and B holds ones.
+    let [at_a, at_b, at_c] = problem.layouts()?;
+    let a: Vec<f32> = (0..4 * 6).map(|i| (i % 4) as f32).collect();
+    let (a, b) = (at_a.split(&a)?, at_b.split(&[1.0; 2 * 6])?);
+    let (c, _) = plan.simulate(Arch::Sm90a, &a, &b, &SimOptions::default())?;
+    println!("{c:?}, which is {:?}", at_c.join(&c, |x, y| x + y)?);
+
+    let other = RankProblem { k: 8, ..problem };
+    println!("{}", RankPlan::agreed(&[problem, other]).unwrap_err());
+    // ANCHOR_END: product
+    Ok(())
+}
