@@ -17,6 +17,7 @@ use half::bf16;
 use serde_json::{Value, json};
 
 use super::device::{BenchReport, Contender, PROTOCOL, take_turns};
+use super::serving;
 
 /// Tokens of a batch, and numbers of a token.
 const TOKENS: i64 = 16384;
@@ -146,14 +147,16 @@ fn entry(
     }))
 }
 
-/// Measures all problems.
+/// Measures all problems, and then keys in pages and sequences of different lengths (`bench paged`, `bench varlen`).
 pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("attention", "TFLOP/s", device);
     println!("{PROTOCOL}; causal work counts half");
     for problem in problems() {
         measure(device, &problem, &mut report)?;
     }
-    report.write(json)
+    report.write(json)?;
+    serving::paged(device, None)?;
+    serving::varlen(device, None)
 }
 
 /// Measures the plans of a problem.
@@ -335,7 +338,7 @@ fn with_plans(
 }
 
 /// The largest difference of two outputs; infinite if one has a NaN.
-fn largest_difference(first: &[bf16], second: &[bf16]) -> f32 {
+pub(super) fn largest_difference(first: &[bf16], second: &[bf16]) -> f32 {
     let apart = first
         .iter()
         .zip(second)
@@ -350,7 +353,7 @@ fn largest_difference(first: &[bf16], second: &[bf16]) -> f32 {
 }
 
 /// A buffer of numbers between -2 and 2, the sums of four that are drawn evenly.
-fn normal(device: &Device, length: usize, seed: u64) -> Result<Buffer<bf16>> {
+pub(super) fn normal(device: &Device, length: usize, seed: u64) -> Result<Buffer<bf16>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ seed << 32;
     let block: Vec<bf16> = (0..length.min(8_388_593))
         .map(|_| {

@@ -9,9 +9,12 @@ mod copy;
 mod device;
 mod host;
 mod layout;
+mod maps;
 mod measure;
 pub(crate) mod product;
+mod reduce;
 mod rows;
+mod serving;
 mod sim;
 mod start;
 mod transpose;
@@ -26,7 +29,7 @@ use colex_gpu::Device;
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
-use product::{epilogue, gemm};
+use product::{convolution, epilogue, gemm, groups};
 
 pub(crate) use product::sweep::Sweep;
 
@@ -54,9 +57,15 @@ const GROUPS: &[(&str, Runner)] = &[
     ("plans", Runner::Gpu(gemm::plans)),
     ("generations", Runner::Gpu(gemm::generations)),
     ("epilogue", Runner::Gpu(epilogue::run)),
+    ("groups", Runner::Gpu(groups::run)),
+    ("convolution", Runner::Gpu(convolution::run)),
     ("attention", Runner::Gpu(attention::run)),
     ("decode", Runner::Gpu(attention::decode)),
+    ("paged", Runner::Gpu(serving::paged)),
+    ("varlen", Runner::Gpu(serving::varlen)),
     ("rows", Runner::Gpu(rows::run)),
+    ("maps", Runner::Gpu(maps::run)),
+    ("reduce", Runner::Gpu(reduce::run)),
 ];
 
 /// Measures the group `name`, or all of them; `file` is where a group on a GPU writes its numbers. A

@@ -4,6 +4,7 @@ mod api;
 pub(crate) mod browser;
 mod chapters;
 mod drawings;
+pub(crate) mod explorer;
 mod math;
 mod pages;
 mod preprocess;
@@ -96,6 +97,7 @@ pub(crate) fn build(root: &Path) -> Result<BookReport> {
             drawings: drawings.clone(),
             api: api.clone(),
             root: root.to_path_buf(),
+            has_module: explorer::has_module()?,
         })
         .with_preprocessor(LinkPreprocessor::new());
     book.build()?;
@@ -103,7 +105,9 @@ pub(crate) fn build(root: &Path) -> Result<BookReport> {
     if let Some(api) = &api {
         api.copy(&aside.folder().join("api"))?;
     }
+    let module = explorer::place(root, aside.folder())?;
     let mut report = pages::check(aside.folder())?;
+    report.covered = format!("{}, {module}", report.covered);
     if api.is_none() {
         report.covered += ", without the documentation of the library, which `cargo doc --workspace --no-deps` builds";
     }

@@ -20,6 +20,8 @@ pub(super) struct Drawn {
     /// The documentation that the chapters link to.
     pub(super) api: Option<Arc<Api>>,
     pub(super) root: PathBuf,
+    /// Whether the explorer's module is built: without it, no figure responds.
+    pub(super) has_module: bool,
 }
 
 impl Preprocessor for Drawn {
@@ -36,7 +38,7 @@ impl Preprocessor for Drawn {
             let file = chapter.source_path.as_deref();
             let file = file.map(|file| file.to_string_lossy().into_owned());
             let file = file.unwrap_or_default();
-            match drawn(&chapter.content, &file, &self.drawings) {
+            match drawn(&chapter.content, &file, &self.drawings, self.has_module) {
                 Ok(content) => {
                     let foot = api::foot(self.api.as_deref(), &self.root, &file, &chapter.content);
                     chapter.content = content + &foot;
@@ -61,14 +63,18 @@ fn drawn(
     text: &str,
     file: &str,
     drawings: &Drawings,
+    has_module: bool,
 ) -> std::result::Result<String, (usize, String)> {
     let parts = markdown::parts(text);
     let mut pieces: Vec<(Range<usize>, String)> = Vec::new();
     for fence in parts.fences {
         if let Some(kind) = fence.figure_kind() {
-            let svg =
+            let mut figure =
                 figure::draw(kind, &fence.body).map_err(|error| (fence.line, error.to_string()))?;
-            pieces.push((fence.range.clone(), drawings.keep(&svg)));
+            if !has_module {
+                figure = figure::still(&figure);
+            }
+            pieces.push((fence.range.clone(), drawings.keep(&figure)));
         }
     }
     for formula in parts.formulas {
@@ -90,8 +96,13 @@ mod tests {
 
     #[test]
     fn formulas_are_replaced_where_they_stand() {
-        let text = drawn("so $a$ and `$b$` and $c$.\n", "a.md", &Drawings::default())
-            .expect("both formulas are well formed");
+        let text = drawn(
+            "so $a$ and `$b$` and $c$.\n",
+            "a.md",
+            &Drawings::default(),
+            true,
+        )
+        .expect("both formulas are well formed");
         assert!(
             text.starts_with("so <math") && text.contains("</math> and `$b$` and <math"),
             "{text}"
@@ -105,6 +116,7 @@ mod tests {
             "one\n\n```figure nonsense\n4:1\n```\n",
             "a.md",
             &Drawings::default(),
+            true,
         )
         .expect_err("there is no such kind");
         assert_eq!(line, 3);

@@ -1,6 +1,9 @@
 //! The lines of a figure's fence.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
 
 use super::Error;
 
@@ -68,6 +71,35 @@ impl Body {
         self.value("caption")
     }
 
+    /// The panel of the explorer that takes the figure's place, and its fields, as an address of the explorer's page has
+    /// them after the `#`. The panel must have an answer.
+    pub(crate) fn live(&self) -> Result<Option<String>, Error> {
+        let Some(text) = self.value("live") else {
+            return Ok(None);
+        };
+        let mut parts = text.split("; ");
+        let panel = parts.next().unwrap_or_default();
+        let mut fields = vec![("panel", panel)];
+        for part in parts {
+            let field = part.split_once(" = ").ok_or_else(|| {
+                Error::new(format!("`{part}` is not a field such as `a = (4,8):(8,1)`"))
+            })?;
+            fields.push(field);
+        }
+        let request: BTreeMap<&str, &str> = fields.iter().copied().collect();
+        let request = json!(request).to_string();
+        let answer: Json = serde_json::from_str(&colex_explorer::answer(&request))?;
+        if let Some(sentence) = answer["error"].as_str() {
+            return Err(Error::new(format!(
+                "the explorer refuses `{text}`: {sentence}"
+            )));
+        }
+        let parts = fields
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encoded(value)));
+        Ok(Some(parts.collect::<Vec<_>>().join("&")))
+    }
+
     /// Refuses a key that no drawing asked for: it is misspelt, or belongs to another kind.
     pub(crate) fn refuse_unread(&self) -> Result<(), Error> {
         self.caption();
@@ -79,6 +111,20 @@ impl Body {
             None => Ok(()),
         }
     }
+}
+
+/// `text` as a value in an address (RFC 3986, section 2): all but unreserved characters are encoded.
+fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
 }
 
 #[cfg(test)]
@@ -101,6 +147,31 @@ mod tests {
         assert_eq!(body.value("labels"), Some("index"));
         assert_eq!(body.value("colour"), None);
         assert_eq!(body.refuse_unread(), Ok(()));
+    }
+
+    #[test]
+    fn a_figure_names_its_panel() {
+        let live = |text: &str| Body::parse(text).expect("the body is well formed").live();
+        assert_eq!(live("4:1"), Ok(None));
+        assert_eq!(
+            live("live = algebra; operation = composition; a = (6,2):(8,2); b = 4:1"),
+            Ok(Some(
+                "panel=algebra&operation=composition&a=%286%2C2%29%3A%288%2C2%29&b=4%3A1"
+                    .to_string()
+            ))
+        );
+        assert_eq!(
+            live("live = layout; layout"),
+            Err(Error::new(
+                "`layout` is not a field such as `a = (4,8):(8,1)`"
+            ))
+        );
+        assert_eq!(
+            live("live = picture; layout = 4:1"),
+            Err(Error::new(
+                "the explorer refuses `picture; layout = 4:1`: there is no panel `picture`"
+            ))
+        );
     }
 
     #[test]

@@ -12,6 +12,9 @@
 //! Every kind takes `caption`; every kind that is made of grids takes `elide`, ranges of `rows`, of `columns` or of an axis that the
 //! drawing leaves out, such as `rows 18..62` or `m 12..28; n 12..28`. A key that the kind does not know is an error.
 //!
+//! Every kind takes `live`: the panel of the explorer that takes the figure's place where a reader touches it, and its fields,
+//! such as `algebra; operation = composition; a = (6,2):(8,2); b = (4,3):(3,1)`.
+//!
 //! To add a kind: write `figure/KIND.rs` with a `fn draw(&Body)` that returns a [`Picture`], or one `<svg>` element with a
 //! `<title>` and a `<desc>`, and add its line to [`KINDS`]. Drawings carry their own colours, for light and for dark.
 
@@ -58,6 +61,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("raster", Draw::Picture(schedule::raster)),
     ("stream-k", Draw::Picture(schedule::stream_k)),
     ("pipeline", Draw::Picture(schedule::pipeline)),
+    ("ranks", Draw::Picture(schedule::ranks)),
     ("composition", Draw::Picture(composition::draw)),
     ("tma-box", Draw::Picture(tma::draw)),
     ("flow", Draw::Svg(flow::draw)),
@@ -103,16 +107,32 @@ pub(crate) fn draw(kind: &str, body: &str) -> Result<String, Error> {
         Draw::Picture(draw) => elided(draw(&body)?, &body)?.svg(),
         Draw::Svg(draw) => draw(&body)?,
     };
+    let live = body.live()?;
     body.refuse_unread()?;
+    let live = live.map(|state| format!("{LIVE}{}\"", escaped(&state)));
     let caption = body
         .caption()
         .map(|text| format!("<figcaption>{}</figcaption>", escaped(text)));
     Ok(format!(
-        "<figure class=\"colex\"><div class=\"drawing\">{}</div>{}</figure>",
+        "<figure class=\"colex\"{}><div class=\"drawing\">{}</div>{}</figure>",
+        live.unwrap_or_default(),
         at_least_three_quarters(&svg)?,
         caption.unwrap_or_default()
     )
     .replace('\n', " "))
+}
+
+/// The start of the attribute with the state of the explorer's panel.
+const LIVE: &str = " data-live=\"";
+
+/// The figure without the state of its panel: a figure that does not respond.
+pub(crate) fn still(figure: &str) -> String {
+    let cut = || {
+        let (before, rest) = figure.split_once(LIVE)?;
+        let (_, after) = rest.split_once('"')?;
+        Some(format!("{before}{after}"))
+    };
+    cut().unwrap_or_else(|| figure.to_string())
 }
 
 /// The picture without what the key `elide` names; of one axis, the last range goes first, so that the numbers of the
@@ -178,8 +198,20 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, composition, tma-box, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, composition, tma-box, flow, bench, ratios, roofline"
         );
+    }
+
+    #[test]
+    fn a_figure_that_responds_says_its_panel() {
+        let body = "(2,3):(3,1)\nlive = layout; layout = (2,3):(3,1)";
+        let html = draw("layout", body).expect("it is a layout");
+        assert!(html.starts_with(
+            "<figure class=\"colex\" data-live=\"panel=layout&amp;layout=%282%2C3%29%3A%283%2C1%29\"><div"
+        ));
+        let plain = draw("layout", "(2,3):(3,1)").expect("it is a layout");
+        assert_eq!(still(&html), plain);
+        assert_eq!(still(&plain), plain);
     }
 
     #[test]

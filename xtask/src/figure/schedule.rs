@@ -6,12 +6,17 @@
 //! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`;
 //! `axis = iterations` draws every k-tile, by tile and by block.
 //!
+//! `figure ranks`: `gather` or `scatter`, a product across ranks over time. Keys: `ranks`, and the times `send`, `product` and
+//! `add` of a chunk.
+//!
 //! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
 //! durations `load`, `multiply`, `epilogue`.
 
 use colex_draw::Picture;
 use colex_sched::pipeline::{Durations, WarpSpecialized};
-use colex_sched::{Decomposition, GemmCoord, Order, StreamKSm90, StreamKSm90Args};
+use colex_sched::{
+    ChunkTimes, Decomposition, GemmCoord, Order, Overlap, OverlapPlan, StreamKSm90, StreamKSm90Args,
+};
 
 use super::{Body, Error};
 
@@ -86,6 +91,26 @@ pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
     pipeline.picture(&durations).map_err(Error::from)
 }
 
+pub(super) fn ranks(body: &Body) -> Result<Picture, Error> {
+    let subjects = body.subjects()?;
+    let overlap = match subjects {
+        [name] if name == "gather" => Overlap::GatherProduct,
+        [name] if name == "scatter" => Overlap::ProductScatter,
+        _ => {
+            let sentence = "a figure of ranks has one subject, `gather` or `scatter`";
+            return Err(Error::new(sentence));
+        }
+    };
+    let plan = OverlapPlan::new(overlap, number(body, "ranks", 4)?)?;
+    let time = |key, default| number(body, key, default).map(|x| x as u64);
+    let times = ChunkTimes {
+        send: time("send", 2)?,
+        product: time("product", 3)?,
+        add: time("add", 1)?,
+    };
+    plan.picture(&times).map_err(Error::from)
+}
+
 fn number(body: &Body, key: &str, default: i64) -> Result<i64, Error> {
     let Some(text) = body.value(key) else {
         return Ok(default);
@@ -127,6 +152,8 @@ mod tests {
         assert!(draw("stream-k", "tiles = 5x1").is_ok());
         assert!(draw("stream-k", "tiles = 5x1\naxis = iterations").is_ok());
         assert!(draw("pipeline", "pingpong\ntiles = 4\nk = 2").is_ok());
+        assert!(draw("ranks", "gather").is_ok());
+        assert!(draw("ranks", "scatter\nranks = 8\nsend = 1").is_ok());
     }
 
     #[test]
@@ -152,6 +179,14 @@ mod tests {
         assert_eq!(
             error("pipeline", "serial"),
             "`serial` is neither cooperative nor pingpong"
+        );
+        assert_eq!(
+            error("ranks", "both"),
+            "a figure of ranks has one subject, `gather` or `scatter`"
+        );
+        assert_eq!(
+            error("ranks", "gather\nranks = 65"),
+            "the number of ranks is 65: it can be at most 64"
         );
     }
 }

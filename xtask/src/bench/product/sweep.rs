@@ -50,10 +50,15 @@ pub(crate) struct Sweep {
     #[arg(long, requires = "name", conflicts_with = "shapes")]
     export: Option<PathBuf>,
     /// A file of shapes: M, N and K on each line.
-    #[arg(long, requires = "name")]
+    #[arg(long, requires = "name", group = "of_shapes")]
     shapes: Option<PathBuf>,
     /// How many shapes to draw.
-    #[arg(long, requires = "name", conflicts_with = "shapes")]
+    #[arg(
+        long,
+        requires = "name",
+        conflicts_with = "shapes",
+        group = "of_shapes"
+    )]
     random: Option<u64>,
     /// The seed of drawn shapes.
     #[arg(long, default_value_t = 1)]
@@ -70,14 +75,17 @@ pub(crate) struct Sweep {
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
     /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
     /// parts, `gather=1` loads by threads, and `method=ampere` is of that kernel.
-    #[arg(long)]
+    #[arg(long, requires = "of_shapes")]
     plans: Option<PathBuf>,
     /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run.
-    #[arg(long)]
+    #[arg(long, requires = "of_shapes")]
     tune: bool,
     /// Measure every plan that the library may choose.
-    #[arg(long)]
+    #[arg(long, requires = "of_shapes")]
     every: bool,
+    /// Measure the plan of `Gemm::batch_invariant` too.
+    #[arg(long, requires = "of_shapes")]
+    invariant: bool,
     /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`).
     #[arg(long, requires = "name")]
     svg: Option<PathBuf>,
@@ -522,6 +530,8 @@ enum FoundBy {
     Default,
     /// By `Gemm::autotune`.
     Tuned,
+    /// By the model, for results that do not depend on M.
+    Invariant,
     /// In a list.
     List,
 }
@@ -531,6 +541,7 @@ impl FoundBy {
         match self {
             FoundBy::Default => "default",
             FoundBy::Tuned => "tuned",
+            FoundBy::Invariant => "invariant",
             FoundBy::List => "list",
         }
     }
@@ -649,6 +660,7 @@ fn measure<T: GemmElement, C: GemmElement>(
             plans,
             tuned,
             every: sweep.every,
+            invariant: sweep.invariant,
         };
         let found = one(device, &pools, problem, &wanted, &mut wrong);
         let found = found.with_context(|| problem.to_string())?;
@@ -699,6 +711,8 @@ struct Wanted<'a> {
     tuned: Option<&'a Autotune>,
     /// Every plan that the library may choose.
     every: bool,
+    /// That of `Gemm::batch_invariant`.
+    invariant: bool,
 }
 
 /// A new file of measured plans, which is removed at the end.
@@ -779,6 +793,12 @@ fn one<T: GemmElement, C: GemmElement>(
             .iter()
             .map(|gemm| gemm.clone().autotune(measured).prepare());
         ours.push(named(FoundBy::Tuned, tuned.collect()));
+    }
+    if wanted.invariant {
+        let calls = gemms
+            .iter()
+            .map(|gemm| gemm.clone().batch_invariant().prepare());
+        ours.push(named(FoundBy::Invariant, calls.collect()));
     }
     let prepared = |name: String, by: FoundBy, calls: Result<Vec<_>, Error>| -> Calls<'_> {
         (name, by, calls.map_err(|refused| refused.to_string()))
@@ -892,15 +912,26 @@ pub(in crate::bench) fn difference<C: GemmElement>(found: &[C], expected: &[C]) 
 /// Means and percentiles of the ratios of speeds, by stratum.
 fn summarise(all: &[Measured]) {
     println!("\nratios of speeds, ours over cuBLASLt's best");
-    let names = ["all"].into_iter().chain(STRATUM_NAMES);
-    for (i, name) in names.enumerate() {
+    // N and K are multiples of the 8 elements of a vector of 16 bytes, or not.
+    let is_aligned = |found: &Measured| found.problem.n % 8 == 0 && found.problem.k % 8 == 0;
+    let strata = ["all"].into_iter().chain(STRATUM_NAMES).enumerate();
+    let alignments = [None, Some(true), Some(false)];
+    for ((i, name), alignment) in
+        strata.flat_map(|stratum| alignments.map(|alignment| (stratum, alignment)))
+    {
         let these: Vec<&Measured> = all
             .iter()
             .filter(|found| i == 0 || stratum(found.best()) == i - 1)
+            .filter(|found| alignment.is_none_or(|wanted| is_aligned(found) == wanted))
             .collect();
         if these.is_empty() {
             continue;
         }
+        let name = match alignment {
+            None => name.to_string(),
+            Some(true) => format!("{name}, aligned"),
+            Some(false) => format!("{name}, other"),
+        };
         let line = |what: &str, of: &dyn Fn(&Measured) -> Option<f64>| {
             let ratios: Vec<f64> = these.iter().filter_map(|found| of(found)).collect();
             if ratios.is_empty() {
@@ -908,7 +939,7 @@ fn summarise(all: &[Measured]) {
             }
             let at = |percent: usize| percentile(&ratios, percent);
             println!(
-                "  {name:<12} {:>4} shapes, {what:<22} geometric mean {:.3}, 1st percentile {:.3}, median {:.3}, most {:.3}",
+                "  {name:<21} {:>4} shapes, {what:<22} geometric mean {:.3}, 1st percentile {:.3}, median {:.3}, most {:.3}",
                 ratios.len(),
                 geometric_mean(&ratios),
                 at(1),

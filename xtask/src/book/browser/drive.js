@@ -5,6 +5,9 @@ const THEMES = ["light", "rust", "coal", "navy", "ayu"];
 const DESK = { name: "1280 px", width: 1280, height: 900, isDesk: true };
 const PHONE = { name: "390 px", width: 390, height: 844, isDesk: false };
 
+// The pages to look at, and whether the explorer has its module.
+let offered;
+
 const frame = document.getElementById("frame");
 
 // Shows `page` in a window of `size` and returns its document, still and with every font loaded.
@@ -36,12 +39,21 @@ async function choose(doc, theme) {
     }
 }
 
+// Whether it is the explorer's page, and was built with its module.
+function hasModule(page) {
+    return page === "explorer.html" && offered.module;
+}
+
 async function look(page) {
-    const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, copies: 0, lowest: 21, smallest: 1 };
+    const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, copies: 0, explored: 0, live: 0, rows: 0, lowest: 21, smallest: 1 };
     for (const size of [DESK, PHONE]) {
         const doc = await open(page, size);
         checkLayout(doc, size, found);
-        if (!size.isDesk) continue;
+        if (!size.isDesk) {
+            if (hasModule(page)) await explore(doc, size, found);
+            await touchFigures(doc, size, found);
+            continue;
+        }
         // As high as its content, so that every text can be hit.
         frame.style.height = Math.max(size.height, doc.querySelector("main").scrollHeight + 400) + "px";
         const texts = textsOf(doc);
@@ -51,6 +63,8 @@ async function look(page) {
         }
         checkDescriptions(doc, found);
         checkCopies(doc, found);
+        if (hasModule(page)) await explore(await open(page, size), size, found);
+        await touchFigures(await open(page, size), size, found);
     }
     return found;
 }
@@ -60,8 +74,8 @@ async function post(path, value) {
 }
 
 (async () => {
-    const pages = await (await fetch("/-pages")).json();
-    for (const page of pages) {
+    offered = await (await fetch("/-pages")).json();
+    for (const page of offered.pages) {
         try {
             await post("/-found", await look(page));
         } catch (error) {

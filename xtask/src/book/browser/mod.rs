@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use std::{env, io};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::server::{Request, Response, Server};
 use super::{BookReport, pages, serve};
@@ -59,6 +59,11 @@ struct Found {
     figures: u64,
     /// Copy buttons of programs.
     copies: u64,
+    /// What was compared in the explorer's panels, and the rows of the instruction tables that were opened there.
+    explored: u64,
+    rows: u64,
+    /// The figures of chapters that gave way to their panel.
+    live: u64,
     /// The lowest contrast of a text, and the smallest scale of a drawing.
     lowest: f64,
     smallest: f64,
@@ -118,6 +123,7 @@ fn look(
         }
         match heard.recv_timeout(Duration::from_millis(200)) {
             Ok(Heard::Request(url)) => at = url,
+            Ok(Heard::Asked) => last = Instant::now(),
             Ok(Heard::Page(page)) => {
                 let before = left.len();
                 left.retain(|name| page["page"] != **name);
@@ -137,6 +143,8 @@ fn look(
 enum Heard {
     /// It asked for a file.
     Request(String),
+    /// It asked what the explorer's page shows, and is not silent.
+    Asked,
     /// It found this on a page.
     Page(Json),
 }
@@ -150,6 +158,12 @@ fn answer(request: Request, folder: &Path, names: &[String], heard: &Sender<Hear
             let page = serde_json::from_slice(&request.body).unwrap_or_default();
             (Response::ok("text/plain", ""), Heard::Page(page))
         }
+        // What the crates answer to what the explorer's page was asked.
+        ("POST", "/-answer") => {
+            let asked = String::from_utf8_lossy(&request.body);
+            let answer = colex_explorer::answer(&asked);
+            (Response::ok("application/json", answer), Heard::Asked)
+        }
         (_, url) => {
             let response = match url {
                 "/-pages.html" => {
@@ -157,7 +171,13 @@ fn answer(request: Request, folder: &Path, names: &[String], heard: &Sender<Hear
                 }
                 "/-check.js" => script(include_str!("check.js")),
                 "/-drive.js" => script(include_str!("drive.js")),
-                "/-pages" => Response::ok("application/json", Json::from(names).to_string()),
+                "/-live.js" => script(include_str!("live.js")),
+                "/-explorer.js" => script(include_str!("explorer.js")),
+                "/-pages" => {
+                    let module = folder.join("explorer/wasm.js").is_file();
+                    let offered = json!({ "pages": names, "module": module });
+                    Response::ok("application/json", offered.to_string())
+                }
                 url => serve::answer(url, folder),
             };
             (response, Heard::Request(request.url))
@@ -189,6 +209,9 @@ impl Found {
         self.formulas += count("formulas");
         self.figures += count("figures");
         self.copies += count("copies");
+        self.explored += count("explored");
+        self.rows += count("rows");
+        self.live += count("live");
         self.lowest = self
             .lowest
             .min(page["lowest"].as_f64().unwrap_or(f64::INFINITY));
@@ -210,9 +233,18 @@ impl Found {
         let measured = [self.texts, self.formulas, self.figures, self.copies]
             .iter()
             .all(|count| *count > 0);
+        let explorer = match self.explored {
+            0 => "the explorer without its module".to_string(),
+            _ => format!(
+                "{} in the explorer's panels with {} of instructions opened and {} touched",
+                counted(self.explored as usize, "comparison"),
+                counted(self.rows as usize, "row"),
+                counted(self.live as usize, "figure")
+            ),
+        };
         let again = stops.iter().map(|stop| format!("; {}", first_line(stop)));
         let covered = format!(
-            "{} in 2 widths and 5 themes: contrast of {} texts from {:.2}, {} formulas, {} figures from {:.2} of their size, {} programs copied{}",
+            "{} in 2 widths and 5 themes: contrast of {} texts from {:.2}, {} formulas, {} figures from {:.2} of their size, {} programs copied, {explorer}{}",
             counted(self.pages, "page"),
             self.texts,
             self.lowest,

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaGraph, CudaStream, sys};
 use colex_gpu::kernels::{GemmProblem, Operand, View, ViewMut, reference};
-use colex_gpu::{Device, Error, Gemm, copy, gemm, transpose};
+use colex_gpu::{Attention, Device, Error, Gemm, copy, gemm, transpose};
 use half::bf16;
 use libloading::Library;
 
@@ -35,7 +35,7 @@ fn singles(count: usize, seed: usize) -> Vec<f32> {
 
 type CapturedCall<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
 
-/// Captures products, copies and transposes into a graph of the program's, in global mode, and runs that with other data
+/// Captures products, copies, transposes and attention into a graph of the program's, in global mode, and runs that with other data
 /// each time: the results are those of the same calls outside of a graph, and those of the host.
 pub(super) fn replayed(device: &Device) -> Result<String> {
     if device.is_simulator() {
@@ -56,6 +56,11 @@ pub(super) fn replayed(device: &Device) -> Result<String> {
     let [z, p, q, l] =
         [96 * 80, m * n / 2, m * n / 2, 64 * 64].map(|count| device.uninitialised::<f32>(count));
     let (z, p, q, l) = (z?, p?, q?, l?);
+    let [qs, ks] = [4 * 64, 4096 * 64].map(|count| device.uninitialised::<bf16>(count));
+    let (qs, ks) = (qs?, ks?);
+    let [o, u] = [4 * 64; 2].map(|count| device.uninitialised::<bf16>(count));
+    let (o, u) = (o?, u?);
+    let mut attended = (o.clone(), u.clone());
     let mut written = (
         c.clone(),
         d.clone(),
@@ -96,17 +101,29 @@ pub(super) fn replayed(device: &Device) -> Result<String> {
     let mut workspace = device.uninitialised::<u8>(packs_too.workspace()?)?;
     let in_workspace = packs_too.prepare_in(&mut workspace)?;
     ensure!(packed.packed().count() == 2, "nothing is packed: {packed}");
-    let works: [CapturedCall<'_>; 7] = [
+    let (queries, keys) = (qs.view((1, 4, 1, 64))?, ks.view((1, 1, 4096, 64))?);
+    let to = attended.0.view_mut((1, 4, 1, 64))?;
+    let in_parts = Attention::new(&queries, &keys, &keys, &to).prepare()?;
+    let to = attended.1.view_mut((1, 4, 1, 64))?;
+    let attends = Attention::new(&queries, &keys, &keys, &to);
+    let mut parts = device.uninitialised::<u8>(attends.workspace()?)?;
+    let attends = attends.prepare_in(&mut parts)?;
+    for call in [&in_parts, &attends] {
+        ensure!(call.plan().splits > 1, "no keys are divided: {call}");
+    }
+    let works: [CapturedCall<'_>; 9] = [
         Box::new(|| gemm(&av, &bv, &c_written)),
         Box::new(|| copy(&c_read, &d_written)),
         Box::new(|| transpose(&c_read, &t_written, &[1, 0])),
         Box::new(|| gemm(&xv[0], &xv[1], &z_written)),
         Box::new(|| packed.run(device)),
         Box::new(|| in_workspace.run(device)),
+        Box::new(|| in_parts.run(device)),
+        Box::new(|| attends.run(device)),
         Box::new(|| gemm(&lv[0], &lv[1], &l_written)),
     ];
     let write = |seed: usize| -> Result<()> {
-        for (at, memory) in [&a, &b, &la, &lb].into_iter().enumerate() {
+        for (at, memory) in [&a, &b, &la, &lb, &qs, &ks].into_iter().enumerate() {
             memory.write(&halves(memory.len(), seed + 3 * at))?;
         }
         for (at, memory) in [&x, &y].into_iter().enumerate() {
@@ -116,7 +133,7 @@ pub(super) fn replayed(device: &Device) -> Result<String> {
     };
     let results = || -> Result<(Vec<bf16>, Vec<f32>)> {
         let (mut wide, mut narrow) = (Vec::new(), Vec::new());
-        for memory in [&c, &d, &t] {
+        for memory in [&c, &d, &t, &o, &u] {
             narrow.extend(memory.download()?);
             memory.fill_bytes(0xff)?;
         }

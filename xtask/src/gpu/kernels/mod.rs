@@ -7,7 +7,8 @@ mod products;
 use anyhow::{Result, bail, ensure};
 use colex_gpu::{Device, Element};
 use colex_proof::kernels::{
-    attention, dumps as dumped, epilogues, fragments, gathers, reductions, rowwise, sequences,
+    attention, dumps as dumped, elementwise, epilogues, fragments, gathers, reduce, reductions,
+    rowwise, sequences,
 };
 
 use super::check::{Breaking, Check};
@@ -58,6 +59,8 @@ const CHECKS: &[Check] = &[
     Check { name: "products in 3xTF32", run: products::three_products },
     Check { name: "large products", run: products::large },
     Check { name: "epilogues", run: own_epilogues },
+    Check { name: "products in groups", run: products_in_groups },
+    Check { name: "convolutions", run: convolutions },
     Check { name: "expressions", run: expressions },
     Check { name: "reductions", run: |device| counted(reductions::check_all(device)) },
     Check { name: "reductions along a mode", run: |device| counted(reductions::along(device)) },
@@ -69,7 +72,14 @@ const CHECKS: &[Check] = &[
     Check { name: "arrays of pointers", run: |device| counted(gathers::pointers(device)) },
     Check { name: "attention", run: drawn_attention },
     Check { name: "attention of packed sequences", run: packed_attention },
+    Check { name: "attention to keys in pages", run: paged_attention },
     Check { name: "functions of rows", run: functions_of_rows },
+    Check { name: "maps of tensors", run: mapped },
+    Check { name: "gathers of rows", run: gathers_of_rows },
+    Check { name: "rotary embeddings", run: turned },
+    Check { name: "quantisation", run: quantised },
+    Check { name: "reductions along modes", run: reductions_along_modes },
+    Check { name: "cumulative sums", run: cumulative_sums },
     Check { name: "dumps", run: dumps },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
@@ -90,6 +100,22 @@ fn own_epilogues(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 100 } else { 10 };
     let found = epilogues::check(std::slice::from_ref(device), 21, rounds);
     Ok(found.map_err(anyhow::Error::msg)?.to_string())
+}
+
+/// Groups of every kind, with drawn numbers of rows, strides and plans.
+fn products_in_groups(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 60 } else { 10 };
+    counted(colex_proof::kernels::gemm::groups::check_groups(
+        device, 31, rounds,
+    ))
+}
+
+/// Convolutions with drawn extents, filters, strides and plans, and all small ones.
+fn convolutions(device: &Device) -> Result<String> {
+    use colex_proof::kernels::gemm::convolution::{check, check_small};
+    let rounds = if is_fast(device) { 400 } else { 10 };
+    let small = check_small(device, 8, 8).and_then(|n| Ok(n + check_small(device, 3, 5)?));
+    counted(small.and_then(|n| Ok(n + check(device, 41, rounds)?)))
 }
 
 /// Formulas on fragments of every type.
@@ -116,10 +142,52 @@ fn packed_attention(device: &Device) -> Result<String> {
     counted(sequences::check_packed(device, 29, rounds))
 }
 
+/// Attention to keys in the pages of a pool.
+fn paged_attention(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 60 } else { 4 };
+    counted(attention::pages::check_paged(device, 31, rounds))
+}
+
 /// Softmax and norms of every type, with drawn shapes, strides and plans.
 fn functions_of_rows(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 600 } else { 20 };
     counted(rowwise::check(device, 25, rounds))
+}
+
+/// Maps with drawn formulas, types, shapes, strides and plans.
+fn mapped(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 600 } else { 20 };
+    counted(elementwise::check(device, 31, rounds))
+}
+
+/// Gathers of drawn rows.
+fn gathers_of_rows(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 300 } else { 20 };
+    counted(elementwise::check_gathers(device, 33, rounds))
+}
+
+/// Rotary embeddings of both pairings.
+fn turned(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 300 } else { 20 };
+    counted(elementwise::check_rotary(device, 35, rounds))
+}
+
+/// Quantisation of tensors, rows and blocks.
+fn quantised(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 300 } else { 20 };
+    counted(elementwise::quantise::check(device, 37, rounds))
+}
+
+/// Reductions of every type along any modes, and indices, with drawn shapes, strides and plans.
+fn reductions_along_modes(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 1000 } else { 30 };
+    counted(reduce::check(device, 31, rounds))
+}
+
+/// Cumulative sums of every type, bit for bit those of the host.
+fn cumulative_sums(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 1000 } else { 30 };
+    counted(reduce::check_scans(device, 37, rounds))
 }
 
 /// Dumps of every type and a text of PTX: the lines of the device, in a process of its own, are those of the simulator.
@@ -173,6 +241,8 @@ const SAMPLED: &[Check] = &[
     Check { name: "copies of bf16", run: copies::sampled::<half::bf16> },
     Check { name: "copies of f32", run: copies::sampled::<f32> },
     Check { name: "attention", run: |device| counted(attention::check(device, 24, 6)) },
+    Check { name: "attention of packed sequences", run: |device| counted(sequences::check_packed(device, 30, 6)) },
+    Check { name: "attention to keys in pages", run: |device| counted(attention::pages::check_paged(device, 32, 6)) },
     Check { name: "epilogues", run: sampled_epilogues },
 ];
 

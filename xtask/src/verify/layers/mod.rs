@@ -96,7 +96,9 @@ fn package(json: &Json) -> Result<Package> {
             .as_array()
             .is_some_and(|kinds| kinds.contains(&kind.into()))
     };
-    let library = targets.iter().find(|target| is(target, "lib"));
+    // A module of WebAssembly is a library of two kinds.
+    let is_library = |target: &&Json| is(target, "lib") || is(target, "rlib");
+    let library = targets.iter().find(is_library);
     let target = library.or(targets.iter().find(|target| is(target, "bin")));
     let root = target.and_then(|target| target["src_path"].as_str());
     let dependencies = json["dependencies"].as_array().into_iter().flatten();

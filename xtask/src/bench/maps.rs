@@ -1,0 +1,422 @@
+//! Elementwise kernels and quantisation, against a copy of as many compulsory bytes.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use colex_atom::Ty;
+use colex_gpu::elementwise::{ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary};
+use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
+use colex_gpu::quantise::{Quantise, QuantisePlan};
+use colex_gpu::{Buffer, Device, Error};
+use colex_layout::Layout;
+use half::bf16;
+use serde_json::{Value, json};
+
+use super::device::{Contender, PROTOCOL, commit, driver, take_turns};
+use super::host;
+use super::product::sweep::normal;
+
+/// Bytes of all operands that are rotated: several times the second-level cache.
+const ROTATED: i64 = 240 << 20;
+
+/// The bytes of the tensors.
+const SIZES: [i64; 2] = [64 << 20, 256 << 20];
+
+/// What runs one prepared call.
+type SetRun<'a> = Box<dyn Fn(&Device) -> Result<(), Error> + 'a>;
+
+/// A way to do the work, on each set of operands.
+type Way<'a> = (String, Vec<SetRun<'a>>);
+
+/// What was measured, one line for each contender.
+struct Lines<'a> {
+    device: &'a Device,
+    lines: Vec<Value>,
+}
+
+pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+    println!("{PROTOCOL}; operands rotated over 240 MB; normal numbers");
+    let mut lines = Lines {
+        device,
+        lines: Vec::new(),
+    };
+    for bytes in SIZES {
+        add(&mut lines, bytes)?;
+        gelu(&mut lines, bytes)?;
+        row(&mut lines, bytes)?;
+        for row in [256, 1024, 8192] {
+            gather(&mut lines, bytes, row, false)?;
+            gather(&mut lines, bytes, row, true)?;
+        }
+        for pairing in [Pairing::Halves, Pairing::Interleaved] {
+            for has_tables in [true, false] {
+                rotary(&mut lines, bytes, pairing, has_tables)?;
+            }
+        }
+        for (columns, block) in [(1000, None), (4096, None), (16384, None), (4096, Some(128))] {
+            quantise::<bf16>(&mut lines, bytes, Ty::E4m3, columns, block)?;
+        }
+        quantise::<f32>(&mut lines, bytes, Ty::E4m3, 4096, Some(128))?;
+    }
+    let Some(path) = json else { return Ok(()) };
+    let text: String = lines.lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
+    println!("\nwritten to {}", path.display());
+    Ok(())
+}
+
+/// The number of sets of operands that have this number of bytes.
+fn sets(bytes: i64) -> usize {
+    (ROTATED / bytes + 1) as usize
+}
+
+/// Normal numbers.
+fn numbers<T: GemmElement>(device: &Device, count: i64) -> Result<Buffer<T>> {
+    let buffer = device.uninitialised::<T>(count as usize)?;
+    normal(&buffer)?;
+    Ok(buffer)
+}
+
+impl Lines<'_> {
+    /// Measures ways to do what must move `bytes` bytes, and a copy of as many.
+    fn measure(&mut self, title: &str, bytes: i64, ways: Vec<Way<'_>>) -> Result<()> {
+        let device = self.device;
+        let count = bytes / 8;
+        let line = Layout::new(count, 1)?;
+        let (mut from, mut to) = (Vec::new(), Vec::new());
+        for _ in 0..sets(bytes) {
+            from.push(numbers::<f32>(device, count)?);
+            to.push(device.uninitialised::<f32>(count as usize)?);
+        }
+        let copies = from.iter().zip(&mut to).map(|(from, to)| {
+            let from = View::new(from, line.clone())?;
+            let call = CopyCall::new(&from, &ViewMut::new(to, line.clone())?, None)?;
+            Ok::<SetRun<'_>, Error>(Box::new(move |device| call.run(device)))
+        });
+        let copies = copies.collect::<Result<Vec<_>, Error>>()?;
+        let all = [("copy of as many bytes".to_string(), copies)];
+        let all: Vec<Way<'_>> = all.into_iter().chain(ways).collect();
+        let contenders = all.iter().map(|(name, runs)| {
+            let next = Cell::new(0);
+            Contender::new(name.clone(), move |device| {
+                next.set((next.get() + 1) % runs.len());
+                runs[next.get()](device)
+            })
+        });
+        let contenders: Vec<Contender<'_>> = contenders.collect();
+        let times = take_turns(device, &contenders, 21, 4)?;
+        println!("\n{title}: {bytes} bytes");
+        let copy = times[0].median();
+        for (contender, time) in contenders.iter().zip(&times) {
+            let (us, rate) = (time.median(), bytes as f64 / time.median() / 1e6);
+            let ratio = copy / us;
+            println!(
+                "  {:<44} {rate:>8.3} TB/s  ratio {ratio:.3}  {time}",
+                contender.name
+            );
+            self.lines.push(json!({
+                "bench": "maps", "case": title, "name": contender.name, "bytes": bytes, "us": us, "TB/s": rate,
+                "of copy": ratio, "samples": time.samples(), "device": device.name(), "driver": driver(device),
+                "commit": commit(), "date": host::today(),
+            }));
+        }
+        Ok(())
+    }
+}
+
+/// Plans near a plan, with what differs.
+fn around(plan: &ElementwisePlan) -> Vec<(String, ElementwisePlan)> {
+    let mut plans = vec![(format!("default: {plan}"), plan.clone())];
+    for accesses in [1, 2, 4, 8] {
+        for threads in [128, 256, 512] {
+            let changed = ElementwisePlan {
+                accesses,
+                threads,
+                ..plan.clone()
+            };
+            if changed != *plan {
+                plans.push((format!("{threads} threads, {accesses} accesses"), changed));
+            }
+        }
+    }
+    plans
+}
+
+/// The ways of plans around the default one. `prepare` prepares the call on a set of operands with a plan.
+fn ways<'a>(
+    plan: &ElementwisePlan,
+    device: &Device,
+    sets: usize,
+    prepare: impl Fn(usize, &ElementwisePlan) -> Result<SetRun<'a>, Error>,
+) -> Result<Vec<Way<'a>>> {
+    let mut ways = Vec::new();
+    for (name, plan) in around(plan) {
+        if plan.check(device.arch()).is_err() {
+            continue;
+        }
+        let runs = (0..sets).map(|set| prepare(set, &plan));
+        ways.push((name, runs.collect::<Result<Vec<_>, Error>>()?));
+    }
+    Ok(ways)
+}
+
+/// Measures maps on sets of operands.
+fn maps(lines: &mut Lines<'_>, title: &str, calls: &[Map<'_>]) -> Result<()> {
+    let first = calls.first().context("there is a set of operands")?;
+    let (Some(problem), Some(plan)) = (first.problem()?, first.plan()?) else {
+        return Ok(());
+    };
+    let device = lines.device;
+    let ways = ways(&plan, device, calls.len(), |set, plan| {
+        let call = calls[set].prepare_with(|_, _| Ok(plan.clone()))?;
+        Ok(Box::new(move |device: &Device| call.run(device)))
+    })?;
+    lines.measure(title, problem.compulsory_bytes(), ways)
+}
+
+fn add(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
+    let (device, count) = (lines.device, bytes / 2);
+    let sum = MapExpression::new(|m| {
+        let sum = m.tensor("a", Ty::Bf16) + m.tensor("b", Ty::Bf16);
+        m.output("y", sum);
+    })?;
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for _ in 0..sets(3 * bytes) {
+        read.push([
+            numbers::<bf16>(device, count)?,
+            numbers::<bf16>(device, count)?,
+        ]);
+        written.push(device.uninitialised::<bf16>(count as usize)?);
+    }
+    let calls = read.iter().zip(&mut written).map(|([a, b], y)| {
+        let (a, b, y) = (a.view(count)?, b.view(count)?, y.view_mut(count)?);
+        Ok(Map::new(&sum).input("a", &a).input("b", &b).output("y", &y))
+    });
+    let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+    maps(lines, &format!("bf16 add, {} MiB", bytes >> 20), &calls)
+}
+
+fn gelu(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
+    let (device, count) = (lines.device, bytes / 4);
+    let gelu = MapExpression::new(|m| {
+        let x = m.tensor("x", Ty::F32);
+        m.output("y", x.gelu());
+    })?;
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for _ in 0..sets(2 * bytes) {
+        read.push(numbers::<f32>(device, count)?);
+        written.push(device.uninitialised::<f32>(count as usize)?);
+    }
+    let calls = read.iter().zip(&mut written).map(|(x, y)| {
+        let (x, y) = (x.view(count)?, y.view_mut(count)?);
+        Ok(Map::new(&gelu).input("x", &x).output("y", &y))
+    });
+    let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+    maps(lines, &format!("f32 gelu, {} MiB", bytes >> 20), &calls)
+}
+
+fn row(lines: &mut Lines<'_>, bytes: i64) -> Result<()> {
+    let (device, columns) = (lines.device, 4096);
+    let rows = bytes / 2 / columns;
+    let sum = MapExpression::new(|m| {
+        let sum = m.tensor("x", Ty::Bf16) + m.tensor("row", Ty::Bf16);
+        m.output("y", sum);
+    })?;
+    let bias = numbers::<bf16>(device, columns)?;
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for _ in 0..sets(2 * bytes) {
+        read.push(numbers::<bf16>(device, rows * columns)?);
+        written.push(device.uninitialised::<bf16>((rows * columns) as usize)?);
+    }
+    let same = Layout::new((rows, columns), (0, 1))?;
+    let calls = read.iter().zip(&mut written).map(|(x, y)| {
+        let shape = (rows, columns);
+        let (x, y) = (x.view(shape)?, y.view_mut(shape)?);
+        let bias = View::new(&bias, &same)?;
+        Ok(Map::new(&sum)
+            .input("x", &x)
+            .input("row", &bias)
+            .output("y", &y))
+    });
+    let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+    let title = format!("bf16 add of a row of {columns}, {} MiB", bytes >> 20);
+    maps(lines, &title, &calls)
+}
+
+/// Rows that are named at random, two thirds of which are read; or each row once, in a drawn order.
+fn gather(lines: &mut Lines<'_>, bytes: i64, row: i64, once: bool) -> Result<()> {
+    let (device, columns) = (lines.device, row / 2);
+    let named = bytes / row;
+    let rows = named;
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    let mut state = 0x9e37_79b9_u64;
+    for _ in 0..sets(2 * bytes) {
+        let mut below = |most: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % most as u64) as usize
+        };
+        let mut index: Vec<i32> = (0..named as i32).collect();
+        for at in (0..index.len()).rev() {
+            if once {
+                index.swap(at, below(at + 1));
+            } else {
+                index[at] = below(rows as usize) as i32;
+            }
+        }
+        read.push((
+            numbers::<bf16>(device, rows * columns)?,
+            device.upload(&index)?,
+            index,
+        ));
+        written.push(device.uninitialised::<bf16>((named * columns) as usize)?);
+    }
+    let distinct = |index: &[i32]| {
+        let mut all = index.to_vec();
+        all.sort_unstable();
+        all.dedup();
+        all.len() as i64
+    };
+    // The rows that are read, what is written, and the index.
+    let moved = distinct(&read[0].2) * row + named * row + 4 * named;
+    let calls = read
+        .iter()
+        .zip(&mut written)
+        .map(|((table, index, _), out)| {
+            let (table, index) = (table.view((rows, columns))?, index.view(named)?);
+            Ok(Gather::new(
+                &table,
+                &index,
+                &out.view_mut((named, columns))?,
+            ))
+        });
+    let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+    let Some(plan) = calls[0].plan()? else {
+        return Ok(());
+    };
+    let ways = ways(&plan, device, calls.len(), |set, plan| {
+        let call = calls[set].prepare_with(|_, _| Ok(plan.clone()))?;
+        Ok(Box::new(move |device: &Device| call.run(device)))
+    })?;
+    let which = if once { "each once" } else { "drawn" };
+    let title = format!(
+        "gather of rows of {row} bytes, {which}, {} MiB",
+        bytes >> 20
+    );
+    lines.measure(&title, moved, ways)
+}
+
+fn rotary(lines: &mut Lines<'_>, bytes: i64, pairing: Pairing, has_tables: bool) -> Result<()> {
+    let (device, heads, features) = (lines.device, 32, 128);
+    let sequence = bytes / 2 / heads / features;
+    let shape = (1, heads, sequence, features);
+    let count = heads * sequence * features;
+    let tables = [(); 2].map(|()| numbers::<f32>(device, sequence * features / 2));
+    let [cos, sin] = tables;
+    let (cos, sin) = (cos?, sin?);
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for _ in 0..sets(2 * bytes) {
+        read.push(numbers::<bf16>(device, count)?);
+        written.push(device.uninitialised::<bf16>(count as usize)?);
+    }
+    // In memory (sequence, head, feature), as a projection leaves it.
+    let layout = Layout::new(shape, (0, features, heads * features, 1))?;
+    let calls = read.iter().zip(&mut written).map(|(x, y)| {
+        let (x, y) = (View::new(x, &layout)?, ViewMut::new(y, &layout)?);
+        let call = Rotary::new(pairing, &x, &y);
+        let of_tables = (sequence, features / 2);
+        Ok(if has_tables {
+            call.tables(&cos.view(of_tables)?, &sin.view(of_tables)?)
+        } else {
+            call
+        })
+    });
+    let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+    let (Some(problem), Some(plan)) = (calls[0].problem()?, calls[0].plan()?) else {
+        return Ok(());
+    };
+    let ways = ways(&plan, device, calls.len(), |set, plan| {
+        let call = calls[set].prepare_with(|_, _| Ok(plan.clone()))?;
+        Ok(Box::new(move |device: &Device| call.run(device)))
+    })?;
+    let by = if has_tables { "tables" } else { "a base" };
+    let title = format!(
+        "rotary embedding, {pairing}, by {by}, bf16, {} MiB",
+        bytes >> 20
+    );
+    lines.measure(&title, problem.compulsory_bytes(), ways)
+}
+
+fn quantise<T: GemmElement>(
+    lines: &mut Lines<'_>,
+    bytes: i64,
+    to: Ty,
+    columns: i64,
+    block: Option<i64>,
+) -> Result<()> {
+    let device = lines.device;
+    let rows = bytes / T::BYTES as i64 / columns;
+    let count = rows * columns;
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for _ in 0..sets(2 * bytes) {
+        read.push(numbers::<T>(device, count)?);
+        let scales = rows * block.map_or(1, |block| columns / block);
+        written.push((
+            device.uninitialised::<u8>(count as usize)?,
+            device.uninitialised::<f32>(scales as usize)?,
+        ));
+    }
+    let calls = read.iter().zip(&mut written).map(|(x, (q, scales))| {
+        let shape = (rows, columns);
+        let call = Quantise::new(to, &x.view(shape)?, &q.view_mut(shape)?);
+        Ok(match block {
+            Some(block) => call.blocks(block, &scales.view_mut((rows, columns / block))?),
+            None => call.rows(&scales.view_mut(rows)?),
+        })
+    });
+    let calls = calls.collect::<Result<Vec<_>, Error>>()?;
+    let first = calls[0].prepare()?;
+    let (Some(plan), Some(problem)) = (first.plan(), first.problem()) else {
+        return Ok(());
+    };
+    let mut plans = vec![(format!("default: {plan}"), *plan)];
+    for [up, down] in [[2, 1], [4, 1], [1, 2], [1, 4]] {
+        let threads = plan.threads * up / down;
+        let accesses = (plan.accesses * down + up - 1) / up;
+        for rows in [1, plan.rows * down / up, 2 * plan.rows * down / up] {
+            let changed = QuantisePlan {
+                threads,
+                accesses,
+                rows,
+                ..*plan
+            };
+            let name = format!("{threads} threads, {accesses} accesses, {rows} rows");
+            plans.push((name, changed));
+        }
+    }
+    let held = |plan: &QuantisePlan| plan.threads * plan.accesses * plan.vector;
+    let fits = |plan: &QuantisePlan| !plan.held || held(plan) >= problem.columns();
+    let mut ways: Vec<Way<'_>> = Vec::new();
+    for (name, plan) in plans {
+        if plan.check(device.arch()).is_err() || !fits(&plan) {
+            continue;
+        }
+        let runs = calls.iter().map(|call| {
+            let call = call.prepare_with(|_, _| Ok(plan))?;
+            Ok::<SetRun<'_>, Error>(Box::new(move |device: &Device| call.run(device)))
+        });
+        ways.push((name, runs.collect::<Result<Vec<_>, Error>>()?));
+    }
+    let of = match block {
+        Some(block) => format!("blocks of {block}"),
+        None => format!("rows of {columns}"),
+    };
+    let title = format!(
+        "quantisation of {of}, {} to {to}, {} MiB",
+        T::TY,
+        bytes >> 20
+    );
+    lines.measure(&title, problem.compulsory_bytes(), ways)
+}

@@ -1,0 +1,395 @@
+//! Reductions and cumulative sums along the last, the first and a middle mode, against a copy that moves as many bytes.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
+use colex_gpu::reduce::scan::{self, Scan, ScanPlan};
+use colex_gpu::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan, reference};
+use colex_gpu::{Buffer, Device};
+use colex_layout::Layout;
+use half::bf16;
+use serde_json::json;
+
+use super::device::{BenchReport, Contender, take_turns};
+use super::product::sweep::normal;
+
+/// The bytes over which the operands of a contender rotate: several times the second-level cache.
+const ROTATED: usize = 512 << 20;
+
+/// A tensor, and the modes along which it is reduced.
+type Reduced = (&'static str, &'static [i64], &'static [usize]);
+
+/// Elements of the tensors: 64 MiB of bf16, and 512 MiB of f32.
+const CASES: [Reduced; 10] = [
+    ("last", &[8192, 4096], &[1]),
+    ("last, short", &[262_144, 128], &[1]),
+    ("last, no multiple of a vector", &[8191, 4097], &[1]),
+    ("first", &[8192, 4096], &[0]),
+    ("first, tall", &[524_288, 64], &[0]),
+    ("middle", &[64, 128, 4096], &[1]),
+    ("first and last", &[64, 128, 4096], &[0, 2]),
+    ("all", &[8192, 4096], &[0, 1]),
+    ("last", &[32_768, 4096], &[1]),
+    ("first", &[32_768, 4096], &[0]),
+];
+
+pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("reduce", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
+    for case in CASES {
+        group::<bf16>(device, &mut report, ReduceFunction::Sum, case)?;
+        group::<f32>(device, &mut report, ReduceFunction::Sum, case)?;
+    }
+    for case in [CASES[0], CASES[3], CASES[5], CASES[7]] {
+        group::<bf16>(device, &mut report, ReduceFunction::Max, case)?;
+        group::<f32>(device, &mut report, ReduceFunction::Norm, case)?;
+    }
+    for case in [CASES[0], CASES[3], CASES[5]] {
+        group::<bf16>(device, &mut report, ReduceFunction::ArgMax, case)?;
+        group::<f32>(device, &mut report, ReduceFunction::ArgMax, case)?;
+    }
+    for (extents, mode) in SCANS {
+        sums::<bf16>(device, &mut report, extents, mode)?;
+        sums::<f32>(device, &mut report, extents, mode)?;
+    }
+    report.write(json)
+}
+
+/// Extents of the tensors of cumulative sums, and the mode of the sums.
+const SCANS: [(&[i64], usize); 5] = [
+    (&[8192, 4096], 1),
+    (&[32, 1 << 20], 1),
+    (&[8191, 4097], 1),
+    (&[8192, 4096], 0),
+    (&[64, 128, 4096], 1),
+];
+
+/// Measures a cumulative sum, with and without parts, and a copy of the tensor.
+fn sums<T: GemmElement>(
+    device: &Device,
+    report: &mut BenchReport,
+    extents: &[i64],
+    mode: usize,
+) -> Result<()> {
+    let count = extents.iter().product::<i64>() as usize;
+    let copies = (ROTATED / (count * T::BYTES)).max(2);
+    let mut inputs = Vec::new();
+    for _ in 0..copies {
+        let input = device.uninitialised::<T>(count)?;
+        normal(&input)?;
+        inputs.push(input);
+    }
+    let output = device.poisoned::<T>(count)?;
+    let line = Layout::new(count, 1)?;
+    let mut written: Vec<[Buffer<T>; 2]> = (inputs.iter())
+        .map(|_| [output.clone(), output.clone()])
+        .collect();
+    let (mut copied, mut calls) = (Vec::new(), Vec::new());
+    let (mut names, mut explained) = (Vec::new(), String::new());
+    let mut plans = Vec::new();
+    for (input, [target, sums]) in inputs.iter().zip(&mut written) {
+        copied.push(CopyCall::new(
+            &View::new(input, line.clone())?,
+            &ViewMut::new(target, line.clone())?,
+            None,
+        )?);
+        let call = Scan::new(&input.view(extents)?, mode, &sums.view_mut(extents)?);
+        let Some(problem) = call.problem()? else {
+            return Ok(());
+        };
+        let chosen = ScanPlan::fastest(&problem);
+        explained = chosen.to_string();
+        plans = vec![("default".to_string(), chosen)];
+        let mut add = |name: String, plan: ScanPlan| {
+            let fits = plan.check(device.arch()).is_ok() && plan.takes(&problem);
+            if fits && plan != chosen {
+                plans.push((name, plan));
+            }
+        };
+        let turns = if chosen.turns == 0 { 8 } else { 0 };
+        add(
+            format!("{turns} turns in a part"),
+            ScanPlan { turns, ..chosen },
+        );
+        for turns in [chosen.turns * 2, chosen.turns / 2] {
+            let what = format!("{turns} turns in a part");
+            add(what, ScanPlan { turns, ..chosen });
+        }
+        for along in [chosen.along * 2, chosen.along / 2] {
+            let what = format!("{along} threads along");
+            add(what, ScanPlan { along, ..chosen });
+        }
+        for accesses in [chosen.accesses * 2, chosen.accesses / 2] {
+            let what = format!("{accesses} accesses");
+            add(what, ScanPlan { accesses, ..chosen });
+        }
+        names = plans.iter().map(|(name, _)| name.clone()).collect();
+        let mut prepared = Vec::new();
+        for (_, plan) in &plans {
+            prepared.push(call.prepare_with(|_| Ok(*plan))?);
+        }
+        calls.push(prepared);
+    }
+    // One sum of each plan, bit for bit.
+    let inner: i64 = extents[mode + 1..].iter().product();
+    let x = inputs[0].download()?;
+    let of = |all: &[T]| -> Vec<f32> {
+        let places = (0..extents[mode]).map(|i| all[(i * inner) as usize].to_f64() as f32);
+        places.collect()
+    };
+    for (i, (name, plan)) in plans.iter().enumerate() {
+        output.fill_bytes(0xff)?;
+        calls[0][i].run(device)?;
+        let found = of(&output.download()?);
+        let want = scan::reference::sums(plan, &of(&x));
+        let is_right = (found.iter().zip(want))
+            .all(|(found, want)| f64::from(*found) == T::from_f64(want.into()).to_f64());
+        ensure!(
+            is_right,
+            "cumulative sum of {extents:?} along {mode}, {name}"
+        );
+    }
+    let at = Cell::new(0);
+    let mut contenders = vec![Contender::new("copy", |device| {
+        copied[in_turn(&at, copies)].run(device)
+    })];
+    for (i, name) in names.iter().enumerate() {
+        let (at, calls) = (&at, &calls);
+        contenders.push(Contender::new(name, move |device| {
+            calls[in_turn(at, copies)][i].run(device)
+        }));
+    }
+    let times = take_turns(device, &contenders, 11, 8)?;
+    let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    let bytes = (2 * count * T::BYTES) as f64 / 1e6;
+    let title = format!(
+        "cumulative sum {} of {extents:?} along {mode}: {explained}",
+        T::NAME
+    );
+    report.group(&title, &names, &times, bytes);
+    let of = |i: usize| (bytes / times[i].median() * 1e4).round() / 1e4;
+    println!(
+        "{}",
+        json!({
+            "bench": "reduce", "function": "cumulative sum", "type": T::NAME, "extents": extents, "modes": [mode],
+            "plan": explained, "TB/s": of(1), "copy TB/s": of(0), "of copy": (of(1) / of(0) * 1e3).round() / 1e3,
+        })
+    );
+    Ok(())
+}
+
+/// Gives each of several calls in turn.
+fn in_turn(at: &Cell<usize>, count: usize) -> usize {
+    at.set((at.get() + 1) % count);
+    at.get()
+}
+
+/// Measures a function with its default plan and with plans around it, and a copy that moves as many bytes.
+fn group<T: GemmElement>(
+    device: &Device,
+    report: &mut BenchReport,
+    function: ReduceFunction,
+    (which, extents, modes): Reduced,
+) -> Result<()> {
+    let count = extents.iter().product::<i64>() as usize;
+    let kept: Vec<i64> = (0..extents.len())
+        .filter(|mode| !modes.contains(mode))
+        .map(|mode| extents[mode])
+        .collect();
+    let kept = if kept.is_empty() { vec![1] } else { kept };
+    let results = kept.iter().product::<i64>() as usize;
+    let copies = (ROTATED / (count * T::BYTES)).max(2);
+    let mut inputs = Vec::new();
+    for _ in 0..copies {
+        let input = device.uninitialised::<T>(count)?;
+        normal(&input)?;
+        inputs.push(input);
+    }
+    let values = device.poisoned::<T>(results)?;
+    let indices = device.poisoned::<i32>(results)?;
+
+    // A copy of half of the elements reads and writes as many bytes as the reduction reads.
+    let half = count / 2;
+    let target = device.poisoned::<T>(half)?;
+    let line = Layout::new(half, 1)?;
+    let mut written: Vec<Buffer<T>> = inputs.iter().map(|_| target.clone()).collect();
+    let mut copied = Vec::new();
+    for (input, target) in inputs.iter().zip(&mut written) {
+        copied.push(CopyCall::new(
+            &View::new(input, line.clone())?,
+            &ViewMut::new(target, line.clone())?,
+            None,
+        )?);
+    }
+
+    let mut names: Vec<String> = Vec::new();
+    let mut calls: Vec<Vec<ReduceCall<'_>>> = Vec::new();
+    let mut explained = String::new();
+    let mut outputs: Vec<(Buffer<T>, Buffer<i32>)> = inputs
+        .iter()
+        .map(|_| (values.clone(), indices.clone()))
+        .collect();
+    for (input, (values, indices)) in inputs.iter().zip(&mut outputs) {
+        let x = input.view(extents)?;
+        let of_values = values.view_mut(&kept[..])?;
+        let of_indices = indices.view_mut(&kept[..])?;
+        let call = if function.is_index() {
+            Reduce::index(function, &x, modes[0], &of_indices)
+        } else {
+            Reduce::new(function, &x, modes, &of_values)
+        };
+        let Some(problem) = call.problem()? else {
+            return Ok(());
+        };
+        let chosen = ReducePlan::fastest(&problem)?;
+        explained = chosen.to_string();
+        let mut plans = vec![("default".to_string(), chosen)];
+        plans.extend(around(&chosen));
+        plans.retain(|(_, plan)| plan.check(device.arch()).is_ok() && plan.takes(&problem));
+        names = plans.iter().map(|(name, _)| name.clone()).collect();
+        let mut prepared = Vec::new();
+        for (_, plan) in plans {
+            prepared.push(call.prepare_with(|_| Ok(plan))?);
+        }
+        calls.push(prepared);
+    }
+    let expected = expected(function, &inputs[0], (extents, modes), results)?;
+    for (at, name) in names.iter().enumerate() {
+        values.fill_bytes(0xff)?;
+        indices.fill_bytes(0xff)?;
+        calls[0][at].run(device)?;
+        let found: Vec<f64> = if function.is_index() {
+            let found = indices.download()?;
+            found.into_iter().map(f64::from).collect()
+        } else {
+            values.download()?.into_iter().map(T::to_f64).collect()
+        };
+        for &(result, want, bound) in &expected {
+            let found: f64 = found[result];
+            ensure!(
+                (found - want).abs() <= bound,
+                "{function} of {extents:?} along {modes:?}, {name}: result {result} is {found}, not {want}"
+            );
+        }
+    }
+    let at = Cell::new(0);
+    let mut contenders = vec![Contender::new("copy that moves as many bytes", |device| {
+        copied[in_turn(&at, copies)].run(device)
+    })];
+    for (i, name) in names.iter().enumerate() {
+        let (at, calls) = (&at, &calls);
+        contenders.push(Contender::new(name, move |device| {
+            calls[in_turn(at, copies)][i].run(device)
+        }));
+    }
+    let times = take_turns(device, &contenders, 11, 8)?;
+    let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    let bytes = (count * T::BYTES) as f64 / 1e6;
+    let title = format!(
+        "{function} {} of {extents:?} along {modes:?} ({which}): {explained}",
+        T::NAME
+    );
+    report.group(&title, &names, &times, bytes);
+    let of = |i: usize| (bytes / times[i].median() * 1e4).round() / 1e4;
+    println!(
+        "{}",
+        json!({
+            "bench": "reduce", "function": function.to_string(), "type": T::NAME, "extents": extents, "modes": modes,
+            "plan": explained, "TB/s": of(1), "copy TB/s": of(0), "of copy": (of(1) / of(0) * 1e3).round() / 1e3,
+        })
+    );
+    Ok(())
+}
+
+/// Plans near a plan, with what differs.
+fn around(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
+    let mut plans = Vec::new();
+    let mut add = |what: String, changed: ReducePlan| {
+        if changed != *plan {
+            plans.push((what, changed));
+        }
+    };
+    for accesses in [2, 4, 8, 16] {
+        add(
+            format!("{accesses} accesses"),
+            ReducePlan { accesses, ..*plan },
+        );
+    }
+    for (threads, accesses) in [(2, 4), (2, 8), (4, 8)] {
+        let across = (plan.across / threads).max(1);
+        let changed = ReducePlan {
+            across,
+            accesses,
+            ..*plan
+        };
+        add(
+            format!("{across} threads across, {accesses} accesses"),
+            changed,
+        );
+    }
+    for [up, down] in [[2, 1], [1, 2]] {
+        let parts = (plan.parts * up / down).clamp(1, 1024);
+        add(format!("{parts} parts"), ReducePlan { parts, ..*plan });
+        let along = plan.along * up / down;
+        let rows = (plan.rows * down / up).max(1);
+        let changed = ReducePlan {
+            along,
+            rows,
+            ..*plan
+        };
+        add(format!("{along} threads along, {rows} rows"), changed);
+        let across = (plan.across * up / down).max(1);
+        add(
+            format!("{across} threads across"),
+            ReducePlan { across, ..*plan },
+        );
+    }
+    plans
+}
+
+/// A result, what it should be, and how far it may be from that.
+type Expected = (usize, f64, f64);
+
+/// Returns the first, the middle and the last result in double precision.
+fn expected<T: GemmElement>(
+    function: ReduceFunction,
+    input: &Buffer<T>,
+    (extents, modes): (&[i64], &[usize]),
+    results: usize,
+) -> Result<Vec<Expected>> {
+    let x = input.download()?;
+    // Offsets of a row-major tensor along the modes of one kind, the last one fastest.
+    let offsets = |is_of: &dyn Fn(usize) -> bool| {
+        let (mut all, mut stride) = (vec![0_usize], 1);
+        for mode in (0..extents.len()).rev() {
+            let extent = extents[mode] as usize;
+            if is_of(mode) {
+                let steps = (0..extent).map(|i| i * stride);
+                all = steps
+                    .flat_map(|step| all.iter().map(move |offset| step + offset))
+                    .collect();
+            }
+            stride *= extent;
+        }
+        all
+    };
+    let reduced = offsets(&|mode| modes.contains(&mode));
+    let kept = offsets(&|mode| !modes.contains(&mode));
+    let of = |result: usize| {
+        let elements: Vec<f64> = reduced
+            .iter()
+            .map(|offset| x[kept[result] + offset].to_f64())
+            .collect();
+        let want = reference::elements(function, &elements);
+        let sizes: f64 = elements.iter().map(|x| x.abs()).sum();
+        let bound = match function {
+            _ if function.is_index() => 0.0,
+            ReduceFunction::Norm => want * 1e-4,
+            _ => sizes * 1e-6 + want.abs() * 2.0_f64.powi(-8),
+        };
+        (result, want, bound)
+    };
+    Ok([0, results / 2, results - 1].map(of).to_vec())
+}
