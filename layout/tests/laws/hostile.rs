@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -23,8 +24,10 @@ use crate::small;
 /// a text of 10^6 characters or a list of many elements, or reads the 2^16 coordinates of a search several times. The fastest of several tries counts.
 const LIMIT: Duration = Duration::from_millis(100);
 const LINEAR: Duration = Duration::from_millis(500);
-/// After this a call counts as one that hangs.
+/// A call whose thread has run for this long, in at most five tries, counts as one that hangs.
 const HANGS: Duration = Duration::from_secs(8);
+/// A call that has not returned after this long counts as one that hangs, even if its thread waits.
+const WAITS: Duration = Duration::from_secs(120);
 
 type Call = Box<dyn Fn() + Send>;
 
@@ -45,23 +48,29 @@ fn failures(calls: Vec<(String, Call)>, limit: Duration) -> Vec<String> {
         let (sender, receiver) = mpsc::channel();
         let left = Arc::clone(&calls);
         thread::spawn(move || {
+            let clock = Clock::of_this_thread();
             loop {
                 let next = left.lock().expect("no call holds it").pop_front();
                 let Some((name, call)) = next else { return };
-                let started = sender.send((name.clone(), None));
-                if started.is_err() || sender.send((name, Some(timed(&call, limit)))).is_err() {
+                let starts = Report::Starts(name.clone(), clock.clone());
+                if sender.send(starts).is_err() {
+                    return;
+                }
+                let ends = Report::Ends(name, timed(&call, limit, &clock));
+                if sender.send(ends).is_err() {
                     return;
                 }
             }
         });
-        let mut running = String::new();
+        let mut running = Running::default();
         loop {
-            match receiver.recv_timeout(HANGS) {
-                Ok((name, None)) => running = name,
-                Ok((_, Some(Ok(())))) => {}
-                Ok((name, Some(Err(why)))) => failures.push(format!("{name} {why}")),
+            match receiver.recv_timeout(Duration::from_secs(1)) {
+                Ok(Report::Starts(name, clock)) => running = Running::new(name, clock),
+                Ok(Report::Ends(_, Ok(()))) => {}
+                Ok(Report::Ends(name, Err(why))) => failures.push(format!("{name} {why}")),
+                Err(mpsc::RecvTimeoutError::Timeout) if !running.hangs() => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    failures.push(format!("{running} hangs"));
+                    failures.push(format!("{} hangs", running.name));
                     break;
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -71,10 +80,66 @@ fn failures(calls: Vec<(String, Call)>, limit: Duration) -> Vec<String> {
     failures
 }
 
-fn timed(call: &Call, limit: Duration) -> Result<(), String> {
+/// What a thread tells of its calls.
+enum Report {
+    Starts(String, Clock),
+    Ends(String, Result<(), String>),
+}
+
+/// A call under way, and what the clocks showed when it started.
+struct Running {
+    name: String,
+    clock: Clock,
+    busy: Option<Duration>,
+    start: Instant,
+}
+
+impl Running {
+    fn new(name: String, clock: Clock) -> Running {
+        Running {
+            name,
+            busy: clock.busy(),
+            clock,
+            start: Instant::now(),
+        }
+    }
+
+    /// Whether the call has run for longer than any call may. Other processes take time too, so
+    /// the time of day counts only after much longer, or where the system has no clock of a thread.
+    fn hangs(&self) -> bool {
+        let waited = self.start.elapsed();
+        let own = self.busy.and_then(|from| Some(self.clock.busy()? - from));
+        waited > WAITS || own.unwrap_or(waited) > HANGS
+    }
+}
+
+impl Default for Running {
+    fn default() -> Running {
+        Running::new(String::new(), Clock(None))
+    }
+}
+
+/// Where the system tells how long a thread has run.
+#[derive(Clone)]
+struct Clock(Option<PathBuf>);
+
+impl Clock {
+    fn of_this_thread() -> Clock {
+        let folder = std::fs::canonicalize("/proc/thread-self").ok();
+        Clock(folder.map(|folder| folder.join("schedstat")))
+    }
+
+    fn busy(&self) -> Option<Duration> {
+        let text = std::fs::read_to_string(self.0.as_ref()?).ok()?;
+        let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
+        Some(Duration::from_nanos(nanoseconds))
+    }
+}
+
+fn timed(call: &Call, limit: Duration, clock: &Clock) -> Result<(), String> {
     let mut fastest = Duration::MAX;
     for _ in 0..5 {
-        let (start, busy) = (Instant::now(), busy());
+        let (start, busy) = (Instant::now(), clock.busy());
         if catch_unwind(AssertUnwindSafe(call)).is_err() {
             return Err("panics".into());
         }
@@ -83,20 +148,13 @@ fn timed(call: &Call, limit: Duration) -> Result<(), String> {
             return Ok(());
         }
         // The time of day counts other processes too.
-        let own = busy.and_then(|from| Some(self::busy()? - from));
+        let own = busy.and_then(|from| Some(clock.busy()? - from));
         fastest = fastest.min(own.unwrap_or(took));
         if fastest <= limit {
             return Ok(());
         }
     }
     Err(format!("takes {fastest:?}"))
-}
-
-/// How long this thread has run, where the system tells.
-fn busy() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanoseconds = text.split_whitespace().next()?.parse().ok()?;
-    Some(Duration::from_nanos(nanoseconds))
 }
 
 #[track_caller]
