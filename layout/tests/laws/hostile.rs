@@ -40,7 +40,7 @@ fn vectorization(a: &Layout, b: &Layout, bits: i64, alignment: i64) -> Result<St
 }
 
 /// The calls that hang, panic or take too long, with what is wrong about them.
-fn failures(calls: Vec<(String, Call)>, limit: Duration) -> Vec<String> {
+fn failures(calls: Vec<(String, Call)>, limit: Duration, hangs: Duration) -> Vec<String> {
     let mut failures = Vec::new();
     let calls = Arc::new(Mutex::new(VecDeque::from(calls)));
     while !calls.lock().expect("no thread holds it").is_empty() {
@@ -68,7 +68,7 @@ fn failures(calls: Vec<(String, Call)>, limit: Duration) -> Vec<String> {
                 Ok(Report::Starts(name, clock)) => running = Running::new(name, clock),
                 Ok(Report::Ends(_, Ok(()))) => {}
                 Ok(Report::Ends(name, Err(why))) => failures.push(format!("{name} {why}")),
-                Err(mpsc::RecvTimeoutError::Timeout) if !running.hangs() => {}
+                Err(mpsc::RecvTimeoutError::Timeout) if !running.hangs(hangs) => {}
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     failures.push(format!("{} hangs", running.name));
                     break;
@@ -106,10 +106,10 @@ impl Running {
 
     /// Whether the call has run for longer than any call may. Other processes take time too, so
     /// the time of day counts only after much longer, or where the system has no clock of a thread.
-    fn hangs(&self) -> bool {
+    fn hangs(&self, limit: Duration) -> bool {
         let waited = self.start.elapsed();
         let own = self.busy.and_then(|from| Some(self.clock.busy()? - from));
-        waited > WAITS || own.unwrap_or(waited) > HANGS
+        waited > WAITS || own.unwrap_or(waited) > limit
     }
 }
 
@@ -161,7 +161,7 @@ fn timed(call: &Call, limit: Duration, clock: &Clock) -> Result<(), String> {
 fn check(name: &str, limit: Duration, calls: Vec<(String, Call)>) {
     law(name, "calls", calls.len() as u64, |count| {
         *count = calls.len() as u64;
-        let failures = failures(calls, limit);
+        let failures = failures(calls, limit, HANGS);
         assert!(
             failures.is_empty(),
             "{} calls:\n{}",
@@ -227,6 +227,27 @@ fn five_of_2000() -> Layout {
 
 fn equal<T: PartialEq + std::fmt::Debug>(got: T, expected: T) {
     assert_eq!(got, expected);
+}
+
+/// A call that computes without end is named, and the calls behind it still run. A call that waits for other
+/// processes is not.
+#[test]
+fn a_call_that_hangs_is_named() {
+    let (second, tenth) = (Duration::from_secs(1), Duration::from_millis(100));
+    let calls = vec![
+        call("a call that waits", move || thread::sleep(3 * second / 2)),
+        call("a call without end", || {
+            loop {
+                std::hint::spin_loop();
+            }
+        }),
+        call("a call that panics", || panic!("as it is meant to")),
+        call("a call that returns", || {}),
+    ];
+    assert_eq!(
+        failures(calls, 2 * second, 5 * tenth),
+        ["a call without end hangs", "a call that panics panics"]
+    );
 }
 
 /// The calls that hung or ran out of memory when they were found.
