@@ -1,8 +1,10 @@
 """Our attention kernels beside cuDNN through PyTorch, interleaved in one process. Prints JSON, one shape a line.
 
 `xtask bench attention --export FOLDER` writes the kernels as PTX and `manifest.json`, which says how they are launched.
-Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE], or
+Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE] [--tokens 1], or
 python attention_beside_cudnn.py --decode: cuDNN alone in a step of decoding, in bytes of Q, K, V and O a second.
+
+With `--tokens 1` the tensors lie token by token, all heads of each, and not head by head.
 
 A shape is `width batch heads queries keys mask`, for example `128 4 32 4096 4096 causal`. Causal work counts half.
 """
@@ -136,11 +138,18 @@ def take_turns(contenders, rounds, calls):
     return {name: median(of) for name, of in times.items()}
 
 
-def measure(shape, kernels, rounds):
+def drawn(by_tokens, batch, heads, length, width):
+    """Normal numbers of (batch, head, sequence, width)."""
+    if by_tokens:
+        return torch.randn(batch, length, heads, width, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+    return torch.randn(batch, heads, length, width, device="cuda", dtype=torch.bfloat16)
+
+
+def measure(shape, kernels, rounds, by_tokens):
     width, batch, heads, queries, keys, mask = shape
     causal = mask == "causal"
-    q = torch.randn(batch, heads, queries, width, device="cuda", dtype=torch.bfloat16)
-    k, v = (torch.randn(batch, heads, keys, width, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    q = drawn(by_tokens, batch, heads, queries, width)
+    k, v = (drawn(by_tokens, batch, heads, keys, width) for _ in range(2))
 
     def cudnn():
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
@@ -240,7 +249,7 @@ def main():
         if time.perf_counter() - began > seconds:
             print(json.dumps({"left_out": shape}), flush=True)
             continue
-        row = measure(shape, kernels, int(option.get("--rounds", 5)))
+        row = measure(shape, kernels, int(option.get("--rounds", 5)), option.get("--tokens") == "1")
         ours = {name: ratio for name, ratio in row["ratio"].items() if name != "cudnn"}
         best.append(max(ours.values(), default=0.0))
     if best and min(best) > 0:

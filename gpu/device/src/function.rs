@@ -96,6 +96,13 @@ pub enum Origin {
         /// Why it was not stored in the disk cache, if it was to be.
         not_stored: Option<String>,
     },
+    /// From PTX with `setmaxnreg`, which the driver assembles and loads in one call: its linker would ignore that instruction.
+    /// The machine code is not in the disk cache of [`Device`](crate::Device), but in that of the driver (`CUDA_CACHE_PATH` in
+    /// the CUDA C++ Programming Guide, "CUDA Environment Variables").
+    Whole {
+        /// The time to assemble it, or to find it in the driver's cache, and to load it onto the device.
+        took: Duration,
+    },
     /// From an image that the caller gave.
     Image {
         /// The time to load it onto the device.

@@ -694,6 +694,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         check_compute::<T>(&problem)?;
         let problem = GemmProblem {
             compute: self.computed(),
+            epilogue_slots: (self.epilogue.as_ref()).map_or(0, Epilogue::issue_slots),
             ..problem
         };
         if self.epilogue.is_some() {

@@ -106,6 +106,11 @@ pub struct GemmProblem {
     pub beta: f64,
     /// The accumulator type; `None` for [`GemmElement::COMPUTE`] of the operands.
     pub compute: Option<Compute>,
+    /// The slots of arithmetic that an epilogue of the caller takes for each element of C, as [`Formula::issue_slots`] counts them.
+    /// The choice of a plan reads them; a kernel does not.
+    ///
+    /// [`Formula::issue_slots`]: colex_tensor::Formula::issue_slots
+    pub epilogue_slots: u32,
 }
 
 /// The largest stride that a kernel takes as it is.
@@ -127,6 +132,7 @@ impl GemmProblem {
             alpha: 1.0,
             beta: 0.0,
             compute: None,
+            epilogue_slots: 0,
         }
     }
 

@@ -6,13 +6,15 @@
 //! It models stream capture as strictly as the driver's documentation allows it to be: what allocates, waits, loads or
 //! unloads code, or sets attributes, is refused while a capture in global mode is going on in any thread, or one of the
 //! calling thread in thread-local mode, and breaks the capture off. A launch needs a function of the context that is
-//! current and that its stream belongs to.
+//! current and that its stream belongs to. The linker refuses a text with `setmaxnreg`: a real one ignores the instruction,
+//! and the kernel runs at a third of its speed.
 //!
 //! Parameters that the driver's own header has as pointers to write through are references here: the caller always
 //! passes them.
 #![allow(non_snake_case)]
 
 use std::cell::Cell;
+use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::{self, ThreadId};
@@ -63,6 +65,17 @@ fn refusal(text: &str) -> Option<&'static [u8; 28]> {
         None => target.parse::<u32>().is_ok_and(|since| since <= device),
     };
     (!runs).then_some(b"the target is not this GPU's")
+}
+
+/// What the assembler says of a text that it does not take.
+fn complaint(text: &str) -> Option<&'static [u8; 28]> {
+    if scene("assembler") {
+        Some(b"ptxas line 8: Unknown symbol")
+    } else if part(0).is_some() {
+        refusal(text)
+    } else {
+        None
+    }
 }
 
 /// How often a function was called.
@@ -469,9 +482,24 @@ fn context_of(handle: Handle) -> Option<Handle> {
 }
 
 #[no_mangle]
-pub extern "C" fn cuModuleLoadDataEx(module: &mut Handle, _: Handle, _: u32, _: Handle, _: Handle) -> Code {
+pub extern "C" fn cuModuleLoadDataEx(
+    module: &mut Handle,
+    image: *const c_char,
+    _: u32,
+    _: Handle,
+    values: &'static mut Values,
+) -> Code {
     counted!(cuModuleLoadDataEx);
     outside_capture!();
+    // A text begins with a printed character. Machine code does not.
+    let first = unsafe { *image } as u8;
+    if first.is_ascii_graphic() {
+        let text = unsafe { CStr::from_ptr(image) };
+        if let Some(words) = complaint(&text.to_string_lossy()) {
+            values.errors[..28].copy_from_slice(words);
+            return 218;
+        }
+    }
     *module = fresh();
     CODE_OF.lock().unwrap().push((*module, CURRENT.get()));
     0
@@ -552,15 +580,11 @@ pub extern "C" fn cuLinkAddData_v2(
     if scene("silent") {
         return 218;
     }
-    let words = if scene("assembler") {
-        Some(b"ptxas line 8: Unknown symbol")
-    } else if part(0).is_some() {
-        let text = unsafe { std::slice::from_raw_parts(text, bytes) };
-        refusal(&String::from_utf8_lossy(text))
-    } else {
-        None
-    };
-    let Some(words) = words else { return 0 };
+    let text = unsafe { std::slice::from_raw_parts(text, bytes) };
+    let text = String::from_utf8_lossy(text);
+    let ignores = text.lines().any(|line| line.trim_start().starts_with("setmaxnreg."));
+    let ignored = ignores.then_some(b"(C7504) 'setmaxnreg' ignored");
+    let Some(words) = ignored.or_else(|| complaint(&text)) else { return 0 };
     if let Some(log) = LOG.lock().unwrap().as_mut() {
         log[..28].copy_from_slice(words);
     }

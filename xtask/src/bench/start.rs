@@ -80,6 +80,7 @@ pub(super) fn child() -> Result<ExitCode> {
                 clock.insert("linked", *assembled);
                 clock.insert("loaded", *loaded);
             }
+            Some(Origin::Whole { took }) => clock.insert("assembled and loaded", *took),
             Some(Origin::Disk { took }) => clock.insert("found on the disk", *took),
             Some(Origin::Image { .. }) | None => {}
         }

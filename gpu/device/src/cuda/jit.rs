@@ -1,4 +1,8 @@
 //! From PTX to machine code by the driver's assembler, with its log.
+//!
+//! The linker gives the machine code, which the disk cache keeps. It assembles a text for a program of several texts, and there
+//! ptxas ignores `setmaxnreg` (C7504): the consumers of a Hopper kernel keep the registers of the launch, spill, and their `wgmma`
+//! run one after the other (C7512). So a text with that instruction is loaded as a whole module.
 
 use std::ffi::{CString, c_char, c_uint, c_void};
 
@@ -26,8 +30,7 @@ struct Options {
 }
 
 impl Options {
-    /// Logs, as detailed as the assembler can, and what a text asks for: code for its target (see [`target_code`]) if that is
-    /// not the context's, and source lines if it names some.
+    /// Logs, as detailed as the assembler can, and source lines if the text names some.
     fn new(ptx: &str) -> Options {
         let mut options = Options {
             keys: Vec::new(),
@@ -41,11 +44,17 @@ impl Options {
         options.push(JitOption::ErrorLog, errors.cast());
         options.number(JitOption::ErrorLogBytes, LOG_BYTES);
         options.number(JitOption::Verbose, 1);
-        if let Some(code) = target_code(ptx) {
-            options.number(JitOption::Target, code);
-        }
         if names_lines(ptx) {
             options.number(JitOption::LineInfo, 1);
+        }
+        options
+    }
+
+    /// The same for the linker, which must be told of a target (see [`target_code`]) that is not the context's.
+    fn of_link(ptx: &str) -> Options {
+        let mut options = Options::new(ptx);
+        if let Some(code) = target_code(ptx) {
+            options.number(JitOption::Target, code);
         }
         options
     }
@@ -85,6 +94,17 @@ fn names_lines(ptx: &str) -> bool {
         .any(|line| line.trim_start().starts_with(".loc "))
 }
 
+/// Whether a text must be loaded as a whole module: see the head of this file.
+pub(super) fn sets_registers(ptx: &str) -> bool {
+    let code = |line: &str| {
+        line.split("//")
+            .next()
+            .unwrap_or_default()
+            .contains("setmaxnreg.")
+    };
+    ptx.lines().any(code)
+}
+
 impl Gpu {
     /// Assembles PTX for this device.
     ///
@@ -92,13 +112,8 @@ impl Gpu {
     ///
     /// Returns an error with the log.
     pub(super) fn assemble(&self, ptx: &str) -> Result<Cubin, Error> {
-        let source = CString::new(ptx).map_err(|nul| {
-            self.refused_text(format!(
-                "there is a NUL character at byte {}",
-                nul.nul_position()
-            ))
-        })?;
-        let mut options = Options::new(ptx);
+        let source = self.terminated(ptx)?;
+        let mut options = Options::of_link(ptx);
         let mut link: Handle = std::ptr::null_mut();
         self.call("cuLinkCreate", |api| {
             // SAFETY: as many keys as values; the buffers they name live until after the link is destroyed.
@@ -154,16 +169,42 @@ impl Gpu {
         Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), length) }.to_vec())
     }
 
+    /// Assembles PTX and loads it onto the device as a whole module. Returns the module and the log.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with the log.
+    pub(super) fn load_text(&self, ptx: &str) -> Result<(Handle, String), Error> {
+        let source = self.terminated(ptx)?;
+        let mut options = Options::new(ptx);
+        // SAFETY: the text ends in NUL.
+        let module = unsafe { self.load_image(source.as_ptr().cast(), &mut options) }?;
+        Ok((module, text(&options.info)))
+    }
+
     /// Loads machine code onto the device.
     pub(super) fn load_code(&self, code: &[u8]) -> Result<Handle, Error> {
-        let mut options = Options::new("");
+        // SAFETY: an ELF file says its own length.
+        unsafe { self.load_image(code.as_ptr().cast(), &mut Options::new("")) }
+    }
+
+    /// Loads an image onto the device.
+    ///
+    /// # Safety
+    ///
+    /// The image is a text that ends in NUL, or a file that says its own length.
+    unsafe fn load_image(
+        &self,
+        image: *const c_void,
+        options: &mut Options,
+    ) -> Result<Handle, Error> {
         let mut module: Handle = std::ptr::null_mut();
         let loaded = self.call("cuModuleLoadDataEx", |api| {
-            // SAFETY: the image is an ELF file that says its own length; keys and values as in `assemble`.
+            // SAFETY: the caller says what the image is; keys and values as in `assemble`.
             unsafe {
                 (api.module_load_data)(
                     &mut module,
-                    code.as_ptr().cast(),
+                    image,
                     options.count(),
                     options.keys.as_mut_ptr(),
                     options.values.as_mut_ptr(),
@@ -173,6 +214,16 @@ impl Gpu {
         loaded
             .map(|()| module)
             .map_err(|error| self.with_log(error, &options.errors))
+    }
+
+    /// A text as the driver reads it.
+    fn terminated(&self, ptx: &str) -> Result<CString, Error> {
+        CString::new(ptx).map_err(|nul| {
+            self.refused_text(format!(
+                "there is a NUL character at byte {}",
+                nul.nul_position()
+            ))
+        })
     }
 
     /// The entry of a module.
@@ -217,6 +268,18 @@ mod tests {
         assert_eq!(target_code(".version 8.0\n.target sm_90a\n"), Some(65626));
         assert_eq!(target_code(".version 8.0\n.target sm_90\n"), None);
         assert_eq!(target_code(""), None);
+    }
+
+    #[test]
+    fn texts_that_set_registers_are_found() {
+        let text = |line: &str| format!(".version 8.0\n.target sm_90a\n{line}\n");
+        assert!(sets_registers(&text(
+            "    setmaxnreg.inc.sync.aligned.u32 240;"
+        )));
+        assert!(!sets_registers(&text(
+            "    // setmaxnreg.inc.sync.aligned.u32 240;"
+        )));
+        assert!(!sets_registers(""));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::api::Handle;
 use super::context::ContextUsers;
 use super::driver::Driver;
 use super::gpu::Gpu;
-use super::jit::Cubin;
+use super::jit::{Cubin, sets_registers};
 use super::sys::FunctionAttribute as Attribute;
 use crate::cache::{Entry, Key};
 use crate::error::{Error, ErrorKind};
@@ -118,6 +118,12 @@ impl Gpu {
     /// Returns an error if the driver does not know the text's version of PTX, and with the log if it refuses the text.
     pub(crate) fn module(&self, ptx: &str) -> Result<Arc<Module>, Error> {
         self.check_version(ptx)?;
+        if sets_registers(ptx) {
+            let started = Instant::now();
+            let (handle, log) = self.load_text(ptx)?;
+            let took = started.elapsed();
+            return Ok(self.made(handle, log, Origin::Whole { took }));
+        }
         let key = Key {
             ptx,
             device: &format!("{} {}", self.arch(), self.name()),

@@ -205,6 +205,7 @@ impl Times {
                 self.assembled = Some(*assembled);
                 self.loaded = Some(*loaded);
             }
+            Some(Origin::Whole { took }) => self.assembled = Some(*took),
             Some(Origin::Disk { took } | Origin::Image { loaded: took }) => {
                 self.loaded = Some(*took);
             }

@@ -186,6 +186,8 @@ mod h200 {
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
     pub(super) const PARTS_OF_LINES: f64 = 0.0842;
+    /// Slots of arithmetic that a multiprocessor issues in a clock, each for one element.
+    pub(super) const SLOTS: f64 = 128.0;
     /// Of an epilogue by pingpong, the part that the main loop of the other consumer does not hide, by TMA and by threads; and what
     /// is added once: the last one is not hidden, and a warpgroup stores a whole tile.
     pub(super) const PINGPONG: [f64; 3] = [0.873, 0.304, 0.796];
@@ -321,13 +323,18 @@ impl GemmPlan {
         };
         let mut epilogue = once + elements * (bytes_of_c * active / h200::CACHE + each);
         let mut fixed = h200::FIXED[usize::from(self.gather)];
+        let formula = elements * f64::from(problem.epilogue_slots) / h200::SLOTS;
         if self.schedule == Schedule::Pingpong {
             let [shown, shown_of_threads, last] = h200::PINGPONG;
-            fixed += last * epilogue / h200::CLOCKS;
+            fixed += (last * epilogue + formula) / h200::CLOCKS;
             epilogue *= match contiguous % 8 {
                 0 => shown,
                 _ => shown_of_threads,
             };
+            // The other consumer's main loop hides the formula as far as it takes as long.
+            epilogue += (formula - steps as f64 * step).max(0.0);
+        } else {
+            epilogue += formula;
         }
         let mut sum = 0.0;
         if ck > 1 {

@@ -729,6 +729,14 @@ impl Epilogue {
         formulas.chain(reduced).any(is_c)
     }
 
+    /// The slots of arithmetic of one element of C: those of all outputs and vectors.
+    pub(crate) fn issue_slots(&self) -> u32 {
+        let outputs = self.outputs().map(|output| &output.formula);
+        let reduced = self.reductions().map(|one| &one.formula);
+        let slots = outputs.chain(reduced).map(Formula::issue_slots);
+        slots.fold(0, u32::saturating_add)
+    }
+
     /// Whether it has the accumulators of two right factors.
     pub(crate) fn is_gated(&self) -> bool {
         let mut inputs = self.inputs();

@@ -1,8 +1,12 @@
 //! The log of the driver's assembler, and machine code that another assembler made.
 
 use anyhow::{Result, bail, ensure};
-use colex_atom::Arch;
-use colex_gpu::{Argument, Device, Launch, ParameterType};
+use colex_atom::{Arch, Ty};
+use colex_gpu::attention::{AttentionOperands, AttentionPlan, AttentionProblem, Mask};
+use colex_gpu::kernels::Major;
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::tensor::TensorKernel;
+use colex_gpu::{Argument, Device, Launch, Load, Origin, ParameterType};
 
 use super::{ADD, refused, same};
 
@@ -73,6 +77,54 @@ pub(super) fn remarks(device: &Device) -> Result<String> {
         bail!("no remark (C75..) in: {}", function.log());
     };
     Ok(remark.to_string())
+}
+
+/// The kernels of Hopper as the driver assembles them for a device: their warpgroups exchange registers by `setmaxnreg`, which
+/// the driver's linker ignores. No remark, no spill.
+pub(super) fn registers(device: &Device) -> Result<String> {
+    let arch = device.arch();
+    if arch != Arch::Sm90a {
+        return Ok("no sm_90a".to_string());
+    }
+    let mut count = 0;
+    let mut load = |name: String, built: TensorKernel| {
+        let kernel = built.load(device)?;
+        let function = kernel.function();
+        if let Some(remark) = function.log().lines().find(|line| line.contains("(C7")) {
+            bail!("{name}: {remark}");
+        }
+        let bytes = function.resources().map(|resources| resources.local_bytes);
+        same(&format!("local memory of {name}"), bytes, Some(0))?;
+        let is_whole = matches!(function.origin(), Some(Origin::Whole { .. }));
+        count += usize::from(is_whole);
+        Ok(())
+    };
+    let operands = Operands {
+        ab: Ty::Bf16,
+        c: Ty::Bf16,
+        majors: [Major::Second; 3],
+        vectors: [8; 3],
+        beta: false,
+        gated: false,
+    };
+    for plan in GemmPlan::candidates(operands, arch) {
+        if plan.method == GemmMethod::Hopper {
+            load(plan.to_string(), plan.build(arch)?)?;
+        }
+    }
+    for width in [64, 96, 128, 192, 256] {
+        for mask in [Mask::Full, Mask::Causal] {
+            let problem = AttentionProblem::new(Ty::Bf16, 1, [8; 2], [4096; 2], [width; 2]);
+            let problem = problem.mask(mask);
+            let operands = AttentionOperands::of(&problem, [0; 4]);
+            let plan = AttentionPlan::fastest(&problem, operands, arch, 132)?;
+            load(format!("{plan}, {mask}"), plan.build(arch)?)?;
+        }
+    }
+    ensure!(count > 10, "{count} kernels have `setmaxnreg`");
+    Ok(format!(
+        "{count} kernels with setmaxnreg, no remark and no spill"
+    ))
 }
 
 /// The sums of a cubin that `ptxas -arch sm_90` made of `add.ptx`. A device that it is not for refuses it.

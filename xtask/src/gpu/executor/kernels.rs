@@ -17,8 +17,8 @@ pub(super) fn add(device: &Device) -> Result<String> {
     let first = device.load_ptx(ADD, "add")?;
     let loaded = started.elapsed().as_secs_f64() * 1e3;
     let origin = match first.origin() {
-        Some(Origin::Assembled { .. }) => "assembled",
-        _ => "taken from the disk",
+        Some(Origin::Assembled { .. } | Origin::Whole { .. }) => "assembled",
+        Some(Origin::Disk { .. } | Origin::Image { .. }) | None => "taken from the disk",
     };
     add_on(device, count)?;
     Ok(format!(

@@ -31,6 +31,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "resources", run: assembler::resources },
     Check { name: "assembler's errors", run: assembler::errors },
     Check { name: "assembler's remarks", run: assembler::remarks },
+    Check { name: "registers of warpgroups", run: assembler::registers },
     Check { name: "machine code of another", run: assembler::machine_code },
     Check { name: "cache of machine code", run: cache::cold_and_warm },
     Check { name: "streams and events", run: time::streams },

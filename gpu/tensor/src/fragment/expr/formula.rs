@@ -253,6 +253,48 @@ impl Formula {
         })
     }
 
+    /// Returns an estimate of the slots in which a multiprocessor issues the arithmetic of one element: one for each step, and
+    /// eight for one of the special function units, which have 16 lanes beside 128 (CUDA C++ Programming Guide, "Arithmetic
+    /// Instructions"). Inputs and constants take none.
+    ///
+    /// ```
+    /// # use colex_tensor::{Formula, prelude::*};
+    /// let formula: Formula = "fma(x0:f32, 2, ex2(x1:f32))".parse()?;
+    /// assert_eq!(formula.issue_slots(), 9);
+    /// assert_eq!("x0:f32".parse::<Formula>()?.issue_slots(), 0);
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    pub fn issue_slots(&self) -> u32 {
+        let of = |step: &Step| match step {
+            Step::Input(..) | Step::Real(_) | Step::Integer(_) | Step::Holds(_) => 0,
+            Step::Unary(op, _) => match op {
+                UnaryOp::Cos
+                | UnaryOp::Ex2
+                | UnaryOp::Lg2
+                | UnaryOp::Rcp
+                | UnaryOp::Rsqrt
+                | UnaryOp::Sin
+                | UnaryOp::Sqrt
+                | UnaryOp::Tanh => 8,
+                UnaryOp::Abs
+                | UnaryOp::Bfind
+                | UnaryOp::Brev
+                | UnaryOp::Clz
+                | UnaryOp::Neg
+                | UnaryOp::Not
+                | UnaryOp::Popc => 1,
+            },
+            Step::Convert(..)
+            | Step::Binary(..)
+            | Step::Fma(_)
+            | Step::Select(_)
+            | Step::Compare(..)
+            | Step::Both(..)
+            | Step::Not(_) => 1,
+        };
+        self.steps.iter().map(of).sum()
+    }
+
     /// Returns the value over inputs, as [`Expr::evaluate`] does.
     ///
     /// ```
