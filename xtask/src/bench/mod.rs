@@ -29,7 +29,7 @@ use colex_gpu::Device;
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
-use product::{convolution, epilogue, gemm, groups};
+use product::{convolution, epilogue, gated, gemm, groups};
 
 pub(crate) use product::sweep::Sweep;
 
@@ -57,6 +57,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("plans", Runner::Gpu(gemm::plans)),
     ("generations", Runner::Gpu(gemm::generations)),
     ("epilogue", Runner::Gpu(epilogue::run)),
+    ("swiglu", Runner::Gpu(gated::run)),
     ("groups", Runner::Gpu(groups::run)),
     ("convolution", Runner::Gpu(convolution::run)),
     ("attention", Runner::Gpu(attention::run)),

@@ -3,6 +3,7 @@
 
 pub(crate) mod convolution;
 pub(crate) mod epilogue;
+pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod groups;
 pub(crate) mod recorded;
