@@ -23,6 +23,7 @@ mod bench;
 mod body;
 mod composition;
 mod flow;
+mod kernel;
 mod layout;
 mod mma;
 mod options;
@@ -64,6 +65,10 @@ const KINDS: &[(&str, Draw)] = &[
     ("ranks", Draw::Picture(schedule::ranks)),
     ("composition", Draw::Picture(composition::draw)),
     ("tma-box", Draw::Picture(tma::draw)),
+    ("im2col", Draw::Picture(kernel::im2col::draw)),
+    ("lanes", Draw::Picture(kernel::lanes::draw)),
+    ("mask", Draw::Picture(kernel::mask::draw)),
+    ("placements", Draw::Picture(kernel::placements::draw)),
     ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
     ("ratios", Draw::Svg(sweep::ratios)),
@@ -198,7 +203,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, composition, tma-box, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, composition, tma-box, im2col, lanes, mask, placements, flow, bench, ratios, roofline"
         );
     }
 
