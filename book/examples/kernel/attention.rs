@@ -9,7 +9,8 @@ use colex_gpu::attention::{
 use colex_gpu::ir::BinaryOp::{Add, Max};
 use colex_gpu::tensor::{AtThread, Builder, Expr, Rows, TensorKernel};
 use colex_gpu::{Device, Load, View, ViewMut, attention as attention_of};
-use colex_layout::C;
+use colex_layout::{C, Layout};
+use colex_sched::pipeline::{Actor, Barrier, Pipeline, Slot, Step, check as check_pipeline};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
 use std::error::Error;
@@ -18,7 +19,10 @@ use std::f64::consts::LOG2_E;
 fn main() -> Result<(), Box<dyn Error>> {
     online();
     rows()?;
+    bytes()?;
     kernel()?;
+    mask()?;
+    walk()?;
     call()?;
     decode()?;
     sinks()?;
@@ -77,6 +81,159 @@ fn rows() -> Result<(), Box<dyn Error>> {
     let weights = weights.as_operand(&mma, &mma, Operand::A, [64, 64]);
     println!("{}", weights.layout());
     // ANCHOR_END: rows
+    Ok(())
+}
+
+/// Why the registers of 8-bit floats do not fit.
+fn bytes() -> Result<(), Box<dyn Error>> {
+    println!("\n== bytes ==");
+    // ANCHOR: bytes
+    let mma = colex_atom::mma("SM89_16x8x32_F32E4M3E4M3F32_TN")?;
+    let mma = TiledMma::new(mma, "(1,1,1):(0,0,0)", (16, 8, 32))?;
+    // The columns of row 0 that thread 0 holds, of 16 by 32 results and of one operand.
+    let results = mma.fragments(&Layout::identity((16, 32))?, Operand::C)?;
+    let operand = mma.fragments(&Layout::identity((16, 32))?, Operand::A)?;
+    for (name, elements) in [("C", results), ("A", operand)] {
+        let mut columns = Vec::new();
+        for value in 0..16 {
+            let at = elements.coord_at((0, value))?;
+            if at.get(&[0])? == 0.into() {
+                columns.push(at.get(&[1])?.to_string());
+            }
+        }
+        println!("{name}: {}", columns.join(" "));
+    }
+
+    let mut k = Builder::new("k", Arch::Sm89, 32);
+    let sums = k.accumulators(&mma, [16, 32]);
+    let weights = k.convert(&sums, Ty::E4m3);
+    weights.as_operand(&mma, &mma, Operand::A, (16, 32));
+    println!("{}", k.finish().unwrap_err().what());
+    // ANCHOR_END: bytes
+    Ok(())
+}
+
+/// Prints which scores of a lane a causal mask hides.
+fn mask() -> Result<(), Box<dyn Error>> {
+    println!("\n== mask ==");
+    // ANCHOR: mask
+    let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(mma, "(1,1,1):(0,0,0)", (16, 16, 16))?;
+    // In this tile, each element is its own coordinate: (query, key).
+    let coordinates = mma.fragments(&Layout::identity((16, 16))?, Operand::C)?;
+    println!("{coordinates:#}");
+    for value in 0..8 {
+        let at = coordinates.coord_at((5, value))?;
+        let [query, key] = [at.get(&[0])?, at.get(&[1])?];
+        let is_seen = key.product()?.value() <= query.product()?.value();
+        println!("{at} {}", if is_seen { "seen" } else { "hidden" });
+    }
+    // ANCHOR_END: mask
+    Ok(())
+}
+
+// ANCHOR: pipeline
+/// Barrier and slot of a tile: two stages of keys, then two of values. Item 2j is block j of the keys, 2j + 1 its values.
+fn stage(item: u16) -> usize {
+    usize::from(item % 2 * 2 + item / 2 % 2)
+}
+
+/// The parity of the round in which a stage holds an item.
+fn parity(item: u16) -> u8 {
+    (item / 4 % 2) as u8
+}
+
+/// A producer and one consumer over `blocks` blocks of keys.
+fn attention_pipeline(blocks: u16, releases_early: bool) -> Pipeline {
+    let mut producer = Vec::new();
+    for item in 0..2 * blocks {
+        let (full, empty) = (stage(item), 4 + stage(item));
+        let load = Step::Load {
+            item,
+            to: vec![(stage(item), Some(full))],
+        };
+        let wait = Step::Wait {
+            barrier: empty,
+            parity: 1 - parity(item),
+        };
+        let barrier = full;
+        producer.extend([wait, Step::Expect { barrier, loads: 1 }, load]);
+    }
+    // ANCHOR_END: pipeline
+
+    // ANCHOR: consumer
+    let multiply = |item: u16| {
+        let (barrier, slots) = (stage(item), vec![stage(item)]);
+        let parity = parity(item);
+        [
+            Step::Wait { barrier, parity },
+            Step::Multiply { item, slots },
+        ]
+    };
+    let release = |item: u16| Step::Arrive {
+        barrier: 4 + stage(item),
+    };
+    let mut consumer = multiply(0).to_vec(); // the scores of block 0
+    consumer.extend([Step::Retire { pending: 0 }, release(0)]);
+    for block in 1..blocks {
+        let (keys, values) = (2 * block, 2 * block - 1);
+        consumer.extend(multiply(keys)); // the scores of this block
+        consumer.extend(multiply(values)); // the output of the block before
+        if releases_early {
+            consumer.push(release(values));
+        }
+        consumer.extend([Step::Retire { pending: 1 }, release(keys)]);
+        // Here the consumer computes the softmax of this block, while the tensor cores multiply the values.
+        consumer.push(Step::Retire { pending: 0 });
+        if !releases_early {
+            consumer.push(release(values));
+        }
+    }
+    let last = 2 * blocks - 1;
+    consumer.extend(multiply(last));
+    consumer.extend([Step::Retire { pending: 0 }, release(last)]);
+    consumer.push(Step::Epilogue { tile: 0 });
+    // ANCHOR_END: consumer
+
+    // ANCHOR: parts_of_pipeline
+    let names = ["keys 0", "keys 1", "values 0", "values 1"];
+    let slot = |name: &str| Slot {
+        name: name.to_string(),
+        block: 0,
+    };
+    let barrier = |kind: &str, name: &str| Barrier {
+        name: format!("{kind} of {name}"),
+        block: 0,
+        arrivals: 1,
+    };
+    let actor = |name: &str, steps: Vec<Step>| Actor {
+        name: name.to_string(),
+        block: 0,
+        steps,
+    };
+    let full = names.iter().map(|name| barrier("full", name));
+    let empty = names.iter().map(|name| barrier("empty", name));
+    Pipeline {
+        name: "attention".to_string(),
+        slots: names.iter().map(|name| slot(name)).collect(),
+        barriers: full.chain(empty).collect(),
+        actors: vec![actor("producer", producer), actor("consumer", consumer)],
+    }
+}
+// ANCHOR_END: parts_of_pipeline
+
+/// Checks the loop over the keys as a pipeline.
+fn walk() -> Result<(), Box<dyn Error>> {
+    println!("\n== walk ==");
+    // ANCHOR: walk
+    for step in &attention_pipeline(3, false).actors[1].steps[4..11] {
+        println!("{}", attention_pipeline(3, false).describe(step));
+    }
+    let report = check_pipeline(&attention_pipeline(8, false))?;
+    println!("8 blocks: {} states, no fault", report.states);
+    let fault = check_pipeline(&attention_pipeline(8, true)).unwrap_err();
+    println!("{fault}");
+    // ANCHOR_END: walk
     Ok(())
 }
 

@@ -18,6 +18,7 @@
 
 use colex_atom::{Im2colPlan, Im2colTile, Taps, TmaElement};
 use colex_draw::{Cell, Fill, Grid, Headers, Picture};
+use colex_layout::Layout;
 
 use super::{Body, Error, count, extents, needed, pair};
 
@@ -180,16 +181,16 @@ impl Window {
     fn compare(&self, pixels: &[[i64; 2]], first: i64, tap: [i64; 2]) -> Result<(), Error> {
         let [h, w] = self.image;
         let line = CHANNELS * w;
-        let activations = format!("({CHANNELS},{w},{h},1):(1,{CHANNELS},{line},{})", line * h);
+        let activations = Layout::new((CHANNELS, w, h, 1), (1, CHANNELS, line, line * h))?;
         let taps = [1, 0].map(|dimension| Taps {
             padding: [self.padding; 2],
             ..Taps::new(self.taps[dimension])
         });
-        let shared = format!("({},{CHANNELS}):({CHANNELS},1)", pixels.len());
+        let shared = Layout::new((pixels.len() as i64, CHANNELS), (CHANNELS, 1))?;
         let plan = Im2colPlan::new(Im2colTile {
-            activations: activations.as_str(),
+            activations: &activations,
             taps: &taps,
-            shared: shared.as_str(),
+            shared: &shared,
             element: TmaElement::F16,
             multicast: 1,
         })?;

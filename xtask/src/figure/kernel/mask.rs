@@ -13,7 +13,7 @@ use super::{Body, Error, extents};
 
 /// What the loop over the keys does with a tile.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Seen {
+enum MaskedTile {
     Hidden,
     Whole,
     Diagonal,
@@ -32,9 +32,9 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
         for j in 0..keys {
             let is_seen = j <= i + keys - queries;
             let wrong = match of(i, j) {
-                Seen::Hidden => is_seen,
-                Seen::Whole => !is_seen,
-                Seen::Diagonal => false,
+                MaskedTile::Hidden => is_seen,
+                MaskedTile::Whole => !is_seen,
+                MaskedTile::Diagonal => false,
             };
             if wrong {
                 return Err(Error::new(format!(
@@ -44,10 +44,10 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
         }
     }
     let cell = |i: i64, j: i64| match of(i, j) {
-        Seen::Hidden => Cell::default().filled(Fill::Void),
-        Seen::Whole => Cell::new(["s"]).filled(Fill::pastel(0)),
-        Seen::Diagonal if j <= i + keys - queries => Cell::new(["s"]).filled(Fill::pastel(2)),
-        Seen::Diagonal => Cell::new(["-∞"]).filled(Fill::pastel(2)),
+        MaskedTile::Hidden => Cell::default().filled(Fill::Void),
+        MaskedTile::Whole => Cell::new(["s"]).filled(Fill::pastel(0)),
+        MaskedTile::Diagonal if j <= i + keys - queries => Cell::new(["s"]).filled(Fill::pastel(2)),
+        MaskedTile::Diagonal => Cell::new(["-∞"]).filled(Fill::pastel(2)),
     };
     let grid = Grid::from_fn(queries, keys, cell)?
         .regions(|i, j| i / tile[0] * keys + j / tile[1])
@@ -65,22 +65,22 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
 }
 
 /// The kind of a tile, by the first and last of its queries and keys.
-fn seen([queries, keys]: [i64; 2], tile: [i64; 2], at: [i64; 2]) -> Seen {
+fn seen([queries, keys]: [i64; 2], tile: [i64; 2], at: [i64; 2]) -> MaskedTile {
     let first = at[0] * tile[0] + keys - queries;
     let end = (at[0] * tile[0] + tile[0]).min(queries) + keys - queries;
     let (key, key_end) = (at[1] * tile[1], (at[1] * tile[1] + tile[1]).min(keys));
     if key >= end {
-        Seen::Hidden
+        MaskedTile::Hidden
     } else if key_end - 1 <= first {
-        Seen::Whole
+        MaskedTile::Whole
     } else {
-        Seen::Diagonal
+        MaskedTile::Diagonal
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Seen, seen};
+    use super::{MaskedTile, seen};
     use crate::figure::{draw, refused};
 
     #[test]
@@ -99,9 +99,9 @@ mod tests {
                         .flat_map(|i| range(1).map(move |j| j <= i + keys - queries))
                         .collect();
                     let expected = match (all.contains(&true), all.contains(&false)) {
-                        (false, _) => Seen::Hidden,
-                        (_, false) => Seen::Whole,
-                        _ => Seen::Diagonal,
+                        (false, _) => MaskedTile::Hidden,
+                        (_, false) => MaskedTile::Whole,
+                        _ => MaskedTile::Diagonal,
                     };
                     assert_eq!(
                         seen(counts, tile, at),

@@ -80,7 +80,9 @@ mod tests {
         assert_eq!(html.matches(">0+1</text>").count(), 8);
         let rows = "Row 0: 0, 0. Row 1: 0, 0. Row 2: 1, 1. Row 3: 1, 1.";
         assert!(
-            html.contains(&format!("shard 0, (2,2,2):(1,4,2): 4 rows by 2 columns. {rows}")),
+            html.contains(&format!(
+                "shard 0, (2,2,2):(1,4,2): 4 rows by 2 columns. {rows}"
+            )),
             "{html}"
         );
     }
