@@ -68,6 +68,7 @@ chapters! {
     kernel_epilogue = "kernel/epilogue.md";
     kernel_groups = "kernel/groups.md";
     kernel_attention = "kernel/attention.md";
+    kernel_serving = "kernel/serving.md";
     rows_introduction = "rows/introduction.md";
     rows_maps = "rows/maps.md";
     rows_convolution = "rows/convolution.md";
