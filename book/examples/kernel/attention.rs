@@ -3,9 +3,7 @@
 //! Run it with `cargo run -p colex-book --example kernel_attention`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::attention::{
-    Attention, AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Mask,
-};
+use colex_gpu::attention::{Attention, Mask};
 use colex_gpu::ir::BinaryOp::{Add, Max};
 use colex_gpu::tensor::{AtThread, Builder, Expr, Rows, TensorKernel};
 use colex_gpu::{Device, Load, View, ViewMut, attention as attention_of};

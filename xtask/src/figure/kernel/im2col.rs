@@ -114,7 +114,7 @@ impl Window {
     }
 
     /// The matrix A: a row for each position, a column for each tap.
-    fn matrix(&self, is_in_focus: impl Fn(i64, i64) -> bool) -> Result<Grid, Error> {
+    fn matrix(&self) -> Result<Grid, Error> {
         let ([p, q], [r, s]) = (self.positions(), self.taps);
         let named = |[rows, columns]: [i64; 2]| {
             let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
@@ -123,11 +123,11 @@ impl Window {
         let grid = Grid::from_fn(p * q, r * s, |row, column| {
             self.cell(self.pixel(row, column))
         })?;
-        Ok(grid
-            .focus(is_in_focus)
-            .headers(named([p, q]), named([r, s]))
-            .axes("p,q", "r,s")
-            .caption(format!("A, {} by {} C", p * q, r * s)))
+        Ok(grid.headers(named([p, q]), named([r, s])).caption(format!(
+            "A, {} by {} C: (p,q) down, (r,s) across",
+            p * q,
+            r * s
+        )))
     }
 
     fn picture(&self, image: Grid, matrix: Grid) -> Picture {
@@ -149,7 +149,7 @@ impl Window {
         let taps = 0..self.taps[0] * self.taps[1];
         let under: Vec<[i64; 2]> = taps.map(|tap| self.pixel(position, tap)).collect();
         let image = self.image(|at| under.contains(&at))?;
-        Ok(self.picture(image, self.matrix(|row, _| row == position)?))
+        Ok(self.picture(image, self.matrix()?.focus(|row, _| row == position)))
     }
 
     /// What one load brings.
@@ -174,7 +174,7 @@ impl Window {
         self.compare(&pixels, first, [s, r])?;
         let image = self.image(|at| pixels.contains(&at))?;
         let in_load = |row: i64, column: i64| column == tap && (first..first + rows).contains(&row);
-        Ok(self.picture(image, self.matrix(in_load)?))
+        Ok(self.picture(image, self.matrix()?.focus(in_load)))
     }
 
     /// Refuses pixels that are not those of the tensor map.
@@ -220,7 +220,6 @@ impl Window {
         let numbers = |count: i64| Headers::Named((0..count).map(|k| k.to_string()).collect());
         let b = Grid::from_fn(taps, filters, filter)?
             .headers(Headers::None, numbers(filters))
-            .axes("r,s", "k")
             .caption(format!("B, {taps} C by {filters}"));
         let output = |row: i64, column: i64| {
             Cell::new([format!("{},{}", row / q, row % q)]).filled(Fill::pastel(column))
@@ -228,7 +227,7 @@ impl Window {
         let c = Grid::from_fn(p * q, filters, output)?
             .headers(Headers::None, Headers::None)
             .caption(format!("C, {} by {filters}", p * q));
-        Ok(Picture::mma(self.matrix(|_, _| true)?, b, c).title(format!(
+        Ok(Picture::mma(self.matrix()?, b, c).title(format!(
             "A of {} by {taps} C, B of {taps} C by {filters} and C of {} by {filters}",
             p * q,
             p * q

@@ -51,7 +51,7 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
     };
     let grid = Grid::from_fn(queries, keys, cell)?
         .regions(|i, j| i / tile[0] * keys + j / tile[1])
-        .axes("query", "key");
+        .caption("queries down, keys across");
     Ok(Picture::of(grid)
         .title(format!(
             "The scores of {queries} queries and {keys} keys under a causal mask, in tiles of {} by {}",
