@@ -39,7 +39,7 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
     };
     let grid = Grid::from_fn(steps.len() as i64, lanes, cell)?
         .headers(Headers::Named(names.collect()), Headers::Numbers)
-        .axes("step", "lane");
+        .caption("steps down, lanes across");
     let what = if is_scan { "A scan" } else { "A sum" };
     Ok(Picture::of(grid).title(format!(
         "{what} over {lanes} lanes: the numbers that each lane has added after each step"
