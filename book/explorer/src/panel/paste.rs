@@ -95,9 +95,17 @@ fn same(print: &str, pasted: &BTreeMap<String, String>) -> bool {
 
 /// The layout of the atoms: `ThrLayoutVMNK` is the atom's threads, and copies of them by the complement over these.
 fn atoms(vmnk: &Layout, thread: &Layout) -> Result<Layout, Sentence> {
-    let copies = thread
-        .complement(vmnk.cosize().map_err(sentence)?)
-        .map_err(sentence)?;
+    // The places of the copies are listed, so neither layout may reach beyond the threads of a block.
+    let mut reach = 0;
+    for (what, threads) in [("ThrID", thread), ("ThrLayoutVMNK", vmnk)] {
+        reach = threads.cosize().map_err(sentence)?;
+        if reach > THREADS {
+            return Err(format!(
+                "{what}: {threads} reaches {reach} threads, and a block has {THREADS} at most"
+            ));
+        }
+    }
+    let copies = thread.complement(reach).map_err(sentence)?;
     let places: Vec<i64> = (0..copies.size())
         .map(|at| copies.at(at))
         .collect::<Result<_, _>>()
@@ -245,6 +253,19 @@ mod tests {
                 "TiledMMA\nThrLayoutVMNK: (_7,_1,_1,_1):(_1,_0,_0,_0)\nPermutationMNK: (_,_,_)\nThrID: _7:_1\nShape_MNK: (_3,_3,_3)\n"
             ),
             Err("no instruction of the tables has the shape (3,3,3) and these layouts".to_string())
+        );
+        let threads = |vmnk: &str, thread: &str| {
+            pasted(&format!(
+                "TiledMMA\nThrLayoutVMNK: {vmnk}\nThrID: {thread}\n"
+            ))
+        };
+        assert_eq!(
+            threads("(_32,_2,_1,_1):(34359738368,_32,_0,_0)", "_32:_1"),
+            Err("ThrLayoutVMNK: (_32,_2,_1,_1):(34359738368,_32,_0,_0) reaches 1065151889441 threads, and a block has 1024 at most".to_string())
+        );
+        assert_eq!(
+            threads("(_32,_2,_1,_1):(_1,_32,_0,_0)", "_32:34359738368"),
+            Err("ThrID: _32:34359738368 reaches 1065151889409 threads, and a block has 1024 at most".to_string())
         );
         assert_eq!(
             pasted("TiledCopy\n  Tiler_MN: (_4,_8)\n"),
