@@ -164,8 +164,8 @@ fn errors_are_the_parsers_own() {
     }
     assert_eq!(refused(json!({"panel": "x"})), "there is no panel `x`");
     assert_eq!(
-        refused(json!({"panel": "algebra", "operation": "sum", "a": "4:1"})),
-        "operation: there is no `sum`"
+        refused(json!({"panel": "algebra", "operation": "add", "a": "4:1"})),
+        "operation: there is no `add`"
     );
 }
 
@@ -432,4 +432,115 @@ fn law_a_cell_of_a_large_grid_says_what_it_is() {
         assert_eq!(*at_once, says("(4,8):(8,1)", cell));
     }
     println!("law a_cell_of_a_large_grid_says_what_it_is: 32 cells");
+}
+
+/// The examples of the library's documentation, through the panel.
+#[test]
+fn the_other_operations_answer_as_the_crate_does() {
+    let cases = [
+        ("nullspace", "(4,3,2):(1,0,4)", "", "3:4"),
+        ("max_common_layout", "(8,4):(1,8)", "(8,4):(1,16)", "8:1"),
+        ("max_common_vector", "(8,4):(1,8)", "(8,4):(1,16)", "8"),
+        ("sum", "(4,8):(1,0)", "(4,8):(0,4)", "(4,8):(1,4)"),
+        (
+            "greatest_common_domain",
+            "(4,6):(6,1)",
+            "(8,3):(1,100)",
+            "(4,2,3)",
+        ),
+        (
+            "tile_to_shape",
+            "(2,4):(4,1)",
+            "(4,8)",
+            "((2,2),(4,2)):((4,8),(1,16))",
+        ),
+        (
+            "tiles",
+            "(1000,512,64):(1,1000,512000)",
+            "<128,256>",
+            "(8,2,64)",
+        ),
+        ("upcast_exact", "(4,8):(8,1)", "4", "(4,2):(2,1)"),
+        ("recast_exact", "32:1", "(1,32)", "1:1"),
+        ("max_alignment", "(4,(2)):(1,(4))", "", "8"),
+        ("filter", "(4,3,2):(1,0,4)", "", "8:1"),
+        ("fragment_like", "(2,3,4):(12,4,1)", "", "(2,3,4):(1,8,2)"),
+        (
+            "slice",
+            "((3,2),((2,3),2)):((4,1),((2,15),100))",
+            "((_,1),_)",
+            "(3,((2,3),2)):(4,((2,15),100))",
+        ),
+    ];
+    for (operation, a, b, result) in cases {
+        let reply = reply(json!({"panel": "algebra", "operation": operation, "a": a, "b": b}));
+        let bare = |text: &str| text.replace('_', "");
+        assert_eq!(
+            bare(reply["title"].as_str().unwrap()),
+            result,
+            "{operation}"
+        );
+        let derivation = reply["texts"][0]["text"].as_str().unwrap();
+        assert!(
+            bare(derivation).ends_with(&format!("= {result}")),
+            "{operation}: {derivation}"
+        );
+    }
+}
+
+#[test]
+fn a_divide_and_a_product_say_what_cute_answers() {
+    let asked = |operation: &str, a: &str, b: &str| {
+        reply(json!({"panel": "algebra", "operation": operation, "a": a, "b": b}))
+    };
+    let divided = asked("logical_divide", "(4,2,3):(2,1,8)", "4:2");
+    assert_eq!(fact(&divided, "in CuTe C++"), "logical_divide(A, B)");
+    let bare = |text: &str| text.replace('_', "");
+    // The example of CuTe's documentation.
+    assert_eq!(
+        bare(fact(&divided, "CuTe C++ answers")),
+        "((2,2),(2,3)):((4,1),(2,8))"
+    );
+    let zipped = asked(
+        "zipped_divide",
+        "(9,(4,8)):(59,(13,1))",
+        "<3:3,(2,4):(1,8)>",
+    );
+    assert_eq!(
+        bare(fact(
+            &zipped,
+            "CuTe C++ answers before it gathers the modes"
+        )),
+        "((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))"
+    );
+    let product = asked("logical_product", "(2,2):(4,1)", "6:1");
+    assert_eq!(
+        bare(fact(&product, "CuTe C++ answers")),
+        "((2,2),(2,3)):((4,1),(2,8))"
+    );
+    let none = asked("sum", "4:1", "4:2");
+    assert_eq!(fact(&none, "in CuTe C++"), "no such operation");
+    assert_eq!(
+        copied(&none, "CuTe C++")["why"],
+        "CuTe C++ has no such operation"
+    );
+    assert_eq!(
+        copied(&asked("nullspace", "4:0", ""), "CuTe C++")["text"],
+        "auto A = make_layout(4, 0);\nauto R = nullspace(A);"
+    );
+}
+
+#[test]
+fn an_operation_refuses_what_is_no_operand() {
+    let why = |operation: &str, b: &str| {
+        refused(json!({"panel": "algebra", "operation": operation, "a": "4:1", "b": b}))
+    };
+    assert_eq!(
+        why("recast", "16"),
+        "B: `16` is not a pair of bits such as (16,32)"
+    );
+    assert_eq!(
+        why("upcast", "x"),
+        "B: `x` is not a number from 0 to 9223372036854775807"
+    );
 }

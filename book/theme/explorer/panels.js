@@ -18,12 +18,19 @@
     // The second operand of each operation.
     const LAYOUT = "B, a layout";
     const TILER = "B, a tiler";
-    const SHAPE = "B, a shape; without one, the cosize of A";
+    const SHAPE = "B, a shape";
+    const TARGET = "B, a shape; without one, the cosize of A";
+    const COUNT = "B, a number";
+    const BITS = "Bits of an old and a new element";
+    const COORD = "B, a coordinate with _ for some modes";
     explorer.OPERATIONS = {
-        composition: LAYOUT, complement: SHAPE, coalesce: null, right_inverse: null, left_inverse: null,
-        logical_divide: TILER, zipped_divide: TILER, tiled_divide: TILER, flat_divide: TILER,
+        composition: LAYOUT, complement: TARGET, coalesce: null, right_inverse: null, left_inverse: null,
+        logical_divide: TILER, zipped_divide: TILER, tiled_divide: TILER, flat_divide: TILER, logical_divide_exact: TILER,
         logical_product: TILER, zipped_product: TILER, tiled_product: TILER, flat_product: TILER,
-        blocked_product: LAYOUT, raked_product: LAYOUT,
+        blocked_product: LAYOUT, raked_product: LAYOUT, tile_to_shape: SHAPE, tile_unzip: TILER, tiles: TILER,
+        nullspace: null, max_common_layout: LAYOUT, max_common_vector: LAYOUT, sum: LAYOUT, greatest_common_domain: LAYOUT,
+        domain_distribute: COUNT, upcast: COUNT, upcast_exact: COUNT, downcast: COUNT, recast: BITS, recast_exact: BITS,
+        max_alignment: null, filter: null, layout_like: null, fragment_like: null, inner_product: "B, strides", slice: COORD, dice: COORD,
     };
 
     // What the panels can show at once: worked inputs of common kinds, among them those that other explorers offer.
@@ -51,6 +58,28 @@
                 ["(3,5):(1,3)", "(2,2):(1,2)"]),
             ...algebra("blocked_product", ...BLOCKS),
             ...algebra("raked_product", ...BLOCKS),
+            ...algebra("logical_divide_exact", ["(12,32):(32,1)", "<3:4,8:4>"]),
+            ...algebra("tile_to_shape", ["(2,4):(4,1)", "(4,8)"]),
+            ...algebra("tile_unzip", ["((2,3),(2,4)):((1,2),(6,12))", "<2,2>"]),
+            ...algebra("tiles", ["(1000,512,64):(1,1000,512000)", "<128,256>"]),
+            ...algebra("nullspace", ["(4,3,2):(1,0,4)", ""]),
+            ...algebra("max_common_layout", ["(8,4):(1,8)", "(8,4):(1,16)"]),
+            ...algebra("max_common_vector", ["(8,4):(1,8)", "(8,4):(1,16)"]),
+            ...algebra("sum", ["(4,8):(1,0)", "(4,8):(0,4)"]),
+            ...algebra("greatest_common_domain", ["(4,6):(6,1)", "(8,3):(1,100)"]),
+            ...algebra("domain_distribute", ["(15,14):(1,15)", "6"]),
+            ...algebra("upcast", ["(4,8):(8,1)", "4"]),
+            ...algebra("upcast_exact", ["(4,8):(8,1)", "4"]),
+            ...algebra("downcast", ["(4,2):(2,1)", "4"]),
+            ...algebra("recast", ["(8,32):(32,1)", "(16,128)"], ["(8,32):(32,1)", "(16,8)"]),
+            ...algebra("recast_exact", ["32:1", "(1,32)"]),
+            ...algebra("max_alignment", ["(4,(2)):(1,(4))", ""], ["(3,2):(16,8)", ""]),
+            ...algebra("filter", ["(4,3,2):(1,0,4)", ""]),
+            ...algebra("layout_like", ["(2,3,4):(12,4,1)", ""]),
+            ...algebra("fragment_like", ["(2,3,4):(12,4,1)", ""]),
+            ...algebra("inner_product", ["((_2,_2),_3):((_1@0,_4@1),_8@0)", "(513,1)"]),
+            ...algebra("slice", ["((3,2),((2,3),2)):((4,1),((2,15),100))", "((_,1),_)"]),
+            ...algebra("dice", ["((3,2),((2,3),2)):((4,1),((2,15),100))", "((_,1),_)"]),
         ],
         swizzle: swizzles(["(8,8):(8,1)", "3", "0", "3", "(8,4):(8,1)"], ["(16,16):(16,1)", "3", "0", "3", "32:16"], ["(8,32):(32,1)", "3", "3", "3", "(8,4):(32,8)"],
             ["(16,16):(1,16)", "2", "2", "2", "32:1"], ["(8,8):(8,1)", "0", "0", "0", "(8,4):(8,1)"]),

@@ -4,6 +4,7 @@ pub(crate) mod algebra;
 pub(crate) mod atom;
 pub(crate) mod kernel;
 pub(crate) mod layout;
+mod operations;
 pub(crate) mod paste;
 pub(crate) mod pipeline;
 pub(crate) mod schedule;

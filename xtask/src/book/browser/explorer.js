@@ -181,6 +181,9 @@ async function computes(reader) {
         ["blocked_product", "(2,5):(5,1)", "(3,4):(1,3)"], ["raked_product", "(2,5):(5,1)", "(3,4):(1,3)"],
     ];
     const offered = [...reader.field("algebra", "operation").options].map((option) => option.value);
+    // The others are examples, which are all chosen later.
+    const { examples } = reader.doc.defaultView.ColexExplorer.PANELS.find(({ name }) => name === "algebra");
+    asked.push(...examples.filter(({ operation }) => !asked.some(([tried]) => tried === operation)).map(({ operation, a, b }) => [operation, a, b]));
     reader.expect(offered.every((name) => asked.some(([operation]) => operation === name)), "an operation is not tried");
     for (const [operation, a, b] of asked) {
         reader.set(reader.field("algebra", "operation"), operation, "change");
