@@ -32,6 +32,7 @@ fn answered(request: &str) -> Result<Json, Sentence> {
         "schedule" => panel::schedule::reply(&fields)?,
         "pipeline" => panel::pipeline::reply(&fields)?,
         "tma" => panel::tma::reply(&fields)?,
+        "descriptor" => panel::descriptor::reply(&fields)?,
         "kernel" => panel::kernel::reply(&fields)?,
         "paste" => return panel::paste::read_text(&fields),
         "atoms" => return panel::table::list(fields.text("query")),

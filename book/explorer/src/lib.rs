@@ -16,6 +16,7 @@
 //! | `copy` | `atom`, `element`, `threads` and `values` or `tv` and `tiler`, `tensor` |
 //! | `mma` | `atom`, `atoms`, `permutation` |
 //! | `tma` | `tensor`, `element`, `box`, `at`, `shared` |
+//! | `descriptor` | `of`: `tile`, `bits` or `im2col`; `atom`, `operand`, and `tile`, `start` or `bits`; or `image`, `lower`, `upper`, `column`, `at`, `offsets` |
 //! | `schedule` | `order`, `tiles`, `cluster`, `workers`, `tile`, `bytes`, `k`, `cache`, `wave` |
 //! | `pipeline` | `schedule`, `stages`, `tiles`, `k`, `consumers`, `load`, `multiply`, `epilogue`, `mistake`, `step` |
 //! | `kernel` | `kernel`, `n`, `blocks`, `threads`, `shared`, `mistake`, `block`, `warp`, `step` |

@@ -199,6 +199,16 @@ fn panels() -> Vec<Json> {
             "shared": "Sw<1,3,3> o 0 o (8,8):(8,1)"}),
         ),
         of(
+            "descriptor",
+            json!({"of": "tile", "atom": "SM90_64x64x16_F32F16F16_SS", "operand": "A",
+                "tile": "Sw<3,3,3> o 0 o (64,16):(64,1)", "start": "1024"}),
+        ),
+        of(
+            "descriptor",
+            json!({"of": "im2col", "image": "(8,4,4,2)", "lower": "(-1,-1)", "upper": "(-1,-1)", "column": "(8,16)",
+                "at": "(0,2,1,0)", "offsets": "(0,0)"}),
+        ),
+        of(
             "schedule",
             json!({"order": "GemmIdentity<2>", "tiles": "16x12", "cluster": "2x1", "workers": "132",
             "tile": "128x128x64", "bytes": "2", "k": "16", "cache": "50", "wave": "1"}),

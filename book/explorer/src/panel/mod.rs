@@ -2,6 +2,7 @@
 
 pub(crate) mod algebra;
 pub(crate) mod atom;
+pub(crate) mod descriptor;
 pub(crate) mod kernel;
 pub(crate) mod layout;
 mod operations;

@@ -86,6 +86,10 @@ pub(crate) fn reply(fields: &Fields) -> Result<Reply, Sentence> {
             (cells, Link::default())
         },
     ));
+    let coordinates = plan.coordinates((*top, *left)).map_err(sentence)?;
+    for view in super::descriptor::map_fields(plan.map(), &coordinates, &[]) {
+        reply.view(view);
+    }
     reply.copy(
         "Rust",
         Ok::<_, Sentence>(format!(

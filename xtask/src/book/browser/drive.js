@@ -45,7 +45,7 @@ function hasModule(page) {
 }
 
 async function look(page) {
-    const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, copies: 0, explored: 0, live: 0, rows: 0, lowest: 21, smallest: 1 };
+    const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, copies: 0, explored: 0, live: 0, rows: 0, axe: 0, axeRules: 0, lowest: 21, smallest: 1 };
     for (const size of [DESK, PHONE]) {
         const doc = await open(page, size);
         checkLayout(doc, size, found);
@@ -63,7 +63,10 @@ async function look(page) {
         }
         checkDescriptions(doc, found);
         checkCopies(doc, found);
-        if (hasModule(page)) await explore(await open(page, size), size, found);
+        if (hasModule(page)) {
+            await measureExplorer(page, size, found);
+            await explore(await open(page, size), size, found);
+        }
         await touchFigures(await open(page, size), size, found);
     }
     return found;

@@ -7,11 +7,11 @@
 const SOON = 100;
 const TRIES = 8;
 
-async function until(what, holds) {
-    for (let tries = 0; tries < 500; tries += 1) {
+async function until(what, holds, pause = 20) {
+    for (const start = performance.now(); performance.now() - start < 10_000;) {
         const found = holds();
         if (found) return found;
-        await new Promise((resolve) => setTimeout(resolve, 20));
+        await new Promise((resolve) => setTimeout(resolve, pause));
     }
     throw new Error(`in 10 seconds there was never ${what}`);
 }
@@ -444,4 +444,5 @@ async function explore(doc, size, found) {
         for (const step of steps) await step(reader);
     }
     await looksAtPanels(reader, size);
+    await axePanels(reader, size);
 }

@@ -4,6 +4,8 @@
 //! book in a frame, measures it (`check.js`) and posts what it found. That needs no protocol of the browser's, and all
 //! pages have one origin. The browser resolves no name.
 
+mod files;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -47,6 +49,18 @@ pub(crate) fn find() -> Option<PathBuf> {
     files.into_iter().find(|file| file.is_file())
 }
 
+/// Where axe-core is: what the variable `AXE_CORE` names, or where `.ci/run` puts it in the target folder.
+fn find_axe(root: &Path) -> Option<PathBuf> {
+    if let Some(path) = env::var_os("AXE_CORE") {
+        return Some(path.into());
+    }
+    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let file = root
+        .join(target.unwrap_or_else(|| "target".into()))
+        .join("axe/node_modules/axe-core/axe.min.js");
+    file.is_file().then_some(file)
+}
+
 /// The file of a profile that has what the browser writes.
 const WRITTEN: &str = "stderr.txt";
 
@@ -64,6 +78,11 @@ struct Found {
     rows: u64,
     /// The figures of chapters that gave way to their panel.
     live: u64,
+    /// How often axe-core looked at a panel, and the most rules that it tried on one.
+    axe: u64,
+    axe_rules: u64,
+    /// What takes how long: a name, and the median, the least and the largest of its times in milliseconds.
+    times: Vec<(String, [f64; 3])>,
     /// The lowest contrast of a text, and the smallest scale of a drawing.
     lowest: f64,
     smallest: f64,
@@ -79,9 +98,15 @@ struct Found {
 pub(crate) fn check(program: &Path, folder: &Path, mut at: impl FnMut(&str)) -> Result<BookReport> {
     let mut left = pages::names(folder)?;
     let mut found = Found::new();
+    let axe = find_axe(&workspace::root()?);
+    if has_module(folder) {
+        let (compared, complaints) = files::check(program, folder)?;
+        found.explored += compared as u64;
+        found.complaints.extend(complaints);
+    }
     let mut stops = Vec::new();
     while stops.len() < STARTS {
-        let stop = look(program, folder, &mut left, |page| {
+        let stop = look(program, folder, axe.as_deref(), &mut left, |page| {
             at(page["page"].as_str().unwrap_or_default());
             found.add(page);
         })?;
@@ -104,12 +129,17 @@ pub(crate) fn check(program: &Path, folder: &Path, mut at: impl FnMut(&str)) -> 
 fn look(
     program: &Path,
     folder: &Path,
+    axe: Option<&Path>,
     left: &mut Vec<String>,
     mut seen: impl FnMut(&Json),
 ) -> Result<Option<String>> {
     let (sender, heard) = mpsc::channel();
-    let (files, names) = (folder.to_path_buf(), left.clone());
-    let server = Server::start(0, move |request| answer(request, &files, &names, &sender))
+    let files = Files {
+        folder: folder.to_path_buf(),
+        names: left.clone(),
+        axe: axe.map(Path::to_path_buf),
+    };
+    let server = Server::start(0, move |request| answer(request, &files, &sender))
         .context("no port of localhost is free")?;
     let mut browser = Browser::start(program, &format!("http://{}/-pages.html", server.address()))?;
     let (mut last, mut at) = (Instant::now(), "no request".to_string());
@@ -149,8 +179,22 @@ enum Heard {
     Page(Json),
 }
 
+/// What the browser is given.
+struct Files {
+    /// The book.
+    folder: PathBuf,
+    /// The pages to look at.
+    names: Vec<String>,
+    axe: Option<PathBuf>,
+}
+
+/// Whether the book was built with the explorer's module.
+fn has_module(folder: &Path) -> bool {
+    folder.join("explorer/wasm.js").is_file()
+}
+
 /// What the browser gets: a file of the book, or of this check. What it found on a page goes to `heard`.
-fn answer(request: Request, folder: &Path, names: &[String], heard: &Sender<Heard>) -> Response {
+fn answer(request: Request, files: &Files, heard: &Sender<Heard>) -> Response {
     let script = |text: &str| Response::ok("text/javascript; charset=utf-8", text);
     let (response, heard_of) = match (request.method.as_str(), request.url.as_str()) {
         ("POST", "/-found") => {
@@ -173,12 +217,19 @@ fn answer(request: Request, folder: &Path, names: &[String], heard: &Sender<Hear
                 "/-drive.js" => script(include_str!("drive.js")),
                 "/-live.js" => script(include_str!("live.js")),
                 "/-explorer.js" => script(include_str!("explorer.js")),
+                "/-measure.js" => script(include_str!("measure.js")),
+                "/-axe.js" => script(include_str!("axe.js")),
+                "/-axe-core.js" => {
+                    let text = files.axe.as_deref().map(workspace::read);
+                    script(&text.and_then(Result::ok).unwrap_or_default())
+                }
                 "/-pages" => {
-                    let module = folder.join("explorer/wasm.js").is_file();
-                    let offered = json!({ "pages": names, "module": module });
+                    let module = has_module(&files.folder);
+                    let axe = files.axe.is_some();
+                    let offered = json!({ "pages": files.names, "module": module, "axe": axe });
                     Response::ok("application/json", offered.to_string())
                 }
-                url => serve::answer(url, folder),
+                url => serve::answer(url, &files.folder),
             };
             (response, Heard::Request(request.url))
         }
@@ -212,6 +263,12 @@ impl Found {
         self.explored += count("explored");
         self.rows += count("rows");
         self.live += count("live");
+        self.axe += count("axe");
+        self.axe_rules = self.axe_rules.max(count("axeRules"));
+        for (name, times) in page["times"].as_object().into_iter().flatten() {
+            let time = |at: usize| times[at].as_f64().unwrap_or(f64::INFINITY);
+            self.times.push((name.clone(), [0, 1, 2].map(time)));
+        }
         self.lowest = self
             .lowest
             .min(page["lowest"].as_f64().unwrap_or(f64::INFINITY));
@@ -227,6 +284,14 @@ impl Found {
             .extend(complaints.map(|what| format!("page {name}: {what}")));
     }
 
+    /// The times as a phrase.
+    fn measured(&self) -> String {
+        let times = self.times.iter().map(|(name, [median, least, largest])| {
+            format!("{name} {median:.1} ms ({least:.1} to {largest:.1})")
+        });
+        times.collect::<Vec<_>>().join(", ")
+    }
+
     /// What was found, after the browsers that `stops` tells of.
     fn report(self, stops: &[String]) -> BookReport {
         // A check that finds nothing to measure has lost its pages, not its mistakes.
@@ -236,10 +301,15 @@ impl Found {
         let explorer = match self.explored {
             0 => "the explorer without its module".to_string(),
             _ => format!(
-                "{} in the explorer's panels with {} of instructions opened and {} touched",
+                "{} in the explorer's panels with {} of instructions opened and {} touched, {}, {}",
                 counted(self.explored as usize, "comparison"),
                 counted(self.rows as usize, "row"),
-                counted(self.live as usize, "figure")
+                counted(self.live as usize, "figure"),
+                self.measured(),
+                match self.axe {
+                    0 => "axe-core not found (npm install axe-core@4.10.3; AXE_CORE)".to_string(),
+                    looks => format!("axe-core in {looks} views with {} rules", self.axe_rules),
+                }
             ),
         };
         let again = stops.iter().map(|stop| format!("; {}", first_line(stop)));
@@ -270,15 +340,11 @@ struct Browser {
 
 impl Browser {
     fn start(program: &Path, url: &str) -> Result<Browser> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let profile = env::temp_dir().join(format!(
-            "colex-browser-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        ));
-        fs::create_dir_all(&profile)
-            .with_context(|| format!("{} cannot be made", profile.display()))?;
-        let started = Browser::command(program, &profile, url).and_then(|mut it| it.spawn());
+        let profile = Browser::profile()?;
+        let started = Browser::options(program, &profile).and_then(|mut it| {
+            // With a port for tools the browser stays open.
+            it.arg("--remote-debugging-port=0").arg(url).spawn()
+        });
         match started {
             Ok(child) => Ok(Browser { child, profile }),
             Err(error) => {
@@ -288,18 +354,30 @@ impl Browser {
         }
     }
 
-    fn command(program: &Path, profile: &Path, url: &str) -> io::Result<Command> {
+    /// A new folder for a profile.
+    fn profile() -> Result<PathBuf> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let profile = env::temp_dir().join(format!(
+            "colex-browser-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        ));
+        fs::create_dir_all(&profile)
+            .with_context(|| format!("{} cannot be made", profile.display()))?;
+        Ok(profile)
+    }
+
+    fn options(program: &Path, profile: &Path) -> io::Result<Command> {
         let mut command = Command::new(program);
-        // Pages of our own need no sandbox, which containers do not have. With a port for tools the browser stays open.
+        // Pages of our own need no sandbox, which containers do not have.
         command
             .args(["--headless", "--no-sandbox", "--disable-gpu"])
             .args(["--disable-dev-shm-usage", "--hide-scrollbars"])
             .args(["--no-first-run", "--disable-extensions", "--disable-sync"])
             .args(["--disable-background-networking", "--no-proxy-server"])
             .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
-            .args(["--window-size=1400,1000", "--remote-debugging-port=0"])
+            .arg("--window-size=1400,1000")
             .arg(format!("--user-data-dir={}", profile.display()))
-            .arg(url)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             // A file takes all that is written; a pipe that is not read would fill up.
