@@ -207,3 +207,82 @@ fn what_has_no_descriptor_is_said() {
         "image: it has 8192 elements, and the explorer draws 4096 at most"
     );
 }
+
+/// Every panel offers what its value is in other languages; each text is there or says why not.
+#[test]
+fn every_panel_has_its_texts_to_copy() {
+    let cases = [
+        (
+            json!({"panel": "layout", "layout": "(4,8):(8,1)"}),
+            "Rust, CuTe C++, CuTe DSL, Text table, LaTeX, SVG",
+        ),
+        (
+            json!({"panel": "algebra", "operation": "composition", "a": "(6,2):(8,2)", "b": "(4,3):(3,1)"}),
+            "Rust, CuTe C++, CuTe C++ result, CuTe DSL result, LaTeX, SVG",
+        ),
+        (
+            json!({"panel": "atom", "name": "SM80_16x8x16_F32F16F16F32_TN"}),
+            "Rust, CuTe C++, PTX, LaTeX, SVG",
+        ),
+        (
+            json!({"panel": "atom", "name": "SM75_U32x4_LDSM_N"}),
+            "Rust, CuTe C++, PTX, LaTeX, SVG",
+        ),
+        (
+            json!({"panel": "swizzle", "bits": "3", "base": "3", "shift": "3", "layout": "(8,64):(64,1)", "element": "16",
+            "lanes": "(8,4):(64,8)", "width": "16"}),
+            "Rust, CuTe C++, CuTe DSL, LaTeX, SVG",
+        ),
+        (
+            json!({"panel": "copy", "atom": "UniversalCopy<uint128_t>", "element": "32", "threads": "(8,4):(1,8)",
+            "values": "(4,1):(1,4)"}),
+            "Rust, CuTe C++, CuTe DSL, PTX, What CuTe prints, LaTeX, SVG",
+        ),
+        (
+            json!({"panel": "mma", "atom": "SM80_16x8x16_F32F16F16F32_TN", "atoms": "(2,2,1):(1,2,0)"}),
+            "Rust, CuTe C++, CuTe DSL, PTX, What CuTe prints, LaTeX, SVG",
+        ),
+        (
+            json!({"panel": "tma", "tensor": "(6,12):(12,1)", "element": "f32", "box": "(4,8)", "at": "(0,0)"}),
+            "Rust, CuTe C++, PTX operand, Tensor map",
+        ),
+        (
+            tile(TILES[0].0, TILES[0].1, TILES[0].2),
+            "Rust, CuTe C++, PTX operand, SVG",
+        ),
+        (
+            json!({"panel": "schedule", "order": "Hilbert", "tiles": "4x4", "cluster": "1x1", "workers": "4",
+            "tile": "128x128x64", "bytes": "2", "k": "16", "cache": "1"}),
+            "Rust, SVG",
+        ),
+        (
+            json!({"panel": "pipeline", "schedule": "cooperative", "stages": "3", "tiles": "1", "k": "8", "consumers": "1",
+            "load": "4", "multiply": "2", "epilogue": "2"}),
+            "SVG, Steps",
+        ),
+        (
+            json!({"panel": "kernel", "kernel": "axpy", "n": "27", "blocks": "4", "threads": "8", "block": "0", "warp": "0"}),
+            "PTX, Text",
+        ),
+    ];
+    for (request, offered) in cases {
+        let reply = asked(&request)["reply"].take();
+        let copies = reply["copies"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{request}"));
+        let names: Vec<&str> = copies
+            .iter()
+            .filter_map(|copy| copy["name"].as_str())
+            .collect();
+        assert_eq!(names.join(", "), offered, "{request}");
+        for name in names {
+            let mut request = request.clone();
+            request["copy"] = json!(name);
+            let copied = asked(&request)["reply"].take();
+            assert!(
+                copied["text"].as_str().is_some_and(|text| !text.is_empty()),
+                "{request}: {copied}"
+            );
+        }
+    }
+}

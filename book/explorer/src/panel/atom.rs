@@ -127,6 +127,7 @@ fn product(fields: &Fields, atom: &MmaAtom) -> Reply {
         "CuTe C++",
         Ok::<_, Sentence>(format!("MMA_Atom<{name}>{{}}")),
     );
+    reply.copy("PTX", atom.op().map(|op| op.ptx.clone()));
     let pairs = [&traits.a, &traits.b, &traits.c].map(Layout::size);
     let large = pairs.into_iter().find(|pairs| *pairs > DRAWN);
     let small = || match large {
@@ -213,6 +214,7 @@ fn copy(fields: &Fields, atom: &CopyAtom) -> Reply {
         Err("CuTe has no operation of this name".to_string())
     };
     reply.copy("CuTe C++", cpp);
+    reply.copy("PTX", atom.op().map(|op| op.ptx.clone()));
     let both = || {
         let [source, destination] = &pair;
         Ok::<_, Sentence>((

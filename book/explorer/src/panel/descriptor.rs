@@ -2,7 +2,7 @@
 //! operands that they become.
 
 use colex_atom::{GmmaDescriptor, Major, MmaAtom, PixelBox, TensorMap, TmaElement};
-use colex_draw::{Cell, Fill, Grid};
+use colex_draw::{Cell, Fill, Grid, Picture};
 use colex_layout::ComposedLayout;
 use serde_json::{Value as Json, json};
 
@@ -10,7 +10,7 @@ use super::table::check_name;
 use crate::fields::{Fields, Sentence};
 use crate::read;
 use crate::spell;
-use crate::view::{Cells, Link, Reply, chips, table};
+use crate::view::{Cells, Link, Reply, chips, svg, table};
 
 /// The most elements of a tile, of an image or of a column that are drawn.
 const DRAWN: i64 = 1 << 12;
@@ -175,12 +175,19 @@ fn matrix(fields: &Fields) -> Result<Reply, Sentence> {
     };
     reply.copy("CuTe C++", cpp);
     reply.copy("PTX operand", Ok::<_, Sentence>(format!("{bits:#018x}")));
+    reply.copy_later("SVG", || {
+        Ok::<_, Sentence>(svg(Picture::of(bit_cells(bits))))
+    });
     Ok(reply)
 }
 
-/// The 64 bits, 16 in a row with the highest first, coloured by field.
-fn bit_grid(reply: &mut Reply, bits: u64) {
-    let bit_at = |row: i64, col: i64| 63 - (row * ROW + col);
+/// The bit of a cell: the highest first.
+fn bit_at(row: i64, col: i64) -> i64 {
+    63 - (row * ROW + col)
+}
+
+/// The 64 bits, 16 in a row, coloured by field.
+fn bit_cells(bits: u64) -> Grid {
     let cell = |row, col| {
         let bit = bit_at(row, col);
         let text = (bits >> bit & 1).to_string();
@@ -189,7 +196,11 @@ fn bit_grid(reply: &mut Reply, bits: u64) {
             None => Cell::new([text]).filled(Fill::Void),
         }
     };
-    let grid = Grid::from_fn(64 / ROW, ROW, cell).expect("64 cells can be drawn");
+    Grid::from_fn(64 / ROW, ROW, cell).expect("64 cells can be drawn")
+}
+
+fn bit_grid(reply: &mut Reply, bits: u64) {
+    let grid = bit_cells(bits);
     let say = |row, col| {
         let bit = bit_at(row, col);
         match field_of(bit) {

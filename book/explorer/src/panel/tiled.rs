@@ -84,6 +84,9 @@ pub(crate) fn copy(fields: &Fields) -> Result<Reply, Sentence> {
     operands(&mut reply, &sides);
     reply.copy("Rust", Ok::<_, Sentence>(rust));
     reply.copy("CuTe C++", cpp);
+    reply.copy("CuTe DSL", dsl_copy(fields));
+    let ptx = copy.atom().op().map(|op| op.ptx.clone());
+    reply.copy("PTX", ptx.map_err(sentence));
     reply.copy_later("What CuTe prints", || Ok::<_, Sentence>(copy.to_string()));
     reply.copy_later("LaTeX", || copy.latex());
     reply.copy_later("SVG", || copy.picture().map(svg));
@@ -123,6 +126,25 @@ fn by_threads(fields: &Fields, atom: &CopyAtom, bits: i64) -> Result<Made, Sente
     });
     let copy = TiledCopy::new(atom.clone(), bits, &threads, &values);
     Ok((copy, title, rust, cpp))
+}
+
+/// The call of the CuTe DSL that makes the copy; the operation of the atom has a class there, which the reader chooses.
+fn dsl_copy(fields: &Fields) -> Result<String, Sentence> {
+    let spelt = |name: &str| {
+        let layout = read::layout(name, fields.text(name))?;
+        spell::plain(Language::Python, &layout).map_err(sentence)
+    };
+    if fields.text("tv").is_empty() {
+        let (threads, values) = (spelt("threads")?, spelt("values")?);
+        return Ok(format!(
+            "cute.make_tiled_copy_tv(copy_atom, {threads}, {values})"
+        ));
+    }
+    let tiler = fields.text("tiler");
+    Ok(format!(
+        "cute.make_tiled_copy(copy_atom, {}, tiler)  # tiler: {tiler}",
+        spelt("tv")?
+    ))
 }
 
 /// The copy of a thread-value layout, as CuTe prints it.
@@ -230,6 +252,13 @@ pub(crate) fn mma(fields: &Fields) -> Result<Reply, Sentence> {
         }
     };
     reply.copy("CuTe C++", cpp);
+    let dsl = spell::plain(Language::Python, &atoms);
+    reply.copy(
+        "CuTe DSL",
+        dsl.map(|atoms| format!("cute.make_tiled_mma(op, {atoms})")),
+    );
+    let ptx = mma.atom().op().map(|op| op.ptx.clone());
+    reply.copy("PTX", ptx.map_err(sentence));
     reply.copy_later("What CuTe prints", || Ok::<_, Sentence>(mma.to_string()));
     let small = || {
         if in_shared.contains(&true) || m * n > DRAWN {

@@ -8,6 +8,7 @@ use colex_layout::{ComposedLayout, Layout, Tiler};
 
 use crate::fields::{Fields, Sentence};
 use crate::read;
+use crate::spell::{self, Language};
 use crate::view::{Cells, Link, Reply, table};
 
 /// The most elements of the tensor, or of the box, that are drawn.
@@ -96,6 +97,13 @@ pub(crate) fn reply(fields: &Fields) -> Result<Reply, Sentence> {
             "let plan = TmaPlan::new(TmaTile {{ global: \"{tensor}\", tile: ({rows}, {columns}), shared: \"{shared}\", element: TmaElement::{element:?}, multicast: 1 }})?;"
         )),
     );
+    let cpp = spell::plain(Language::Cpp, tensor).and_then(|tensor| {
+        let shared = spell::composed(Language::Cpp, shared)?;
+        Ok(format!(
+            "make_tma_copy(SM90_TMA_LOAD{{}}, make_tensor(make_gmem_ptr(ptr), {tensor}), {shared})"
+        ))
+    });
+    reply.copy("CuTe C++", cpp);
     reply.copy("PTX operand", operand(&plan));
     reply.copy_later("Tensor map", || Ok::<_, Sentence>(encoded(&plan)));
     Ok(reply)

@@ -390,6 +390,49 @@ async function survives(reader) {
     reader.expect(reader.title() === "(4,8):(8,1)", "the page is dead after hostile input");
 }
 
+/** The text with the number at one of its places replaced. */
+function replaced(text, at, number) {
+    let place = -1;
+    return text.replace(/\d+/g, (digits) => ((place += 1) === at ? number : digits));
+}
+
+/** Every field of every panel with huge numbers and long texts: the module answers soon, and is not stopped. */
+async function survivesEverywhere(reader) {
+    const { PANELS, ask } = reader.doc.defaultView.ColexExplorer;
+    const numbers = [10, 20, 35, 50, 62].map((power) => String(2n ** BigInt(power)));
+    const soon = (fields) => {
+        let [soonest, answer] = [Infinity, null];
+        for (let tries = 0; tries < TRIES && soonest > SOON; tries += 1) {
+            const start = performance.now();
+            answer = ask(fields);
+            soonest = Math.min(soonest, performance.now() - start);
+        }
+        const what = JSON.stringify(fields).slice(0, 240);
+        reader.expect(soonest <= SOON, `${what} is answered after ${Math.round(soonest)} ms`);
+        reader.expect(!answer.error?.startsWith("The module stopped"), `${what}: ${answer.error}`);
+    };
+    for (const panel of PANELS) {
+        const first = Object.fromEntries(panel.fields.map(({ name, value }) => [name, value]));
+        for (const example of [{}, ...panel.examples.slice(0, 3)]) {
+            const fields = { panel: panel.name, ...first, ...example };
+            for (const { name, kind } of panel.fields) {
+                if (kind === "choice") continue;
+                for (let at = 0; at < Math.min(4, (fields[name].match(/\d+/g) || []).length); at += 1) {
+                    for (const number of numbers) soon({ ...fields, [name]: replaced(fields[name], at, number) });
+                }
+                soon({ ...fields, [name]: "(".repeat(100_000) });
+            }
+            soon({ ...fields, [panel.fields[0].name]: "x".repeat(3_000_000) });
+        }
+        // The check is not silent.
+        await answered({ panel: "palette" });
+    }
+    const { reply } = await answered({ panel: "mma", atom: "SM80_16x8x16_F32F16F16F32_TN", atoms: "(2,2,1):(1,2,0)", permutation: "", copy: "What CuTe prints" });
+    for (let at = 0; at < reply.text.match(/\d+/g).length; at += 1) {
+        for (const number of numbers) soon({ panel: "paste", text: replaced(reply.text, at, number) });
+    }
+}
+
 /** Tabs by arrow keys, and a name for every control. */
 async function walks(reader) {
     reader.press(reader.one("#explorer-tab-layout"), "ArrowRight");
@@ -440,7 +483,7 @@ async function explore(doc, size, found) {
     const reader = new Reader(doc, found);
     await touches(reader);
     if (size.isDesk) {
-        const steps = [types, points, computes, slides, opensRows, plays, choosesExamples, follows, pastesOperations, pastes, copies, survives, walks];
+        const steps = [types, points, computes, slides, opensRows, plays, choosesExamples, follows, pastesOperations, pastes, copies, survives, survivesEverywhere, walks];
         for (const step of steps) await step(reader);
     }
     await looksAtPanels(reader, size);
