@@ -219,7 +219,7 @@ fn bit_grid(reply: &mut Reply, bits: u64) {
         let bit = bit_at(row, col);
         field_of(bit).map_or(Link::key(bit), |field| Link::of(bit, field as i64))
     };
-    let names = (0..64 / ROW).map(|row| format!("{}..{}", bit_at(row, ROW - 1), bit_at(row, 0)));
+    let names = (0..64 / ROW).map(|row| format!("{}..{}", bit_at(row, 0), bit_at(row, ROW - 1)));
     let cells = Cells {
         row_names: Some(names.collect()),
         ..Cells::new(&grid, say, link)

@@ -39,6 +39,26 @@ async function choose(doc, theme) {
     }
 }
 
+// The explorer's page without scripts: a frame whose sandbox allows none shows the figure, and says what is missing.
+async function lookWithoutScripts(page, found) {
+    const still = document.createElement("iframe");
+    still.setAttribute("sandbox", "allow-same-origin");
+    Object.assign(still.style, { width: DESK.width + "px", height: DESK.height + "px" });
+    const loaded = new Promise((resolve) => still.addEventListener("load", resolve, { once: true }));
+    still.src = "/" + page;
+    document.body.append(still);
+    await loaded;
+    const doc = still.contentDocument;
+    const expect = (holds, what) => {
+        found.explored += 1;
+        if (!holds) found.complaints.push("without scripts: " + what);
+    };
+    expect(doc.querySelector("main figure.colex svg")?.checkVisibility(), "the figure is not shown");
+    expect(doc.querySelector("main .explorer noscript")?.innerText.includes("The panels need scripts."), "the page does not say that the panels need scripts");
+    expect(!doc.querySelector(".explorer-tabs"), "a panel is drawn");
+    still.remove();
+}
+
 // Whether it is the explorer's page, and was built with its module.
 function hasModule(page) {
     return page === "explorer.html" && offered.module;
@@ -64,6 +84,7 @@ async function look(page) {
         checkDescriptions(doc, found);
         checkCopies(doc, found);
         if (hasModule(page)) {
+            await lookWithoutScripts(page, found);
             await measureExplorer(page, size, found);
             await explore(await open(page, size), size, found);
         }

@@ -1,4 +1,4 @@
-//! The explorer's page opened from `file://`: without a server and a network, with scripts and without.
+//! The explorer's page opened from `file://`, without a server and a network.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) fn check(program: &Path, folder: &Path) -> Result<(usize, Vec<String>
     let url = format!("file://{}", page.display());
     let mut complaints = Vec::new();
     for state in STATES {
-        let dom = opened(program, &format!("{url}#{}", encoded(state)), &[])?;
+        let dom = opened(program, &format!("{url}#{}", encoded(state)))?;
         let shown = expected(state);
         if !dom.contains(&shown) {
             complaints.push(format!(
@@ -37,23 +37,7 @@ pub(super) fn check(program: &Path, folder: &Path) -> Result<(usize, Vec<String>
             ));
         }
     }
-    let still = opened(program, &url, &["--blink-settings=scriptEnabled=false"])?;
-    let body = still.split_once("<main>").map_or("", |(_, main)| main);
-    for (what, holds) in [
-        ("has no figure", body.contains("<svg")),
-        (
-            "does not say that the panels need scripts",
-            body.contains("The panels need scripts."),
-        ),
-        ("draws a panel", !body.contains("explorer-tabs")),
-    ] {
-        if !holds {
-            complaints.push(format!(
-                "page explorer.html as a file without scripts {what}"
-            ));
-        }
-    }
-    Ok((STATES.len() + 3, complaints))
+    Ok((STATES.len(), complaints))
 }
 
 /// What the page shows above all for a state: the title, or the sentence of a refusal.
@@ -96,9 +80,9 @@ fn encoded(state: &str) -> String {
 }
 
 /// The page as the browser has it once its scripts have run.
-fn opened(program: &Path, url: &str, more: &[&str]) -> Result<String> {
+fn opened(program: &Path, url: &str) -> Result<String> {
     for _ in 0..TRIES {
-        if let Some(dom) = dumped(program, url, more)? {
+        if let Some(dom) = dumped(program, url)? {
             return Ok(dom);
         }
     }
@@ -108,19 +92,18 @@ fn opened(program: &Path, url: &str, more: &[&str]) -> Result<String> {
     )
 }
 
-fn dumped(program: &Path, url: &str, more: &[&str]) -> Result<Option<String>> {
+fn dumped(program: &Path, url: &str) -> Result<Option<String>> {
     let profile = Browser::profile()?;
-    let result = dump(program, &profile, url, more);
+    let result = dump(program, &profile, url);
     // The system clears its folder for temporary files.
     let _ = fs::remove_dir_all(&profile);
     result
 }
 
-fn dump(program: &Path, profile: &Path, url: &str, more: &[&str]) -> Result<Option<String>> {
+fn dump(program: &Path, profile: &Path, url: &str) -> Result<Option<String>> {
     let file = profile.join("dom.html");
     let mut command = Browser::options(program, profile)?;
     command
-        .args(more)
         .args(["--virtual-time-budget=20000", "--dump-dom"])
         .arg(url)
         .stdout(Stdio::from(File::create(&file)?));
