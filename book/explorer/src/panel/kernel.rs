@@ -169,6 +169,9 @@ fn registers(
             }
         }
     }
+    if found.is_empty() {
+        return;
+    }
     let values = stepper.registers(&found);
     let [header, lanes @ ..] = &values.rows[..] else {
         return;

@@ -93,8 +93,8 @@ pub(crate) const OPERATIONS: [Operation; 37] = [
 
 /// What an operation returns.
 pub(crate) enum Value {
-    Layout(Layout),
-    Shape(IntTuple),
+    Layout(Box<Layout>),
+    Shape(Box<IntTuple>),
     Number(i64),
 }
 
@@ -110,13 +110,13 @@ impl Display for Value {
 
 impl From<Layout> for Value {
     fn from(layout: Layout) -> Self {
-        Self::Layout(layout)
+        Self::Layout(layout.into())
     }
 }
 
 impl From<IntTuple> for Value {
     fn from(shape: IntTuple) -> Self {
-        Self::Shape(shape)
+        Self::Shape(shape.into())
     }
 }
 
@@ -258,7 +258,7 @@ fn by_formula(
 fn explained(explanation: Explanation, arguments: impl Display) -> Done {
     Done {
         derivation: explanation.to_string().trim_end().to_string(),
-        result: explanation.result.map(Value::Layout),
+        result: explanation.result.map(Value::from),
         inner: None,
         cute: None,
         arguments: arguments.to_string(),
@@ -354,12 +354,12 @@ fn with_layout(operation: &Operation, a: &Layout, b: Layout) -> Done {
 fn with_tiler(operation: &Operation, a: &Layout, b: &Tiler) -> Done {
     let arguments = format!("tiler!({b})");
     let divided = |result: Result<Layout, Error>| Done {
-        result: result.map(Value::Layout),
+        result: result.map(Value::from),
         cute: Some(cute_divide(a, b)).map(|answer| (said_of(operation.name), answer)),
         ..explained(a.explain_logical_divide(b), &arguments)
     };
     let multiplied = |result: Result<Layout, Error>| Done {
-        result: result.map(Value::Layout),
+        result: result.map(Value::from),
         cute: Some(cute_product(a, b)).map(|answer| (said_of(operation.name), answer)),
         ..explained(a.explain_logical_product(b), &arguments)
     };
