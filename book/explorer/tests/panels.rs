@@ -544,3 +544,13 @@ fn an_operation_refuses_what_is_no_operand() {
         "B: `x` is not a number from 0 to 9223372036854775807"
     );
 }
+
+#[test]
+fn atoms_stay_within_a_block() {
+    let atoms = |atoms: &str| json!({"panel": "mma", "atom": "SM80_16x8x16_F32F16F16F32_TN", "atoms": atoms, "permutation": ""});
+    assert_eq!(
+        refused(atoms("(2,2,1):(1024,2,0)")),
+        "atoms: (2,2,1):(1024,2,0) reaches 32864 threads, and a block has 1024 at most"
+    );
+    reply(atoms("(4,8,1):(8,1,0)"));
+}

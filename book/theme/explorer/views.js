@@ -143,7 +143,7 @@
             const lines = element("pre", "", text);
             // It scrolls, so the keyboard reaches it.
             lines.tabIndex = 0;
-            section.append(element("h3", "", heading), lines);
+            section.append(element("h2", "", heading), lines);
             place.append(section);
         });
         const views = element("div", "explorer-views");
@@ -153,7 +153,7 @@
             section.dataset.view = view.id;
             section.dataset.kind = view.kind;
             const drawing = element("div");
-            section.append(element("h3", "", view.title), drawing);
+            section.append(element("h2", "", view.title), drawing);
             views.append(section);
             DRAW[view.kind](view, drawing, links, say);
         });

@@ -54,7 +54,7 @@ fn value_of(bits: u64, field: usize) -> u64 {
 }
 
 /// An operand of a `wgmma` in shared memory.
-struct Operand {
+struct SharedOperand {
     atom: MmaAtom,
     name: char,
     major: Major,
@@ -64,7 +64,7 @@ struct Operand {
     bits: u32,
 }
 
-fn operand(fields: &Fields) -> Result<Operand, Sentence> {
+fn operand(fields: &Fields) -> Result<SharedOperand, Sentence> {
     check_name(fields.text("atom"))?;
     let atom = colex_atom::mma(fields.text("atom")).map_err(|error| format!("atom: {error}"))?;
     let ([m, n, k], options) = (atom.mnk(), atom.options());
@@ -95,7 +95,7 @@ fn operand(fields: &Fields) -> Result<Operand, Sentence> {
             atom.name()
         ));
     }
-    Ok(Operand {
+    Ok(SharedOperand {
         name,
         major,
         extents,
@@ -105,7 +105,10 @@ fn operand(fields: &Fields) -> Result<Operand, Sentence> {
 }
 
 /// The 64 bits: of a typed number, or of a tile.
-fn described(fields: &Fields, of: &Operand) -> Result<(u64, Option<ComposedLayout>), Sentence> {
+fn described(
+    fields: &Fields,
+    of: &SharedOperand,
+) -> Result<(u64, Option<ComposedLayout>), Sentence> {
     if fields.text("of") == "bits" {
         let text = fields.text("bits");
         let digits = text.strip_prefix("0x").unwrap_or(text);
@@ -251,7 +254,7 @@ fn field_table(reply: &mut Reply, bits: u64) {
 }
 
 /// The lines of PTX that use the descriptor; they are linked with every bit of it.
-fn ptx(reply: &mut Reply, bits: u64, of: &Operand, instruction: &str) {
+fn ptx(reply: &mut Reply, bits: u64, of: &SharedOperand, instruction: &str) {
     let register = format!("%desc_{}", of.name.to_ascii_lowercase());
     let first = if of.atom.a_in_shared() {
         "%desc_a"
@@ -270,7 +273,7 @@ fn ptx(reply: &mut Reply, bits: u64, of: &Operand, instruction: &str) {
 }
 
 /// What the instruction itself says of its operands, as immediate operands: Hopper has no descriptor of an instruction.
-fn immediates(reply: &mut Reply, of: &Operand) {
+fn immediates(reply: &mut Reply, of: &SharedOperand) {
     let options = of.atom.options();
     let transposed = |major| u8::from(major == Major::MN);
     let scale = |negates| if negates { -1 } else { 1 };
@@ -293,7 +296,7 @@ fn elements(
     reply: &mut Reply,
     layout: &ComposedLayout,
     descriptor: &GmmaDescriptor,
-    of: &Operand,
+    of: &SharedOperand,
 ) -> Result<(), Sentence> {
     let [mn, k] = of.extents;
     let title = format!(

@@ -190,6 +190,14 @@ pub(crate) fn mma(fields: &Fields) -> Result<Reply, Sentence> {
     let atom = colex_atom::mma(fields.text("atom")).map_err(|error| format!("atom: {error}"))?;
     let atoms = read::layout("atoms", fields.text("atoms"))?;
     at_most("atoms", &atoms, THREADS)?;
+    // Threads are drawn by their numbers, so these may not reach beyond a block either.
+    let reach = atoms.cosize().map_err(|error| format!("atoms: {error}"))?;
+    let reach = reach.saturating_mul(atom.traits().thread.size());
+    if reach > THREADS {
+        return Err(format!(
+            "atoms: {atoms} reaches {reach} threads, and a block has {THREADS} at most"
+        ));
+    }
     let permutation = match fields.text("permutation") {
         "" => Tiler::All,
         text => read::tiler("permutation", text)?,
