@@ -1,98 +1,28 @@
-//! `candle-core` and Colex in one program: a matrix product of tensors with any strides, in candle's own stream.
-//!
-//! candle multiplies what its library takes as it is, and copies the rest with `contiguous()` first. Colex takes the
-//! strides as a layout.
+//! `candle-core` and Colex in one program, in candle's own stream: a matrix product of tensors with any strides, the gated
+//! feed-forward block of a language model, and attention, each as an operation of candle.
+
+mod attention;
+mod matmul;
+mod mlp;
 
 use std::time::{Duration, Instant};
 
-use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::CudaDType;
-use candle_core::cuda_backend::cudarc::driver::DeviceRepr;
-use candle_core::{
-    CpuStorage, CudaStorage, CustomOp2, DType, Error, Layout, Result, Shape, Tensor, bail,
-};
-use colex_gpu::kernels::GemmElement;
-use colex_gpu::{View, ViewMut, gemm};
-use half::{bf16, f16};
+use candle_core::{CudaDevice, DType, Error, Result, Tensor};
 
-/// `a.matmul(b)` of an (M,K) and a (K,N) tensor with any strides.
-struct Matmul;
+use attention::ScaledDotProduct;
+use matmul::Matmul;
+use mlp::GatedMlp;
 
-impl CustomOp2 for Matmul {
-    fn name(&self) -> &'static str {
-        "colex-matmul"
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        bail!("colex-matmul multiplies tensors on a GPU: a tensor on the host has `matmul`")
-    }
-
-    fn cuda_fwd(
-        &self,
-        a: &CudaStorage,
-        a_at: &Layout,
-        b: &CudaStorage,
-        b_at: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        match a.dtype() {
-            DType::BF16 => product::<bf16>(a, a_at, b, b_at),
-            DType::F16 => product::<f16>(a, a_at, b, b_at),
-            DType::F32 => product::<f32>(a, a_at, b, b_at),
-            DType::F64 => product::<f64>(a, a_at, b, b_at),
-            other => {
-                bail!("colex-matmul takes bf16, f16, f32 and f64, and the tensor is of {other:?}")
-            }
-        }
-    }
-}
-
-/// Multiplies two matrices of one type.
-fn product<T: CudaDType + DeviceRepr + GemmElement>(
-    a: &CudaStorage,
-    a_at: &Layout,
-    b: &CudaStorage,
-    b_at: &Layout,
-) -> Result<(CudaStorage, Shape)> {
-    let ((m, k), (also_k, n)) = (a_at.shape().dims2()?, b_at.shape().dims2()?);
-    if k != also_k {
-        bail!("colex-matmul: ({m},{k}) and ({also_k},{n}) do not have one K");
-    }
-    let candle = a.device().clone();
+/// Colex's device on the stream of candle's.
+fn beside(candle: &CudaDevice) -> Result<colex_gpu::Device> {
     let stream = candle.cuda_stream();
-    let device =
-        colex_gpu::Device::from_cuda(stream.context().clone(), stream).map_err(Error::wrap)?;
-    // SAFETY: the product writes every element.
-    let mut c = unsafe { candle.alloc::<T>(m * n)? };
-    {
-        let a_slice = a.as_cuda_slice::<T>()?.slice(a_at.start_offset()..);
-        let b_slice = b.as_cuda_slice::<T>()?.slice(b_at.start_offset()..);
-        let a = device.borrow_slice(&a_slice).map_err(Error::wrap)?;
-        let b = device.borrow_slice(&b_slice).map_err(Error::wrap)?;
-        let mut c = device.borrow_slice_mut(&mut c).map_err(Error::wrap)?;
-        // Colex's product is C (M,N) of A (M,K) and B (N,K), as CuTe's is: B's modes change places.
-        let a = View::new(&a, layout((m, k), (a_at.stride()[0], a_at.stride()[1]))?);
-        let b = View::new(&b, layout((n, k), (b_at.stride()[1], b_at.stride()[0]))?);
-        let c = ViewMut::new(&mut c, layout((m, n), (n, 1))?);
-        let (a, b, c) = (
-            a.map_err(Error::wrap)?,
-            b.map_err(Error::wrap)?,
-            c.map_err(Error::wrap)?,
-        );
-        gemm(&a, &b, &c).map_err(Error::wrap)?;
-    }
-    Ok((CudaStorage::wrap_cuda_slice(c, candle), Shape::from((m, n))))
+    colex_gpu::Device::from_cuda(stream.context().clone(), stream).map_err(Error::wrap)
 }
 
-/// The layout of a matrix by its extents and strides.
-fn layout(shape: (usize, usize), stride: (usize, usize)) -> Result<colex_layout::Layout> {
-    let [m, n, down, across] = [shape.0, shape.1, stride.0, stride.1].map(|x| x as i64);
-    colex_layout::Layout::new((m, n), (down, across)).map_err(Error::wrap)
+/// The layout of a tensor by its extents and strides.
+fn layout(shape: &[usize], stride: &[usize]) -> Result<colex_layout::Layout> {
+    let modes = |of: &[usize]| colex_layout::IntTuple::flat(of.iter().map(|n| *n as i64));
+    colex_layout::Layout::new(modes(shape), modes(stride)).map_err(Error::wrap)
 }
 
 /// The median time of a call, the device waited for.
@@ -108,6 +38,12 @@ fn time(device: &candle_core::Device, call: impl Fn() -> Result<Tensor>) -> Resu
     }
     times.sort();
     Ok(times[times.len() / 2])
+}
+
+/// The largest difference of two tensors.
+fn apart(a: &Tensor, b: &Tensor) -> Result<f32> {
+    let off = (a.to_dtype(DType::F32)? - b.to_dtype(DType::F32)?)?;
+    off.abs()?.flatten_all()?.max(0)?.to_scalar::<f32>()
 }
 
 fn main() -> Result<()> {
@@ -147,12 +83,33 @@ fn main() -> Result<()> {
             .sum();
         let theirs = || a.contiguous()?.matmul(&b.contiguous()?);
         let ours = || a.apply_op2_no_bwd(b, &Matmul);
-        let off = (theirs()?.to_dtype(DType::F32)? - ours()?.to_dtype(DType::F32)?)?;
-        let off = off.abs()?.flatten_all()?.max(0)?.to_scalar::<f32>()?;
+        let off = apart(&theirs()?, &ours()?)?;
         let (theirs, ours) = (time(&device, theirs)?, time(&device, ours)?);
         println!(
             "{name}: candle {theirs:?}, of which contiguous() reads and writes {bytes} bytes; Colex {ours:?}; at most {off} apart"
         );
     }
+
+    let x = random((512, 4096))?;
+    let gate_up = (random((2 * 14336, 4096))? * 0.02)?;
+    let down = (random((4096, 14336))? * 0.02)?;
+    let theirs = || mlp::by_candle(&x, &gate_up, &down);
+    let ours = || x.apply_op3_no_bwd(&gate_up, &down, &GatedMlp);
+    let off = apart(&theirs()?, &ours()?)?;
+    let (theirs, ours) = (time(&device, theirs)?, time(&device, ours)?);
+    println!("a gated feed-forward block: candle {theirs:?}; Colex {ours:?}; at most {off} apart");
+
+    // Token by token, all heads of each: candle copies these, Colex does not.
+    let by_tokens = |heads: usize| {
+        random((2 * 2048, heads * 128))?
+            .reshape((2, 2048, heads, 128))?
+            .transpose(1, 2)
+    };
+    let (q, k, v) = (by_tokens(16)?, by_tokens(16)?, by_tokens(16)?);
+    let theirs = || attention::by_candle(&q, &k, &v);
+    let ours = || q.apply_op3_no_bwd(&k, &v, &ScaledDotProduct { causal: false });
+    let off = apart(&theirs()?, &ours()?)?;
+    let (theirs, ours) = (time(&device, theirs)?, time(&device, ours)?);
+    println!("attention: candle {theirs:?}; Colex {ours:?}; at most {off} apart");
     Ok(())
 }
