@@ -797,6 +797,28 @@ pub(crate) enum ReduceError {
          turns along it"
     )]
     Inner { all: i64, extent: i64 },
+    #[error("the {k} {which} of {extent} elements: there must be 1 to {most}")]
+    Selected {
+        which: &'static str,
+        k: i64,
+        extent: i64,
+        most: i64,
+    },
+    #[error("{what} has the shape {found}, and x {x}: both must be equal but for mode {mode}")]
+    ButForOne {
+        what: &'static str,
+        found: String,
+        x: String,
+        mode: usize,
+    },
+    #[error("the indices have the shape {indices}, and the values {values}: both must be equal")]
+    Indices { indices: String, values: String },
+    #[error("the plan has {found} {what}: the call needs {least}")]
+    Covers {
+        what: &'static str,
+        found: i64,
+        least: i64,
+    },
 }
 
 impl From<ReduceError> for Error {

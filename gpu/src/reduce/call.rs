@@ -151,19 +151,22 @@ pub struct Reduce<'a, T> {
     outputs: PhantomData<&'a ()>,
 }
 
+/// The name of the memory that a caller gives, in errors.
+pub(super) const WORKSPACE: &str = "the workspace";
+
 /// An output of any type.
 #[derive(Clone, Debug)]
-struct Written {
-    name: &'static str,
-    ty: Ty,
-    shape: IntTuple,
-    layout: Option<Layout>,
-    bytes: (u64, u64),
-    device: Device,
+pub(super) struct Written {
+    pub(super) name: &'static str,
+    pub(super) ty: Ty,
+    pub(super) shape: IntTuple,
+    pub(super) layout: Option<Layout>,
+    pub(super) bytes: (u64, u64),
+    pub(super) device: Device,
 }
 
 impl Written {
-    fn new<U: Element>(name: &'static str, ty: Ty, view: &ViewMut<'_, U>) -> Written {
+    pub(super) fn new<U: Element>(name: &'static str, ty: Ty, view: &ViewMut<'_, U>) -> Written {
         Written {
             name,
             ty,

@@ -16,6 +16,7 @@ pub mod reductions;
 pub mod rowwise;
 mod samples;
 pub mod sequences;
+pub mod top_k;
 pub mod views;
 
 use colex_ir::{Control, Kernel, Op};

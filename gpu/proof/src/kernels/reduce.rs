@@ -158,14 +158,14 @@ impl<T: GemmElement> Drawn<T> {
 }
 
 /// An output with all bits set: its layout, and where it begins.
-struct Target<U> {
-    layout: Layout,
+pub(super) struct Target<U> {
+    pub(super) layout: Layout,
     first: usize,
     memory: Buffer<U>,
 }
 
 impl<U: Element> Target<U> {
-    fn new(device: &Device, r: &mut Random, extents: &[i64]) -> Result<Target<U>, String> {
+    pub(super) fn new(device: &Device, r: &mut Random, extents: &[i64]) -> Result<Target<U>, String> {
         let layout = layout(r, extents, true);
         let first = r.one(&[0, 0, 0, 8, 4, 1]);
         let length = first + layout.cosize().map_err(|e| e.to_string())? as usize;
@@ -177,13 +177,13 @@ impl<U: Element> Target<U> {
         })
     }
 
-    fn part(&self) -> Result<Buffer<U>, String> {
+    pub(super) fn part(&self) -> Result<Buffer<U>, String> {
         let part = self.memory.slice(self.first..self.memory.len());
         part.map_err(|e| e.to_string())
     }
 
     /// The results, in the order of their indices; an error if anything else was written.
-    fn results(&self) -> Result<Vec<U>, String> {
+    pub(super) fn results(&self) -> Result<Vec<U>, String> {
         let found = self.memory.download().map_err(|e| e.to_string())?;
         let mut is_result = vec![false; found.len()];
         let mut results = Vec::new();

@@ -20,6 +20,7 @@ use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
 use colex_gpu::quantise::Quantise;
 use colex_gpu::reduce::scan::{ScanPlan, ScanProblem};
+use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
 use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
 use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
 use colex_gpu::tensor::TensorKernel;
@@ -208,6 +209,10 @@ fn reduced() -> Result<Vec<Sample>, Error> {
         for extents in [[64, 4096, 1], [4, 1 << 20, 1], [64, 128, 4096], [5, 100, 3]] {
             let plan = ScanPlan::fastest(&ScanProblem::new(ty, extents)?);
             all.push(Sample::new(plan.build(arch)?.kernel, 128));
+        }
+        for (extents, k) in [([4096, 128], 8), ([512, 10_000], 50), ([2, 1 << 20], 2048)] {
+            let plan = TopKPlan::fastest(&TopKProblem::new(ty, extents, k)?);
+            all.push(Sample::new(plan.build(arch)?.kernel, 64));
         }
     }
     Ok(all)

@@ -14,4 +14,5 @@ mod reduce;
 mod rowwise;
 mod speed;
 mod sweep;
+mod top_k;
 mod views;

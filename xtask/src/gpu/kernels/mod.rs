@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use colex_gpu::{Device, Element};
 use colex_proof::kernels::{
     attention, dumps as dumped, elementwise, epilogues, fragments, gathers, reduce, reductions,
-    rowwise, sequences,
+    rowwise, sequences, top_k,
 };
 
 use super::check::{Breaking, Check};
@@ -80,6 +80,7 @@ const CHECKS: &[Check] = &[
     Check { name: "quantisation", run: quantised },
     Check { name: "reductions along modes", run: reductions_along_modes },
     Check { name: "cumulative sums", run: cumulative_sums },
+    Check { name: "selections", run: selections },
     Check { name: "dumps", run: dumps },
     Check { name: "a program's own slices", run: copies::own_slices },
     Check { name: "a product of its slices", run: products::own_slices },
@@ -188,6 +189,12 @@ fn reductions_along_modes(device: &Device) -> Result<String> {
 fn cumulative_sums(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 1000 } else { 30 };
     counted(reduce::check_scans(device, 37, rounds))
+}
+
+/// The largest and smallest elements of every type along a mode, bit for bit those of the host.
+fn selections(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 600 } else { 20 };
+    counted(top_k::check(device, 41, rounds))
 }
 
 /// Dumps of every type and a text of PTX: the lines of the device, in a process of its own, are those of the simulator.

@@ -1,0 +1,501 @@
+//! Selections as calls: checked, planned, built once for each plan, launched.
+
+use core::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use colex_atom::Arch;
+use colex_device::{Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
+use colex_ir::launch::Launch;
+use colex_sim::Report;
+use colex_tensor::{Arg, TensorKernel};
+
+use super::kernel::TopKStage;
+use super::plan::TopKPlan;
+use super::problem::TopKProblem;
+use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::error::{Error, ErrorKind, ReduceError, disjoint};
+use crate::gemm::problem::GemmElement;
+use crate::reduce::ReduceIndex;
+use crate::reduce::call::{WORKSPACE, Written, aligned, extents, strides};
+use crate::reduce::problem::ReduceMode;
+use crate::scratch::{self, Piece, Workspace};
+
+/// Finds the largest elements of `x` along its mode `mode`, counted from 0, the largest first, and their indices along the mode.
+/// [`TopK::smallest`] finds the smallest ones.
+///
+/// `values` and `indices` have the shape of `x`, with `k` in the place of the extent of the mode: 1 to 4096, and at most the extent.
+/// Of equal elements the lower index comes first, and both zeros are equal. A NaN counts as the largest element, as in PyTorch, so that
+/// it comes last among the smallest. All tensors have any strides; elements are f32, f16, bf16 or s32, and their bits are copied. Indices
+/// are of `i32` or `i64`. The results do not depend on the plan ([`TopKPlan`]). The device caches what it prepares for a call,
+/// as for [`gemm`](crate::gemm()).
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::reduce::top_k::top_k;
+///
+/// let device = Device::open();
+/// let x = device.upload(&[3.0f32, 7.0, 5.0, 7.0, f32::NAN, 1.0, 2.0, 3.0])?;
+/// let (mut values, mut indices) = (device.poisoned::<f32>(4)?, device.poisoned::<i32>(4)?);
+/// top_k(&x.view((2, 4))?, 1, &values.view_mut((2, 2))?, &indices.view_mut((2, 2))?)?;
+/// assert_eq!(indices.download()?, [1, 3, 0, 3]);
+/// let values = values.download()?;
+/// assert_eq!(values[..2], [7.0, 7.0]);
+/// assert!(values[2].is_nan() && values[3] == 3.0);
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// Returns an error if the shapes or devices do not fit, if `x` has no such mode, if `k` is larger than the extent or than 4096, if an
+/// output overlaps another tensor or has one element at several coordinates, or if no kernel takes the type. Returns the device's
+/// error if the launch fails.
+pub fn top_k<T: GemmElement, I: ReduceIndex>(
+    x: &View<'_, T>,
+    mode: usize,
+    values: &ViewMut<'_, T>,
+    indices: &ViewMut<'_, I>,
+) -> Result<(), Error> {
+    TopK::new(x, mode, values, indices).run()
+}
+
+/// A selection that is being described.
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::reduce::top_k::TopK;
+///
+/// let device = Device::open();
+/// let x = device.upload(&[4, 1, 3, 1, 2])?;
+/// let (mut values, mut indices) = (device.poisoned::<i32>(3)?, device.poisoned::<i64>(3)?);
+/// TopK::new(&x.view(5)?, 0, &values.view_mut(3)?, &indices.view_mut(3)?).smallest().run()?;
+/// assert_eq!((values.download()?, indices.download()?), (vec![1, 1, 2], vec![1, 3, 4]));
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct TopK<'a, T> {
+    x: View<'a, T>,
+    mode: usize,
+    smallest: bool,
+    /// The values and the indices.
+    outputs: [Written; 2],
+    lives: PhantomData<&'a ()>,
+}
+
+impl<'a, T: GemmElement> TopK<'a, T> {
+    /// Builds the call on `x`, the mode, the values and their indices.
+    pub fn new<I: ReduceIndex>(
+        x: &View<'a, T>,
+        mode: usize,
+        values: &ViewMut<'a, T>,
+        indices: &ViewMut<'a, I>,
+    ) -> TopK<'a, T> {
+        TopK {
+            x: x.clone(),
+            mode,
+            smallest: false,
+            outputs: [
+                Written::new("the values", T::TY, values),
+                Written::new("the indices", I::TY, indices),
+            ],
+            lives: PhantomData,
+        }
+    }
+
+    /// Selects the smallest elements, the smallest first.
+    pub fn smallest(self) -> Self {
+        TopK {
+            smallest: true,
+            ..self
+        }
+    }
+
+    /// Returns the problem of the views; `None` if there are no results.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`top_k`] that concern the views.
+    pub fn problem(&self) -> Result<Option<TopKProblem>, Error> {
+        let shape = self.x.shape();
+        let all = extents(shape);
+        let mode = self.mode;
+        if mode >= all.len() {
+            let (x, rank) = (shape.to_string(), all.len());
+            return Err(ReduceError::Mode { mode, x, rank }.into());
+        }
+        let [values, indices] = &self.outputs;
+        let found = extents(&values.shape);
+        let is_other = |at: usize| at != mode && found.get(at) != all.get(at);
+        if found.len() != all.len() || (0..all.len()).any(is_other) {
+            return Err(ReduceError::ButForOne {
+                what: values.name,
+                found: values.shape.to_string(),
+                x: shape.to_string(),
+                mode,
+            }
+            .into());
+        }
+        if extents(&indices.shape) != found {
+            let [indices, values] = [indices, values].map(|of| of.shape.to_string());
+            return Err(ReduceError::Indices { indices, values }.into());
+        }
+        let (k, extent) = (found[mode], all[mode]);
+        let (Some(of_values), Some(of_indices)) = (&values.layout, &indices.layout) else {
+            return Ok(None);
+        };
+        let Some(of_x) = self.x.layout() else {
+            let (which, most) = (super::problem::which(self.smallest), 0);
+            return Err(ReduceError::Selected {
+                which,
+                k,
+                extent,
+                most,
+            }
+            .into());
+        };
+        for (name, layout) in [(values.name, of_values), (indices.name, of_indices)] {
+            let once = layout.is_injective();
+            if !once.map_err(|e| ErrorKind::Undecided { why: e.to_string() })? {
+                let layout = format!("{name} {layout}");
+                return Err(ErrorKind::Twice { layout }.into());
+            }
+        }
+        let [of_x, of_values, of_indices] = [of_x, of_values, of_indices].map(strides);
+        let (of_x, of_values, of_indices) = (of_x?, of_values?, of_indices?);
+        let at = |at: usize| ReduceMode {
+            extent: all[at],
+            stride: of_x[at],
+            outputs: [of_values[at], of_indices[at]],
+        };
+        let others = (0..all.len()).filter(|other| *other != mode).map(at);
+        let problem = TopKProblem::of(
+            [T::TY, indices.ty],
+            self.smallest,
+            others.collect(),
+            (at(mode), k),
+            aligned(self.x.bytes().0, T::TY),
+        );
+        problem.map(Some)
+    }
+
+    /// Returns the plan of the call; `None` if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`TopK::problem`].
+    pub fn plan(&self) -> Result<Option<TopKPlan>, Error> {
+        Ok(self.problem()?.map(|problem| TopKPlan::fastest(&problem)))
+    }
+
+    /// Enqueues the call on the stream of the device that holds `x`. Memory for the candidates of the parts
+    /// ([`TopKPlan::workspace`]) is the stream's, allocated by its first call that needs as much. Inside a stream capture, or if
+    /// the device has no such memory left, blocks share no row; the results are the same.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`top_k`].
+    pub fn run(&self) -> Result<(), Error> {
+        let device = self.x.device();
+        let plan = |problem: &TopKProblem| Ok(TopKPlan::fastest(problem));
+        let call = self.call(&Workspace::Kept(device), plan)?;
+        call.run(device)?;
+        if let Some(memory) = call.candidates.and_then(|piece| piece.memory) {
+            scratch::give_back(device, memory);
+        }
+        Ok(())
+    }
+
+    /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and
+    /// allocates the memory of the candidates ([`TopKPlan::workspace`]), which the call owns. It must then live as long as the
+    /// graph.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`top_k`].
+    pub fn prepare(&self) -> Result<TopKCall<'a>, Error> {
+        self.prepare_with(|problem| Ok(TopKPlan::fastest(problem)))
+    }
+
+    /// Returns the bytes of memory that [`prepare_in`](TopK::prepare_in) needs: those of the candidates of the parts, 0 if blocks
+    /// share no row.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::top_k::TopK;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let numbers: Vec<i32> = (0..40_000).collect();
+    /// let x = device.upload(&numbers)?;
+    /// let (mut values, mut indices) = (device.poisoned::<i32>(2)?, device.poisoned::<i32>(2)?);
+    /// let call = TopK::new(&x.view(40_000)?, 0, &values.view_mut(2)?, &indices.view_mut(2)?);
+    /// let mut memory = device.uninitialised::<u8>(call.workspace()?)?;
+    /// assert_eq!(memory.len(), 3 * 32 * 8); // the candidates of 3 parts
+    /// call.prepare_in(&mut memory)?.run(&device)?;
+    /// assert_eq!(indices.download()?, [39_999, 39_998]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`TopK::problem`].
+    pub fn workspace(&self) -> Result<usize, Error> {
+        let problem = self.problem()?;
+        let bytes = problem.map(|problem| TopKPlan::fastest(&problem).workspace(&problem));
+        Ok(bytes.unwrap_or(0) as usize)
+    }
+
+    /// Prepares the call as [`prepare`](TopK::prepare) does, with the memory of the caller for the candidates of the parts: at least
+    /// [`workspace`](TopK::workspace) bytes at a multiple of 256. Calls of one stream may share the memory, since the work of a
+    /// stream runs in order. A graph that captured the call uses it whenever it runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`top_k`], and an error if the workspace is too short, begins elsewhere, is on another device,
+    /// may not be written, or overlaps a tensor.
+    pub fn prepare_in(
+        &self,
+        workspace: &'a mut impl DeviceSlice<u8>,
+    ) -> Result<TopKCall<'a>, Error> {
+        let count = workspace.count() as i64;
+        let given = ViewMut::row_major(workspace, count)?;
+        self.x.device().check_same(WORKSPACE, given.device())?;
+        disjoint(WORKSPACE, given.bytes(), "x", self.x.bytes())?;
+        for output in &self.outputs {
+            disjoint(WORKSPACE, given.bytes(), output.name, output.bytes)?;
+        }
+        let memory = Workspace::given(given.bytes(), self.workspace()?)?;
+        self.call(&memory, |problem| Ok(TopKPlan::fastest(problem)))
+    }
+
+    /// Prepares the call with the plan that `plan` makes of its problem.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::top_k::{TopK, TopKPlan};
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let numbers: Vec<f32> = (0..1000).map(|i| (i * 37 % 1000) as f32).collect();
+    /// let x = device.upload(&numbers)?;
+    /// let (mut values, mut indices) = (device.poisoned::<f32>(3)?, device.poisoned::<i32>(3)?);
+    /// let call = TopK::new(&x.view(1000)?, 0, &values.view_mut(3)?, &indices.view_mut(3)?);
+    /// let call = call.prepare_with(|problem| {
+    ///     let plan = TopKPlan::fastest(problem);
+    ///     Ok(TopKPlan { threads: 32, accesses: 2, held: false, slots: 4, digit: 8, parts: 2, ..plan })
+    /// })?;
+    /// assert_eq!(
+    ///     call.to_string(),
+    ///     "largest of f32, vectors of 4, 32 threads, 2 accesses, 4 slots, digits of 8 bits, 2 parts"
+    /// );
+    /// call.run(&device)?;
+    /// assert_eq!(values.download()?, [999.0, 998.0, 997.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`top_k`], of the function and of [`TopKPlan::build`], and an error if the plan was made for other
+    /// tensors.
+    pub fn prepare_with(
+        &self,
+        plan: impl FnOnce(&TopKProblem) -> Result<TopKPlan, Error>,
+    ) -> Result<TopKCall<'a>, Error> {
+        self.call(&Workspace::Own(self.x.device()), plan)
+    }
+
+    fn call(
+        &self,
+        memory: &Workspace<'_>,
+        plan: impl FnOnce(&TopKProblem) -> Result<TopKPlan, Error>,
+    ) -> Result<TopKCall<'a>, Error> {
+        let device = self.x.device();
+        for output in &self.outputs {
+            device.check_same(output.name, &output.device)?;
+        }
+        let problem = self.problem()?;
+        let [values, indices] = &self.outputs;
+        for output in [values, indices] {
+            disjoint(output.name, output.bytes, "x", self.x.bytes())?;
+        }
+        disjoint(indices.name, indices.bytes, values.name, values.bytes)?;
+        let mut made = TopKCall {
+            device: device.clone(),
+            work: None,
+            candidates: None,
+            function: OnceLock::new(),
+            tensors: PhantomData,
+        };
+        let Some(problem) = problem else {
+            return Ok(made);
+        };
+        let mut plan = plan(&problem)?;
+        plan.check(device.arch())?;
+        plan.check_problem(&problem)?;
+        let mut addresses = Addresses::new();
+        addresses.extend([self.x.bytes().0, values.bytes.0, indices.bytes.0]);
+        let prepared = device.extension::<PreparedTopKs>();
+        let call = |plan, addresses: &[u64]| {
+            let problem = problem.clone();
+            let key = TopKKey { plan, problem };
+            (prepared.0).call(key, addresses, device, |key| {
+                prepare(key, device, addresses)
+            })
+        };
+        // A capture of the same call takes the plan whose blocks share no row, which must be loaded by then.
+        let whole = TopKPlan { parts: 1, ..plan };
+        let mut work = call(whole, &addresses)?;
+        if plan.parts > 1 {
+            made.candidates = memory.take_rest(plan.workspace(&problem) as usize)?;
+        }
+        match &made.candidates {
+            Some(candidates) => {
+                addresses.push(candidates.address);
+                work = call(plan, &addresses)?;
+            }
+            None => plan = whole,
+        }
+        made.work = Some((plan, work));
+        Ok(made)
+    }
+}
+
+/// A prepared selection. It may be launched any number of times while its tensors exist. Concurrent runs on several streams are a
+/// data race, since each of them writes the results.
+///
+/// Its `Display` output is its plan.
+#[derive(Clone, Debug)]
+pub struct TopKCall<'a> {
+    device: Device,
+    /// `None` if there is nothing to do.
+    work: Option<(TopKPlan, Arc<Call<Arc<TensorKernel>>>)>,
+    /// The memory of the candidates.
+    candidates: Option<Piece>,
+    /// Made for the first caller that asks for it: a run needs none.
+    function: OnceLock<Function>,
+    tensors: PhantomData<&'a ()>,
+}
+
+impl TopKCall<'_> {
+    /// Returns the plan; `None` if there is nothing to do.
+    pub fn plan(&self) -> Option<&TopKPlan> {
+        self.work.as_ref().map(|(plan, _)| plan)
+    }
+
+    /// Returns the first kernel with its report; `None` if there is nothing to do.
+    pub fn built(&self) -> Option<&TensorKernel> {
+        self.work.as_ref().map(|(_, work)| &**work.about())
+    }
+
+    /// Returns the first kernel on its device; `None` if there is nothing to do.
+    pub fn function(&self) -> Option<&Function> {
+        let kernel = self.work.as_ref()?.1.kernels().next()?;
+        let function = || self.device.function(kernel.clone());
+        Some(self.function.get_or_init(function))
+    }
+
+    /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Device::profile`].
+    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
+        same_device(device, &self.device)?;
+        let work = self.work.as_ref();
+        work.map_or(Ok(Vec::new()), |(_, work)| work.profile(device))
+    }
+
+    /// Enqueues the call on a stream of its device.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if a launch fails.
+    pub fn run(&self, device: &Device) -> Result<(), Error> {
+        same_device(device, &self.device)?;
+        self.work
+            .as_ref()
+            .map_or(Ok(()), |(_, work)| work.run(device))
+    }
+}
+
+impl fmt::Display for TopKCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.work {
+            Some((plan, _)) => plan.fmt(f),
+            None => f.write_str("nothing to do"),
+        }
+    }
+}
+
+/// The cache of prepared calls of a device.
+#[derive(Debug)]
+struct PreparedTopKs(PreparedCalls<TopKKey, (TopKPlan, TopKStage), Arc<TensorKernel>>);
+
+impl Default for PreparedTopKs {
+    fn default() -> PreparedTopKs {
+        PreparedTopKs(PreparedCalls::new())
+    }
+}
+
+impl Extension for PreparedTopKs {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+/// A plan, and a problem that was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TopKKey {
+    plan: TopKPlan,
+    problem: TopKProblem,
+}
+
+/// What all calls with a problem's numbers have in common, made for these addresses: of x, the values and the indices, and of the
+/// candidates if there are parts.
+fn prepare(
+    key: &TopKKey,
+    device: &Device,
+    addresses: &[u64],
+) -> Result<Shape<Arc<TensorKernel>>, Error> {
+    let TopKKey { plan, problem } = key;
+    let prepared = device.extension::<PreparedTopKs>();
+    let layouts = problem.layouts(plan.parts, plan.slots)?;
+    let launched = |plan: &TopKPlan, stage: TopKStage, parts: i64, order: &[usize]| {
+        let kernel = prepared.0.kernels.get_or_make(&(*plan, stage), || {
+            let arch = device.arch();
+            let key = (*plan, stage, arch);
+            let built = BUILT.get_or_make(&key, || plan.unverified(arch, stage))?;
+            let loaded = device.load_kernel(&built.kernel)?;
+            Ok::<_, Error>(KernelOf { built, loaded })
+        })?;
+        let mut given: Vec<Arg<'_>> = (order.iter())
+            .map(|at| Arg::checked(addresses[*at], &layouts[*at]))
+            .collect();
+        if stage == TopKStage::Part {
+            given.push(Arg::Value((problem.k as u32).into()));
+        }
+        let arguments = kernel.built.arguments(&given)?;
+        let blocks = problem.selections().saturating_mul(parts);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let launch = Launch::new([blocks, 1, 1], plan.threads as u32)
+            .dynamic_shared(kernel.built.dynamic_shared());
+        (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
+        let loaded = kernel.loaded.clone();
+        let order = order.iter().copied();
+        let launch = PreparedLaunch::new(loaded, launch, arguments, addresses, order);
+        Ok::<_, Error>((kernel.built.clone(), launch))
+    };
+    if plan.parts == 1 {
+        let (built, launch) = launched(plan, TopKStage::Whole, 1, &[0, 1, 2])?;
+        return Ok(Shape::new(built, vec![launch]));
+    }
+    let (built, one) = launched(plan, TopKStage::Part, plan.parts, &[0, 3])?;
+    let (_, two) = launched(&plan.second(), TopKStage::Combine, 1, &[3, 0, 1, 2])?;
+    Ok(Shape::new(built, vec![one, two]))
+}
+
+/// The kernels built so far, by plan, stage and architecture. Building a kernel needs no device, so each kernel is built once per
+/// process.
+static BUILT: LazyLock<Memo<(TopKPlan, TopKStage, Arch), TensorKernel>> =
+    LazyLock::new(|| Memo::new(256));
