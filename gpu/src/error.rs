@@ -389,9 +389,15 @@ pub(crate) enum ErrorKind {
     )]
     Captured,
     #[error(
-        "the workspace has {found} bytes, and the product needs {need}: `Gemm::workspace` returns that number"
+        "the workspace has {found} bytes, and the {} needs {need}: `{}::workspace` returns that number",
+        of[0], of[1]
     )]
-    Workspace { found: usize, need: usize },
+    Workspace {
+        /// What is computed, and the type that describes the call.
+        of: [&'static str; 2],
+        found: usize,
+        need: usize,
+    },
     #[error("the workspace begins at {address:#x}, which is not a multiple of {need} bytes")]
     WorkspaceAddress { address: u64, need: u64 },
     #[error(transparent)]
@@ -797,6 +803,10 @@ pub(crate) enum ReduceError {
          turns along it"
     )]
     Inner { all: i64, extent: i64 },
+    #[error(
+        "the abs-max of {ty}: the type does not hold the size of its least number, so convert the elements to f32 first"
+    )]
+    Sizes { ty: Ty },
     #[error("the {k} {which} of {extent} elements: there must be 1 to {most}")]
     Selected {
         which: &'static str,

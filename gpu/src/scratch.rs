@@ -55,15 +55,20 @@ pub(crate) struct Piece {
 }
 
 impl Workspace<'_> {
-    /// Returns the caller's memory from `begin` to `end` as a workspace of at least `need` bytes.
+    /// Returns the caller's memory from `begin` to `end` as a workspace of at least `need` bytes, for a call that is named in errors: what
+    /// is computed, and the type that describes it.
     ///
     /// # Errors
     ///
     /// Returns an error if it is too short, or if it does not begin at a multiple of 256.
-    pub(crate) fn given((begin, end): (u64, u64), need: usize) -> Result<Self, Error> {
+    pub(crate) fn given(
+        (begin, end): (u64, u64),
+        need: usize,
+        of: [&'static str; 2],
+    ) -> Result<Self, Error> {
         let found = (end - begin) as usize;
         if found < need {
-            return Err(ErrorKind::Workspace { found, need }.into());
+            return Err(ErrorKind::Workspace { of, found, need }.into());
         }
         if need > 0 && !begin.is_multiple_of(ALIGNMENT) {
             return Err(ErrorKind::WorkspaceAddress {

@@ -531,7 +531,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         for (name, bytes) in tensors.chain(sums).chain(numbers) {
             disjoint(WORKSPACE, given.bytes(), name, bytes)?;
         }
-        let memory = Workspace::given(given.bytes(), 0)?;
+        let memory = Workspace::given(given.bytes(), 0, ["attention", "Attention"])?;
         self.call(&memory, |_, _| Ok(self.wish()))
     }
 

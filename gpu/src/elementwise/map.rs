@@ -81,7 +81,18 @@ impl<'a> Map<'a> {
         }
     }
 
-    fn with<T: Element>(mut self, name: &str, view: &View<'a, T>, is_output: bool) -> Self {
+    /// The same tensors and numbers with another expression.
+    pub(crate) fn of(self, expression: &MapExpression) -> Map<'a> {
+        let expression = expression.clone();
+        Map { expression, ..self }
+    }
+
+    pub(crate) fn with<T: Element>(
+        mut self,
+        name: &str,
+        view: &View<'a, T>,
+        is_output: bool,
+    ) -> Self {
         self.tensors
             .retain(|given| given.name != name || given.is_output != is_output);
         self.tensors.push(GivenView::new(name, view, is_output));

@@ -564,7 +564,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         for (name, bytes) in self.given.tensors() {
             disjoint("the workspace", given.bytes(), name.to_string(), bytes)?;
         }
-        let mut memory = Workspace::given(given.bytes(), self.workspace()?)?;
+        let mut memory = Workspace::given(given.bytes(), self.workspace()?, ["product", "Gemm"])?;
         self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))
     }
 

@@ -7,11 +7,12 @@ use std::sync::{Arc, LazyLock};
 use colex_atom::{Arch, Ty};
 use colex_device::{Device, Element, Extension, Function, Memo, View, ViewMut};
 use colex_ir::launch::Launch;
-use colex_layout::Layout;
+use colex_layout::{Layout, Stride, Tuple};
 use colex_sim::Report;
-use colex_tensor::{Arg, TensorKernel};
+use colex_tensor::{Arg, Expr, TensorKernel};
 
 use super::plan::QuantisePlan;
+use super::kernel::largest;
 use super::problem::{QuantiseProblem, check_source, check_target};
 use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::elementwise::call::{GivenView, check_memory};
@@ -20,6 +21,7 @@ use crate::elementwise::{ElementwiseCall, Map, MapExpression};
 use crate::error::{Error, QuantiseError, disjoint};
 use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
+use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
 
 /// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
 /// in it over the largest number of the type. `q` has the shape of `x`, and `scales` that of its rows. [`Quantise`] has the scales
@@ -50,10 +52,19 @@ pub fn quantise<T: GemmElement, Q: Element>(
     Quantise::new(to, x, q).rows(scales).run()
 }
 
+/// What a computed scale takes.
+#[derive(Clone, Debug)]
+struct Computed<'a, T> {
+    most: Reduce<'a, T>,
+    maps: [Map<'a>; 2],
+}
+
 /// Which numbers share a scale.
 #[derive(Clone, Debug)]
-enum Scales {
+enum Scales<'a> {
     Tensor(f32),
+    /// Of the whole tensor, as an output.
+    Computed(View<'a, f32>),
     /// The columns of a block, if a row has several.
     Rows(Option<i64>, Box<GivenView>),
 }
@@ -90,7 +101,7 @@ pub struct Quantise<'a, T, Q> {
     x: View<'a, T>,
     q: View<'a, Q>,
     output: &'static str,
-    scales: Scales,
+    scales: Scales<'a>,
     call: Map<'a>,
 }
 
@@ -107,6 +118,27 @@ fn of_tensor(from: Ty, to: Ty) -> Result<MapExpression, Error> {
             let element = x * m.scalar("inverse", Ty::F32);
             m.output("q", element.saturating(to));
         })
+    });
+    Ok((*made?).clone())
+}
+
+/// The maps of a computed scale, by type and target: from the largest size to the scale, and the numbers by it.
+static COMPUTED: LazyLock<Memo<(Ty, Ty), [MapExpression; 2]>> = LazyLock::new(|| Memo::new(16));
+
+fn of_computed(from: Ty, to: Ty) -> Result<[MapExpression; 2], Error> {
+    let made = COMPUTED.get_or_make(&(from, to), || {
+        let scale = MapExpression::new(|m| {
+            let most = m.tensor("most", Ty::F32);
+            m.output("scale", most / largest(to));
+        })?;
+        let numbers = MapExpression::new(|m| {
+            let x = m.tensor("x", from).to(Ty::F32);
+            let scale = m.tensor("scale", Ty::F32);
+            // A tensor of zeros stays one.
+            let inverse = scale.equals(0.0).select(0.0, Expr::from(1.0) / &scale);
+            m.output("q", (x * inverse).saturating(to));
+        })?;
+        Ok::<_, Error>([scale, numbers])
     });
     Ok((*made?).clone())
 }
@@ -139,6 +171,82 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             scales: Scales::Tensor(scale),
             ..self
         }
+    }
+
+    /// Makes the scale of the whole tensor an output of one element: the largest size in `x` over the largest number of the type. `x` is
+    /// read twice, by a [reduction](ReduceFunction::AbsMax) and by a map. The largest size does not depend on the order of the
+    /// elements, so that the scale has the same bits on every run. If `x` has no element, no scale is stored.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::quantise::Quantise;
+    ///
+    /// let device = Device::open();
+    /// let x = device.upload(&[1f32, -2.0, 0.25, f32::NAN])?;
+    /// let (mut q, mut scale) = (device.poisoned::<i8>(4)?, device.poisoned::<f32>(1)?);
+    /// let (x, to) = (x.view((2, 2))?, q.view_mut((2, 2))?);
+    /// Quantise::new(Ty::S8, &x, &to).tensor_scale(&scale.view_mut(1)?).run()?;
+    /// assert_eq!(scale.download()?, [2.0 / 127.0]);
+    /// assert_eq!(q.download()?, [64, -127, 16, 0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn tensor_scale(self, scale: &ViewMut<'a, f32>) -> Self {
+        Quantise {
+            scales: Scales::Computed((**scale).clone()),
+            ..self
+        }
+    }
+
+    /// The steps of a computed scale: the largest size, the scale in its place, and the numbers. None if there is no element.
+    fn computed(&self, scale: &View<'a, f32>) -> Result<Option<Computed<'a, T>>, Error> {
+        let device = self.x.device();
+        device.check_same("q", self.q.device())?;
+        device.check_same("the scale", scale.device())?;
+        let leaves = scale.shape().leaves();
+        let is_one = leaves.iter().all(|extent| extent.value() == 1);
+        if self.x.shape() != self.q.shape() || !is_one {
+            let (name, found, wanted) = if is_one {
+                ("q", self.q.shape(), self.x.shape().to_string())
+            } else {
+                ("the scale", scale.shape(), "1".to_string())
+            };
+            let (found, x) = (found.to_string(), self.x.shape().to_string());
+            return Err(QuantiseError::Shape {
+                name,
+                found,
+                wanted,
+                x,
+            }
+            .into());
+        }
+        disjoint("q", self.q.bytes(), "x", self.x.bytes())?;
+        disjoint("the scale", scale.bytes(), "x", self.x.bytes())?;
+        disjoint("the scale", scale.bytes(), "q", self.q.bytes())?;
+        let Some(layout) = self.x.layout() else {
+            return Ok(None);
+        };
+        let [of_scale, of_numbers] = of_computed(T::TY, self.to)?;
+        // The reduction takes each leaf as a mode.
+        let x = self.x.with_layout(layout.flatten())?;
+        let modes: Vec<usize> = (0..layout.leaves().len()).collect();
+        let one = scale.with_layout(Layout::leaf(1, 1).map_err(colex_tensor::Error::from)?)?;
+        let still = layout.leaves().iter().map(|_| Stride::from(0));
+        let still = Layout::new(layout.flatten().shape(), Tuple::flat(still));
+        let still = still.map_err(colex_tensor::Error::from)?;
+        let q = self.q.layout().expect("q has the shape of x").flatten();
+        let numbers = self.call.clone().of(&of_numbers);
+        let numbers = numbers
+            .input("x", &x)
+            .input("scale", &scale.with_layout(still)?)
+            .with("q", &self.q.with_layout(q)?, true);
+        let scale = Map::new(&of_scale)
+            .input("most", &one)
+            .with("scale", &one, true);
+        Ok(Some(Computed {
+            most: Reduce::of_views(ReduceFunction::AbsMax, &x, &modes, &one),
+            maps: [scale, numbers],
+        }))
     }
 
     /// Makes the scale of each row, the last mode, an output: it is computed from the row.
@@ -283,7 +391,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     }
 
     /// Enqueues the call on the stream of the device that holds `x`. It allocates nothing, so that a capture of the stream takes it
-    /// once its kernel is loaded.
+    /// once its kernel is loaded; only a [computed scale](Quantise::tensor_scale) takes memory as [`Reduce::run`] does.
     ///
     /// # Errors
     ///
@@ -291,7 +399,18 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// view have several strides; or if an output overlaps another view or has one element at several coordinates. Returns the
     /// device's error if the launch fails, also where the device lacks the conversion.
     pub fn run(&self) -> Result<(), Error> {
-        self.prepare()?.run(self.x.device())
+        let device = self.x.device();
+        if let Scales::Computed(scale) = &self.scales {
+            self.check_types()?;
+            let Some(Computed { most, maps }) = self.computed(scale)? else {
+                return Ok(());
+            };
+            // Every step is checked before the first one is launched.
+            let maps = [maps[0].prepare()?, maps[1].prepare()?];
+            most.run()?;
+            return maps.iter().try_for_each(|map| map.run(device));
+        }
+        self.prepare()?.run(device)
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture.
@@ -316,7 +435,14 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     ) -> Result<QuantiseCall<'a>, Error> {
         self.check_types()?;
         let device = self.x.device();
-        let mut map = None;
+        let (mut map, mut most, mut scale) = (None, None, None);
+        if let Scales::Computed(of) = &self.scales
+            && let Some(computed) = self.computed(of)?
+        {
+            scale = Some(computed.maps[0].prepare()?);
+            map = Some(computed.maps[1].prepare()?);
+            most = Some(computed.most.prepare()?);
+        }
         if let Scales::Tensor(value) = self.scales {
             if !(value > 0.0 && value.is_finite() && (1.0 / value).is_finite()) {
                 return Err(QuantiseError::Scale { value }.into());
@@ -338,6 +464,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         }
         Ok(QuantiseCall {
             device: device.clone(),
+            most,
+            scale,
             map,
             parts,
             tensors: PhantomData,
@@ -353,6 +481,9 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
 #[derive(Clone, Debug)]
 pub struct QuantiseCall<'a> {
     device: Device,
+    /// The largest size and the scale, of a scale that is computed for a tensor.
+    most: Option<ReduceCall<'a>>,
+    scale: Option<ElementwiseCall<'a>>,
     /// The map of a scale for a tensor.
     map: Option<ElementwiseCall<'a>>,
     parts: Vec<Arc<Call<QuantiseAbout>>>,
@@ -401,10 +532,13 @@ impl QuantiseCall<'_> {
     /// Returns the errors of [`Device::profile`].
     pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         same_device(device, &self.device)?;
-        let mut all = match &self.map {
-            Some(map) => map.profile(device)?,
-            None => Vec::new(),
-        };
+        let mut all = Vec::new();
+        if let Some(most) = &self.most {
+            all.extend(most.profile(device)?);
+        }
+        for map in self.scale.iter().chain(&self.map) {
+            all.extend(map.profile(device)?);
+        }
         for part in &self.parts {
             all.extend(part.profile(device)?);
         }
@@ -418,7 +552,10 @@ impl QuantiseCall<'_> {
     /// Returns the device's error if the launch fails.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         same_device(device, &self.device)?;
-        if let Some(map) = &self.map {
+        if let Some(most) = &self.most {
+            most.run(device)?;
+        }
+        for map in self.scale.iter().chain(&self.map) {
             map.run(device)?;
         }
         self.parts.iter().try_for_each(|part| part.run(device))

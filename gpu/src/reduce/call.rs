@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Buffer, Device, Element, Extension, Function, Memo, View, ViewMut};
+use colex_device::{Device, DeviceSlice, Element, Extension, Function, Memo, View, ViewMut};
 use colex_ir::launch::Launch;
 use colex_layout::{IntTuple, Layout};
 use colex_sim::Report;
@@ -18,10 +18,10 @@ use super::problem::{
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
-use crate::scratch::{self, Workspace};
+use crate::scratch::{self, Piece, Workspace};
 
 /// Reduces `x` along its modes `modes`, counted from 0: the sum, the mean, the largest or the least element, the sum of the squares
-/// or its root.
+/// or its root, the largest size.
 ///
 /// `y` has the modes of `x` that are kept, in their order; modes of extent 1 may stand in the place of those that are reduced. If
 /// none is kept, `y` has one element. All tensors have any strides; elements are f32, f16, bf16 or s32. Floats are computed in f32
@@ -166,7 +166,7 @@ pub(super) struct Written {
 }
 
 impl Written {
-    pub(super) fn new<U: Element>(name: &'static str, ty: Ty, view: &ViewMut<'_, U>) -> Written {
+    pub(super) fn new<U: Element>(name: &'static str, ty: Ty, view: &View<'_, U>) -> Written {
         Written {
             name,
             ty,
@@ -213,6 +213,23 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         x: &View<'a, T>,
         modes: &[usize],
         y: &ViewMut<'a, U>,
+    ) -> Reduce<'a, T> {
+        Reduce {
+            function,
+            x: x.clone(),
+            modes: modes.to_vec(),
+            y: Written::new("y", U::TY, y),
+            values: None,
+            outputs: PhantomData,
+        }
+    }
+
+    /// The call on views whose results are checked later.
+    pub(crate) fn of_views<U: GemmElement>(
+        function: ReduceFunction,
+        x: &View<'a, T>,
+        modes: &[usize],
+        y: &View<'a, U>,
     ) -> Reduce<'a, T> {
         Reduce {
             function,
@@ -373,7 +390,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         let device = self.x.device();
         let call = self.call(&Workspace::Kept(device), ReducePlan::fastest)?;
         call.run(device)?;
-        if let Some(parts) = call.parts {
+        if let Some(parts) = call.parts.and_then(|piece| piece.memory) {
             scratch::give_back(device, parts);
         }
         Ok(())
@@ -388,6 +405,59 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     /// Returns the errors of [`reduce`].
     pub fn prepare(&self) -> Result<ReduceCall<'a>, Error> {
         self.prepare_with(ReducePlan::fastest)
+    }
+
+    /// Returns the bytes of memory that [`prepare_in`](Reduce::prepare_in) needs: those of the parts of the results, 0 if blocks
+    /// share none.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::{Reduce, ReduceFunction};
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let x = device.upload(&vec![1.0f32; 100_000])?;
+    /// let mut y = device.poisoned::<f32>(1)?;
+    /// let call = Reduce::new(ReduceFunction::Sum, &x.view(100_000)?, &[0], &y.view_mut(1)?);
+    /// let mut memory = device.uninitialised::<u8>(call.workspace()?)?;
+    /// assert_eq!(memory.len(), 6 * 4); // 6 parts
+    /// call.prepare_in(&mut memory)?.run(&device)?;
+    /// assert_eq!(y.download()?, [100_000.0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Reduce::problem`].
+    pub fn workspace(&self) -> Result<usize, Error> {
+        let Some(problem) = self.problem()? else {
+            return Ok(0);
+        };
+        Ok(ReducePlan::fastest(&problem)?.workspace(&problem) as usize)
+    }
+
+    /// Prepares the call as [`prepare`](Reduce::prepare) does, with the memory of the caller for the parts of the results: at
+    /// least [`workspace`](Reduce::workspace) bytes at a multiple of 256. Calls of one stream may share the memory, since the
+    /// work of a stream runs in order. A graph that captured the call uses it whenever it runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`reduce`], and an error if the workspace is too short, begins elsewhere, is on another device,
+    /// may not be written, or overlaps a tensor.
+    pub fn prepare_in(
+        &self,
+        workspace: &'a mut impl DeviceSlice<u8>,
+    ) -> Result<ReduceCall<'a>, Error> {
+        let count = workspace.count() as i64;
+        let given = ViewMut::row_major(workspace, count)?;
+        self.x.device().check_same(WORKSPACE, given.device())?;
+        disjoint(WORKSPACE, given.bytes(), "x", self.x.bytes())?;
+        for output in self.outputs() {
+            disjoint(WORKSPACE, given.bytes(), output.name, output.bytes)?;
+        }
+        let of = ["reduction", "Reduce"];
+        let memory = Workspace::given(given.bytes(), self.workspace()?, of)?;
+        self.call(&memory, ReducePlan::fastest)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.
@@ -480,11 +550,11 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         let whole = ReducePlan { parts: 1, ..plan };
         let mut work = call(whole, &addresses)?;
         if plan.parts > 1 {
-            made.parts = memory.take_spare(plan.workspace(&problem) as usize)?;
+            made.parts = memory.take_rest(plan.workspace(&problem) as usize)?;
         }
         match &made.parts {
             Some(parts) => {
-                addresses.push(parts.address());
+                addresses.push(parts.address);
                 work = call(plan, &addresses)?;
             }
             None => plan = whole,
@@ -504,7 +574,7 @@ pub struct ReduceCall<'a> {
     /// `None` if there is nothing to do.
     work: Option<(ReducePlan, Arc<Call<Arc<TensorKernel>>>)>,
     /// The memory of the parts.
-    parts: Option<Buffer<u8>>,
+    parts: Option<Piece>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,

@@ -129,6 +129,10 @@ fn bits_as(k: &mut Builder, from: &Fragment, ty: Ty) -> Fragment {
 /// Whether an element comes before the best one so far. A NaN comes before all numbers, and nothing before a NaN.
 fn is_better(function: ReduceFunction, x: &Expr, best: &Fragment) -> Mask {
     let best = Expr::from(best);
+    if function == ReduceFunction::AbsMax {
+        // A NaN is larger than nothing.
+        return x.gt(best);
+    }
     let is_float = x.ty().is_some_and(|ty| !ty.is_integer());
     match (function.is_largest(), is_float) {
         (true, true) => !x.le(&best) & best.equals(&best),
@@ -185,6 +189,7 @@ impl ReduceKernel<'_> {
         let is_largest = self.function().is_largest();
         let first = match wide {
             _ if self.function().is_sum() => Expr::from(0),
+            _ if self.function() == ReduceFunction::AbsMax => Expr::from(0),
             Ty::F32 if is_largest => Expr::from(f64::NEG_INFINITY),
             Ty::F32 => Expr::from(f64::INFINITY),
             Ty::S64 if is_largest => Expr::from(i64::MIN),
@@ -215,6 +220,10 @@ impl ReduceKernel<'_> {
     fn take(&self, k: &mut Builder, carry: &Carry, x: &Fragment, [reduced, inner]: [&Index; 2]) {
         let function = self.function();
         let wide = Expr::from(x).to(self.wide());
+        let wide = match function {
+            ReduceFunction::AbsMax => wide.abs(),
+            _ => wide,
+        };
         let is_combined = self.operands().stage == ReduceStage::Combine;
         if function.is_sum() {
             let Carry::One(acc) = carry else {

@@ -38,6 +38,7 @@ pub fn elements(function: ReduceFunction, x: &[f64]) -> f64 {
         ReduceFunction::Min => least.map_or(f64::INFINITY, |(_, x)| x),
         ReduceFunction::SquareSum => sum_of(&|x| x * x),
         ReduceFunction::Norm => sum_of(&|x| x * x).sqrt(),
+        ReduceFunction::AbsMax => x.iter().fold(0.0, |most: f64, x| most.max(x.abs())),
         ReduceFunction::ArgMax => index(most),
         ReduceFunction::ArgMin => index(least),
     }

@@ -243,7 +243,10 @@ impl RowwiseProblem {
         RowwiseProblem {
             function: operands.function,
             ty: operands.ty,
-            rows: vec![64; operands.modes],
+            // The product of all extents has 63 bits.
+            rows: (0..operands.modes)
+                .map(|mode| if mode < 2 || std::env::var("COLEX_OLD").is_ok() { 64 } else { 2 })
+                .collect(),
             columns: 4096,
             tensors: operands
                 .tensors()

@@ -251,7 +251,12 @@ fn numbers<T: GemmElement, U: GemmElement>(
     let functions: Vec<ReduceFunction> = (ReduceFunction::ALL.into_iter())
         .filter(|f| !f.is_index())
         .filter(|f| {
-            !(T::TY.is_integer() && matches!(f, ReduceFunction::Mean | ReduceFunction::Norm))
+            let of_floats = [
+                ReduceFunction::Mean,
+                ReduceFunction::Norm,
+                ReduceFunction::AbsMax,
+            ];
+            !(T::TY.is_integer() && of_floats.contains(f))
         })
         .collect();
     let function = r.one(&functions);
@@ -294,7 +299,7 @@ fn numbers<T: GemmElement, U: GemmElement>(
         let count = elements.len() as f64;
         // One rounding of each addition, and one of the result; the smallest numbers of f16.
         let allowed = match function {
-            ReduceFunction::Max | ReduceFunction::Min => 0.0,
+            ReduceFunction::Max | ReduceFunction::Min | ReduceFunction::AbsMax => 0.0,
             ReduceFunction::Mean => sizes / count * count.min(1000.0) * 2f64.powi(-24),
             ReduceFunction::Norm => largest * count.sqrt() * 1e-5,
             _ => sizes * count.min(1000.0) * 2f64.powi(-24),

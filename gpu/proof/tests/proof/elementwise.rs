@@ -4,7 +4,11 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression, Pairing, Rotary};
 use colex_gpu::quantise::{Quantise, QuantisePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
+use colex_gpu::kernels::GemmElement;
 use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut, gather};
+use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
+use colex_proof::sweep::Random;
+use half::{bf16, f16};
 
 fn simulator(arch: Arch, seed: u64) -> Device {
     let options = SimOptions::default().schedule(Schedule::from_seed(seed));
@@ -441,4 +445,155 @@ fn a_prepared_map_runs_again_and_on_other_threads() {
         });
     }
     assert_eq!(x.download().expect("elements"), [16.0f32; 1000]);
+}
+
+/// Maps of five to eight modes that no layout joins, of random extents: the indices that the kernel divides have as many digits.
+#[test]
+fn law_maps_of_many_modes_are_those_of_the_host() {
+    let mut r = Random::of(5, "maps of many modes");
+    let scale: MapExpression = "(x: tensor f32) -> y { mul(x, 2) }".parse().expect("a map");
+    let (mut cases, mut elements, mut most) = (0, 0, 0);
+    for arch in [Arch::Sm90a, Arch::Sm70] {
+        let device = simulator(arch, 7);
+        for rank in 5..=8 {
+            for _ in 0..4 {
+                let extents: Vec<i64> = (0..rank).map(|_| r.one(&[1, 2, 2, 3, 3])).collect();
+                // A gap behind every mode, so that none continues another.
+                let apart = |r: &mut Random| {
+                    let (mut next, mut strides) = (1, vec![0; rank]);
+                    for mode in r.permutation(rank) {
+                        strides[mode] = next;
+                        next = next * extents[mode] + 1;
+                    }
+                    let shape = IntTuple::flat(extents.iter().map(|n| Int::Dynamic(*n)));
+                    let strides = Tuple::flat(strides.into_iter().map(Stride::from));
+                    Layout::new(shape, strides).expect("a layout")
+                };
+                let [of_x, of_y] = [apart(&mut r), apart(&mut r)];
+                let length = |layout: &Layout| layout.cosize().expect("a size") as usize;
+                let x: Vec<f32> = (0..length(&of_x)).map(|i| i as f32).collect();
+                let memory = device.upload(&x).expect("memory");
+                let mut y = device.poisoned::<f32>(length(&of_y)).expect("memory");
+                let loops = {
+                    let x = View::new(&memory, &of_x).expect("a view");
+                    let y = ViewMut::new(&mut y, &of_y).expect("a view");
+                    let call = Map::new(&scale).input("x", &x).output("y", &y);
+                    let problem = call.problem().expect("a problem").expect("elements");
+                    let run = call.run();
+                    run.unwrap_or_else(|error| panic!("{of_x} to {of_y} on {arch}: {error}"));
+                    problem.nest().loops().len()
+                };
+                let found = y.download().expect("numbers");
+                for i in 0..of_x.size() {
+                    let [from, to] = [&of_x, &of_y].map(|of| of.at(i).expect("an element"));
+                    let want = 2.0 * x[from as usize];
+                    assert_eq!(found[to as usize], want, "{of_x} to {of_y} on {arch}: {i}");
+                }
+                (cases, elements) = (cases + 1, elements + of_x.size());
+                most = most.max(loops);
+            }
+        }
+    }
+    println!("law maps.modes: {cases} cases, {elements} elements, up to {most} loops");
+    assert!(most >= 7, "maps of {most} loops at most");
+}
+
+/// Scales of whole tensors with the bits of a row of all elements: types, strides, NaN, infinities and zeros.
+#[test]
+fn law_scales_of_tensors_are_those_of_the_host() {
+    fn one<T: GemmElement>(device: &Device, r: &mut Random, to: Ty) -> usize {
+        let extents: Vec<i64> = (0..1 + r.below(3_usize))
+            .map(|_| 1 + r.below(20_i64))
+            .collect();
+        let [of_x, of_q] = [(); 2].map(|()| {
+            let (mut next, mut strides) = (1, vec![0; extents.len()]);
+            for mode in r.permutation(extents.len()) {
+                strides[mode] = next;
+                next = next * extents[mode] + r.one(&[0, 0, 1, 8]);
+            }
+            let shape = IntTuple::flat(extents.iter().map(|n| Int::Dynamic(*n)));
+            let strides = Tuple::flat(strides.into_iter().map(Stride::from));
+            Layout::new(shape, strides).expect("a layout")
+        });
+        let kind = r.below(5_u64);
+        let number = |r: &mut Random| match kind {
+            0 => 0.0,
+            1 if r.one_in(9) => f64::NAN,
+            2 if r.one_in(50) => f64::NEG_INFINITY,
+            _ => f64::from(r.below(4001_i32) - 2000) / 250.0,
+        };
+        let length = |layout: &Layout| layout.cosize().expect("a size") as usize;
+        let x: Vec<T> = (0..length(&of_x)).map(|_| T::from_f64(number(r))).collect();
+        let memory = device.upload(&x).expect("memory");
+        let mut scale = device.poisoned::<f32>(1).expect("memory");
+        let found: Vec<u8> = if to == Ty::S8 {
+            let mut q = device.poisoned::<i8>(length(&of_q)).expect("memory");
+            scaled(device, r, to, (&memory, &of_x), (&mut q, &of_q), &mut scale);
+            let found = q.download().expect("numbers");
+            found.iter().map(|x| *x as u8).collect()
+        } else {
+            let mut q = device.poisoned::<u8>(length(&of_q)).expect("memory");
+            scaled(device, r, to, (&memory, &of_x), (&mut q, &of_q), &mut scale);
+            q.download().expect("numbers")
+        };
+        let at = |layout: &Layout, i: i64| layout.at(i).expect("an element") as usize;
+        let numbers: Vec<f32> = (0..of_x.size())
+            .map(|i| x[at(&of_x, i)].to_f64() as f32)
+            .collect();
+        let (want, own) = colex_gpu::quantise::reference::row(to, &numbers).expect("a row");
+        let scale = scale.download().expect("a scale")[0];
+        assert_eq!(scale.to_bits(), want.to_bits(), "{of_x} {} to {to}", T::TY);
+        for (i, want) in (0..of_x.size()).zip(own) {
+            let found = found[at(&of_q, i)];
+            let is_same = found == want || want & 0x7f == 0x7f && found & 0x7f == 0x7f;
+            assert!(is_same, "{of_x} {} to {to}, {i}: {found:#x} and {want:#x}", T::TY);
+        }
+        numbers.len()
+    }
+    fn scaled<T: GemmElement, Q: Element>(
+        device: &Device,
+        r: &mut Random,
+        to: Ty,
+        (x, of_x): (&Buffer<T>, &Layout),
+        (q, of_q): (&mut Buffer<Q>, &Layout),
+        scale: &mut Buffer<f32>,
+    ) {
+        let x = View::new(x, of_x).expect("a view");
+        let q = ViewMut::new(q, of_q).expect("a view");
+        let scale = scale.view_mut(1).expect("a view");
+        let call = Quantise::new(to, &x, &q).tensor_scale(&scale);
+        if r.one_in(2) {
+            return call.run().expect("a run");
+        }
+        let prepared = call.prepare().expect("a call");
+        for _ in 0..2 {
+            prepared.run(device).expect("a run");
+        }
+    }
+    let mut r = Random::of(6, "scales of tensors");
+    let (mut cases, mut elements) = (0, 0);
+    for arch in [Arch::Sm90a, Arch::Sm80] {
+        let device = simulator(arch, 8);
+        for _ in 0..24 {
+            let to = match arch {
+                Arch::Sm90a => r.one(&[Ty::S8, Ty::E4m3]),
+                _ => Ty::S8,
+            };
+            let run = r.one(&[one::<f32>, one::<f16>, one::<bf16>]);
+            elements += run(&device, &mut r, to);
+            cases += 1;
+        }
+    }
+    println!("law quantise.tensor: {cases} cases, {elements} elements");
+    let device = simulator(Arch::Sm80, 9);
+    let x = device.zeros::<f32>(12).expect("memory");
+    let mut q = device.zeros::<i8>(12).expect("memory");
+    let mut scale = device.zeros::<f32>(2).expect("memory");
+    let (x, q) = (x.view(12).expect("a view"), q.view_mut(12).expect("a view"));
+    let of_two = scale.view_mut(2).expect("a view");
+    let refused = Quantise::new(Ty::S8, &x, &q).tensor_scale(&of_two).run();
+    assert_eq!(
+        refused.expect_err("it is refused").to_string(),
+        "the scale has the shape 2: it must be 1, for x 12"
+    );
 }

@@ -2,6 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::reduce::scan::{self, Scan, ScanPlan, ScanProblem, cumulative_sum};
+use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
 use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem, ReduceStage, reduce};
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
@@ -201,6 +202,7 @@ fn refused_reductions_say_what_would_be_right() {
         )));
         found.push(error(reduce(ReduceFunction::Mean, &integers, &[1], &y)));
         found.push(error(reduce(ReduceFunction::Sum, &integers, &[1], &y)));
+        found.push(error(reduce(ReduceFunction::AbsMax, &integers, &[1], &y)));
         let nothing = memory.view((20, 0)).expect("a view");
         found.push(error(reduce(ReduceFunction::Max, &nothing, &[1], &y)));
         let planned = |change: &dyn Fn(&mut ReducePlan)| {
@@ -268,6 +270,7 @@ fn refused_reductions_say_what_would_be_right() {
             "the sum of f64: the elements must be f32, f16, bf16 or s32",
             "the mean of s32: it is no integer, so convert the elements to f32 first",
             "the sum of s32 in f32: the results must be s32",
+            "the abs-max of s32: the type does not hold the size of its least number, so convert the elements to f32 first",
             "the max of no elements: x has the shape (20,0), and an extent that is reduced is 0",
             "the plan's vector is 3: the sum kernel takes a power of two, 1 to 4",
             "the plan's vector is 8: the sum kernel takes a power of two, 1 to 4",
@@ -598,4 +601,91 @@ fn law_accepted_plans_of_cumulative_sums_are_built() {
         accepted > count / 20,
         "only {accepted} of {count} plans are accepted"
     );
+}
+
+/// Reductions and cumulative sums in the memory of the caller: of the right size, longer, too short, at a wrong address.
+#[test]
+fn law_reductions_take_the_memory_of_the_caller() {
+    let device = simulator(Arch::Sm80, 4);
+    let numbers: Vec<f32> = (0..40_000).map(|i| (i % 7) as f32).collect();
+    let x = device.upload(&numbers).expect("memory");
+    let mut most = device.poisoned::<f32>(1).expect("memory");
+    let mut sums = device.poisoned::<f32>(40_000).expect("memory");
+    let x = x.view(40_000).expect("a view");
+    {
+        let y = most.view_mut(1).expect("a view");
+        let call = Reduce::new(ReduceFunction::AbsMax, &x, &[0], &y);
+        let need = call.workspace().expect("a size");
+        assert!(need > 4);
+        let mut memory = device.uninitialised::<u8>(need + 300).expect("memory");
+        {
+            let prepared = call.prepare_in(&mut memory).expect("a call");
+            assert!(prepared.plan().is_some_and(|plan| plan.parts > 1));
+            prepared.run(&device).expect("a run");
+        }
+        let mut beyond = memory.slice(4..).expect("a slice");
+        let refused = call.prepare_in(&mut beyond).expect_err("it is refused");
+        assert!(refused.is_workspace_refused(), "{refused}");
+        let text = refused.to_string();
+        assert!(text.ends_with(", which is not a multiple of 256 bytes"), "{text}");
+        let mut short = memory.slice(..need - 1).expect("a slice");
+        let refused = call.prepare_in(&mut short).expect_err("it is refused");
+        assert!(refused.is_workspace_refused(), "{refused}");
+        let want = format!(
+            "the workspace has {} bytes, and the reduction needs {need}: `Reduce::workspace` returns that number",
+            need - 1
+        );
+        assert_eq!(refused.to_string(), want);
+    }
+    {
+        let y = sums.view_mut(40_000).expect("a view");
+        let call = Scan::new(&x, 0, &y);
+        let need = call.workspace().expect("a size");
+        assert!(need > 4);
+        let mut memory = device.uninitialised::<u8>(need).expect("memory");
+        let prepared = call.prepare_in(&mut memory).expect("a call");
+        assert!(prepared.plan().is_some_and(|plan| plan.turns > 0));
+        prepared.run(&device).expect("a run");
+        let mut short = device.uninitialised::<u8>(need - 1).expect("memory");
+        let refused = call.prepare_in(&mut short).expect_err("it is refused");
+        assert!(refused.is_workspace_refused(), "{refused}");
+        let want = format!(
+            "the workspace has {} bytes, and the cumulative sum needs {need}: `Scan::workspace` returns that number",
+            need - 1
+        );
+        assert_eq!(refused.to_string(), want);
+    }
+    assert_eq!(most.download().expect("a number"), [6.0]);
+    assert_eq!(sums.download().expect("sums")[39_999], numbers.iter().sum::<f32>());
+    println!("law reduce.memory: 5 cases");
+}
+
+/// As many modes as a kernel takes, none of which joins another: every kernel is built.
+#[test]
+fn law_kernels_of_many_modes_are_built() {
+    let mut cases = 0;
+    for arch in [Arch::Sm80, Arch::Sm90a] {
+        for outer in [1_usize, 2, 3, 9, 10, 11, 16] {
+            for reduced in [1_usize, 9, 16] {
+                let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::F32, &[64, 100], &[1]);
+                let mut plan = ReducePlan::fastest(&problem.expect("a problem")).expect("a plan");
+                (plan.operands.outer, plan.operands.reduced) = (outer, reduced);
+                let built = plan.build(arch);
+                assert!(built.is_ok(), "{}: {:?}", plan.operands, built.err());
+                cases += 1;
+            }
+            let problem = ScanProblem::new(Ty::F32, [64, 100, 1]).expect("a problem");
+            let mut plan = ScanPlan::fastest(&problem);
+            plan.operands.outer = outer;
+            let built = plan.build(arch);
+            assert!(built.is_ok(), "{}: {:?}", plan.operands, built.err());
+            let problem = TopKProblem::new(Ty::F32, [64, 100], 8).expect("a problem");
+            let mut plan = TopKPlan::fastest(&problem);
+            plan.operands.outer = outer;
+            let built = plan.build(arch);
+            assert!(built.is_ok(), "{}: {:?}", plan.operands, built.err());
+            cases += 2;
+        }
+    }
+    println!("law reduce.modes: {cases} cases");
 }

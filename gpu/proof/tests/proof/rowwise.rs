@@ -448,3 +448,20 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
         "only {accepted} of {count} plans are accepted"
     );
 }
+
+/// As many modes as a kernel takes: every kernel is built.
+#[test]
+fn law_rowwise_kernels_of_many_modes_are_built() {
+    let mut cases = 0;
+    for arch in [Arch::Sm80, Arch::Sm90a] {
+        for modes in 1..=16 {
+            let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [64, 1000]);
+            let mut plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
+            plan.operands.modes = modes;
+            let built = plan.build(arch);
+            assert!(built.is_ok(), "{}: {:?}", plan.operands, built.err());
+            cases += 1;
+        }
+    }
+    println!("law rowwise.modes: {cases} cases");
+}

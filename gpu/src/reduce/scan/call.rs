@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
-use colex_device::{Buffer, Device, Extension, Function, Memo, View, ViewMut};
+use colex_device::{Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
 use colex_ir::launch::Launch;
 use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
@@ -16,9 +16,9 @@ use super::problem::ScanProblem;
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
-use crate::reduce::call::{aligned, extents, strides};
+use crate::reduce::call::{WORKSPACE, aligned, extents, strides};
 use crate::reduce::problem::ReduceMode;
-use crate::scratch::{self, Workspace};
+use crate::scratch::{self, Piece, Workspace};
 
 /// Adds up `x` along its mode `mode`, counted from 0: element `i` of `y` is the sum of the elements up to `i`. [`Scan`] leaves an
 /// element out of its own sum.
@@ -150,7 +150,7 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         let plan = |problem: &ScanProblem| Ok(ScanPlan::fastest(problem));
         let call = self.call(&Workspace::Kept(device), plan)?;
         call.run(device)?;
-        if let Some(totals) = call.totals {
+        if let Some(totals) = call.totals.and_then(|piece| piece.memory) {
             scratch::give_back(device, totals);
         }
         Ok(())
@@ -165,6 +165,57 @@ impl<'a, T: GemmElement> Scan<'a, T> {
     /// Returns the errors of [`cumulative_sum`].
     pub fn prepare(&self) -> Result<ScanCall<'a>, Error> {
         self.prepare_with(|problem| Ok(ScanPlan::fastest(problem)))
+    }
+
+    /// Returns the bytes of memory that [`prepare_in`](Scan::prepare_in) needs: those of the totals of the parts, 0 if blocks share
+    /// no sum.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::scan::Scan;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let x = device.upload(&vec![1.0f32; 10_000])?;
+    /// let mut y = device.poisoned::<f32>(10_000)?;
+    /// let call = Scan::new(&x.view(10_000)?, 0, &y.view_mut(10_000)?);
+    /// let mut memory = device.uninitialised::<u8>(call.workspace()?)?;
+    /// assert_eq!(memory.len(), 5 * 4); // the totals of 5 parts
+    /// call.prepare_in(&mut memory)?.run(&device)?;
+    /// assert_eq!(y.download()?[9_999], 10_000.0);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Scan::problem`].
+    pub fn workspace(&self) -> Result<usize, Error> {
+        let problem = self.problem()?;
+        let bytes = problem.map(|problem| ScanPlan::fastest(&problem).workspace(&problem));
+        Ok(bytes.unwrap_or(0) as usize)
+    }
+
+    /// Prepares the call as [`prepare`](Scan::prepare) does, with the memory of the caller for the totals of the parts: at least
+    /// [`workspace`](Scan::workspace) bytes at a multiple of 256. Calls of one stream may share the memory, since the work of a
+    /// stream runs in order. A graph that captured the call uses it whenever it runs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`cumulative_sum`], and an error if the workspace is too short, begins elsewhere, is on another
+    /// device, may not be written, or overlaps a tensor.
+    pub fn prepare_in(
+        &self,
+        workspace: &'a mut impl DeviceSlice<u8>,
+    ) -> Result<ScanCall<'a>, Error> {
+        let count = workspace.count() as i64;
+        let given = ViewMut::row_major(workspace, count)?;
+        self.x.device().check_same(WORKSPACE, given.device())?;
+        for (name, view) in [("x", &self.x), ("y", &self.y)] {
+            disjoint(WORKSPACE, given.bytes(), name, view.bytes())?;
+        }
+        let of = ["cumulative sum", "Scan"];
+        let memory = Workspace::given(given.bytes(), self.workspace()?, of)?;
+        self.call(&memory, |problem| Ok(ScanPlan::fastest(problem)))
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.
@@ -241,11 +292,11 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         let whole = ScanPlan { turns: 0, ..plan };
         let mut work = call(whole, &addresses)?;
         if plan.turns != 0 {
-            made.totals = memory.take_spare(plan.workspace(&problem) as usize)?;
+            made.totals = memory.take_rest(plan.workspace(&problem) as usize)?;
         }
         match &made.totals {
             Some(totals) => {
-                addresses.push(totals.address());
+                addresses.push(totals.address);
                 work = call(plan, &addresses)?;
             }
             None => plan = whole,
@@ -265,7 +316,7 @@ pub struct ScanCall<'a> {
     /// `None` if there is nothing to do.
     work: Option<(ScanPlan, Arc<Call<Arc<TensorKernel>>>)>,
     /// The memory of the totals.
-    totals: Option<Buffer<u8>>,
+    totals: Option<Piece>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,

@@ -6,7 +6,9 @@ use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, ReduceError};
-use crate::reduce::problem::{MOST, ReduceMode, TYPES, WIDEST, joined, size, widest};
+use crate::reduce::problem::{
+    MOST, ReduceMode, TYPES, WIDEST, extent_for_reports, joined, size, widest,
+};
 
 /// What a kernel knows of its tensors: all but their extents, strides and addresses.
 ///
@@ -153,7 +155,7 @@ impl ScanProblem {
             exclusive: operands.exclusive,
             keeps_inner: operands.keeps_inner,
             outer: (0..operands.outer as i64)
-                .map(|i| mode(64, 1 << (20 + i)))
+                .map(|i| mode(extent_for_reports(i), 1 << (20 + i)))
                 .collect(),
             along,
             inner,

@@ -265,7 +265,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         for output in &self.outputs {
             disjoint(WORKSPACE, given.bytes(), output.name, output.bytes)?;
         }
-        let memory = Workspace::given(given.bytes(), self.workspace()?)?;
+        let memory = Workspace::given(given.bytes(), self.workspace()?, ["selection", "TopK"])?;
         self.call(&memory, |problem| Ok(TopKPlan::fastest(problem)))
     }
 

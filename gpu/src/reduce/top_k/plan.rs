@@ -148,16 +148,10 @@ impl TopKPlan {
 
     /// The plan of the kernel that selects among the candidates of the parts.
     pub(crate) fn second(&self) -> TopKPlan {
-        let operands = TopKOperands {
-            vector: 1,
-            contiguous: true,
-            ..self.operands
-        };
-        let candidates = self.parts * self.slots;
+        let candidates = self.parts.saturating_mul(self.slots);
         let plan = TopKPlan {
-            operands,
             // One slot for each of an odd number of parts allows no pairs.
-            vector: self.slots.min(2),
+            vector: self.slots.clamp(1, 2),
             parts: 1,
             ..*self
         };
@@ -305,7 +299,7 @@ impl TopKPlan {
             _ => 0,
         };
         let mut passes = split(false, 32, lowest);
-        passes.extend(split(true, self.index_bits, 0));
+        passes.extend(split(true, self.index_bits.min(MOST_INDEX_BITS), 0));
         passes
     }
 

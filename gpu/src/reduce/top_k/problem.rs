@@ -6,7 +6,9 @@ use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, ReduceError};
-use crate::reduce::problem::{MOST, ReduceMode, TYPES, WIDEST, joined, size, widest};
+use crate::reduce::problem::{
+    MOST, ReduceMode, TYPES, WIDEST, extent_for_reports, joined, size, widest,
+};
 
 /// The most elements that a call selects along the mode.
 pub const MOST_K: i64 = 4096;
@@ -146,7 +148,7 @@ impl TopKProblem {
             index: operands.index,
             smallest: operands.smallest,
             outer: (0..operands.outer as i64)
-                .map(|i| mode(64, 1 << (20 + i)))
+                .map(|i| mode(extent_for_reports(i), 1 << (20 + i)))
                 .collect(),
             along: mode(4096, if operands.contiguous { 1 } else { 2 }),
             k: 64,
