@@ -76,6 +76,7 @@ chapters! {
     rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";
     rows_reduce = "rows/reduce.md";
+    rows_top_k = "rows/top_k.md";
     appendix_cheat_sheet = "appendix/cheat-sheet.md";
     appendix_bridge = "appendix/bridge.md";
     appendix_examples = "appendix/examples.md";

@@ -1,7 +1,7 @@
 """PyTorch on the same device in the same hour: copies, transposes, matrix products. Prints JSON, one group a line.
 
 Run beside `xtask bench`: contenders take turns, events around every run, medians. `beside_torch.py rows` runs the functions of
-rows instead, eager and compiled, beside `xtask bench rows`; `beside_torch.py reduce` runs reductions and cumulative sums beside
+rows instead, eager and compiled, beside `xtask bench rows`; `beside_torch.py reduce` runs reductions, selections and cumulative sums beside
 `xtask bench reduce`.
 """
 
@@ -121,6 +121,28 @@ def reduced(function, dtype, name, extents, modes):
     say(f"{function} {name} of {list(extents)} along {list(modes)}", "TB/s", work, take_turns({"torch": call}))
 
 
+SELECTIONS = (
+    ((65536, 128), 1, 8), ((8192, 4096), 1, 50), ((4096, 10000), 1, 50), ((64, 128256), 1, 64), ((8, 1 << 20), 1, 2048),
+    ((1, 1 << 24), 1, 100), ((4096, 4096), 0, 8),
+)
+
+
+def selected(dtype, name, extents, mode, k):
+    """The k largest elements, sorted; the operands rotate over several times the second-level cache."""
+    size = dtype.itemsize
+    for extent in extents:
+        size *= extent
+    inputs = [torch.randn(extents, device="cuda").to(dtype) for _ in range(max((512 << 20) // size, 2))]
+    state = {"at": 0}
+
+    def call():
+        for _ in range(8):
+            state["at"] = (state["at"] + 1) % len(inputs)
+            torch.topk(inputs[state["at"]], k, mode)
+
+    say(f"top-{k} {name} of {list(extents)} along {mode}", "TB/s", 8 * size, take_turns({"torch": call}))
+
+
 def all_reductions():
     pairs = ((torch.bfloat16, "bf16"), (torch.float32, "f32"))
     cases = (
@@ -137,6 +159,9 @@ def all_reductions():
     for at in (0, 3, 5):
         for dtype, name in pairs:
             reduced("arg-max", dtype, name, *cases[at])
+    for extents, mode, k in SELECTIONS:
+        for dtype, name in pairs:
+            selected(dtype, name, extents, mode, k)
     for extents, mode in (((8192, 4096), 1), ((32, 1 << 20), 1), ((8191, 4097), 1), ((8192, 4096), 0), ((64, 128, 4096), 1)):
         for dtype, name in pairs:
             reduced("cumulative sum", dtype, name, extents, (mode,))

@@ -807,7 +807,7 @@ pub(crate) enum ReduceError {
         "the abs-max of {ty}: the type does not hold the size of its least number, so convert the elements to f32 first"
     )]
     Sizes { ty: Ty },
-    #[error("the {k} {which} of {extent} elements: there must be 1 to {most}")]
+    #[error("the {k} {which} of {extent} elements: there must be {}", up_to(*most))]
     Selected {
         which: &'static str,
         k: i64,
@@ -843,6 +843,14 @@ pub(crate) fn heads_of([inner, outer]: [i64; 2]) -> String {
         format!("heads of {inner} features")
     } else {
         format!("heads of {inner} features of Q and K and {outer} of V")
+    }
+}
+
+/// `1 to 5`, `0`
+fn up_to(most: i64) -> String {
+    match most {
+        0 => "0".to_string(),
+        _ => format!("1 to {most}"),
     }
 }
 

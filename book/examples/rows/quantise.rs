@@ -10,6 +10,7 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     scales()?;
+    tensor()?;
     plan()?;
     back()?;
     Ok(())
@@ -34,6 +35,21 @@ fn scales() -> Result<(), Box<dyn Error>> {
         .run()?;
     println!("{:?} by {:?}", q.download()?, scales.download()?);
     // ANCHOR_END: scales
+    Ok(())
+}
+
+/// One scale, found on the device.
+fn tensor() -> Result<(), Box<dyn Error>> {
+    println!("\n== tensor ==");
+    // ANCHOR: tensor
+    let device = Device::simulator(Arch::Sm90a);
+    let x = device.upload(&[0.01f32, -0.02, 0.03, 0.04, 1.0, -8.0, 4.0, 2.0])?;
+    let (mut q, mut scale) = (device.poisoned::<i8>(8)?, device.poisoned::<f32>(1)?);
+    Quantise::new(Ty::S8, &x.view((2, 4))?, &q.view_mut((2, 4))?)
+        .tensor_scale(&scale.view_mut(1)?)
+        .run()?;
+    println!("{:?} by {}", q.download()?, scale.download()?[0]);
+    // ANCHOR_END: tensor
     Ok(())
 }
 

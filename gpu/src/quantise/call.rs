@@ -11,8 +11,8 @@ use colex_layout::{Layout, Stride, Tuple};
 use colex_sim::Report;
 use colex_tensor::{Arg, Expr, TensorKernel};
 
-use super::plan::QuantisePlan;
 use super::kernel::largest;
+use super::plan::QuantisePlan;
 use super::problem::{QuantiseProblem, check_source, check_target};
 use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::elementwise::call::{GivenView, check_memory};

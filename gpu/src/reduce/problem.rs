@@ -621,9 +621,6 @@ pub(crate) fn size(modes: &[ReduceMode]) -> i64 {
 /// The extent of an outer mode in a problem whose numbers serve the reports: those of two kinds of 16 modes each, and of an inner
 /// mode, have a product of 63 bits.
 pub(super) fn extent_for_reports(mode: i64) -> i64 {
-    if std::env::var("COLEX_OLD").is_ok() {
-        return 64;
-    }
     match mode {
         0 => 64,
         1 => 16,

@@ -245,7 +245,7 @@ impl RowwiseProblem {
             ty: operands.ty,
             // The product of all extents has 63 bits.
             rows: (0..operands.modes)
-                .map(|mode| if mode < 2 || std::env::var("COLEX_OLD").is_ok() { 64 } else { 2 })
+                .map(|mode| if mode < 2 { 64 } else { 2 })
                 .collect(),
             columns: 4096,
             tensors: operands

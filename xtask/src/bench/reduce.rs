@@ -1,4 +1,4 @@
-//! Reductions and cumulative sums along the last, the first and a middle mode, against a copy that moves as many bytes.
+//! Reductions, selections and cumulative sums along the last, the first and a middle mode, against a copy that moves as many bytes.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
 use colex_gpu::reduce::scan::{self, Scan, ScanPlan};
+use colex_gpu::reduce::top_k::{self, TopK, TopKPlan};
 use colex_gpu::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan, reference};
 use colex_gpu::{Buffer, Device};
 use colex_layout::Layout;
@@ -50,6 +51,10 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
         group::<bf16>(device, &mut report, ReduceFunction::ArgMax, case)?;
         group::<f32>(device, &mut report, ReduceFunction::ArgMax, case)?;
     }
+    for (extents, mode, k) in SELECTIONS {
+        selections::<bf16>(device, &mut report, extents, mode, k)?;
+        selections::<f32>(device, &mut report, extents, mode, k)?;
+    }
     for (extents, mode) in SCANS {
         sums::<bf16>(device, &mut report, extents, mode)?;
         sums::<f32>(device, &mut report, extents, mode)?;
@@ -65,6 +70,147 @@ const SCANS: [(&[i64], usize); 5] = [
     (&[8192, 4096], 0),
     (&[64, 128, 4096], 1),
 ];
+
+/// Extents of the tensors of selections, the mode, and the elements that are selected.
+const SELECTIONS: [(&[i64], usize, i64); 7] = [
+    (&[65_536, 128], 1, 8),
+    (&[8192, 4096], 1, 50),
+    (&[4096, 10_000], 1, 50),
+    (&[64, 128_256], 1, 64),
+    (&[8, 1 << 20], 1, 2048),
+    (&[1, 1 << 24], 1, 100),
+    (&[4096, 4096], 0, 8),
+];
+
+/// Measures a selection with its default plan and with plans around it, and a copy that moves as many bytes as one read.
+fn selections<T: GemmElement>(
+    device: &Device,
+    report: &mut BenchReport,
+    extents: &[i64],
+    mode: usize,
+    k: i64,
+) -> Result<()> {
+    let count = extents.iter().product::<i64>() as usize;
+    let mut results = extents.to_vec();
+    results[mode] = k;
+    let selected = results.iter().product::<i64>() as usize;
+    let copies = (ROTATED / (count * T::BYTES)).max(2);
+    let mut inputs = Vec::new();
+    for _ in 0..copies {
+        let input = device.uninitialised::<T>(count)?;
+        normal(&input)?;
+        inputs.push(input);
+    }
+    let (values, indices) = (
+        device.poisoned::<T>(selected)?,
+        device.poisoned::<i32>(selected)?,
+    );
+    // A copy of half of the elements reads and writes as many bytes as the selection reads.
+    let half = count / 2;
+    let target = device.poisoned::<T>(half)?;
+    let line = Layout::new(half, 1)?;
+    let mut written: Vec<(Buffer<T>, Buffer<T>, Buffer<i32>)> = (inputs.iter())
+        .map(|_| (target.clone(), values.clone(), indices.clone()))
+        .collect();
+    let (mut copied, mut calls, mut plans) = (Vec::new(), Vec::new(), Vec::new());
+    let mut explained = String::new();
+    for (input, (target, values, indices)) in inputs.iter().zip(&mut written) {
+        copied.push(CopyCall::new(
+            &View::new(input, line.clone())?,
+            &ViewMut::new(target, line.clone())?,
+            None,
+        )?);
+        let (values, indices) = (
+            values.view_mut(&results[..])?,
+            indices.view_mut(&results[..])?,
+        );
+        let call = TopK::new(&input.view(extents)?, mode, &values, &indices);
+        let Some(problem) = call.problem()? else {
+            return Ok(());
+        };
+        let chosen = TopKPlan::fastest(&problem);
+        explained = chosen.to_string();
+        plans = vec![("default".to_string(), chosen)];
+        let mut add = |name: String, plan: TopKPlan| {
+            let fits = plan.check(device.arch()).is_ok() && plan.takes(&problem);
+            if fits && plan != chosen {
+                plans.push((name, plan));
+            }
+        };
+        for threads in [chosen.threads * 2, chosen.threads / 2] {
+            let accesses = if chosen.held {
+                chosen.accesses * chosen.threads / threads
+            } else {
+                chosen.accesses
+            };
+            let plan = TopKPlan {
+                threads,
+                accesses: accesses.max(1),
+                ..chosen
+            };
+            add(format!("{threads} threads"), plan);
+        }
+        for digit in [8, 10, 11] {
+            add(
+                format!("digits of {digit} bits"),
+                TopKPlan { digit, ..chosen },
+            );
+        }
+        for slots in [chosen.slots * 2, chosen.slots / 2] {
+            add(format!("{slots} slots"), TopKPlan { slots, ..chosen });
+        }
+        for parts in [chosen.parts * 2, chosen.parts / 2] {
+            add(format!("{parts} parts"), TopKPlan { parts, ..chosen });
+        }
+        let mut prepared = Vec::new();
+        for (_, plan) in &plans {
+            prepared.push(call.prepare_with(|_| Ok(*plan))?);
+        }
+        calls.push(prepared);
+    }
+    // One selection of each plan.
+    let inner: i64 = extents[mode + 1..].iter().product();
+    let x = inputs[0].download()?;
+    let own: Vec<f64> = (0..extents[mode])
+        .map(|i| x[(i * inner) as usize].to_f64())
+        .collect();
+    let want = top_k::reference::indices(&own, k as usize, false);
+    for (i, (name, _)) in plans.iter().enumerate() {
+        indices.fill_bytes(0xff)?;
+        calls[0][i].run(device)?;
+        let found = indices.download()?;
+        let is_right = (want.iter().enumerate())
+            .all(|(place, want)| found[place * inner as usize] as usize == *want);
+        ensure!(is_right, "top-{k} of {extents:?} along {mode}, {name}");
+    }
+    let at = Cell::new(0);
+    let mut contenders = vec![Contender::new("copy", |device| {
+        copied[in_turn(&at, copies)].run(device)
+    })];
+    for (i, (name, _)) in plans.iter().enumerate() {
+        let (at, calls) = (&at, &calls);
+        contenders.push(Contender::new(name.clone(), move |device| {
+            calls[in_turn(at, copies)][i].run(device)
+        }));
+    }
+    let times = take_turns(device, &contenders, 11, 8)?;
+    let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    let bytes = (count * T::BYTES) as f64 / 1e6;
+    let title = format!(
+        "top-{k} {} of {extents:?} along {mode}: {explained}",
+        T::NAME
+    );
+    report.group(&title, &names, &times, bytes);
+    let of = |i: usize| (bytes / times[i].median() * 1e4).round() / 1e4;
+    println!(
+        "{}",
+        json!({
+            "bench": "reduce", "function": format!("top-{k}"), "type": T::NAME, "extents": extents, "modes": [mode],
+            "plan": explained, "TB/s": of(1), "copy TB/s": of(0), "of copy": (of(1) / of(0) * 1e3).round() / 1e3,
+        })
+    );
+    Ok(())
+}
 
 /// Measures a cumulative sum, with and without parts, and a copy of the tensor.
 fn sums<T: GemmElement>(

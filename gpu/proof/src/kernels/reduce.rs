@@ -165,7 +165,11 @@ pub(super) struct Target<U> {
 }
 
 impl<U: Element> Target<U> {
-    pub(super) fn new(device: &Device, r: &mut Random, extents: &[i64]) -> Result<Target<U>, String> {
+    pub(super) fn new(
+        device: &Device,
+        r: &mut Random,
+        extents: &[i64],
+    ) -> Result<Target<U>, String> {
         let layout = layout(r, extents, true);
         let first = r.one(&[0, 0, 0, 8, 4, 1]);
         let length = first + layout.cosize().map_err(|e| e.to_string())? as usize;

@@ -2,9 +2,9 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression, Pairing, Rotary};
+use colex_gpu::kernels::GemmElement;
 use colex_gpu::quantise::{Quantise, QuantisePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
-use colex_gpu::kernels::GemmElement;
 use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut, gather};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use colex_proof::sweep::Random;
@@ -546,7 +546,11 @@ fn law_scales_of_tensors_are_those_of_the_host() {
         for (i, want) in (0..of_x.size()).zip(own) {
             let found = found[at(&of_q, i)];
             let is_same = found == want || want & 0x7f == 0x7f && found & 0x7f == 0x7f;
-            assert!(is_same, "{of_x} {} to {to}, {i}: {found:#x} and {want:#x}", T::TY);
+            assert!(
+                is_same,
+                "{of_x} {} to {to}, {i}: {found:#x} and {want:#x}",
+                T::TY
+            );
         }
         numbers.len()
     }

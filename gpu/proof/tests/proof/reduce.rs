@@ -627,7 +627,10 @@ fn law_reductions_take_the_memory_of_the_caller() {
         let refused = call.prepare_in(&mut beyond).expect_err("it is refused");
         assert!(refused.is_workspace_refused(), "{refused}");
         let text = refused.to_string();
-        assert!(text.ends_with(", which is not a multiple of 256 bytes"), "{text}");
+        assert!(
+            text.ends_with(", which is not a multiple of 256 bytes"),
+            "{text}"
+        );
         let mut short = memory.slice(..need - 1).expect("a slice");
         let refused = call.prepare_in(&mut short).expect_err("it is refused");
         assert!(refused.is_workspace_refused(), "{refused}");
@@ -656,7 +659,10 @@ fn law_reductions_take_the_memory_of_the_caller() {
         assert_eq!(refused.to_string(), want);
     }
     assert_eq!(most.download().expect("a number"), [6.0]);
-    assert_eq!(sums.download().expect("sums")[39_999], numbers.iter().sum::<f32>());
+    assert_eq!(
+        sums.download().expect("sums")[39_999],
+        numbers.iter().sum::<f32>()
+    );
     println!("law reduce.memory: 5 cases");
 }
 

@@ -65,11 +65,7 @@ fn result(
 }
 
 /// What the host selects.
-fn wanted(
-    columns: i64,
-    (k, smallest): (i64, bool),
-    x: &[f32],
-) -> (Vec<u32>, Vec<i32>) {
+fn wanted(columns: i64, (k, smallest): (i64, bool), x: &[f32]) -> (Vec<u32>, Vec<i32>) {
     let (mut values, mut indices) = (Vec::new(), Vec::new());
     for row in x.chunks(columns as usize) {
         let numbers: Vec<f64> = row.iter().map(|x| f64::from(*x)).collect();
@@ -312,10 +308,7 @@ fn law_accepted_plans_of_selections_are_built() {
             plan.vector = number(&mut r);
         }
         if r.one_in(2) {
-            (plan.threads, plan.held) = (
-                16 * r.one(&[2, 4, 16, 1, 3, i64::MIN / 16]),
-                r.one_in(2),
-            );
+            (plan.threads, plan.held) = (16 * r.one(&[2, 4, 16, 1, 3, i64::MIN / 16]), r.one_in(2));
         }
         if r.one_in(3) {
             (plan.accesses, plan.parts) = (number(&mut r), number(&mut r));

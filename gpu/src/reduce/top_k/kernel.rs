@@ -4,7 +4,9 @@ use colex_atom::{Arch, Ty};
 use colex_ir::AtomicOp;
 use colex_ir::BinaryOp::Add;
 use colex_layout::Layout;
-use colex_tensor::{Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel};
+use colex_tensor::{
+    Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
+};
 
 use super::plan::{TopKPass, TopKPlan};
 use super::problem::TopKProblem;
@@ -87,7 +89,8 @@ pub(crate) fn build(plan: &TopKPlan, arch: Arch, stage: TopKStage) -> Result<Ten
         TopKStage::Combine => "top_k_combine",
     };
     let mut k = Builder::new(name, arch, plan.threads as u32);
-    let [of_x, of_values, of_indices, of_candidates] = TopKProblem::like(operands).layouts(2, 64)?;
+    let [of_x, of_values, of_indices, of_candidates] =
+        TopKProblem::like(operands).layouts(2, 64)?;
     let candidates =
         (stage == TopKStage::Combine).then(|| k.tensor("candidates", Ty::S64, &of_candidates));
     let x = k.tensor("x", operands.ty, &of_x);
@@ -176,10 +179,7 @@ impl TopKKernel<'_> {
         for pass in self.plan.passes() {
             self.pass(k, &search, pass, held.as_deref());
         }
-        let threshold = k.map(joined(
-            Expr::from(&search.key) ^ i32::MIN,
-            &search.order,
-        ));
+        let threshold = k.map(joined(Expr::from(&search.key) ^ i32::MIN, &search.order));
         self.over_elements(k, held.as_deref(), |k, loaded| {
             self.take(k, &threshold, loaded);
         });
@@ -427,23 +427,33 @@ impl TopKKernel<'_> {
     fn sort(&self, k: &mut Builder) {
         let TopKPlan { slots, threads, .. } = *self.plan;
         let rounds = (slots / 2 / threads).max(1);
+        let mut steps = Vec::new();
         let mut size = 2;
         while size <= slots {
             let mut distance = size / 2;
             while distance > 0 {
-                let exchange = |k: &mut Builder, round: &Index| {
-                    let pair = round * threads + &self.thread;
-                    self.exchange(k, &pair, size, distance);
-                };
-                if rounds <= ROUNDS {
-                    (0..rounds).for_each(|round| exchange(k, &round.into()));
-                } else {
-                    k.for_(0, rounds, 1, exchange);
-                }
-                k.sync();
+                steps.push((size, distance));
                 distance /= 2;
             }
             size *= 2;
+        }
+        for (i, &(size, distance)) in steps.iter().enumerate() {
+            let exchange = |k: &mut Builder, round: &Index| {
+                let pair = round * threads + &self.thread;
+                self.exchange(k, &pair, size, distance);
+            };
+            if rounds <= ROUNDS {
+                (0..rounds).for_each(|round| exchange(k, &round.into()));
+            } else {
+                k.for_(0, rounds, 1, exchange);
+            }
+            // Up to this distance, the pairs of a warp lie in 64 slots of its own.
+            let is_near = |(_, distance): &(i64, i64)| *distance <= 32;
+            if is_near(&steps[i]) && steps.get(i + 1).is_some_and(is_near) {
+                k.emit(|ir| ir.warp_sync());
+            } else {
+                k.sync();
+            }
         }
     }
 
