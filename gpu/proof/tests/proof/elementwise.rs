@@ -457,7 +457,7 @@ fn law_maps_of_many_modes_are_those_of_the_host() {
         let device = simulator(arch, 7);
         for rank in 5..=8 {
             for _ in 0..4 {
-                let extents: Vec<i64> = (0..rank).map(|_| r.one(&[1, 2, 2, 3, 3])).collect();
+                let extents: Vec<i64> = (0..rank).map(|_| r.one(&[2, 2, 3])).collect();
                 // A gap behind every mode, so that none continues another.
                 let apart = |r: &mut Random| {
                     let (mut next, mut strides) = (1, vec![0; rank]);
@@ -495,7 +495,7 @@ fn law_maps_of_many_modes_are_those_of_the_host() {
         }
     }
     println!("law maps.modes: {cases} cases, {elements} elements, up to {most} loops");
-    assert!(most >= 7, "maps of {most} loops at most");
+    assert_eq!(most, 8);
 }
 
 /// Scales of whole tensors with the bits of a row of all elements: types, strides, NaN, infinities and zeros.

@@ -314,7 +314,7 @@ fn law_accepted_plans_of_selections_are_built() {
             (plan.accesses, plan.parts) = (number(&mut r), number(&mut r));
         }
         if r.one_in(3) {
-            (plan.slots, plan.digit) = (16 * number(&mut r).min(1 << 40), number(&mut r));
+            (plan.slots, plan.digit) = (number(&mut r).saturating_mul(16), number(&mut r));
         }
         if r.one_in(4) {
             plan.index_bits = number(&mut r);
