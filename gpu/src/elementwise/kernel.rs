@@ -87,7 +87,7 @@ fn declare(k: &mut Builder, operand: &ElementwiseOperand, rank: usize) -> Result
         return Ok(Parameter::Numbers(all));
     }
     // Values for reports, whose product has 63 bits.
-    let extent = |i: i64| if i < 2 || std::env::var("COLEX_OLD").is_ok() { 256 } else { 16 };
+    let extent = |i: i64| if i < 2 { 256 } else { 16 };
     let leaves = (0..rank as i64).map(|i| (extent(i), 4096 << i));
     let last = matches!(operand.kind, OperandForm::Rows { .. }).then_some((1024, 4096));
     let layout = parameter(operand, leaves, last)?;

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 use super::reduce::{Target, layout};
 use crate::sweep::Random;
 
-/// Selects from drawn tensors on a device, and compares every result: types, shapes of one to three modes, strides, alignments, many
+/// Computes drawn selections on a device, and compares every result: types, shapes of one to three modes, strides, alignments, many
 /// equal elements, NaN and infinities, both directions, plans. Elements outside of the outputs are all ones, and stay. Returns the
 /// number of elements.
 ///

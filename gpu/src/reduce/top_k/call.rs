@@ -103,7 +103,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         }
     }
 
-    /// Selects the smallest elements, the smallest first.
+    /// Takes the smallest elements, the smallest first.
     pub fn smallest(self) -> Self {
         TopK {
             smallest: true,
