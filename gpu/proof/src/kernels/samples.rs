@@ -216,7 +216,7 @@ fn reduced() -> Result<Vec<Sample>, Error> {
         }
         for (extents, k) in [([4096, 128], 8), ([512, 10_000], 50), ([2, 1 << 20], 2048)] {
             let plan = TopKPlan::fastest(&TopKProblem::new(ty, extents, k)?);
-            all.push(Sample::new(plan.build(arch)?.kernel, 64));
+            all.push(Sample::new(plan.build(arch)?.kernel, 128));
         }
     }
     Ok(all)

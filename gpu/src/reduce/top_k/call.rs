@@ -231,7 +231,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
     /// let (mut values, mut indices) = (device.poisoned::<i32>(2)?, device.poisoned::<i32>(2)?);
     /// let call = TopK::new(&x.view(40_000)?, 0, &values.view_mut(2)?, &indices.view_mut(2)?);
     /// let mut memory = device.uninitialised::<u8>(call.workspace()?)?;
-    /// assert_eq!(memory.len(), 3 * 32 * 8); // the candidates of 3 parts
+    /// assert_eq!(memory.len(), 5 * 32 * 8); // the candidates of 5 parts
     /// call.prepare_in(&mut memory)?.run(&device)?;
     /// assert_eq!(indices.download()?, [39_999, 39_998]);
     /// # Ok::<(), colex_gpu::Error>(())

@@ -32,7 +32,7 @@ use crate::reduce::problem::{MOST, TYPES, WIDEST};
 /// let plan = TopKPlan::fastest(&problem);
 /// assert_eq!(
 ///     plan.to_string(),
-///     "largest of f32, vectors of 4, 1024 threads, 3 accesses in registers, 64 slots, digits of 11 bits"
+///     "largest of f32, vectors of 4, 512 threads, 5 accesses in registers, 64 slots, digits of 11 bits"
 /// );
 /// plan.check(Arch::Sm80)?;
 /// let refused = TopKPlan { slots: 48, ..plan }.check(Arch::Sm80).unwrap_err();
@@ -64,8 +64,9 @@ pub struct TopKPlan {
     pub parts: i64,
 }
 
-/// The most threads of a block, the most elements in the registers of a thread, and those of a thread by default.
+/// The most threads of a block, those by default, the most elements in the registers of a thread, and those of a turn by default.
 const MOST_THREADS: i64 = 1024;
+const THREADS: i64 = 512;
 const MOST_ITEMS: i64 = 32;
 const ITEMS: i64 = 16;
 
@@ -125,13 +126,13 @@ impl TopKPlan {
     /// The same plan with the threads, accesses and digits for a row of this extent.
     fn covering(self, extent: i64) -> TopKPlan {
         let vectors = div_up(extent, self.vector);
-        let most = (ITEMS / self.vector).max(1);
         // The slots are sorted by one thread for each pair.
-        let least = (self.slots / 2).clamp(32, MOST_THREADS / 2);
-        let threads = power_up(div_up(vectors, (4 / self.vector).max(1))).clamp(32, MOST_THREADS);
+        let least = (self.slots / 2).clamp(32, THREADS);
+        let threads = power_up(div_up(vectors, (4 / self.vector).max(1))).clamp(32, THREADS);
         let threads = threads.max(least);
-        let accesses = div_up(vectors, threads).min(most);
-        let held = threads * accesses * self.vector >= extent;
+        let all = div_up(vectors, threads);
+        let held = all * self.vector <= MOST_ITEMS;
+        let accesses = if held { all } else { ITEMS / self.vector };
         let digit = match extent {
             _ if extent <= self.slots => 0,
             ..=4096 => 8,
@@ -505,7 +506,7 @@ fn bits(extent: i64) -> i64 {
     i64::from(64 - (extent.max(1) - 1).leading_zeros())
 }
 
-/// `largest of f32, vectors of 4, 1024 threads, 3 accesses in registers, 64 slots, digits of 11 bits, 8 parts`
+/// `largest of f32, vectors of 4, 512 threads, 5 accesses in registers, 64 slots, digits of 11 bits, 8 parts`
 impl fmt::Display for TopKPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TopKOperands { ty, smallest, .. } = self.operands;
