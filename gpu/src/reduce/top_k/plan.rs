@@ -112,7 +112,7 @@ impl TopKPlan {
             index_bits: bits(extent),
             parts: 1,
         }
-        .covering(extent);
+        .covering(extent, MOST_ITEMS);
         let wanted = (BLOCKS / problem.selections()).min(MOST_PARTS);
         // A part leaves as many candidates as there are slots: as many parts as make both kernels read the same.
         let balanced = power_up((extent / slots).isqrt());
@@ -123,15 +123,16 @@ impl TopKPlan {
         TopKPlan { parts, ..plan }
     }
 
-    /// The same plan with the threads, accesses and digits for a row of this extent.
-    fn covering(self, extent: i64) -> TopKPlan {
+    /// The same plan with the threads, accesses and digits for a row of this extent, which stays in registers if a thread has at most
+    /// `items` elements.
+    fn covering(self, extent: i64, items: i64) -> TopKPlan {
         let vectors = div_up(extent, self.vector);
         // The slots are sorted by one thread for each pair.
         let least = (self.slots / 2).clamp(32, THREADS);
         let threads = power_up(div_up(vectors, (4 / self.vector).max(1))).clamp(32, THREADS);
         let threads = threads.max(least);
         let all = div_up(vectors, threads);
-        let held = all * self.vector <= MOST_ITEMS;
+        let held = all * self.vector <= items;
         let accesses = if held { all } else { ITEMS / self.vector };
         let digit = match extent {
             _ if extent <= self.slots => 0,
@@ -156,7 +157,8 @@ impl TopKPlan {
             parts: 1,
             ..*self
         };
-        plan.covering(candidates)
+        // A candidate takes two registers.
+        plan.covering(candidates, ITEMS)
     }
 
     /// Returns the elements that the threads of a block read at once.
