@@ -121,6 +121,27 @@ impl<'a> CopyCall<'a> {
         CopyCall::planned(device, layouts, addresses, bytes, CopyHow::Fastest)
     }
 
+    /// Loads the kernels of the copy between two layouts at these addresses, of elements of `bytes` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`copy`].
+    pub(crate) fn load(
+        device: &Device,
+        layouts: [&Layout; 2],
+        addresses: [u64; 2],
+        bytes: usize,
+    ) -> Result<(), Error> {
+        let shape = CopyShape {
+            layouts: layouts.map(Clone::clone),
+            bytes: bytes as i64,
+            how: CopyHow::Fastest,
+        };
+        let plan = shape.plan(device, addresses)?;
+        plan.method().family().launches(&plan, device, addresses)?;
+        Ok(())
+    }
+
     fn planned(
         device: &Device,
         layouts: [&Layout; 2],

@@ -1,6 +1,7 @@
 //! Matrix products as calls: checked, planned, built once for each plan, launched.
 
 use core::fmt;
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -10,7 +11,8 @@ use colex_tiled::Operand;
 
 use super::batch::{Apart, Batch, BatchForm, alignment, common};
 use super::choose::{
-    Autotune, SOME_ROWS, choose, choose_invariant, choose_whole, packs, takes_hopper,
+    Autotune, Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing,
+    takes_hopper,
 };
 use super::convolution::call::GivenConvolution;
 use super::convolution::columns::{Columns, ColumnsCall};
@@ -20,6 +22,7 @@ use super::epilogue::convert::{outputs, scale_type, sum_type};
 use super::epilogue::expression::Epilogue;
 use super::epilogue::reduction::{Reductions, reduction};
 use super::epilogue::split_sum;
+use super::epilogue::terms::KernelEpilogue;
 use super::epilogue::vectors::{WithVectors, stored_for_vectors};
 use super::factors::high_low::{self, HighLow, HighLowCall, Side};
 use super::factors::matrix::{self, Matrix, Place};
@@ -29,7 +32,7 @@ use super::groups::tiles;
 use super::groups::{self, Groups};
 use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
-use super::problem::{check_extent, holds_f32};
+use super::problem::{MOST, check_extent, holds_f32};
 use super::sm90::{WARPGROUP_THREADS, WORKSPACE};
 use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
@@ -511,30 +514,260 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// Returns the errors of [`gemm`] that concern the views, and those of the plan.
     pub fn workspace_in_parts(&self) -> Result<usize, Error> {
-        let device = self.a.device();
-        let Some(mut problem) = self.checked()? else {
+        let Some(open) = self.opened()? else {
             return Ok(0);
+        };
+        let packing = self.workspace()?;
+        let Some((problem, shape)) = open.product else {
+            return Ok(packing);
+        };
+        let bytes = plan_of(&problem, &shape, self.a.device())?.workspace(&problem);
+        Ok(packing.saturating_add(bytes as usize))
+    }
+
+    /// Returns the product as its kernel is given it, at addresses of no memory where matrices are packed; `None` if there is nothing
+    /// to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gemm`] that concern the views.
+    fn opened(&self) -> Result<Option<Opened>, Error> {
+        let Some(mut problem) = self.checked()? else {
+            return Ok(None);
         };
         let (batch, apart) = self.batch()?;
         // Addresses of no memory, for elements that are stored for a vector.
         let mut elsewhere = Workspace::Given([1 << 60, 1 << 62]);
         let take = |bytes: usize| Ok(elsewhere.take(bytes)?.address);
-        let (bound, _) = self.bound(&batch, take)?;
+        let (bound, reductions) = self.bound(&batch, take)?;
         let bound = bound.map(|(arguments, _)| arguments);
         let (factors, c) = self.places(&problem, self.may_pack(), (&batch, &apart))?;
-        let packing = self.workspace()?;
+        let mut packing = None;
         // A product that is 0 has one step along K.
-        let Some(Places { a, b, b2 }) = factors else {
-            return Ok(packing);
+        let product = match factors {
+            None => None,
+            Some(places) => {
+                packing = self.said_of_packing(&problem, &places, &c, &apart);
+                if problem.compute == Some(Compute::Tf32x3) {
+                    problem.k *= high_low::TIMES;
+                }
+                let matrices = places.matrices(&c);
+                let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), bound);
+                Some((problem, shape))
+            }
         };
-        if problem.compute == Some(Compute::Tf32x3) {
-            problem.k *= high_low::TIMES;
+        Ok(Some(Opened {
+            product,
+            packing,
+            reductions,
+        }))
+    }
+
+    /// Builds and loads every kernel that a call of this product may take with any number of rows M below 2^21, so that a call with a
+    /// new M assembles none: those of the list of plans for these types, orders, N and K, those that sum parts of K, and those that
+    /// pack a matrix. Returns the number of kernels that multiply and sum; of the list these are at most 24, and one that sums
+    /// for each that divides K.
+    ///
+    /// The other calls differ in M alone: their matrices have the same orders, gaps and alignments. Where M runs fastest in A or C
+    /// and the matrix has no gaps, its rows begin at other alignments with other M, and kernels for all of them are loaded. So are
+    /// kernels for matrices that are packed and for those that are not, if M decides. Tensors of the epilogue lie as those of
+    /// this call do. In groups, the number of groups is the same; of a convolution, the filters and the image.
+    ///
+    /// A call that runs loads the kernels of its own M. A device keeps the last 256 kernels of products. The calls of
+    /// [`Device::load_kernel`] assemble one after the other, some tenths of a second each, and the cache on the disk keeps what
+    /// they assembled.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, Gemm};
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (x, weights) = (device.zeros::<bf16>(32 * 64)?, device.zeros::<bf16>(128 * 64)?);
+    /// let mut c = device.poisoned::<bf16>(32 * 128)?;
+    /// let (x, weights) = (x.view((32, 64))?, weights.view((128, 64))?);
+    /// // Of Ampere's kernel, one for any M, and one for an M that its tiles divide.
+    /// assert_eq!(Gemm::new(&x, &weights, &c.view_mut((32, 128))?).load_plans()?, 2);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gemm`] that concern the views, those of the plan, and the device's error if it does not take a kernel.
+    pub fn load_plans(&self) -> Result<usize, Error> {
+        let device = self.a.device();
+        let Some(Opened {
+            product,
+            reductions,
+            packing: _,
+        }) = self.opened()?
+        else {
+            return Ok(0);
+        };
+        for (shape, addresses) in reductions {
+            reduction(device, shape, addresses)?;
         }
-        let [a, b, c] = [a.matrix(), b.matrix(), c.matrix()];
-        let b = b2.map_or(b, |b2| b.aligned_with(&b2.matrix()));
-        let shape = shape::<T, C>(&mut problem, &[a, b, c], &batch, self.wish(), bound);
-        let bytes = plan_of(&problem, &shape, device)?.workspace(&problem);
-        Ok(packing.saturating_add(bytes as usize))
+        let Some((problem, shape)) = product else {
+            self.prepare()?;
+            return Ok(1);
+        };
+        self.load_steps()?;
+        let mut kernels = HashSet::new();
+        for rows in self.numbers_of_rows(&problem) {
+            for packs in [false, true] {
+                let Some((problem, shape)) = self.with_rows(rows, packs, (&problem, &shape))? else {
+                    continue;
+                };
+                kernels.extend(kernels_of(&problem, &shape, device)?);
+            }
+        }
+        for kernel in &kernels {
+            loaded(kernel, device)?;
+        }
+        Ok(kernels.len())
+    }
+
+    /// The numbers of rows that stand for all others.
+    fn numbers_of_rows(&self, problem: &GemmProblem) -> Vec<i64> {
+        let groups = self.groups.as_ref().map_or(1, |_| problem.batch);
+        let of_groups = SOME_NUMBERS.map(|rows| rows.saturating_mul(groups).min(MOST));
+        let own = [problem.m];
+        SOME_NUMBERS.into_iter().chain(of_groups).chain(own).collect()
+    }
+
+    /// Loads the kernels of the steps before and after the product.
+    fn load_steps(&self) -> Result<(), Error> {
+        let Some(problem) = self.checked()? else {
+            return Ok(());
+        };
+        let (batch, apart) = self.batch()?;
+        let [of_a, of_b, of_c] = apart;
+        let (factors, c) = self.places(&problem, false, (&batch, &apart))?;
+        let Some(Places { a, b, b2 }) = factors else {
+            return Ok(());
+        };
+        let rows = self.numbers_of_rows(&problem);
+        // Where another number of rows has another form, a matrix that is not packed now may be.
+        let is_unmapped = |matrix: Matrix| !Place::is_here::<T>(Some(matrix), true);
+        let may_be_packed = self.may_pack() && takes_hopper(multiplied::<T>(&problem), self.a.device().arch());
+        let packs = |place: &GivenFactor| match place {
+            GivenFactor::Plain(Place::Packed(_)) => Some(1),
+            GivenFactor::Plain(Place::Here(matrix)) => {
+                (may_be_packed && is_unmapped(*matrix)).then_some(1)
+            }
+            GivenFactor::HighLow(parts) => parts.packs().then_some(high_low::TIMES),
+            GivenFactor::Columns(_) => None,
+        };
+        let follows = rows.iter().filter_map(|rows| {
+            Matrix::of_rows(&self.a, (self.majors[0], of_a), *rows, self.is_batch_invariant)
+        });
+        let packs_some = may_be_packed && self.convolution.is_none() && follows.into_iter().any(is_unmapped);
+        let packs_a = packs(&a).or(packs_some.then_some(1));
+        if let Some(times) = packs_a {
+            matrix::load_copies(&self.a, &rows, (&batch, of_a), (times, false))?;
+        }
+        if let Some(times) = packs(&b) {
+            matrix::load_copies(&self.b, &[], (&batch, of_b), (times, false))?;
+            if let Some(b2) = &self.b2 {
+                matrix::load_copies(b2, &[], (&batch, of_b), (times, false))?;
+            }
+        }
+        if c.is_packed() {
+            matrix::load_copies(&self.c, &rows, (&batch, of_c), (1, true))?;
+        }
+        let second = b2.as_ref().zip(self.b2.as_ref());
+        for (factor, view) in [(&a, &self.a), (&b, &self.b)].into_iter().chain(second) {
+            match factor {
+                GivenFactor::Plain(_) => {}
+                GivenFactor::HighLow(parts) => parts.load(view)?,
+                GivenFactor::Columns(columns) => columns.load(view)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The product with another number of rows, as its kernel is given it; `None` if `packs` says that matrices are packed which no
+    /// call packs.
+    fn with_rows(
+        &self,
+        rows: i64,
+        packs: bool,
+        (problem, known): (&GemmProblem, &GemmShape),
+    ) -> Result<Option<(GemmProblem, GemmShape)>, Error> {
+        let Some(checked) = self.checked()? else {
+            return Ok(None);
+        };
+        let (batch, apart) = self.batch()?;
+        let (factors, c) = self.places(&checked, false, (&batch, &apart))?;
+        let Some(places) = factors else {
+            return Ok(None);
+        };
+        let [own_a, own_b, own_c] = places.matrices(&c);
+        let is_plain = matches!(&places.a, GivenFactor::Plain(Place::Here(_))) && self.convolution.is_none();
+        let among = self.is_batch_invariant;
+        let a = Matrix::of_rows(&self.a, (self.majors[0], apart[0]), rows, among);
+        let a = a.filter(|_| is_plain).unwrap_or(own_a);
+        let c_of_rows = Matrix::of_rows(&self.c, (self.majors[2], apart[2]), rows, false);
+        let of_c = c_of_rows.filter(|_| !c.is_packed()).unwrap_or(own_c);
+        let mut problem = GemmProblem { m: rows, ..*problem };
+        let shape = |problem: &mut GemmProblem, matrices: [Matrix; 3]| {
+            shape::<T, C>(problem, &matrices, &batch, self.wish(), known.epilogue.clone())
+        };
+        let matrices = [a, own_b, of_c];
+        let as_is = shape(&mut problem, matrices);
+        if !packs {
+            return Ok(Some((problem, as_is)));
+        }
+        let is_mapped = GemmMethod::Hopper.family().reads(&as_is.operands);
+        let takes_hopper = takes_hopper(as_is.operands.ab, self.a.device().arch());
+        if is_mapped || !takes_hopper || !self.may_pack() || self.convolution.is_some() {
+            return Ok(None);
+        }
+        let k = problem.k;
+        let packed = |matrix: Matrix| match Place::is_here::<T>(Some(matrix), true) {
+            true => matrix,
+            false => matrix.packed::<T>(k),
+        };
+        let packed = [packed(a), packed(own_b), of_c];
+        let shape = shape(&mut problem, packed);
+        Ok(Some((problem, shape)))
+    }
+
+    /// Returns why a call takes its plan, without preparing it: whether matrices are packed by the times of the model, the cost of
+    /// the plan by its terms, and those of the plans that the model says are the fastest among the others. Times are in microseconds,
+    /// of an H200. [`GemmCall::explain`] says the same of a prepared call, whose plan [`autotune`](Gemm::autotune) may have measured.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, Gemm};
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm90a);
+    /// let (a, b) = (device.zeros::<bf16>(999 * 777)?, device.zeros::<bf16>(888 * 777)?);
+    /// let mut c = device.poisoned::<bf16>(999 * 888)?;
+    /// let (a, b) = (a.view((999, 777))?, b.view((888, 777))?);
+    /// let said = Gemm::new(&a, &b, &c.view_mut((999, 888))?).explain()?;
+    /// let lines: Vec<_> = said.lines().collect();
+    /// assert!(lines[0].starts_with("nothing is packed: "), "{said}"); // rows of 777 elements are loaded by threads
+    /// assert!(lines[1].starts_with("Hopper bf16 to bf16, tile "));
+    /// assert_eq!(lines.len(), 2 + 5); // five other plans
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gemm`] that concern the views, and those of the plan.
+    pub fn explain(&self) -> Result<String, Error> {
+        let device = self.a.device();
+        let Some(open) = self.opened()? else {
+            return Ok("nothing to do".to_string());
+        };
+        let mut lines = Vec::from_iter(open.packing);
+        if let Some((problem, shape)) = &open.product {
+            let plan = plan_of(problem, shape, device)?;
+            lines.extend(Explained::new(problem, shape).of(Some(&plan), device));
+        } else {
+            lines.push("the product is 0: C is scaled".to_string());
+        }
+        Ok(lines.join("\n"))
     }
 
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it
@@ -918,8 +1151,71 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Whether the matrices that no tensor map describes are packed first.
     fn packs(&self, problem: &GemmProblem, matrices: [Option<Matrix>; 3]) -> Result<bool, Error> {
         let device = self.a.device();
-        if !takes_hopper(multiplied::<T>(problem), device.arch()) {
+        let Some((problem, shape)) = self.unmapped(problem, matrices) else {
             return Ok(false);
+        };
+        let answers = &device.extension::<PreparedGemms>().1;
+        let answer = answers.get_or_make(&shape, || {
+            let packing = packing_of(&problem, &shape, device);
+            Ok::<_, Error>(packing.is_faster())
+        })?;
+        Ok(*answer)
+    }
+
+    /// What the model says of packing, and the matrices that are packed; `None` if there is nothing to say.
+    fn said_of_packing(
+        &self,
+        problem: &GemmProblem,
+        places: &Places,
+        c: &Place,
+        [of_a, of_b, of_c]: &[Apart; 3],
+    ) -> Option<String> {
+        if let GivenFactor::HighLow(_) = places.a {
+            return Some("the factors are written as high and low parts".to_string());
+        }
+        if let GivenFactor::Columns(_) = places.a {
+            return Some("the matrix over the activations is written".to_string());
+        }
+        if self.groups.is_some() || self.convolution.is_some() {
+            return None;
+        }
+        let second = places.b2.as_ref().map(|b2| (B2, b2.is_packed()));
+        let all = [("A", places.a.is_packed()), ("B", places.b.is_packed())];
+        let all = all
+            .into_iter()
+            .chain(second)
+            .chain([("C", c.is_packed())]);
+        let packed: Vec<&str> = all
+            .filter_map(|(name, is_packed)| is_packed.then_some(name))
+            .collect();
+        let packed = match &packed[..] {
+            [] => "nothing is packed".to_string(),
+            [one] => format!("{one} is packed"),
+            [some @ .., last] => format!("{} and {last} are packed", some.join(", ")),
+        };
+        let [of_a, of_b, of_c] = [
+            Matrix::of(&self.a, self.majors[0], *of_a),
+            Matrix::of(&self.b, self.majors[1], *of_b),
+            Matrix::of(&self.c, self.majors[2], *of_c),
+        ];
+        match self.unmapped(problem, [of_a, of_b, of_c]) {
+            Some((problem, shape)) if self.may_pack() => {
+                let packing = packing_of(&problem, &shape, self.a.device());
+                Some(format!("{packed}: {packing}"))
+            }
+            _ if packed.starts_with("nothing") => None,
+            _ => Some(format!("{packed}: no kernel takes such strides")),
+        }
+    }
+
+    /// The product as it is, if Hopper's kernel does not load one of its matrices by TMA and would if it were packed.
+    fn unmapped(
+        &self,
+        problem: &GemmProblem,
+        matrices: [Option<Matrix>; 3],
+    ) -> Option<(GemmProblem, GemmShape)> {
+        if !takes_hopper(multiplied::<T>(problem), self.a.device().arch()) {
+            return None;
         }
         let mut problem = *problem;
         if self.is_batch_invariant {
@@ -935,16 +1231,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let matrices = matrices.map(|matrix| matrix.unwrap_or(packed));
         let batch = Batch::default();
         let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), None);
-        if GemmMethod::Hopper.family().reads(&shape.operands) {
-            return Ok(false);
-        }
-        let multiprocessors = i64::from(device.limits().multiprocessors);
-        let answers = &device.extension::<PreparedGemms>().1;
-        let answer = answers.get_or_make(&shape, || {
-            let packs = packs(&problem, shape.operands, device.arch(), multiprocessors);
-            Ok::<_, Error>(packs)
-        })?;
-        Ok(*answer)
+        let is_mapped = GemmMethod::Hopper.family().reads(&shape.operands);
+        (!is_mapped).then_some((problem, shape))
     }
 
     fn call(
@@ -1029,6 +1317,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             });
             shape.wish = measured.plan::<T>(&problem, &shape, device, bytes, &addresses)?;
         }
+        let explained = Explained::new(&problem, &shape);
         let gemms = device.extension::<PreparedGemms>();
         let product = |shape| {
             gemms.0.call(shape, &addresses, device, |shape| {
@@ -1053,6 +1342,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             device: device.clone(),
             work: Some(Arc::new(Work {
                 steps,
+                explained,
                 product,
                 function: OnceLock::new(),
                 sums: sums.and_then(|piece| piece.memory),
@@ -1104,6 +1394,14 @@ enum GivenFactor {
 }
 
 impl GivenFactor {
+    /// Whether it is packed as it is.
+    fn is_packed(&self) -> bool {
+        match self {
+            GivenFactor::Plain(place) => place.is_packed(),
+            GivenFactor::HighLow(_) | GivenFactor::Columns(_) => false,
+        }
+    }
+
     /// Returns the matrix that a kernel is given, with an address of its alignment.
     fn matrix(&self) -> Matrix {
         match self {
@@ -1130,13 +1428,37 @@ struct Places {
     b2: Option<GivenFactor>,
 }
 
+/// A product before its kernels.
+struct Opened {
+    /// Unless the product is 0.
+    product: Option<(GemmProblem, GemmShape)>,
+    /// What the model says of packing, if it is asked.
+    packing: Option<String>,
+    reductions: Reductions,
+}
+
 impl Places {
+    /// Returns A, the right factors, and C, as kernels are given them.
+    fn matrices(&self, c: &Place) -> [Matrix; 3] {
+        let b = self.b.matrix();
+        let b = match &self.b2 {
+            Some(b2) => b.aligned_with(&b2.matrix()),
+            None => b,
+        };
+        [self.a.matrix(), b, c.matrix()]
+    }
+
     /// Returns the bytes of memory that each of them takes.
     fn bytes(&self) -> impl Iterator<Item = usize> {
         let factors = [&self.a, &self.b].into_iter().chain(&self.b2);
         factors.map(GivenFactor::bytes)
     }
 }
+
+/// Numbers of rows that stand for all others: with any number, the vectors along M are those of one of these, its tiles are whole
+/// if those of one of these are, and so on. One row has no stride, two are the most of the GEMV kernel, and groups of 65 and of
+/// 1024 rows have other plans than those of fewer.
+const SOME_NUMBERS: [i64; 13] = [1, 2, 3, 4, 8, 16, 32, 64, 65, 128, 256, 512, 1024];
 
 /// The name of the second right factor.
 pub(crate) const B2: &str = "B2";
@@ -1145,11 +1467,42 @@ pub(crate) const B2: &str = "B2";
 #[derive(Debug)]
 struct Work {
     steps: Steps,
+    explained: Explained,
     product: Arc<Call<(GemmPlan, Arc<TensorKernel>)>>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     /// The memory through which parts of K are summed, if the call owns it.
     sums: Option<Buffer<u8>>,
+}
+
+/// What a plan is chosen by.
+#[derive(Debug)]
+struct Explained {
+    /// The product as the kernel is given it.
+    problem: GemmProblem,
+    operands: Operands,
+    /// Whether the model of time compares the plans of such a product.
+    is_modelled: bool,
+}
+
+impl Explained {
+    fn new(problem: &GemmProblem, shape: &GemmShape) -> Explained {
+        Explained {
+            problem: *problem,
+            operands: shape.operands,
+            is_modelled: shape.batch.groups().is_none() && shape.batch.convolution().is_none(),
+        }
+    }
+
+    /// Returns what the model says of a plan and of others.
+    fn of(&self, plan: Option<&GemmPlan>, device: &Device) -> Option<String> {
+        let plan = plan?;
+        Some(if self.is_modelled {
+            plan.explain_among(&self.problem, self.operands, device)
+        } else {
+            plan.to_string()
+        })
+    }
 }
 
 /// A step before a product.
@@ -1277,6 +1630,31 @@ impl<'a> GemmCall<'a> {
         let kernel = kernels.next().expect("a product is a launch");
         let function = || self.device.function(kernel.clone());
         Some(work.function.get_or_init(function))
+    }
+
+    /// Returns what the call does and why: its steps, the cost of its plan by the terms of the model, and those of the plans that the
+    /// model says are the fastest among the others. Times are in microseconds, of an H200.
+    ///
+    /// ```
+    /// use colex_gpu::{Device, Gemm};
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm90a);
+    /// let (a, b) = (device.zeros::<bf16>(64 * 4096)?, device.zeros::<bf16>(256 * 4096)?);
+    /// let mut c = device.poisoned::<bf16>(64 * 256)?;
+    /// let (a, b) = (a.view((64, 4096))?, b.view((256, 4096))?);
+    /// let said = Gemm::new(&a, &b, &c.view_mut((64, 256))?).prepare()?.explain();
+    /// assert!(said.starts_with("Hopper bf16 to bf16, tile "));
+    /// assert_eq!(said.lines().count(), 6); // the plan, and five others
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        let Some(work) = &self.work else {
+            return self.to_string();
+        };
+        let of_plan = work.explained.of(self.plan(), &self.device);
+        let lines = self.said_before().chain(of_plan).chain(self.said_behind());
+        lines.collect::<Vec<String>>().join("\n")
     }
 
     /// Returns the names of the matrices that are packed before the product, `A`, `B`, `B2` or `C`, each with its copy.
@@ -1409,31 +1787,38 @@ impl<'a> GemmCall<'a> {
     }
 }
 
+impl GemmCall<'_> {
+    /// What the steps before the product do.
+    fn said_before(&self) -> impl Iterator<Item = String> {
+        self.before().map(|(name, step)| match step {
+            Before::Pack(copy) => format!("pack {name}: {}", matrix::plan(copy)),
+            Before::HighLow(_) => format!("{name} in high and low parts"),
+            Before::Columns(_) => "write the matrix over the activations".to_string(),
+        })
+    }
+
+    /// What the steps behind the product do.
+    fn said_behind(&self) -> impl Iterator<Item = String> {
+        let copy = self.unpacked();
+        let unpack = copy.map(|copy| format!("unpack C: {}", matrix::plan(copy)));
+        let reductions = self.work.as_ref().map(|work| work.steps.reductions.len());
+        let reductions = match reductions {
+            None | Some(0) => None,
+            Some(1) => Some("a reduction".to_string()),
+            Some(many) => Some(format!("{many} reductions")),
+        };
+        unpack.into_iter().chain(reductions)
+    }
+}
+
 impl fmt::Display for GemmCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(plan) = self.plan() else {
             return f.write_str("nothing to do");
         };
-        for (name, step) in self.before() {
-            match step {
-                Before::Pack(copy) => write!(f, "pack {name}: {}; ", matrix::plan(copy))?,
-                Before::HighLow(_) => write!(f, "{name} in high and low parts; ")?,
-                Before::Columns(_) => write!(f, "write the matrix over the activations; ")?,
-            }
-        }
-        write!(f, "{plan}")?;
-        if let Some(copy) = self.unpacked() {
-            write!(f, "; unpack C: {}", matrix::plan(copy))?;
-        }
-        match self
-            .work
-            .as_ref()
-            .map_or(0, |work| work.steps.reductions.len())
-        {
-            0 => Ok(()),
-            1 => f.write_str("; a reduction"),
-            many => write!(f, "; {many} reductions"),
-        }
+        let plan = [plan.to_string()];
+        let steps = self.said_before().chain(plan).chain(self.said_behind());
+        f.write_str(&steps.collect::<Vec<String>>().join("; "))
     }
 }
 
@@ -1508,25 +1893,12 @@ pub(super) fn prepare(
     let given = shape.epilogue.as_deref();
     let (seen, order) = plan.seen(problem);
     let launched = &plan.launched();
-    let gemms = device.extension::<PreparedGemms>();
-    let epilogue = given.map(|given| {
-        if plan.swap {
-            given.kernel.turned()
-        } else {
-            given.kernel.clone()
-        }
-    });
-    let form = shape.batch.form(&plan, &shape.steps);
-    let form = if plan.swap { form.turned() } else { form };
+    let (form, epilogue) = form(&plan, shape);
     let steps = order.map(|operand| shape.steps[operand]);
     let of_batch = (&shape.batch, form, &steps);
     let loaded = |role: Role| {
         let key = (launched.of_kernel(), form, epilogue.clone(), role);
-        gemms.0.kernels.get_or_make(&key, || {
-            let built = built(&key, device.arch())?;
-            let loaded = device.load_kernel(&built.kernel)?;
-            Ok::<_, Error>(KernelOf { built, loaded })
-        })
+        loaded(&key, device)
     };
     let kernel = loaded(Role::Product)?;
     let in_order = order.map(|operand| addresses[operand]);
@@ -1590,6 +1962,63 @@ pub(super) fn prepare(
         launches.push(prepared(&sum, grid, given, &order[2..])?);
     }
     Ok(Shape::new((plan, kernel.built.clone()), launches))
+}
+
+/// The batch and the epilogue as the kernel of a plan has them.
+fn form(plan: &GemmPlan, shape: &GemmShape) -> (BatchForm, Option<KernelEpilogue>) {
+    let form = shape.batch.form(plan, &shape.steps);
+    let given = shape.epilogue.as_ref().map(|given| &given.kernel);
+    if plan.swap {
+        (form.turned(), given.map(KernelEpilogue::turned))
+    } else {
+        (form, given.cloned())
+    }
+}
+
+/// A kernel on a device.
+fn loaded(kernel: &GemmKernel, device: &Device) -> Result<Arc<KernelOf>, Error> {
+    let gemms = device.extension::<PreparedGemms>();
+    gemms.0.kernels.get_or_make(kernel, || {
+        let built = built(kernel, device.arch())?;
+        let loaded = device.load_kernel(&built.kernel)?;
+        Ok(KernelOf { built, loaded })
+    })
+}
+
+/// The kernels of the plans that a call can choose for a problem and that suit its number of rows.
+fn kernels_of(
+    problem: &GemmProblem,
+    shape: &GemmShape,
+    device: &Device,
+) -> Result<Vec<GemmKernel>, Error> {
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let (batch, operands) = (&shape.batch, shape.operands);
+    let plans = match shape.wish {
+        wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant) if batch.groups().is_none() => {
+            let all = choosable(wish, problem, operands, device.arch(), multiprocessors);
+            let is_taken = |plan: &GemmPlan| match batch.convolution() {
+                Some(_) => convolutions::form::check(plan).is_ok(),
+                None => true,
+            };
+            let suits = |plan: &GemmPlan| is_taken(plan) && plan.check_call(problem, &operands).is_ok();
+            let narrowed = |plan: GemmPlan| plan.narrowed(problem);
+            all.into_iter().filter(suits).map(narrowed).collect()
+        }
+        _ => vec![plan_of(problem, shape, device)?],
+    };
+    let kernels = plans.iter().flat_map(|plan| {
+        let (form, epilogue) = form(plan, shape);
+        let key = move |role| (plan.launched().of_kernel(), form, epilogue.clone(), role);
+        let sum = (plan.split > 1).then_some(Role::Sum);
+        [Role::Product].into_iter().chain(sum).map(key)
+    });
+    Ok(kernels.collect())
+}
+
+/// The microseconds of a product with packed matrices and without.
+fn packing_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Packing {
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    packing(problem, shape.operands, device.arch(), multiprocessors)
 }
 
 /// What is known of a product before its plan. The problem gets the orders and leading dimensions of the matrices.

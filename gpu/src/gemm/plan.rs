@@ -376,13 +376,8 @@ impl GemmPlan {
     pub(crate) fn stages_c(&self) -> bool {
         let operands = &self.operands;
         let bits = i64::from(operands.c.bits());
-        // `stmatrix` transposes elements of 16 bits only.
-        let moved: &[i64] = match operands.major(Operand::C) {
-            Major::First => &[16],
-            Major::Second => &[16, 32],
-        };
         self.method == GemmMethod::Hopper
-            && moved.contains(&bits)
+            && [16, 32].contains(&bits)
             && operands.vector(Operand::C) * bits == 128
             && super::epilogue::sm90::columns(self).is_some()
     }

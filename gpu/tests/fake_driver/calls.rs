@@ -735,6 +735,89 @@ fn other_addresses_and_sizes_make_no_kernel() {
     assert_eq!(said(name, "whole", act), "done");
 }
 
+/// The calls of the driver that assemble or load a kernel.
+fn loads(counts: &Counts) -> u64 {
+    let is_load = |name: &str| name.starts_with("cuLink") || name.starts_with("cuModule");
+    let loads = counts.iter().filter(|(name, _)| is_load(name));
+    loads.map(|(_, count)| count).sum()
+}
+
+/// Numbers of rows of each kind: the first ones, powers of two and their neighbours, and drawn ones.
+fn numbers_of_rows(most: i64) -> Vec<i64> {
+    let powers = (0..21).map(|log| 1 << log);
+    let near = powers.flat_map(|n: i64| [n - 1, n, n + 1, n + n / 2, n + 8, 3 * n + 4]);
+    let drawn = (1..40).map(|i: i64| i * i * 7919 % most);
+    let all = (1..20).chain(near).chain(drawn);
+    all.filter(|rows| (1..=most).contains(rows)).collect()
+}
+
+/// Runs a product of each number of rows after the kernels of one of them were loaded, and returns how many ran, or says which one
+/// loaded another kernel.
+fn loads_nothing_more<T: GemmElement, C: GemmElement>(
+    device: &Device,
+    problem: GemmProblem,
+    change: impl Fn(Gemm<'static, T, C>) -> Gemm<'static, T, C>,
+) -> usize {
+    let (a, b, c) = (buffer::<T>(device), buffer::<T>(device), buffer::<C>(device));
+    let [a, b] = [a, b].map(|buffer| &*Box::leak(Box::new(buffer)));
+    let of_rows = |m: i64| {
+        let problem = GemmProblem { m, ..problem };
+        change(on(problem, [a, b], &c).unwrap())
+    };
+    let first = counted(device, || {
+        let loaded = of_rows(problem.m).load_plans()?;
+        assert!(loaded > 0, "{problem}");
+        Ok(())
+    });
+    assert!(loads(&first.unwrap()) > 0, "{problem}");
+    // A packed matrix, and one of high and low parts, takes a mebibyte at most.
+    let most = (1 << 18) / T::BYTES as i64 / problem.k.max(problem.n);
+    let rows = numbers_of_rows(most);
+    for m in &rows {
+        let mut said = String::new();
+        let run = || {
+            let call = of_rows(*m);
+            call.run()?;
+            said = call.prepare()?.to_string();
+            Ok(())
+        };
+        let counts = counted(device, run).unwrap();
+        assert_eq!(loads(&counts), 0, "{m} rows of {problem}: {said}");
+    }
+    rows.len()
+}
+
+/// After `load_plans`, a product with any number of rows loads no kernel: of every type, in every order, with rows that TMA loads and
+/// others, with beta, with an epilogue, and of products whose bits do not depend on the number of rows.
+#[test]
+fn law_after_load_plans_no_number_of_rows_loads_a_kernel() {
+    let act = || {
+        let device = device();
+        let plain = GemmProblem::new(64, 96, 64);
+        let mut cases = loads_nothing_more::<bf16, bf16>(&device, plain, |gemm| gemm);
+        let long = GemmProblem::new(3, 16, 8192);
+        cases += loads_nothing_more::<bf16, f32>(&device, long, |gemm| gemm);
+        let odd = GemmProblem::new(100, 33, 127);
+        cases += loads_nothing_more::<bf16, bf16>(&device, odd, |gemm| gemm);
+        let first = GemmProblem::new(100, 40, 72)
+            .major(Operand::A, Major::First)
+            .major(Operand::C, Major::First);
+        cases += loads_nothing_more::<f16, f16>(&device, first, |gemm| gemm);
+        cases += loads_nothing_more::<f32, f32>(&device, plain.beta(0.5), |gemm| {
+            gemm.compute(Compute::Tf32)
+        });
+        let bytes = GemmProblem::new(1, 64, 256);
+        cases += loads_nothing_more::<i8, i32>(&device, bytes, |gemm| gemm);
+        cases += loads_nothing_more::<f16, f32>(&device, long, Gemm::batch_invariant);
+        cases += loads_nothing_more::<f32, f32>(&device, odd, |gemm| gemm.compute(Compute::Tf32x3));
+        format!("law load_plans: {cases} cases")
+    };
+    let name = "calls::law_after_load_plans_no_number_of_rows_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(said.starts_with("law load_plans: "), "{said}");
+}
+
 /// Arguments are those of the addresses of each call, be they prepared or bound anew: the fake driver says what a tensor
 /// map was encoded of, and the simulator computes.
 #[test]

@@ -84,6 +84,7 @@ pub fn drawn_samples() -> Result<Vec<Sample>, String> {
     all.extend(reduced().map_err(|e| e.to_string())?);
     all.extend(elementwise().map_err(|e| e.to_string())?);
     all.extend(convolutions().map_err(|e| e.to_string())?);
+    all.extend(super::listed::samples()?);
     Ok(all)
 }
 
@@ -481,17 +482,15 @@ pub fn product_samples() -> Vec<(GemmMethod, Arch, Operands)> {
 fn products() -> Result<Vec<Sample>, Error> {
     let build = |(method, arch, operands): (GemmMethod, Arch, Operands)| {
         let kernel = GemmPlan::new(method, operands).build(arch)?.kernel;
-        let (registers, spilled) = match (method, operands.ab, operands.majors[2]) {
-            (GemmMethod::Simt, Ty::F64, _) => (80, 0),
-            (GemmMethod::Simt, _, _) => (140, 0),
-            (GemmMethod::Volta, _, _) => (132, 0),
-            (GemmMethod::Ampere, _, _) => (248, 0),
-            (GemmMethod::Gemv, _, _) => (80, 0),
-            // Each thread stores its own elements of 32 bits.
-            (GemmMethod::Hopper, _, Major::First) if operands.c == Ty::F32 => (168, 16),
-            (GemmMethod::Hopper, ..) => (168, 0),
+        let registers = match (method, operands.ab) {
+            (GemmMethod::Simt, Ty::F64) => 80,
+            (GemmMethod::Simt, _) => 140,
+            (GemmMethod::Volta, _) => 132,
+            (GemmMethod::Ampere, _) => 248,
+            (GemmMethod::Gemv, _) => 80,
+            (GemmMethod::Hopper, _) => 168,
         };
-        Ok(Sample::new(kernel, registers).spilling(spilled))
+        Ok(Sample::new(kernel, registers))
     };
     let mut all: Vec<Sample> =
         (product_samples().into_iter().map(build)).collect::<Result<_, Error>>()?;

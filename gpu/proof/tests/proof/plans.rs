@@ -5,6 +5,7 @@ use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
 use colex_gpu::{Device, Gemm, View};
 use colex_proof::kernels::gemm::GemmCase;
+use colex_proof::kernels::listed::ListedPlan;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_proof::kernels::{listed_plans, trapped};
 use colex_proof::sweep::Random;
@@ -390,6 +391,17 @@ fn every_plan_of_the_list_multiplies() {
         assert_eq!(found, Ok(0.0), "{listed}, {problem}");
     }
     println!("law plans.listed: {} cases", plans.len());
+}
+
+/// Plans of the list multiply in every order of the matrices and for every type, with two turns of each ring: drawn ones, and all with
+/// `COLEX_LISTED=all`.
+#[test]
+fn law_plans_of_the_list_multiply_in_every_order() {
+    let plans = ListedPlan::wished(1, 3).expect("a wish");
+    let run = |(seed, plan): (u64, &ListedPlan)| plan.run(seed).err();
+    let failed: Vec<String> = (1..).zip(&plans).filter_map(run).collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    println!("law plans.listed_in_every_order: {} cases", plans.len());
 }
 
 /// Two consumers take tiles in turn: blocks of an even and of an odd number of tiles, several turns of the ring, clusters of one

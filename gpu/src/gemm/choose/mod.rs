@@ -11,6 +11,7 @@ use colex_atom::{Arch, Ty};
 use colex_device::{Device, Memo};
 
 use crate::gemm::plan::{GemmPlan, Operands};
+use crate::gemm::prepared::Wish;
 use crate::gemm::sm90::{
     BESIDE_TILES, KEPT, MOST_SPLIT, beside, clusters_at_once, most_beside, tile_bytes,
 };
@@ -497,6 +498,12 @@ impl GemmPlan {
         self.method != GemmMethod::Gemv || problem.m <= MOST_ROWS
     }
 
+    /// The most parts into which clusters divide the K of a problem: each has two steps or more.
+    fn most_parts(&self, problem: &GemmProblem) -> i64 {
+        let steps = (problem.k - 1) / (self.tile[2] * self.cluster[2]) + 1;
+        (steps / 2).min(MOST_SPLIT)
+    }
+
     /// The plan with the parts of K that suit a problem, if it takes several; itself if it takes one.
     pub(crate) fn in_parts(self, problem: &GemmProblem, multiprocessors: i64) -> Vec<GemmPlan> {
         if self.split == 1 {
@@ -505,8 +512,7 @@ impl GemmPlan {
         let blocks: i64 = self.cluster.iter().product();
         let at_once = clusters_at_once(blocks, multiprocessors) * beside(&self, Arch::Sm90a);
         let tiles = self.cluster_tiles(problem);
-        let steps = (problem.k - 1) / (self.tile[2] * self.cluster[2]) + 1;
-        let most = (steps / 2).min(MOST_SPLIT);
+        let most = self.most_parts(problem);
         // Whole rounds are not divided.
         let undivided = tiles / at_once * at_once;
         let rest = tiles - undivided;
@@ -578,6 +584,13 @@ fn operations(problem: &GemmProblem) -> f64 {
 static CANDIDATES: LazyLock<Memo<(Operands, Arch), Vec<GemmPlan>>> =
     LazyLock::new(|| Memo::new(256));
 
+/// The candidates for these operands.
+fn listed(operands: Operands, arch: Arch) -> Arc<Vec<GemmPlan>> {
+    let make = || Ok::<_, Infallible>(GemmPlan::candidates(operands, arch));
+    let Ok(kept) = CANDIDATES.get_or_make(&(operands, arch), make);
+    kept
+}
+
 /// The plans for a problem with their microseconds.
 fn timed(
     problem: &GemmProblem,
@@ -585,8 +598,7 @@ fn timed(
     arch: Arch,
     multiprocessors: i64,
 ) -> Vec<(f64, GemmPlan)> {
-    let make = || Ok::<_, Infallible>(GemmPlan::candidates(operands, arch));
-    let Ok(kept): Result<Arc<_>, _> = CANDIDATES.get_or_make(&(operands, arch), make);
+    let kept = listed(operands, arch);
     let plans = kept
         .iter()
         .filter(|plan| plan.has_whole_lines(problem) && plan.has_few_rows(problem))
@@ -653,35 +665,95 @@ pub(crate) fn choose_invariant(
     arch: Arch,
     multiprocessors: i64,
 ) -> GemmPlan {
+    let is_same = is_invariant(problem, operands, arch, multiprocessors);
+    let is_wanted = |plan: &GemmPlan| plan.workspace(problem) == 0 && is_same(plan);
+    fastest(problem, operands, arch, multiprocessors, is_wanted).1
+}
+
+/// Whether a plan divides K as the plan for [`SOME_ROWS`] rows does.
+fn is_invariant(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> impl Fn(&GemmPlan) -> bool {
     let some = GemmProblem {
         m: SOME_ROWS,
         ..*problem
     };
+    let is_taken = |plan: &GemmPlan| plan.method != GemmMethod::Gemv;
     // The parts of a workspace are as many as the rows leave room for.
-    let is_taken = |plan: &GemmPlan, problem: &GemmProblem| {
-        plan.workspace(problem) == 0 && plan.method != GemmMethod::Gemv
-    };
-    let (_, wanted) = fastest(&some, operands, arch, multiprocessors, |plan| {
-        is_taken(plan, &some)
-    });
+    let is_whole = |plan: &GemmPlan| plan.workspace(&some) == 0 && is_taken(plan);
+    let (_, wanted) = fastest(&some, operands, arch, multiprocessors, is_whole);
     // Parts begin at whole steps.
     let parts = |plan: &GemmPlan| {
         let parts = plan.cluster[2];
         let step = (parts > 1).then_some(plan.tile[2]);
         (plan.method, parts, step)
     };
-    let is_same = |plan: &GemmPlan| is_taken(plan, problem) && parts(plan) == parts(&wanted);
-    fastest(problem, operands, arch, multiprocessors, is_same).1
+    move |plan| is_taken(plan) && parts(plan) == parts(&wanted)
 }
 
-/// Whether a product is faster if those matrices are packed first that no tensor map describes, or that `wgmma` does not take in
-/// their order. `operands` are the matrices as they are.
-pub(crate) fn packs(
+/// The plans that a call can choose for a problem and that suit its number of rows, whatever they cost. Those that divide K among
+/// clusters have two parts: their kernels take any number.
+pub(crate) fn choosable(
+    wish: Wish,
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
     multiprocessors: i64,
-) -> bool {
+) -> Vec<GemmPlan> {
+    let is_same = (wish == Wish::BatchInvariant)
+        .then(|| is_invariant(problem, operands, arch, multiprocessors));
+    let may_divide = wish == Wish::Fastest;
+    let kept = listed(operands, arch);
+    let plans = kept.iter().copied();
+    let plans = plans.filter(|plan| plan.has_whole_lines(problem) && plan.has_few_rows(problem));
+    plans
+        .filter(|plan| plan.split == 1 || may_divide && plan.most_parts(problem) > 1)
+        .filter(|plan| is_same.as_ref().is_none_or(|is_same| is_same(plan)))
+        .collect()
+}
+
+/// The microseconds of a product if those matrices are packed first that no tensor map describes, or that `wgmma` does not take in
+/// their order, and if they are not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Packing {
+    packed: f64,
+    as_is: f64,
+    /// What the packed product must be faster by.
+    margin: f64,
+}
+
+impl Packing {
+    /// Whether the matrices are packed.
+    pub(crate) fn is_faster(&self) -> bool {
+        self.margin * self.packed < self.as_is
+    }
+}
+
+impl fmt::Display for Packing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Packing {
+            packed,
+            as_is,
+            margin,
+        } = self;
+        write!(f, "{packed:.1} us with copies that pack, {as_is:.1} us without")?;
+        match *margin > 1.0 {
+            true => write!(f, ", and a gain below {margin:.0} times is not taken"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The times of a product with packed matrices and without. `operands` are the matrices as they are.
+pub(crate) fn packing(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> Packing {
     let best = |problem: &GemmProblem, operands| {
         fastest(problem, operands, arch, multiprocessors, |_| true).0
     };
@@ -704,7 +776,11 @@ pub(crate) fn packs(
     mapped.majors = packed.majors;
     // Where no plan is measured, a gain of less than half the time is not taken for one.
     let margin = if operands.ab.bits() == 16 { 1.0 } else { 2.0 };
-    margin * (time + best(&packed, mapped)) < best(problem, operands)
+    Packing {
+        packed: time + best(&packed, mapped),
+        as_is: best(problem, operands),
+        margin,
+    }
 }
 
 impl GemmPlan {
@@ -724,12 +800,23 @@ impl GemmPlan {
     /// assert_eq!(said.lines().count(), 6); // the plan, and five others
     /// ```
     pub fn explain(&self, problem: &GemmProblem, device: &Device) -> String {
+        self.explain_among(problem, self.operands, device)
+    }
+
+    /// The same among the plans for operands that the plan may take in narrower vectors.
+    pub(crate) fn explain_among(
+        &self,
+        problem: &GemmProblem,
+        operands: Operands,
+        device: &Device,
+    ) -> String {
         let multiprocessors = i64::from(device.limits().multiprocessors);
         let possible = problem.possible();
         let own = self.possible().cost(&possible, multiprocessors);
         let mut said = format!("{self}: {own}");
-        let all = GemmPlan::alternatives(problem, self.operands, device);
-        for plan in all.iter().filter(|plan| *plan != self).take(5) {
+        let all = GemmPlan::alternatives(problem, operands, device);
+        let is_other = |plan: &&GemmPlan| **plan != *self && plan.narrowed(&possible) != *self;
+        for plan in all.iter().filter(is_other).take(5) {
             let cost = plan.cost(&possible, multiprocessors);
             said += &format!("\n  {plan}: {cost}");
         }
@@ -817,7 +904,7 @@ mod tests {
             assert_eq!(whole.workspace(&problem), 0, "{problem}, {operands:?}");
             choose_invariant(&problem, operands, arch, 132);
             if takes_hopper(ab, arch) {
-                packs(&problem, operands, arch, 132);
+                packing(&problem, operands, arch, 132);
             }
             cases += sorted.len();
         }
@@ -847,7 +934,7 @@ mod tests {
                 beta: false,
                 gated: false,
             };
-            if packs(&problem, operands, Arch::Sm90a, 132) {
+            if packing(&problem, operands, Arch::Sm90a, 132).is_faster() {
                 packed += 1;
                 continue;
             }

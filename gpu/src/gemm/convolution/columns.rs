@@ -13,7 +13,7 @@ use super::refuse;
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape};
 use crate::copy::pieces::raw;
 use crate::gemm::batch::Apart;
-use crate::gemm::factors::matrix::Matrix;
+use crate::gemm::factors::matrix::{ANYWHERE, Matrix};
 use crate::gemm::problem::GemmElement;
 use crate::kernels::Major;
 use colex_ir::launch::{Argument, Launch};
@@ -125,6 +125,17 @@ impl Columns {
             shape.prepare(device, addresses)
         })?;
         Ok(ColumnsCall(call))
+    }
+
+    /// Loads the kernels that write it from activations.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of the device.
+    pub(crate) fn load<T: GemmElement>(&self, x: &View<'_, T>) -> Result<(), crate::Error> {
+        let addresses = [x.bytes().0, ANYWHERE];
+        self.shape.prepare(x.device(), addresses)?;
+        Ok(())
     }
 }
 

@@ -197,11 +197,13 @@ struct FragmentCopies {
 impl FragmentCopies {
     fn new(plan: &GemmPlan, mma: &TiledMma) -> Result<FragmentCopies, Error> {
         let bits = i64::from(plan.operands.c.bits());
-        // `ldmatrix` and `stmatrix` move 16-bit elements; of 32-bit elements, a thread has pairs along N.
+        // `ldmatrix` and `stmatrix` move 16-bit elements. Of 32-bit elements, a thread has pairs along N. Along M they go one by one:
+        // the lanes of a warp have 8 rows of 4 columns, two apart, which the swizzle puts into all 32 banks.
         let [read, write] = match (bits, plan.operands.major(Operand::C)) {
             (16, Major::Second) => ["SM75_U32x4_LDSM_N", "SM90_U32x4_STSM_N"],
             (16, Major::First) => ["SM75_U16x8_LDSM_T", "SM90_U16x8_STSM_T"],
-            _ => ["UniversalCopy<uint64_t>"; 2],
+            (_, Major::Second) => ["UniversalCopy<uint64_t>"; 2],
+            (_, Major::First) => ["UniversalCopy<uint32_t>"; 2],
         };
         let copy = |name| TiledCopy::for_accumulator_atom(colex_atom::copy(name)?, bits, mma);
         Ok(FragmentCopies {

@@ -12,7 +12,7 @@ use colex_layout::{Int, Layout};
 use colex_sim::Report;
 use colex_tensor::{Arg, Builder, Error, Expr, TensorKernel};
 
-use super::matrix::{Matrix, Packed};
+use super::matrix::{ANYWHERE, Matrix, Packed};
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape};
 use crate::copy::call::CopyCall;
 use crate::gemm::batch::{Apart, Batch};
@@ -94,10 +94,21 @@ impl HighLow {
         view: &View<'_, T>,
         address: u64,
     ) -> Result<(Option<CopyCall<'static>>, HighLowCall), crate::Error> {
+        let copy = match self.here {
+            Some(_) => None,
+            None => Some(self.packed.fill(view, address)?),
+        };
+        let (shape, addresses) = self.shape(address);
+        let call = HighLowCall::new(view.device(), shape, addresses)?;
+        Ok((copy, call))
+    }
+
+    /// The work of the kernel that writes the parts at an address, and the addresses of what it reads and writes.
+    fn shape(&self, address: u64) -> (HighLowShape, [u64; 2]) {
         let leading = self.packed.at(address).leading;
-        let (copy, source, from) = match self.here {
-            Some(matrix) => (None, matrix.address, matrix.leading),
-            None => (Some(self.packed.fill(view, address)?), address, leading),
+        let (source, from) = match self.here {
+            Some(matrix) => (matrix.address, matrix.leading),
+            None => (address, leading),
         };
         let shape = HighLowShape {
             side: self.side,
@@ -105,8 +116,23 @@ impl HighLow {
             columns: self.columns,
             leading: [from, leading],
         };
-        let call = HighLowCall::new(view.device(), shape, [source, address])?;
-        Ok((copy, call))
+        (shape, [source, address])
+    }
+
+    /// Whether the factor is packed before its parts are written.
+    pub(crate) fn packs(&self) -> bool {
+        self.here.is_none()
+    }
+
+    /// Loads the kernel that writes the parts.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of the device.
+    pub(crate) fn load<T: GemmElement>(&self, view: &View<'_, T>) -> Result<(), crate::Error> {
+        let (shape, addresses) = self.shape(ANYWHERE);
+        shape.prepare(view.device(), addresses)?;
+        Ok(())
     }
 }
 

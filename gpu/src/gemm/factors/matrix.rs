@@ -81,8 +81,12 @@ impl Matrix {
     /// Returns the form of a matrix of one row as one among many: with the stride between rows that its view states, or else
     /// without a gap. What a kernel may read at once then does not depend on the number of rows.
     pub(crate) fn among_rows<T: Element>(self, view: &View<'_, T>) -> Matrix {
-        let found = view.layout().and_then(modes);
-        match (found, self.major) {
+        self.among(view.layout().and_then(modes))
+    }
+
+    /// The same for the modes of the view.
+    fn among(self, modes: Option<Modes>) -> Matrix {
+        match (modes, self.major) {
             (Some([(1, down), (columns, _)]), Major::Second) => Matrix {
                 leading: if (columns..=MOST).contains(&down) {
                     down
@@ -95,6 +99,17 @@ impl Matrix {
         }
     }
 
+    /// Returns the form of a packed matrix with this number of columns in the place of this one.
+    pub(crate) fn packed<T: Element>(self, columns: i64) -> Matrix {
+        Matrix {
+            address: 0,
+            major: Major::Second,
+            leading: aligned(columns, T::BYTES as i64),
+            // Strides of packed matrices are multiples of the widest access.
+            steps: self.steps.map(|step| if step == 0 { 0 } else { ROW }),
+        }
+    }
+
     /// Returns the form of a view that kernels take, or `None` if they take none: one mode must be contiguous, and the rows
     /// of the other must not overlap. `wanted` is the contiguous mode where both are.
     pub(crate) fn of<T: Element>(
@@ -102,8 +117,31 @@ impl Matrix {
         wanted: Option<Major>,
         steps: Apart,
     ) -> Option<Matrix> {
-        let layout = view.layout()?;
-        let [(rows, down), (columns, across)] = modes(layout)?;
+        Matrix::of_modes(view, modes(view.layout()?)?, (wanted, steps))
+    }
+
+    /// Returns the form that a view would have with another number of rows, as [`of`](Matrix::of) does: see [`with_rows`]. `among`
+    /// says whether one row counts as one among many.
+    pub(crate) fn of_rows<T: Element>(
+        view: &View<'_, T>,
+        (wanted, steps): (Option<Major>, Apart),
+        rows: i64,
+        among: bool,
+    ) -> Option<Matrix> {
+        let modes = with_rows(modes(view.layout()?)?, rows);
+        let matrix = Matrix::of_modes(view, modes, (wanted, steps))?;
+        Some(if among {
+            matrix.among(Some(modes))
+        } else {
+            matrix
+        })
+    }
+
+    fn of_modes<T: Element>(
+        view: &View<'_, T>,
+        [(rows, down), (columns, across)]: Modes,
+        (wanted, steps): (Option<Major>, Apart),
+    ) -> Option<Matrix> {
         // The stride of a mode of extent 1 contributes nothing to an offset, so any leading dimension describes it.
         let second = || match (columns == 1 || across == 1, rows == 1) {
             (true, true) => Some(aligned(columns, T::BYTES as i64)),
@@ -140,8 +178,36 @@ impl Matrix {
     }
 }
 
+/// Extent and stride of both modes of a matrix.
+type Modes = [(i64, i64); 2];
+
+/// Returns the modes of a matrix with another number of rows: rows that follow each other without a gap along the first mode still do,
+/// and those of a matrix that has one row follow each other without a gap if their stride leaves no room for a row.
+fn with_rows([(own, down), (columns, across)]: Modes, rows: i64) -> Modes {
+    let down = match own {
+        1 if across == 1 && !(columns..=MOST).contains(&down) => columns,
+        _ => down,
+    };
+    let follows = down == 1 && columns > 1 && across == own;
+    let across = if follows { rows } else { across };
+    [(rows, down), (columns, across)]
+}
+
+/// Returns the layout of a matrix with modes behind it and with another number of rows, by [`with_rows`]; `None` if a mode of the
+/// matrix has several strides.
+fn layout_of_rows(layout: &Layout, rows: i64) -> Option<Layout> {
+    let leaf = |(extent, stride): (i64, i64)| Layout::leaf(extent, stride).ok();
+    let [first, second] = with_rows(modes(layout)?, rows);
+    let behind = layout.modes().skip(2);
+    let modes: Vec<Layout> = [leaf(first)?, leaf(second)?]
+        .into_iter()
+        .chain(behind)
+        .collect();
+    Layout::concat(&modes).ok()
+}
+
 /// Returns extent and stride of both modes of a layout, if each is one after coalescing.
-fn modes(layout: &Layout) -> Option<[(i64, i64); 2]> {
+fn modes(layout: &Layout) -> Option<Modes> {
     // Without copies of the modes: every call of the library comes by here.
     if let ([first, second], 1) = (layout.leaves(), layout.depth()) {
         return Some([strided(first)?, strided(second)?]);
@@ -206,8 +272,17 @@ impl Packed {
         times: i64,
     ) -> Result<Packed, Error> {
         let layout = view.layout().expect("a matrix that is packed has elements");
+        Packed::of_layout(layout, T::BYTES, (batch, apart), times)
+    }
+
+    fn of_layout(
+        layout: &Layout,
+        bytes: usize,
+        (batch, apart): (&Batch, Apart),
+        times: i64,
+    ) -> Result<Packed, Error> {
         let size = |mode| layout.mode(mode).map_or(1, |mode| mode.size());
-        let leading = aligned(size(1) * times, T::BYTES as i64);
+        let leading = aligned(size(1) * times, bytes as i64);
         let error = colex_tensor::Error::from;
         let one = compact(layout, leading).map_err(error)?;
         let rows = size(0).saturating_mul(leading);
@@ -220,7 +295,7 @@ impl Packed {
             from.push(layout.mode(at).expect("a matrix has two modes"));
             to.push(one.mode(at).expect("a matrix has two modes"));
         }
-        let (mut steps, mut next) = ([0; MOST_MODES], aligned(count, T::BYTES as i64));
+        let (mut steps, mut next) = ([0; MOST_MODES], aligned(count, bytes as i64));
         for (i, extent) in batch
             .extents()
             .iter()
@@ -242,7 +317,7 @@ impl Packed {
             layout,
             leading,
             steps,
-            bytes: (count as usize).saturating_mul(T::BYTES),
+            bytes: (count as usize).saturating_mul(bytes),
         })
     }
 
@@ -297,6 +372,38 @@ impl Packed {
     }
 }
 
+/// Where memory for a matrix might begin, for what is loaded before there is any.
+pub(crate) const ANYWHERE: u64 = 1 << 40;
+
+/// Loads the kernels that pack a view into rows with room for `times` times its columns, and those that copy it back if it is written,
+/// as if it had each of these numbers of rows, and with its own.
+///
+/// # Errors
+///
+/// Returns the errors of [`copy`](crate::copy()).
+pub(crate) fn load_copies<T: Element>(
+    view: &View<'_, T>,
+    rows: &[i64],
+    of_batch: (&Batch, Apart),
+    (times, is_written): (i64, bool),
+) -> Result<(), Error> {
+    let Some(own) = view.layout() else {
+        return Ok(());
+    };
+    let others = rows.iter().filter_map(|rows| layout_of_rows(own, *rows));
+    for layout in others.chain([own.clone()]) {
+        let packed = Packed::of_layout(&layout, T::BYTES, of_batch, times)?;
+        let (layouts, addresses) = ([&packed.from, &packed.layout], [view.bytes().0, ANYWHERE]);
+        CopyCall::load(view.device(), layouts, addresses, T::BYTES)?;
+        if is_written {
+            let back = |[x, y]: [u64; 2]| [y, x];
+            let [from, to] = layouts;
+            CopyCall::load(view.device(), [to, from], back(addresses), T::BYTES)?;
+        }
+    }
+    Ok(())
+}
+
 impl Place {
     /// Returns how a kernel is given a view, which `found` describes if a kernel takes its strides: where it is, or packed.
     /// Where `packs` says so, a matrix that no tensor map describes is packed too, and one that `wgmma` does not take in its
@@ -326,6 +433,11 @@ impl Place {
                 && (takes_orders(T::BYTES) || matrix.major == Major::Second)
         };
         found.is_some_and(|matrix| !packs || is_mapped(matrix))
+    }
+
+    /// Whether it is a compact copy.
+    pub(crate) fn is_packed(&self) -> bool {
+        matches!(self, Place::Packed(_))
     }
 
     /// Returns the matrix that a kernel is given, with an address of its alignment.

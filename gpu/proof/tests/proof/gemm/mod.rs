@@ -4,6 +4,7 @@ mod convolution;
 mod gemv;
 mod groups;
 mod lists;
+mod stores;
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
