@@ -514,15 +514,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// Returns the errors of [`gemm`] that concern the views, and those of the plan.
     pub fn workspace_in_parts(&self) -> Result<usize, Error> {
-        let Some(open) = self.opened()? else {
+        let Some(Opened { problem, shape, .. }) = self.opened()? else {
             return Ok(0);
         };
-        let packing = self.workspace()?;
-        let Some((problem, shape)) = open.product else {
-            return Ok(packing);
-        };
         let bytes = plan_of(&problem, &shape, self.a.device())?.workspace(&problem);
-        Ok(packing.saturating_add(bytes as usize))
+        Ok(self.workspace()?.saturating_add(bytes as usize))
     }
 
     /// Returns the product as its kernel is given it, at addresses of no memory where matrices are packed; `None` if there is nothing
@@ -542,22 +538,26 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let (bound, reductions) = self.bound(&batch, take)?;
         let bound = bound.map(|(arguments, _)| arguments);
         let (factors, c) = self.places(&problem, self.may_pack(), (&batch, &apart))?;
-        let mut packing = None;
-        // A product that is 0 has one step along K.
-        let product = match factors {
-            None => None,
+        let packing = factors
+            .as_ref()
+            .and_then(|places| self.said_of_packing(&problem, places, &c, &apart));
+        let matrices = match factors {
             Some(places) => {
-                packing = self.said_of_packing(&problem, &places, &c, &apart);
                 if problem.compute == Some(Compute::Tf32x3) {
                     problem.k *= high_low::TIMES;
                 }
-                let matrices = places.matrices(&c);
-                let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), bound);
-                Some((problem, shape))
+                places.matrices(&c)
+            }
+            None => {
+                problem = of_zeros(problem);
+                let zeros = Matrix::column(0, problem.m.max(problem.n));
+                [zeros, zeros, c.matrix()]
             }
         };
+        let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), bound);
         Ok(Some(Opened {
-            product,
+            problem,
+            shape,
             packing,
             reductions,
         }))
@@ -596,7 +596,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     pub fn load_plans(&self) -> Result<usize, Error> {
         let device = self.a.device();
         let Some(Opened {
-            product,
+            problem,
+            shape,
             reductions,
             packing: _,
         }) = self.opened()?
@@ -606,15 +607,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         for (shape, addresses) in reductions {
             reduction(device, shape, addresses)?;
         }
-        let Some((problem, shape)) = product else {
-            self.prepare()?;
-            return Ok(1);
-        };
         self.load_steps()?;
         let mut kernels = HashSet::new();
         for rows in self.numbers_of_rows(&problem) {
             for packs in [false, true] {
-                let Some((problem, shape)) = self.with_rows(rows, packs, (&problem, &shape))? else {
+                let Some((problem, shape)) = self.with_rows(rows, packs, (&problem, &shape))?
+                else {
                     continue;
                 };
                 kernels.extend(kernels_of(&problem, &shape, device)?);
@@ -631,7 +629,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let groups = self.groups.as_ref().map_or(1, |_| problem.batch);
         let of_groups = SOME_NUMBERS.map(|rows| rows.saturating_mul(groups).min(MOST));
         let own = [problem.m];
-        SOME_NUMBERS.into_iter().chain(of_groups).chain(own).collect()
+        SOME_NUMBERS
+            .into_iter()
+            .chain(of_groups)
+            .chain(own)
+            .collect()
     }
 
     /// Loads the kernels of the steps before and after the product.
@@ -648,7 +650,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let rows = self.numbers_of_rows(&problem);
         // Where another number of rows has another form, a matrix that is not packed now may be.
         let is_unmapped = |matrix: Matrix| !Place::is_here::<T>(Some(matrix), true);
-        let may_be_packed = self.may_pack() && takes_hopper(multiplied::<T>(&problem), self.a.device().arch());
+        let may_be_packed =
+            self.may_pack() && takes_hopper(multiplied::<T>(&problem), self.a.device().arch());
         let packs = |place: &GivenFactor| match place {
             GivenFactor::Plain(Place::Packed(_)) => Some(1),
             GivenFactor::Plain(Place::Here(matrix)) => {
@@ -658,9 +661,15 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             GivenFactor::Columns(_) => None,
         };
         let follows = rows.iter().filter_map(|rows| {
-            Matrix::of_rows(&self.a, (self.majors[0], of_a), *rows, self.is_batch_invariant)
+            Matrix::of_rows(
+                &self.a,
+                (self.majors[0], of_a),
+                *rows,
+                self.is_batch_invariant,
+            )
         });
-        let packs_some = may_be_packed && self.convolution.is_none() && follows.into_iter().any(is_unmapped);
+        let packs_some =
+            may_be_packed && self.convolution.is_none() && follows.into_iter().any(is_unmapped);
         let packs_a = packs(&a).or(packs_some.then_some(1));
         if let Some(times) = packs_a {
             matrix::load_copies(&self.a, &rows, (&batch, of_a), (times, false))?;
@@ -698,28 +707,49 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         let (batch, apart) = self.batch()?;
         let (factors, c) = self.places(&checked, false, (&batch, &apart))?;
-        let Some(places) = factors else {
-            return Ok(None);
-        };
-        let [own_a, own_b, own_c] = places.matrices(&c);
-        let is_plain = matches!(&places.a, GivenFactor::Plain(Place::Here(_))) && self.convolution.is_none();
-        let among = self.is_batch_invariant;
-        let a = Matrix::of_rows(&self.a, (self.majors[0], apart[0]), rows, among);
-        let a = a.filter(|_| is_plain).unwrap_or(own_a);
         let c_of_rows = Matrix::of_rows(&self.c, (self.majors[2], apart[2]), rows, false);
-        let of_c = c_of_rows.filter(|_| !c.is_packed()).unwrap_or(own_c);
-        let mut problem = GemmProblem { m: rows, ..*problem };
-        let shape = |problem: &mut GemmProblem, matrices: [Matrix; 3]| {
-            shape::<T, C>(problem, &matrices, &batch, self.wish(), known.epilogue.clone())
+        let of_c = c_of_rows.filter(|_| !c.is_packed());
+        let of_c = of_c.unwrap_or_else(|| c.matrix());
+        let (a, b) = match &factors {
+            None => {
+                let zeros = Matrix::column(0, rows.max(problem.n));
+                (zeros, zeros)
+            }
+            Some(places) => {
+                let [own, b, _] = places.matrices(&c);
+                let is_plain = matches!(&places.a, GivenFactor::Plain(Place::Here(_)))
+                    && self.convolution.is_none();
+                let of = (self.majors[0], apart[0]);
+                let a = Matrix::of_rows(&self.a, of, rows, self.is_batch_invariant);
+                (a.filter(|_| is_plain).unwrap_or(own), b)
+            }
         };
-        let matrices = [a, own_b, of_c];
+        let mut problem = GemmProblem {
+            m: rows,
+            ..*problem
+        };
+        let shape = |problem: &mut GemmProblem, matrices: [Matrix; 3]| {
+            shape::<T, C>(
+                problem,
+                &matrices,
+                &batch,
+                self.wish(),
+                known.epilogue.clone(),
+            )
+        };
+        let matrices = [a, b, of_c];
         let as_is = shape(&mut problem, matrices);
         if !packs {
             return Ok(Some((problem, as_is)));
         }
         let is_mapped = GemmMethod::Hopper.family().reads(&as_is.operands);
         let takes_hopper = takes_hopper(as_is.operands.ab, self.a.device().arch());
-        if is_mapped || !takes_hopper || !self.may_pack() || self.convolution.is_some() {
+        if is_mapped
+            || !takes_hopper
+            || !self.may_pack()
+            || self.convolution.is_some()
+            || factors.is_none()
+        {
             return Ok(None);
         }
         let k = problem.k;
@@ -727,7 +757,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             true => matrix,
             false => matrix.packed::<T>(k),
         };
-        let packed = [packed(a), packed(own_b), of_c];
+        let packed = [packed(a), packed(b), of_c];
         let shape = shape(&mut problem, packed);
         Ok(Some((problem, shape)))
     }
@@ -741,10 +771,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// use half::bf16;
     ///
     /// let device = Device::simulator(colex_atom::Arch::Sm90a);
-    /// let (a, b) = (device.zeros::<bf16>(999 * 777)?, device.zeros::<bf16>(888 * 777)?);
-    /// let mut c = device.poisoned::<bf16>(999 * 888)?;
-    /// let (a, b) = (a.view((999, 777))?, b.view((888, 777))?);
-    /// let said = Gemm::new(&a, &b, &c.view_mut((999, 888))?).explain()?;
+    /// let (a, b) = (device.zeros::<bf16>(300 * 777)?, device.zeros::<bf16>(200 * 777)?);
+    /// let mut c = device.poisoned::<bf16>(300 * 200)?;
+    /// let (a, b) = (a.view((300, 777))?, b.view((200, 777))?);
+    /// let said = Gemm::new(&a, &b, &c.view_mut((300, 200))?).explain()?;
     /// let lines: Vec<_> = said.lines().collect();
     /// assert!(lines[0].starts_with("nothing is packed: "), "{said}"); // rows of 777 elements are loaded by threads
     /// assert!(lines[1].starts_with("Hopper bf16 to bf16, tile "));
@@ -760,14 +790,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let Some(open) = self.opened()? else {
             return Ok("nothing to do".to_string());
         };
-        let mut lines = Vec::from_iter(open.packing);
-        if let Some((problem, shape)) = &open.product {
-            let plan = plan_of(problem, shape, device)?;
-            lines.extend(Explained::new(problem, shape).of(Some(&plan), device));
-        } else {
-            lines.push("the product is 0: C is scaled".to_string());
-        }
-        Ok(lines.join("\n"))
+        let (problem, shape) = (&open.problem, &open.shape);
+        let plan = plan_of(problem, shape, device)?;
+        let of_plan = Explained::new(problem, shape).of(Some(&plan), device);
+        let lines = open.packing.into_iter().chain(of_plan);
+        Ok(lines.collect::<Vec<String>>().join("\n"))
     }
 
     /// Prepares the product as [`prepare`](Gemm::prepare) does, with the memory of the caller for the matrices that it
@@ -1181,10 +1208,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
         let second = places.b2.as_ref().map(|b2| (B2, b2.is_packed()));
         let all = [("A", places.a.is_packed()), ("B", places.b.is_packed())];
-        let all = all
-            .into_iter()
-            .chain(second)
-            .chain([("C", c.is_packed())]);
+        let all = all.into_iter().chain(second).chain([("C", c.is_packed())]);
         let packed: Vec<&str> = all
             .filter_map(|(name, is_packed)| is_packed.then_some(name))
             .collect();
@@ -1268,12 +1292,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 (a, b, b2)
             }
             None => {
-                // The product of one column of zeros with another: the ordinary epilogue scales C.
-                problem = GemmProblem {
-                    k: 1,
-                    alpha: 1.0,
-                    ..problem
-                };
+                problem = of_zeros(problem);
                 let count = problem.m.max(problem.n);
                 let zeros = scratch::zeros(device, count as usize * T::BYTES)?;
                 let [a, b] = steps.zeros(count, zeros);
@@ -1430,8 +1449,8 @@ struct Places {
 
 /// A product before its kernels.
 struct Opened {
-    /// Unless the product is 0.
-    product: Option<(GemmProblem, GemmShape)>,
+    problem: GemmProblem,
+    shape: GemmShape,
     /// What the model says of packing, if it is asked.
     packing: Option<String>,
     reductions: Reductions,
@@ -1592,12 +1611,7 @@ impl Steps {
 
     /// Returns two columns of `count` zeros, which lie in `zeros`.
     fn zeros(&mut self, count: i64, zeros: Buffer<u8>) -> [Matrix; 2] {
-        let column = Matrix {
-            address: zeros.address(),
-            major: Major::First,
-            leading: count,
-            steps: Apart::default(),
-        };
+        let column = Matrix::column(zeros.address(), count);
         self.zeros = Some(zeros);
         [column; 2]
     }
@@ -1822,6 +1836,15 @@ impl fmt::Display for GemmCall<'_> {
     }
 }
 
+/// The product of one column of zeros with another, in the place of one that is 0: the ordinary epilogue scales C.
+fn of_zeros(problem: GemmProblem) -> GemmProblem {
+    GemmProblem {
+        k: 1,
+        alpha: 1.0,
+        ..problem
+    }
+}
+
 /// The plan of a product, checked, for its extents.
 fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<GemmPlan, Error> {
     let groups = shape.batch.groups();
@@ -2000,7 +2023,8 @@ fn kernels_of(
                 Some(_) => convolutions::form::check(plan).is_ok(),
                 None => true,
             };
-            let suits = |plan: &GemmPlan| is_taken(plan) && plan.check_call(problem, &operands).is_ok();
+            let suits =
+                |plan: &GemmPlan| is_taken(plan) && plan.check_call(problem, &operands).is_ok();
             let narrowed = |plan: GemmPlan| plan.narrowed(problem);
             all.into_iter().filter(suits).map(narrowed).collect()
         }

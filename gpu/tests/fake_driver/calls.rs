@@ -758,7 +758,11 @@ fn loads_nothing_more<T: GemmElement, C: GemmElement>(
     problem: GemmProblem,
     change: impl Fn(Gemm<'static, T, C>) -> Gemm<'static, T, C>,
 ) -> usize {
-    let (a, b, c) = (buffer::<T>(device), buffer::<T>(device), buffer::<C>(device));
+    let (a, b, c) = (
+        buffer::<T>(device),
+        buffer::<T>(device),
+        buffer::<C>(device),
+    );
     let [a, b] = [a, b].map(|buffer| &*Box::leak(Box::new(buffer)));
     let of_rows = |m: i64| {
         let problem = GemmProblem { m, ..problem };

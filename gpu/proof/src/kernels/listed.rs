@@ -221,7 +221,10 @@ pub(super) fn samples() -> Result<Vec<Sample>, String> {
     let mut all = Vec::new();
     for plan in plans.into_iter().step_by(step) {
         for sample in plan.samples().map_err(|why| format!("{plan}: {why}"))? {
-            let text = sample.kernel.ptx().map_err(|why| format!("{plan}: {why}"))?;
+            let text = sample
+                .kernel
+                .ptx()
+                .map_err(|why| format!("{plan}: {why}"))?;
             let mut hasher = DefaultHasher::new();
             text.hash(&mut hasher);
             if known.insert(hasher.finish()) {

@@ -940,6 +940,132 @@ fn clusters_that_no_kernel_has_are_refused() {
     );
 }
 
+/// What is said of the plan of a product of bf16 with these views, before and after it is prepared.
+fn explained(
+    layouts: [&str; 3],
+    change: impl Fn(Gemm<'_, bf16, bf16>) -> Gemm<'_, bf16, bf16>,
+) -> [String; 2] {
+    let device = Device::simulator(Arch::Sm90a);
+    let length = |layout: &str| {
+        let layout: colex_layout::Layout = layout.parse().unwrap();
+        layout.cosize().unwrap() as usize
+    };
+    let [a, b] = [0, 1].map(|i| device.zeros::<bf16>(length(layouts[i])).unwrap());
+    let mut c = device.zeros::<bf16>(length(layouts[2])).unwrap();
+    let (a, b) = (
+        View::new(&a, layouts[0]).unwrap(),
+        View::new(&b, layouts[1]).unwrap(),
+    );
+    let c = colex_gpu::ViewMut::new(&mut c, layouts[2]).unwrap();
+    let gemm = change(Gemm::new(&a, &b, &c));
+    let before = gemm.explain().unwrap();
+    let call = gemm.prepare().unwrap();
+    if let Some(plan) = call.plan() {
+        assert!(before.contains(&format!("{plan}: ")), "{plan}: {before}");
+    }
+    [before, call.explain()]
+}
+
+/// A call says which plan it takes, with the terms of its cost and the next best ones, and why matrices are packed.
+#[test]
+fn what_a_call_says_of_its_plan() {
+    let plain = [
+        "(64,4096):(4096,1)",
+        "(512,4096):(4096,1)",
+        "(64,512):(512,1)",
+    ];
+    let [before, after] = explained(plain, |gemm| gemm);
+    assert_eq!(before, after);
+    assert_eq!(
+        before.lines().collect::<Vec<_>>(),
+        [
+            "Hopper bf16 to bf16, tile 64x64x64, 10 stages, 1 consumers, cluster 1x1x8, grouped 8 along n: 5.1 us: 1.8 fixed, \
+             1.0 x (1.2 mainloop, 0.4 epilogue, 1.6 sum), 0.0 parts, power 0.1, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 8 parts of K, grouped 8 along n: 5.5 us: \
+             1.8 fixed, 0.1 x (7.1 mainloop, 0.4 epilogue, 0.0 sum), 2.3 parts, power 0.1, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x16x128, 10 stages, 1 consumers, cluster 1x1x1, 4 parts of K, grouped 8 along n: 5.7 \
+             us: 1.8 fixed, 0.2 x (5.9 mainloop, 0.3 epilogue, 0.0 sum), 2.0 parts, power 0.1, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 4 parts of K, grouped 8 along n: 6.0 us: \
+             1.8 fixed, 0.2 x (7.0 mainloop, 0.4 epilogue, 0.0 sum), 2.1 parts, power 0.1, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x16x128, 10 stages, 1 consumers, cluster 1x1x2, grouped 8 along n, A and B swapped: 6.1 \
+             us: 1.8 fixed, 1.0 x (2.9 mainloop, 0.4 epilogue, 0.9 sum), 0.0 parts, power 0.1, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x128x64, 8 stages, 1 consumers, cluster 1x1x1, 16 parts of K, grouped 8 along n: 6.3 us: \
+             1.8 fixed, 0.1 x (14.1 mainloop, 0.8 epilogue, 0.0 sum), 3.1 parts, power 0.1, memory 1.0",
+        ]
+    );
+    let first = |layouts, change: fn(Gemm<'_, bf16, bf16>) -> Gemm<'_, bf16, bf16>| {
+        let of = |said: &String| said.lines().next().map(str::to_string);
+        explained(layouts, change)
+            .each_ref()
+            .map(of)
+            .map(Option::unwrap)
+    };
+    let odd = [
+        "(300,777):(777,1)",
+        "(200,777):(777,1)",
+        "(300,200):(200,1)",
+    ];
+    let by_threads = "Hopper bf16 to bf16, tile 64x32x64, 7 stages, 1 consumers, cluster 1x1x1, 6 parts of K, grouped 8 along n, \
+                      loaded by threads: 7.3 us: 1.3 fixed, 0.2 x (14.4 mainloop, 0.4 epilogue, 0.0 sum), 2.6 parts, power 0.0, \
+                      memory 0.2";
+    assert_eq!(
+        first(odd, |gemm| gemm),
+        [
+            "nothing is packed: 7.7 us with copies that pack, 7.3 us without",
+            by_threads
+        ]
+    );
+    let strided = ["(300,64):(128,2)", "(200,64):(64,1)", "(300,200):(200,1)"];
+    assert_eq!(
+        first(strided, |gemm| gemm),
+        [
+            "A is packed: no kernel takes such strides",
+            "pack A: 19200:2 -> 19200:1 of 2 bytes: strided, 2 bytes per access"
+        ]
+    );
+    let long = [
+        "(1024,4097):(4097,1)",
+        "(1024,4097):(4097,1)",
+        "(1024,1024):(1024,1)",
+    ];
+    let [said, step] = first(long, |gemm| gemm);
+    let [by, times] = said
+        .split_once(": ")
+        .map(|(by, times)| [by, times])
+        .unwrap();
+    assert_eq!((by, times), ("A and B are packed", "?"));
+    assert!(
+        step.starts_with("pack A: (1024,4097):(4097,1) -> (1024,4097):(4104,1) of 2 bytes: "),
+        "{step}"
+    );
+    let ampere = "Ampere bf16 to bf16, tile 128x128x32, 4 stages, grouped 8 along m: 57.1 us: 0.3 fixed, 1.0 x (55.5 mainloop, 1.3 \
+                  epilogue, 0.0 sum), 0.0 parts, power 0.0, memory 1.0";
+    assert_eq!(
+        first(plain, |gemm| gemm.method(GemmMethod::Ampere)),
+        [ampere; 2]
+    );
+}
+
+/// What is said of a product that is refused is the refusal.
+#[test]
+fn what_is_refused_is_not_explained() {
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.zeros::<bf16>(64).unwrap();
+    let mut c = device.zeros::<bf16>(64).unwrap();
+    let (x, c) = (a.view((8, 8)).unwrap(), c.view_mut((4, 16)).unwrap());
+    let gemm = Gemm::new(&x, &x, &c);
+    let refused = gemm.run().unwrap_err().to_string();
+    assert_eq!(refused, "M is 8 in A and 4 in C: A is (M,K), B (N,K) and C (M,N)");
+    assert_eq!(gemm.explain().unwrap_err().to_string(), refused);
+    assert_eq!(gemm.load_plans().unwrap_err().to_string(), refused);
+    let mut d = device.zeros::<bf16>(64).unwrap();
+    let (none, d) = (a.view((0, 8)).unwrap(), d.view_mut((0, 8)).unwrap());
+    let gemm = Gemm::new(&none, &x, &d);
+    assert_eq!(gemm.explain().unwrap(), "nothing to do");
+    assert_eq!(gemm.prepare().unwrap().explain(), "nothing to do");
+    assert_eq!(gemm.load_plans().unwrap(), 0);
+}
+
 /// Drawn plans: those that are accepted give the right result at every size, and the others are refused with a sentence;
 /// nothing panics. `COLEX_PLANS=2000x20` draws 2,000 plans with 20 problems each.
 #[test]

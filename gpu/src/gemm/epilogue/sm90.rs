@@ -192,6 +192,8 @@ impl Staged {
 struct FragmentCopies {
     read: TiledCopy,
     write: TiledCopy,
+    /// Whether the copies take elements one by one, those along M first.
+    is_along_m: bool,
 }
 
 impl FragmentCopies {
@@ -209,7 +211,17 @@ impl FragmentCopies {
         Ok(FragmentCopies {
             read: copy(read)?,
             write: copy(write)?,
+            is_along_m: bits == 32 && plan.operands.major(Operand::C) == Major::First,
         })
+    }
+
+    /// A part of the accumulators in the order of the copies: a thread has (2,2,..) along N, along M, and along N.
+    fn in_order(&self, part: &Fragment) -> Fragment {
+        if !self.is_along_m {
+            return part.clone();
+        }
+        let quads = part.layout().size() / 4;
+        part.with_layout(((2, 2, quads), (2, 1, 4)))
     }
 }
 
@@ -358,7 +370,8 @@ impl ThreadEpilogue<'_> {
                 // (CPY, CPY_M, CPY_N, BUFFERS)
                 let from = copies.read.at(&self.thread).partition_src(&staged.shared);
                 let old = k.fragment(self.plan.operands.c, sums[0].layout());
-                k.copy(&copies.read, &from.at(3, self.stage(part)), &old);
+                let into = copies.in_order(&old);
+                k.copy(&copies.read, &from.at(3, self.stage(part)), &into);
                 Some(old)
             }
             None => None,
@@ -382,7 +395,11 @@ impl ThreadEpilogue<'_> {
         }
         // (CPY, CPY_M, CPY_N, BUFFERS)
         let to = copies.write.at(&self.thread).partition_dst(&staged.shared);
-        k.copy(&copies.write, &out, &to.at(3, self.stage(part)));
+        k.copy(
+            &copies.write,
+            &copies.in_order(&out),
+            &to.at(3, self.stage(part)),
+        );
         k.fence(FenceKind::ProxyAsyncShared);
         k.sync_named(&named, WARPGROUP_THREADS);
         let buffer = self.buffer(staged, part);

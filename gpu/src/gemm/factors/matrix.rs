@@ -99,6 +99,16 @@ impl Matrix {
         }
     }
 
+    /// Returns a column of `count` elements at an address.
+    pub(crate) fn column(address: u64, count: i64) -> Matrix {
+        Matrix {
+            address,
+            major: Major::First,
+            leading: count,
+            steps: Apart::default(),
+        }
+    }
+
     /// Returns the form of a packed matrix with this number of columns in the place of this one.
     pub(crate) fn packed<T: Element>(self, columns: i64) -> Matrix {
         Matrix {

@@ -1,9 +1,9 @@
 //! Stores of C by Hopper's kernel: in both orders, of 16 and of 32 bits, through shared memory by TMA.
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::Device;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand, reference};
-use colex_gpu::Device;
 use colex_sched::pipeline::Schedule::{Cooperative, Pingpong};
 use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
@@ -46,7 +46,11 @@ fn run<T: GemmElement, C: GemmElement>(
     shape: ([i64; 3], i64, [i64; 3]),
 ) -> u64 {
     let fill = |name, by: usize| -> Vec<f64> {
-        let length = problem.layout(name).expect("extents").cosize().expect("small");
+        let length = problem
+            .layout(name)
+            .expect("extents")
+            .cosize()
+            .expect("small");
         let value = |i| ((i * by + i / 7) % 13) as f64 - 6.0;
         (0..length as usize).map(value).collect()
     };
@@ -67,7 +71,9 @@ fn run<T: GemmElement, C: GemmElement>(
         text.contains("cp.async.bulk.tensor.2d.global") && !text.contains("st.global"),
         "{call} stores by TMA alone"
     );
-    let reports = call.profile(device).unwrap_or_else(|e| panic!("{call}: {e}"));
+    let reports = call
+        .profile(device)
+        .unwrap_or_else(|e| panic!("{call}: {e}"));
     let found = reference::matrix(&problem, Operand::C, &dc.download().unwrap());
     let expected = reference::gemm(&problem, &a, &b, &old);
     assert!(found == expected, "{problem} by {call}");
