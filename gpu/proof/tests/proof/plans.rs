@@ -398,6 +398,15 @@ fn every_plan_of_the_list_multiplies() {
 #[test]
 fn law_plans_of_the_list_multiply_in_every_order() {
     let plans = ListedPlan::wished(1, 3).expect("a wish");
+    if let Ok(folder) = std::env::var("COLEX_PTX") {
+        for (i, plan) in plans.iter().enumerate() {
+            for sample in plan.samples().unwrap_or_else(|e| panic!("{plan}: {e}")) {
+                let file = format!("{folder}/listed_{i}_{}.ptx", sample.kernel.name);
+                std::fs::write(file, sample.kernel.ptx().expect("it is printed"))
+                    .expect("it is written");
+            }
+        }
+    }
     let run = |(seed, plan): (u64, &ListedPlan)| plan.run(seed).err();
     let failed: Vec<String> = (1..).zip(&plans).filter_map(run).collect();
     assert!(failed.is_empty(), "{}", failed.join("\n"));
@@ -1055,7 +1064,10 @@ fn what_is_refused_is_not_explained() {
     let (x, c) = (a.view((8, 8)).unwrap(), c.view_mut((4, 16)).unwrap());
     let gemm = Gemm::new(&x, &x, &c);
     let refused = gemm.run().unwrap_err().to_string();
-    assert_eq!(refused, "M is 8 in A and 4 in C: A is (M,K), B (N,K) and C (M,N)");
+    assert_eq!(
+        refused,
+        "M is 8 in A and 4 in C: A is (M,K), B (N,K) and C (M,N)"
+    );
     assert_eq!(gemm.explain().unwrap_err().to_string(), refused);
     assert_eq!(gemm.load_plans().unwrap_err().to_string(), refused);
     let mut d = device.zeros::<bf16>(64).unwrap();
