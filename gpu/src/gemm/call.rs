@@ -571,7 +571,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// The other calls differ in M alone: their matrices have the same orders, gaps and alignments. Where M runs fastest in A or C
     /// and the matrix has no gaps, its rows begin at other alignments with other M, and kernels for all of them are loaded. So are
     /// kernels for matrices that are packed and for those that are not, if M decides. Tensors of the epilogue lie as those of
-    /// this call do. In groups, the number of groups is the same; of a convolution, the filters and the image.
+    /// this call do.
     ///
     /// A call that runs loads the kernels of its own M. A device keeps the last 256 kernels of products. The calls of
     /// [`Device::load_kernel`] assemble one after the other, some tenths of a second each, and the cache on the disk keeps what
@@ -608,14 +608,18 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             reduction(device, shape, addresses)?;
         }
         self.load_steps()?;
-        let mut kernels = HashSet::new();
+        let (own, mut kernels) = (problem.m, HashSet::new());
         for rows in self.numbers_of_rows(&problem) {
             for packs in [false, true] {
                 let Some((problem, shape)) = self.with_rows(rows, packs, (&problem, &shape))?
                 else {
                     continue;
                 };
-                kernels.extend(kernels_of(&problem, &shape, device)?);
+                match kernels_of(&problem, &shape, device) {
+                    // No kernel counts that number of rows of groups.
+                    Err(_) if rows != own => {}
+                    found => kernels.extend(found?),
+                }
             }
         }
         for kernel in &kernels {

@@ -814,6 +814,8 @@ fn law_after_load_plans_no_number_of_rows_loads_a_kernel() {
         cases += loads_nothing_more::<i8, i32>(&device, bytes, |gemm| gemm);
         cases += loads_nothing_more::<f16, f32>(&device, long, Gemm::batch_invariant);
         cases += loads_nothing_more::<f32, f32>(&device, odd, |gemm| gemm.compute(Compute::Tf32x3));
+        let zero = GemmProblem::new(64, 96, 0).beta(2.0);
+        cases += loads_nothing_more::<bf16, f32>(&device, zero, |gemm| gemm);
         format!("law load_plans: {cases} cases")
     };
     let name = "calls::law_after_load_plans_no_number_of_rows_loads_a_kernel";

@@ -1038,11 +1038,10 @@ fn what_a_call_says_of_its_plan() {
         "(1024,1024):(1024,1)",
     ];
     let [said, step] = first(long, |gemm| gemm);
-    let [by, times] = said
-        .split_once(": ")
-        .map(|(by, times)| [by, times])
-        .unwrap();
-    assert_eq!((by, times), ("A and B are packed", "?"));
+    assert_eq!(
+        said,
+        "A and B are packed: 58.9 us with copies that pack, 97.8 us without"
+    );
     assert!(
         step.starts_with("pack A: (1024,4097):(4097,1) -> (1024,4097):(4104,1) of 2 bytes: "),
         "{step}"

@@ -694,7 +694,7 @@ fn is_invariant(
     move |plan| is_taken(plan) && parts(plan) == parts(&wanted)
 }
 
-/// The plans that a call can choose for a problem and that suit its number of rows, whatever they cost. Those that divide K among
+/// The plans that a call can choose for a problem and that suit its number of rows, regardless of their cost. Those that divide K among
 /// clusters have two parts: their kernels take any number.
 pub(crate) fn choosable(
     wish: Wish,

@@ -76,10 +76,7 @@ fn run<T: GemmElement, C: GemmElement>(
         .unwrap_or_else(|e| panic!("{call}: {e}"));
     let found = reference::matrix(&problem, Operand::C, &dc.download().unwrap());
     let expected = reference::gemm(&problem, &a, &b, &old);
-    let expected: Vec<f64> = expected
-        .into_iter()
-        .map(|x| C::from_f64(x).to_f64())
-        .collect();
+    let expected = expected.mapv(|x| C::from_f64(x).to_f64());
     assert!(found == expected, "{problem} by {call}");
     reports.iter().map(|report| report.bank_conflicts()).sum()
 }
