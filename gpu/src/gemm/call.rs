@@ -630,14 +630,15 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// The numbers of rows that stand for all others.
     fn numbers_of_rows(&self, problem: &GemmProblem) -> Vec<i64> {
-        let groups = self.groups.as_ref().map_or(1, |_| problem.batch);
-        let of_groups = SOME_NUMBERS.map(|rows| rows.saturating_mul(groups).min(MOST));
+        // More rows than columns: of a product that is 0, both factors have the larger number.
+        let beyond = problem.n / 1024 * 1024 + 1024;
+        let others = SOME_NUMBERS.map(|rows| match &self.groups {
+            Some(_) => rows.saturating_mul(problem.batch).min(MOST),
+            None => rows.saturating_add(beyond).min(MOST),
+        });
         let own = [problem.m];
-        SOME_NUMBERS
-            .into_iter()
-            .chain(of_groups)
-            .chain(own)
-            .collect()
+        let all = SOME_NUMBERS.into_iter().chain(others);
+        all.chain(own).collect()
     }
 
     /// Loads the kernels of the steps before and after the product.

@@ -57,14 +57,17 @@ impl fmt::Display for ListedPlan {
 }
 
 impl ListedPlan {
-    /// Returns the plans that `COLEX_LISTED` wishes, or `each` of every type in every order; by a seed, where they are drawn.
+    /// Returns the plans that `COLEX_LISTED` wishes, or one for every `share` types and orders; by a seed, where they are drawn.
     ///
     /// # Errors
     ///
     /// Returns an error if the variable is neither a number nor `all`.
-    pub fn wished(each: usize, seed: u64) -> Result<Vec<ListedPlan>, String> {
+    pub fn wished(share: usize, seed: u64) -> Result<Vec<ListedPlan>, String> {
         match std::env::var("COLEX_LISTED") {
-            Err(_) => Ok(ListedPlan::some(each, seed)),
+            Err(_) => Ok(ListedPlan::some(1, seed)
+                .into_iter()
+                .step_by(share)
+                .collect()),
             Ok(wish) if wish == "all" => Ok(ListedPlan::every()),
             Ok(wish) => match wish.parse() {
                 Ok(each) => Ok(ListedPlan::some(each, seed)),
@@ -212,14 +215,10 @@ fn operands([ab, c]: [Ty; 2], majors: [Major; 3], accesses: [i64; 3], beta: bool
 ///
 /// Returns why one is not built, in words.
 pub(super) fn samples() -> Result<Vec<Sample>, String> {
-    let plans = ListedPlan::wished(1, 5)?;
-    let step = match std::env::var_os("COLEX_LISTED") {
-        Some(_) => 1,
-        None => 3,
-    };
+    let plans = ListedPlan::wished(6, 5)?;
     let mut known = HashSet::new();
     let mut all = Vec::new();
-    for plan in plans.into_iter().step_by(step) {
+    for plan in plans {
         for sample in plan.samples().map_err(|why| format!("{plan}: {why}"))? {
             let text = sample
                 .kernel
