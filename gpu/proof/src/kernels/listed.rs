@@ -183,13 +183,16 @@ impl ListedPlan {
             GemmMethod::Hopper => 255,
             _ => 248,
         };
-        let product = plan.build(Arch::Sm90a)?.kernel;
+        let product = Sample::new(plan.build(Arch::Sm90a)?.kernel, registers);
+        // Ampere's kernel reads numbers of other than 16 bits one by one where they do not run along K.
+        let is_along_k = plan.operands.majors[..2] == [Major::Second; 2];
+        let product = match (plan.method, plan.operands.ab.bits()) {
+            (GemmMethod::Ampere, 8 | 32) if !is_along_k => product.spilling(1024),
+            _ => product,
+        };
         let sum = plan.build_sum(Arch::Sm90a)?;
         let sum = sum.map(|sum| Sample::new(sum.kernel, 96));
-        Ok([Sample::new(product, registers)]
-            .into_iter()
-            .chain(sum)
-            .collect())
+        Ok([product].into_iter().chain(sum).collect())
     }
 }
 
