@@ -758,9 +758,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             return Ok(None);
         }
         let k = problem.k;
-        let packed = |matrix: Matrix| match Place::is_here::<T>(Some(matrix), true) {
-            true => matrix,
-            false => matrix.packed::<T>(k),
+        let packed = |matrix: Matrix| {
+            if Place::is_here::<T>(Some(matrix), true) {
+                matrix
+            } else {
+                matrix.packed::<T>(k)
+            }
         };
         let packed = [packed(a), packed(b), of_c];
         let shape = shape(&mut problem, packed);

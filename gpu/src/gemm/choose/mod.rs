@@ -743,10 +743,10 @@ impl fmt::Display for Packing {
             f,
             "{packed:.1} us with copies that pack, {as_is:.1} us without"
         )?;
-        match *margin > 1.0 {
-            true => write!(f, ", and a gain below {margin:.0} times is not taken"),
-            false => Ok(()),
+        if *margin > 1.0 {
+            write!(f, ", and a gain below {margin:.0} times is not taken")?;
         }
+        Ok(())
     }
 }
 
