@@ -4,7 +4,9 @@ use core::fmt;
 
 use colex_atom::{Arch, FloatFormat, Rounding, Ty};
 use colex_device::{Buffer, Device, Element, View, ViewMut};
-use colex_gpu::gemm::{Epilogue, EpilogueInputKind, EpilogueReductionKind, GemmMethod, GemmPlan};
+use colex_gpu::gemm::{
+    Epilogue, EpilogueBuilder, EpilogueInputKind, EpilogueReductionKind, GemmMethod, GemmPlan,
+};
 use colex_gpu::kernels::{Compute, Gemm, GemmElement};
 use colex_layout::Layout;
 use colex_tensor::Expr;
@@ -217,6 +219,7 @@ fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogu
         _ => Vec::new(),
     };
     let (depth, approximate) = (1 + r.below(6), device.is_simulator());
+    let has_coordinates = r.below(4) == 0;
     let built = Epilogue::new(sums, |e| {
         let mut types = vec![sums];
         if is_gated {
@@ -226,6 +229,10 @@ fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogu
         if reads_c {
             e.c(c);
             types.push(c);
+        }
+        if has_coordinates {
+            (e.row(), e.column());
+            types.extend([Ty::S32; 2]);
         }
         for (i, ty) in tensors.iter().enumerate() {
             e.tensor(&format!("in{i}"), *ty);
@@ -315,14 +322,15 @@ impl Matrix {
 fn run<T: GemmElement, C: GemmElement>(
     device: &Device,
     r: &mut Random,
-    epilogue: &Epilogue,
+    (epilogue, only): (&Epilogue, Option<Numbers>),
     tolerance: f64,
 ) -> Result<usize, String> {
     let fitting = PLANS.into_iter();
     let fitting: Vec<Numbers> = fitting
         .filter(|(method, ..)| multiplies(*method, device.arch(), T::TY))
         .collect();
-    let (method, mut tile, warps, cluster, split) = fitting[r.below(fitting.len())];
+    let drawn = fitting[r.below(fitting.len())];
+    let (method, mut tile, warps, cluster, split) = only.unwrap_or(drawn);
     let (mut rows, mut columns) = (vec![1, 3, 8, 16, 24, 40], vec![1, 2, 8, 16, 32, 40, 66]);
     if !device.is_simulator() {
         rows.extend([136, 200, 513]);
@@ -421,13 +429,15 @@ fn run<T: GemmElement, C: GemmElement>(
             EpilogueInputKind::Scalar => scalars.push((&input.name, r.below(9_i64) as f64 - 4.0)),
             EpilogueInputKind::Accumulator
             | EpilogueInputKind::SecondAccumulator
-            | EpilogueInputKind::C => {}
+            | EpilogueInputKind::C
+            | EpilogueInputKind::Row
+            | EpilogueInputKind::Column => {}
         }
     }
     // A plan of small tiles, or the one that the call finds.
     let swaps = matches!(method, GemmMethod::Hopper | GemmMethod::Gemv);
     let swap = swaps && !is_gated && r.below(3) == 0;
-    let own = r.below(5) > 0 && is_contiguous;
+    let own = (only.is_some() || r.below(5) > 0) && is_contiguous;
     let said = |why: &str| {
         format!(
             "{epilogue}, {method} on {}, {m}x{n}x{k} of {}, {layout_of_a} and {layout_of_b}, second behind {second}, into {of_c}: {why}",
@@ -545,6 +555,8 @@ fn run<T: GemmElement, C: GemmElement>(
                 EpilogueInputKind::Accumulator => exact(sums(T::TY), sum(0)),
                 EpilogueInputKind::SecondAccumulator => exact(sums(T::TY), sum(second)),
                 EpilogueInputKind::C => outputs[0].at(&outputs[0].before, at),
+                EpilogueInputKind::Row => i as u64,
+                EpilogueInputKind::Column => j as u64,
                 EpilogueInputKind::Tensor => {
                     let (_, matrix) = matrices.next().expect("a tensor");
                     matrix.at(&matrix.before, at)
@@ -623,7 +635,7 @@ fn case<T: GemmElement, C: GemmElement>(
     } else {
         tolerance
     };
-    run::<T, C>(device, r, &epilogue, tolerance)
+    run::<T, C>(device, r, (&epilogue, None), tolerance)
 }
 
 type DrawnEpilogue = fn(&Device, &mut Random, Option<usize>) -> Result<usize, String>;
@@ -694,6 +706,93 @@ pub fn check(devices: &[Device], seed: u64, rounds: usize) -> Result<EpilogueCou
         let elements = elements.map_err(|why| format!("activation {function}: {why}"))?;
         all.activations += usize::from(elements > 0);
         all.elements += elements;
+    }
+    Ok(all)
+}
+
+/// Epilogues that read the coordinates of C: both as numbers beside a causal mask, a triangle of a gated product, dropout by a hash of
+/// the coordinate, and a mask of bands whose rows and columns are summed.
+fn of_coordinates(sums: Ty, c: Ty) -> Result<Vec<Epilogue>, String> {
+    let of = |build: fn(&mut EpilogueBuilder, Ty) -> Expr| {
+        Epilogue::new(sums, |e| build(e, c)).map_err(|error| error.to_string())
+    };
+    let causal = of(|e, c| {
+        let (row, column) = (e.row(), e.column());
+        e.output("place", &row * 4096 + &column);
+        column.le(row).select(e.accumulator().to(c), -1.0)
+    });
+    let triangle = of(|e, c| {
+        let product = e.accumulator() * e.second_accumulator();
+        e.row()
+            .lt(e.column())
+            .select(product.to(Ty::F32), 0.0)
+            .to(c)
+    });
+    let dropout = of(|e, c| {
+        let seed = e.scalar("seed", Ty::S32).to(Ty::U32);
+        let place = e.row().to(Ty::U32) * 0x9e37_79b1_u32 as i64 + e.column().to(Ty::U32) + seed;
+        let once = (&place ^ (&place >> 15)) * 0x85eb_ca6b_u32 as i64;
+        let hash = &once ^ (&once >> 13);
+        (hash & 3)
+            .equals(0)
+            .select(0.0, e.accumulator().to(Ty::F32) * 1.25)
+            .to(c)
+    });
+    let bands = of(|e, c| {
+        let (row, column) = (e.row(), e.column());
+        let kept = (&row / 4)
+            .equals(&column / 4)
+            .select(e.accumulator().to(Ty::F32), 0.0);
+        e.row_sums("rows", kept.clone());
+        e.column_maxima("columns", kept.clone() + row.to(Ty::F32));
+        kept.to(c)
+    });
+    [causal, triangle, dropout, bands].into_iter().collect()
+}
+
+/// Runs every small plan of every kernel with epilogues that read the coordinates of C, on the devices that have the kernel, and
+/// compares with the host, bit for bit. Returns the number of elements.
+///
+/// # Errors
+///
+/// Returns the first difference, or why there is no result, in words.
+pub fn check_coordinates(devices: &[Device], seed: u64) -> Result<usize, String> {
+    type Run = fn(&Device, &mut Random, (&Epilogue, Option<Numbers>), f64) -> Result<usize, String>;
+    let cases: [(Ty, Ty, Run); 4] = [
+        (Ty::F16, Ty::F16, run::<f16, f16>),
+        (Ty::Bf16, Ty::F32, run::<bf16, f32>),
+        (Ty::F32, Ty::F32, run::<f32, f32>),
+        (Ty::S8, Ty::F16, run::<i8, f16>),
+    ];
+    let (mut r, mut all, mut number) = (Random::new(seed), 0, seed as usize);
+    for plan in PLANS {
+        let mut seen = false;
+        for device in devices {
+            for (ab, c, run) in cases {
+                if !multiplies(plan.0, device.arch(), ab) {
+                    continue;
+                }
+                seen = true;
+                let epilogues = of_coordinates(sums(ab), c)?;
+                let epilogue = &epilogues[number % epilogues.len()];
+                number += 1;
+                // Some layouts have no vectors that the kernel needs.
+                let mut found = 0;
+                for _ in 0..8 {
+                    if found == 0 {
+                        found = run(device, &mut r, (epilogue, Some(plan)), 0.0)?;
+                    }
+                }
+                if found == 0 {
+                    let arch = device.arch();
+                    return Err(format!("{epilogue} is refused by {plan:?} on {arch}"));
+                }
+                all += found;
+            }
+        }
+        if !seen {
+            return Err(format!("no device has the kernel of {plan:?}"));
+        }
     }
     Ok(all)
 }

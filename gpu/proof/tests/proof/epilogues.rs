@@ -1,7 +1,7 @@
 //! Epilogues of products on the simulator against the host's, bit for bit.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::gemm::{Epilogue, EpilogueBuilder, EpilogueReduction, GemmMethod, GemmPlan};
+use colex_gpu::gemm::{Epilogue, EpilogueBuilder, EpilogueReduction, GemmMethod, GemmPlan, Groups};
 use colex_gpu::kernels::Major;
 use colex_gpu::kernels::gemm::Operands;
 use colex_gpu::{Device, Gemm, View, ViewMut};
@@ -27,6 +27,120 @@ fn law_epilogues_are_those_of_the_host() {
         "{refused} of {count} epilogues were refused"
     );
     println!("law epilogues: {found}");
+}
+
+/// Every kernel gives an element of C the coordinates that the host gives it: over batches, swapped factors, parts of K in clusters and
+/// through a workspace, two right factors, and outputs by any layout.
+#[test]
+fn law_coordinates_of_an_epilogue_are_those_of_c() {
+    let devices = [Arch::Sm70, Arch::Sm80, Arch::Sm90a].map(Device::simulator);
+    let found = epilogues::check_coordinates(&devices, 5);
+    let found = found.unwrap_or_else(|why| panic!("{why}"));
+    println!("law epilogue.coordinates: {found} elements");
+}
+
+/// In groups of contiguous rows the row is one of C; in groups with a matrix each it counts within the group.
+#[test]
+fn law_coordinates_in_groups_are_those_of_c() {
+    let places = Epilogue::new(Ty::F32, |e| {
+        let place = e.row() * 1000 + e.column();
+        e.accumulator() + place.to(Ty::F32)
+    });
+    let places = places.expect("an epilogue");
+    let (m, n, k) = (80_i64, 24_i64, 8_i64);
+    let offsets = [0_u32, 3, 3, 70, 80];
+    let groups = offsets.len() as i64 - 1;
+    let mut cases = 0;
+    for (arch, methods) in [
+        (Arch::Sm70, vec![GemmMethod::Simt, GemmMethod::Volta]),
+        (Arch::Sm80, vec![GemmMethod::Ampere]),
+        (Arch::Sm90a, vec![GemmMethod::Hopper]),
+    ] {
+        let device = Device::simulator(arch);
+        let numbers = |count: i64| -> Vec<f16> {
+            let number = |i: i64| f16::from_f64(((i * 7 + i / 5) % 5) as f64 - 2.0);
+            (0..count).map(number).collect()
+        };
+        for method in methods {
+            for kind in [Groups::Rows, Groups::Masked, Groups::AlongK] {
+                if kind == Groups::AlongK && method == GemmMethod::Hopper {
+                    // Its tensor maps need parts of K that begin at multiples of 16 bytes, which the device alone would know.
+                    continue;
+                }
+                let counts: Vec<u32> = match kind {
+                    Groups::Masked => vec![5, 0, 80, 66],
+                    Groups::Rows => offsets.to_vec(),
+                    _ => vec![0, 8, 8, 16, 16],
+                };
+                let of_k = if kind == Groups::AlongK { 16 } else { k };
+                let shape = |rows: i64, has_mode: bool| match has_mode {
+                    true => Layout::new((rows, of_k, groups), (of_k, 1, rows * of_k)),
+                    false => Layout::new((rows, of_k), (of_k, 1)),
+                };
+                let of_a = shape(m, kind == Groups::Masked).expect("a layout");
+                let of_b = shape(n, kind != Groups::AlongK).expect("a layout");
+                let of_c = match kind {
+                    Groups::Rows => Layout::new((m, n), (n, 1)),
+                    _ => Layout::new((m, n, groups), (n, 1, m * n)),
+                };
+                let of_c = of_c.expect("a layout");
+                let (in_a, in_b) = (numbers(of_a.size()), numbers(of_b.size()));
+                let (a, b) = (
+                    device.upload(&in_a).expect("A"),
+                    device.upload(&in_b).expect("B"),
+                );
+                let before = vec![-7f32; of_c.size() as usize];
+                let mut c = device.upload(&before).expect("C");
+                let list = device.upload(&counts).expect("numbers");
+                let call = Gemm::new(
+                    &View::new(&a, &of_a).expect("A"),
+                    &View::new(&b, &of_b).expect("B"),
+                    &ViewMut::new(&mut c, &of_c).expect("C"),
+                )
+                .groups(kind, &list.view(counts.len() as i64).expect("a view"))
+                .epilogue(&places)
+                .method(method);
+                call.run()
+                    .unwrap_or_else(|why| panic!("{kind:?} by {method}: {why}"));
+                let found = c.download().expect("C");
+                for (product, i, j) in (0..of_c.size() / (m * n))
+                    .flat_map(|p| (0..m).flat_map(move |i| (0..n).map(move |j| (p, i, j))))
+                {
+                    let number = |at: i64| i64::from(counts[at as usize]);
+                    let (group, span) = match kind {
+                        Groups::Rows => {
+                            let group = (0..groups).find(|g| i < number(g + 1));
+                            (group.expect("all rows are in a group"), 0..k)
+                        }
+                        Groups::Masked => (product, 0..k),
+                        _ => (product, number(product)..number(product + 1)),
+                    };
+                    let at = (product * m + i) * n + j;
+                    let is_there = kind != Groups::Masked || i < number(group);
+                    let of_a = |l: i64| match kind {
+                        Groups::Masked => in_a[((group * m + i) * k + l) as usize],
+                        _ => in_a[(i * of_k + l) as usize],
+                    };
+                    let of_b = |l: i64| match kind {
+                        Groups::AlongK => in_b[(j * of_k + l) as usize],
+                        _ => in_b[((group * n + j) * k + l) as usize],
+                    };
+                    let sum: f32 = span.map(|l| of_a(l).to_f32() * of_b(l).to_f32()).sum();
+                    let bits = places.evaluate_at([i, j], &[sum.to_bits().into()]);
+                    let wanted = match is_there {
+                        true => f32::from_bits(bits.expect("a number")[0] as u32),
+                        false => -7.0,
+                    };
+                    assert_eq!(
+                        found[at as usize], wanted,
+                        "({i},{j}) of {product}, {kind:?} by {method}"
+                    );
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("law epilogue.coordinates in groups: {cases} elements");
 }
 
 /// The scaled sum, given as an epilogue, is the kernel of the product without one, text for text.

@@ -386,7 +386,9 @@ impl<'a> Given<'a> {
                 EpilogueInputKind::Tensor => matrices.push((&input.name[..], input.ty, false)),
                 EpilogueInputKind::Accumulator
                 | EpilogueInputKind::SecondAccumulator
-                | EpilogueInputKind::C => {}
+                | EpilogueInputKind::C
+                | EpilogueInputKind::Row
+                | EpilogueInputKind::Column => {}
             }
         }
         matrices.extend(outputs.map(|output| (&output.name[..], output.formula.ty(), true)));

@@ -10,12 +10,13 @@ use colex_ir::BinaryOp;
 use colex_tensor::{Expr, Formula, Round};
 
 use crate::error::{Error, ErrorKind};
+use crate::gemm::problem::MOST_EXTENT;
 
 /// What becomes of the accumulators of a product, element by element: a formula for C, and formulas for further outputs.
 ///
 /// A formula is a [`colex_tensor::Expr`]: arithmetic, activations, comparisons and conversions, with the type and the rounding
-/// of every step. Its inputs are the accumulator, that of a second right factor, what C held before, elements of named tensors, and
-/// named scalars of the launch.
+/// of every step. Its inputs are the accumulator, that of a second right factor, what C held before, the row and the column of the
+/// element, elements of named tensors, and named scalars of the launch.
 /// A tensor is given at the call by any layout of the shape (M,N): the bias of a column has stride 0 along M. The kernel, and
 /// [`Epilogue::evaluate`] on the host, compute the same formula with the same roundings.
 ///
@@ -81,6 +82,10 @@ pub enum EpilogueInputKind {
     SecondAccumulator,
     /// What C holds before the product, `c`.
     C,
+    /// The row of the element in C, `row`.
+    Row,
+    /// The column of the element in C, `column`.
+    Column,
     /// The element of a tensor that the call gives.
     Tensor,
     /// A number that the call gives.
@@ -118,6 +123,21 @@ pub enum EpilogueReductionKind {
     ColumnSums,
     /// The largest element of each column: N numbers.
     ColumnMaxima,
+}
+
+impl EpilogueInputKind {
+    /// The mode of C, 0 for M, of whose coordinate it is.
+    pub(crate) fn coordinate(self) -> Option<usize> {
+        match self {
+            EpilogueInputKind::Row => Some(0),
+            EpilogueInputKind::Column => Some(1),
+            EpilogueInputKind::Accumulator
+            | EpilogueInputKind::SecondAccumulator
+            | EpilogueInputKind::C
+            | EpilogueInputKind::Tensor
+            | EpilogueInputKind::Scalar => None,
+        }
+    }
 }
 
 impl EpilogueReductionKind {
@@ -234,8 +254,12 @@ pub(crate) const C: &str = "C";
 /// The name of the accumulator of the second right factor.
 const SECOND: &str = "acc2";
 
-/// The names of the parameters that products have.
-const RESERVED: [&str; 15] = [
+/// The names of the coordinates of C.
+const ROW: &str = "row";
+const COLUMN: &str = "column";
+
+/// The names of the parameters that products have, and of the inputs of every epilogue.
+const RESERVED: [&str; 17] = [
     "A",
     "B",
     "B2",
@@ -251,6 +275,8 @@ const RESERVED: [&str; 15] = [
     "l2",
     "parts",
     "workspace",
+    ROW,
+    COLUMN,
 ];
 
 impl EpilogueBuilder {
@@ -304,6 +330,51 @@ impl EpilogueBuilder {
     /// ```
     pub fn c(&mut self, ty: Ty) -> Expr {
         self.input("c", ty, EpilogueInputKind::C)
+    }
+
+    /// Returns the row of the element in C, an `s32` from 0 on. In a batch, and in groups with a matrix each, it counts from the first
+    /// row of the product's own matrix; in groups of contiguous rows, from the first row of C.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm};
+    ///
+    /// // A causal mask: no query sees a later key.
+    /// let causal = Epilogue::new(Ty::F32, |e| {
+    ///     e.column().le(e.row()).select(e.accumulator(), f64::NEG_INFINITY)
+    /// })?;
+    /// assert!(causal.to_string().starts_with("(acc: f32, column: s32, row: s32) -> C { select("));
+    /// let device = Device::open();
+    /// let a = device.upload(&[1f32, 2.0, 3.0, 4.0])?;
+    /// let mut c = device.poisoned::<f32>(4)?;
+    /// let x = a.view((2, 2))?;
+    /// Gemm::new(&x, &x, &c.view_mut((2, 2))?).epilogue(&causal).run()?;
+    /// assert_eq!(c.download()?, [5.0, f32::NEG_INFINITY, 11.0, 25.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn row(&mut self) -> Expr {
+        self.input(ROW, Ty::S32, EpilogueInputKind::Row)
+    }
+
+    /// Returns the column of the element in C, an `s32` from 0 on.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::gemm::Epilogue;
+    ///
+    /// // Numbers of positions, added without a tensor that holds them.
+    /// let slopes = Epilogue::new(Ty::F32, |e| {
+    ///     let distance = (e.column() - e.row()).to(Ty::F32);
+    ///     distance.fma(e.scalar("slope", Ty::F32), e.accumulator())
+    /// })?;
+    /// let bits = |x: f32| u64::from(x.to_bits());
+    /// // Row 1, column 4: 10 + 3 * 0.5. The inputs are the accumulator and the scalar.
+    /// assert_eq!(slopes.evaluate_at([1, 4], &[bits(10.0), bits(0.5)])?, [bits(11.5)]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn column(&mut self) -> Expr {
+        self.input(COLUMN, Ty::S32, EpilogueInputKind::Column)
     }
 
     /// Returns the element of a tensor of type `ty`, which the call gives by a layout of the shape (M,N).
@@ -570,6 +641,9 @@ impl Epilogue {
                     "the scalar {name} is of {ty}: a launch passes f32, f64 and s32, and `.to` converts"
                 ));
             }
+            if kind.coordinate().is_some() && *ty != Ty::S32 {
+                return refuse(format!("{name} is of {ty}: a coordinate of C is an s32"));
+            }
             if !is_element(*ty) {
                 return refuse(format!(
                     "{name} has elements of {ty}: those of an epilogue are floats and integers of 8 to 64 bits"
@@ -615,14 +689,23 @@ impl Epilogue {
                 }
             }
         }
+        Ok(Epilogue::hashed(inputs, outputs, reductions))
+    }
+
+    /// The epilogue of terms that were checked.
+    fn hashed(
+        inputs: Vec<EpilogueInput>,
+        outputs: Vec<EpilogueOutput>,
+        reductions: Vec<EpilogueReduction>,
+    ) -> Epilogue {
         let mut hasher = std::hash::DefaultHasher::new();
         (&inputs, &outputs, &reductions).hash(&mut hasher);
-        Ok(Epilogue(Arc::new(Definition {
+        Epilogue(Arc::new(Definition {
             inputs,
             outputs,
             reductions,
             hash: hasher.finish(),
-        })))
+        }))
     }
 
     /// Returns `alpha acc + beta c` as numbers of type `c`, the epilogue of products that have no other: integers in binary64,
@@ -737,6 +820,27 @@ impl Epilogue {
         slots.fold(0, u32::saturating_add)
     }
 
+    /// Whether a formula may read the coordinates of C.
+    pub(crate) fn has_coordinates(&self) -> bool {
+        self.inputs().any(|input| input.kind.coordinate().is_some())
+    }
+
+    /// The epilogue of the transposed product, whose rows are the columns of C. It is no epilogue that a caller builds.
+    pub(crate) fn turned(&self) -> Epilogue {
+        if !self.has_coordinates() {
+            return self.clone();
+        }
+        let mut inputs = self.0.inputs.clone();
+        for input in &mut inputs {
+            input.kind = match input.kind {
+                EpilogueInputKind::Row => EpilogueInputKind::Column,
+                EpilogueInputKind::Column => EpilogueInputKind::Row,
+                other => other,
+            };
+        }
+        Epilogue::hashed(inputs, self.0.outputs.clone(), self.0.reductions.clone())
+    }
+
     /// Whether it has the accumulators of two right factors.
     pub(crate) fn is_gated(&self) -> bool {
         let mut inputs = self.inputs();
@@ -757,9 +861,57 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are fewer numbers than inputs.
+    /// Returns an error if there are fewer numbers than inputs, or if a formula may read the coordinates of C, which
+    /// [`Epilogue::evaluate_at`] takes.
     pub fn evaluate(&self, inputs: &[u64]) -> Result<Vec<u64>, Error> {
+        if self.has_coordinates() {
+            return refuse(
+                "it reads coordinates of C, which `evaluate_at([row, column], &inputs)` takes"
+                    .to_string(),
+            );
+        }
         let value = |output: &EpilogueOutput| Ok(output.formula.evaluate(inputs)?);
+        self.outputs().map(value).collect()
+    }
+
+    /// Returns the element of each output at a row and a column of C on the host, with the roundings of the kernel. The inputs are
+    /// the bits of elements, in the order of [`Epilogue::inputs`] without the coordinates.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let lower = Epilogue::new(Ty::F32, |e| e.column().le(e.row()).select(e.accumulator(), 0.0))?;
+    /// let bits = |x: f32| u64::from(x.to_bits());
+    /// assert_eq!(lower.evaluate_at([2, 2], &[bits(3.0)])?, [bits(3.0)]);
+    /// assert_eq!(lower.evaluate_at([2, 3], &[bits(3.0)])?, [bits(0.0)]);
+    /// let error = lower.evaluate(&[bits(3.0)]).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "epilogue: it reads coordinates of C, which `evaluate_at([row, column], &inputs)` takes"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there are fewer numbers than inputs, or if a coordinate is none of a matrix that a product has.
+    pub fn evaluate_at(&self, at: [i64; 2], inputs: &[u64]) -> Result<Vec<u64>, Error> {
+        if at.iter().any(|at| !(0..MOST_EXTENT).contains(at)) {
+            let [row, column] = at;
+            return refuse(format!(
+                "the element ({row},{column}): coordinates of C are from 0 to {}",
+                MOST_EXTENT - 1
+            ));
+        }
+        let mut given = inputs.iter();
+        let inputs = self
+            .inputs()
+            .map_while(|input| match input.kind.coordinate() {
+                Some(mode) => Some(at[mode] as u64),
+                None => given.next().copied(),
+            });
+        let inputs: Vec<u64> = inputs.collect();
+        let value = |output: &EpilogueOutput| Ok(output.formula.evaluate(&inputs)?);
         self.outputs().map(value).collect()
     }
 }
@@ -785,7 +937,9 @@ impl fmt::Display for Epilogue {
             EpilogueInputKind::Scalar => format!("{name}: scalar {ty}"),
             EpilogueInputKind::Accumulator
             | EpilogueInputKind::SecondAccumulator
-            | EpilogueInputKind::C => format!("{name}: {ty}"),
+            | EpilogueInputKind::C
+            | EpilogueInputKind::Row
+            | EpilogueInputKind::Column => format!("{name}: {ty}"),
         };
         let inputs: Vec<String> = self.inputs().map(input).collect();
         write!(f, "({}) ->", inputs.join(", "))?;
@@ -838,6 +992,8 @@ impl FromStr for Epilogue {
                 ("acc", [ty]) if i == 0 => (EpilogueInputKind::Accumulator, ty),
                 (SECOND, [ty]) if i > 0 => (EpilogueInputKind::SecondAccumulator, ty),
                 ("c", [ty]) if i > 0 => (EpilogueInputKind::C, ty),
+                (ROW, [ty]) if i > 0 => (EpilogueInputKind::Row, ty),
+                (COLUMN, [ty]) if i > 0 => (EpilogueInputKind::Column, ty),
                 (_, ["tensor", ty]) if i > 0 => (EpilogueInputKind::Tensor, ty),
                 (_, ["scalar", ty]) if i > 0 => (EpilogueInputKind::Scalar, ty),
                 _ => return wrong(input),

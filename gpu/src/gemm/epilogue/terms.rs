@@ -16,6 +16,7 @@ use super::expression::{Epilogue, EpilogueInputKind};
 use crate::gemm::batch::agree;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::plan::{GemmPlan, Operands};
+use crate::gemm::problem::MOST_EXTENT;
 use crate::kernels::Major;
 
 /// What a kernel is built from: an epilogue, and the forms of its tensors.
@@ -156,7 +157,7 @@ impl KernelEpilogue {
     /// The epilogue of the transposed product.
     pub(crate) fn turned(&self) -> KernelEpilogue {
         KernelEpilogue {
-            epilogue: self.epilogue.clone(),
+            epilogue: self.epilogue.turned(),
             forms: self.forms.iter().map(Form::turned).collect(),
         }
     }
@@ -210,6 +211,8 @@ impl KernelEpilogue {
                 EpilogueInputKind::Accumulator => Term::Accumulator(0),
                 EpilogueInputKind::SecondAccumulator => Term::Accumulator(1),
                 EpilogueInputKind::C => Term::C,
+                EpilogueInputKind::Row => Term::Coordinate(0),
+                EpilogueInputKind::Column => Term::Coordinate(1),
                 EpilogueInputKind::Scalar => {
                     let register = k.scalar_argument(&input.name, scalar_type(input.ty));
                     Term::Scalar(register, input.ty)
@@ -249,9 +252,13 @@ impl KernelEpilogue {
             let matrix = tensor(k, &mut forms, &output.name, ty);
             (matrix, output.formula.clone())
         });
+        let beside: Vec<(TermTensor, Formula)> = beside.collect();
+        let places = (self.epilogue.has_coordinates())
+            .then(|| k.identity_tensor([MOST_EXTENT, MOST_EXTENT]));
         let mut terms = Terms {
+            places,
             landed,
-            beside: beside.collect(),
+            beside,
             terms,
             c,
         };
@@ -285,6 +292,8 @@ pub(crate) struct Terms {
     /// By the numbers of the inputs.
     terms: Vec<Term>,
     c: Formula,
+    /// The coordinates of C, if a formula may read them. They begin at the first row of a group.
+    places: Option<Tensor>,
     /// The map of the tensor that TMA brings.
     landed: Option<TmaTensor>,
     /// The outputs beside C.
@@ -296,6 +305,8 @@ enum Term {
     /// That of the right factor of a number.
     Accumulator(usize),
     C,
+    /// The coordinate of the element along a mode of C.
+    Coordinate(usize),
     Scalar(Reg, Ty),
     Tensor(Box<TermTensor>),
     /// What TMA brings in the place of the old C.
@@ -487,6 +498,9 @@ impl Terms {
                 let ends = matrix.list.as_mut().unwrap_or(&mut matrix.tensor);
                 *ends = ends.narrow(0, 0, end);
             }
+            if let Some(places) = &mut terms.places {
+                *places = places.narrow(0, first, end);
+            }
         }
         terms
     }
@@ -499,7 +513,16 @@ impl Terms {
         (sums, old): (&[Fragment], Option<&Fragment>),
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
+        let places = self.places.as_ref().map(part);
+        let coordinate = |mode: usize| {
+            let places = places.as_ref();
+            Expr::coordinate(
+                places.expect("invariant: a coordinate is declared with the places"),
+                mode,
+            )
+        };
         let value = |k: &mut Builder, term: &Term| match (term, old) {
+            (Term::Coordinate(mode), _) => coordinate(*mode),
             (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
             (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
             (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.cut))),

@@ -48,7 +48,7 @@ impl Builder {
     pub fn bulk_load(&mut self, from: &Tensor, to: &Tensor, barrier: &Index) {
         self.run(Location::caller(), |k| {
             k.failure.own_indices([barrier])?;
-            k.own_tensors(&[from, to])?;
+            k.own_memory(&[from, to])?;
             let atom = k.bulk_atom("SM90_BULK_COPY_G2S", [from, to], Space::Global)?;
             k.brings(
                 barrier,
@@ -90,7 +90,7 @@ impl Builder {
     #[track_caller]
     pub fn bulk_store(&mut self, from: &Tensor, to: &Tensor) {
         self.run(Location::caller(), |k| {
-            k.own_tensors(&[from, to])?;
+            k.own_memory(&[from, to])?;
             let atom = k.bulk_atom("SM90_BULK_COPY_S2G", [to, from], Space::Global)?;
             k.check_target(&to.into())?;
             let args = k.bulk_ends(from, to)?;

@@ -361,7 +361,7 @@ impl Builder {
             return inert(self);
         }
         self.attempt(at, inert, |k| {
-            k.own_tensors(&[&of.tensor])?;
+            k.own_memory(&[&of.tensor])?;
             of.check(operation)?;
             let ty = of.tensor.ty;
             if let Some(other) = values.iter().filter_map(Expr::ty).find(|own| *own != ty) {

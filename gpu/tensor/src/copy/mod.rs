@@ -288,7 +288,7 @@ impl Builder {
     ) -> Result<(), ErrorKind> {
         for piece in [src, dst] {
             match piece {
-                Piece::Memory(tensor) => self.own_tensors(&[tensor])?,
+                Piece::Memory(tensor) => self.own_memory(&[tensor])?,
                 Piece::Registers(fragment) => self.own_fragments(&[fragment])?,
             }
         }

@@ -1,9 +1,8 @@
 //! Lines that show the elements of a fragment.
 
 use std::panic::Location;
-use std::rc::Rc;
 
-use colex_atom::{Space, Ty};
+use colex_atom::Ty;
 use colex_ir::{Operand, PrintedValue, Reg, Special, Type};
 
 use super::Fragment;
@@ -19,9 +18,9 @@ use crate::build::name::sealed::Sealed;
 use crate::build::name::{Nameable, NamedParts};
 use crate::error::ErrorKind;
 use crate::index::Index;
+use crate::tensor::Tensor;
 use crate::tensor::partition::AtThread;
 use crate::tensor::partition_coords::Partitioner;
-use crate::tensor::{Dense, Tensor, View, identity};
 
 /// What [`Builder::dump`] shows, of which elements, and in which threads.
 #[derive(Clone, Debug)]
@@ -415,29 +414,8 @@ impl Builder {
             Some(thread) => thread.clone(),
             None => self.thread() % held.places.threads.len() as i64,
         };
-        let whole = identity(tile)?;
-        let coordinates = Tensor {
-            space: Space::Global,
-            ty: Ty::U8,
-            base: 0.into(),
-            view: View::Coords {
-                start: vec![Index::constant(0); tile.len()],
-                of: Rc::new(Dense {
-                    slot: 0,
-                    name: String::new(),
-                    layout: whole.clone(),
-                    modes: Vec::new(),
-                    extents: tile.iter().map(|n| Index::constant(*n)).collect(),
-                    narrowed: Vec::new(),
-                }),
-                layout: whole,
-                tile: Vec::new(),
-                stated_inside: false,
-            },
-            ends: Vec::new(),
-            share: None,
-            failure: self.failure.clone(),
-        };
+        let extents: Vec<Index> = tile.iter().map(|n| Index::constant(*n)).collect();
+        let coordinates = Tensor::identity_of(&extents, &self.failure)?;
         let part = match &held.places.cutter {
             Partitioner::Copy(copy, side) => copy.at(&thread).partition(&coordinates, *side)?,
             Partitioner::Mma(mma, operand) => mma.at(&thread).part(&coordinates, *operand)?,

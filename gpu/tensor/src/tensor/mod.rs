@@ -1,6 +1,7 @@
 //! `Tensor`: elements in global or shared memory under a layout, or a thread's part of them.
 
 pub(crate) mod coord;
+pub(crate) mod identity;
 pub(crate) mod offset;
 pub(crate) mod partition;
 pub(crate) mod partition_coords;
