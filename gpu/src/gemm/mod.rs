@@ -24,6 +24,7 @@ pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
 pub use choose::{Autotune, PlanCost};
 pub use convolution::{Convolution, ConvolutionProblem, convolution};
+pub use epilogue::closure::{EpilogueClosure, EpilogueElements};
 pub use epilogue::expression::{
     Epilogue, EpilogueBuilder, EpilogueInput, EpilogueInputKind, EpilogueOutput, EpilogueReduction,
     EpilogueReductionKind,

@@ -80,6 +80,11 @@ impl FirstFailure {
             .get_or_insert_with(|| Error::at_call(kind, at));
     }
 
+    /// The same for an error that has its place.
+    pub(crate) fn keep_error(&self, error: &Error) {
+        self.first.borrow_mut().get_or_insert_with(|| error.clone());
+    }
+
     /// Returns what `body` makes, or `inert` if it fails or something has failed before.
     pub(crate) fn attempt<T>(
         &self,

@@ -431,7 +431,8 @@ fn run<T: GemmElement, C: GemmElement>(
             | EpilogueInputKind::SecondAccumulator
             | EpilogueInputKind::C
             | EpilogueInputKind::Row
-            | EpilogueInputKind::Column => {}
+            | EpilogueInputKind::Column
+            | EpilogueInputKind::Closure => {}
         }
     }
     // A plan of small tiles, or the one that the call finds.
@@ -557,6 +558,9 @@ fn run<T: GemmElement, C: GemmElement>(
                 EpilogueInputKind::C => outputs[0].at(&outputs[0].before, at),
                 EpilogueInputKind::Row => i as u64,
                 EpilogueInputKind::Column => j as u64,
+                EpilogueInputKind::Closure => {
+                    unreachable!("invariant: the host evaluates these epilogues")
+                }
                 EpilogueInputKind::Tensor => {
                     let (_, matrix) = matrices.next().expect("a tensor");
                     matrix.at(&matrix.before, at)

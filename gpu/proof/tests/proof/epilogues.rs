@@ -9,7 +9,7 @@ use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
 use colex_sched::pipeline::Schedule::{Cooperative, Pingpong};
 use colex_sim::SimOptions;
-use colex_tensor::Expr;
+use colex_tensor::{Expr, Fragment};
 use half::{bf16, f16};
 
 /// `COLEX_EPILOGUES=4000` draws as many epilogues.
@@ -64,7 +64,7 @@ fn law_coordinates_in_groups_are_those_of_c() {
         for method in methods {
             for kind in [Groups::Rows, Groups::Masked, Groups::AlongK] {
                 if kind == Groups::AlongK && method == GemmMethod::Hopper {
-                    // Its tensor maps need parts of K that begin at multiples of 16 bytes, which the device alone would know.
+                    // The parts of K begin anywhere in rows of K, and a tensor map takes whole vectors.
                     continue;
                 }
                 let counts: Vec<u32> = match kind {
@@ -141,6 +141,291 @@ fn law_coordinates_in_groups_are_those_of_c() {
         }
     }
     println!("law epilogue.coordinates in groups: {cases} elements");
+}
+
+/// An epilogue whose closure takes the sum, a bias and the coordinates, and stores its result twice.
+fn mixed() -> Epilogue {
+    let built = Epilogue::new(Ty::F32, |e| {
+        let (x, bias) = (e.accumulator(), e.tensor("bias", Ty::F32));
+        let doubled = e.apply("mixed", 1, Ty::F32, [x, bias], |k, [x, bias], elements| {
+            let d = k.fragment(Ty::F32, x.layout());
+            for (i, (row, column)) in elements.rows().iter().zip(elements.columns()).enumerate() {
+                let at = |of: &Fragment| of.values(i as i64, 1);
+                let place = Expr::from(row * 64 + column).to(Ty::F32);
+                k.assign(&at(&d), &at(&x) * 2.0 + &at(&bias) - place);
+            }
+            // Its arguments are its own.
+            k.fill(&x, f64::NAN);
+            Ok(d.into())
+        });
+        e.output("again", -&doubled);
+        doubled
+    });
+    built.expect("an epilogue")
+}
+
+/// Each pair of neighbours in a row turned by an angle.
+fn rotated() -> Epilogue {
+    let built = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        let [cos, sin] = ["cos", "sin"].map(|name| e.tensor(name, Ty::F32));
+        e.apply(
+            "rotated",
+            1,
+            Ty::F32,
+            [x, cos, sin],
+            |k, [x, cos, sin], elements| {
+                let d = k.fragment(Ty::F32, x.layout());
+                for [even, odd] in elements.pairs_of_columns()? {
+                    let at = |of: &Fragment, i: i64| of.values(i, 1);
+                    let ([u, v], [c, s]) =
+                        ([at(&x, even), at(&x, odd)], [at(&cos, even), at(&sin, odd)]);
+                    k.assign(&at(&d, even), &u * &c - &v * &s);
+                    k.assign(&at(&d, odd), &u * &s + &v * &c);
+                }
+                Ok(d.into())
+            },
+        )
+    });
+    built.expect("an epilogue")
+}
+
+/// A closure gets the elements of its thread with their coordinates in C, in every kernel: for factors that are swapped and parts of K
+/// too. Pairs of neighbours are found where one thread has them.
+#[test]
+fn law_closures_of_an_epilogue_see_the_elements_of_c() {
+    let (mixed, rotated) = (mixed(), rotated());
+    assert_eq!(
+        mixed,
+        mixed.to_string().parse().expect("the process has it")
+    );
+    let (m, n, k) = (40_i64, 24_i64, 32_i64);
+    let number = |i: i64| f16::from_f64(((i * 7 + i / 5) % 5) as f64 - 2.0);
+    let numbers = |count: i64| -> Vec<f16> { (0..count).map(number).collect() };
+    let (in_a, in_b) = (numbers(m * k), numbers(n * k));
+    let in_bias: Vec<f32> = (0..n).map(|j| j as f32 / 4.0).collect();
+    let angles = |by: i64| -> Vec<f32> {
+        let angle = |i: i64| ((i * by) % 9) as f32 / 8.0 - 0.5;
+        (0..m * n / 2).map(angle).collect()
+    };
+    let (in_cos, in_sin) = (angles(5), angles(7));
+    let sum = |i: i64, j: i64| -> f32 {
+        let term =
+            |l: i64| in_a[(i * k + l) as usize].to_f32() * in_b[(j * k + l) as usize].to_f32();
+        (0..k).map(term).sum()
+    };
+    let plans = [
+        (Arch::Sm70, GemmMethod::Simt, [32, 32, 8], 1, false),
+        (Arch::Sm70, GemmMethod::Volta, [32, 64, 16], 1, false),
+        (Arch::Sm80, GemmMethod::Ampere, [32, 32, 64], 1, false),
+        (Arch::Sm90a, GemmMethod::Gemv, [1, 1, 1], 1, false),
+        (Arch::Sm90a, GemmMethod::Hopper, [64, 32, 16], 1, false),
+        (Arch::Sm90a, GemmMethod::Hopper, [64, 32, 16], 1, true),
+        (Arch::Sm90a, GemmMethod::Hopper, [64, 32, 16], 2, false),
+    ];
+    let (mut elements, mut pairs) = (0, 0);
+    for (arch, method, tile, split, swap) in plans {
+        let device = Device::simulator(arch);
+        let (a, b) = (
+            device.upload(&in_a).expect("A"),
+            device.upload(&in_b).expect("B"),
+        );
+        let floats = [&in_bias, &in_cos, &in_sin].map(|x| device.upload(x).expect("memory"));
+        for by_rows in [true, false] {
+            let strides = if by_rows { (n, 1) } else { (1, m) };
+            let of_c = Layout::new((m, n), strides).expect("a layout");
+            for epilogue in [&mixed, &rotated] {
+                let is_rotated = epilogue == &rotated;
+                let mut c = device.poisoned::<f32>((m * n) as usize).expect("C");
+                let mut again = device.poisoned::<f32>((m * n) as usize).expect("an output");
+                let gemm = Gemm::new(
+                    &a.view((m, k)).expect("A"),
+                    &b.view((n, k)).expect("B"),
+                    &ViewMut::new(&mut c, &of_c).expect("C"),
+                );
+                let [bias, cos, sin] = &floats;
+                // One angle for each pair of columns.
+                let of_pairs = Layout::new((m, (2, n / 2)), (n / 2, (0, 1))).expect("a layout");
+                let gemm = if is_rotated {
+                    gemm.epilogue(epilogue)
+                        .tensor("cos", &View::new(cos, &of_pairs).expect("a view"))
+                        .tensor("sin", &View::new(sin, &of_pairs).expect("a view"))
+                } else {
+                    let bias = View::new(bias, Layout::new((m, n), (0, 1)).expect("a layout"));
+                    gemm.epilogue(epilogue)
+                        .tensor("bias", &bias.expect("a view"))
+                        .output("again", &again.view_mut((m, n)).expect("a view"))
+                };
+                let plan = |operands| {
+                    let plan = GemmPlan::new(method, operands);
+                    match method {
+                        GemmMethod::Hopper => GemmPlan {
+                            tile,
+                            split,
+                            swap,
+                            stages: 2,
+                            warps: [1, 1],
+                            ..plan
+                        },
+                        _ => plan,
+                    }
+                };
+                let call = gemm.prepare_with(|operands, _| Ok(plan(operands)));
+                let call = match call {
+                    Ok(call) => call,
+                    Err(error) => {
+                        assert!(is_rotated, "{method} swapped {swap}: {error}");
+                        let why = "pairs_of_columns: a thread of this kernel does not have both elements of each pair of columns \
+                                   2j and 2j + 1: another plan or a C by rows has them";
+                        assert!(error.to_string().ends_with(why), "{error}");
+                        assert!(
+                            !by_rows
+                                || swap
+                                || matches!(method, GemmMethod::Simt | GemmMethod::Gemv),
+                            "{method}"
+                        );
+                        continue;
+                    }
+                };
+                call.run(&device)
+                    .unwrap_or_else(|why| panic!("{call}: {why}"));
+                drop(call);
+                let found = c.download().expect("C");
+                let at = |i: i64, j: i64| found[of_c.at(i + m * j).expect("an offset") as usize];
+                for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                    if is_rotated {
+                        let pair = (i * (n / 2) + j / 2) as usize;
+                        let (cos, sin) = (in_cos[pair], in_sin[pair]);
+                        let (u, v) = (sum(i, j / 2 * 2), sum(i, j / 2 * 2 + 1));
+                        let wanted = if j % 2 == 0 {
+                            u * cos - v * sin
+                        } else {
+                            u * sin + v * cos
+                        };
+                        assert_eq!(
+                            at(i, j).to_bits(),
+                            wanted.to_bits(),
+                            "({i},{j}) by {method}"
+                        );
+                        pairs += 1;
+                    } else {
+                        let wanted = sum(i, j) * 2.0 + in_bias[j as usize] - (i * 64 + j) as f32;
+                        assert_eq!(at(i, j), wanted, "({i},{j}) by {method}");
+                        elements += 1;
+                    }
+                }
+                if !is_rotated {
+                    let again = again.download().expect("an output");
+                    let negative = |at: usize| {
+                        -found[of_c
+                            .at((at as i64) / n + m * (at as i64 % n))
+                            .expect("an offset") as usize]
+                    };
+                    assert!(
+                        (0..again.len()).all(|at| again[at] == negative(at)),
+                        "{method}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(pairs >= 4 * m * n, "{pairs} elements were rotated");
+    println!("law epilogue.closure: {} elements", elements + pairs);
+}
+
+#[test]
+fn what_suits_no_closure_gets_a_sentence() {
+    let text = |built: Result<Epilogue, colex_gpu::Error>| built.unwrap_err().to_string();
+    let factor = 3.0_f64;
+    assert_eq!(
+        text(Epilogue::new(Ty::F32, |e| {
+            let x = e.accumulator();
+            e.apply(
+                "captures",
+                1,
+                Ty::F32,
+                [x],
+                move |_, [x], _| Ok(&x * factor),
+            )
+        })),
+        "epilogue: the closure captures captures 8 bytes, of which its name says nothing: give them as arguments"
+    );
+    let twice = |version: u32| {
+        Epilogue::new(Ty::F32, |e| {
+            let x = e.accumulator();
+            e.apply("twice", version, Ty::F32, [x], |_, [x], _| Ok(&x + &x))
+        })
+    };
+    let first = twice(1).expect("an epilogue");
+    assert_eq!(first, twice(1).expect("the same function"));
+    assert_ne!(first, twice(2).expect("another version"));
+    assert_eq!(
+        text(Epilogue::new(Ty::F32, |e| {
+            let x = e.accumulator();
+            e.apply("twice", 1, Ty::F32, [x], |_, [x], _| Ok(&x * 2.0))
+        })),
+        "epilogue: the closure twice of version 1 is another function in this process: a name and a version stand for one"
+    );
+    let read = |text: &str| text.parse::<Epilogue>().unwrap_err().to_string();
+    assert_eq!(
+        read("(acc: f32, twice: closure f32) -> C { twice } twice: closure 7 { acc }"),
+        "epilogue: the closure twice of version 7, of 1 arguments and f32, is no function of this process: build an epilogue with it \
+         first"
+    );
+    assert_eq!(
+        read("(acc: f32, twice: closure f32) -> C { twice }"),
+        "epilogue: each closure among its inputs has its arguments behind the outputs, in that order"
+    );
+    assert_eq!(
+        read("(acc: f32, twice: closure f32) -> C { twice } twice: closure 1 { twice }"),
+        "epilogue: twice has input 1, which is not the epilogue's"
+    );
+    assert_eq!(
+        first.evaluate(&[0]).unwrap_err().to_string(),
+        "epilogue: the closure twice adds instructions to a kernel: the host does not evaluate it"
+    );
+    // What a closure returns.
+    let device = Device::simulator(Arch::Sm80);
+    let a = device.zeros::<f16>(64).expect("A");
+    let view = a.view((8, 8)).expect("a view");
+    let mut c = device.zeros::<f32>(64).expect("C");
+    let of_c = c.view_mut((8, 8)).expect("a view");
+    let said = |epilogue: Result<Epilogue, colex_gpu::Error>| {
+        let epilogue = epilogue.expect("an epilogue");
+        let error = Gemm::new(&view, &view, &of_c).epilogue(&epilogue).run();
+        error.unwrap_err().to_string()
+    };
+    let why = said(Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        e.apply("narrow", 1, Ty::F32, [x], |_, [x], _| {
+            Ok(Expr::from(&x).to(Ty::F16))
+        })
+    }));
+    assert!(
+        why.ends_with("assign: f16 into elements of f32: `.to(Ty::F32)` converts"),
+        "{why}"
+    );
+    let why = said(Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        e.apply("refuses", 1, Ty::F32, [x], |_, _, _| {
+            Err(colex_tensor::Error::new("refuses", "today it does nothing"))
+        })
+    }));
+    assert!(why.ends_with("refuses: today it does nothing"), "{why}");
+    // Coordinates of no matrix.
+    let lower = Epilogue::new(Ty::F32, |e| {
+        e.column().le(e.row()).select(e.accumulator(), 0.0)
+    });
+    let lower = lower.expect("an epilogue");
+    assert_eq!(lower, lower.to_string().parse().expect("a text"));
+    assert_eq!(
+        lower.evaluate_at([0, -1], &[0]).unwrap_err().to_string(),
+        "epilogue: the element (0,-1): coordinates of C are from 0 to 2147352574"
+    );
+    assert_eq!(
+        read("(acc: f32, row: f32) -> C { add(acc, row) }"),
+        "epilogue: row is of f32: a coordinate of C is an s32"
+    );
 }
 
 /// The scaled sum, given as an epilogue, is the kernel of the product without one, text for text.

@@ -388,7 +388,8 @@ impl<'a> Given<'a> {
                 | EpilogueInputKind::SecondAccumulator
                 | EpilogueInputKind::C
                 | EpilogueInputKind::Row
-                | EpilogueInputKind::Column => {}
+                | EpilogueInputKind::Column
+                | EpilogueInputKind::Closure => {}
             }
         }
         matrices.extend(outputs.map(|output| (&output.name[..], output.formula.ty(), true)));

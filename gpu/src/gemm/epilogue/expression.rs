@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use colex_atom::{Class, Ty};
 use colex_ir::BinaryOp;
-use colex_tensor::{Expr, Formula, Round};
+use colex_tensor::{Builder, Expr, Formula, Fragment, Round};
 
+use super::closure::{EpilogueClosure, EpilogueElements, known, register};
 use crate::error::{Error, ErrorKind};
 use crate::gemm::problem::MOST_EXTENT;
 
@@ -58,6 +59,10 @@ struct Definition {
     /// The first is C.
     outputs: Vec<EpilogueOutput>,
     reductions: Vec<EpilogueReduction>,
+    /// In the order of their inputs.
+    closures: Vec<EpilogueClosure>,
+    /// Whether it is that of the transposed product, whose rows are the columns of C.
+    is_turned: bool,
     /// Of what is above, computed once: an epilogue is a part of the key of every call.
     hash: u64,
 }
@@ -86,6 +91,8 @@ pub enum EpilogueInputKind {
     Row,
     /// The column of the element in C, `column`.
     Column,
+    /// The element that a closure computes.
+    Closure,
     /// The element of a tensor that the call gives.
     Tensor,
     /// A number that the call gives.
@@ -135,7 +142,8 @@ impl EpilogueInputKind {
             | EpilogueInputKind::SecondAccumulator
             | EpilogueInputKind::C
             | EpilogueInputKind::Tensor
-            | EpilogueInputKind::Scalar => None,
+            | EpilogueInputKind::Scalar
+            | EpilogueInputKind::Closure => None,
         }
     }
 }
@@ -246,6 +254,9 @@ pub struct EpilogueBuilder {
     inputs: Vec<EpilogueInput>,
     outputs: Vec<(String, Expr)>,
     reductions: Vec<(String, EpilogueReductionKind, Expr)>,
+    closures: Vec<EpilogueClosure>,
+    /// The first error of a closure.
+    refused: Option<Error>,
 }
 
 /// The name of the output that every product has.
@@ -401,6 +412,102 @@ impl EpilogueBuilder {
     /// ```
     pub fn scalar(&mut self, name: &str, ty: Ty) -> Expr {
         self.input(name, ty, EpilogueInputKind::Scalar)
+    }
+
+    /// Returns the elements of type `ty` that a closure computes: for what an expression does not say, in the kernels of every
+    /// architecture.
+    ///
+    /// The closure gets the builder of the kernel, some of a thread's elements of each argument as a fragment of one mode, and where
+    /// in C these elements lie. It adds instructions, and returns an expression over the fragments, whose elements have the same
+    /// order. A kernel calls it for each part of its accumulators. How many elements a thread has at once, and which, differs between
+    /// kernels. The threads of a warp run it together, but not those of a block: it may exchange elements within a warp, and has no
+    /// barriers.
+    ///
+    /// An epilogue compares, hashes and prints the name, the version and the arguments: caches of plans and kernels take them for the
+    /// function. So the closure captures nothing, and a process has one function under a name and a version. Another function
+    /// takes another version. The text of an epilogue parses where the process has built one with this closure before. The host
+    /// does not evaluate it.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::gemm::{Epilogue, GemmMethod};
+    /// use colex_gpu::{Device, Gemm, View};
+    ///
+    /// // Rotary embeddings: each pair of neighbours in a row is turned by an angle.
+    /// let rotated = Epilogue::new(Ty::F32, |e| {
+    ///     let (x, [cos, sin]) = (e.accumulator(), ["cos", "sin"].map(|name| e.tensor(name, Ty::F32)));
+    ///     e.apply("rotate", 1, Ty::F32, [x, cos, sin], |k, [x, cos, sin], elements| {
+    ///         let d = k.fragment(Ty::F32, x.layout());
+    ///         for [even, odd] in elements.pairs_of_columns()? {
+    ///             let at = |of: &colex_tensor::Fragment, i: i64| of.values(i, 1);
+    ///             let ([u, v], [c, s]) = ([at(&x, even), at(&x, odd)], [at(&cos, even), at(&sin, even)]);
+    ///             k.assign(&at(&d, even), &u * &c - &v * &s);
+    ///             k.assign(&at(&d, odd), &u * &s + &v * &c);
+    ///         }
+    ///         Ok(d.into())
+    ///     })
+    /// })?;
+    /// assert_eq!(
+    ///     rotated.to_string(),
+    ///     "(acc: f32, cos: tensor f32, sin: tensor f32, rotate: closure f32) -> \
+    ///      C { rotate } rotate: closure 1 { acc } { cos } { sin }"
+    /// );
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let ones = vec![half::f16::ONE; 16 * 16];
+    /// let a = device.upload(&ones)?;
+    /// let (cos, sin) = (device.upload(&[0f32, 1.0])?, device.upload(&[1f32, 0.0])?);
+    /// let mut c = device.poisoned::<f32>(16 * 8)?;
+    /// // One angle for each of the pairs (0,1) and (2,3), and again.
+    /// let [cos, sin] = [&cos, &sin].map(|of| View::new(of, "(16,(2,2,2)):(0,(0,1,0))"));
+    /// Gemm::new(&a.view((16, 16))?, &a.slice(..8 * 16)?.view((8, 16))?, &c.view_mut((16, 8))?)
+    ///     .method(GemmMethod::Ampere)
+    ///     .epilogue(&rotated)
+    ///     .tensor("cos", &cos?)
+    ///     .tensor("sin", &sin?)
+    ///     .run()?;
+    /// assert_eq!(c.download()?[..4], [-16.0, 16.0, 16.0, 16.0]); // a quarter turn, and none
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Epilogue::new`] fails if the closure captures values, or if another function has its name and version. A call fails with the
+    /// error that the closure returns.
+    pub fn apply<const N: usize, F>(
+        &mut self,
+        name: &str,
+        version: u32,
+        ty: Ty,
+        arguments: [Expr; N],
+        closure: F,
+    ) -> Expr
+    where
+        F: Fn(&mut Builder, [Fragment; N], &EpilogueElements) -> Result<Expr, colex_tensor::Error>
+            + Send
+            + Sync
+            + 'static,
+    {
+        let formulas = arguments.into_iter().map(|argument| argument.formula());
+        let formulas: Result<Vec<Formula>, _> = formulas.collect();
+        let formulas = formulas.map_err(Error::from);
+        let body = register((name, version), ty, closure);
+        let body = body.map_err(|why| Error::from(ErrorKind::Epilogue { why }));
+        match formulas.and_then(|formulas| Ok((formulas, body?))) {
+            Ok((arguments, body)) => self.closures.push(EpilogueClosure {
+                name: name.to_string(),
+                version,
+                ty,
+                arguments,
+                body,
+            }),
+            Err(error) => self.refused = self.refused.take().or(Some(error)),
+        }
+        self.inputs.push(EpilogueInput {
+            name: name.to_string(),
+            ty,
+            kind: EpilogueInputKind::Closure,
+        });
+        Expr::input(self.inputs.len() - 1, ty)
     }
 
     /// Adds an output beside C, which the call gives by a layout of the shape (M,N).
@@ -569,8 +676,13 @@ impl Epilogue {
             inputs: vec![acc],
             outputs: Vec::new(),
             reductions: Vec::new(),
+            closures: Vec::new(),
+            refused: None,
         };
         let c = build(&mut builder);
+        if let Some(error) = builder.refused {
+            return Err(error);
+        }
         builder.outputs.insert(0, (C.to_string(), c));
         let formula = |(name, expr): (String, Expr)| {
             let formula = expr.formula()?;
@@ -590,6 +702,7 @@ impl Epilogue {
             builder.inputs,
             outputs.collect::<Result<_, _>>()?,
             reductions.collect::<Result<_, _>>()?,
+            builder.closures,
         )
     }
 
@@ -598,6 +711,7 @@ impl Epilogue {
         inputs: Vec<EpilogueInput>,
         outputs: Vec<EpilogueOutput>,
         reductions: Vec<EpilogueReduction>,
+        closures: Vec<EpilogueClosure>,
     ) -> Result<Epilogue, Error> {
         let accumulator = inputs[0].ty;
         if ![Ty::F32, Ty::F64, Ty::S32].contains(&accumulator) {
@@ -609,7 +723,7 @@ impl Epilogue {
         let given = |input: &&EpilogueInput| {
             matches!(
                 input.kind,
-                EpilogueInputKind::Tensor | EpilogueInputKind::Scalar
+                EpilogueInputKind::Tensor | EpilogueInputKind::Scalar | EpilogueInputKind::Closure
             )
         };
         let all = inputs.iter().filter(given).map(|input| &input.name);
@@ -675,10 +789,23 @@ impl Epilogue {
         }
         let outputs_of = outputs.iter().map(|output| (&output.name, &output.formula));
         let vectors = reductions.iter().map(|one| (&one.name, &one.formula));
-        for (name, formula) in outputs_of.chain(vectors) {
+        // Each with the number of inputs that it may have: a closure has those before its own.
+        let whole = outputs_of
+            .chain(vectors)
+            .map(|(name, formula)| (name, formula, inputs.len()));
+        let own = inputs
+            .iter()
+            .enumerate()
+            .filter(|(_, input)| input.kind == EpilogueInputKind::Closure);
+        let pairs = closures.iter().zip(own);
+        let arguments = pairs.flat_map(|(closure, (number, _))| {
+            let arguments = closure.arguments.iter();
+            arguments.map(move |formula| (&closure.name, formula, number))
+        });
+        for (name, formula, count) in whole.chain(arguments) {
             // An input that was asked for with two types.
             for (number, ty) in formula.inputs() {
-                let Some(own) = inputs.get(number) else {
+                let Some(own) = inputs[..count].get(number) else {
                     return refuse(format!(
                         "{name} has input {number}, which is not the epilogue's"
                     ));
@@ -689,21 +816,31 @@ impl Epilogue {
                 }
             }
         }
-        Ok(Epilogue::hashed(inputs, outputs, reductions))
+        Ok(Epilogue::hashed(
+            (inputs, outputs, reductions),
+            closures,
+            false,
+        ))
     }
 
     /// The epilogue of terms that were checked.
     fn hashed(
-        inputs: Vec<EpilogueInput>,
-        outputs: Vec<EpilogueOutput>,
-        reductions: Vec<EpilogueReduction>,
+        (inputs, outputs, reductions): (
+            Vec<EpilogueInput>,
+            Vec<EpilogueOutput>,
+            Vec<EpilogueReduction>,
+        ),
+        closures: Vec<EpilogueClosure>,
+        is_turned: bool,
     ) -> Epilogue {
         let mut hasher = std::hash::DefaultHasher::new();
-        (&inputs, &outputs, &reductions).hash(&mut hasher);
+        (&inputs, &outputs, &reductions, &closures, is_turned).hash(&mut hasher);
         Epilogue(Arc::new(Definition {
             inputs,
             outputs,
             reductions,
+            closures,
+            is_turned,
             hash: hasher.finish(),
         }))
     }
@@ -799,7 +936,7 @@ impl Epilogue {
             }
         }
         let inputs = self.0.inputs.clone();
-        let all = Epilogue::of(inputs, outputs, Vec::new());
+        let all = Epilogue::of(inputs, outputs, Vec::new(), self.0.closures.clone());
         let all = all.expect("invariant: names and formulas were checked");
         (all, found)
     }
@@ -809,36 +946,63 @@ impl Epilogue {
         let is_c = |(number, _): (usize, Ty)| self.0.inputs[number].kind == EpilogueInputKind::C;
         let formulas = self.outputs().flat_map(|output| output.formula.inputs());
         let reduced = self.reductions().flat_map(|one| one.formula.inputs());
-        formulas.chain(reduced).any(is_c)
+        let arguments = self.closures().flat_map(|closure| &closure.arguments);
+        let arguments = arguments.flat_map(Formula::inputs);
+        formulas.chain(reduced).chain(arguments).any(is_c)
     }
 
-    /// The slots of arithmetic of one element of C: those of all outputs and vectors.
+    /// The slots of arithmetic of one element of C: those of all outputs and vectors, and of what closures are given.
     pub(crate) fn issue_slots(&self) -> u32 {
         let outputs = self.outputs().map(|output| &output.formula);
         let reduced = self.reductions().map(|one| &one.formula);
-        let slots = outputs.chain(reduced).map(Formula::issue_slots);
+        let arguments = self.closures().flat_map(|closure| &closure.arguments);
+        let slots = outputs.chain(reduced).chain(arguments).map(Formula::issue_slots);
         slots.fold(0, u32::saturating_add)
     }
 
-    /// Whether a formula may read the coordinates of C.
-    pub(crate) fn has_coordinates(&self) -> bool {
-        self.inputs().any(|input| input.kind.coordinate().is_some())
+    /// Returns the closures, in the order of their inputs.
+    ///
+    /// ```
+    /// # use colex_atom::Ty;
+    /// # use colex_gpu::gemm::Epilogue;
+    /// let doubled = Epilogue::new(Ty::F32, |e| {
+    ///     let x = e.accumulator();
+    ///     e.apply("doubled", 1, Ty::F32, [x], |_, [x], _| Ok(&x + &x))
+    /// })?;
+    /// let doubled = doubled.closures().next().unwrap();
+    /// assert_eq!((&doubled.name[..], doubled.version, doubled.arguments.len()), ("doubled", 1, 1));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn closures(&self) -> impl Iterator<Item = &EpilogueClosure> {
+        self.0.closures.iter()
     }
 
-    /// The epilogue of the transposed product, whose rows are the columns of C. It is no epilogue that a caller builds.
+    /// Whether a formula or a closure may read the coordinates of C.
+    pub(crate) fn has_coordinates(&self) -> bool {
+        let reads = |input: &EpilogueInput| input.kind.coordinate().is_some();
+        !self.0.closures.is_empty() || self.inputs().any(reads)
+    }
+
+    /// Whether its rows are the columns of C.
+    pub(crate) fn is_turned(&self) -> bool {
+        self.0.is_turned
+    }
+
+    /// The epilogue of the transposed product. It is no epilogue that a caller builds.
     pub(crate) fn turned(&self) -> Epilogue {
         if !self.has_coordinates() {
             return self.clone();
         }
-        let mut inputs = self.0.inputs.clone();
-        for input in &mut inputs {
-            input.kind = match input.kind {
-                EpilogueInputKind::Row => EpilogueInputKind::Column,
-                EpilogueInputKind::Column => EpilogueInputKind::Row,
-                other => other,
-            };
-        }
-        Epilogue::hashed(inputs, self.0.outputs.clone(), self.0.reductions.clone())
+        let Definition {
+            inputs,
+            outputs,
+            reductions,
+            closures,
+            is_turned,
+            hash: _,
+        } = &*self.0;
+        let terms = (inputs.clone(), outputs.clone(), reductions.clone());
+        Epilogue::hashed(terms, closures.clone(), !is_turned)
     }
 
     /// Whether it has the accumulators of two right factors.
@@ -861,9 +1025,10 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are fewer numbers than inputs, or if a formula may read the coordinates of C, which
-    /// [`Epilogue::evaluate_at`] takes.
+    /// Returns an error if there are fewer numbers than inputs, if a formula may read the coordinates of C, which
+    /// [`Epilogue::evaluate_at`] takes, or if the epilogue has a closure.
     pub fn evaluate(&self, inputs: &[u64]) -> Result<Vec<u64>, Error> {
+        self.check_closures()?;
         if self.has_coordinates() {
             return refuse(
                 "it reads coordinates of C, which `evaluate_at([row, column], &inputs)` takes"
@@ -894,8 +1059,10 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are fewer numbers than inputs, or if a coordinate is none of a matrix that a product has.
+    /// Returns an error if there are fewer numbers than inputs, if a coordinate is none of a matrix that a product has, or if the
+    /// epilogue has a closure.
     pub fn evaluate_at(&self, at: [i64; 2], inputs: &[u64]) -> Result<Vec<u64>, Error> {
+        self.check_closures()?;
         if at.iter().any(|at| !(0..MOST_EXTENT).contains(at)) {
             let [row, column] = at;
             return refuse(format!(
@@ -913,6 +1080,17 @@ impl Epilogue {
         let inputs: Vec<u64> = inputs.collect();
         let value = |output: &EpilogueOutput| Ok(output.formula.evaluate(&inputs)?);
         self.outputs().map(value).collect()
+    }
+
+    /// Refuses to evaluate closures.
+    fn check_closures(&self) -> Result<(), Error> {
+        match self.closures().next() {
+            Some(closure) => refuse(format!(
+                "the closure {} adds instructions to a kernel: the host does not evaluate it",
+                closure.name
+            )),
+            None => Ok(()),
+        }
     }
 }
 
@@ -935,6 +1113,7 @@ impl fmt::Display for Epilogue {
         let input = |EpilogueInput { name, ty, kind }: &EpilogueInput| match kind {
             EpilogueInputKind::Tensor => format!("{name}: tensor {ty}"),
             EpilogueInputKind::Scalar => format!("{name}: scalar {ty}"),
+            EpilogueInputKind::Closure => format!("{name}: closure {ty}"),
             EpilogueInputKind::Accumulator
             | EpilogueInputKind::SecondAccumulator
             | EpilogueInputKind::C
@@ -955,6 +1134,12 @@ impl fmt::Display for Epilogue {
         {
             write!(f, " {name}: {kind} {{ {} }}", formula.named(&names))?;
         }
+        for closure in self.closures() {
+            write!(f, " {}: closure {}", closure.name, closure.version)?;
+            for argument in &closure.arguments {
+                write!(f, " {{ {} }}", argument.named(&names))?;
+            }
+        }
         Ok(())
     }
 }
@@ -963,6 +1148,52 @@ impl fmt::Debug for Epilogue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// A closure as the text of an epilogue names it.
+struct GivenClosure {
+    name: String,
+    version: u32,
+    arguments: Vec<Formula>,
+}
+
+/// The closures of a text, which the process must have.
+fn closures_of(
+    inputs: &[EpilogueInput],
+    given: Vec<GivenClosure>,
+) -> Result<Vec<EpilogueClosure>, Error> {
+    let of_closure = |input: &&EpilogueInput| input.kind == EpilogueInputKind::Closure;
+    let own: Vec<&EpilogueInput> = inputs.iter().filter(of_closure).collect();
+    let names = own.iter().map(|input| &input.name);
+    if !names.eq(given.iter().map(|closure| &closure.name)) {
+        return refuse(
+            "each closure among its inputs has its arguments behind the outputs, in that order"
+                .to_string(),
+        );
+    }
+    let closure = |(input, given): (&EpilogueInput, GivenClosure)| {
+        let GivenClosure {
+            name,
+            version,
+            arguments,
+        } = given;
+        let Some(body) = known((&name, version), input.ty, arguments.len()) else {
+            return refuse(format!(
+                "the closure {name} of version {version}, of {} arguments and {}, is no function of this process: build an epilogue \
+                 with it first",
+                arguments.len(),
+                input.ty
+            ));
+        };
+        Ok(EpilogueClosure {
+            name,
+            version,
+            ty: input.ty,
+            arguments,
+            body,
+        })
+    };
+    own.into_iter().zip(given).map(closure).collect()
 }
 
 impl FromStr for Epilogue {
@@ -996,6 +1227,7 @@ impl FromStr for Epilogue {
                 (COLUMN, [ty]) if i > 0 => (EpilogueInputKind::Column, ty),
                 (_, ["tensor", ty]) if i > 0 => (EpilogueInputKind::Tensor, ty),
                 (_, ["scalar", ty]) if i > 0 => (EpilogueInputKind::Scalar, ty),
+                (_, ["closure", ty]) if i > 0 => (EpilogueInputKind::Closure, ty),
                 _ => return wrong(input),
             };
             let Some(ty) = Ty::ALL.into_iter().find(|own| own.to_string() == **ty) else {
@@ -1008,7 +1240,7 @@ impl FromStr for Epilogue {
             .iter()
             .map(|input| (&input.name[..], input.ty))
             .collect();
-        let (mut formulas, mut reductions) = (Vec::new(), Vec::new());
+        let (mut formulas, mut reductions, mut given) = (Vec::new(), Vec::new(), Vec::new());
         let mut rest = outputs.trim();
         while !rest.is_empty() {
             let found = rest.split_once('{').and_then(|(name, rest)| {
@@ -1022,12 +1254,34 @@ impl FromStr for Epilogue {
                 return wrong(rest);
             }
             let formula = Formula::parse(formula, &known)?;
+            let section = rest;
+            rest = after;
+            if name.is_empty() {
+                // A further argument of a closure.
+                let Some(GivenClosure { arguments, .. }) = given.last_mut() else {
+                    return wrong(section);
+                };
+                arguments.push(formula);
+                continue;
+            }
             match name.split_once(':') {
+                Some((name, words)) if words.trim().starts_with("closure") => {
+                    let version = words.trim().trim_start_matches("closure").trim();
+                    let Ok(version) = version.parse() else {
+                        return refuse(format!("`{}`: a closure has a version", words.trim()));
+                    };
+                    given.push(GivenClosure {
+                        name: name.trim().to_string(),
+                        version,
+                        arguments: vec![formula],
+                    });
+                }
+                _ if !given.is_empty() => return wrong(section),
                 None if reductions.is_empty() => {
                     let name = name.to_string();
                     formulas.push(EpilogueOutput { name, formula });
                 }
-                None => return wrong(rest),
+                None => return wrong(section),
                 Some((name, words)) => {
                     let words: Vec<&str> = words.split_whitespace().collect();
                     let mut kinds = EpilogueReductionKind::ALL.into_iter();
@@ -1045,12 +1299,12 @@ impl FromStr for Epilogue {
                     });
                 }
             }
-            rest = after;
         }
         if formulas.is_empty() {
             return wrong(text);
         }
-        Epilogue::of(all, formulas, reductions)
+        let closures = closures_of(&all, given)?;
+        Epilogue::of(all, formulas, reductions, closures)
     }
 }
 

@@ -11,6 +11,7 @@ use colex_tensor::{Builder, Elements, Expr, Formula, Fragment, Index, Tensor, Tm
 use colex_tiled::Operand;
 use core::slice::Iter;
 
+use super::closure::{EpilogueClosure, EpilogueElements};
 use super::convert::sum_type;
 use super::expression::{Epilogue, EpilogueInputKind};
 use crate::gemm::batch::agree;
@@ -206,13 +207,23 @@ impl KernelEpilogue {
         landing: Option<(usize, &MakeMap<'_>)>,
     ) -> Terms {
         let mut terms: Vec<Term> = Vec::new();
+        let is_turned = self.epilogue.is_turned();
+        // The modes of the kernel's C, which may be the transpose.
+        let mode = |of_c: usize| if is_turned { 1 - of_c } else { of_c };
+        let mut closures = self.epilogue.closures();
         for input in self.epilogue.inputs() {
             terms.push(match input.kind {
                 EpilogueInputKind::Accumulator => Term::Accumulator(0),
                 EpilogueInputKind::SecondAccumulator => Term::Accumulator(1),
                 EpilogueInputKind::C => Term::C,
-                EpilogueInputKind::Row => Term::Coordinate(0),
-                EpilogueInputKind::Column => Term::Coordinate(1),
+                EpilogueInputKind::Row => Term::Coordinate(mode(0)),
+                EpilogueInputKind::Column => Term::Coordinate(mode(1)),
+                EpilogueInputKind::Closure => {
+                    let closure = closures
+                        .next()
+                        .expect("invariant: each input has its closure");
+                    Term::Closure(closure.clone())
+                }
                 EpilogueInputKind::Scalar => {
                     let register = k.scalar_argument(&input.name, scalar_type(input.ty));
                     Term::Scalar(register, input.ty)
@@ -257,6 +268,7 @@ impl KernelEpilogue {
             .then(|| k.identity_tensor([MOST_EXTENT, MOST_EXTENT]));
         let mut terms = Terms {
             places,
+            is_turned,
             landed,
             beside,
             terms,
@@ -294,6 +306,8 @@ pub(crate) struct Terms {
     c: Formula,
     /// The coordinates of C, if a formula may read them. They begin at the first row of a group.
     places: Option<Tensor>,
+    /// Whether these are the coordinates of C's transpose.
+    is_turned: bool,
     /// The map of the tensor that TMA brings.
     landed: Option<TmaTensor>,
     /// The outputs beside C.
@@ -307,6 +321,7 @@ enum Term {
     C,
     /// The coordinate of the element along a mode of C.
     Coordinate(usize),
+    Closure(EpilogueClosure),
     Scalar(Reg, Ty),
     Tensor(Box<TermTensor>),
     /// What TMA brings in the place of the old C.
@@ -521,16 +536,25 @@ impl Terms {
                 mode,
             )
         };
-        let value = |k: &mut Builder, term: &Term| match (term, old) {
-            (Term::Coordinate(mode), _) => coordinate(*mode),
-            (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
-            (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
-            (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.cut))),
-            (Term::C | Term::Landed, Some(old)) => Expr::from(old),
-            // No formula reads it, or C would have been read.
-            (Term::C | Term::Landed | Term::Open, _) => Expr::from(0),
-        };
-        let values: Vec<Expr> = self.terms.iter().map(|term| value(k, term)).collect();
+        let mut values: Vec<Expr> = Vec::new();
+        for term in &self.terms {
+            let value = match (term, old) {
+                (Term::Coordinate(mode), _) => coordinate(*mode),
+                (Term::Closure(closure), _) => {
+                    let places = places.as_ref();
+                    let places = places.expect("invariant: a closure is declared with the places");
+                    let elements = EpilogueElements::new(places, self.is_turned);
+                    apply(k, closure, (&values, &elements), sums[0].layout().size())
+                }
+                (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
+                (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
+                (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.cut))),
+                (Term::C | Term::Landed, Some(old)) => Expr::from(old),
+                // No formula reads it, or C would have been read.
+                (Term::C | Term::Landed | Term::Open, _) => Expr::from(0),
+            };
+            values.push(value);
+        }
         for (matrix, formula) in &self.beside {
             let elements = formula.expr().over(&values);
             matrix.store(k, &part(&matrix.cut), elements);
@@ -538,5 +562,32 @@ impl Terms {
         let c = k.fragment(self.c.ty(), sums[0].layout());
         k.assign(&c, self.c.expr().over(&values));
         c
+    }
+}
+
+/// The elements that a closure makes of a thread's, in their order.
+fn apply(
+    k: &mut Builder,
+    closure: &EpilogueClosure,
+    (values, elements): (&[Expr], &EpilogueElements),
+    count: i64,
+) -> Expr {
+    // One mode, and registers of its own: the closure may write them.
+    let order = flat(&[(count, 1)]);
+    let of = |k: &mut Builder, ty: Ty, value: Expr| {
+        let d = k.fragment(ty, &order);
+        k.assign(&d, value);
+        d
+    };
+    let arguments = closure.arguments.iter();
+    let arguments: Vec<Fragment> = arguments
+        .map(|formula| of(k, formula.ty(), formula.expr().over(values)))
+        .collect();
+    match (closure.body)(k, &arguments, elements) {
+        Ok(value) => Expr::from(of(k, closure.ty, value)),
+        Err(error) => {
+            k.fail_with(&error);
+            Expr::from(0)
+        }
     }
 }

@@ -262,6 +262,18 @@ impl Builder {
         }
     }
 
+    /// Keeps an error of the caller, which [`Builder::finish`] returns unless a call before it failed.
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// k.fail_with(&colex_tensor::Error::new("my_copy", "5 rows are not a multiple of 4"));
+    /// assert_eq!(k.finish().unwrap_err().what(), "my_copy: 5 rows are not a multiple of 4");
+    /// ```
+    pub fn fail_with(&mut self, error: &Error) {
+        self.failure.keep_error(error);
+    }
+
     /// Keeps the failure of what has no value: the call that made it is named, where it is known.
     pub(crate) fn fail_poison(
         &mut self,
