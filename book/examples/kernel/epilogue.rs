@@ -11,6 +11,8 @@ use std::error::Error;
 fn main() -> Result<(), Box<dyn Error>> {
     data()?;
     layouts()?;
+    coordinates()?;
+    closure()?;
     gated()?;
     batches()?;
     lists()?;
@@ -86,6 +88,94 @@ fn layouts() -> Result<(), Box<dyn Error>> {
         heads[2 * 512 + 3 * 8 + 7]
     );
     // ANCHOR_END: layouts
+    Ok(())
+}
+
+/// A causal mask, and dropout by a hash of the coordinate.
+fn coordinates() -> Result<(), Box<dyn Error>> {
+    println!("\n== coordinates ==");
+    // ANCHOR: coordinates
+    let device = Device::simulator(Arch::Sm90a);
+    let ones = device.upload(&vec![bf16::ONE; 64 * 16])?;
+    let masked = Epilogue::new(Ty::F32, |e| {
+        let (row, column) = (e.row(), e.column());
+        // A hash of 32 bits, of which the last two drop a quarter of the elements.
+        let place = row.to(Ty::U32) * 0x9e37_79b1_i64 + column.to(Ty::U32);
+        let mixed = (&place ^ (&place >> 15)) * 0x85eb_ca6b_i64;
+        let hash = &mixed ^ (&mixed >> 13);
+        let kept = (hash & 3).ne(0).select(e.accumulator() * (4.0 / 3.0), 0.0);
+        e.output("dropped", kept);
+        column.le(row).select(e.accumulator(), f64::NEG_INFINITY)
+    })?;
+    let mut c = device.poisoned::<f32>(64 * 64)?;
+    let mut dropped = device.poisoned::<f32>(64 * 64)?;
+    let x = ones.view((64, 16))?;
+    Gemm::new(&x, &x, &c.view_mut((64, 64))?)
+        .epilogue(&masked)
+        .output("dropped", &dropped.view_mut((64, 64))?)
+        .run()?;
+    let (c, dropped) = (c.download()?, dropped.download()?);
+    println!("{} {} {}", c[5 * 64 + 4], c[5 * 64 + 5], c[5 * 64 + 6]);
+    let none = dropped.iter().filter(|x| **x == 0.0).count();
+    println!("{none} of {} are 0", dropped.len());
+    // The host computes element (5,6) with the same formula.
+    let bits = |x: f32| u64::from(x.to_bits());
+    let host = masked.evaluate_at([5, 6], &[bits(16.0)])?;
+    println!(
+        "{}",
+        host == [bits(c[5 * 64 + 6]), bits(dropped[5 * 64 + 6])]
+    );
+    // ANCHOR_END: coordinates
+    Ok(())
+}
+
+/// Rotary embeddings: a closure turns pairs of neighbours in a row.
+fn closure() -> Result<(), Box<dyn Error>> {
+    println!("\n== closure ==");
+    // ANCHOR: rotary
+    let rotary = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        let [cos, sin] = ["cos", "sin"].map(|name| e.tensor(name, Ty::F32));
+        e.apply(
+            "rotary",
+            1,
+            Ty::F32,
+            [x, cos, sin],
+            |k, [x, cos, sin], elements| {
+                let turned = k.fragment(Ty::F32, x.layout());
+                for [even, odd] in elements.pairs_of_columns()? {
+                    let [u, v] = [even, odd].map(|i| x.values(i, 1));
+                    let [c, s] = [&cos, &sin].map(|of| of.values(even, 1));
+                    k.assign(&turned.values(even, 1), &u * &c - &v * &s);
+                    k.assign(&turned.values(odd, 1), &u * &s + &v * &c);
+                }
+                Ok(turned.into())
+            },
+        )
+    })?;
+    println!("{rotary}");
+    // ANCHOR_END: rotary
+    // ANCHOR: rotated
+    let device = Device::simulator(Arch::Sm90a);
+    let ones = device.upload(&vec![bf16::ONE; 64 * 16])?;
+    // Row m turns by m quarters of a turn, in every pair of columns.
+    let quarters = |of: [f32; 4]| (0..64).map(|m| of[m % 4]).collect::<Vec<f32>>();
+    let cos = device.upload(&quarters([1.0, 0.0, -1.0, 0.0]))?;
+    let sin = device.upload(&quarters([0.0, 1.0, 0.0, -1.0]))?;
+    let angles = "(64,(2,16)):(1,(0,0))";
+    let mut c = device.poisoned::<f32>(64 * 32)?;
+    let x = ones.view((64, 16))?;
+    let y = ones.slice(..32 * 16)?;
+    Gemm::new(&x, &y.view((32, 16))?, &c.view_mut((64, 32))?)
+        .epilogue(&rotary)
+        .tensor("cos", &View::new(&cos, angles)?)
+        .tensor("sin", &View::new(&sin, angles)?)
+        .run()?;
+    let c = c.download()?;
+    for m in 0..4 {
+        println!("{:?}", &c[m * 32..m * 32 + 4]);
+    }
+    // ANCHOR_END: rotated
     Ok(())
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Batch {
     groups: Option<Groups>,
     /// The convolution that the one product is, if its kernel loads by an im2col tensor map.
     convolution: Option<Im2col>,
+    /// Whether the matrices of each product have addresses of their own.
+    is_listed: bool,
 }
 
 /// The extents of a batch mode, and its strides in A, B and C.
@@ -186,9 +188,24 @@ impl Batch {
             extents: vec![count],
             joined: vec![vec![0]],
             groups: Some(groups),
-            convolution: None,
+            ..Batch::default()
         };
         Ok((batch, steps))
+    }
+
+    /// Products whose matrices have addresses of their own.
+    pub(crate) fn of_lists(count: i64) -> Batch {
+        Batch {
+            extents: vec![count],
+            joined: vec![vec![0]],
+            is_listed: true,
+            ..Batch::default()
+        }
+    }
+
+    /// Whether the matrices of each product have addresses of their own.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_listed
     }
 
     /// The one product that is a convolution.
@@ -213,6 +230,7 @@ impl Batch {
     pub(crate) fn of_c(&self) -> Batch {
         match self.groups {
             Some(groups) if !groups.has_mode(Operand::C) => Batch::default(),
+            None if self.is_listed => Batch::default(),
             _ => self.clone(),
         }
     }
@@ -265,6 +283,7 @@ impl Batch {
             shared: [of(0), of(1)],
             groups: self.groups,
             filter: self.convolution.as_ref().map(Im2col::filter),
+            is_listed: self.is_listed,
         }
     }
 }
@@ -287,6 +306,8 @@ pub(crate) struct BatchForm {
     pub(crate) groups: Option<Groups>,
     /// The filter of a convolution, whose activations A an im2col tensor map describes.
     pub(crate) filter: Option<Filter>,
+    /// Whether the matrices have no mode of the products, but an address for each.
+    pub(crate) is_listed: bool,
 }
 
 /// Strides of a batch for reports: so far apart that no mode continues another.
@@ -306,6 +327,7 @@ impl BatchForm {
     fn modes_of(&self, operand: Operand) -> usize {
         match self.groups {
             Some(groups) => usize::from(groups.has_mode(operand)),
+            None if self.is_listed => 0,
             None => self.modes,
         }
     }

@@ -28,6 +28,7 @@ use super::factors::high_low::{self, HighLow, HighLowCall, Side};
 use super::factors::matrix::{self, Matrix, Place};
 use super::groups::call::GivenGroups;
 use super::groups::call::GroupNumber;
+use super::groups::lists::{self, GivenLists};
 use super::groups::tiles;
 use super::groups::{self, Groups};
 use super::plan::{GemmPlan, Operands, vector};
@@ -121,6 +122,8 @@ pub struct Gemm<'a, T, C> {
     given: Given<'a>,
     /// The groups of the product.
     pub(in crate::gemm) groups: Option<GivenGroups<'a>>,
+    /// The addresses of the products' matrices, of which the views are the first.
+    pub(in crate::gemm) lists: Option<GivenLists<'a>>,
     /// The convolution that the product is: A is then the tensor of activations.
     convolution: Option<GivenConvolution>,
 }
@@ -148,8 +151,19 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             epilogue: None,
             given: Given::default(),
             groups: None,
+            lists: None,
             convolution: None,
         }
+    }
+
+    /// Whether it has a second right factor.
+    pub(in crate::gemm) fn has_second(&self) -> bool {
+        self.b2.is_some()
+    }
+
+    /// The epilogue that was set.
+    pub(in crate::gemm) fn own_epilogue(&self) -> Option<&Epilogue> {
+        self.epilogue.as_ref()
     }
 
     /// Makes it the product of a convolution, whose A is the tensor of activations.
@@ -855,7 +869,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Returns whether the product may pack a matrix that a kernel would take: not if a method was set.
     fn may_pack(&self) -> bool {
-        self.method.is_none() && self.groups.is_none()
+        self.method.is_none() && self.groups.is_none() && self.lists.is_none()
     }
 
     /// Returns the wish for the usual plan of the method that was set, or for the fastest plan.
@@ -919,6 +933,14 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             let (a, b, c) = layouts;
             return Batch::of_groups(groups.kind, groups.count()?, [a, b, c]);
         }
+        if let Some(lists) = &self.lists {
+            return match &self.extents()?.1[..] {
+                [] => Ok((Batch::of_lists(lists.count()), Default::default())),
+                _ => Err(not_listed(
+                    "the views have modes behind those of a matrix: a list has one matrix in each place",
+                )),
+            };
+        }
         match layouts {
             // A product that is 0 has no A and B.
             (a, b, Some(c)) => Batch::of([a.unwrap_or(c), b.unwrap_or(c), c]),
@@ -936,6 +958,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         one_device(device, [("B", self.b.device()), ("C", self.c.device())])?;
         let ([m, n, k], behind) = self.extents()?;
         self.check_convolution()?;
+        self.check_lists()?;
         disjoint("C", self.c.bytes(), "A", self.a.bytes())?;
         disjoint("C", self.c.bytes(), "B", self.b.bytes())?;
         if let Some(b2) = &self.b2 {
@@ -950,6 +973,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 self.check_groups()?;
                 groups.count()?
             }
+            None if let Some(lists) = &self.lists => lists.count(),
             None => behind.iter().product(),
         };
         let problem = GemmProblem {
@@ -1102,6 +1126,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if let (Some(_), None, Some(layout)) = (&self.groups, c, self.c.layout()) {
             return Err(not_packed("C", Some(layout)));
         }
+        if let (Some(_), None, Some(layout)) = (&self.lists, c, self.c.layout()) {
+            return Err(not_listed(&format!(
+                "C is {layout}: no kernel takes its strides, and lists are not packed"
+            )));
+        }
         let place = Place::of(&self.c, c, false, (batch, steps_c))?;
         if problem.k == 0 {
             return Ok((None, place));
@@ -1150,6 +1179,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             if b.is_none() || b2.is_some_and(|b2| b2.is_none()) {
                 return Err(not_packed("B", self.b.layout()));
             }
+        }
+        if self.lists.is_some() && (a.is_none() || b.is_none()) {
+            return Err(not_listed(
+                "no kernel takes the strides of A or B, and lists are not packed",
+            ));
         }
         // Both right factors lie alike: the kernel takes the alignment that both have.
         let both = match (b, b2.flatten()) {
@@ -1315,7 +1349,21 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let mut addresses: Addresses = [a, b, c].iter().map(|matrix| matrix.address).collect();
         addresses.extend(b2.map(|b2| b2.address));
         addresses.extend(self.groups.as_ref().map(|groups| groups.bytes.0));
-        let matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
+        let mut matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
+        if let Some(lists) = &self.lists {
+            if device.is_capturing()? {
+                return Err(ErrorKind::Captured.into());
+            }
+            let zeros = steps.zeros.is_some().then_some([a.address, b.address]);
+            let table = device.upload(&lists.table(zeros))?;
+            // The call may run on another stream.
+            device.synchronize()?;
+            addresses.push(table.address());
+            steps.table = Some(table);
+            for (operand, matrix) in Operand::ALL.into_iter().zip(&mut matrices) {
+                matrix.address |= lists.aligned(operand);
+            }
+        }
         let bound = bound.map(|(arguments, more)| {
             addresses.extend(more);
             arguments
@@ -1325,6 +1373,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         // What is measured is a plain product.
         let is_plain = self.epilogue.is_none()
             && self.groups.is_none()
+            && self.lists.is_none()
             && self.convolution.is_none()
             && problem.batch == 1;
         if let (Some(measured), Wish::Fastest, true) = (self.measured, shape.wish, is_plain) {
@@ -1553,6 +1602,8 @@ struct Steps {
     memory: Vec<Buffer<u8>>,
     /// The operands of a product that is 0, kept for as long as the call.
     zeros: Option<Buffer<u8>>,
+    /// The addresses of the matrices of lists.
+    table: Option<Buffer<u64>>,
 }
 
 impl Steps {
@@ -1865,6 +1916,9 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, Some(groups)) => {
             groups::choose(groups, problem, shape.operands, device.arch())
         }
+        (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, None) if shape.batch.is_listed() => {
+            lists::choose(shape.operands, device.arch())
+        }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if let Some(convolution) = convolution =>
         {
@@ -1880,6 +1934,9 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
     }
     if let Some(groups) = groups {
         groups::check(groups, &plan, problem)?;
+    }
+    if shape.batch.is_listed() {
+        lists::check(&plan)?;
     }
     if convolution.is_some() {
         convolutions::form::check(&plan)?;
@@ -1936,7 +1993,8 @@ pub(super) fn prepare(
     let layouts = given.map(|given| given.layouts(plan.swap));
     // The addresses are those of A, B and C, of a second right factor, of the numbers of groups, and of the epilogue's tensors.
     let second = plan.operands.gated.then_some(3);
-    let numbers = form.groups.map(|_| 3 + second.iter().len());
+    let has_numbers = form.groups.is_some() || form.is_listed;
+    let numbers = has_numbers.then(|| 3 + second.iter().len());
     let behind = 3 + second.iter().len() + numbers.iter().len();
     let more = |role: Role, built: &TensorKernel| {
         let Some((given, layouts)) = given.zip(layouts.as_ref()) else {
@@ -2191,7 +2249,10 @@ fn arguments(
     let family = plan.method.family();
     let of_batch = (plan, batch.0, batch.1);
     let mut given = family.matrices(problem, of_batch, built, &layouts, addresses)?;
-    let of_numbers = (batch.1.groups).map(|groups| tiles::form(groups.numbers(problem.batch)));
+    let of_numbers = match batch.1.groups {
+        Some(groups) => Some(tiles::form(groups.numbers(problem.batch))),
+        None => (batch.1.is_listed).then(|| lists::form(problem.batch)),
+    };
     if let (Some(address), Some(layout)) = (numbers, &of_numbers) {
         given.push(Arg::checked(address, layout));
     }
@@ -2271,6 +2332,12 @@ fn built(kernel: &GemmKernel, arch: Arch) -> Result<Arc<TensorKernel>, Error> {
         Role::Product => plan.unverified(*batch, epilogue.as_ref(), arch),
         Role::Sum => plan.unverified_sum(*batch, epilogue.as_ref(), arch),
     })
+}
+
+/// The refusal of matrices that are none of a list.
+fn not_listed(why: &str) -> Error {
+    let why = why.to_string();
+    ErrorKind::Batch { why }.into()
 }
 
 /// The refusal of a view in groups that would have to be packed.

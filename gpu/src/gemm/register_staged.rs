@@ -54,9 +54,10 @@ pub(crate) fn build(
     let right = right.map(|name| k.tensor(name, operands.ab, layout(Operand::B)));
     let right: Vec<Tensor> = right.collect();
     let c = k.tensor("C", operands.c, layout(Operand::C));
-    let numbers = (gemm.batch.groups).map(|groups| tiles::declare(&mut k, groups));
+    let numbers = tiles::declare_numbers(&mut k, &gemm.batch);
     let terms = epilogue.declare(&mut k);
-    let extents = gemm.batch.extents(&mut k, [&a, &right[0], &c]);
+    let matrices = [&a, &right[0], &c];
+    let extents = tiles::extents(&mut k, &gemm.batch, matrices, numbers.as_ref());
     for second in &right[1..] {
         agree(&mut k, second, &extents);
     }
@@ -70,19 +71,21 @@ pub(crate) fn build(
     );
     let at = work.at.clone();
     let [m, n] = at.clone();
-    let [a, c] = [(Operand::A, a), (Operand::C, c)].map(|(of, matrix)| work.part(of, &matrix));
+    let [a, c] =
+        [(Operand::A, a), (Operand::C, c)].map(|(of, matrix)| work.part(&mut k, of, &matrix));
     let terms = work.terms(&terms);
     let [smem_a, smem_b] = &gemm.tiles;
     let a = (Operand::A, a, m, smem_a);
     let right = right.into_iter().map(|b| {
-        let b = work.part(Operand::B, &b);
+        let b = work.part(&mut k, Operand::B, &b);
         (Operand::B, b, n.clone(), smem_b)
     });
+    let right: Vec<_> = right.collect();
     // Those in the place of A, and those in the place of B.
     let (x, y): (Vec<_>, Vec<_>) = if gemm.transposed {
-        (right.collect(), vec![a])
+        (right, vec![a])
     } else {
-        (vec![a], right.collect())
+        (vec![a], right)
     };
     let tile = |matrix: &Tensor| {
         let tile = matrix.local_tile((bm, bn), &at);

@@ -127,9 +127,10 @@ fn build(
     let right = right.map(|name| k.tensor(name, plan.operands.ab, batch.layout(plan, Operand::B)));
     let right: Vec<Tensor> = right.collect();
     let c = k.tensor("C", plan.operands.c, batch.layout(plan, Operand::C));
-    let numbers = batch.groups.map(|groups| tiles::declare(&mut k, groups));
+    let numbers = tiles::declare_numbers(&mut k, &batch);
     let terms = epilogue.declare(&mut k);
-    let extents = batch.extents(&mut k, [&a, &right[0], &c]);
+    let matrices = [&a, &right[0], &c];
+    let extents = tiles::extents(&mut k, &batch, matrices, numbers.as_ref());
     for second in &right[1..] {
         agree(&mut k, second, &extents);
     }
@@ -142,12 +143,13 @@ fn build(
         numbers.as_ref(),
     );
     let [m, n] = work.at.clone();
-    let [a, c] = [(Operand::A, a), (Operand::C, c)].map(|(of, matrix)| work.part(of, &matrix));
+    let [a, c] =
+        [(Operand::A, a), (Operand::C, c)].map(|(of, matrix)| work.part(&mut k, of, &matrix));
     let terms = work.terms(&terms);
     let a = OperandPipeline::new(&mut k, plan, &mma, Operand::A, a, &m)?;
     let (mut factors, mut acc) = (Vec::new(), Vec::new());
     for b in right {
-        let b = work.part(Operand::B, &b);
+        let b = work.part(&mut k, Operand::B, &b);
         factors.push(OperandPipeline::new(&mut k, plan, &mma, Operand::B, b, &n)?);
         acc.push(k.accumulators(&mma, [bm, bn])); // (MMA, MMA_M, MMA_N)
     }

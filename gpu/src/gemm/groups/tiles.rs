@@ -6,7 +6,7 @@ use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Builder, Cond, Index, Tensor, Var};
 use colex_tiled::Operand;
 
-use super::Groups;
+use super::{Groups, lists};
 use crate::gemm::batch::{BatchForm, BatchTiles};
 use crate::gemm::epilogue::terms::Terms;
 use crate::gemm::plan::GemmPlan;
@@ -38,6 +38,27 @@ impl Span {
 /// Returns the larger of two indices.
 pub(crate) fn larger(a: &Index, b: &Index) -> Index {
     -((-a.clone()).min(&-b.clone()))
+}
+
+/// Declares the numbers of the groups of a form, or the table of a list's addresses.
+pub(crate) fn declare_numbers(k: &mut Builder, form: &BatchForm) -> Option<Tensor> {
+    match form.groups {
+        Some(groups) => Some(declare(k, groups)),
+        None => form.is_listed.then(|| lists::declare(k)),
+    }
+}
+
+/// The extents of the products of a form, from the matrices or from the table of a list's addresses.
+pub(crate) fn extents(
+    k: &mut Builder,
+    form: &BatchForm,
+    matrices: [&Tensor; 3],
+    numbers: Option<&Tensor>,
+) -> Vec<Index> {
+    match numbers.filter(|_| form.is_listed) {
+        Some(table) => vec![k.within(table.extent(0), 1..MOST_GROUPS + 1)],
+        None => form.extents(k, matrices),
+    }
 }
 
 /// Declares the numbers of the groups: offsets, or counts of rows.
@@ -235,10 +256,12 @@ pub(crate) struct BlockWork {
     rows: Option<Span>,
     /// Of A and B.
     columns: Option<Span>,
+    /// The table of the matrices' addresses, and how many elements of each an access may take.
+    addresses: Option<(Tensor, [i64; 3])>,
 }
 
 impl BlockWork {
-    /// `extents` are those of the batch, `numbers` those of the groups.
+    /// `extents` are those of the batch, `numbers` those of the groups, or the table of a list's addresses.
     pub(crate) fn new(
         k: &mut Builder,
         plan: &GemmPlan,
@@ -270,6 +293,7 @@ impl BlockWork {
                 product: vec![group],
                 rows: Some(Span { end, ..rows }),
                 columns: None,
+                addresses: None,
             };
         }
         let count = |extent: &Index, tile: i64| {
@@ -279,7 +303,8 @@ impl BlockWork {
         let tiles = [count(&m, bm), count(&n, bn)];
         let grid = BatchTiles::new(k, plan, tiles, extents);
         let (at, product) = grid.at(k, &block);
-        let columns = numbers.map(|numbers| {
+        let of_groups = numbers.filter(|_| form.groups.is_some());
+        let columns = of_groups.map(|numbers| {
             let extent = k.within(a.extent(1), 1..MOST_ROWS + 1);
             columns(k, numbers, &product[0], &extent)
         });
@@ -294,12 +319,20 @@ impl BlockWork {
             product,
             rows: None,
             columns,
+            addresses: (numbers.filter(|_| form.is_listed))
+                .map(|table| (table.clone(), plan.operands.vectors)),
         }
     }
 
     /// The part of an operand that belongs to the block's product or group.
-    pub(crate) fn part(&self, operand: Operand, matrix: &Tensor) -> Tensor {
-        let mut part = matrix.clone();
+    pub(crate) fn part(&self, k: &mut Builder, operand: Operand, matrix: &Tensor) -> Tensor {
+        let mut part = match &self.addresses {
+            Some((table, vectors)) => {
+                let of = (table, &self.product[0]);
+                lists::at(k, of, (operand, matrix), vectors[operand as usize])
+            }
+            None => matrix.clone(),
+        };
         let rows = self.rows.as_ref().filter(|_| match operand {
             // What lies behind a group is loaded where it is masked, and not stored.
             Operand::A => self.form.groups == Some(Groups::Rows),

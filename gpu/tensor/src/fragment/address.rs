@@ -103,6 +103,86 @@ impl Builder {
         })
     }
 
+    /// Returns a parameter, with its extents and strides, at an address that the kernel has loaded: one of several matrices of the
+    /// same layout. The address is a single element of type `u64`.
+    ///
+    /// The caller states what [`tensor_stated_at`](Builder::tensor_stated_at) says of the memory, and that the address is a multiple
+    /// of `multiple` bytes, which the kernel checks.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::{Device, Load, View, ViewMut};
+    /// use colex_tensor::Builder;
+    ///
+    /// let mut k = Builder::new("last", Arch::Sm80, 32);
+    /// let pointers = k.tensor("pointers", Ty::U64, "(2):(_1)");
+    /// let row = k.tensor("row", Ty::F32, "(32):(_1)");
+    /// let out = k.tensor("out", Ty::F32, "_32:_1");
+    /// let (thread, last) = (k.thread(), pointers.extent(0) - 1);
+    /// let address = k.gather(&pointers.elements(last));
+    /// let row = k.tensor_moved_to(&row, &address, 4);
+    /// let x = k.gather(&row.elements(&thread)); // 0 beyond the extent of the parameter
+    /// k.scatter(&x, &out.elements(thread));
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let rows = [device.upload(&[1.5_f32; 32])?, device.upload(&[2.0_f32; 32])?];
+    /// let pointers = device.upload(&[rows[0].address(), rows[1].address()])?;
+    /// let mut out = device.poisoned::<f32>(32)?;
+    /// let views = (
+    ///     View::new(&pointers, "(2):(_1)")?,
+    ///     View::new(&rows[0], "(32):(_1)")?,
+    ///     ViewMut::new(&mut out, "_32:_1")?,
+    /// );
+    /// k.finish()?.load(&device)?.launch([1], views)?;
+    /// assert_eq!(out.download()?, [2.0; 32]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails if the tensor is not a whole parameter, if the address is not one element of type `u64`, or if
+    /// `multiple` is no power of two from the bytes of an element to 16.
+    #[track_caller]
+    pub fn tensor_moved_to(
+        &mut self,
+        tensor: &Tensor,
+        address: impl Into<Expr>,
+        multiple: i64,
+    ) -> Tensor {
+        let address = address.into();
+        let inert = |_: &mut Self| tensor.clone();
+        self.attempt(Location::caller(), inert, |k| {
+            k.own_memory(&[tensor])?;
+            let refuse = |why: String| ErrorKind::operands("tensor_moved_to", why);
+            let is_whole = matches!(&tensor.view, View::Coords { tile, .. } if tile.is_empty());
+            if !is_whole {
+                return Err(refuse(
+                    "a part of a tensor: a whole parameter has another address".into(),
+                ));
+            }
+            let bytes = i64::from(tensor.ty.bits()) / 8;
+            if !(multiple.count_ones() == 1 && (bytes..=16).contains(&multiple)) {
+                return Err(refuse(format!(
+                    "an address that is a multiple of {multiple} bytes: a power of two from {bytes} to 16"
+                )));
+            }
+            if address.ty() != Some(Ty::U64) {
+                let found = address.ty().map_or("no type", Ty::ptx);
+                return Err(refuse(format!(
+                    "an address of {found}: it is one element of u64"
+                )));
+            }
+            let reg = k.single("tensor_moved_to", &address)?;
+            let range = (0, (1 << 62) - 1);
+            let base = Index::leaf(k.leaf(reg), range, multiple, k.depth());
+            k.claim_range(&base, range, multiple);
+            Ok(Tensor {
+                base,
+                ..tensor.clone()
+            })
+        })
+    }
+
     /// The value of an expression of one element, in a register that nothing else writes.
     fn single(&mut self, operation: &'static str, expr: &Expr) -> Result<Reg, ErrorKind> {
         let all = leaves(expr);
