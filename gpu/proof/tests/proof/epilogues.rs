@@ -151,7 +151,7 @@ fn mixed() -> Epilogue {
             let d = k.fragment(Ty::F32, x.layout());
             for (i, (row, column)) in elements.rows().iter().zip(elements.columns()).enumerate() {
                 let at = |of: &Fragment| of.values(i as i64, 1);
-                let place = Expr::from(row * 64 + column).to(Ty::F32);
+                let place = (Expr::from(row) * 64 + Expr::from(column)).to(Ty::F32);
                 k.assign(&at(&d), &at(&x) * 2.0 + &at(&bias) - place);
             }
             // Its arguments are its own.

@@ -128,8 +128,8 @@ pub struct EpilogueElements {
 
 impl EpilogueElements {
     /// The elements of a thread's part of the coordinates, which are those of C's transpose in a product that is turned.
-    pub(super) fn new(part: &Tensor, is_turned: bool) -> EpilogueElements {
-        let all = 0..part.layout().size();
+    pub(super) fn new(part: &Tensor, count: i64, is_turned: bool) -> EpilogueElements {
+        let all = 0..count;
         let (mut rows, mut columns) = all
             .map(|i| {
                 let mut at = part.coordinates(i).into_iter();
@@ -144,6 +144,7 @@ impl EpilogueElements {
     }
 
     /// Returns the rows of the elements in C. An element beyond C, which is not stored, has a row or a column beyond the last.
+    /// `Expr::from(&row)` is a row as a number of a formula.
     pub fn rows(&self) -> &[Index] {
         &self.rows
     }

@@ -528,24 +528,31 @@ impl Terms {
         (sums, old): (&[Fragment], Option<&Fragment>),
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
+        let count = sums[0].layout().size();
         let places = self.places.as_ref().map(part);
-        let coordinate = |mode: usize| {
-            let places = places.as_ref();
-            Expr::coordinate(
-                places.expect("invariant: a coordinate is declared with the places"),
-                mode,
-            )
+        let places = match places {
+            Some(places) if places.layout().size() != count => {
+                // Nothing was cut, since the kernel has failed before, and keeps that failure.
+                let why = format!("{} elements, and {count} sums", places.layout().size());
+                k.fail_with(&colex_tensor::Error::new("coordinates of C", why));
+                None
+            }
+            places => places,
         };
         let mut values: Vec<Expr> = Vec::new();
         for term in &self.terms {
             let value = match (term, old) {
-                (Term::Coordinate(mode), _) => coordinate(*mode),
-                (Term::Closure(closure), _) => {
-                    let places = places.as_ref();
-                    let places = places.expect("invariant: a closure is declared with the places");
-                    let elements = EpilogueElements::new(places, self.is_turned);
-                    apply(k, closure, (&values, &elements), sums[0].layout().size())
-                }
+                (Term::Coordinate(mode), _) => match &places {
+                    Some(places) => Expr::coordinate(places, *mode),
+                    None => Expr::from(0),
+                },
+                (Term::Closure(closure), _) => match &places {
+                    Some(places) => {
+                        let elements = EpilogueElements::new(places, count, self.is_turned);
+                        apply(k, closure, (&values, &elements), count)
+                    }
+                    None => Expr::from(0),
+                },
                 (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
                 (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
                 (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.cut))),

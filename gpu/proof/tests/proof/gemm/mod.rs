@@ -4,6 +4,7 @@ mod convolution;
 mod gemv;
 mod groups;
 mod lists;
+mod pointers;
 mod stores;
 
 use colex_atom::{Arch, Ty};
