@@ -4,7 +4,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::{Epilogue, GroupProblem, Groups};
-use colex_gpu::{Device, Gemm, View};
+use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use half::bf16;
 use std::error::Error;
 
@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     numbers();
     gated()?;
     gradients()?;
+    lists()?;
     refusals()?;
     Ok(())
 }
@@ -118,6 +119,36 @@ fn gradients() -> Result<(), Box<dyn Error>> {
     let dw: Vec<f32> = dw.download()?.into_iter().step_by(512).collect();
     println!("{dw:?}");
     // ANCHOR_END: gradients
+    Ok(())
+}
+
+/// Matrices at unrelated addresses.
+fn lists() -> Result<(), Box<dyn Error>> {
+    println!("\n== lists ==");
+    // ANCHOR: lists
+    let device = Device::simulator(Arch::Sm90a);
+    // Three adapters, each in a buffer of its own; two of the products take the same one.
+    let adapter = |number: i64| device.upload(&vec![bf16::from_f32(number as f32); 32 * 16]);
+    let adapters = [adapter(1)?, adapter(2)?, adapter(3)?];
+    let rows = device.upload(&halves(8 * 16, |i| i / 16))?;
+    let rows = rows.view((8, 16))?;
+    let right = [2, 0, 2].map(|number: usize| adapters[number].view((32, 16)));
+    let right = right.into_iter().collect::<Result<Vec<View<bf16>>, _>>()?;
+    let mut c: Vec<Buffer<f32>> = (0..3)
+        .map(|_| device.poisoned(8 * 32))
+        .collect::<Result<_, _>>()?;
+    let outputs = c.iter_mut().map(|c| c.view_mut((8, 32)));
+    let outputs = outputs.collect::<Result<Vec<ViewMut<f32>>, _>>()?;
+    let left = [rows.clone(), rows.clone(), rows];
+    let call = Gemm::lists(&left, &right, &outputs)?.prepare()?;
+    println!("{call}");
+    println!("{} launch", call.profile(&device)?.len());
+    drop((call, outputs));
+    // The last row of each product.
+    for c in &c {
+        println!("{}", c.download()?[7 * 32]);
+    }
+    // ANCHOR_END: lists
     Ok(())
 }
 
