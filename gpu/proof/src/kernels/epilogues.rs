@@ -231,7 +231,8 @@ fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogu
             types.push(c);
         }
         if has_coordinates {
-            (e.row(), e.column());
+            e.row();
+            e.column();
             types.extend([Ty::S32; 2]);
         }
         for (i, ty) in tensors.iter().enumerate() {

@@ -420,7 +420,7 @@ fn what_suits_no_closure_gets_a_sentence() {
     assert_eq!(lower, lower.to_string().parse().expect("a text"));
     assert_eq!(
         lower.evaluate_at([0, -1], &[0]).unwrap_err().to_string(),
-        "epilogue: the element (0,-1): coordinates of C are from 0 to 2147352574"
+        "epilogue: the element (0,-1): coordinates of C are from 0 to 2147352575"
     );
     assert_eq!(
         read("(acc: f32, row: f32) -> C { add(acc, row) }"),

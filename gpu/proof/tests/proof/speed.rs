@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use colex_atom::Arch;
-use colex_gpu::Device;
+use colex_atom::{Arch, Ty};
+use colex_gpu::gemm::Epilogue;
 use colex_gpu::kernels::gemm::GemmMethod;
 use colex_gpu::kernels::{GemmElement, GemmProblem};
+use colex_gpu::{Device, Gemm, View};
 use colex_proof::kernels::gemm::GemmCase;
 use half::{bf16, f16};
 
@@ -37,4 +38,48 @@ fn a_product_of_each_generation_takes_less_than_two_seconds() {
     takes::<f16, f16>(Arch::Sm70, GemmMethod::Volta);
     takes::<bf16, bf16>(Arch::Sm80, GemmMethod::Ampere);
     takes::<bf16, bf16>(Arch::Sm90a, GemmMethod::Hopper);
+}
+
+/// The most that a kernel of 256 columns may take from its epilogue to its text, of one processor.
+const MOST_OF_A_TEXT: Duration = Duration::from_millis(100);
+
+/// The formula of an epilogue is emitted for each accumulator, some hundreds of times.
+#[test]
+fn an_epilogue_becomes_text_in_milliseconds() {
+    let gelu = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator() + e.tensor("x", Ty::Bf16).to(Ty::F32);
+        x.gelu().to(Ty::Bf16)
+    });
+    let sum = Epilogue::new(Ty::F32, |e| {
+        (e.accumulator() + e.tensor("x", Ty::Bf16).to(Ty::F32)).to(Ty::Bf16)
+    });
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.zeros::<bf16>(1024 * 64).unwrap();
+    let x = device.zeros::<bf16>(1024 * 1024).unwrap();
+    let factor = a.view((1024, 64)).unwrap();
+    for (name, epilogue, strides) in [
+        ("gelu of a bias", gelu.unwrap(), "(1024,1024):(0,1)"),
+        ("residual", sum.unwrap(), "(1024,1024):(1024,1)"),
+    ] {
+        let mut c = device.zeros::<bf16>(1024 * 1024).unwrap();
+        let c = c.view_mut((1024, 1024)).unwrap();
+        let since = Instant::now();
+        let before = computed(since);
+        let gemm = Gemm::new(&factor, &factor, &c).epilogue(&epilogue);
+        let call = gemm
+            .tensor("x", &View::new(&x, strides).unwrap())
+            .method(GemmMethod::Hopper)
+            .prepare()
+            .unwrap();
+        let prepared = computed(since) - before;
+        let text = call.built().unwrap().kernel.ptx().unwrap();
+        let took = computed(since) - before;
+        println!(
+            "{name}: {} ms, {} ms of them for the text of {} lines",
+            took.as_millis(),
+            (took - prepared).as_millis(),
+            text.lines().count()
+        );
+        assert!(took < MOST_OF_A_TEXT, "{name}: {took:?}");
+    }
 }

@@ -582,9 +582,15 @@ fn apply(
     // One mode, and registers of its own: the closure may write them.
     let order = flat(&[(count, 1)]);
     let of = |k: &mut Builder, ty: Ty, value: Expr| {
-        let d = k.fragment(ty, &order);
-        k.assign(&d, value);
-        d
+        let [of_formula, own] = [k.fragment(ty, &order), k.fragment(ty, &order)];
+        k.assign(&of_formula, value);
+        // The builder knows which elements of a tile the first registers hold, and a closure may make others of them.
+        k.emit(|ir| {
+            for (d, a) in own.regs().iter().zip(of_formula.regs()) {
+                ir.mov_to(*d, *a);
+            }
+        });
+        own
     };
     let arguments = closure.arguments.iter();
     let arguments: Vec<Fragment> = arguments

@@ -114,16 +114,17 @@ fn check_list<X: colex_device::Element>(
     views: &[&View<'_, X>],
 ) -> Result<(), Error> {
     let text = |view: &View<'_, X>| match view.layout() {
-        Some(layout) => layout.to_static().to_string(),
+        Some(layout) => layout.to_string(),
         None => view.shape().to_string(),
     };
+    let values = |view: &View<'_, X>| view.layout().map(Layout::to_static);
     let [first, others @ ..] = views else {
         return Ok(());
     };
     device.check_same("a matrix of a list", first.device())?;
     for (at, view) in others.iter().enumerate() {
         device.check_same("a matrix of a list", view.device())?;
-        if text(view) != text(first) {
+        if view.shape() != first.shape() || values(view) != values(first) {
             return refuse(format!(
                 "matrix {} of the list {} is {}, and the first {}: all matrices of a list have one layout",
                 at + 1,
