@@ -133,12 +133,12 @@ fn lists() -> Result<(), Box<dyn Error>> {
     let rows = device.upload(&halves(8 * 16, |i| i / 16))?;
     let rows = rows.view((8, 16))?;
     let right = [2, 0, 2].map(|number: usize| adapters[number].view((32, 16)));
-    let right = right.into_iter().collect::<Result<Vec<View<bf16>>, _>>()?;
+    let right = right.into_iter().collect::<Result<Vec<View<'_, bf16>>, _>>()?;
     let mut c: Vec<Buffer<f32>> = (0..3)
         .map(|_| device.poisoned(8 * 32))
         .collect::<Result<_, _>>()?;
     let outputs = c.iter_mut().map(|c| c.view_mut((8, 32)));
-    let outputs = outputs.collect::<Result<Vec<ViewMut<f32>>, _>>()?;
+    let outputs = outputs.collect::<Result<Vec<ViewMut<'_, f32>>, _>>()?;
     let left = [rows.clone(), rows.clone(), rows];
     let call = Gemm::lists(&left, &right, &outputs)?.prepare()?;
     println!("{call}");

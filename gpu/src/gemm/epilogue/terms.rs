@@ -529,30 +529,34 @@ impl Terms {
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
         let count = sums[0].layout().size();
+        let nothing = |k: &mut Builder| k.fragment(self.c.ty(), sums[0].layout());
         let places = self.places.as_ref().map(part);
-        let places = match places {
-            Some(places) if places.layout().size() != count => {
-                // Nothing was cut, since the kernel has failed before, and keeps that failure.
-                let why = format!("{} elements, and {count} sums", places.layout().size());
-                k.fail_with(&colex_tensor::Error::new("coordinates of C", why));
-                None
-            }
-            places => places,
-        };
+        if let Some(places) = places.as_ref().filter(|all| all.layout().size() != count) {
+            // Nothing was cut, since the kernel has failed before, and keeps that failure.
+            let why = format!("{} elements, and {count} sums", places.layout().size());
+            k.fail_with(&colex_tensor::Error::new("coordinates of C", why));
+            return nothing(k);
+        }
         let mut values: Vec<Expr> = Vec::new();
         for term in &self.terms {
             let value = match (term, old) {
-                (Term::Coordinate(mode), _) => match &places {
-                    Some(places) => Expr::coordinate(places, *mode),
-                    None => Expr::from(0),
-                },
-                (Term::Closure(closure), _) => match &places {
-                    Some(places) => {
-                        let elements = EpilogueElements::new(places, count, self.is_turned);
-                        apply(k, closure, (&values, &elements), count)
+                (Term::Coordinate(mode), _) => {
+                    let places = places.as_ref();
+                    let places = places.expect("invariant: a coordinate is declared with the places");
+                    Expr::coordinate(places, *mode)
+                }
+                (Term::Closure(closure), _) => {
+                    let places = places.as_ref();
+                    let places = places.expect("invariant: a closure is declared with the places");
+                    let elements = EpilogueElements::new(places, count, self.is_turned);
+                    match apply(k, closure, (&values, &elements), count) {
+                        Ok(value) => value,
+                        Err(error) => {
+                            k.fail_with(&error);
+                            return nothing(k);
+                        }
                     }
-                    None => Expr::from(0),
-                },
+                }
                 (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
                 (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
                 (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.cut))),
@@ -578,7 +582,7 @@ fn apply(
     closure: &EpilogueClosure,
     (values, elements): (&[Expr], &EpilogueElements),
     count: i64,
-) -> Expr {
+) -> Result<Expr, colex_tensor::Error> {
     // One mode, and registers of its own: the closure may write them.
     let order = flat(&[(count, 1)]);
     let of = |k: &mut Builder, ty: Ty, value: Expr| {
@@ -596,11 +600,6 @@ fn apply(
     let arguments: Vec<Fragment> = arguments
         .map(|formula| of(k, formula.ty(), formula.expr().over(values)))
         .collect();
-    match (closure.body)(k, &arguments, elements) {
-        Ok(value) => Expr::from(of(k, closure.ty, value)),
-        Err(error) => {
-            k.fail_with(&error);
-            Expr::from(0)
-        }
-    }
+    let value = (closure.body)(k, &arguments, elements)?;
+    Ok(Expr::from(of(k, closure.ty, value)))
 }

@@ -213,12 +213,12 @@ fn what_suits_no_list_gets_a_sentence() {
     let short = more.view((4, 8)).expect("a view");
     assert_eq!(
         refused(&[va.clone(), short], &both, &outputs),
-        "batch: matrix 1 of the list A is (4,8):(8,1), and the first (8,8):(8,1): all matrices of a list have one layout"
+        "batch: matrix 1 of the list A is (4,8):(8,_1), and the first (8,8):(8,_1): all matrices of a list have one layout"
     );
     let turned = View::column_major(&more, (8, 8)).expect("a view");
     assert_eq!(
         refused(&both, &[vb.clone(), turned], &outputs),
-        "batch: matrix 1 of the list B is (8,8):(1,8), and the first (8,8):(8,1): all matrices of a list have one layout"
+        "batch: matrix 1 of the list B is (8,8):(_1,8), and the first (8,8):(8,_1): all matrices of a list have one layout"
     );
     let far = elsewhere.view((8, 8)).expect("a view");
     let why = refused(&both, &[vb.clone(), far], &outputs);
