@@ -3,7 +3,7 @@
 //! Run it with `cargo run -p colex-book --example kernel_epilogue`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::gemm::Epilogue;
+use colex_gpu::gemm::{Epilogue, GemmMethod};
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use half::bf16;
 use std::error::Error;
@@ -103,7 +103,9 @@ fn coordinates() -> Result<(), Box<dyn Error>> {
         let place = row.to(Ty::U32) * 0x9e37_79b1_i64 + column.to(Ty::U32);
         let mixed = (&place ^ (&place >> 15)) * 0x85eb_ca6b_i64;
         let hash = &mixed ^ (&mixed >> 13);
-        let kept = (hash & 3).ne(0).select(e.accumulator() * (4.0 / 3.0), 0.0);
+        let kept = (hash & 3)
+            .equals(0)
+            .select(0.0, e.accumulator() * (4.0 / 3.0));
         e.output("dropped", kept);
         column.le(row).select(e.accumulator(), f64::NEG_INFINITY)
     })?;
@@ -167,6 +169,7 @@ fn closure() -> Result<(), Box<dyn Error>> {
     let x = ones.view((64, 16))?;
     let y = ones.slice(..32 * 16)?;
     Gemm::new(&x, &y.view((32, 16))?, &c.view_mut((64, 32))?)
+        .method(GemmMethod::Hopper)
         .epilogue(&rotary)
         .tensor("cos", &View::new(&cos, angles)?)
         .tensor("sin", &View::new(&sin, angles)?)

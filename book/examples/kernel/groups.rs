@@ -133,7 +133,9 @@ fn lists() -> Result<(), Box<dyn Error>> {
     let rows = device.upload(&halves(8 * 16, |i| i / 16))?;
     let rows = rows.view((8, 16))?;
     let right = [2, 0, 2].map(|number: usize| adapters[number].view((32, 16)));
-    let right = right.into_iter().collect::<Result<Vec<View<'_, bf16>>, _>>()?;
+    let right = right
+        .into_iter()
+        .collect::<Result<Vec<View<'_, bf16>>, _>>()?;
     let mut c: Vec<Buffer<f32>> = (0..3)
         .map(|_| device.poisoned(8 * 32))
         .collect::<Result<_, _>>()?;
@@ -141,8 +143,8 @@ fn lists() -> Result<(), Box<dyn Error>> {
     let outputs = outputs.collect::<Result<Vec<ViewMut<'_, f32>>, _>>()?;
     let left = [rows.clone(), rows.clone(), rows];
     let call = Gemm::lists(&left, &right, &outputs)?.prepare()?;
-    println!("{call}");
-    println!("{} launch", call.profile(&device)?.len());
+    let method = call.plan().map(|plan| plan.method).ok_or("no plan")?;
+    println!("{method}, {} launch", call.profile(&device)?.len());
     drop((call, outputs));
     // The last row of each product.
     for c in &c {

@@ -542,7 +542,8 @@ impl Terms {
             let value = match (term, old) {
                 (Term::Coordinate(mode), _) => {
                     let places = places.as_ref();
-                    let places = places.expect("invariant: a coordinate is declared with the places");
+                    let places =
+                        places.expect("invariant: a coordinate is declared with the places");
                     Expr::coordinate(places, *mode)
                 }
                 (Term::Closure(closure), _) => {
