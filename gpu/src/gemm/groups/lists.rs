@@ -1,7 +1,7 @@
 //! Products by lists of matrices, "arrays of pointers": a kernel reads the addresses of a product's matrices from a table.
 //!
 //! A tensor map describes one matrix, so Hopper's kernel would need a map for each product in memory that its copies of maps are
-//! fenced against. The kernels whose threads load do not: they add offsets to an address, whichever it is.
+//! fenced against. The kernels whose threads load do not: they add offsets to any address.
 
 use std::marker::PhantomData;
 
