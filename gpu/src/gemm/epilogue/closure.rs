@@ -56,7 +56,7 @@ impl EpilogueClosure {
 }
 
 /// A function that the process has under a name and a version.
-struct Known {
+struct KnownFunction {
     of: TypeId,
     arguments: usize,
     ty: Ty,
@@ -64,7 +64,7 @@ struct Known {
 }
 
 /// The functions of the process: an epilogue's text names one, and the caches of kernels take the name for the function.
-static KNOWN: LazyLock<Mutex<HashMap<(String, u32), Known>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<(String, u32), KnownFunction>>> = LazyLock::new(Mutex::default);
 
 /// Keeps a function under its name and version, and returns it.
 ///
@@ -91,7 +91,7 @@ where
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let entry = known.entry((name.to_string(), version));
     let of = TypeId::of::<F>();
-    let own = entry.or_insert_with(|| Known {
+    let own = entry.or_insert_with(|| KnownFunction {
         of,
         arguments: N,
         ty,
