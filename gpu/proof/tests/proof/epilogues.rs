@@ -73,9 +73,12 @@ fn law_coordinates_in_groups_are_those_of_c() {
                     _ => vec![0, 8, 8, 16, 16],
                 };
                 let of_k = if kind == Groups::AlongK { 16 } else { k };
-                let shape = |rows: i64, has_mode: bool| match has_mode {
-                    true => Layout::new((rows, of_k, groups), (of_k, 1, rows * of_k)),
-                    false => Layout::new((rows, of_k), (of_k, 1)),
+                let shape = |rows: i64, has_mode: bool| {
+                    if has_mode {
+                        Layout::new((rows, of_k, groups), (of_k, 1, rows * of_k))
+                    } else {
+                        Layout::new((rows, of_k), (of_k, 1))
+                    }
                 };
                 let of_a = shape(m, kind == Groups::Masked).expect("a layout");
                 let of_b = shape(n, kind != Groups::AlongK).expect("a layout");
@@ -127,9 +130,10 @@ fn law_coordinates_in_groups_are_those_of_c() {
                     };
                     let sum: f32 = span.map(|l| of_a(l).to_f32() * of_b(l).to_f32()).sum();
                     let bits = places.evaluate_at([i, j], &[sum.to_bits().into()]);
-                    let wanted = match is_there {
-                        true => f32::from_bits(bits.expect("a number")[0] as u32),
-                        false => -7.0,
+                    let wanted = if is_there {
+                        f32::from_bits(bits.expect("a number")[0] as u32)
+                    } else {
+                        -7.0
                     };
                     assert_eq!(
                         found[at as usize], wanted,

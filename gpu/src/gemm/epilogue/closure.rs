@@ -64,7 +64,8 @@ struct KnownFunction {
 }
 
 /// The functions of the process: an epilogue's text names one, and the caches of kernels take the name for the function.
-static KNOWN: LazyLock<Mutex<HashMap<(String, u32), KnownFunction>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<(String, u32), KnownFunction>>> =
+    LazyLock::new(Mutex::default);
 
 /// Keeps a function under its name and version, and returns it.
 ///

@@ -207,7 +207,7 @@ fn what_suits_no_list_gets_a_sentence() {
     );
     let (both, outputs) = ([va.clone(), vm.clone()], [vc, vd]);
     assert_eq!(
-        refused(&both, &[vb.clone()], &outputs),
+        refused(&both, std::slice::from_ref(&vb), &outputs),
         "batch: the lists have 2 matrices of A, 1 of B and 2 of C: each product has one of each"
     );
     let short = more.view((4, 8)).expect("a view");
