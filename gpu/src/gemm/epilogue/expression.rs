@@ -956,7 +956,10 @@ impl Epilogue {
         let outputs = self.outputs().map(|output| &output.formula);
         let reduced = self.reductions().map(|one| &one.formula);
         let arguments = self.closures().flat_map(|closure| &closure.arguments);
-        let slots = outputs.chain(reduced).chain(arguments).map(Formula::issue_slots);
+        let slots = outputs
+            .chain(reduced)
+            .chain(arguments)
+            .map(Formula::issue_slots);
         slots.fold(0, u32::saturating_add)
     }
 
