@@ -15,6 +15,7 @@ use colex_tensor::{Arg, TensorKernel};
 use super::combine;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
+use super::schedule;
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
@@ -672,10 +673,14 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         };
         let (mut work, mut parts) = (None, None);
         if !problem.is_nothing() {
-            // A capture of the same call takes the plan that divides nothing, which must be loaded by then.
-            let whole = AttentionPlan { splits: 1, ..plan };
+            // A capture of the same call takes the plan without a workspace, which must be loaded by then.
+            let whole = AttentionPlan {
+                splits: 1,
+                sorted: false,
+                ..plan
+            };
             work = Some(call(whole, &addresses)?);
-            if plan.splits > 1 {
+            if plan != whole {
                 parts = memory.take_rest(plan.workspace(&problem) as usize)?;
             }
             match &parts {
@@ -847,7 +852,9 @@ impl AttentionCall<'_> {
     /// Returns the kernel of the products on its device; `None` if there is nothing to do.
     pub fn function(&self) -> Option<&Function> {
         let mut kernels = self.work.as_ref()?.kernels();
-        let kernel = kernels.next().expect("attention is a launch");
+        // The kernel that sorts sequences comes first.
+        let kernel = kernels.nth(usize::from(self.plan.sorted));
+        let kernel = kernel.expect("attention is a launch");
         let function = || self.device.function(kernel.clone());
         Some(self.function.get_or_init(function))
     }
@@ -907,6 +914,8 @@ enum AttentionRole {
     Attention,
     /// It adds the parts.
     Combination,
+    /// It sorts packed sequences.
+    Schedule,
 }
 
 /// A plan, and a problem that was checked.
@@ -967,6 +976,7 @@ fn prepare(
             let built = BUILT.get_or_make(&(plan, role, arch), || match role {
                 AttentionRole::Attention => plan.unverified(arch),
                 AttentionRole::Combination => plan.unverified_combination(arch),
+                AttentionRole::Schedule => plan.unverified_schedule(arch),
             })?;
             let loaded = device.load_kernel(&built.kernel)?;
             Ok::<_, Error>(KernelOf { built, loaded })
@@ -985,6 +995,36 @@ fn prepare(
     let kernel = kernel_of(AttentionRole::Attention)?;
     let launch = family.launch(problem, plan, device);
     let mut layouts = problem.kernel_layouts(plan.packs)?;
+    if plan.sorted {
+        // The last address is that of the workspace.
+        let workspace = addresses.len() - 1;
+        let [starts, order, _] = schedule::places(problem).map(|at| addresses[workspace] + at);
+        let of_schedule = schedule::layouts(problem)?;
+        // The offsets of the queries, and the offsets or the numbers of the keys, are the last vectors of numbers.
+        let is_key_sized = plan.operands.packed[1] || plan.operands.page.is_some();
+        let of_queries = AttentionTensor::ALL.len()
+            + usize::from(problem.log_sum_exp)
+            + usize::from(problem.sinks.is_some());
+        let mut order_of = vec![of_queries];
+        order_of.extend(is_key_sized.then_some(workspace - 1));
+        let given = order_of
+            .iter()
+            .map(|i| Arg::checked(addresses[*i], &layouts[*i]));
+        let written = [starts, order].into_iter().zip(&of_schedule);
+        let given = given.chain(written.map(|(at, layout)| Arg::checked(at, layout)));
+        let given: Vec<Arg<'_>> = given.chain(schedule::numbers(problem)).collect();
+        order_of.extend([workspace; 2]);
+        let sorting = kernel_of(AttentionRole::Schedule)?;
+        let first = launched(&sorting, schedule::launch(problem), &given, &order_of)?;
+
+        layouts.extend(of_schedule);
+        let mut read = addresses[..workspace].to_vec();
+        read.extend([starts, order]);
+        let given = family.arguments(of, &kernel.built, &layouts, &read)?;
+        let order_of: Vec<usize> = (0..workspace).chain([workspace; 2]).collect();
+        let second = launched(&kernel, launch, &given, &order_of)?;
+        return Ok(Shape::new(kernel.built.clone(), vec![first, second]));
+    }
     if plan.splits == 1 {
         let given = family.arguments(of, &kernel.built, &layouts, addresses)?;
         let order: Vec<usize> = (0..addresses.len()).collect();

@@ -9,6 +9,7 @@ mod pages;
 pub(crate) mod plan;
 pub(crate) mod problem;
 pub mod reference;
+mod schedule;
 mod sm80;
 mod sm90;
 

@@ -9,6 +9,7 @@ use colex_tensor::TensorKernel;
 
 use super::combine::{self, MOST_ROWS};
 use super::problem::{AttentionProblem, MOST_LENGTH, Mask, Sequences, TYPES};
+use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
 use crate::error::{AttentionError, Error, ErrorKind, heads_of, one_of};
 use crate::method::AttentionMethod;
 
@@ -108,6 +109,9 @@ pub struct AttentionPlan {
     /// The number of blocks among which the keys of a tile of queries are divided. If there are several, a second kernel adds
     /// their parts in the order of the keys (Ampere).
     pub splits: i64,
+    /// Whether a kernel that runs first sorts the sequences of packed queries, so that no block takes an empty tile and the
+    /// longest sequences come first (Hopper).
+    pub sorted: bool,
 }
 
 impl AttentionPlan {
@@ -125,6 +129,7 @@ impl AttentionPlan {
             ahead: 1,
             packs: 1,
             splits: 1,
+            sorted: false,
         })
     }
 
@@ -136,7 +141,8 @@ impl AttentionPlan {
     /// more than 2 % longer. As many blocks run at once as have room
     /// in 160 KiB of shared memory of each multiprocessor. Where the keys of 128 features stay whole, a step has 32 of them.
     ///
-    /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries.
+    /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries. It sorts packed
+    /// sequences, up to 2048 of them, where they may have more items than the device has multiprocessors.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -257,7 +263,8 @@ impl AttentionPlan {
     /// are capped, the factor before the hyperbolic tangent; as `u32` the two sides of a window. There is a block for each tile
     /// of queries of each head.
     ///
-    /// Parameters of a Hopper kernel: the same tensors, those of 16-bit numbers as tensor maps, but O of packed queries; then as
+    /// Parameters of a Hopper kernel: the same tensors, those of 16-bit numbers as tensor maps, but O of packed queries; of a
+    /// plan that sorts sequences the two vectors of [`build_schedule`](AttentionPlan::build_schedule); then as
     /// `u32` the numbers of queries, keys, heads of Q, sequences, and heads of Q for each head of K, and of packed keys the number
     /// of all rows; then as for an Ampere kernel the factors and
     /// the sides of a window. The blocks are persistent.
@@ -332,11 +339,58 @@ impl AttentionPlan {
         Ok(combine::build(self, arch)?)
     }
 
-    /// Returns the bytes of device memory that a call with the plan needs besides its tensors: 0, unless it divides the keys.
+    /// Builds the kernel that sorts packed sequences; `None` if the plan does not.
+    ///
+    /// Its parameters are the query offsets, and the key offsets or the numbers of keys of keys in pages, if there are any; then,
+    /// as tensors of u32 in the workspace, the first item of each sequence with the number of all items behind them, and the
+    /// sequences in descending order of their numbers of keys, those with as many in their own order; then as `u32` the most
+    /// queries and keys of a sequence, the heads of Q, the rows of queries, and of packed keys their rows. A sequence has an item
+    /// for each head and tile of queries, or pair of tiles.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::attention::{AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Sequences};
+    ///
+    /// let mut problem = AttentionProblem::new(Ty::Bf16, 30, [16, 16], [8192, 8192], [128, 128]);
+    /// problem.sequences = [Sequences::Packed { rows: 32768 }; 2];
+    /// let plan = AttentionPlan::new(AttentionMethod::Hopper, AttentionOperands::of(&problem, [0; 4]));
+    /// assert!(plan.build_schedule(Arch::Sm90a)?.is_none());
+    /// let plan = plan.suited_to(&problem, 132);
+    /// assert!(plan.sorted);
+    /// assert_eq!(plan.build_schedule(Arch::Sm90a)?.map(|built| built.kernel.block), Some(Some([256, 1, 1])));
+    /// // Two vectors of about 30 numbers, in pieces of 256 bytes.
+    /// assert_eq!(plan.workspace(&problem), 2 * 256);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`build`](AttentionPlan::build).
+    pub fn build_schedule(&self, arch: Arch) -> Result<Option<TensorKernel>, Error> {
+        if !self.sorted {
+            return Ok(None);
+        }
+        let built = self.unverified_schedule(arch)?;
+        built.kernel.verify()?;
+        Ok(Some(built))
+    }
+
+    /// Builds the kernel that sorts packed sequences, for a load.
+    pub(crate) fn unverified_schedule(&self, arch: Arch) -> Result<TensorKernel, Error> {
+        self.check(arch)?;
+        Ok(schedule::build(self, arch)?)
+    }
+
+    /// Returns the bytes of device memory that a call with the plan needs besides its tensors: 0, unless it divides the keys or
+    /// sorts sequences.
     pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
+        let of_order = match self.sorted {
+            true => schedule::places(problem)[2],
+            false => 0,
+        };
         match self.splits {
-            1 => 0,
-            _ => combine::places(problem, self)[3],
+            1 => of_order,
+            _ => combine::places(problem, self)[3].saturating_add(of_order),
         }
     }
 
@@ -464,6 +518,19 @@ impl AttentionPlan {
             );
             return Err(ErrorKind::from(AttentionError::Plan { why }).into());
         }
+        let refused = |why: String| Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        if self.sorted && batch > MOST_SEQUENCES {
+            return refused(format!(
+                "{batch} sequences: a plan that sorts them takes at most {MOST_SEQUENCES}"
+            ));
+        }
+        let items = schedule::most_items(self, problem);
+        if self.operands.packed[0] && items >= MOST_ITEMS {
+            return refused(format!(
+                "{items} tiles of queries of all heads and packed sequences, if each is as long as the longest: there must be fewer \
+                 than {MOST_ITEMS}"
+            ));
+        }
         self.method.family().check_problem(problem)
     }
 
@@ -573,6 +640,9 @@ impl fmt::Display for AttentionPlan {
         if self.splits != 1 {
             write!(f, ", {} parts of the keys", self.splits)?;
         }
+        if self.sorted {
+            f.write_str(", longest sequences first")?;
+        }
         Ok(())
     }
 }
@@ -602,10 +672,11 @@ mod tests {
             ahead: 2,
             packs: 4,
             splits: 8,
+            sorted: true,
         };
         assert_eq!(
             plan.to_string(),
-            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys"
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, longest sequences first"
         );
     }
 

@@ -161,6 +161,7 @@ impl AttentionFamily for AmpereAttention {
         only("number of tiles of queries ahead", plan.ahead)?;
         plan.limit("pairs of tiles", plan.pairs.into(), 0)?;
         plan.limit("turns of consumers", plan.turns.into(), 0)?;
+        plan.limit("orders of sequences", plan.sorted.into(), 0)?;
         let [queries, keys] = plan.tile;
         plan.number("number of consumers", plan.consumers, 1..=16, 1)?;
         let rows = STEP * plan.consumers;

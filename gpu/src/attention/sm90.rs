@@ -24,6 +24,7 @@ use super::family::{AttentionFamily, add_sink, checked_sum, rows_of};
 use super::pages;
 use super::plan::AttentionPlan;
 use super::problem::{self, AttentionProblem, AttentionTensor, Mask, Sequences};
+use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
 use crate::calls::unencoded;
 use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::{boxed_layout, shares, uneven};
@@ -97,7 +98,18 @@ impl AttentionFamily for HopperAttention {
 
     /// Three consumers of 64 features want long rows under a causal mask: up to 2048 queries two were faster on an H200, from
     /// 4096 on three.
-    fn suited_to(&self, plan: AttentionPlan, problem: &AttentionProblem, _: i64) -> AttentionPlan {
+    ///
+    /// Sequences are sorted where a block could have several items: a block that has one has nothing to balance.
+    fn suited_to(
+        &self,
+        plan: AttentionPlan,
+        problem: &AttentionProblem,
+        multiprocessors: i64,
+    ) -> AttentionPlan {
+        let is_counted = (2..=MOST_SEQUENCES).contains(&problem.batch);
+        let has_several = schedule::most_items(&plan, problem) > multiprocessors;
+        let sorted = plan.operands.packed[0] && is_counted && has_several;
+        let plan = AttentionPlan { sorted, ..plan };
         let is_short = plan.operands.is_causal() && problem.lengths[0] < 3072;
         if plan.operands.features[0] > 64 || !is_short {
             return plan;
@@ -128,6 +140,12 @@ impl AttentionFamily for HopperAttention {
         if plan.splits != 1 {
             let why =
                 "the Hopper kernel does not divide the keys: the Ampere kernel does".to_string();
+            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        }
+        if plan.sorted && !plan.operands.packed[0] {
+            let why =
+                "the plan sorts sequences: only those of packed queries have lengths of their own"
+                    .to_string();
             return Err(ErrorKind::from(AttentionError::Plan { why }).into());
         }
         HopperKernel::of(plan, arch).map(drop)
@@ -196,13 +214,8 @@ impl AttentionFamily for HopperAttention {
     }
 
     fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, device: &Device) -> Launch {
-        let tiles = (problem.lengths[0] + plan.tile[0] - 1) / plan.tile[0];
-        let is_paired = plan.pairs && plan.operands.is_causal();
-        let along = if is_paired { (tiles + 1) / 2 } else { tiles };
-        let tiles = along
-            .saturating_mul(problem.heads[0])
-            .saturating_mul(problem.batch);
-        let blocks = tiles.min(device.limits().multiprocessors.into());
+        let items = schedule::most_items(plan, problem);
+        let blocks = items.min(device.limits().multiprocessors.into());
         Launch::new(blocks as u32, ((plan.consumers + 1) * GROUP) as u32)
     }
 }
@@ -239,6 +252,8 @@ struct HopperKernel {
     packed: [bool; 2],
     /// The rows of a page, if keys lie in pages.
     page: Option<i64>,
+    /// Whether a kernel before this one has sorted the sequences.
+    sorted: bool,
 }
 
 impl HopperKernel {
@@ -321,6 +336,7 @@ impl HopperKernel {
             sinks: operands.sinks,
             packed: operands.packed,
             page: operands.page,
+            sorted: plan.sorted,
         })
     }
 
@@ -446,6 +462,10 @@ impl HopperKernel {
             [("page_table", "(2,64):(64,1)"), ("key_lengths", "2:_1")]
                 .map(|(name, form)| k.tensor(name, Ty::U32, form))
         });
+        let schedule = (self.sorted).then(|| {
+            [("starts", "3:_1"), ("order", "2:_1")]
+                .map(|(name, form)| k.tensor(name, Ty::U32, form))
+        });
         let [queries, length] =
             ["queries", "keys"].map(|name| k.index_argument(name, 1..MOST_LENGTH));
         let [heads, batches, sharing] =
@@ -503,6 +523,7 @@ impl HopperKernel {
             output,
             offsets,
             pages,
+            schedule,
             rows_of_keys,
             held: [held_q, held_k, held_v],
             log_sums,
@@ -575,6 +596,8 @@ struct AttentionKernel<'a> {
     offsets: [Option<Tensor>; 2],
     /// The table of pages and the numbers of keys.
     pages: Option<[Tensor; 2]>,
+    /// The first item of each sequence in the order of the schedule, and the sequences in that order.
+    schedule: Option<[Tensor; 2]>,
     rows_of_keys: Option<Index>,
     /// The stages of Q, K and V.
     held: [Tensor; 3],
@@ -634,52 +657,143 @@ impl AttentionKernel<'_> {
 
     /// Executes `body` for the tiles of this block.
     fn each_item(&self, k: &mut Builder, body: impl Fn(&mut Builder, QueryTile)) {
-        let last = k.within(self.grid.size(), 1..1 << 30);
+        if let Some(schedule) = &self.schedule {
+            return self.each_scheduled(k, schedule, body);
+        }
+        let last = k.within(self.grid.size(), 1..MOST_ITEMS);
         let (first, stride) = (self.first.clone(), self.stride.clone());
         k.for_(first, &last, stride, |k, number| {
             let [place, head] = k.tile_at(&self.grid, number);
-            let sequence = self.sequence(k, &head);
-            let is_packed = self.plan.packed[0];
-            let tiles = if is_packed {
-                (&sequence.lengths[0] + (self.plan.queries() - 1)) / self.plan.queries()
-            } else {
-                self.tiles.clone()
-            };
-            // Tiles that see most keys come first.
-            let from_end = &tiles - 1 - &place;
-            let last_first = larger(&from_end, &0.into());
-            let is_causal = self.plan.bounded == [false, true];
-            let tile = if is_causal { &last_first } else { &place };
-            // A sequence with fewer queries than others may have no such tile.
-            let (one, none) = (Index::from(1), Index::from(0));
-            let count = match (is_causal && self.plan.pairs, is_packed) {
-                (false, false) => return body(k, self.item(tile.clone(), &head, sequence)),
-                (false, true) => Index::select_less(&place, &tiles, &one, &none),
-                // The tile in the middle has no other.
-                (true, false) => Index::select_less(&place, &from_end, &2.into(), &one),
-                (true, true) => {
-                    let middle = Index::select_less(&from_end, &place, &none, &one);
-                    Index::select_less(&place, &from_end, &2.into(), &middle)
-                }
-            };
-            k.for_(0, &count, 1, |k, turn| {
-                let tile = if self.plan.pairs && is_causal {
-                    Index::select_less(turn, &one, &last_first, &place)
-                } else {
-                    tile.clone()
-                };
-                // The minimum states a bound that holds anyway, and that no proof finds.
-                let tile = tile.min(&self.tiles);
-                let item = self.item(tile, &head, sequence.clone());
-                body(k, item);
-            });
+            let [heads, _] = &self.heads;
+            let sequence = self.sequence(k, &(&head / heads));
+            self.each_tile(k, [&place, &(head % heads)], &sequence, &body);
         });
     }
 
-    /// The sequence of a head of all sequences.
-    fn sequence(&self, k: &mut Builder, head: &Index) -> SequencePlace {
+    /// Executes `body` for the tiles of this block in the order of the schedule. The blocks take items forwards and backwards in
+    /// turn: that which has the largest item of a round has the smallest of the next.
+    fn each_scheduled(
+        &self,
+        k: &mut Builder,
+        [starts, order]: &[Tensor; 2],
+        body: impl Fn(&mut Builder, QueryTile),
+    ) {
         let [heads, _] = &self.heads;
-        let batch = head / heads;
+        let count = k.within(order.extent(0), 1..MOST_SEQUENCES + 1);
+        let start_of = |k: &mut Builder, rank: &Index| {
+            let start = k.gather(&starts.elements(rank));
+            k.index_of(start.regs()[0], 0..MOST_ITEMS)
+        };
+        let all = start_of(k, &count);
+        let first = k.within(&self.first, 0..MOST_ITEMS);
+        let twice = k.within(&self.stride, 1..MOST_ITEMS) * 2;
+        let number = k.var(&first, 0..1 << 32);
+        let step = k.var(&twice - 1 - first * 2, 1..2 * MOST_ITEMS);
+        k.loop_(|k| {
+            let now = k.get(&number);
+            let is_one = k.less(&now, &all);
+            k.break_unless(is_one);
+            // The last sequence whose items begin no later. Those without an item begin where the next one does.
+            let [low, high] =
+                [0.into(), count.clone()].map(|at: Index| k.var(at, 0..MOST_SEQUENCES + 1));
+            k.loop_(|k| {
+                let [from, to] = [&low, &high].map(|of| k.get(of));
+                let is_open = k.less(&(&from + 1), &to);
+                k.break_unless(is_open);
+                let middle = k.var((&from + &to) / 2, 0..MOST_SEQUENCES);
+                let middle = k.get(&middle);
+                let start = start_of(k, &middle);
+                let (now, from, to) = (k.get(&number), k.get(&low), k.get(&high));
+                let next = [
+                    Index::select_less(&now, &start, &from, &middle),
+                    Index::select_less(&now, &start, &middle, &to),
+                ];
+                let next = next.map(|at| k.var(at, 0..MOST_SEQUENCES + 1));
+                for (var, next) in [&low, &high].into_iter().zip(next) {
+                    let next = k.get(&next);
+                    k.set(var, next);
+                }
+            });
+            let rank = k.get(&low);
+            let start = start_of(k, &rank);
+            let item = k.get(&number) - start;
+            let batch = k.gather(&order.elements(&rank));
+            let batch = k.index_of(batch.regs()[0], 0..MOST_SEQUENCES);
+            let sequence = self.sequence(k, &batch);
+            let mut along =
+                (&sequence.lengths[0] + (self.plan.queries() - 1)) / self.plan.queries();
+            if self.plan.pairs {
+                along = (along + 1) / 2;
+            }
+            // The heads of a strip run fastest, then the tiles.
+            let along = larger(&along, &1.into());
+            let item = k.within(item, 0..MOST_ITEMS);
+            let (place, head) = match self.plan.strip {
+                1 => (&item % &along, &item / &along),
+                strip => {
+                    let of_strip = &along * strip;
+                    let first = &item / &of_strip * strip;
+                    let width = larger(&(heads - &first).min(&strip.into()), &1.into());
+                    let within = &item % &of_strip;
+                    (&within / &width, first + within % width)
+                }
+            };
+            let [place, head] = [k.within(place, 0..1 << 24), k.within(head, 0..1 << 16)];
+            self.each_tile(k, [&place, &head], &sequence, &body);
+            let [now, by] = [&number, &step].map(|of| k.get(of));
+            let now = k.within(now, 0..MOST_ITEMS);
+            k.set(&number, now + &by);
+            k.set(&step, &twice - by);
+        });
+    }
+
+    /// Executes `body` for the tile, or the pair of tiles, at a place of a head of a sequence.
+    fn each_tile(
+        &self,
+        k: &mut Builder,
+        [place, head]: [&Index; 2],
+        sequence: &SequencePlace,
+        body: impl Fn(&mut Builder, QueryTile),
+    ) {
+        let is_packed = self.plan.packed[0];
+        let tiles = if is_packed {
+            (&sequence.lengths[0] + (self.plan.queries() - 1)) / self.plan.queries()
+        } else {
+            self.tiles.clone()
+        };
+        // Tiles that see most keys come first.
+        let from_end = &tiles - 1 - place;
+        let last_first = larger(&from_end, &0.into());
+        let is_causal = self.plan.bounded == [false, true];
+        let tile = if is_causal { &last_first } else { place };
+        let (one, none) = (Index::from(1), Index::from(0));
+        // In no schedule, a sequence with fewer queries than others may have no such tile.
+        let may_be_none = is_packed && self.schedule.is_none();
+        let count = match (is_causal && self.plan.pairs, may_be_none) {
+            (false, false) => return body(k, self.item(tile.clone(), head, sequence.clone())),
+            (false, true) => Index::select_less(place, &tiles, &one, &none),
+            // The tile in the middle has no other.
+            (true, false) => Index::select_less(place, &from_end, &2.into(), &one),
+            (true, true) => {
+                let middle = Index::select_less(&from_end, place, &none, &one);
+                Index::select_less(place, &from_end, &2.into(), &middle)
+            }
+        };
+        k.for_(0, &count, 1, |k, turn| {
+            let tile = if self.plan.pairs && is_causal {
+                Index::select_less(turn, &one, &last_first, place)
+            } else {
+                tile.clone()
+            };
+            // The minimum states a bound that holds anyway, and that no proof finds.
+            let tile = tile.min(&self.tiles);
+            let item = self.item(tile, head, sequence.clone());
+            body(k, item);
+        });
+    }
+
+    /// Where a sequence lies.
+    fn sequence(&self, k: &mut Builder, batch: &Index) -> SequencePlace {
         let mut of = SequencePlace {
             first: [0.into(), 0.into()],
             lengths: self.lengths.clone(),
@@ -694,16 +808,16 @@ impl AttentionKernel<'_> {
             let (Some(offsets), Some(rows)) = (offsets, rows) else {
                 continue;
             };
-            let [first, end] = rows_of(k, offsets, &batch, &rows, &self.lengths[side]);
+            let [first, end] = rows_of(k, offsets, batch, &rows, &self.lengths[side]);
             of.lengths[side] = (end - &first).min(&self.lengths[side]);
             of.first[side] = first;
             of.batch[side] = 0.into();
         }
         if let Some([_, lengths]) = &self.pages {
-            let length = k.gather(&lengths.elements(&batch));
+            let length = k.gather(&lengths.elements(batch));
             let length = k.index_of(length.regs()[0], 0..1 << 32);
             of.lengths[1] = length.min(&self.lengths[1]);
-            of.batch[1] = batch;
+            of.batch[1] = batch.clone();
         }
         of
     }
@@ -741,11 +855,10 @@ impl AttentionKernel<'_> {
         let blocks = &end - &first;
         let masked = larger(&(&end - to), &1.into()).min(&blocks);
         let whole = larger(&(&end - from).min(&blocks), &masked);
-        let [heads, _] = &self.heads;
         QueryTile {
             tile,
             sequence,
-            head: head % heads,
+            head: head.clone(),
             last: end - 1,
             blocks,
             whole: [masked, whole],

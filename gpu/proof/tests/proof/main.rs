@@ -12,6 +12,7 @@ mod pipelines;
 mod plans;
 mod reduce;
 mod rowwise;
+mod schedules;
 mod speed;
 mod sweep;
 mod top_k;
