@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attention;
+mod autotune;
 mod calls;
 mod copy;
 pub mod elementwise;

@@ -16,6 +16,8 @@ use super::combine;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
 use super::schedule;
+use super::tune::tuned;
+use crate::autotune::Autotune;
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
@@ -111,6 +113,7 @@ pub struct Attention<'a, T> {
     offsets: [Option<(View<'a, u32>, i64)>; 2],
     pages: Option<Pages<'a>>,
     method: Option<AttentionMethod>,
+    measured: Option<&'a Autotune>,
 }
 
 impl<'a, T: GemmElement> Attention<'a, T> {
@@ -131,6 +134,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             offsets: [None, None],
             pages: None,
             method: None,
+            measured: None,
         }
     }
 
@@ -307,6 +311,33 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     pub fn method(self, method: AttentionMethod) -> Self {
         let method = Some(method);
         Attention { method, ..self }
+    }
+
+    /// Takes the plan that was measured as the fastest for this problem on this device, and measures it if it is new. A call with a
+    /// method takes the plan of this one, and so does a call with packed sequences or pages, whose lengths are on the device.
+    ///
+    /// [`Autotune`] says what is measured and kept. The scale and the number of the soft-cap do not count: problems that differ in
+    /// nothing else have one plan.
+    ///
+    /// ```
+    /// use colex_gpu::attention::{Attention, Autotune};
+    /// use colex_gpu::Device;
+    /// use half::f16;
+    ///
+    /// let file = std::env::temp_dir().join(format!("colex-attention-{}", std::process::id()));
+    /// let measured = Autotune::open(&file)?;
+    /// let device = Device::open();
+    /// let x = device.upload(&[f16::ONE; 3 * 64])?;
+    /// let mut o = device.poisoned::<f16>(3 * 64)?;
+    /// let rows = x.view((1, 1, 3, 64))?;
+    /// Attention::new(&rows, &rows, &rows, &o.view_mut((1, 1, 3, 64))?).autotune(&measured).run()?;
+    /// assert_eq!(o.download()?, [f16::ONE; 3 * 64]);
+    /// # std::fs::remove_file(file).unwrap();
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn autotune(self, measured: &'a Autotune) -> Self {
+        let measured = Some(measured);
+        Attention { measured, ..self }
     }
 
     /// Returns the problem of the views.
@@ -656,7 +687,11 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             }
         }
         let operands = AttentionOperands::of(&problem, self.addresses());
-        let wish = wish(operands, device.arch())?;
+        let mut wish = wish(operands, device.arch())?;
+        if let (Some(measured), AttentionWish::Fastest) = (self.measured, wish) {
+            let tuned = tuned::<T>(measured, &problem, operands, device, self.addresses())?;
+            wish = tuned.map_or(wish, AttentionWish::Plan);
+        }
         let mut plan = planned(wish, &problem, operands, device)?;
         plan.check(device.arch())?;
         plan.check_call(&operands)?;
@@ -664,13 +699,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         let mut addresses = Addresses::from_slice(&self.addresses());
         addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
         addresses.extend(self.numbers().map(|(_, _, bytes)| bytes.0));
-        let prepared = device.extension::<PreparedAttention>();
-        let call = |plan, addresses: &[u64]| {
-            let key = Key { plan, problem };
-            (prepared.0).call(key, addresses, device, |key| {
-                prepare(key, device, addresses)
-            })
-        };
+        let call = |plan, addresses: &[u64]| prepared(plan, problem, device, addresses);
         let (mut work, mut parts) = (None, None);
         if !problem.is_nothing() {
             // A capture of the same call takes the plan without a workspace, which must be loaded by then.
@@ -889,6 +918,21 @@ impl fmt::Display for AttentionCall<'_> {
             None => f.write_str("nothing to do"),
         }
     }
+}
+
+/// Returns the launches of a plan for a problem at these addresses, as the device keeps them: those of the tensors, the
+/// log-sum-exp, the numbers and, of a plan that needs one, the workspace.
+pub(super) fn prepared(
+    plan: AttentionPlan,
+    problem: AttentionProblem,
+    device: &Device,
+    addresses: &[u64],
+) -> Result<Arc<Call<Arc<TensorKernel>>>, Error> {
+    let prepared = device.extension::<PreparedAttention>();
+    let key = Key { plan, problem };
+    (prepared.0).call(key, addresses, device, |key| {
+        prepare(key, device, addresses)
+    })
 }
 
 /// The cache of prepared calls of a device.

@@ -12,7 +12,9 @@ pub mod reference;
 mod schedule;
 mod sm80;
 mod sm90;
+mod tune;
 
+pub use crate::autotune::Autotune;
 pub use crate::method::AttentionMethod;
 pub use call::{Attention, AttentionCall, attention};
 pub use cost::AttentionCost;

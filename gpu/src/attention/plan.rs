@@ -112,6 +112,15 @@ pub struct AttentionPlan {
     /// Whether a kernel that runs first sorts the sequences of packed queries, so that no block takes an empty tile and the
     /// longest sequences come first (Hopper).
     pub sorted: bool,
+    /// Whether a consumer issues the scores of the next keys before the product of the present weights with their values, so that
+    /// the softmax of the one runs beside the other; if not, after it (Hopper).
+    pub overlap: bool,
+    /// Whether there are as many blocks as multiprocessors, each of which computes tile after tile; if not, a block for each tile
+    /// or pair of tiles (Hopper).
+    pub persistent: bool,
+    /// The registers of a thread of the producer and of a consumer, multiples of 8; `None`: those that suit the number of consumers
+    /// (Hopper).
+    pub registers: Option<[i64; 2]>,
 }
 
 impl AttentionPlan {
@@ -130,6 +139,9 @@ impl AttentionPlan {
             packs: 1,
             splits: 1,
             sorted: false,
+            overlap: false,
+            persistent: false,
+            registers: None,
         })
     }
 
@@ -397,7 +409,13 @@ impl AttentionPlan {
     /// The plan of which the kernel is built: the number of parts is an argument of the launch.
     pub(crate) fn built(&self) -> AttentionPlan {
         let splits = self.splits.min(2);
-        AttentionPlan { splits, ..*self }
+        // So is the number of blocks.
+        let persistent = self.method == AttentionMethod::Hopper;
+        AttentionPlan {
+            splits,
+            persistent,
+            ..*self
+        }
     }
 
     /// Checks that the plan is for a call with such tensors.
@@ -525,10 +543,9 @@ impl AttentionPlan {
             ));
         }
         let items = schedule::most_items(self, problem);
-        if self.operands.packed[0] && items >= MOST_ITEMS {
+        if self.method == AttentionMethod::Hopper && items >= MOST_ITEMS {
             return refused(format!(
-                "{items} tiles of queries of all heads and packed sequences, if each is as long as the longest: there must be fewer \
-                 than {MOST_ITEMS}"
+                "{items} tiles of queries of all heads and sequences, each as long as the longest: the Hopper kernel takes fewer than {MOST_ITEMS}"
             ));
         }
         self.method.family().check_problem(problem)
@@ -643,6 +660,20 @@ impl fmt::Display for AttentionPlan {
         if self.sorted {
             f.write_str(", longest sequences first")?;
         }
+        // The words are those of what the method does not do by itself.
+        match (self.method, self.overlap) {
+            (AttentionMethod::Ampere, false) | (AttentionMethod::Hopper, true) => {}
+            (AttentionMethod::Ampere, true) => f.write_str(", overlapping products")?,
+            (AttentionMethod::Hopper, false) => f.write_str(", one product after the other")?,
+        }
+        match (self.method, self.persistent) {
+            (AttentionMethod::Ampere, false) | (AttentionMethod::Hopper, true) => {}
+            (AttentionMethod::Ampere, true) => f.write_str(", persistent blocks")?,
+            (AttentionMethod::Hopper, false) => f.write_str(", a block for each tile")?,
+        }
+        if let Some([producer, consumer]) = self.registers {
+            write!(f, ", {producer} and {consumer} registers")?;
+        }
         Ok(())
     }
 }
@@ -673,10 +704,13 @@ mod tests {
             packs: 4,
             splits: 8,
             sorted: true,
+            overlap: true,
+            persistent: true,
+            registers: Some([40, 232]),
         };
         assert_eq!(
             plan.to_string(),
-            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, longest sequences first"
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, longest sequences first, overlapping products, persistent blocks, 40 and 232 registers"
         );
     }
 

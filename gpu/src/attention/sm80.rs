@@ -162,6 +162,10 @@ impl AttentionFamily for AmpereAttention {
         plan.limit("pairs of tiles", plan.pairs.into(), 0)?;
         plan.limit("turns of consumers", plan.turns.into(), 0)?;
         plan.limit("orders of sequences", plan.sorted.into(), 0)?;
+        plan.limit("overlaps of products", plan.overlap.into(), 0)?;
+        plan.limit("persistent grids", plan.persistent.into(), 0)?;
+        let of_groups = plan.registers.is_some().into();
+        plan.limit("numbers of registers for warpgroups", of_groups, 0)?;
         let [queries, keys] = plan.tile;
         plan.number("number of consumers", plan.consumers, 1..=16, 1)?;
         let rows = STEP * plan.consumers;

@@ -46,6 +46,9 @@ const IN_FLIGHT: usize = 4;
 /// Numbers that a thread stores at once.
 const VECTOR: i64 = 8;
 
+/// The most registers of a thread that a warpgroup may ask for in multiples of 8: one more than a thread addresses.
+const MOST_OF_A_THREAD: i64 = 256;
+
 /// The most registers that a consumer's thread asks for.
 const MOST_REGISTERS: u32 = 240;
 
@@ -92,6 +95,8 @@ impl AttentionFamily for HopperAttention {
             turns,
             ahead,
             pairs: operands.is_causal(),
+            overlap: true,
+            persistent: true,
             ..plan
         }
     }
@@ -215,7 +220,11 @@ impl AttentionFamily for HopperAttention {
 
     fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, device: &Device) -> Launch {
         let items = schedule::most_items(plan, problem);
-        let blocks = items.min(device.limits().multiprocessors.into());
+        let blocks = if plan.persistent {
+            items.min(device.limits().multiprocessors.into())
+        } else {
+            items
+        };
         Launch::new(blocks as u32, ((plan.consumers + 1) * GROUP) as u32)
     }
 }
@@ -254,6 +263,10 @@ struct HopperKernel {
     page: Option<i64>,
     /// Whether a kernel before this one has sorted the sequences.
     sorted: bool,
+    /// Whether the next scores are issued before the present product with values.
+    overlap: bool,
+    /// The registers of a thread of the producer and of a consumer, if the plan has them.
+    registers: Option<[i64; 2]>,
 }
 
 impl HopperKernel {
@@ -320,6 +333,26 @@ impl HopperKernel {
         let bytes = elements * i64::from(operands.ty.bits()) / 8 + barriers;
         let room = i64::from(Limits::of(arch).shared);
         plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
+        if let Some([producer, consumer]) = plan.registers {
+            let threads = ((consumers + 1) * GROUP) as u32;
+            let entry = i64::from(registers_at_entry(threads, 1));
+            let (least, step) = (i64::from(LEAST), i64::from(STEP));
+            plan.number(
+                "number of registers of the producer",
+                producer,
+                least..=entry,
+                step,
+            )?;
+            plan.number(
+                "number of registers of a consumer",
+                consumer,
+                entry..=MOST_OF_A_THREAD,
+                step,
+            )?;
+            let all = producer + consumers * consumer;
+            let what = "registers for a thread of each warpgroup";
+            plan.limit(what, all, entry * (consumers + 1))?;
+        }
         Ok(HopperKernel {
             ty: operands.ty,
             widths: operands.features,
@@ -337,6 +370,8 @@ impl HopperKernel {
             packed: operands.packed,
             page: operands.page,
             sorted: plan.sorted,
+            overlap: plan.overlap,
+            registers: plan.registers,
         })
     }
 
@@ -368,6 +403,9 @@ impl HopperKernel {
 
     /// The registers of the consumers' threads and of the producer's, after the producer has given up what it does not need.
     fn registers(&self) -> Option<[u32; 2]> {
+        if let Some([producer, consumer]) = self.registers {
+            return Some([consumer as u32, producer as u32]);
+        }
         let groups = self.consumers as u32 + 1;
         let entry = registers_at_entry(self.threads(), 1);
         let kept = match (self.page, self.packed) {
@@ -680,70 +718,72 @@ impl AttentionKernel<'_> {
     ) {
         let [heads, _] = &self.heads;
         let count = k.within(order.extent(0), 1..MOST_SEQUENCES + 1);
+        // The bounds of what is read hold anyway: a minimum states them.
         let start_of = |k: &mut Builder, rank: &Index| {
             let start = k.gather(&starts.elements(rank));
-            k.index_of(start.regs()[0], 0..MOST_ITEMS)
+            let start = k.index_of(start.regs()[0], 0..1 << 32);
+            start.min(&(MOST_ITEMS - 1).into())
         };
         let all = start_of(k, &count);
-        let first = k.within(&self.first, 0..MOST_ITEMS);
-        let twice = k.within(&self.stride, 1..MOST_ITEMS) * 2;
+        let first = self.first.min(&(MOST_ITEMS - 1).into());
+        let twice = self.stride.min(&MOST_ITEMS.into()) * 2;
+        let one = Index::from(1);
         let number = k.var(&first, 0..1 << 32);
-        let step = k.var(&twice - 1 - first * 2, 1..2 * MOST_ITEMS);
+        let step = k.var(larger(&(&twice - 1 - first * 2), &one), 0..1 << 32);
         k.loop_(|k| {
             let now = k.get(&number);
             let is_one = k.less(&now, &all);
             k.break_unless(is_one);
             // The last sequence whose items begin no later. Those without an item begin where the next one does.
-            let [low, high] =
-                [0.into(), count.clone()].map(|at: Index| k.var(at, 0..MOST_SEQUENCES + 1));
+            let ends: [Index; 2] = [0.into(), count.clone()];
+            let [low, high] = ends.map(|at| k.var(at, 0..MOST_SEQUENCES + 1));
             k.loop_(|k| {
                 let [from, to] = [&low, &high].map(|of| k.get(of));
                 let is_open = k.less(&(&from + 1), &to);
                 k.break_unless(is_open);
-                let middle = k.var((&from + &to) / 2, 0..MOST_SEQUENCES);
-                let middle = k.get(&middle);
+                let middle = (&from + &to) / 2;
                 let start = start_of(k, &middle);
-                let (now, from, to) = (k.get(&number), k.get(&low), k.get(&high));
                 let next = [
                     Index::select_less(&now, &start, &from, &middle),
                     Index::select_less(&now, &start, &middle, &to),
                 ];
-                let next = next.map(|at| k.var(at, 0..MOST_SEQUENCES + 1));
-                for (var, next) in [&low, &high].into_iter().zip(next) {
+                // Both are computed from what they replace.
+                let [next_low, next_high] = next.map(|at| k.var(at, 0..MOST_SEQUENCES + 1));
+                for (of, next) in [(&low, next_low), (&high, next_high)] {
                     let next = k.get(&next);
-                    k.set(var, next);
+                    k.set(of, next);
                 }
             });
             let rank = k.get(&low);
-            let start = start_of(k, &rank);
-            let item = k.get(&number) - start;
+            let item =
+                larger(&(&now - start_of(k, &rank)), &0.into()).min(&(MOST_ITEMS - 1).into());
             let batch = k.gather(&order.elements(&rank));
-            let batch = k.index_of(batch.regs()[0], 0..MOST_SEQUENCES);
-            let sequence = self.sequence(k, &batch);
+            let batch = k.index_of(batch.regs()[0], 0..1 << 32);
+            let sequence = self.sequence(k, &batch.min(&(MOST_SEQUENCES - 1).into()));
             let mut along =
                 (&sequence.lengths[0] + (self.plan.queries() - 1)) / self.plan.queries();
             if self.plan.pairs {
                 along = (along + 1) / 2;
             }
+            let along = larger(&along, &one);
             // The heads of a strip run fastest, then the tiles.
-            let along = larger(&along, &1.into());
-            let item = k.within(item, 0..MOST_ITEMS);
             let (place, head) = match self.plan.strip {
                 1 => (&item % &along, &item / &along),
                 strip => {
                     let of_strip = &along * strip;
                     let first = &item / &of_strip * strip;
-                    let width = larger(&(heads - &first).min(&strip.into()), &1.into());
+                    let width = larger(&(heads - &first).min(&strip.into()), &one);
                     let within = &item % &of_strip;
                     (&within / &width, first + within % width)
                 }
             };
-            let [place, head] = [k.within(place, 0..1 << 24), k.within(head, 0..1 << 16)];
+            let (place, head) = (place.min(&MOST_LENGTH.into()), head.min(&(heads - 1)));
             self.each_tile(k, [&place, &head], &sequence, &body);
             let [now, by] = [&number, &step].map(|of| k.get(of));
-            let now = k.within(now, 0..MOST_ITEMS);
-            k.set(&number, now + &by);
-            k.set(&step, &twice - by);
+            let by = by.min(&(2 * MOST_ITEMS).into());
+            let next = larger(&(&twice - &by), &one);
+            k.set(&number, now.min(&MOST_ITEMS.into()) + by);
+            k.set(&step, next);
         });
     }
 
@@ -1018,6 +1058,7 @@ impl AttentionKernel<'_> {
         let [of_queries, of_keys, of_values] = &thread.consumers;
         let [scores, out] = self.products;
         let (consumers, alternates) = (self.plan.consumers, self.plan.alternates);
+        let overlap = self.plan.overlap;
         let ConsumerThread {
             top, sum, group, ..
         } = thread;
@@ -1052,25 +1093,37 @@ impl AttentionKernel<'_> {
                 if alternates {
                     k.sync_named(&own, PAIR);
                 }
-                self.multiply_keys(k, thread, [&query, &stage_k.index()]);
+                if overlap {
+                    self.multiply_keys(k, thread, [&query, &stage_k.index()]);
+                }
                 let stage_v = if clears {
                     of_values.held(k)
                 } else {
                     of_values.wait(k)
                 };
                 self.multiply_values(k, thread, &factor, &stage_v.index());
+                if !overlap {
+                    self.multiply_keys(k, thread, [&query, &stage_k.index()]);
+                }
                 if alternates {
                     k.arrive_named(&next, PAIR);
                 }
+                // The product that was issued first has ended, and then the scores have.
                 k.wgmma_wait(1);
+                if !overlap {
+                    of_values.release(k, &stage_v);
+                    k.wgmma_wait(0);
+                }
                 of_keys.release(k, &stage_k);
                 self.cap(k, thread);
                 if hides {
                     self.hide(k, thread, item, &(last - step));
                 }
                 self.softmax(k, thread);
-                k.wgmma_wait(0);
-                of_values.release(k, &stage_v);
+                if overlap {
+                    k.wgmma_wait(0);
+                    of_values.release(k, &stage_v);
+                }
                 k.assign(&weights, Expr::from(&thread.scores).to(self.plan.ty));
                 self.rescale(k, thread);
             });

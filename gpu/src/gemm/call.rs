@@ -11,8 +11,8 @@ use colex_tiled::Operand;
 
 use super::batch::{Apart, Batch, BatchForm, alignment, common};
 use super::choose::{
-    Autotune, Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing,
-    takes_hopper,
+    Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing, takes_hopper,
+    tuned,
 };
 use super::convolution::call::GivenConvolution;
 use super::convolution::columns::{Columns, ColumnsCall};
@@ -35,6 +35,7 @@ use super::plan::{GemmPlan, Operands, vector};
 use super::prepared::{GemmKernel, GemmShape, PreparedGemms, Role, Wish};
 use super::problem::{MOST, check_extent, holds_f32};
 use super::sm90::{WARPGROUP_THREADS, WORKSPACE};
+use crate::autotune::Autotune;
 use crate::calls::{Addresses, Call, KernelOf, PreparedLaunch, Shape, same_device};
 use crate::copy::call::CopyCall;
 use crate::error::{Error, ErrorKind, disjoint};
@@ -1391,7 +1392,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 };
                 elements as usize * size
             });
-            shape.wish = measured.plan::<T>(&problem, &shape, device, bytes, &addresses)?;
+            let at = (bytes, &addresses[..]);
+            shape.wish = tuned::<T>(measured, &problem, &shape, device, at)?;
         }
         let explained = Explained::new(&problem, &shape);
         let gemms = device.extension::<PreparedGemms>();

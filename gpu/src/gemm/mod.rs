@@ -20,9 +20,10 @@ mod sm70;
 mod sm80;
 mod sm90;
 
+pub use crate::autotune::Autotune;
 pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
-pub use choose::{Autotune, PlanCost};
+pub use choose::PlanCost;
 pub use convolution::{Convolution, ConvolutionProblem, convolution};
 pub use epilogue::closure::{EpilogueClosure, EpilogueElements};
 pub use epilogue::expression::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::attention::Attention;
+use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
 use colex_gpu::cuda::RawStream;
 use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaStream, result, sys};
 use colex_gpu::ir::{Kernel, KernelBuilder, Special, Type};
@@ -563,6 +563,50 @@ fn products_in_parts_are_captured_without_parts() {
     let name = "calls::products_in_parts_are_captured_without_parts";
     let cases = said(name, "whole", act);
     println!("law products_in_parts_are_captured_without_parts: {cases} cases");
+}
+
+/// Packed sequences are sorted by a kernel before that of the products, but not where a capture meets memory that later calls
+/// overwrite. With memory of the call or of the caller, a capture has both kernels.
+#[test]
+fn sorted_sequences_are_captured_with_memory_of_their_own() {
+    let act = || {
+        let device = on_cudarc();
+        let [q, k, o] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let numbers = buffer::<u32>(&device);
+        let offsets = view(&numbers, "41:1");
+        let queries = view(&q, "(300,8,64):(512,64,1)");
+        let keys = view(&k, "(300,2,64):(128,64,1)");
+        let output = view_mut(&o, "(300,8,64):(512,64,1)");
+        let call = Attention::new(&queries, &keys, &keys, &output)
+            .query_offsets(&offsets, 200)
+            .key_offsets(&offsets, 200);
+        let prepared = call.prepare().unwrap();
+        let need = call.workspace().unwrap();
+        assert!(prepared.plan().sorted && need == 512, "{prepared}: {need}");
+        assert_eq!(captured(&device, || call.run()), (Ok(1), Ok(())));
+        call.run().unwrap();
+        let again = counted(&device, || call.run()).unwrap();
+        assert_eq!(again["cuLaunchKernelEx"], 2);
+        assert!(!again.contains_key("cuMemAlloc_v2"), "{again:?}");
+        assert_eq!(captured(&device, || call.run()), (Ok(1), Ok(())));
+        let run = captured(&device, || prepared.run(&device));
+        assert_eq!(run, (Ok(2), Ok(())));
+        let mut cases = 4;
+        for (length, launches) in [(0, 1), (need - 1, 1), (need, 2)] {
+            let mut memory = device.uninitialised::<u8>(length).unwrap();
+            let run = captured(&device, || {
+                let call = call.prepare_in(&mut memory)?;
+                assert_eq!(call.plan().sorted, launches == 2);
+                call.run(&device)
+            });
+            assert_eq!(run, (Ok(launches), Ok(())), "{length} bytes of {need}");
+            cases += 1;
+        }
+        cases.to_string()
+    };
+    let name = "calls::sorted_sequences_are_captured_with_memory_of_their_own";
+    let cases = said(name, "whole", act);
+    println!("law {}: {cases} cases", &name[7..]);
 }
 
 /// Keys are divided as K is: not where a capture meets memory that later calls overwrite, and with memory of the call or of the
@@ -1321,6 +1365,103 @@ fn measured_plans_are_kept_in_a_file() {
         said("calls::measured_plans_are_kept_in_a_file", "whole", act),
         "the file of plans FILE/x cannot be used: No such file or directory (os error 2)"
     );
+}
+
+/// Attention is measured and kept as products are, in the same file: the entry is taken again, also by another process, and what
+/// the list no longer has is measured again. Sequences whose lengths are on the device, and a call with a method, are not measured.
+#[test]
+fn measured_plans_of_attention_are_kept_in_a_file() {
+    let act = || {
+        let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+        let device = device();
+        let [q, k, o] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let queries = view(&q, "(1,8,200,64):(102400,12800,64,1)");
+        let keys = view(&k, "(1,2,300,64):(38400,19200,64,1)");
+        let output = view_mut(&o, "(1,8,200,64):(102400,12800,64,1)");
+        let call = Attention::new(&queries, &keys, &keys, &output);
+        let taken = |measured: &Autotune| {
+            let call = call.clone().autotune(measured).prepare().unwrap();
+            call.plan().to_string()
+        };
+        let entries = || -> Vec<String> {
+            let text = std::fs::read_to_string(&file).unwrap();
+            let lines = text.lines().filter(|line| !line.is_empty());
+            lines.map(str::to_string).collect()
+        };
+        let measured = Autotune::open(&file).unwrap();
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer(&device),
+            buffer::<bf16>(&device),
+        );
+        let product = on(GemmProblem::new(256, 512, 512), [&a, &b], &c).unwrap();
+        product.autotune(&measured).prepare().unwrap();
+        let mut first = String::new();
+        let counts = counted(&device, || {
+            first = taken(&measured);
+            Ok(())
+        });
+        let counts = counts.unwrap();
+        assert!(counts.contains_key("cuMemFree_v2"), "{}", shown(&counts));
+        assert_eq!((measured.len(), entries().len()), (2, 2));
+        let entry = entries()[1].clone();
+        assert!(entry.ends_with(&format!("\t{first}")), "{entry}");
+        for again in [&measured, &Autotune::open(&file).unwrap()] {
+            let counts = counted(&device, || {
+                assert_eq!(taken(again), first);
+                // The scale is no part of the entry.
+                call.clone().scale(3.0).autotune(again).prepare().map(drop)
+            });
+            let counts = counts.unwrap();
+            assert!(!counts.contains_key("cuMemFree_v2"), "{}", shown(&counts));
+        }
+        // Another plan of the list, which another process has found since, is taken; one that no list has is measured again.
+        let (problem, _) = entry.split_once('\t').unwrap();
+        let usual = call.plan().unwrap();
+        let other = AttentionPlan {
+            turns: !usual.turns,
+            ..usual
+        };
+        let with = |text: String| {
+            std::fs::write(&file, text).unwrap();
+            taken(&Autotune::open(&file).unwrap())
+        };
+        assert_eq!(with(format!("{problem}\t{other}\n")), other.to_string());
+        for text in [
+            format!("{problem}\tHopper bf16, features 64, tile 8x8\n"),
+            format!("{}\t{other}\n", problem.replace("300 keys", "301 keys")),
+        ] {
+            assert_eq!(with(text), first);
+            assert_eq!(entries().last(), Some(&entry));
+        }
+        // What is not measured.
+        let before = entries().len();
+        let measured = Autotune::open(&file).unwrap();
+        let method = call
+            .clone()
+            .autotune(&measured)
+            .method(AttentionMethod::Ampere);
+        assert_eq!(
+            method.prepare().unwrap().plan().method,
+            AttentionMethod::Ampere
+        );
+        let numbers = buffer::<u32>(&device);
+        let offsets = view(&numbers, "3:1");
+        let (rows, keys) = (
+            view(&q, "(200,8,64):(512,64,1)"),
+            view(&k, "(300,2,64):(128,64,1)"),
+        );
+        let output = view_mut(&o, "(200,8,64):(512,64,1)");
+        let packed = Attention::new(&rows, &keys, &keys, &output)
+            .query_offsets(&offsets, 100)
+            .key_offsets(&offsets, 100);
+        packed.autotune(&measured).prepare().unwrap();
+        assert_eq!(entries().len(), before);
+        std::fs::remove_file(&file).unwrap();
+        "done".to_string()
+    };
+    let name = "calls::measured_plans_of_attention_are_kept_in_a_file";
+    assert_eq!(said(name, "whole", act), "done");
 }
 
 /// Threads that ask for one product measure it once.

@@ -26,41 +26,87 @@ const HIDDEN: i64 = 2048;
 /// The numbers of features that are measured.
 const WIDTHS: [i64; 3] = [64, 128, 256];
 
-/// A plan that is measured, and whether its blocks are persistent: if not, each computes one tile.
-struct AttentionVariant {
-    plan: AttentionPlan,
-    persistent: bool,
-}
-
-impl AttentionVariant {
-    fn name(&self) -> String {
-        let grid = if self.persistent { "" } else { ", one tile" };
-        format!("{}{grid}", self.plan)
-    }
-}
-
 /// The plan of a call, and those beside it that were the fastest of some shape.
-fn variants(problem: &AttentionProblem) -> Result<Vec<AttentionVariant>> {
+fn variants(problem: &AttentionProblem) -> Result<Vec<AttentionPlan>> {
     let operands = AttentionOperands::of(problem, [0; 4]);
     let plan = AttentionPlan::fastest(problem, operands, Arch::Sm90a, 132)?;
-    let as_it_is = |plan, persistent| AttentionVariant { plan, persistent };
-    let mut all = vec![as_it_is(plan, true)];
+    let mut all = vec![plan];
     if problem.mask == Mask::Causal {
         let strips = AttentionPlan {
             pairs: false,
             strip: 4,
             ..plan
         };
-        all.extend([as_it_is(strips, false), as_it_is(strips, true)]);
+        let one_tile = AttentionPlan {
+            persistent: false,
+            ..strips
+        };
+        all.extend([one_tile, strips]);
     } else if problem.features[0] == 128 {
         let narrow = AttentionPlan {
             tile: [192, 80],
             consumers: 3,
             ..plan
         };
-        all.push(as_it_is(narrow, true));
+        all.push(narrow);
     }
     Ok(all)
+}
+
+/// The plan of a call, and for each of its fields the plans in which only that one has another number.
+fn ladder(problem: &AttentionProblem) -> Result<Vec<AttentionPlan>> {
+    let operands = AttentionOperands::of(problem, [0; 4]);
+    let plan = AttentionPlan::fastest(problem, operands, Arch::Sm90a, 132)?;
+    let [rows, keys] = [plan.tile[0] / plan.consumers, plan.tile[1]];
+    let mut all = vec![plan];
+    let mut add = |change: &dyn Fn(&mut AttentionPlan)| {
+        let mut changed = plan;
+        change(&mut changed);
+        if changed.check(Arch::Sm90a).is_ok() && !all.contains(&changed) {
+            all.push(changed);
+        }
+    };
+    add(&|of| of.overlap = !of.overlap);
+    add(&|of| of.turns = !of.turns);
+    add(&|of| of.pairs = !of.pairs && problem.mask == Mask::Causal);
+    add(&|of| of.persistent = !of.persistent);
+    for strip in [2, 4] {
+        add(&|of| of.strip = strip);
+    }
+    for ahead in [1, 2] {
+        add(&|of| of.ahead = ahead);
+    }
+    for stages in [1, 2, 3] {
+        add(&|of| of.stages = stages);
+    }
+    for keys in [keys / 2, keys - 16, keys + 16] {
+        add(&|of| of.tile[1] = keys);
+    }
+    for consumers in [1, 2, 3] {
+        add(&|of| (of.consumers, of.tile[0]) = (consumers, rows * consumers));
+    }
+    for registers in [[24, 168], [24, 208], [24, 224], [40, 232]] {
+        add(&|of| of.registers = Some(registers));
+    }
+    Ok(all)
+}
+
+/// The problems whose plans are measured with one field changed at a time.
+fn ladder_problems() -> [AttentionProblem; 2] {
+    [Mask::Full, Mask::Causal].map(|mask| {
+        let heads = HIDDEN / 128;
+        AttentionProblem::new(Ty::Bf16, 4, [heads; 2], [4096; 2], [128; 2]).mask(mask)
+    })
+}
+
+/// The name of the kernel of a plan: the grid is the launch's.
+fn kernel_name(plan: &AttentionPlan) -> String {
+    let persistent = true;
+    let of_kernel = AttentionPlan {
+        persistent,
+        ..*plan
+    };
+    of_kernel.to_string()
 }
 
 /// The problems of the published tables: 16k tokens of 2048 numbers, and 48 heads of 128.
@@ -102,7 +148,7 @@ pub(super) fn export(folder: &Path) -> Result<ExitCode> {
     let mut entries: Vec<Value> = Vec::new();
     for problem in problems() {
         for variant in variants(&problem)? {
-            let name = variant.plan.to_string();
+            let name = kernel_name(&variant);
             if let Some(entry) = entries.iter_mut().find(|entry| {
                 entry["name"] == name && entry["causal"] == (problem.mask == Mask::Causal)
             }) {
@@ -112,7 +158,7 @@ pub(super) fn export(folder: &Path) -> Result<ExitCode> {
                 }
                 continue;
             }
-            let built = variant.plan.build(Arch::Sm90a)?;
+            let built = variant.build(Arch::Sm90a)?;
             let file = format!("{}.ptx", entries.len());
             std::fs::write(folder.join(&file), built.kernel.ptx()?)?;
             entries.push(entry(&problem, &variant, &built, &file)?);
@@ -127,7 +173,7 @@ pub(super) fn export(folder: &Path) -> Result<ExitCode> {
 /// What a program must know to launch a kernel. The number of a swizzle is that of `CUtensorMapSwizzle`.
 fn entry(
     problem: &AttentionProblem,
-    variant: &AttentionVariant,
+    plan: &AttentionPlan,
     built: &TensorKernel,
     file: &str,
 ) -> Result<Value> {
@@ -139,11 +185,10 @@ fn entry(
             .position(|name| *name == format!("{:?}", map.swizzle));
         maps.push(json!([map.extents, swizzle.context("a swizzle of TMA")?]));
     }
-    let plan = &variant.plan;
     Ok(json!({
-        "name": plan.to_string(), "ptx": file, "entry": built.kernel.name, "threads": (plan.consumers + 1) * 128,
+        "name": kernel_name(plan), "ptx": file, "entry": built.kernel.name, "threads": (plan.consumers + 1) * 128,
         "shared": built.dynamic_shared(), "width": problem.features[0], "queries": plan.tile[0],
-        "causal": problem.mask == Mask::Causal, "pairs": plan.pairs, "maps": maps, "grids": [variant.persistent],
+        "causal": problem.mask == Mask::Causal, "pairs": plan.pairs, "maps": maps, "grids": [plan.persistent],
     }))
 }
 
@@ -152,7 +197,11 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("attention", "TFLOP/s", device);
     println!("{PROTOCOL}; causal work counts half");
     for problem in problems() {
-        measure(device, &problem, &mut report)?;
+        measure(device, &problem, &variants(&problem)?, &mut report)?;
+    }
+    println!("one field of the plan changed at a time");
+    for problem in ladder_problems() {
+        measure(device, &problem, &ladder(&problem)?, &mut report)?;
     }
     report.write(json)?;
     serving::paged(device, None)?;
@@ -160,7 +209,12 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
 }
 
 /// Measures the plans of a problem.
-fn measure(device: &Device, problem: &AttentionProblem, report: &mut BenchReport) -> Result<()> {
+fn measure(
+    device: &Device,
+    problem: &AttentionProblem,
+    plans: &[AttentionPlan],
+    report: &mut BenchReport,
+) -> Result<()> {
     let buffers = AttentionTensor::ALL.map(|tensor| {
         let length: i64 = problem.extents(tensor).iter().product();
         normal(device, length as usize, tensor as u64)
@@ -168,23 +222,19 @@ fn measure(device: &Device, problem: &AttentionProblem, report: &mut BenchReport
     let [q, k, v, o] = buffers;
     let (read, o) = ([q?, k?, v?], o?);
     let mut kernels: Vec<(String, DeviceKernel, u32)> = Vec::new();
-    for variant in variants(problem)? {
-        let tiles = problem.lengths[0].div_euclid(variant.plan.tile[0])
-            + i64::from(problem.lengths[0] % variant.plan.tile[0] > 0);
-        let along = if variant.plan.pairs {
-            (tiles + 1) / 2
-        } else {
-            tiles
-        };
+    for plan in plans {
+        let tiles = problem.lengths[0].div_euclid(plan.tile[0])
+            + i64::from(problem.lengths[0] % plan.tile[0] > 0);
+        let along = if plan.pairs { (tiles + 1) / 2 } else { tiles };
         let all = along * problem.heads[0] * problem.batch;
         let at_once = i64::from(device.limits().multiprocessors);
-        let blocks = if variant.persistent {
+        let blocks = if plan.persistent {
             all.min(at_once)
         } else {
             all
         };
-        let kernel = variant.plan.build(device.arch())?.load(device)?;
-        kernels.push((variant.name(), kernel, blocks as u32));
+        let kernel = plan.build(device.arch())?.load(device)?;
+        kernels.push((plan.to_string(), kernel, blocks as u32));
     }
     let layouts = [0, 1, 2, 3].map(|i| view_of(problem, AttentionTensor::ALL[i]));
     let [of_q, of_k, of_v, of_o] = layouts;
@@ -381,6 +431,40 @@ pub(super) fn normal(device: &Device, length: usize, seed: u64) -> Result<Buffer
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each plan behind the first differs from it in one field, and every field of the Hopper kernel is changed.
+    #[test]
+    fn the_ladder_changes_one_field_at_a_time() {
+        for problem in ladder_problems() {
+            let plans = ladder(&problem).expect("plans");
+            let fields = |of: &AttentionPlan| {
+                [
+                    format!("{} {}", of.tile[0], of.consumers),
+                    of.tile[1].to_string(),
+                    of.stages.to_string(),
+                    of.turns.to_string(),
+                    of.strip.to_string(),
+                    of.pairs.to_string(),
+                    of.ahead.to_string(),
+                    of.overlap.to_string(),
+                    of.persistent.to_string(),
+                    format!("{:?}", of.registers),
+                ]
+            };
+            let mut changed = std::collections::BTreeSet::new();
+            for plan in &plans[1..] {
+                let pairs = fields(&plans[0]).into_iter().zip(fields(plan));
+                let at: Vec<usize> = (pairs.enumerate())
+                    .filter_map(|(i, (a, b))| (a != b).then_some(i))
+                    .collect();
+                assert_eq!(at.len(), 1, "{plan}");
+                changed.extend(at);
+            }
+            // A full mask has no pairs.
+            let all = if problem.mask == Mask::Causal { 10 } else { 9 };
+            assert_eq!(changed.len(), all, "{problem}: {changed:?}");
+        }
+    }
 
     #[test]
     fn plans_of_decoding_run_and_agree() {

@@ -387,6 +387,12 @@ fn attention() -> Result<Vec<Sample>, Error> {
                     let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
                     let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
                     all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+                    let sorted = operands.packed[0];
+                    let plan = AttentionPlan { sorted, ..plan };
+                    if let Some(schedule) = plan.build_schedule(Arch::Sm90a)? {
+                        all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+                        all.push(Sample::new(schedule.kernel, 64));
+                    }
                 }
             }
         }

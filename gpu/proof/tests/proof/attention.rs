@@ -224,6 +224,7 @@ fn law_hopper_attention_is_that_of_the_reference() {
         let stages = 1 + r.below(3) as i64;
         let (turns, strip) = (r.below(2) == 0, 1 + r.below(3) as i64);
         let (pairs, ahead) = (r.below(2) == 0, 1 + r.below(2) as i64);
+        let (overlap, has_registers) = (r.below(2) == 0, r.below(2) == 0);
         let scale = [1.0, 4.0][r.below(2)];
         let mut number = {
             let mut r = Random::new(case as u64);
@@ -237,6 +238,9 @@ fn law_hopper_attention_is_that_of_the_reference() {
             plan.strip = strip;
             plan.pairs = pairs;
             plan.ahead = ahead;
+            plan.overlap = overlap;
+            let of_consumer = [248, 208, 160][consumers as usize - 1];
+            plan.registers = has_registers.then_some([24, of_consumer]);
             // Wide heads leave no room for what was drawn.
             if plan.check(Arch::Sm90a).is_err() {
                 (plan.stages, plan.ahead, plan.tile[1]) = (1, 1, 32);
@@ -285,6 +289,9 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             said(&problem, &|plan| plan.stages = 3),
             said(&problem, &|plan| plan.packs = 2),
             said(&problem, &|plan| plan.splits = 2),
+            said(&problem, &|plan| plan.registers = Some([30, 240])),
+            said(&problem, &|plan| plan.registers = Some([24, 160])),
+            said(&problem, &|plan| plan.registers = Some([40, 240])),
             said(
                 &AttentionProblem::new(Ty::F16, 1, [2, 2], [100, 100], [128, 64]),
                 &nothing
@@ -299,6 +306,9 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             "the plan asks for 262304 bytes of shared memory for Q, K and V: the Hopper attention kernel takes at most 232448, 29856 fewer",
             "the Hopper kernel packs no heads: the Ampere kernel does",
             "the Hopper kernel does not divide the keys: the Ampere kernel does",
+            "the plan's number of registers of the producer is 30: the Hopper attention kernel takes multiples of 8 from 24 to 168",
+            "the plan's number of registers of a consumer is 160: the Hopper attention kernel takes multiples of 8 from 168 to 256",
+            "the plan asks for 520 registers for a thread of each warpgroup: the Hopper attention kernel takes at most 504, 16 fewer",
             "heads of 128 features of Q and K and 64 of V: the Hopper kernel takes heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
             "addresses and strides allow [8, 4, 8, 8] elements per access to Q, K, V and O: the Hopper kernel takes 8",
         ]
@@ -358,6 +368,16 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             pairs: of(&[0, 1]) == 1,
             ahead: of(&[1, 1, 2]),
             strip: of(&[1, 1, 3]),
+            overlap: of(&[0, 1]) == 1,
+            persistent: of(&[0, 1]) == 1,
+            sorted: of(&[0, 0, 1]) == 1,
+            registers: match of(&[0, 0, 0, 1]) {
+                0 => None,
+                _ => Some([
+                    of(&[24, 32, 40, 56, 30]),
+                    of(&[128, 160, 200, 232, 240, 248]),
+                ]),
+            },
             ..AttentionPlan::new(method, operands)
         };
         if is_ampere {
@@ -366,6 +386,10 @@ fn law_a_plan_that_the_check_accepts_is_built() {
                 pairs: false,
                 ahead: 1,
                 strip: 1,
+                overlap: false,
+                persistent: false,
+                sorted: false,
+                registers: None,
                 packs: of(&[1, 1, 2, 3, 7, 64]),
                 splits: of(&[1, 1, 2, 128]),
                 ..plan
@@ -373,7 +397,9 @@ fn law_a_plan_that_the_check_accepts_is_built() {
         }
         // One number in eight is none that a plan could have.
         let wild = of(&[-1, 0, 1 << 40, i64::MIN, i64::MAX]);
-        match of(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7]) {
+        match of(&[
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8,
+        ]) {
             1 => plan.tile[0] = wild,
             2 => plan.tile[1] = wild,
             3 => plan.consumers = wild,
@@ -381,6 +407,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             5 => plan.strip = wild,
             6 => plan.ahead = wild,
             7 => (plan.packs, plan.splits) = (wild, of(&[1, i64::MAX])),
+            8 => plan.registers = Some([wild, of(&[wild, 240])]),
             _ => (),
         }
         // What is computed of any plan and any problem ends, without a panic.
@@ -822,4 +849,130 @@ fn one_query_of_many_keys_is_divided_by_itself() {
             "{found} {right}"
         );
     }
+}
+
+/// The blocks of keys of each tile of queries: how many there are, and how many of them all queries see whole.
+fn blocks_of_tiles(problem: &AttentionProblem, [rows, keys]: [i64; 2]) -> Vec<[i64; 2]> {
+    let [queries, length] = problem.lengths;
+    let tiles = (0..queries).step_by(rows as usize);
+    tiles
+        .map(|first| {
+            let of_tile = first..(first + rows).min(queries);
+            let seen: Vec<_> = of_tile
+                .map(|i| problem.mask.keys(i, problem.lengths))
+                .collect();
+            let is_seen = |at: i64| {
+                seen.iter()
+                    .any(|of| of.start < at + keys && at < of.end && !of.is_empty())
+            };
+            let is_whole = |at: i64| {
+                let end = at + keys;
+                end <= length && seen.iter().all(|of| of.start <= at && end <= of.end)
+            };
+            let blocks = (0..length).step_by(keys as usize);
+            [
+                blocks.clone().filter(|at| is_seen(*at)).count() as i64,
+                blocks.filter(|at| is_whole(*at)).count() as i64,
+            ]
+        })
+        .collect()
+}
+
+/// Every ring goes round twice or more in each family of plans: that of K and V within one tile of queries, that of Q over the
+/// tiles of a block. Some blocks of keys are whole, some masked, and the first queries see no key. Each plan runs in adversarial
+/// schedules.
+#[test]
+fn law_every_ring_turns_twice() {
+    let masks = [
+        Mask::Causal,
+        Mask::Window {
+            left: 150,
+            right: 7,
+        },
+    ];
+    let problem_of = |mask| {
+        let mut problem = AttentionProblem::new(Ty::F16, 1, [2, 1], [270, 232], [64; 2]).mask(mask);
+        problem.log_sum_exp = true;
+        problem
+    };
+    // The masks give all three kinds of blocks, and rows without keys.
+    let checked = |problem: &AttentionProblem, tile: [i64; 2], stages: i64| {
+        let tiles = blocks_of_tiles(problem, tile);
+        let most = tiles.iter().map(|[all, _]| *all).max().unwrap_or(0);
+        assert!(most >= 2 * stages, "{problem}, {tile:?}: {tiles:?}");
+        assert!(tiles.iter().any(|[all, whole]| 0 < *whole && whole < all));
+        assert!(problem.mask.keys(0, problem.lengths).is_empty());
+        tiles.len() as i64 * problem.heads[0]
+    };
+    let mut cases = 0;
+    // Consumers, stages, tiles of queries ahead, turns, pairs, overlap.
+    let hopper = [
+        (1, 1, 1, false, false, true),
+        (1, 3, 2, false, true, true),
+        (2, 2, 2, true, true, true),
+        (2, 3, 1, false, false, false),
+        (3, 2, 1, true, false, true),
+        (3, 3, 2, true, true, false),
+    ];
+    for (case, (consumers, stages, ahead, turns, pairs, overlap)) in hopper.into_iter().enumerate()
+    {
+        let problem = problem_of(masks[case % 2]);
+        let tile = [64 * consumers, 32];
+        let tiles = checked(&problem, tile, stages);
+        assert!(tiles >= 2 * ahead, "one block has all {tiles} tiles");
+        let mut r = Random::new(case as u64);
+        let mut number = move || r.below(4001) as f32 / 1000.0 - 2.0;
+        let change = |plan: &mut AttentionPlan| {
+            *plan = AttentionPlan {
+                tile,
+                consumers,
+                stages,
+                ahead,
+                turns,
+                pairs,
+                overlap,
+                ..*plan
+            };
+        };
+        let found = run::<f16>(&problem, change, (1, 100 + case as u64), &mut number);
+        let [apart, sums] = found.unwrap_or_else(|e| panic!("case {case}: {e}"));
+        assert!(
+            apart < 7e-4 && sums < 1e-4,
+            "case {case}: {apart:.1e}, {sums:.1e}"
+        );
+        cases += 1;
+    }
+    // Warps, stages, packs of heads, parts of the keys.
+    let ampere = [(4, 2, 1, 1), (2, 3, 1, 1), (4, 4, 2, 1), (2, 2, 2, 2)];
+    for (case, (consumers, stages, packs, splits)) in ampere.into_iter().enumerate() {
+        let keys = 16;
+        let problem = problem_of(masks[case % 2]);
+        checked(&problem, [16 * consumers, keys], stages * splits);
+        let (found, sums) = bits(&problem, 200 + case as u64, &|plan| AttentionPlan {
+            tile: [16 * consumers, keys],
+            consumers,
+            stages,
+            packs,
+            splits,
+            ..plan
+        });
+        let [q, k, v] = numbers_of(&problem);
+        let right = reference::attention(&problem, &q, &k, &v);
+        for (found, right) in found.iter().zip(&right.output) {
+            let found = f64::from(f16::from_bits(*found).to_f32());
+            assert!(
+                (found - right).abs() <= 2e-3,
+                "case {case}: {found} {right}"
+            );
+        }
+        for (found, right) in sums.iter().zip(&right.log_sum_exp) {
+            let found = f64::from(f32::from_bits(*found));
+            assert!(
+                found == *right || (found - right).abs() <= 1e-4,
+                "case {case}: {found} {right}"
+            );
+        }
+        cases += 1;
+    }
+    println!("law attention.rings: {cases} plans");
 }

@@ -8,6 +8,7 @@ use colex_gpu::attention::{
 };
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Device, LaunchArg, Load};
+use colex_proof::kernels::trapped;
 use colex_proof::sweep::Random;
 use half::f16;
 
@@ -124,6 +125,11 @@ fn law_the_kernel_sorts_sequences_as_the_host_does() {
             .map(|length| tiles(*length, plan.tile[0], paired) * heads)
             .collect();
 
+        if case < 6 {
+            // No thread of a consumer checks what the schedule says.
+            let products = plan.build(Arch::Sm90a).expect("it is built");
+            assert_eq!(trapped(&products.kernel), [""; 0], "{plan}");
+        }
         let options = SimOptions::default().schedule(Schedule::from_seed(case as u64));
         let device = Device::simulator_with(Arch::Sm90a, options);
         let built = plan.build_schedule(Arch::Sm90a).expect("it is built");
@@ -268,6 +274,17 @@ fn law_sorted_sequences_have_the_bits_of_unsorted_ones() {
                 ..change(plan)
             }
         });
+        // The order of the products, the number of blocks and the registers change none either.
+        let of_plan = bits(of, [heads, of_keys], mask, 2 * case + 2, &|plan| {
+            AttentionPlan {
+                sorted: case % 2 == 0,
+                overlap: false,
+                persistent: false,
+                registers: Some([56, 248]),
+                ..change(plan)
+            }
+        });
+        assert_eq!(of_plan, right, "case {case}: another plan");
         assert_eq!(
             found, right,
             "case {case}: {:?} and {:?}",
@@ -317,7 +334,7 @@ fn block_of(number: i64, blocks: i64) -> i64 {
 }
 
 /// Of the sequences of `bench varlen` (16 heads of 128 features on 132 multiprocessors), the busiest block has at most 5 % more
-/// steps than the mean; in the order of the batch it has over 25 % more. Every item appears once.
+/// steps than the mean; in the order of the batch it has over 10 % more. Every item appears once.
 #[test]
 fn law_the_schedule_balances_sequences_of_zipf_lengths() {
     let (tile, heads, blocks) = ([128, 128], 16, 132);
@@ -365,7 +382,7 @@ fn law_the_schedule_balances_sequences_of_zipf_lengths() {
         let found = [imbalance(&loads), imbalance(&before)];
         println!("{}: {found:.3?}", if causal { "causal" } else { "full" });
         assert!(
-            found[0] <= 1.05 && found[1] > 1.25,
+            found[0] <= 1.05 && found[1] > 1.1,
             "causal {causal}: {found:?}"
         );
     }

@@ -21,7 +21,7 @@ use colex_sched::pipeline::Schedule;
 use colex_tiled::Operand;
 
 use list::{MAPPED, Row, UNMAPPED};
-pub use tune::Autotune;
+pub(in crate::gemm) use tune::tuned;
 
 /// The most stages that a plan of the list has: more hide no latency.
 const MOST_STAGES: i64 = 10;

@@ -1,0 +1,279 @@
+//! `Autotune`: plans that were measured, kept in a file that several processes use.
+
+use core::any::{Any, TypeId};
+use core::fmt;
+use core::hash::Hash;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use colex_device::{Device, Repeats, SharedLines, TimedWork};
+
+use crate::calls::Call;
+use crate::error::{Error, ErrorKind};
+
+/// Measured plans of products and of attention, kept in a file. Several threads and processes may use one file.
+///
+/// [`Gemm::autotune`](crate::gemm::Gemm::autotune) and [`Attention::autotune`](crate::attention::Attention::autotune) take the
+/// plan that the file has for the problem and the device. If it has
+/// none, the first call measures the plans that the model of time ranks first, on operands of its own that it rotates
+/// over more bytes than the second-level cache has, and appends the fastest. A plan is known by its text: an entry whose
+/// plan is no longer in the library's list, or that is damaged, counts as missing. Entries of another version of the
+/// library or of another device are not used.
+///
+/// Plain products are measured: one with an epilogue, a batch, groups or a convolution takes the plan of the model, and so does
+/// the decision to pack a matrix. So does attention of packed sequences and to keys in pages, whose lengths are on the device. A
+/// measurement waits for the stream, and its operands need memory of the device beside the caller's.
+///
+/// Only a GPU has a time: on the simulator and inside a stream capture, a problem that the file does not have takes the
+/// plan of the model, and nothing is appended.
+///
+/// ```
+/// use colex_gpu::gemm::Autotune;
+/// use colex_gpu::{Device, Gemm};
+///
+/// let file = std::env::temp_dir().join(format!("colex-plans-{}", std::process::id()));
+/// let measured = Autotune::open(&file)?;
+/// let device = Device::open();
+/// let a = device.upload(&[1f32, 2.0, 3.0, 4.0])?;
+/// let mut c = device.poisoned::<f32>(4)?;
+/// let rows = a.view((2, 2))?;
+/// Gemm::new(&rows, &rows, &c.view_mut((2, 2))?).autotune(&measured).run()?;
+/// assert_eq!(c.download()?, [5.0, 11.0, 11.0, 25.0]);
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Autotune {
+    file: SharedLines,
+    most: usize,
+    known: Mutex<Known>,
+    /// Held while plans are measured: two measurements at once would disturb each other.
+    measuring: Mutex<()>,
+}
+
+/// What the file had when it was read last, and what was found since.
+#[derive(Debug, Default)]
+struct Known {
+    /// The text of a plan by the text of its problem.
+    entries: HashMap<String, String>,
+    /// The bytes of the file when it was read.
+    read: usize,
+    /// For each type of problems, the plans by device and problem.
+    plans: HashMap<TypeId, Box<dyn Any + Send>>,
+    /// The plans that could not be written, with the last reason.
+    unsaved: Vec<String>,
+}
+
+/// The plans of one type of problems, by device and problem.
+type PlansOf<P> = HashMap<(String, P), <P as Tuned>::Plan>;
+
+/// A problem as the file knows it: its `Display` output, one line without tabs, is its name.
+pub(crate) trait Tuned: Clone + Eq + Hash + fmt::Display + Send + 'static {
+    /// A plan; its `Display` output is its name.
+    type Plan: Copy + fmt::Display + Send;
+}
+
+/// The plans that are measured.
+const CANDIDATES: usize = 8;
+
+/// The bytes over which operands rotate: more than twice the second-level cache of an H200.
+const ROTATED: usize = 128 << 20;
+
+/// The most copies of the operands.
+const COPIES: usize = 32;
+
+/// Returns how many copies of operands of so many bytes a measurement rotates over.
+pub(crate) fn copies(bytes: usize) -> usize {
+    (ROTATED / bytes.max(1) + 1).min(COPIES)
+}
+
+impl Autotune {
+    /// Opens a file of plans, or creates it for this user only.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or written, if it is not a regular file of this user or of root that no
+    /// other user may write, or if it is longer than [`SharedLines::LIMIT`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Autotune, Error> {
+        let path: PathBuf = path.as_ref().into();
+        let refused = |why: std::io::Error| {
+            let (path, why) = (path.display().to_string(), why.to_string());
+            Error::from(ErrorKind::Plans { path, why })
+        };
+        let file = SharedLines::open(&path).map_err(refused)?;
+        let measured = Autotune {
+            file,
+            most: CANDIDATES,
+            known: Mutex::default(),
+            measuring: Mutex::new(()),
+        };
+        measured.read_again();
+        Ok(measured)
+    }
+
+    /// Sets how many plans are measured for a problem, 8 by default; at least 1, which takes the plan of the model.
+    #[must_use]
+    pub fn candidates(self, most: usize) -> Autotune {
+        let most = most.max(1);
+        Autotune { most, ..self }
+    }
+
+    /// Returns the number of problems that the file had when it was read last, and those found since.
+    pub fn len(&self) -> usize {
+        self.known().entries.len()
+    }
+
+    /// Returns whether no problem is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns why plans could not be appended to the file, one sentence for each; such plans are kept in memory.
+    pub fn unsaved(&self) -> Vec<String> {
+        self.known().unsaved.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the file if it has grown. A file that cannot be read now leaves what is known.
+    fn read_again(&self) {
+        let Ok(text) = self.file.read() else {
+            return;
+        };
+        let mut known = self.known();
+        if text.len() == known.read {
+            return;
+        }
+        known.read = text.len();
+        let entries = text.lines().filter_map(|line| line.split_once('\t'));
+        let entries = entries.map(|(problem, plan)| (problem.to_string(), plan.to_string()));
+        known.entries.extend(entries);
+    }
+
+    /// Returns the plan of a problem: that of the file, or the one that `measure` finds among the first of `plans`, which are in
+    /// the order of the model. `None` stands for the plan of the model, where nothing is known and nothing can be measured.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of `measure`.
+    pub(crate) fn plan<P: Tuned>(
+        &self,
+        problem: &P,
+        device: &Device,
+        plans: impl FnOnce() -> Vec<P::Plan>,
+        measure: impl FnOnce(&[P::Plan]) -> Result<P::Plan, Error>,
+    ) -> Result<Option<P::Plan>, Error> {
+        let multiprocessors = device.limits().multiprocessors;
+        let (name, arch) = (device.name(), device.arch());
+        let tuned = (
+            format!("{name}, {arch}, {multiprocessors} multiprocessors"),
+            problem.clone(),
+        );
+        if let Some(plan) = self.known().plans_of::<P>().get(&tuned) {
+            return Ok(Some(*plan));
+        }
+        let plans = plans();
+        if let Some(plan) = self.remembered(&tuned, &plans) {
+            return Ok(Some(plan));
+        }
+        if plans.is_empty() || device.is_simulator() || device.is_capturing()? {
+            return Ok(None);
+        }
+        let _alone = self
+            .measuring
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.read_again();
+        if let Some(plan) = self.remembered(&tuned, &plans) {
+            return Ok(Some(plan));
+        }
+        let plan = measure(&plans[..plans.len().min(self.most)])?;
+        self.remember(tuned, plan);
+        Ok(Some(plan))
+    }
+
+    /// Returns the plan of an entry, if it is one of the plans of today.
+    fn remembered<P: Tuned>(&self, tuned: &(String, P), plans: &[P::Plan]) -> Option<P::Plan> {
+        let mut known = self.known();
+        let text = known.entries.get(&text(tuned))?;
+        let plan = plans
+            .iter()
+            .find(|plan| plan.to_string() == *text)
+            .copied()?;
+        known.plans_of::<P>().insert(tuned.clone(), plan);
+        Some(plan)
+    }
+
+    fn remember<P: Tuned>(&self, tuned: (String, P), plan: P::Plan) {
+        let (problem, text) = (text(&tuned), plan.to_string());
+        let written = self.file.append(&format!("{problem}\t{text}"));
+        let mut known = self.known();
+        if let Err(why) = written {
+            known.unsaved.push(format!("{problem}: {why}"));
+        }
+        known.entries.insert(problem, text);
+        known.plans_of::<P>().insert(tuned, plan);
+    }
+}
+
+impl Known {
+    fn plans_of<P: Tuned>(&mut self) -> &mut PlansOf<P> {
+        let plans = self.plans.entry(TypeId::of::<P>());
+        let plans = plans.or_insert_with(|| Box::new(PlansOf::<P>::new()));
+        let plans = plans.downcast_mut();
+        plans.expect("invariant: the plans of a type lie under it")
+    }
+}
+
+/// The text of a problem on a device in the file.
+fn text<P: Tuned>((device, problem): &(String, P)) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("colex {version}, {device}: {problem}").replace(['\t', '\n', '\r'], " ")
+}
+
+/// Returns the plan whose calls have the smallest median time; `None` if there are none. Each has a call for each copy of the
+/// operands, in the same order.
+///
+/// # Errors
+///
+/// Returns the device's error if a launch fails.
+pub(crate) fn fastest<Q: Copy, A>(
+    device: &Device,
+    copies: usize,
+    runs: &[(Q, Vec<Arc<Call<A>>>)],
+) -> Result<Option<Q>, Error> {
+    device.synchronize()?;
+    let works: Vec<_> = runs
+        .iter()
+        .map(|(_, calls)| move |device: &Device, i: usize| calls[i % calls.len()].run(device))
+        .collect();
+    let works: Vec<&TimedWork<'_, Error>> = works.iter().map(|work| work as _).collect();
+    let repeats = Repeats {
+        warmups: 1,
+        samples: 9,
+        batch: copies.max(4),
+    };
+    let timings = device.time_in_turns(repeats, &works)?;
+    device.synchronize()?;
+    let timed = runs.iter().zip(&timings);
+    let fastest = timed.min_by(|x, y| x.1.median().total_cmp(&y.1.median()));
+    Ok(fastest.map(|((plan, _), _)| *plan))
+}
+
+/// Returns what `number` makes of numbers from -1 to 1, in an order that is the same on every run.
+pub(crate) fn numbers<T: Copy>(count: usize, number: impl Fn(f64) -> T) -> Vec<T> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    // A few thousand are drawn: a matrix repeats them.
+    let drawn: Vec<T> = (0..count.min(8191))
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            number((state >> 40) as f64 / f64::from(1 << 23) - 1.0)
+        })
+        .collect();
+    drawn.iter().cycle().take(count).copied().collect()
+}
