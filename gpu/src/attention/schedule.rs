@@ -36,9 +36,8 @@ const NAME: &str = "attention_schedule";
 pub(crate) fn places(problem: &AttentionProblem) -> [u64; 3] {
     // Each vector begins at a multiple of the alignment of a piece of memory.
     let bytes = |count: i64| {
-        (count.max(0) as u64)
-            .saturating_mul(4)
-            .next_multiple_of(256)
+        let bytes = count.saturating_mul(4).max(0) as u64;
+        bytes.next_multiple_of(256)
     };
     let starts = bytes(problem.batch.saturating_add(1));
     [0, starts, starts.saturating_add(bytes(problem.batch))]
