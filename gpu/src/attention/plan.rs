@@ -396,9 +396,10 @@ impl AttentionPlan {
     /// Returns the bytes of device memory that a call with the plan needs besides its tensors: 0, unless it divides the keys or
     /// sorts sequences.
     pub fn workspace(&self, problem: &AttentionProblem) -> u64 {
-        let of_order = match self.sorted {
-            true => schedule::places(problem)[2],
-            false => 0,
+        let of_order = if self.sorted {
+            schedule::places(problem)[2]
+        } else {
+            0
         };
         match self.splits {
             1 => of_order,
