@@ -476,9 +476,9 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         planned(self.wish(), &problem, operands, self.device())
     }
 
-    /// Enqueues the call on the stream of the device that holds Q. Memory for the parts of the keys
-    /// ([`AttentionPlan::workspace`]) is the stream's, allocated by its first call that needs as much. Inside a stream capture,
-    /// or if the device has no such memory left, the keys are not divided.
+    /// Enqueues the call on the stream of the device that holds Q. Memory for the parts of the keys, and for the order of packed
+    /// sequences ([`AttentionPlan::workspace`]), is the stream's, allocated by its first call that needs as much. Inside a stream
+    /// capture, or if the device has no such memory left, the keys are not divided, and the sequences keep their order.
     ///
     /// # Errors
     ///
@@ -506,7 +506,8 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     }
 
     /// Returns the bytes of memory with which [`prepare_in`](Attention::prepare_in) takes the plan that
-    /// [`prepare`](Attention::prepare) takes: those of the parts of the keys, 0 where the plan divides no keys.
+    /// [`prepare`](Attention::prepare) takes: those of the parts of the keys and of the order of packed sequences, 0
+    /// where the plan has neither. A plan that [`autotune`](Attention::autotune) finds may need more.
     ///
     /// ```
     /// use colex_atom::Arch;

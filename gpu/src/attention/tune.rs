@@ -71,8 +71,7 @@ fn candidates(
     device: &Device,
 ) -> Vec<AttentionPlan> {
     let (arch, multiprocessors) = (device.arch(), device.limits().multiprocessors);
-    let ranked = AttentionPlan::alternatives(problem, operands, arch, multiprocessors);
-    let Some(&first) = ranked.first() else {
+    let Ok(first) = AttentionPlan::fastest(problem, operands, arch, multiprocessors) else {
         return Vec::new();
     };
     let mut all = vec![first];
@@ -115,6 +114,7 @@ fn candidates(
             }
         }
     }
+    let ranked = AttentionPlan::alternatives(problem, operands, arch, multiprocessors);
     ranked.into_iter().for_each(add);
     all
 }

@@ -204,7 +204,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             call.prepare()
         } else if is_hopper && r.one_in(2) {
             let (consumers, keys) = (1 + r.below(3_i64), r.one(&[32, 48, 64, 80]));
-            let [turns, pairs] = [r.one_in(2), r.one_in(2)];
+            let [turns, pairs, sorted, overlap, persistent] = [(); 5].map(|()| r.one_in(2));
             let [stages, ahead, strip] = [(); 3].map(|()| 1 + r.below(2_i64));
             call.prepare_with(|operands, _| {
                 Ok(AttentionPlan {
@@ -215,6 +215,9 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
                     pairs,
                     ahead,
                     strip,
+                    sorted,
+                    overlap,
+                    persistent,
                     ..AttentionPlan::new(AttentionMethod::Hopper, operands)
                 })
             })
