@@ -83,7 +83,7 @@ const ROTATED: usize = 128 << 20;
 /// The most copies of the operands.
 const COPIES: usize = 32;
 
-/// Returns how many copies of operands of so many bytes a measurement rotates over.
+/// Returns how many copies of operands of `bytes` bytes in all a measurement rotates over.
 pub(crate) fn copies(bytes: usize) -> usize {
     (ROTATED / bytes.max(1) + 1).min(COPIES)
 }
