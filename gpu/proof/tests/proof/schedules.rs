@@ -249,8 +249,8 @@ fn law_sorted_sequences_have_the_bits_of_unsorted_ones() {
         Err(_) => 8,
     };
     for case in 0..cases {
-        // In one case of four each of the 132 blocks of the simulator takes items of three rounds.
-        let has_rounds = case % 4 == 1;
+        // In one case of eight each of the 132 blocks of the simulator takes items of three rounds.
+        let has_rounds = case % 8 == 1;
         let (count, longest) = if has_rounds {
             (90, 3)
         } else {
@@ -290,6 +290,11 @@ fn law_sorted_sequences_have_the_bits_of_unsorted_ones() {
                 ..change(plan)
             }
         });
+        if has_rounds {
+            // A third run of this batch takes seconds.
+            assert_eq!(found, right, "case {case}: {:?}", queries.offsets);
+            continue;
+        }
         // The order of the products, the number of blocks and the registers change none either.
         let of_plan = bits(of, [heads, of_keys], mask, 2 * case + 2, &|plan| {
             AttentionPlan {
