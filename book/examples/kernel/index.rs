@@ -128,7 +128,7 @@ fn once() -> Result<(), Box<dyn Error>> {
     // ANCHOR: once
     let mut k = Builder::new("k", Arch::Sm80, 32);
     let t = k.thread();
-    let base = k.shared_bytes(4096, 128);
+    let base = k.shared_bytes(4352, 128);
     k.for_(0, 8, 1, |k, i| {
         for j in 0..2 {
             let address = k.address(&(&base + &t * 12 + i * 512 + 384 * j), false);

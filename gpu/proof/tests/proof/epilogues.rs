@@ -286,7 +286,7 @@ fn law_closures_of_an_epilogue_see_the_elements_of_c() {
                             !by_rows
                                 || swap
                                 || matches!(method, GemmMethod::Simt | GemmMethod::Gemv),
-                            "{method}"
+                            "{method}, {split} parts"
                         );
                         continue;
                     }
