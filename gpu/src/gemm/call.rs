@@ -988,6 +988,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let problem = GemmProblem {
             compute: self.computed(),
             epilogue_slots: (self.epilogue.as_ref()).map_or(0, Epilogue::issue_slots),
+            keeps_sides: (self.epilogue.as_ref())
+                .is_some_and(|own| own.closures().next().is_some()),
             ..problem
         };
         if self.epilogue.is_some() {

@@ -111,6 +111,9 @@ pub struct GemmProblem {
     ///
     /// [`Formula::issue_slots`]: colex_tensor::Formula::issue_slots
     pub epilogue_slots: u32,
+    /// Whether a chosen plan keeps A and B in their places. In a swapped product, neighbouring columns of C belong to different threads,
+    /// which a closure of the epilogue may need in one.
+    pub keeps_sides: bool,
 }
 
 /// The largest stride that a kernel takes as it is.
@@ -133,6 +136,7 @@ impl GemmProblem {
             beta: 0.0,
             compute: None,
             epilogue_slots: 0,
+            keeps_sides: false,
         }
     }
 

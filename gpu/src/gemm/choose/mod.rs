@@ -492,6 +492,12 @@ impl GemmPlan {
         by_threads || bytes(self.tile[2]) >= 128 || bytes(problem.k) <= 128
     }
 
+    /// Whether the choice may fall on the plan.
+    fn may_be_chosen(&self, problem: &GemmProblem) -> bool {
+        let is_in_place = !(self.swap && problem.keeps_sides);
+        is_in_place && self.has_whole_lines(problem) && self.has_few_rows(problem)
+    }
+
     /// Whether the rows of a problem are as few as the GEMV kernel is for, which reads B once for each.
     fn has_few_rows(&self, problem: &GemmProblem) -> bool {
         let (problem, _) = self.seen(problem);
@@ -601,7 +607,7 @@ fn timed(
     let kept = listed(operands, arch);
     let plans = kept
         .iter()
-        .filter(|plan| plan.has_whole_lines(problem) && plan.has_few_rows(problem))
+        .filter(|plan| plan.may_be_chosen(problem))
         .flat_map(|plan| plan.in_parts(problem, multiprocessors));
     let time = |plan: &GemmPlan| plan.cost(problem, multiprocessors).total();
     plans.map(|plan| (time(&plan), plan)).collect()
@@ -708,7 +714,7 @@ pub(crate) fn choosable(
     let may_divide = wish == Wish::Fastest;
     let kept = listed(operands, arch);
     let plans = kept.iter().copied();
-    let plans = plans.filter(|plan| plan.has_whole_lines(problem) && plan.has_few_rows(problem));
+    let plans = plans.filter(|plan| plan.may_be_chosen(problem));
     plans
         .filter(|plan| plan.split == 1 || may_divide && plan.most_parts(problem) > 1)
         .filter(|plan| is_same.as_ref().is_none_or(|is_same| is_same(plan)))
