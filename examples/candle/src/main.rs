@@ -21,7 +21,9 @@ fn beside(candle: &CudaDevice) -> Result<colex_gpu::Device> {
 
 /// The layout of a tensor by its extents and strides.
 fn layout(shape: &[usize], stride: &[usize]) -> Result<colex_layout::Layout> {
-    let modes = |of: &[usize]| colex_layout::IntTuple::flat(of.iter().map(|n| *n as i64));
+    let modes = |of: &[usize]| {
+        colex_layout::IntTuple::flat(of.iter().map(|n| colex_layout::Int::from(*n as i64)))
+    };
     colex_layout::Layout::new(modes(shape), modes(stride)).map_err(Error::wrap)
 }
 
