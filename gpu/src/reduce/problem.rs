@@ -23,7 +23,7 @@ pub enum ReduceFunction {
     SquareSum,
     /// The root of the sum of the squares.
     Norm,
-    /// The largest size of an element. A NaN counts for none, as in the scale of a [quantisation](crate::quantise): of NaN alone it
+    /// The largest size of an element. A NaN counts for none, as in the scale of a [quantisation](mod@crate::quantise): of NaN alone it
     /// is 0. Elements are floats.
     AbsMax,
     /// The index of the largest element, the lowest of several. A NaN counts as larger than every number.
