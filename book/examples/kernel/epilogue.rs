@@ -133,7 +133,7 @@ fn coordinates() -> Result<(), Box<dyn Error>> {
 
 /// Rotary embeddings: a closure turns pairs of neighbours in a row.
 fn closure() -> Result<(), Box<dyn Error>> {
-    println!("\n== closure ==");
+    println!("\n== rotary ==");
     // ANCHOR: rotary
     let rotary = Epilogue::new(Ty::F32, |e| {
         let x = e.accumulator();
@@ -157,6 +157,7 @@ fn closure() -> Result<(), Box<dyn Error>> {
     })?;
     println!("{rotary}");
     // ANCHOR_END: rotary
+    println!("\n== rotated ==");
     // ANCHOR: rotated
     let device = Device::simulator(Arch::Sm90a);
     let ones = device.upload(&vec![bf16::ONE; 64 * 16])?;

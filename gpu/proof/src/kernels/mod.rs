@@ -9,7 +9,6 @@ pub mod epilogues;
 pub mod fragments;
 pub mod gathers;
 pub mod gemm;
-pub mod listed;
 pub mod maps;
 pub mod plans;
 pub mod reduce;

@@ -12,7 +12,6 @@ mod pipelines;
 mod plans;
 mod reduce;
 mod rowwise;
-mod schedules;
 mod speed;
 mod sweep;
 mod top_k;

@@ -5,7 +5,7 @@ use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
 use colex_gpu::{Device, Gemm, View};
 use colex_proof::kernels::gemm::GemmCase;
-use colex_proof::kernels::listed::ListedPlan;
+use colex_proof::kernels::plans::listed::ListedPlan;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_proof::kernels::{listed_plans, trapped};
 use colex_proof::sweep::Random;

@@ -10,6 +10,7 @@ use super::Builder;
 use super::launch::{Asked, Slot, TensorSlot, ValueSlot};
 use crate::error::ErrorKind;
 use crate::index::{Index, Node};
+use crate::tensor::coord::IntoIndices;
 use crate::tensor::offset::period;
 use crate::tensor::{Dense, MAX_EXTENT, Tensor, View, whole};
 use colex_ir::{Base, ParamId, ParamType, Reg, SharedRegion, Type};
@@ -369,5 +370,62 @@ impl Builder {
         };
         let leaf = self.leaf(reg);
         Index::leaf(leaf, (0, (1 << 30) - 1), 1024, 0) + i64::from(offset)
+    }
+}
+
+impl Builder {
+    /// Returns the tensor of the coordinates of these extents, CuTe's `make_identity_tensor`: it has no memory. Cut as another tensor
+    /// is cut, it says where in that tensor the elements of a thread lie ([`Tensor::coordinates`],
+    /// [`Expr::coordinate`](crate::Expr::coordinate)).
+    ///
+    /// ```
+    /// # use colex_tensor::prelude::*;
+    /// let mut k = Builder::new("k", Arch::Sm80, 32);
+    /// let [rows, row] = ["rows", "row"].map(|name| k.index_argument(name, 1..1000));
+    /// let places = k.identity_tensor((&rows, 64));
+    /// let tile = places.local_tile((8, 16), (&row, 2));
+    /// assert_eq!(tile.coordinates(9), [row * 8 + 1, 33.into()]); // index 9 of the tile is (1, 1)
+    ///
+    /// k.gather(&places.elements((0, 0)));
+    /// assert!(k.finish().unwrap_err().to_string().contains("a tensor of coordinates has no memory"));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Builder::finish`] fails if there are no extents, if one may be below 1 or is above [`MAX_EXTENT`], or if the tensor is loaded from or stored to.
+    #[track_caller]
+    pub fn identity_tensor(&mut self, extents: impl IntoIndices) -> Tensor {
+        let extents = extents.into_indices();
+        let inert = |k: &mut Self| Tensor::inert(&k.failure, Space::Global, Ty::S32);
+        self.attempt(Location::caller(), inert, |k| {
+            k.failure.own_indices(&extents)?;
+            let is_extent = |extent: &Index| {
+                let fits = extent.as_constant().is_none_or(|n| n <= MAX_EXTENT);
+                extent.range().0 > 0 && fits || extent.poison().is_some()
+            };
+            if extents.is_empty() || !extents.iter().all(is_extent) {
+                let found: Vec<String> = extents.iter().map(|n| n.to_string()).collect();
+                let found = found.join(",");
+                let why = format!(
+                    "the extents ({found}): a tensor of coordinates has one from 1 to {MAX_EXTENT} for each mode"
+                );
+                return Err(ErrorKind::operands("identity_tensor", why));
+            }
+            Tensor::identity_of(&extents, &k.failure)
+        })
+    }
+
+    /// Refuses tensors of another builder, and those without memory.
+    pub(crate) fn own_memory(&self, tensors: &[&Tensor]) -> Result<(), ErrorKind> {
+        self.own_tensors(tensors)?;
+        let is_there = |tensor: &&Tensor| match &tensor.view {
+            View::Coords { of, .. } => !of.modes.is_empty(),
+            View::Offsets { .. } => true,
+        };
+        if tensors.iter().all(is_there) {
+            return Ok(());
+        }
+        let why = "a tensor of coordinates has no memory: `Expr::coordinate` reads its coordinates";
+        Err(ErrorKind::operands("memory", why.to_string()))
     }
 }

@@ -196,6 +196,23 @@ fn rows() -> Vec<Row> {
             &[77],
         ),
         (
+            "identity_tensor",
+            |k, n| drop(k.identity_tensor((n, 8))),
+            16,
+            &[77],
+        ),
+        (
+            "tensor_moved_to",
+            |k, n| {
+                let thread = k.thread();
+                let address = k.map(Expr::from(thread).to(Ty::U64));
+                let tensor = global(k);
+                drop(k.tensor_moved_to(&tensor, &address, n));
+            },
+            16,
+            &[],
+        ),
+        (
             "as_operand",
             |k, n| {
                 let sums = k.accumulators(&mma(), (16, 16));

@@ -259,8 +259,8 @@ impl Formula {
     ///
     /// ```
     /// # use colex_tensor::{Formula, prelude::*};
-    /// let formula: Formula = "fma(x0:f32, 2, ex2(x1:f32))".parse()?;
-    /// assert_eq!(formula.issue_slots(), 9);
+    /// let (x, y) = (Expr::input(0, Ty::F32), Expr::input(1, Ty::F32));
+    /// assert_eq!(x.fma(2.0, y.exp2()).formula()?.issue_slots(), 9);
     /// assert_eq!("x0:f32".parse::<Formula>()?.issue_slots(), 0);
     /// # Ok::<(), colex_tensor::Error>(())
     /// ```

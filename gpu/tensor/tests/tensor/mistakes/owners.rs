@@ -142,6 +142,9 @@ fn foreign() -> Vec<Case> {
         "both: a" => |k, s, t| k.both(t.cond, s.cond);
         "both: b" => |k, s, t| k.both(s.cond, t.cond);
         "tensor_stated_at" => |k, s, t| k.tensor_stated_at(&t.address, Ty::F32, "4:1");
+        "identity_tensor" => |k, s, t| k.identity_tensor((&t.tid + 1, 8));
+        "tensor_moved_to: tensor" => |k, s, t| k.tensor_moved_to(&t.tensor, &s.address, 16);
+        "tensor_moved_to: address" => |k, s, t| k.tensor_moved_to(&s.tensor, &t.address, 16);
         "within" => |k, s, t| k.within(&t.tid, 0..9);
         "same_extents" => |k, s, t| k.same_extents(&s.tensor, &t.tensor);
         "tile_grid" => |k, s, t| k.tile_grid(order(), [s.tid.clone(), &t.tid + 1]);

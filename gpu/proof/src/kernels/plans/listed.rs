@@ -14,7 +14,7 @@ use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand};
 use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
 
-use super::gemm::{GemmCase, orders};
+use super::super::gemm::{GemmCase, orders};
 use crate::sample::Sample;
 use crate::sweep::Random;
 
@@ -179,15 +179,13 @@ impl ListedPlan {
     pub fn samples(&self) -> Result<Vec<Sample>, colex_gpu::Error> {
         let plan = &self.0;
         // A plan of one consumer begins with 255 registers.
-        let registers = match plan.method {
-            GemmMethod::Hopper => 255,
-            _ => 248,
-        };
-        let product = Sample::new(plan.build(Arch::Sm90a)?.kernel, registers);
-        // Ampere's kernel reads numbers of other than 16 bits one by one where they do not run along K.
+        let product = Sample::new(plan.build(Arch::Sm90a)?.kernel, 255);
+        // Where A or B do not run along K, or their rows are short of a vector, Ampere's kernel reads numbers one by one, and ptxas is
+        // known to spill.
         let is_along_k = plan.operands.majors[..2] == [Major::Second; 2];
-        let product = match (plan.method, plan.operands.ab.bits()) {
-            (GemmMethod::Ampere, 8 | 32) if !is_along_k => product.spilling(1024),
+        let has_vectors = plan.operands.vectors[..2].iter().all(|n| *n > 1);
+        let product = match plan.method {
+            GemmMethod::Ampere if !(is_along_k && has_vectors) => product.spilling(1024),
             _ => product,
         };
         let sum = plan.build_sum(Arch::Sm90a)?;
@@ -217,7 +215,7 @@ fn operands([ab, c]: [Ty; 2], majors: [Major; 3], accesses: [i64; 3], beta: bool
 /// # Errors
 ///
 /// Returns why one is not built, in words.
-pub(super) fn samples() -> Result<Vec<Sample>, String> {
+pub(in crate::kernels) fn samples() -> Result<Vec<Sample>, String> {
     let plans = ListedPlan::wished(6, 5)?;
     let mut known = HashSet::new();
     let mut all = Vec::new();

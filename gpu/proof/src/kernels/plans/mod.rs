@@ -4,6 +4,8 @@
 //! Most of the drawn numbers are near what a kernel takes, so that many plans are accepted; a third of the plans have a
 //! number that is zero, negative, odd or immense.
 
+pub mod listed;
+
 use core::fmt;
 use std::collections::BTreeMap;
 

@@ -1,5 +1,7 @@
 //! Attention by the kernels of the library against softmax in double precision.
 
+mod schedules;
+
 use colex_atom::{Arch, Ty};
 use colex_gpu::attention::{
     Attention, AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem,
