@@ -205,7 +205,7 @@ fn rows() -> Vec<Row> {
             "tensor_moved_to",
             |k, n| {
                 let thread = k.thread();
-                let address = k.map(Expr::from(thread).to(Ty::U64));
+                let address = k.map(Expr::from(thread * 16).to(Ty::U64));
                 let tensor = global(k);
                 drop(k.tensor_moved_to(&tensor, &address, n));
             },
