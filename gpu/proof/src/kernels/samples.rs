@@ -497,8 +497,8 @@ fn products() -> Result<Vec<Sample>, Error> {
             (GemmMethod::Hopper, _) => 168,
         };
         // ptxas spills 16 bytes of the plan of 128 by 256 for a C of 32 bits with M fastest.
-        let spilled = match (method, operands.c, operands.majors[2]) {
-            (GemmMethod::Hopper, Ty::F32, Major::First) => 16,
+        let spilled = match (method, operands.c.bits(), operands.majors[2]) {
+            (GemmMethod::Hopper, 32, Major::First) => 16,
             _ => 0,
         };
         Ok(Sample::new(kernel, registers).spilling(spilled))
