@@ -7,13 +7,16 @@
 const SOON = 100;
 const TRIES = 8;
 
+// How long is waited for what must appear. The machine may be busy; a page that is silent for longer counts as one that hangs.
+const PATIENCE = 30_000;
+
 async function until(what, holds, pause = 20) {
-    for (const start = performance.now(); performance.now() - start < 10_000;) {
+    for (const start = performance.now(); performance.now() - start < PATIENCE;) {
         const found = holds();
         if (found) return found;
         await new Promise((resolve) => setTimeout(resolve, pause));
     }
-    throw new Error(`in 10 seconds there was never ${what}`);
+    throw new Error(`in ${PATIENCE / 1000} seconds there was never ${what}`);
 }
 
 /** The answer of the crates to a request. */
