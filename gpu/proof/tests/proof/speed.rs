@@ -40,8 +40,8 @@ fn a_product_of_each_generation_takes_less_than_two_seconds() {
     takes::<bf16, bf16>(Arch::Sm90a, GemmMethod::Hopper);
 }
 
-/// The most that a kernel of 256 columns may take from its epilogue to its text, of one processor.
-const MOST_OF_A_TEXT: Duration = Duration::from_millis(100);
+/// The most that a kernel of 256 columns may take from its epilogue to its text, of one slow processor: ten times what it takes.
+const MOST_OF_A_TEXT: Duration = Duration::from_millis(400);
 
 /// The formula of an epilogue is emitted for each accumulator, some hundreds of times.
 #[test]
