@@ -11,7 +11,7 @@ use colex_layout::{Layout, Stride, Tuple};
 use colex_sim::Report;
 use colex_tensor::{Arg, Expr, TensorKernel};
 
-use super::kernel::largest;
+use super::kernel::scale_of;
 use super::plan::QuantisePlan;
 use super::problem::{QuantiseProblem, check_source, check_target};
 use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
@@ -129,7 +129,7 @@ fn of_computed(from: Ty, to: Ty) -> Result<[MapExpression; 2], Error> {
     let made = COMPUTED.get_or_make(&(from, to), || {
         let scale = MapExpression::new(|m| {
             let most = m.tensor("most", Ty::F32);
-            m.output("scale", most / largest(to));
+            m.output("scale", scale_of(most, to));
         })?;
         let numbers = MapExpression::new(|m| {
             let x = m.tensor("x", from).to(Ty::F32);

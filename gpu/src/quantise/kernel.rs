@@ -18,6 +18,14 @@ pub(crate) fn largest(to: Ty) -> f64 {
     }
 }
 
+/// The scale of numbers of which none is larger than `most`.
+pub(crate) fn scale_of(most: impl Into<Expr>, to: Ty) -> Expr {
+    let most = most.into();
+    // A subnormal number has no reciprocal in f32, so no scale but 0 is one.
+    let scale = (&most / largest(to)).max(f64::from(f32::MIN_POSITIVE));
+    most.equals(0.0).select(0.0, scale)
+}
+
 /// A kernel that is being built.
 struct QuantiseKernel<'a> {
     plan: &'a QuantisePlan,
@@ -120,7 +128,7 @@ impl QuantiseKernel<'_> {
         let tile = self.x.local_tile((plan.rows, plan.threads), (&self.row, 0));
         let part = lanes.at(&self.thread).partition_src(&tile); // (CPY, CPY_M, CPY_N)
         let most = k.reduce_along(Max, own, &part, 1);
-        let scale = k.map(&most / largest(plan.operands.to));
+        let scale = k.map(scale_of(&most, plan.operands.to));
         let row = &self.row * plan.rows + &self.thread / plan.threads;
         let is_first = Expr::from(&self.thread % plan.threads).equals(0);
         let place = self.scales.elements((row, Index::constant(0)));

@@ -95,7 +95,7 @@ fn quantised<T: GemmElement, Q: Element>(
         let cosize = layout.cosize().map_err(|e| text(&e))?;
         Ok::<_, String>(first + cosize as usize)
     };
-    let magnitude = r.one(&[1.0, 1e-3, 3e4]);
+    let magnitude = r.one(&[1.0, 1e-3, 3e4, 1e-37, 1e-40]);
     let is_wild = r.one_in(8);
     let x: Vec<T> = (0..count(&layouts[0])?)
         .map(|_| {
