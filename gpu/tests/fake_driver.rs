@@ -13,6 +13,8 @@ mod calls;
 mod gpus;
 #[path = "fake_driver/library.rs"]
 mod library;
+#[path = "fake_driver/peers.rs"]
+mod peers;
 
 use colex_atom::{
     Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Taps, TensorMap, TmaElement,

@@ -35,21 +35,35 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-/// Memory of a device, freed when dropped.
+/// Memory that the work of a device may use.
 #[derive(Debug)]
 struct Allocation {
     device: Device,
     address: u64,
+    origin: MemoryOrigin,
+}
+
+/// Where memory comes from, and so what happens to it when its last handle is dropped.
+#[derive(Debug)]
+enum MemoryOrigin {
+    /// It was allocated on the device, and is freed.
+    Own,
+    /// It was allocated on another device of this process: that handle is dropped, after the work of this device.
+    Peer { _owner: Arc<Allocation> },
+    /// It was allocated by another process, and is closed.
+    OtherProcess,
 }
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        match &self.device.0 {
-            Kind::Simulator(simulated) => {
+        match (&self.device.0, &self.origin) {
+            (Kind::Simulator(simulated), _) => {
                 let freed = simulated.memory().free(self.address);
                 debug_assert_eq!(freed, Ok(()), "an allocation is freed once");
             }
-            Kind::Gpu(gpu) => gpu.free(self.address),
+            (Kind::Gpu(gpu), MemoryOrigin::Own) => gpu.free(self.address),
+            (Kind::Gpu(gpu), MemoryOrigin::Peer { .. }) => gpu.finish_context(),
+            (Kind::Gpu(gpu), MemoryOrigin::OtherProcess) => gpu.close_exported(self.address),
         }
     }
 }
@@ -75,6 +89,7 @@ impl<T: Element> Buffer<T> {
         let memory = Arc::new(Allocation {
             device: device.clone(),
             address,
+            origin: MemoryOrigin::Own,
         });
         Ok(Buffer {
             memory,
@@ -82,6 +97,47 @@ impl<T: Element> Buffer<T> {
             length,
             element: PhantomData,
         })
+    }
+
+    /// Returns a handle to the same memory for the work of another device, which has access to it.
+    pub(crate) fn on_peer(&self, device: &Device) -> Buffer<T> {
+        let memory = Arc::new(Allocation {
+            device: device.clone(),
+            address: self.memory.address,
+            origin: MemoryOrigin::Peer {
+                _owner: self.memory.clone(),
+            },
+        });
+        Buffer {
+            memory,
+            ..self.clone()
+        }
+    }
+
+    /// Takes over memory of another process that the device has opened at an address.
+    pub(crate) fn of_other_process(
+        device: &Device,
+        address: u64,
+        start: usize,
+        length: usize,
+    ) -> Buffer<T> {
+        let memory = Arc::new(Allocation {
+            device: device.clone(),
+            address,
+            origin: MemoryOrigin::OtherProcess,
+        });
+        Buffer {
+            memory,
+            start,
+            length,
+            element: PhantomData,
+        }
+    }
+
+    /// Returns the address of the allocation, if it is one of this device, and the number of elements before the first.
+    pub(crate) fn own_allocation(&self) -> Option<(u64, usize)> {
+        let is_own = matches!(self.memory.origin, MemoryOrigin::Own);
+        is_own.then_some((self.memory.address, self.start))
     }
 
     /// Returns the number of elements.

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 use colex_atom::{Arch, TensorMap};
 
@@ -377,6 +378,29 @@ impl Device {
     pub fn synchronize(&self) -> Result<(), Error> {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.synchronize(),
+            Kind::Simulator(_) => Ok(()),
+        }
+    }
+
+    /// Waits until all enqueued work is done, for at most `within`. The work goes on after an error: what it uses must
+    /// live on, and [`Flags::release`](crate::Flags::release) ends kernels and streams that wait for a flag.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// use std::time::Duration;
+    ///
+    /// device.synchronize_within(Duration::from_secs(1))?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for which [`is_deadline`](Error::is_deadline) holds once the time is over, and the errors of
+    /// [`synchronize`](Device::synchronize).
+    pub fn synchronize_within(&self, within: Duration) -> Result<(), Error> {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.synchronize_within(within, "the work of the stream"),
             Kind::Simulator(_) => Ok(()),
         }
     }

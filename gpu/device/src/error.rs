@@ -1,6 +1,7 @@
 //! The errors of devices.
 
 use std::fmt;
+use std::time::Duration;
 
 use colex_atom::{Arch, PtxVersion, Release};
 use colex_ir::Escaped;
@@ -84,6 +85,16 @@ impl Error {
             ErrorKind::NotOfCudarc => true,
             _ => false,
         }
+    }
+
+    /// Returns whether a wait ended because its time was over.
+    pub fn is_deadline(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Deadline { .. })
+    }
+
+    /// Returns whether two devices have no peer access to each other.
+    pub fn is_no_peer_access(&self) -> bool {
+        matches!(self.kind(), ErrorKind::NoPeerAccess { .. })
     }
 
     /// Returns whether the function to be timed enqueued nothing on the device that it was called with.
@@ -328,6 +339,54 @@ pub(crate) enum ErrorKind {
         what: &'static str,
         device: String,
         holder: String,
+    },
+    #[error(
+        "{device} cannot access the memory of {peer}: the driver has no peer access between them"
+    )]
+    NoPeerAccess { device: String, peer: String },
+    #[error(
+        "the buffer's memory belongs to another device or process, and can be exported only there"
+    )]
+    NotOwn,
+    #[error(
+        "the exported buffer is one of this process: use the buffer itself, or `Buffer::as_peer_of`"
+    )]
+    OwnExport,
+    #[error(
+        "{found} bytes are not those of an exported buffer, which has {need} that `ExportedBuffer::to_bytes` gave"
+    )]
+    ExportedBytes { found: usize, need: usize },
+    #[error(
+        "the exported buffer has elements of type {}, and was opened for {opened}",
+        Escaped(exported)
+    )]
+    ExportedElement {
+        exported: String,
+        opened: &'static str,
+    },
+    #[error("the exported buffer ends {bytes} bytes into an allocation of {found} bytes")]
+    ExportedRange { bytes: u64, found: u64 },
+    #[error("{what} on {device} was not done after {within:?}")]
+    Deadline {
+        what: &'static str,
+        device: String,
+        within: Duration,
+    },
+    #[error("flag {index} of {count}, numbered from 0")]
+    NoFlag { index: usize, count: usize },
+    #[error("round {round} of a flag: rounds count from 1 to {most}")]
+    FlagRound { round: u32, most: u32 },
+    #[error(
+        "the flags were released after a failure, and every wait for them passes: make new ones"
+    )]
+    FlagsReleased,
+    #[error(
+        "flag {index} has {found}, and a wait for {round} would not end: the simulator runs every call to its end before the next"
+    )]
+    NeverSet {
+        index: usize,
+        found: u32,
+        round: u32,
     },
     #[error(transparent)]
     Layout(#[from] colex_layout::Error),

@@ -1,5 +1,7 @@
 //! `Event`: a point in the work of a stream.
 
+use std::time::Duration;
+
 use crate::cuda;
 use crate::device::{Device, Kind};
 use crate::error::{Error, ErrorKind};
@@ -67,6 +69,43 @@ impl Device {
 }
 
 impl Event {
+    /// Returns whether all work enqueued before the event is done. It does not wait.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert!(device.record()?.is_reached()?); // on the simulator every event is reached at once
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of earlier work, such as a kernel that trapped, and an error during a capture.
+    pub fn is_reached(&self) -> Result<bool, Error> {
+        self.0.as_ref().map_or(Ok(true), cuda::GpuEvent::is_reached)
+    }
+
+    /// Waits until all work enqueued before the event is done, for at most `within`.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// use std::time::Duration;
+    ///
+    /// device.record()?.wait_within(Duration::from_secs(1))?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for which [`is_deadline`](Error::is_deadline) holds once the time is over, and the errors of
+    /// [`is_reached`](Event::is_reached).
+    pub fn wait_within(&self, within: Duration) -> Result<(), Error> {
+        self.0
+            .as_ref()
+            .map_or(Ok(()), |event| event.wait_within(within))
+    }
+
     /// Waits until both events are reached, and returns the milliseconds from an earlier event to this one.
     ///
     /// # Errors

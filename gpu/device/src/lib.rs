@@ -28,6 +28,7 @@ mod event;
 mod function;
 mod image;
 mod memo;
+mod peer;
 #[cfg(feature = "serde")]
 mod serialize;
 mod signature;
@@ -44,6 +45,7 @@ pub use error::Error;
 pub use event::Event;
 pub use function::{Function, Launchable, LoadedKernel, Origin, Resources};
 pub use memo::Memo;
+pub use peer::{ExportedBuffer, Flags};
 pub use timing::{Repeats, TimedWork, Timing};
 pub use view::{View, ViewMut};
 
@@ -57,6 +59,8 @@ const _: () = {
     shared::<Function>();
     shared::<LoadedKernel>();
     shared::<Event>();
+    shared::<Flags>();
+    shared::<ExportedBuffer>();
     shared::<Cache>();
     shared::<Error>();
 };

@@ -9,15 +9,21 @@
 //! current and that its stream belongs to. The linker refuses a text with `setmaxnreg`: a real one ignores the instruction,
 //! and the kernel runs at a third of its speed.
 //!
+//! In a scene `peers:COUNT` or `apart:COUNT` there are several devices, with or without access to each other's memory, and
+//! small memory is remembered: streams run their copies and flags in order, as far as no flag holds them up. A copy in
+//! memory to which the current context has no access is refused, as a real one would be.
+//!
 //! Parameters that the driver's own header has as pointers to write through are references here: the caller always
 //! passes them.
 #![allow(non_snake_case)]
 
 use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 type Code = u32;
 type Handle = usize;
@@ -234,6 +240,7 @@ pub extern "C" fn cuInit(_: u32) -> Code {
 pub extern "C" fn cuGetErrorName(code: Code, name: &mut &'static u8) -> Code {
     counted!(cuGetErrorName);
     let known: &'static [u8] = match code {
+        1 => b"CUDA_ERROR_INVALID_VALUE\0",
         2 => b"CUDA_ERROR_OUT_OF_MEMORY\0",
         218 => b"CUDA_ERROR_INVALID_PTX\0",
         700 => b"CUDA_ERROR_ILLEGAL_ADDRESS\0",
@@ -261,8 +268,14 @@ pub extern "C" fn cuGetErrorString(code: Code, text: &mut &'static u8) -> Code {
 #[no_mangle]
 pub extern "C" fn cuDeviceGetCount(count: &mut i32) -> Code {
     counted!(cuDeviceGetCount);
-    *count = 1;
+    *count = devices() as i32;
     0
+}
+
+/// The number of devices.
+fn devices() -> usize {
+    let several = number("peers").or(number("apart"));
+    several.map_or(1, |count| count as usize)
 }
 
 #[no_mangle]
@@ -294,32 +307,40 @@ pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) 
         76 => part(1).unwrap_or(0) as i32,
         97 => part(2).unwrap_or(232448) as i32,
         16 => 132,
-        120 => 1,
+        120 | 122 => 1,
         _ => 0,
     };
     0
 }
 
-/// The address of the primary context, whenever there is one.
+/// The address of the primary context of device 0, whenever there is one; that of the next device is one more.
 const PRIMARY: Handle = 0x2000;
 
-/// How often the primary context is retained, and how many there have been.
-static PRIMARIES: Mutex<(u64, u64)> = Mutex::new((0, 0));
+/// The most devices of a scene.
+const MOST: usize = 8;
+
+/// The device of a primary context.
+fn device_of(context: Handle) -> Option<usize> {
+    context.checked_sub(PRIMARY).filter(|device| *device < MOST)
+}
+
+/// How often the primary context of each device is retained, and how many there have been.
+static PRIMARIES: Mutex<[(u64, u64); MOST]> = Mutex::new([(0, 0); MOST]);
 
 #[no_mangle]
-pub extern "C" fn cuDevicePrimaryCtxRetain(context: &mut Handle, _: i32) -> Code {
+pub extern "C" fn cuDevicePrimaryCtxRetain(context: &mut Handle, device: i32) -> Code {
     counted!(cuDevicePrimaryCtxRetain);
-    *context = PRIMARY;
-    let mut primaries = PRIMARIES.lock().unwrap();
+    *context = PRIMARY + device as usize;
+    let primaries = &mut PRIMARIES.lock().unwrap()[device as usize];
     primaries.1 += u64::from(primaries.0 == 0);
     primaries.0 += 1;
     number("retain").unwrap_or(0)
 }
 
 #[no_mangle]
-pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_: i32) -> Code {
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(device: i32) -> Code {
     counted!(cuDevicePrimaryCtxRelease_v2);
-    PRIMARIES.lock().unwrap().0 -= 1;
+    PRIMARIES.lock().unwrap()[device as usize].0 -= 1;
     0
 }
 
@@ -327,9 +348,9 @@ pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_: i32) -> Code {
 #[no_mangle]
 pub extern "C" fn cuCtxGetId(context: Handle, id: &mut u64) -> Code {
     counted!(cuCtxGetId);
-    *id = match context {
-        PRIMARY => PRIMARIES.lock().unwrap().1,
-        other => other as u64,
+    *id = match device_of(context) {
+        Some(device) => PRIMARIES.lock().unwrap()[device].1 * MOST as u64 + device as u64,
+        None => context as u64,
     };
     0
 }
@@ -356,7 +377,7 @@ pub extern "C" fn cuCtxGetCurrent(context: &mut Handle) -> Code {
 #[no_mangle]
 pub extern "C" fn cuCtxGetDevice(device: &mut i32) -> Code {
     counted!(cuCtxGetDevice);
-    *device = 0;
+    *device = device_of(CURRENT.get()).unwrap_or(0) as i32;
     if CURRENT.get() == 0 { 201 } else { 0 }
 }
 
@@ -369,6 +390,21 @@ pub extern "C" fn cuStreamCreate(stream: &mut Handle, _: u32) -> Code {
     *stream = fresh();
     STREAMS.lock().unwrap().push((*stream, CURRENT.get()));
     0
+}
+
+#[no_mangle]
+pub extern "C" fn cuCtxGetStreamPriorityRange(least: &mut i32, greatest: &mut i32) -> Code {
+    counted!(cuCtxGetStreamPriorityRange);
+    (*least, *greatest) = (0, -5);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamCreateWithPriority(stream: &mut Handle, _: u32, priority: i32) -> Code {
+    counted!(cuStreamCreateWithPriority);
+    *stream = fresh();
+    STREAMS.lock().unwrap().push((*stream, CURRENT.get()));
+    if priority == -5 { 0 } else { 1 }
 }
 
 #[no_mangle]
@@ -400,6 +436,252 @@ pub extern "C" fn cuMemAlloc_v2(address: &mut u64, bytes: usize) -> Code {
         return 2;
     }
     *address = NEXT.fetch_add(1 << 20, Ordering::Relaxed);
+    if remembers() {
+        MACHINE.lock().unwrap().get_or_insert_default().owners.insert(*address, CURRENT.get());
+    }
+    0
+}
+
+/// Whether the scene has a memory.
+fn remembers() -> bool {
+    number("peers").or(number("apart")).is_some()
+}
+
+/// The memory of all devices, and the work of the streams that has not run.
+static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Machine {
+    /// The words that were written.
+    words: HashMap<u64, u32>,
+    /// The context of each allocation, which has a mebibyte.
+    owners: HashMap<u64, Handle>,
+    /// The contexts that may use the memory of another one.
+    access: Vec<[Handle; 2]>,
+    /// The allocations of other processes, with how often each is open.
+    opened: HashMap<u64, usize>,
+    queues: HashMap<Handle, VecDeque<Step>>,
+}
+
+/// A piece of work of a stream.
+enum Step {
+    Write { to: u64, words: Vec<u32> },
+    Copy { to: u64, from: u64, count: u64 },
+    WaitFor { word: u64, least: u32 },
+    Reach { event: Handle },
+}
+
+/// The most words that are remembered of one copy.
+const SMALL: usize = 1024;
+
+impl Machine {
+    /// Runs all work that no flag holds up.
+    fn settle(&mut self) {
+        let mut queues = std::mem::take(&mut self.queues);
+        while queues.values_mut().any(|queue| self.run(queue)) {}
+        queues.retain(|_, queue| !queue.is_empty());
+        self.queues = queues;
+    }
+
+    /// Runs the first piece of a queue, and returns whether it could.
+    fn run(&mut self, queue: &mut VecDeque<Step>) -> bool {
+        match queue.front() {
+            None => return false,
+            Some(Step::WaitFor { word, least }) => {
+                let found = self.words.get(word).copied().unwrap_or(0);
+                if (found.wrapping_sub(*least) as i32) < 0 {
+                    return false;
+                }
+            }
+            Some(Step::Write { to, words }) => {
+                let places = (*to..).step_by(4);
+                self.words.extend(places.zip(words.iter().copied()));
+            }
+            Some(Step::Copy { to, from, count }) => {
+                for at in (0..*count).map(|word| 4 * word) {
+                    let word = self.words.get(&(from + at)).copied().unwrap_or(0);
+                    self.words.insert(to + at, word);
+                }
+            }
+            Some(Step::Reach { .. }) => {}
+        }
+        queue.pop_front();
+        true
+    }
+
+    /// Whether the current context may use the memory at an address.
+    fn may_use(&self, address: u64) -> bool {
+        let block = address >> 20 << 20;
+        let (current, owner) = (CURRENT.get(), self.owners.get(&block));
+        self.opened.contains_key(&block)
+            || owner.is_some_and(|&owner| owner == current || self.access.contains(&[current, owner]))
+    }
+}
+
+/// Gives a stream work that uses the memory at some addresses, or adds it to the graph that captures the stream.
+fn give(stream: Handle, uses: &[u64], step: Step) -> Code {
+    let is_captured = CAPTURES.lock().unwrap().iter().any(|capture| capture.stream == stream);
+    if is_captured || !remembers() {
+        return enqueue(stream);
+    }
+    let mut machine = MACHINE.lock().unwrap();
+    let machine = machine.get_or_insert_default();
+    if !uses.iter().all(|address| machine.may_use(*address)) {
+        return 1;
+    }
+    machine.queues.entry(stream).or_default().push_back(step);
+    machine.settle();
+    0
+}
+
+/// Whether a stream has work that has not run, of any kind or up to an event.
+fn is_behind(stream: Option<Handle>, event: Option<Handle>) -> bool {
+    let machine = MACHINE.lock().unwrap();
+    let Some(machine) = machine.as_ref() else { return false };
+    let is_it = |step: &Step| matches!(step, Step::Reach { event: one } if Some(*one) == event);
+    let mut queues = machine.queues.iter();
+    match stream {
+        Some(stream) => machine.queues.contains_key(&stream),
+        None => queues.any(|(_, queue)| queue.iter().any(is_it)),
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamQuery(stream: Handle) -> Code {
+    counted!(cuStreamQuery);
+    outside_capture!();
+    if is_behind(Some(stream), None) { 600 } else { 0 }
+}
+
+#[no_mangle]
+pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Code {
+    counted!(cuEventRecord);
+    if remembers() { give(stream, &[], Step::Reach { event }) } else { 0 }
+}
+
+#[no_mangle]
+pub extern "C" fn cuEventQuery(event: Handle) -> Code {
+    counted!(cuEventQuery);
+    outside_capture!();
+    if is_behind(None, Some(event)) { 600 } else { 0 }
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamWriteValue32_v2(stream: Handle, to: u64, value: u32, flags: u32) -> Code {
+    counted!(cuStreamWriteValue32_v2);
+    match number("memops") {
+        Some(code) => code,
+        None if flags != 0 => 1,
+        None => give(stream, &[to], Step::Write { to, words: vec![value] }),
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn cuStreamWaitValue32_v2(stream: Handle, word: u64, least: u32, flags: u32) -> Code {
+    counted!(cuStreamWaitValue32_v2);
+    match number("memops") {
+        Some(code) => code,
+        None if flags != 0 => 1,
+        None => give(stream, &[word], Step::WaitFor { word, least }),
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn cuDeviceCanAccessPeer(can: &mut i32, device: i32, peer: i32) -> Code {
+    counted!(cuDeviceCanAccessPeer);
+    *can = i32::from(number("peers").is_some() && device != peer);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuCtxEnablePeerAccess(peer: Handle, _: u32) -> Code {
+    counted!(cuCtxEnablePeerAccess);
+    if number("peers").is_none() {
+        return 217;
+    }
+    let mut machine = MACHINE.lock().unwrap();
+    let access = &mut machine.get_or_insert_default().access;
+    let pair = [CURRENT.get(), peer];
+    if access.contains(&pair) {
+        return 704;
+    }
+    access.push(pair);
+    0
+}
+
+/// `CUipcMemHandle`: here the address.
+#[repr(C)]
+pub struct IpcHandle([u8; 64]);
+
+#[no_mangle]
+pub extern "C" fn cuIpcGetMemHandle(handle: &mut IpcHandle, address: u64) -> Code {
+    counted!(cuIpcGetMemHandle);
+    handle.0[..8].copy_from_slice(&address.to_le_bytes());
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuIpcOpenMemHandle_v2(address: &mut u64, handle: IpcHandle, flags: u32) -> Code {
+    counted!(cuIpcOpenMemHandle_v2);
+    *address = u64::from_le_bytes(handle.0[..8].try_into().unwrap());
+    let mut machine = MACHINE.lock().unwrap();
+    let machine = machine.get_or_insert_default();
+    if flags != 1 || !machine.owners.contains_key(address) {
+        return 1;
+    }
+    *machine.opened.entry(*address).or_default() += 1;
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuIpcCloseMemHandle(address: u64) -> Code {
+    counted!(cuIpcCloseMemHandle);
+    let mut machine = MACHINE.lock().unwrap();
+    let opened = &mut machine.get_or_insert_default().opened;
+    match opened.get_mut(&address) {
+        Some(1) => drop(opened.remove(&address)),
+        Some(count) => *count -= 1,
+        None => return 1,
+    }
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuMemGetAddressRange_v2(base: &mut u64, bytes: &mut usize, address: u64) -> Code {
+    counted!(cuMemGetAddressRange_v2);
+    (*base, *bytes) = (address >> 20 << 20, 1 << 20);
+    0
+}
+
+// In a capture a copy from or to pageable memory keeps an address of the host that may be gone at the replay.
+
+#[no_mangle]
+pub extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u32, bytes: usize, stream: Handle) -> Code {
+    counted!(cuMemcpyHtoDAsync_v2);
+    outside_capture!();
+    if !remembers() || bytes > 4 * SMALL || bytes % 4 != 0 {
+        return 0;
+    }
+    let words = (0..bytes / 4).map(|at| unsafe { from.add(at).read_unaligned() }).collect();
+    give(stream, &[to], Step::Write { to, words })
+}
+
+#[no_mangle]
+pub extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u32, from: u64, bytes: usize, _: Handle) -> Code {
+    counted!(cuMemcpyDtoHAsync_v2);
+    outside_capture!();
+    if !remembers() || bytes > 4 * SMALL || bytes % 4 != 0 {
+        return 0;
+    }
+    let mut machine = MACHINE.lock().unwrap();
+    let machine = machine.get_or_insert_default();
+    if !machine.may_use(from) {
+        return 1;
+    }
+    for at in 0..bytes / 4 {
+        let word = machine.words.get(&(from + 4 * at as u64)).copied().unwrap_or(0);
+        unsafe { to.add(at).write_unaligned(word) };
+    }
     0
 }
 
@@ -411,8 +693,16 @@ pub extern "C" fn cuMemGetInfo_v2(free: &mut usize, total: &mut usize) -> Code {
 }
 
 #[no_mangle]
-pub extern "C" fn cuStreamSynchronize(_: Handle) -> Code {
+pub extern "C" fn cuStreamSynchronize(stream: Handle) -> Code {
     outside_capture!();
+    let start = Instant::now();
+    while is_behind(Some(stream), None) {
+        // A real wait would never end.
+        if start.elapsed() > Duration::from_secs(20) {
+            return 999;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
     tell();
     number("synchronize").unwrap_or(0)
 }
@@ -467,9 +757,10 @@ pub extern "C" fn cuMemsetD8Async(_: u64, _: u8, _: usize, stream: Handle) -> Co
 }
 
 #[no_mangle]
-pub extern "C" fn cuMemcpyDtoDAsync_v2(_: u64, _: u64, _: usize, stream: Handle) -> Code {
+pub extern "C" fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) -> Code {
     counted!(cuMemcpyDtoDAsync_v2);
-    enqueue(stream)
+    let count = (bytes / 4).min(SMALL) as u64;
+    give(stream, &[to, from], Step::Copy { to, from, count })
 }
 
 /// The modules and functions, each with its context.
@@ -624,15 +915,20 @@ pub extern "C" fn cuCtxCreate_v4(context: &mut Handle, _: Handle, _: u32, _: i32
     0
 }
 
+#[no_mangle]
+pub extern "C" fn cuEventCreate(event: &mut Handle, _: u32) -> Code {
+    counted!(cuEventCreate);
+    *event = fresh();
+    0
+}
+
 makes! {
-    cuEventCreate(&mut Handle, u32);
     cuGraphInstantiateWithFlags(&mut Handle, Handle, u64);
 }
 
 succeeds! {
     cuCtxDestroy_v2(Handle);
     cuStreamWaitEvent(Handle, Handle, u32);
-    cuEventRecord(Handle, Handle);
     cuEventElapsedTime(Handle, Handle, Handle);
     cuEventDestroy_v2(Handle);
     cuGraphLaunch(Handle, Handle);
@@ -644,10 +940,6 @@ succeeds! {
 succeeds_outside_capture! {
     cuCtxSynchronize();
     cuMemFree_v2(u64);
-    // In a capture a copy from or to pageable memory keeps an address of the host that may be gone at the replay.
-    cuMemcpyHtoDAsync_v2(u64, Handle, usize, Handle);
-    cuMemcpyDtoHAsync_v2(Handle, u64, usize, Handle);
-    cuEventQuery(Handle);
     cuEventSynchronize(Handle);
     cuModuleUnload(Handle);
     cuFuncSetAttribute(Handle, u32, i32);

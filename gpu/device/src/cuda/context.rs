@@ -197,13 +197,40 @@ impl Stream {
     ///
     /// The driver's code.
     pub(super) fn new(driver: &'static Driver, context: Owner) -> Result<Stream, StatusCode> {
+        let api = &driver.api;
+        Stream::made(driver, context, |handle| {
+            // SAFETY: the context is current; stores one handle.
+            unsafe { (api.stream_create)(handle, NON_BLOCKING) }
+        })
+    }
+
+    /// Makes a stream with a priority.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code.
+    pub(super) fn urgent(
+        driver: &'static Driver,
+        context: Owner,
+        priority: i32,
+    ) -> Result<Stream, StatusCode> {
+        let api = &driver.api;
+        Stream::made(driver, context, |handle| {
+            // SAFETY: the context is current; stores one handle.
+            unsafe { (api.stream_create_with_priority)(handle, NON_BLOCKING, priority) }
+        })
+    }
+
+    fn made(
+        driver: &'static Driver,
+        context: Owner,
+        make: impl FnOnce(&mut sys::StreamHandle) -> StatusCode,
+    ) -> Result<Stream, StatusCode> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the context lives as long as its owner; the second function stores one handle.
-        let code = unsafe {
-            match (driver.api.ctx_set_current)(context.handle()) {
-                0 => (driver.api.stream_create)(&mut handle, NON_BLOCKING),
-                code => code,
-            }
+        // SAFETY: the context lives as long as its owner.
+        let code = match unsafe { (driver.api.ctx_set_current)(context.handle()) } {
+            0 => make(&mut handle),
+            code => code,
         };
         match code {
             0 => Ok(Stream(Kept::Own(Arc::new(OwnStream {

@@ -66,6 +66,11 @@ impl GpuEvent {
         Ok(milliseconds)
     }
 
+    /// The driver's handle.
+    pub(super) fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// The GPU it belongs to.
     pub(crate) fn gpu(&self) -> &Gpu {
         &self.gpu

@@ -35,6 +35,8 @@ pub(super) struct Shared {
     /// The context's number, which the driver gives to no other.
     id: u64,
     pub(super) users: Arc<ContextUsers>,
+    /// The driver's number of the device.
+    pub(super) device: c_int,
     pub(super) name: String,
     pub(super) arch: Arch,
     pub(super) limits: Limits,
@@ -158,6 +160,7 @@ impl Shared {
             id,
             outlives_owners: matches!(owner, Owner::Caller(_)),
             users: Arc::new(users),
+            device,
             name,
             arch,
             limits: limits(attribute)?,
@@ -327,6 +330,21 @@ impl Gpu {
         })
     }
 
+    /// The same GPU through a stream of the greatest priority.
+    pub(super) fn on_urgent_stream(&self) -> Result<Gpu, Error> {
+        let (mut least, mut greatest) = (0, 0);
+        self.call("cuCtxGetStreamPriorityRange", |api| {
+            // SAFETY: stores two integers.
+            unsafe { (api.ctx_get_stream_priority_range)(&mut least, &mut greatest) }
+        })?;
+        let made = Stream::urgent(self.shared.driver, self.stream.owner(), greatest);
+        let stream = made.map_err(|code| self.failed("cuStreamCreateWithPriority", code))?;
+        Ok(Gpu {
+            stream,
+            ..self.clone()
+        })
+    }
+
     /// Makes the context current on this thread.
     pub(super) fn bind(&self) -> Result<(), Error> {
         self.call("cuCtxSetCurrent", |_| 0)
@@ -416,7 +434,7 @@ fn broken(driver: &Driver, ordinal: usize, call: &'static str, code: StatusCode)
 }
 
 /// The number of devices that the driver shows.
-pub(crate) fn device_count(driver: &Driver) -> Result<usize, Error> {
+pub(super) fn device_count(driver: &Driver) -> Result<usize, Error> {
     let mut count = 0;
     // SAFETY: stores one integer.
     driver.check("cuDeviceGetCount", unsafe {
@@ -462,7 +480,11 @@ fn device_name(driver: &Driver, device: c_int) -> Result<String, Error> {
 }
 
 /// One number about a device.
-fn device_attribute(driver: &Driver, device: c_int, which: Attribute) -> Result<u32, Error> {
+pub(super) fn device_attribute(
+    driver: &Driver,
+    device: c_int,
+    which: Attribute,
+) -> Result<u32, Error> {
     let mut value = 0;
     // SAFETY: stores one integer.
     let code = unsafe { (driver.api.device_get_attribute)(&mut value, which as c_uint, device) };

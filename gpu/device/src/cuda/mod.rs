@@ -17,6 +17,7 @@ mod jit;
 mod launch;
 mod memory;
 mod module;
+mod peer;
 mod raw;
 mod tensor_map;
 
@@ -31,3 +32,4 @@ use driver::{api, library, sys};
 pub(crate) use event::GpuEvent;
 pub(crate) use gpu::Gpu;
 pub(crate) use module::Loaded;
+pub(crate) use peer::{EXPORTED_BYTES, device_count};

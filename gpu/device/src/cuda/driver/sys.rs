@@ -8,6 +8,11 @@ pub(in crate::cuda) type Context = *mut c_void;
 /// `CUstream`. Null is the legacy default stream.
 pub(in crate::cuda) type StreamHandle = *mut c_void;
 
+/// `CUipcMemHandle`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(in crate::cuda) struct IpcMemHandle(pub(in crate::cuda) [u8; 64]);
+
 /// `CUlaunchConfig`.
 #[repr(C)]
 pub(in crate::cuda) struct LaunchConfig {
@@ -80,6 +85,7 @@ numbers! {
         CapabilityMinor = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
         MaxSharedOptIn = CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
         ClusterLaunch = CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH = 120,
+        WideStreamMemoryOperations = CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122,
     }
 }
 
@@ -234,6 +240,7 @@ mod tests {
             offset_of!(LaunchAttribute, cluster),
             offset_of!(sys::CUlaunchAttribute, value)
         );
+        assert_eq!(size_of::<IpcMemHandle>(), size_of::<sys::CUipcMemHandle>());
         let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as u32;
         assert_eq!(LaunchAttribute::cluster([1; 3]).id, id);
     }
