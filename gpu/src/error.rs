@@ -2,6 +2,8 @@
 
 use core::fmt;
 use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use colex_atom::{Arch, Major, Ty};
 use colex_device::Error as DeviceError;
@@ -54,6 +56,17 @@ pub enum PlanRefusal {
 }
 
 impl Error {
+    /// Returns the rank that did not come to a [meeting](crate::ranks::Meeting), or that is gone, if that is the error.
+    pub fn lost_rank(&self) -> Option<usize> {
+        match self.kind() {
+            ErrorKind::Ranks(RankError::Failure(why) | RankError::Over(why)) => match why {
+                MeetingFailure::Late { rank, .. } | MeetingFailure::Gone { rank } => Some(*rank),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Returns the device's error, if it is one.
     pub fn device(&self) -> Option<&DeviceError> {
         match self.kind() {
@@ -672,6 +685,97 @@ pub(crate) enum RankError {
     NoRank { rank: usize, ranks: usize },
     #[error("round {round}: rounds count from 1 to {most}")]
     Round { round: u32, most: i64 },
+    #[error("a meeting of {ranks} ranks: it has 1 to {most}")]
+    Meeting { ranks: usize, most: usize },
+    #[error("{bytes} bytes for the other ranks of a meeting: a rank gives at most {most}")]
+    Bytes { bytes: usize, most: usize },
+    #[error("rank 0 of the meeting cannot be reached at {address} within {within:?}: {why}")]
+    Unreachable {
+        address: SocketAddr,
+        within: Duration,
+        why: String,
+    },
+    #[error("rank 0 cannot listen: {why}")]
+    Listen { why: String },
+    #[error("{address} is no rank 0 of a meeting: it answers in another way")]
+    NotRankZero { address: SocketAddr },
+    #[error(transparent)]
+    Failure(#[from] MeetingFailure),
+    #[error("the meeting has failed before: {0}")]
+    Over(MeetingFailure),
+}
+
+/// Why a meeting of ranks failed: in numbers, so that rank 0 can tell the other ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MeetingFailure {
+    #[error("rank {rank} did not come within {within:?}{}", refused(*strangers))]
+    Late {
+        rank: usize,
+        within: Duration,
+        /// Connections that were none of a rank.
+        strangers: usize,
+    },
+    #[error("rank {rank} is gone: its connection has ended")]
+    Gone { rank: usize },
+    #[error("two ranks came with the number {rank}")]
+    Twice { rank: usize },
+    #[error("rank {rank} came to a meeting of {given} ranks, and that of rank 0 has {ranks}")]
+    Count {
+        rank: usize,
+        given: usize,
+        ranks: usize,
+    },
+    #[error(
+        "rank {rank} speaks version {given} of the meeting's messages, and rank 0 version {version}"
+    )]
+    Version {
+        rank: usize,
+        given: usize,
+        version: usize,
+    },
+    #[error("rank {rank} {}, and rank 0 {}: all ranks make the same calls in the same order", meets(*given), meets(*first))]
+    Mixed {
+        rank: usize,
+        given: usize,
+        first: usize,
+    },
+    #[error("a message of rank {rank} ended after {found} of {need} bytes")]
+    Truncated {
+        rank: usize,
+        found: usize,
+        need: usize,
+    },
+    #[error("a message of rank {rank} has {bytes} bytes: at most {most} are read")]
+    Oversized {
+        rank: usize,
+        bytes: usize,
+        most: usize,
+    },
+    #[error("rank {rank} sent what is no message of a meeting")]
+    Foreign { rank: usize },
+}
+
+fn refused(strangers: usize) -> String {
+    match strangers {
+        0 => String::new(),
+        1 => "; a connection that was none of a rank was refused".to_string(),
+        count => format!("; {count} connections that were none of a rank were refused"),
+    }
+}
+
+/// What a rank does, by the number of the kind of its message.
+fn meets(kind: usize) -> &'static str {
+    match kind {
+        1 => "exchanges",
+        2 => "waits at a barrier",
+        _ => "makes another call",
+    }
+}
+
+impl From<MeetingFailure> for Error {
+    fn from(why: MeetingFailure) -> Error {
+        RankError::from(why).into()
+    }
 }
 
 impl From<RankError> for Error {

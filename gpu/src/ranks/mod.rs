@@ -3,16 +3,18 @@
 //!
 //! C = A B^T with A of `(M, K)`, B of `(N, K)` and C of `(M, N)`, in `f32`. The communication goes through peer pointers, chunk
 //! by chunk, each with a flag of the scope of the system, beside the products of the chunks that are there
-//! ([`colex_sched::OverlapPlan`] has the order and a timeline). The products themselves are plain: one element of C per thread,
+//! ([`colex_sched::OverlapPlan`] has the order and a timeline). A [`Meeting`] is what the ranks tell each other on the host. The products themselves are plain: one element of C per thread,
 //! without tiles in shared memory and without tensor cores.
 
 mod buffers;
 mod gather;
 mod kernel;
+mod meeting;
 mod plan;
 mod problem;
 mod scatter;
 
 pub use buffers::RankBuffers;
+pub use meeting::Meeting;
 pub use plan::{RankPath, RankPlan};
 pub use problem::RankProblem;

@@ -73,8 +73,8 @@ impl Device {
         }
     }
 
-    /// Lets the work of this device use the memory of another device (`cuCtxEnablePeerAccess`), if it does not yet.
-    /// [`Buffer::as_peer_of`] calls it.
+    /// Gives the work of this device access to the memory of another device (`cuCtxEnablePeerAccess`), if it has none
+    /// yet. [`Buffer::as_peer_of`] calls it.
     ///
     /// ```
     /// # use colex_device::{Arch, Device};
