@@ -1,5 +1,8 @@
 //! Products over ranks on the simulator: their results bit for bit, their flags one by one, and what is refused.
 
+#[path = "ranks/chunks.rs"]
+mod chunks;
+
 use colex_atom::Arch;
 use colex_gpu::ir::{Control, Kernel, Memory, Op, Order, Scope, Stmt, Sync};
 use colex_gpu::ranks::{RankBuffers, RankPath, RankPlan, RankProblem};

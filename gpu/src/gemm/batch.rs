@@ -5,6 +5,7 @@ use colex_sched::{Order, RasterOrder};
 use colex_tensor::{Builder, Index, Tensor, TileGrid};
 use colex_tiled::Operand;
 
+use super::chunks::{self, ChunkForm, ChunkOrder, Chunks};
 use super::convolution::form::{Filter, Im2col, filters_like};
 use super::groups::Groups;
 use super::plan::GemmPlan;
@@ -30,6 +31,8 @@ pub(crate) struct Batch {
     convolution: Option<Im2col>,
     /// Whether the matrices of each product have addresses of their own.
     is_listed: bool,
+    /// What the one mode is if the products are the chunks of ranks.
+    chunks: Option<Chunks>,
 }
 
 /// The extents of a batch mode, and its strides in A, B and C.
@@ -208,6 +211,47 @@ impl Batch {
         self.is_listed
     }
 
+    /// Products whose matrices of C have addresses of their own, of the layouts of A and B, with the strides of each.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the mode behind A or B has several strides.
+    pub(crate) fn of_owners(
+        owners: usize,
+        layouts: [Option<&Layout>; 2],
+    ) -> Result<(Batch, [Apart; 3]), Error> {
+        let mut steps = [[0; MOST_MODES]; 3];
+        if owners == 1 {
+            return Ok((Batch::default(), steps));
+        }
+        for ((name, layout), steps) in ["A", "B"].into_iter().zip(layouts).zip(&mut steps) {
+            let Some(layout) = layout else { continue };
+            let Some((_, stride)) = strided(layout, 2) else {
+                return chunks::refuse(format!(
+                    "mode 2 of {name}, {layout}, has several strides: give the chunks one"
+                ));
+            };
+            steps[0] = stride;
+        }
+        let batch = Batch {
+            extents: vec![owners as i64],
+            joined: vec![vec![0]],
+            ..Batch::default()
+        };
+        Ok((batch, steps))
+    }
+
+    /// The same batch, whose products are chunks. A single one is a product like any other, unless its C has an owner.
+    pub(crate) fn of_chunks(self, chunks: Chunks) -> Batch {
+        let chunks = Some(chunks).filter(|_| !self.extents.is_empty());
+        Batch { chunks, ..self }
+    }
+
+    /// What the one mode is if the products are the chunks of ranks.
+    pub(crate) fn chunks(&self) -> Option<Chunks> {
+        self.chunks
+    }
+
     /// The one product that is a convolution.
     pub(crate) fn of_convolution(convolution: Im2col) -> Batch {
         Batch {
@@ -230,7 +274,9 @@ impl Batch {
     pub(crate) fn of_c(&self) -> Batch {
         match self.groups {
             Some(groups) if !groups.has_mode(Operand::C) => Batch::default(),
-            None if self.is_listed => Batch::default(),
+            None if self.is_listed || self.chunks.is_some_and(|of| of.form.owners > 0) => {
+                Batch::default()
+            }
             _ => self.clone(),
         }
     }
@@ -284,6 +330,7 @@ impl Batch {
             groups: self.groups,
             filter: self.convolution.as_ref().map(Im2col::filter),
             is_listed: self.is_listed,
+            chunks: self.chunks.map(|chunks| chunks.form),
         }
     }
 }
@@ -308,6 +355,8 @@ pub(crate) struct BatchForm {
     pub(crate) filter: Option<Filter>,
     /// Whether the matrices have no mode of the products, but an address for each.
     pub(crate) is_listed: bool,
+    /// The order of the products and where they go, if they are the chunks of ranks.
+    pub(crate) chunks: Option<ChunkForm>,
 }
 
 /// Strides of a batch for reports: so far apart that no mode continues another.
@@ -323,11 +372,16 @@ impl BatchForm {
         }
     }
 
+    /// The matrices of C, one for each chunk, if they have addresses of their own; else 0.
+    pub(crate) fn owners(&self) -> usize {
+        self.chunks.map_or(0, |chunks| chunks.owners)
+    }
+
     /// The number of its modes that a matrix has.
     fn modes_of(&self, operand: Operand) -> usize {
         match self.groups {
             Some(groups) => usize::from(groups.has_mode(operand)),
-            None if self.is_listed => 0,
+            None if self.is_listed || operand == Operand::C && self.owners() > 0 => 0,
             None => self.modes,
         }
     }
@@ -442,6 +496,8 @@ pub(crate) struct BatchTiles {
     one: TileGrid,
     /// Over the batch, the fastest mode first.
     outer: Vec<TileGrid>,
+    /// The order of the products of the last mode, the first of them, and their number.
+    rotated: Option<(ChunkOrder, [Index; 2])>,
 }
 
 impl BatchTiles {
@@ -467,7 +523,17 @@ impl BatchTiles {
             size = next.size();
             outer.push(next);
         }
-        BatchTiles { one, outer }
+        BatchTiles {
+            one,
+            outer,
+            rotated: None,
+        }
+    }
+
+    /// The same tiles, with the products of the last mode in an order that begins with `first`.
+    pub(crate) fn rotated(self, order: ChunkOrder, first: &Index, products: &Index) -> BatchTiles {
+        let rotated = Some((order, [first.clone(), products.clone()]));
+        BatchTiles { rotated, ..self }
     }
 
     /// The number of tiles.
@@ -478,10 +544,14 @@ impl BatchTiles {
     /// The tile at a place, and the coordinates of its product.
     pub(crate) fn at(&self, k: &mut Builder, place: &Index) -> ([Index; 2], Vec<Index>) {
         let (mut place, mut batch) = (place.clone(), Vec::new());
+        let mut rotated = self.rotated.as_ref();
         for grid in self.outer.iter().rev() {
             let [within, product] = k.tile_at(grid, place);
             place = within;
-            batch.push(product);
+            batch.push(match rotated.take() {
+                Some((order, [first, count])) => chunks::at(k, *order, [first, &product, count]),
+                None => product,
+            });
         }
         batch.reverse();
         (k.tile_at(&self.one, place), batch)

@@ -14,6 +14,8 @@ use super::choose::{
     Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing, takes_hopper,
     tuned,
 };
+use super::chunks::call::GivenChunks;
+use super::chunks::{self};
 use super::convolution::call::GivenConvolution;
 use super::convolution::columns::{Columns, ColumnsCall};
 use super::convolution::{self as convolutions};
@@ -125,6 +127,8 @@ pub struct Gemm<'a, T, C> {
     pub(in crate::gemm) groups: Option<GivenGroups<'a>>,
     /// The addresses of the products' matrices, of which the views are the first.
     pub(in crate::gemm) lists: Option<GivenLists<'a>>,
+    /// What the products of the batch are if they are the chunks of ranks.
+    pub(in crate::gemm) chunks: Option<GivenChunks<'a>>,
     /// The convolution that the product is: A is then the tensor of activations.
     convolution: Option<GivenConvolution>,
 }
@@ -153,6 +157,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             given: Given::default(),
             groups: None,
             lists: None,
+            chunks: None,
             convolution: None,
         }
     }
@@ -870,7 +875,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Returns whether the product may pack a matrix that a kernel would take: not if a method was set.
     fn may_pack(&self) -> bool {
-        self.method.is_none() && self.groups.is_none() && self.lists.is_none()
+        self.method.is_none()
+            && self.groups.is_none()
+            && self.lists.is_none()
+            && self.chunks.is_none()
     }
 
     /// Returns the wish for the usual plan of the method that was set, or for the fastest plan.
@@ -908,6 +916,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 .into());
             }
         }
+        let behind_c = match self.chunks.as_ref().and_then(GivenChunks::count) {
+            // Each chunk of C is a matrix of its own.
+            Some(owners) => [behind_c, vec![owners]].concat(),
+            None => behind_c,
+        };
         let behind = [behind_a, behind_b, behind_c];
         let behind = match &self.groups {
             Some(groups) => groups.behind(behind)?,
@@ -942,9 +955,18 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 )),
             };
         }
-        match layouts {
+        match (layouts, &self.chunks) {
             // A product that is 0 has no A and B.
-            (a, b, Some(c)) => Batch::of([a.unwrap_or(c), b.unwrap_or(c), c]),
+            ((a, b, Some(c)), None) => Batch::of([a.unwrap_or(c), b.unwrap_or(c), c]),
+            ((a, b, Some(c)), Some(given)) => {
+                let chunks = given.checked(&self.extents()?.1)?;
+                let (batch, steps) = if given.has_owners() {
+                    Batch::of_owners(chunks.form.owners, [a, b])?
+                } else {
+                    Batch::of([a.unwrap_or(c), b.unwrap_or(c), c])?
+                };
+                Ok((batch.of_chunks(chunks), steps))
+            }
             _ => Ok(Default::default()),
         }
     }
@@ -956,7 +978,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// Returns the errors of [`gemm`] that concern the views.
     fn checked(&self) -> Result<Option<GemmProblem>, Error> {
         let device = self.a.device();
-        one_device(device, [("B", self.b.device()), ("C", self.c.device())])?;
+        one_device(device, [("B", self.b.device())])?;
+        // Owners of chunks may be other devices.
+        if !self.chunks.as_ref().is_some_and(GivenChunks::has_owners) {
+            one_device(device, [("C", self.c.device())])?;
+        }
         let ([m, n, k], behind) = self.extents()?;
         self.check_convolution()?;
         self.check_lists()?;
@@ -977,6 +1003,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             None if let Some(lists) = &self.lists => lists.count(),
             None => behind.iter().product(),
         };
+        if let Some(chunks) = &self.chunks {
+            chunks.checked(&behind)?;
+            self.check_chunks()?;
+            let read = [("A", self.a.bytes()), ("B", self.b.bytes())];
+            chunks.check_memory(device, self.c.bytes(), &read)?;
+        }
         let problem = GemmProblem {
             alpha: self.alpha,
             beta: self.beta,
@@ -1030,6 +1062,28 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
         if self.compute == Some(Compute::Tf32x3) {
             return convolutions::refuse("none is computed in 3xTF32: tf32 and f32 are");
+        }
+        Ok(())
+    }
+
+    /// Checks that a product of chunks asks for nothing that only other products have.
+    fn check_chunks(&self) -> Result<(), Error> {
+        if self.groups.is_some() || self.lists.is_some() || self.convolution.is_some() {
+            return chunks::refuse(
+                "the product is one of groups, of lists or a convolution: chunks are those of a batch".to_string(),
+            );
+        }
+        if self.compute == Some(Compute::Tf32x3) {
+            return chunks::refuse("none are computed in 3xTF32: tf32 is".to_string());
+        }
+        let has_more = |epilogue: &Epilogue| {
+            epilogue.outputs().count() > 1 || epilogue.reductions().next().is_some()
+        };
+        let has_owners = self.chunks.as_ref().is_some_and(GivenChunks::has_owners);
+        if has_owners && self.epilogue.as_ref().is_some_and(has_more) {
+            return chunks::refuse(
+                "C has an owner for each chunk, and the epilogue has outputs beside C, which all chunks would write".to_string(),
+            );
         }
         Ok(())
     }
@@ -1129,6 +1183,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if let (Some(_), None, Some(layout)) = (&self.groups, c, self.c.layout()) {
             return Err(not_packed("C", Some(layout)));
         }
+        if let (Some(_), None, Some(layout)) = (&self.chunks, c, self.c.layout()) {
+            return chunks::refuse(format!(
+                "C is {layout}: no kernel takes its strides, and chunks are not packed"
+            ));
+        }
         if let (Some(_), None, Some(layout)) = (&self.lists, c, self.c.layout()) {
             return Err(not_listed(&format!(
                 "C is {layout}: no kernel takes its strides, and lists are not packed"
@@ -1182,6 +1241,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             if b.is_none() || b2.is_some_and(|b2| b2.is_none()) {
                 return Err(not_packed("B", self.b.layout()));
             }
+        }
+        if self.chunks.is_some() && (a.is_none() || b.is_none()) {
+            return chunks::refuse(
+                "no kernel takes the strides of A or B, and chunks are not packed".to_string(),
+            );
         }
         if self.lists.is_some() && (a.is_none() || b.is_none()) {
             return Err(not_listed(
@@ -1352,6 +1416,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let mut addresses: Addresses = [a, b, c].iter().map(|matrix| matrix.address).collect();
         addresses.extend(b2.map(|b2| b2.address));
         addresses.extend(self.groups.as_ref().map(|groups| groups.bytes.0));
+        if let Some(chunks) = self.chunks.as_ref().filter(|_| batch.chunks().is_some()) {
+            addresses.extend(chunks.flags());
+            addresses.extend(chunks.other_owners());
+        }
         let mut matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
         if let Some(lists) = &self.lists {
             if device.is_capturing()? {
@@ -1377,6 +1445,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let is_plain = self.epilogue.is_none()
             && self.groups.is_none()
             && self.lists.is_none()
+            && self.chunks.is_none()
             && self.convolution.is_none()
             && problem.batch == 1;
         if let (Some(measured), Wish::Fastest, true) = (self.measured, shape.wish, is_plain) {
@@ -1923,6 +1992,10 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, None) if shape.batch.is_listed() => {
             lists::choose(shape.operands, device.arch())
         }
+        (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() => {
+            let multiprocessors = i64::from(device.limits().multiprocessors);
+            chunks::choose(problem, shape.operands, device.arch(), multiprocessors)
+        }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if let Some(convolution) = convolution =>
         {
@@ -1941,6 +2014,9 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
     }
     if shape.batch.is_listed() {
         lists::check(&plan)?;
+    }
+    if let Some(chunks) = shape.batch.chunks() {
+        chunks::check(&plan, chunks.form)?;
     }
     if convolution.is_some() {
         convolutions::form::check(&plan)?;
@@ -1997,9 +2073,11 @@ pub(super) fn prepare(
     let layouts = given.map(|given| given.layouts(plan.swap));
     // The addresses are those of A, B and C, of a second right factor, of the numbers of groups, and of the epilogue's tensors.
     let second = plan.operands.gated.then_some(3);
-    let has_numbers = form.groups.is_some() || form.is_listed;
+    let has_flags = form.chunks.is_some_and(|chunks| chunks.arrives);
+    let has_numbers = form.groups.is_some() || form.is_listed || has_flags;
     let numbers = has_numbers.then(|| 3 + second.iter().len());
-    let behind = 3 + second.iter().len() + numbers.iter().len();
+    let others = 3 + second.iter().len() + numbers.iter().len();
+    let behind = others + form.owners().saturating_sub(1);
     let more = |role: Role, built: &TensorKernel| {
         let Some((given, layouts)) = given.zip(layouts.as_ref()) else {
             return Ok(None);
@@ -2038,6 +2116,7 @@ pub(super) fn prepare(
     // A kernel of rows has a tensor map of C, and C itself.
     let has_both = launched.stages_c() && form.groups.is_some_and(Groups::has_rows);
     operands.extend(has_both.then_some(c));
+    operands.extend(others..behind);
     operands.extend(numbers);
     let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
     if plan.divided_tiles(problem) > 0 {
@@ -2255,7 +2334,8 @@ fn arguments(
     let mut given = family.matrices(problem, of_batch, built, &layouts, addresses)?;
     let of_numbers = match batch.1.groups {
         Some(groups) => Some(tiles::form(groups.numbers(problem.batch))),
-        None => (batch.1.is_listed).then(|| lists::form(problem.batch)),
+        None if batch.1.is_listed => Some(lists::form(problem.batch)),
+        None => numbers.map(|_| tiles::form(problem.batch)),
     };
     if let (Some(address), Some(layout)) = (numbers, &of_numbers) {
         given.push(Arg::checked(address, layout));

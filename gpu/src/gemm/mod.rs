@@ -3,6 +3,7 @@
 mod batch;
 pub(crate) mod call;
 mod choose;
+pub(crate) mod chunks;
 pub mod convolution;
 pub(crate) mod epilogue;
 mod factors;
@@ -24,6 +25,7 @@ pub use crate::autotune::Autotune;
 pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
 pub use choose::PlanCost;
+pub use chunks::ChunkOrder;
 pub use convolution::{Convolution, ConvolutionProblem, convolution};
 pub use epilogue::closure::{EpilogueClosure, EpilogueElements};
 pub use epilogue::expression::{

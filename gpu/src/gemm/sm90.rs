@@ -11,6 +11,7 @@ use colex_sched::pipeline::{Schedule, WarpSpecialized};
 use colex_tiled::{Operand, TiledMma};
 
 use super::batch::{Batch, BatchForm, BatchTiles, agree};
+use super::chunks::arrivals::{Arrivals, Waits};
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
@@ -191,7 +192,7 @@ impl GemmFamily for Hopper {
         ([a, b, c], second): ([u64; 3], Option<u64>),
     ) -> Result<Vec<Arg<'a>>, crate::Error> {
         // The maps promote lines of 128 bytes: of 256, rows that begin between them are slower by up to a sixth.
-        let map = |name, layout, address| {
+        let map = |name: &str, layout, address| {
             let map = built.tensor_map(name, layout)?;
             Ok::<_, crate::Error>(Arg::Value(unencoded(map, address)))
         };
@@ -217,6 +218,10 @@ impl GemmFamily for Hopper {
         }
         if plan.stages_c() {
             given.push(map("C", lc, c)?);
+            // The others get their addresses when the call is bound.
+            for owner in 1..form.owners() {
+                given.push(map(&owner_name(owner), lc, c)?);
+            }
         }
         if !plan.stages_c() || form.groups.is_some_and(Groups::has_rows) {
             given.push(Arg::checked(c, lc));
@@ -225,13 +230,17 @@ impl GemmFamily for Hopper {
         let channels = batch.convolution().map(|of| of.problem.channels);
         let sizes = [problem.m, problem.n, channels.unwrap_or(problem.k)];
         let products = lc.modes().skip(2).map(|mode| mode.size());
-        let groups = form.groups.map(|_| problem.batch);
+        let has_count = form.groups.is_some() || form.owners() > 0;
+        let groups = has_count.then_some(problem.batch);
         let products: Vec<i64> = match groups {
             Some(groups) => vec![groups],
             None => products.collect(),
         };
         let sizes = sizes.into_iter().chain(products);
         given.extend(sizes.map(|n| Arg::Value(Argument::U32(n as u32))));
+        if let Some(chunks) = batch.chunks() {
+            given.push(Arg::Value(Argument::U32(chunks.first as u32)));
+        }
         if plan.split > 1 {
             let numbers = [plan.split, plan.undivided];
             given.extend(numbers.map(|n| Arg::Value(Argument::U32(n as u32))));
@@ -271,6 +280,14 @@ pub(crate) fn along_k(ab: Ty, halves: i64) -> i64 {
     16 * halves / i64::from(ab.bits())
 }
 
+/// The name of the matrix of C of a chunk, where each has an owner.
+pub(crate) fn owner_name(chunk: usize) -> String {
+    match chunk {
+        0 => "C".to_string(),
+        _ => format!("C_{chunk}"),
+    }
+}
+
 /// Threads of a warpgroup.
 pub(crate) const WARPGROUP_THREADS: u32 = 128;
 
@@ -290,6 +307,8 @@ struct WarpSpecializedKernel<'a> {
     divided: Option<Divided>,
     /// The offsets of groups along K, and K.
     along_k: Option<(Tensor, Index)>,
+    /// The flags of the chunks of A.
+    arrivals: Option<Arrivals>,
     rank: Index,
     group: Index,
     warp: Index,
@@ -631,6 +650,17 @@ fn build(
     let output = StorePath::new(&mut k, &stored, &batch, (&stored_mma, landing.is_some()))?;
     let sizes = ["m", "n", "k"].map(|name| k.index_argument(name, 1..MOST_EXTENT + 1));
     let products = batch.arguments(&mut k);
+    let first_chunk = batch.chunks.map(|of| {
+        let first = k.index_argument("first", 0..MOST_EXTENT);
+        // It is one of the chunks, which the launch checks.
+        k.within(&first - &products[0], -MOST_EXTENT..0);
+        (of, first)
+    });
+    let arrivals = first_chunk.as_ref().filter(|(of, _)| of.arrives);
+    let arrivals = arrivals.map(|(_, first)| Arrivals::declare(&mut k, first));
+    if let Some(arrivals) = &arrivals {
+        arrivals.agree(&mut k, &products[0]);
+    }
     let numbers = batch.groups.map(|groups| tiles::declare(&mut k, groups));
     let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
     let map = |k: &mut Builder, name: &str, layout: &Layout| {
@@ -675,7 +705,13 @@ fn build(
             let groups = GroupRows::new(&mut k, of_groups, &products[0], sizes, tile);
             Grid::Groups(Box::new(groups))
         }
-        _ => Grid::Products(clusters(&mut k, plan, [&m, &n], &products)),
+        _ => {
+            let grid = clusters(&mut k, plan, [&m, &n], &products);
+            Grid::Products(match &first_chunk {
+                Some((of, first)) => grid.rotated(of.order, first, &products[0]),
+                None => grid,
+            })
+        }
     };
     // Beyond K, loads bring zeros: all blocks of a cluster take as many steps.
     let share = |k: &mut Builder, shares: &Index| {
@@ -700,6 +736,7 @@ fn build(
         grid,
         divided,
         along_k: along_k_of_groups,
+        arrivals,
         rank,
         group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
@@ -751,6 +788,13 @@ fn factor(
         stages: k.shared_tensor(ty, stages),
         blocks,
     })
+}
+
+/// Waits until the chunk of an item has arrived.
+fn arrive(k: &mut Builder, waits: Option<&Waits<'_>>, item: &Item) {
+    if let (Some(waits), Some(chunk)) = (waits, item.product.last()) {
+        waits.wait(k, chunk);
+    }
 }
 
 impl Grid {
@@ -938,7 +982,9 @@ impl WarpSpecializedKernel<'_> {
         } else {
             k.producer(&self.ring)
         };
+        let waits = self.waits(k);
         self.each_item(k, None, |k, item| {
+            arrive(k, waits.as_ref(), &item);
             let of_group = item.columns.as_ref().map(|columns| {
                 let parts = fetches.iter().map(|fetch| fetch.of_columns(columns));
                 parts.collect::<Vec<Fetch>>()
@@ -971,6 +1017,12 @@ impl WarpSpecializedKernel<'_> {
         });
     }
 
+    /// The flags of chunks as a thread that loads waits for them.
+    fn waits(&self, k: &mut Builder) -> Option<Waits<'_>> {
+        let arrivals = self.arrivals.as_ref();
+        arrivals.map(|arrivals| arrivals.begin(k, !self.plan.gather))
+    }
+
     /// The row at which the group of an item begins, where its rows are among those of others.
     fn first_row(&self, item: &Item) -> Option<Index> {
         let rows = item.rows.as_ref();
@@ -1001,7 +1053,9 @@ impl WarpSpecializedKernel<'_> {
             let mask = k.value(&mask);
             k.emit(|ir| ir.cvt(Type::U16, Type::U32, mask))
         });
+        let waits = self.waits(k);
         self.each_item(k, None, |k, item| {
+            arrive(k, waits.as_ref(), &item);
             let products = [0, 1].map(|operand| self.batch.coordinates(operand, &item.product));
             let pixels = columns.map(|((factor, tensor), filter)| {
                 let share = match factor.blocks {
@@ -1112,6 +1166,7 @@ impl WarpSpecializedKernel<'_> {
             consumer.skip(k, &(&turns.own * &self.steps));
         }
         self.each_item(k, turns.as_ref().map(|turns| &turns.own), |k, item| {
+            let owner = item.product.last().cloned();
             let product = self.batch.product_of(Operand::C, &item.product);
             let terms = &terms.of_rows(item.rows.as_ref()).of_product(&product);
             let first_row = self.first_row(&item);
@@ -1127,6 +1182,7 @@ impl WarpSpecializedKernel<'_> {
             let at = TilePlace {
                 at,
                 product,
+                owner,
                 first_row,
                 rows: item.rows,
                 is_inside,

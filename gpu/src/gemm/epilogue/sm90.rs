@@ -8,7 +8,7 @@ use crate::gemm::batch::BatchForm;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::operand::boxed_layout;
 use crate::gemm::plan::GemmPlan;
-use crate::gemm::sm90::WARPGROUP_THREADS;
+use crate::gemm::sm90::{WARPGROUP_THREADS, owner_name};
 use crate::kernels::Major;
 use colex_ir::FenceKind;
 use colex_layout::{ComposedLayout, Layout};
@@ -29,6 +29,8 @@ pub(crate) struct TilePlace {
     pub(crate) at: [Index; 2],
     /// Those of its product in a batch.
     pub(crate) product: Vec<Index>,
+    /// The last of all coordinates of the product, by which the matrix of C is chosen where each has an owner.
+    pub(crate) owner: Option<Index>,
     /// The row from which its coordinates count, if it is not the first.
     pub(crate) first_row: Option<Index>,
     /// The rows of its group.
@@ -48,6 +50,8 @@ pub(crate) enum StorePath {
 /// The tensor map of C, and the buffers of its parts in shared memory.
 pub(crate) struct Staged {
     map: TmaTensor,
+    /// Those of the owners of the chunks behind the first, if each chunk has one.
+    others: Vec<TmaTensor>,
     shared: Tensor,
     /// The layout of a part in shared memory.
     tile: ComposedLayout,
@@ -98,7 +102,10 @@ impl StorePath {
             &[rows, columns, BUFFERS * plan.tiles_at_once()],
         )?;
         let tile = boxed_layout(major, ty.bits(), &[ROWS, columns])?;
-        let map = k.tma_tensor("C", ty, &layout, [ROWS, columns], &tile, 1);
+        let mut map = |owner: usize| {
+            k.tma_tensor(&owner_name(owner), ty, &layout, [ROWS, columns], &tile, 1)
+        };
+        let (map, others) = (map(0), (1..batch.owners()).map(map).collect());
         let by_rows = match batch.groups.filter(|groups| groups.has_rows()) {
             Some(_) => Some((k.tensor("rows_of_C", ty, &layout), Direct::new(plan, mma)?)),
             None => None,
@@ -108,6 +115,7 @@ impl StorePath {
         let landed = (plan.operands.beta || lands).then(|| k.barriers(buffers));
         Ok(StorePath::Staged(Box::new(Staged {
             map,
+            others,
             shared,
             tile,
             landed,
@@ -184,6 +192,14 @@ impl Staged {
         match &place.first_row {
             Some(first) => self.map.offset_by((first, 0)),
             None => self.map.clone(),
+        }
+    }
+
+    /// Stores a part into the matrix of its chunk's owner.
+    fn store_to_owner(&self, k: &mut Builder, owner: &Index, place: &[Index], part: &Tensor) {
+        for (number, map) in std::iter::once(&self.map).chain(&self.others).enumerate() {
+            let is_it = k.equal(owner, &(number as i64).into());
+            k.if_(is_it, |k| k.tma_store(map, place.to_vec(), part));
         }
     }
 }
@@ -404,7 +420,13 @@ impl ThreadEpilogue<'_> {
         k.sync_named(&named, WARPGROUP_THREADS);
         let buffer = self.buffer(staged, part);
         k.if_(self.leads, |k| {
-            k.tma_store(&staged.map_of(at), self.place(staged, at, part), &buffer);
+            let place = self.place(staged, at, part);
+            match &at.owner {
+                Some(owner) if !staged.others.is_empty() => {
+                    staged.store_to_owner(k, owner, &place, &buffer);
+                }
+                _ => k.tma_store(&staged.map_of(at), place, &buffer),
+            }
             k.bulk_commit();
         });
         self.bring(k, at, part + BUFFERS, terms);

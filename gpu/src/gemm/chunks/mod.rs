@@ -1,0 +1,139 @@
+//! Chunks of a product over ranks: the products of a batch whose mode is the rank, in an order that begins anywhere, each as soon
+//! as it has arrived, and stored where its owner wants it.
+
+pub(crate) mod arrivals;
+pub(crate) mod call;
+
+use colex_atom::Arch;
+use colex_tensor::{Builder, Index};
+
+use super::choose::choose_whole;
+use super::plan::{GemmPlan, Operands};
+use super::problem::MOST_EXTENT;
+use crate::error::{Error, ErrorKind};
+use crate::kernels::GemmProblem;
+use crate::method::GemmMethod;
+
+/// The order in which a kernel takes the chunks of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChunkOrder {
+    /// The first, the one after it, and so on; behind the last comes chunk 0.
+    Ascending,
+    /// The first, the one before it, and so on; before chunk 0 comes the last.
+    Descending,
+}
+
+impl ChunkOrder {
+    /// Returns the chunk that is taken at a step, of a number of chunks.
+    ///
+    /// ```
+    /// use colex_gpu::gemm::ChunkOrder;
+    ///
+    /// let all = |order: ChunkOrder| [0, 1, 2, 3].map(|step| order.chunk(1, step, 4));
+    /// assert_eq!(all(ChunkOrder::Ascending), [1, 2, 3, 0]);
+    /// assert_eq!(all(ChunkOrder::Descending), [1, 0, 3, 2]);
+    /// ```
+    pub fn chunk(self, first: i64, step: i64, chunks: i64) -> i64 {
+        let chunks = i128::from(chunks.max(1));
+        let (first, step) = (i128::from(first), i128::from(step));
+        let chunk = match self {
+            ChunkOrder::Ascending => first + step,
+            ChunkOrder::Descending => first - step,
+        };
+        chunk.rem_euclid(chunks) as i64
+    }
+}
+
+/// What a kernel of chunks is built from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ChunkForm {
+    pub(crate) order: ChunkOrder,
+    /// Whether the kernel waits for the flag of a chunk before it loads it.
+    pub(crate) arrives: bool,
+    /// The matrices of C, one for each chunk, if they have addresses of their own; else 0.
+    pub(crate) owners: usize,
+}
+
+/// The chunks of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Chunks {
+    pub(crate) form: ChunkForm,
+    /// The chunk that comes first.
+    pub(crate) first: i64,
+}
+
+pub(crate) fn refuse<T>(why: String) -> Result<T, Error> {
+    let why = format!("chunks: {why}");
+    Err(ErrorKind::Batch { why }.into())
+}
+
+/// The most owners of the chunks of C: a kernel has a tensor map of 128 bytes for each, of 4 KiB of parameters.
+pub(crate) const MOST_OWNERS: usize = 16;
+
+/// The chunk at a step in a kernel.
+pub(crate) fn at(
+    k: &mut Builder,
+    order: ChunkOrder,
+    [first, step, chunks]: [&Index; 3],
+) -> Index {
+    let chunk = match order {
+        ChunkOrder::Ascending => {
+            let chunk = first + step;
+            Index::select_less(&chunk, chunks, &chunk, &(&chunk - chunks))
+        }
+        ChunkOrder::Descending => {
+            let chunk = first - step;
+            Index::select_less(&chunk, &0.into(), &(&chunk + chunks), &chunk)
+        }
+    };
+    k.within(chunk, 0..MOST_EXTENT)
+}
+
+/// The plan of a product in chunks: the fastest of the Hopper kernel's that divide no K.
+pub(crate) fn choose(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    multiprocessors: i64,
+) -> GemmPlan {
+    let plan = choose_whole(problem, operands, arch, multiprocessors);
+    match plan.method {
+        GemmMethod::Hopper => plan,
+        _ => GemmPlan::new(GemmMethod::Hopper, operands),
+    }
+}
+
+/// Whether a plan's kernel takes chunks.
+///
+/// # Errors
+///
+/// Returns an error that says why not.
+pub(crate) fn check(plan: &GemmPlan, form: ChunkForm) -> Result<(), Error> {
+    if plan.method != GemmMethod::Hopper {
+        return refuse(format!(
+            "the {} kernel has one block for each tile, and takes chunks in the order of their numbers: the Hopper kernel takes \
+             them in any order",
+            plan.method
+        ));
+    }
+    if plan.split > 1 {
+        return refuse(format!(
+            "the plan divides K among {} clusters, whose parts another kernel adds: chunks have whole sums",
+            plan.split
+        ));
+    }
+    if form.owners == 0 {
+        return Ok(());
+    }
+    let stored = plan.stored();
+    if !stored.stages_c() {
+        return refuse(
+            "C has an owner for each chunk, and the plan's threads store it: rows of whole vectors of 16 bytes are stored by TMA"
+                .to_string(),
+        );
+    }
+    if plan.operands.beta {
+        return refuse("C has an owner for each chunk, and is read: its factor must be 0".to_string());
+    }
+    Ok(())
+}

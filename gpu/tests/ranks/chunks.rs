@@ -1,0 +1,616 @@
+//! Products in chunks by the Hopper kernel: on one device in every order, and on several whose chunks come while it runs.
+
+use colex_atom::Arch;
+use colex_gpu::gemm::{ChunkOrder, Epilogue, GemmMethod, GemmPlan, Operands};
+use colex_gpu::ir::launch::{Argument, Launch, TensorMapArgument};
+use colex_gpu::ir::{
+    Access, Address, Compare, Control, FenceKind, Kernel, KernelBuilder, Memory, Op, Order, Reg,
+    RegType, Scope, Space, Special, Stmt, Sync, Type,
+};
+use colex_gpu::kernels::Compute;
+use colex_gpu::sim::{Fault, FaultKind, Ranks, SimOptions};
+use colex_gpu::tensor::{Arg, TensorKernel};
+use colex_gpu::{Device, Gemm, View, ViewMut};
+use colex_layout::{IntoLayout, Layout};
+use colex_sched::pipeline::Schedule;
+use half::bf16;
+
+/// The extents of a product in chunks: rows of a chunk, columns, K.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    m: i64,
+    n: i64,
+    k: i64,
+    chunks: i64,
+}
+
+const SHAPE: Shape = Shape {
+    m: 80,
+    n: 40,
+    k: 80,
+    chunks: 3,
+};
+
+/// A kind of plan.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    Cooperative,
+    Pingpong,
+    Cluster,
+    Gather,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind::Cooperative,
+    Kind::Pingpong,
+    Kind::Cluster,
+    Kind::Gather,
+];
+
+fn plan(kind: Kind, operands: Operands) -> GemmPlan {
+    let usual = GemmPlan {
+        tile: [64, 32, 64],
+        stages: 2,
+        warps: [1, 1],
+        cluster: [1; 3],
+        ..GemmPlan::new(GemmMethod::Hopper, operands)
+    };
+    match kind {
+        Kind::Cooperative => usual,
+        Kind::Pingpong => GemmPlan {
+            schedule: Schedule::Pingpong,
+            ..usual
+        },
+        Kind::Cluster => GemmPlan {
+            cluster: [2, 1, 1],
+            ..usual
+        },
+        Kind::Gather => GemmPlan {
+            gather: true,
+            ..usual
+        },
+    }
+}
+
+/// Numbers that look random, with rounding in their products.
+fn numbers(count: i64, seed: i64) -> Vec<bf16> {
+    let number = |i: i64| ((i * i * 31 + i * 17 + seed * 101 + 7) % 1009) as f32 / 337.0 - 1.5;
+    (0..count).map(|i| bf16::from_f32(number(i))).collect()
+}
+
+impl Shape {
+    fn a(&self) -> Layout {
+        let (m, k) = (self.m, self.k);
+        layout(&format!("({m},{k},{}):({k},1,{})", self.chunks, m * k))
+    }
+
+    fn b(&self) -> Layout {
+        layout(&format!("({},{k},{}):({k},1,0)", self.n, self.chunks, k = self.k))
+    }
+
+    fn c(&self) -> Layout {
+        let (m, n) = (self.m, self.n);
+        layout(&format!("({m},{n},{}):({n},1,{})", self.chunks, m * n))
+    }
+
+    fn owned(&self) -> Layout {
+        layout(&format!("({},{n}):({n},1)", self.m, n = self.n))
+    }
+}
+
+fn layout(text: &str) -> Layout {
+    text.into_layout().unwrap()
+}
+
+fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|x| x.to_bits()).collect()
+}
+
+/// The bits of C of all chunks, of a product on one device that `act` completes.
+fn on_one_device(
+    shape: Shape,
+    kind: Kind,
+    act: impl for<'a> FnOnce(Gemm<'a, bf16, f32>, &'a Device) -> Gemm<'a, bf16, f32>,
+) -> Vec<u32> {
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&numbers(shape.m * shape.k * shape.chunks, 1)).unwrap();
+    let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+    let mut c = device.poisoned::<f32>((shape.m * shape.n * shape.chunks) as usize).unwrap();
+    {
+        let a = View::new(&a, shape.a()).unwrap();
+        let b = View::new(&b, shape.b()).unwrap();
+        let c = ViewMut::new(&mut c, shape.c()).unwrap();
+        let product = act(Gemm::new(&a, &b, &c), &device);
+        let call = product.prepare_with(|operands, _| Ok(plan(kind, operands))).unwrap();
+        call.run(&device).unwrap();
+    }
+    bits(&c.download().unwrap())
+}
+
+#[test]
+fn law_chunks_in_every_order_have_the_bits_of_the_batch() {
+    let mut cases = 0;
+    for kind in KINDS {
+        for (m, n, chunks) in [(80, 40, 2), (64, 32, 3), (8, 8, 5), (130, 72, 2)] {
+            let shape = Shape { m, n, chunks, ..SHAPE };
+            let expected = on_one_device(shape, kind, |product, _| product);
+            for order in [ChunkOrder::Ascending, ChunkOrder::Descending] {
+                for first in 0..chunks {
+                    let found =
+                        on_one_device(shape, kind, |product, _| product.chunks(order, first));
+                    assert_eq!(found, expected, "{shape:?} {kind:?} {order:?} from {first}");
+                    cases += 1;
+                }
+            }
+        }
+    }
+    println!("law ranks.chunks: {cases} cases");
+}
+
+#[test]
+fn law_a_chunk_goes_to_its_owner() {
+    let mut cases = 0;
+    for kind in KINDS {
+        let all: &[i64] = if kind == Kind::Cooperative { &[1, 2, 16] } else { &[2, 3] };
+        for chunks in all.iter().copied() {
+            let shape = Shape { m: 72, chunks, ..SHAPE };
+            let expected = on_one_device(shape, kind, |product, _| product);
+            for first in [0, chunks - 1] {
+                let device = Device::simulator(Arch::Sm90a);
+                let a = device.upload(&numbers(shape.m * shape.k * chunks, 1)).unwrap();
+                let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+                let each = (shape.m * shape.n) as usize;
+                let all = 0..chunks;
+                let mut c: Vec<_> =
+                    all.map(|_| device.poisoned::<f32>(each).unwrap()).collect();
+                let a = View::new(&a, shape.a()).unwrap();
+                let b = View::new(&b, shape.b()).unwrap();
+                let owners: Vec<_> = c
+                    .iter_mut()
+                    .map(|c| ViewMut::new(c, shape.owned()).unwrap())
+                    .collect();
+                let product = Gemm::to_owners(&a, &b, &owners).unwrap();
+                let product = product.chunks(ChunkOrder::Ascending, first);
+                let call = product.prepare_with(|operands, _| Ok(plan(kind, operands))).unwrap();
+                call.run(&device).unwrap();
+                drop((call, owners));
+                let found: Vec<f32> =
+                    c.iter().flat_map(|c| c.download().unwrap()).collect();
+                assert_eq!(bits(&found), expected, "{shape:?} {kind:?} from {first}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law ranks.owners: {cases} cases");
+}
+
+#[test]
+fn an_epilogue_follows_its_chunk() {
+    let doubled = Epilogue::new(colex_atom::Ty::F32, |e| {
+        e.accumulator() * e.tensor("scale", colex_atom::Ty::F32)
+    })
+    .unwrap();
+    for kind in KINDS {
+        let found = |chunked: bool| {
+            on_one_device(SHAPE, kind, |product, device| {
+                let scale: Vec<f32> = (0..SHAPE.chunks).map(|i| i as f32 + 0.5).collect();
+                let scale = Box::leak(Box::new(device.upload(&scale).unwrap()));
+                let scale = View::new(scale, "(80,40,3):(0,0,1)").unwrap();
+                let product = product.epilogue(&doubled).tensor("scale", &scale);
+                if chunked { product.chunks(ChunkOrder::Descending, 1) } else { product }
+            })
+        };
+        assert_eq!(found(true), found(false), "{kind:?}");
+    }
+}
+
+/// The kernel of a plan with flags, as a library call has it.
+fn built(shape: Shape, kind: Kind) -> TensorKernel {
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&numbers(shape.m * shape.k * shape.chunks, 1)).unwrap();
+    let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+    let mut c = device.poisoned::<f32>((shape.m * shape.n * shape.chunks) as usize).unwrap();
+    let flags = device.zeros::<u32>(shape.chunks as usize).unwrap();
+    let flags = flags.view(shape.chunks).unwrap();
+    let a = View::new(&a, shape.a()).unwrap();
+    let b = View::new(&b, shape.b()).unwrap();
+    let c = ViewMut::new(&mut c, shape.c()).unwrap();
+    let product = Gemm::new(&a, &b, &c).chunks(ChunkOrder::Descending, 0).arrivals(&flags);
+    let call = product.prepare_with(|operands, _| Ok(plan(kind, operands))).unwrap();
+    call.built().unwrap().clone()
+}
+
+fn word(ty: Type) -> Access {
+    Access::new(Space::Global, ty)
+}
+
+/// How a copy engine tells that a chunk is there.
+#[derive(Clone, Copy, PartialEq)]
+enum Tells {
+    After(Order),
+    Before,
+}
+
+/// The same kernel with a part for ranks that copy: where the parameter `role` is 1, the first block copies chunk after chunk and
+/// sets a flag behind each, as a copy engine and its stream do.
+fn with_engine(kernel: &Kernel, chunks: i64, tells: Tells) -> Kernel {
+    let mut k = KernelBuilder::new("engine", Arch::Sm90a);
+    for ty in RegType::ALL {
+        k.regs(ty, kernel.count(ty) as usize);
+    }
+    for param in &kernel.params {
+        k.scalar(&param.name, Type::U32);
+    }
+    let [role, words, round] = ["role", "words", "round"].map(|name| k.scalar(name, Type::U32));
+    // As numbers: a flag lies at a multiple of 4 bytes.
+    let mut addresses = |name: &str| -> Vec<_> {
+        (1..chunks).map(|i| k.scalar(&format!("{name}_{i}"), Type::U64)).collect()
+    };
+    let [from, to, flags] = ["from", "to", "flag"].map(&mut addresses);
+    let [role, words, round] = [role, words, round].map(|id| k.param(id));
+    let [from, to, flags] = [from, to, flags]
+        .map(|list| -> Vec<Reg> { list.into_iter().map(|id| k.param(id)).collect() });
+    let copies = k.setp(Compare::Eq, Type::U32, role, 1);
+    k.if_(copies, |k| {
+        let block = k.mov(Type::U32, Special::Ctaid(0));
+        let thread = k.mov(Type::U32, Special::Tid(0));
+        let first_block = k.setp(Compare::Eq, Type::U32, block, 0);
+        let first = k.setp(Compare::Eq, Type::U32, thread, 0);
+        k.if_(first_block, |k| {
+            for ((from, to), flag) in from.iter().zip(&to).zip(&flags) {
+                let tell = |k: &mut KernelBuilder, order: Order| {
+                    k.if_(first, |k| k.store(word(Type::U32).order(order), *flag, round));
+                };
+                if tells == Tells::Before {
+                    tell(k, Order::Release(Scope::Sys));
+                }
+                k.for_range(thread, words, 128, |k, i| {
+                    let offset = k.mul_wide(Type::U32, i, 4);
+                    let [from, to] = [*from, *to].map(|base| k.add(Type::S64, base, offset));
+                    let x = k.load(word(Type::U32), from);
+                    let thread_below = k.setp(Compare::Lt, Type::U32, i, words);
+                    k.if_(thread_below, |k| k.store(word(Type::U32), Address::from(to), x));
+                });
+                k.sync();
+                if let Tells::After(order) = tells {
+                    tell(k, order);
+                }
+            }
+        });
+    });
+    let added = k.finish();
+    let mut params = kernel.params.clone();
+    params.extend_from_slice(&added.params[kernel.params.len()..]);
+    let mut body = added.body;
+    let Some(Stmt {
+        op: Op::Control(Control::If { then, other, .. }),
+        ..
+    }) = body.last_mut()
+    else {
+        unreachable!("the last statement is the branch")
+    };
+    // All threads of a block take one side.
+    assert!(!then.is_empty() && other.is_empty());
+    *other = kernel.body.clone();
+    Kernel {
+        params,
+        body,
+        registers: added.registers,
+        ..kernel.clone()
+    }
+}
+
+/// What is changed in the kernel that multiplies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    Nothing,
+    /// The flag is read by a relaxed load.
+    Relaxed,
+    /// The flag is acquired at the scope of one device.
+    OneDevice,
+    /// The kernel does not wait.
+    NoWait,
+    /// Nothing orders TMA after the acquire.
+    NoFence,
+}
+
+fn change(body: &mut Vec<Stmt>, how: Change, changed: &mut usize) {
+    let mut removed = Vec::new();
+    for (at, stmt) in body.iter_mut().enumerate() {
+        match &mut stmt.op {
+            Op::Control(Control::If { then, other, .. }) => {
+                change(then, how, changed);
+                change(other, how, changed);
+            }
+            Op::Control(Control::Loop { body }) => {
+                let waits = |stmt: &Stmt| {
+                    matches!(&stmt.op, Op::Memory(Memory::Load { access, .. })
+                        if access.order == Order::Acquire(Scope::Sys))
+                };
+                if how == Change::NoWait && body.iter().any(waits) {
+                    removed.push(at);
+                } else {
+                    change(body, how, changed);
+                }
+            }
+            Op::Memory(Memory::Load { access, .. })
+                if access.order == Order::Acquire(Scope::Sys) =>
+            {
+                access.order = match how {
+                    Change::Relaxed => Order::Relaxed(Scope::Sys),
+                    Change::OneDevice => Order::Acquire(Scope::Gpu),
+                    Change::Nothing | Change::NoWait | Change::NoFence => continue,
+                };
+                *changed += 1;
+            }
+            Op::Sync(Sync::Fence(FenceKind::ProxyAsyncGlobal)) if how == Change::NoFence => {
+                removed.push(at);
+            }
+            _ => {}
+        }
+    }
+    *changed += removed.len();
+    for at in removed.into_iter().rev() {
+        body.remove(at);
+    }
+}
+
+/// Runs the product on every rank, whose chunks of A engines bring in that time, and returns the bits of C of every rank.
+fn on_ranks(
+    shape: Shape,
+    (kind, how, tells): (Kind, Change, Tells),
+    rounds: u32,
+    seed: u64,
+) -> Result<Vec<Vec<u32>>, Fault> {
+    let count = shape.chunks as usize;
+    let mut built = built(shape, kind);
+    let mut changed = 0;
+    change(&mut built.kernel.body, how, &mut changed);
+    assert_eq!(changed > 0, how != Change::Nothing);
+    let kernel = with_engine(&built.kernel, shape.chunks, tells);
+    // One engine for each rank, as if it were a device.
+    let mut ranks = Ranks::connected(2 * count).unwrap();
+    ranks.host_joins(true);
+    let chunk = (shape.m * shape.k * 2) as u64;
+    let [bytes_b, bytes_c] = [shape.n * shape.k * 2, shape.m * shape.n * shape.chunks * 4];
+    let mut on = |rank: usize, bytes: u64| ranks.allocate(rank, bytes.next_multiple_of(256)).unwrap();
+    let each = 0..count;
+    let at_a: Vec<u64> = each.clone().map(|rank| on(rank, chunk * count as u64)).collect();
+    let at_b: Vec<u64> = each.clone().map(|rank| on(rank, bytes_b as u64)).collect();
+    let at_c: Vec<u64> = each.clone().map(|rank| on(rank, bytes_c as u64)).collect();
+    let flags: Vec<u64> = each.clone().map(|rank| on(rank, 4 * count as u64)).collect();
+    let bytes = |numbers: &[bf16]| -> Vec<u8> {
+        numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
+    };
+    for rank in each.clone() {
+        ranks.write(flags[rank], &vec![0; 4 * count]).unwrap();
+        ranks.write(at_b[rank], &bytes(&numbers(shape.n * shape.k, 2))).unwrap();
+    }
+    let cluster = built.kernel.cluster.map_or(1, |cluster| cluster[0]);
+    let threads = built.kernel.block.unwrap()[0];
+    let launch = Launch::new(2 * cluster, threads)
+        .cluster(cluster)
+        .dynamic_shared(built.dynamic_shared());
+    for round in 1..=rounds {
+        // Other numbers in every round but the last.
+        let all = numbers(shape.m * shape.k * shape.chunks, 1 + i64::from(rounds - round));
+        for rank in each.clone() {
+            let own = &all[rank * (chunk / 2) as usize..][..(chunk / 2) as usize];
+            ranks.write(at_a[rank] + chunk * rank as u64, &bytes(own)).unwrap();
+            ranks.write(flags[rank] + 4 * rank as u64, &round.to_le_bytes()).unwrap();
+        }
+        let arguments = |place: usize| {
+            let rank = place % count;
+            let map = |name: &str, layout: Layout, address| {
+                let map = built.tensor_map(name, layout).unwrap();
+                let encoded = None;
+                let bound = TensorMapArgument { map, address, encoded };
+                Argument::from(bound)
+            };
+            let one_b = layout(&format!("({},{k},1):({k},1,16)", shape.n, k = shape.k));
+            let (of_a, of_b, of_flags) =
+                (shape.a(), shape.b(), layout(&format!("{}:1", shape.chunks)));
+            let mut given = if kind == Kind::Gather {
+                vec![Arg::checked(at_a[rank], &of_a), Arg::checked(at_b[rank], &of_b)]
+            } else {
+                vec![
+                    Arg::Value(map("A", shape.a(), at_a[rank])),
+                    Arg::Value(map("B", one_b, at_b[rank])),
+                ]
+            };
+            given.push(Arg::Value(map("C", shape.c(), at_c[rank])));
+            let sizes = [shape.m, shape.n, shape.k, shape.chunks, rank as i64];
+            given.extend(sizes.map(|n| Arg::Value(Argument::U32(n as u32))));
+            given.push(Arg::checked(flags[rank], &of_flags));
+            given.extend([1.0, 0.0].map(|x| Arg::Value(Argument::F32(x))));
+            let mut all = built.arguments(&given).unwrap();
+            let role = u32::from(place >= count);
+            all.extend([role, (chunk / 4) as u32, round].map(Argument::U32));
+            // The chunks of the ranks before this one, nearest first.
+            let peers: Vec<usize> = (1..count).map(|i| (rank + count - i) % count).collect();
+            let at = |peer: &usize, of: usize| Argument::U64(at_a[of] + chunk * *peer as u64);
+            all.extend(peers.iter().map(|peer| at(peer, *peer)));
+            all.extend(peers.iter().map(|peer| at(peer, rank)));
+            all.extend(peers.iter().map(|peer| Argument::U64(flags[rank] + 4 * *peer as u64)));
+            Some(all)
+        };
+        let arguments: Vec<_> = (0..2 * count).map(arguments).collect();
+        let options = SimOptions::default().seed(seed);
+        ranks.simulate(&kernel, &launch, &arguments, &options)?;
+    }
+    let read = |at: &u64| {
+        let bytes = ranks.read(*at, bytes_c as u64).unwrap();
+        let words = bytes.as_chunks::<4>().0.iter();
+        words.map(|word| u32::from_le_bytes(*word)).collect()
+    };
+    Ok(at_c.iter().map(read).collect())
+}
+
+const RELEASED: Tells = Tells::After(Order::Release(Scope::Sys));
+
+#[test]
+fn law_chunks_that_come_while_the_kernel_runs_give_the_bits_of_the_batch() {
+    let mut cases = 0;
+    for kind in KINDS {
+        for chunks in [2, 3] {
+            let shape = Shape { chunks, ..SHAPE };
+            let expected = on_one_device(shape, kind, |product, _| product);
+            for seed in 0..4 {
+                let found = on_ranks(shape, (kind, Change::Nothing, RELEASED), 2, seed);
+                let found = found.unwrap_or_else(|fault| panic!("{kind:?} {seed}: {fault}"));
+                assert!(found.iter().all(|c| *c == expected), "{kind:?} {seed}");
+                cases += 1;
+            }
+        }
+    }
+    println!("law ranks.arrivals: {cases} cases");
+}
+
+#[test]
+fn a_missing_acquire_fence_or_release_is_named() {
+    let two = Shape { chunks: 2, ..SHAPE };
+    let named = |kind: Kind, how: Change, tells: Tells, says: &str| {
+        for seed in 0..3 {
+            let fault = on_ranks(two, (kind, how, tells), 1, seed).unwrap_err();
+            assert_eq!(fault.kind(), FaultKind::Race, "{kind:?} {how:?} {seed}: {fault}");
+            assert!(fault.what().contains(says), "{kind:?} {how:?} {seed}: {fault}");
+        }
+    };
+    for kind in [Kind::Cooperative, Kind::Gather] {
+        named(kind, Change::Relaxed, RELEASED, "acquir");
+        named(kind, Change::OneDevice, RELEASED, "`.gpu` does not");
+        named(kind, Change::NoWait, RELEASED, "rank");
+        let one_device = Tells::After(Order::Release(Scope::Gpu));
+        named(kind, Change::Nothing, one_device, "`.sys`");
+        named(kind, Change::Nothing, Tells::Before, "rank");
+    }
+    named(Kind::Cooperative, Change::NoFence, RELEASED, "fence.proxy.async");
+}
+
+#[test]
+fn every_refusal_of_chunks_verbatim() {
+    let device = Device::simulator(Arch::Sm90a);
+    let shape = SHAPE;
+    let a = device.upload(&numbers(shape.m * shape.k * 3, 1)).unwrap();
+    let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+    let mut c = device.poisoned::<f32>((shape.m * shape.n * 3) as usize).unwrap();
+    let a = View::new(&a, shape.a()).unwrap();
+    let b = View::new(&b, shape.b()).unwrap();
+    let c = ViewMut::new(&mut c, shape.c()).unwrap();
+    let product = || Gemm::new(&a, &b, &c).chunks(ChunkOrder::Ascending, 0);
+    let said = |product: Gemm<'_, bf16, f32>| product.run().unwrap_err().to_string();
+    assert_eq!(
+        said(product().chunks(ChunkOrder::Descending, -1)),
+        "batch: chunks: chunk -1 comes first, and there are 3, numbered from 0"
+    );
+    assert_eq!(
+        said(product().method(GemmMethod::Ampere)),
+        "batch: chunks: the Ampere kernel has one block for each tile, and takes chunks in the order of their numbers: the Hopper \
+         kernel takes them in any order"
+    );
+    let split = product().prepare_with(|operands, _| {
+        Ok(GemmPlan {
+            split: 2,
+            ..plan(Kind::Cooperative, operands)
+        })
+    });
+    assert_eq!(
+        split.unwrap_err().to_string(),
+        "batch: chunks: the plan divides K among 2 clusters, whose parts another kernel adds: chunks have whole sums"
+    );
+    let flags = device.zeros::<u32>(8).unwrap();
+    assert_eq!(
+        said(product().arrivals(&flags.view(4).unwrap())),
+        "batch: chunks: 4 flags for 3 chunks: each chunk has one"
+    );
+    let apart = View::new(&flags, "3:2").unwrap();
+    assert_eq!(
+        said(product().arrivals(&apart)),
+        "batch: chunks: the flags are not contiguous"
+    );
+    let other = Device::simulator(Arch::Sm90a);
+    let elsewhere = other.zeros::<u32>(3).unwrap();
+    let sentence = said(product().arrivals(&elsewhere.view(3).unwrap()));
+    assert!(sentence.starts_with("the flags "), "{sentence}");
+
+    // Matrices without a mode behind them.
+    let a1 = a.with_layout("(80,80):(80,1)").unwrap();
+    let b1 = b.with_layout("(40,80):(80,1)").unwrap();
+    let mut d = device.poisoned::<f32>(80 * 40).unwrap();
+    let d = ViewMut::new(&mut d, shape.owned()).unwrap();
+    assert_eq!(
+        said(Gemm::new(&a1, &b1, &d).chunks(ChunkOrder::Ascending, 0)),
+        "batch: chunks: the matrices have 0 modes behind them: the chunks are those of one"
+    );
+    let floats = device.upload(&[1f32; 2 * 8 * 8]).unwrap();
+    let mut out = device.poisoned::<f32>(2 * 64).unwrap();
+    let x = View::new(&floats, "(8,8,2):(8,1,64)").unwrap();
+    let out = ViewMut::new(&mut out, "(8,8,2):(8,1,64)").unwrap();
+    let exact = Gemm::new(&x, &x, &out).compute(Compute::Tf32x3).chunks(ChunkOrder::Ascending, 0);
+    assert_eq!(
+        exact.run().unwrap_err().to_string(),
+        "batch: chunks: none are computed in 3xTF32: tf32 is"
+    );
+    let plain = Gemm::new(&x, &x, &out).chunks(ChunkOrder::Ascending, 0).run();
+    assert!(plain.unwrap_err().to_string().contains("f32"));
+}
+
+#[test]
+fn every_refusal_of_owners_verbatim() {
+    let device = Device::simulator(Arch::Sm90a);
+    let shape = Shape { chunks: 2, ..SHAPE };
+    let a = device.upload(&numbers(shape.m * shape.k * 2, 1)).unwrap();
+    let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+    let a = View::new(&a, shape.a()).unwrap();
+    let b = View::new(&b, shape.b()).unwrap();
+    let each = (shape.m * shape.n) as usize;
+    let mut memory: Vec<_> = (0..3).map(|_| device.poisoned::<f32>(each + 4).unwrap()).collect();
+    let [x, y, z] = &mut memory[..] else { unreachable!() };
+    let refused = |c: &[ViewMut<'_, f32>]| {
+        let product = Gemm::to_owners(&a, &b, c);
+        product.and_then(|product| product.run()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(&[]),
+        "batch: chunks: C has no owners: there is one for each chunk"
+    );
+    let (own, other) = (shape.owned(), layout("(80,40):(1,80)"));
+    {
+        let c = [ViewMut::new(x, own.clone()).unwrap(), ViewMut::new(y, other).unwrap()];
+        assert_eq!(
+            refused(&c),
+            "batch: chunks: C of chunk 1 is (80,40):(1,80), and that of chunk 0 (80,40):(40,1): all have one layout"
+        );
+    }
+    let [x, y, z] = [x, y, z].map(|memory| ViewMut::new(memory, own.clone()).unwrap());
+    let three = [x, y, z];
+    assert_eq!(
+        refused(&three),
+        "batch: the modes behind those of the matrix are 2 in A and 3 in C: all three have the same, of stride 0 where one matrix \
+         serves all products"
+    );
+    let read = Gemm::to_owners(&a, &b, &three[..2]).unwrap().beta(1.0).run();
+    assert_eq!(
+        read.unwrap_err().to_string(),
+        "batch: chunks: C has an owner for each chunk, and is read: its factor must be 0"
+    );
+    drop(three);
+    let odd = layout("(80,40):(41,1)");
+    let mut wide: Vec<_> = (0..2).map(|_| device.poisoned::<f32>(80 * 41).unwrap()).collect();
+    let c: Vec<_> = wide.iter_mut().map(|c| ViewMut::new(c, odd.clone()).unwrap()).collect();
+    assert_eq!(
+        refused(&c),
+        "batch: chunks: C has an owner for each chunk, and the plan's threads store it: rows of whole vectors of 16 bytes are \
+         stored by TMA"
+    );
+    let overlapping = device.poisoned::<f32>(each).unwrap();
+    let mut halves = [overlapping.slice(..).unwrap(), overlapping.slice(..).unwrap()];
+    let c: Vec<_> = halves.iter_mut().map(|c| ViewMut::new(c, own.clone()).unwrap()).collect();
+    let sentence = refused(&c);
+    assert!(sentence.starts_with("C of chunk 0 lies at "), "{sentence}");
+    assert!(
+        sentence.ends_with(": a kernel's output must not overlap what it reads")
+            && sentence.contains(" and C of chunk 1 at "),
+        "{sentence}"
+    );
+}
