@@ -85,7 +85,12 @@ impl Shape {
     }
 
     fn b(&self) -> Layout {
-        layout(&format!("({},{k},{}):({k},1,0)", self.n, self.chunks, k = self.k))
+        layout(&format!(
+            "({},{k},{}):({k},1,0)",
+            self.n,
+            self.chunks,
+            k = self.k
+        ))
     }
 
     fn c(&self) -> Layout {
@@ -113,15 +118,21 @@ fn on_one_device(
     act: impl for<'a> FnOnce(Gemm<'a, bf16, f32>, &'a Device) -> Gemm<'a, bf16, f32>,
 ) -> Vec<u32> {
     let device = Device::simulator(Arch::Sm90a);
-    let a = device.upload(&numbers(shape.m * shape.k * shape.chunks, 1)).unwrap();
+    let a = device
+        .upload(&numbers(shape.m * shape.k * shape.chunks, 1))
+        .unwrap();
     let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
-    let mut c = device.poisoned::<f32>((shape.m * shape.n * shape.chunks) as usize).unwrap();
+    let mut c = device
+        .poisoned::<f32>((shape.m * shape.n * shape.chunks) as usize)
+        .unwrap();
     {
         let a = View::new(&a, shape.a()).unwrap();
         let b = View::new(&b, shape.b()).unwrap();
         let c = ViewMut::new(&mut c, shape.c()).unwrap();
         let product = act(Gemm::new(&a, &b, &c), &device);
-        let call = product.prepare_with(|operands, _| Ok(plan(kind, operands))).unwrap();
+        let call = product
+            .prepare_with(|operands, _| Ok(plan(kind, operands)))
+            .unwrap();
         call.run(&device).unwrap();
     }
     bits(&c.download().unwrap())
@@ -132,7 +143,12 @@ fn law_chunks_in_every_order_have_the_bits_of_the_batch() {
     let mut cases = 0;
     for kind in KINDS {
         for (m, n, chunks) in [(80, 40, 2), (64, 32, 3), (8, 8, 5), (130, 72, 2)] {
-            let shape = Shape { m, n, chunks, ..SHAPE };
+            let shape = Shape {
+                m,
+                n,
+                chunks,
+                ..SHAPE
+            };
             let expected = on_one_device(shape, kind, |product, _| product);
             for order in [ChunkOrder::Ascending, ChunkOrder::Descending] {
                 for first in 0..chunks {
@@ -151,18 +167,27 @@ fn law_chunks_in_every_order_have_the_bits_of_the_batch() {
 fn law_a_chunk_goes_to_its_owner() {
     let mut cases = 0;
     for kind in KINDS {
-        let all: &[i64] = if kind == Kind::Cooperative { &[1, 2, 16] } else { &[2, 3] };
+        let all: &[i64] = if kind == Kind::Cooperative {
+            &[1, 2, 16]
+        } else {
+            &[2, 3]
+        };
         for chunks in all.iter().copied() {
-            let shape = Shape { m: 72, chunks, ..SHAPE };
+            let shape = Shape {
+                m: 72,
+                chunks,
+                ..SHAPE
+            };
             let expected = on_one_device(shape, kind, |product, _| product);
             for first in [0, chunks - 1] {
                 let device = Device::simulator(Arch::Sm90a);
-                let a = device.upload(&numbers(shape.m * shape.k * chunks, 1)).unwrap();
+                let a = device
+                    .upload(&numbers(shape.m * shape.k * chunks, 1))
+                    .unwrap();
                 let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
                 let each = (shape.m * shape.n) as usize;
                 let all = 0..chunks;
-                let mut c: Vec<_> =
-                    all.map(|_| device.poisoned::<f32>(each).unwrap()).collect();
+                let mut c: Vec<_> = all.map(|_| device.poisoned::<f32>(each).unwrap()).collect();
                 let a = View::new(&a, shape.a()).unwrap();
                 let b = View::new(&b, shape.b()).unwrap();
                 let owners: Vec<_> = c
@@ -171,11 +196,12 @@ fn law_a_chunk_goes_to_its_owner() {
                     .collect();
                 let product = Gemm::to_owners(&a, &b, &owners).unwrap();
                 let product = product.chunks(ChunkOrder::Ascending, first);
-                let call = product.prepare_with(|operands, _| Ok(plan(kind, operands))).unwrap();
+                let call = product
+                    .prepare_with(|operands, _| Ok(plan(kind, operands)))
+                    .unwrap();
                 call.run(&device).unwrap();
                 drop((call, owners));
-                let found: Vec<f32> =
-                    c.iter().flat_map(|c| c.download().unwrap()).collect();
+                let found: Vec<f32> = c.iter().flat_map(|c| c.download().unwrap()).collect();
                 assert_eq!(bits(&found), expected, "{shape:?} {kind:?} from {first}");
                 cases += 1;
             }
@@ -197,7 +223,11 @@ fn an_epilogue_follows_its_chunk() {
                 let scale = Box::leak(Box::new(device.upload(&scale).unwrap()));
                 let scale = View::new(scale, "(80,40,3):(0,0,1)").unwrap();
                 let product = product.epilogue(&doubled).tensor("scale", &scale);
-                if chunked { product.chunks(ChunkOrder::Descending, 1) } else { product }
+                if chunked {
+                    product.chunks(ChunkOrder::Descending, 1)
+                } else {
+                    product
+                }
             })
         };
         assert_eq!(found(true), found(false), "{kind:?}");
@@ -207,16 +237,24 @@ fn an_epilogue_follows_its_chunk() {
 /// The kernel of a plan with flags, as a library call has it.
 fn built(shape: Shape, kind: Kind) -> TensorKernel {
     let device = Device::simulator(Arch::Sm90a);
-    let a = device.upload(&numbers(shape.m * shape.k * shape.chunks, 1)).unwrap();
+    let a = device
+        .upload(&numbers(shape.m * shape.k * shape.chunks, 1))
+        .unwrap();
     let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
-    let mut c = device.poisoned::<f32>((shape.m * shape.n * shape.chunks) as usize).unwrap();
+    let mut c = device
+        .poisoned::<f32>((shape.m * shape.n * shape.chunks) as usize)
+        .unwrap();
     let flags = device.zeros::<u32>(shape.chunks as usize).unwrap();
     let flags = flags.view(shape.chunks).unwrap();
     let a = View::new(&a, shape.a()).unwrap();
     let b = View::new(&b, shape.b()).unwrap();
     let c = ViewMut::new(&mut c, shape.c()).unwrap();
-    let product = Gemm::new(&a, &b, &c).chunks(ChunkOrder::Descending, 0).arrivals(&flags);
-    let call = product.prepare_with(|operands, _| Ok(plan(kind, operands))).unwrap();
+    let product = Gemm::new(&a, &b, &c)
+        .chunks(ChunkOrder::Descending, 0)
+        .arrivals(&flags);
+    let call = product
+        .prepare_with(|operands, _| Ok(plan(kind, operands)))
+        .unwrap();
     call.built().unwrap().clone()
 }
 
@@ -234,6 +272,7 @@ enum Tells {
 /// The same kernel with a part for ranks that copy: where the parameter `role` is 1, the first block copies chunk after chunk and
 /// sets a flag behind each, as a copy engine and its stream do.
 fn with_engine(kernel: &Kernel, chunks: i64, tells: Tells) -> Kernel {
+    let threads = i64::from(kernel.block.expect("of a library kernel")[0]);
     let mut k = KernelBuilder::new("engine", Arch::Sm90a);
     for ty in RegType::ALL {
         k.regs(ty, kernel.count(ty) as usize);
@@ -244,7 +283,9 @@ fn with_engine(kernel: &Kernel, chunks: i64, tells: Tells) -> Kernel {
     let [role, words, round] = ["role", "words", "round"].map(|name| k.scalar(name, Type::U32));
     // As numbers: a flag lies at a multiple of 4 bytes.
     let mut addresses = |name: &str| -> Vec<_> {
-        (1..chunks).map(|i| k.scalar(&format!("{name}_{i}"), Type::U64)).collect()
+        (1..chunks)
+            .map(|i| k.scalar(&format!("{name}_{i}"), Type::U64))
+            .collect()
     };
     let [from, to, flags] = ["from", "to", "flag"].map(&mut addresses);
     let [role, words, round] = [role, words, round].map(|id| k.param(id));
@@ -259,17 +300,18 @@ fn with_engine(kernel: &Kernel, chunks: i64, tells: Tells) -> Kernel {
         k.if_(first_block, |k| {
             for ((from, to), flag) in from.iter().zip(&to).zip(&flags) {
                 let tell = |k: &mut KernelBuilder, order: Order| {
-                    k.if_(first, |k| k.store(word(Type::U32).order(order), *flag, round));
+                    k.if_(first, |k| {
+                        k.store(word(Type::U32).order(order), *flag, round)
+                    });
                 };
                 if tells == Tells::Before {
                     tell(k, Order::Release(Scope::Sys));
                 }
-                k.for_range(thread, words, 128, |k, i| {
+                k.for_range(thread, words, threads, |k, i| {
                     let offset = k.mul_wide(Type::U32, i, 4);
                     let [from, to] = [*from, *to].map(|base| k.add(Type::S64, base, offset));
                     let x = k.load(word(Type::U32), from);
-                    let thread_below = k.setp(Compare::Lt, Type::U32, i, words);
-                    k.if_(thread_below, |k| k.store(word(Type::U32), Address::from(to), x));
+                    k.store(word(Type::U32), Address::from(to), x);
                 });
                 k.sync();
                 if let Tells::After(order) = tells {
@@ -373,18 +415,26 @@ fn on_ranks(
     ranks.host_joins(true);
     let chunk = (shape.m * shape.k * 2) as u64;
     let [bytes_b, bytes_c] = [shape.n * shape.k * 2, shape.m * shape.n * shape.chunks * 4];
-    let mut on = |rank: usize, bytes: u64| ranks.allocate(rank, bytes.next_multiple_of(256)).unwrap();
+    let mut on =
+        |rank: usize, bytes: u64| ranks.allocate(rank, bytes.next_multiple_of(256)).unwrap();
     let each = 0..count;
-    let at_a: Vec<u64> = each.clone().map(|rank| on(rank, chunk * count as u64)).collect();
+    let at_a: Vec<u64> = each
+        .clone()
+        .map(|rank| on(rank, chunk * count as u64))
+        .collect();
     let at_b: Vec<u64> = each.clone().map(|rank| on(rank, bytes_b as u64)).collect();
     let at_c: Vec<u64> = each.clone().map(|rank| on(rank, bytes_c as u64)).collect();
-    let flags: Vec<u64> = each.clone().map(|rank| on(rank, 4 * count as u64)).collect();
-    let bytes = |numbers: &[bf16]| -> Vec<u8> {
-        numbers.iter().flat_map(|x| x.to_le_bytes()).collect()
-    };
+    let flags: Vec<u64> = each
+        .clone()
+        .map(|rank| on(rank, 4 * count as u64))
+        .collect();
+    let bytes =
+        |numbers: &[bf16]| -> Vec<u8> { numbers.iter().flat_map(|x| x.to_le_bytes()).collect() };
     for rank in each.clone() {
         ranks.write(flags[rank], &vec![0; 4 * count]).unwrap();
-        ranks.write(at_b[rank], &bytes(&numbers(shape.n * shape.k, 2))).unwrap();
+        ranks
+            .write(at_b[rank], &bytes(&numbers(shape.n * shape.k, 2)))
+            .unwrap();
     }
     let cluster = built.kernel.cluster.map_or(1, |cluster| cluster[0]);
     let threads = built.kernel.block.unwrap()[0];
@@ -393,25 +443,39 @@ fn on_ranks(
         .dynamic_shared(built.dynamic_shared());
     for round in 1..=rounds {
         // Other numbers in every round but the last.
-        let all = numbers(shape.m * shape.k * shape.chunks, 1 + i64::from(rounds - round));
+        let all = numbers(
+            shape.m * shape.k * shape.chunks,
+            1 + i64::from(rounds - round),
+        );
         for rank in each.clone() {
             let own = &all[rank * (chunk / 2) as usize..][..(chunk / 2) as usize];
-            ranks.write(at_a[rank] + chunk * rank as u64, &bytes(own)).unwrap();
-            ranks.write(flags[rank] + 4 * rank as u64, &round.to_le_bytes()).unwrap();
+            ranks
+                .write(at_a[rank] + chunk * rank as u64, &bytes(own))
+                .unwrap();
+            ranks
+                .write(flags[rank] + 4 * rank as u64, &round.to_le_bytes())
+                .unwrap();
         }
         let arguments = |place: usize| {
             let rank = place % count;
             let map = |name: &str, layout: Layout, address| {
                 let map = built.tensor_map(name, layout).unwrap();
                 let encoded = None;
-                let bound = TensorMapArgument { map, address, encoded };
+                let bound = TensorMapArgument {
+                    map,
+                    address,
+                    encoded,
+                };
                 Argument::from(bound)
             };
             let one_b = layout(&format!("({},{k},1):({k},1,16)", shape.n, k = shape.k));
             let (of_a, of_b, of_flags) =
                 (shape.a(), shape.b(), layout(&format!("{}:1", shape.chunks)));
             let mut given = if kind == Kind::Gather {
-                vec![Arg::checked(at_a[rank], &of_a), Arg::checked(at_b[rank], &of_b)]
+                vec![
+                    Arg::checked(at_a[rank], &of_a),
+                    Arg::checked(at_b[rank], &of_b),
+                ]
             } else {
                 vec![
                     Arg::Value(map("A", shape.a(), at_a[rank])),
@@ -431,7 +495,11 @@ fn on_ranks(
             let at = |peer: &usize, of: usize| Argument::U64(at_a[of] + chunk * *peer as u64);
             all.extend(peers.iter().map(|peer| at(peer, *peer)));
             all.extend(peers.iter().map(|peer| at(peer, rank)));
-            all.extend(peers.iter().map(|peer| Argument::U64(flags[rank] + 4 * *peer as u64)));
+            all.extend(
+                peers
+                    .iter()
+                    .map(|peer| Argument::U64(flags[rank] + 4 * *peer as u64)),
+            );
             Some(all)
         };
         let arguments: Vec<_> = (0..2 * count).map(arguments).collect();
@@ -472,19 +540,31 @@ fn a_missing_acquire_fence_or_release_is_named() {
     let named = |kind: Kind, how: Change, tells: Tells, says: &str| {
         for seed in 0..3 {
             let fault = on_ranks(two, (kind, how, tells), 1, seed).unwrap_err();
-            assert_eq!(fault.kind(), FaultKind::Race, "{kind:?} {how:?} {seed}: {fault}");
-            assert!(fault.what().contains(says), "{kind:?} {how:?} {seed}: {fault}");
+            assert_eq!(
+                fault.kind(),
+                FaultKind::Race,
+                "{kind:?} {how:?} {seed}: {fault}"
+            );
+            assert!(
+                fault.what().contains(says),
+                "{kind:?} {how:?} {seed}: {fault}"
+            );
         }
     };
     for kind in [Kind::Cooperative, Kind::Gather] {
         named(kind, Change::Relaxed, RELEASED, "acquir");
-        named(kind, Change::OneDevice, RELEASED, "`.gpu` does not");
+        named(kind, Change::OneDevice, RELEASED, "`.sys`");
         named(kind, Change::NoWait, RELEASED, "rank");
         let one_device = Tells::After(Order::Release(Scope::Gpu));
         named(kind, Change::Nothing, one_device, "`.sys`");
         named(kind, Change::Nothing, Tells::Before, "rank");
     }
-    named(Kind::Cooperative, Change::NoFence, RELEASED, "fence.proxy.async");
+    named(
+        Kind::Cooperative,
+        Change::NoFence,
+        RELEASED,
+        "fence.proxy.async",
+    );
 }
 
 #[test]
@@ -493,7 +573,9 @@ fn every_refusal_of_chunks_verbatim() {
     let shape = SHAPE;
     let a = device.upload(&numbers(shape.m * shape.k * 3, 1)).unwrap();
     let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
-    let mut c = device.poisoned::<f32>((shape.m * shape.n * 3) as usize).unwrap();
+    let mut c = device
+        .poisoned::<f32>((shape.m * shape.n * 3) as usize)
+        .unwrap();
     let a = View::new(&a, shape.a()).unwrap();
     let b = View::new(&b, shape.b()).unwrap();
     let c = ViewMut::new(&mut c, shape.c()).unwrap();
@@ -546,12 +628,16 @@ fn every_refusal_of_chunks_verbatim() {
     let mut out = device.poisoned::<f32>(2 * 64).unwrap();
     let x = View::new(&floats, "(8,8,2):(8,1,64)").unwrap();
     let out = ViewMut::new(&mut out, "(8,8,2):(8,1,64)").unwrap();
-    let exact = Gemm::new(&x, &x, &out).compute(Compute::Tf32x3).chunks(ChunkOrder::Ascending, 0);
+    let exact = Gemm::new(&x, &x, &out)
+        .compute(Compute::Tf32x3)
+        .chunks(ChunkOrder::Ascending, 0);
     assert_eq!(
         exact.run().unwrap_err().to_string(),
         "batch: chunks: none are computed in 3xTF32: tf32 is"
     );
-    let plain = Gemm::new(&x, &x, &out).chunks(ChunkOrder::Ascending, 0).run();
+    let plain = Gemm::new(&x, &x, &out)
+        .chunks(ChunkOrder::Ascending, 0)
+        .run();
     assert!(plain.unwrap_err().to_string().contains("f32"));
 }
 
@@ -564,11 +650,18 @@ fn every_refusal_of_owners_verbatim() {
     let a = View::new(&a, shape.a()).unwrap();
     let b = View::new(&b, shape.b()).unwrap();
     let each = (shape.m * shape.n) as usize;
-    let mut memory: Vec<_> = (0..3).map(|_| device.poisoned::<f32>(each + 4).unwrap()).collect();
-    let [x, y, z] = &mut memory[..] else { unreachable!() };
+    let mut memory: Vec<_> = (0..3)
+        .map(|_| device.poisoned::<f32>(each + 4).unwrap())
+        .collect();
+    let [x, y, z] = &mut memory[..] else {
+        unreachable!()
+    };
     let refused = |c: &[ViewMut<'_, f32>]| {
         let product = Gemm::to_owners(&a, &b, c);
-        product.and_then(|product| product.run()).unwrap_err().to_string()
+        product
+            .and_then(|product| product.run())
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(
         refused(&[]),
@@ -576,7 +669,10 @@ fn every_refusal_of_owners_verbatim() {
     );
     let (own, other) = (shape.owned(), layout("(80,40):(1,80)"));
     {
-        let c = [ViewMut::new(x, own.clone()).unwrap(), ViewMut::new(y, other).unwrap()];
+        let c = [
+            ViewMut::new(x, own.clone()).unwrap(),
+            ViewMut::new(y, other).unwrap(),
+        ];
         assert_eq!(
             refused(&c),
             "batch: chunks: C of chunk 1 is (80,40):(1,80), and that of chunk 0 (80,40):(40,1): all have one layout"
@@ -589,23 +685,37 @@ fn every_refusal_of_owners_verbatim() {
         "batch: the modes behind those of the matrix are 2 in A and 3 in C: all three have the same, of stride 0 where one matrix \
          serves all products"
     );
-    let read = Gemm::to_owners(&a, &b, &three[..2]).unwrap().beta(1.0).run();
+    let read = Gemm::to_owners(&a, &b, &three[..2])
+        .unwrap()
+        .beta(1.0)
+        .run();
     assert_eq!(
         read.unwrap_err().to_string(),
         "batch: chunks: C has an owner for each chunk, and is read: its factor must be 0"
     );
     drop(three);
     let odd = layout("(80,40):(41,1)");
-    let mut wide: Vec<_> = (0..2).map(|_| device.poisoned::<f32>(80 * 41).unwrap()).collect();
-    let c: Vec<_> = wide.iter_mut().map(|c| ViewMut::new(c, odd.clone()).unwrap()).collect();
+    let mut wide: Vec<_> = (0..2)
+        .map(|_| device.poisoned::<f32>(80 * 41).unwrap())
+        .collect();
+    let c: Vec<_> = wide
+        .iter_mut()
+        .map(|c| ViewMut::new(c, odd.clone()).unwrap())
+        .collect();
     assert_eq!(
         refused(&c),
         "batch: chunks: C has an owner for each chunk, and the plan's threads store it: rows of whole vectors of 16 bytes are \
          stored by TMA"
     );
     let overlapping = device.poisoned::<f32>(each).unwrap();
-    let mut halves = [overlapping.slice(..).unwrap(), overlapping.slice(..).unwrap()];
-    let c: Vec<_> = halves.iter_mut().map(|c| ViewMut::new(c, own.clone()).unwrap()).collect();
+    let mut halves = [
+        overlapping.slice(..).unwrap(),
+        overlapping.slice(..).unwrap(),
+    ];
+    let c: Vec<_> = halves
+        .iter_mut()
+        .map(|c| ViewMut::new(c, own.clone()).unwrap())
+        .collect();
     let sentence = refused(&c);
     assert!(sentence.starts_with("C of chunk 0 lies at "), "{sentence}");
     assert!(

@@ -233,7 +233,9 @@ impl Exec<'_, '_, '_> {
             start,
         };
         let named = self.address(address, 1 << lane)?[lane];
-        let known = walk.inside().then_some((self.w.pc, start, named));
+        let known = walk
+            .inside()
+            .then_some((self.g.rank, self.w.pc, start, named));
         let boxes = match known.and_then(|key| self.m.boxes.get(&key)) {
             Some((from, runs)) => {
                 let apart = walk.apart(from);

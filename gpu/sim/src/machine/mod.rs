@@ -75,8 +75,9 @@ pub(crate) struct Machine<'a, 'k> {
     pub(crate) routes: Map<usize, Rc<Routes>>,
     /// Where the tiles of `wgmma` lie, by descriptor, extents, width and major.
     pub(crate) tiles: Map<(u64, usize, usize, usize, bool), Rc<Places>>,
-    /// Boxes inside of their tensors, by step, place in shared memory and address of the tensor map.
-    pub(crate) boxes: Map<(usize, usize, u64), Inside>,
+    /// Boxes inside of their tensors, by rank, step, place in shared memory and address of the tensor map: each rank has maps
+    /// of its own at the same addresses.
+    pub(crate) boxes: Map<(u32, usize, usize, u64), Inside>,
     /// Where dynamic shared memory begins in a block's.
     pub(crate) dynamic_at: u32,
     pub(crate) shared_bytes: u32,

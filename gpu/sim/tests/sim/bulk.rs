@@ -55,7 +55,7 @@ fn words(k: &mut KernelBuilder, buffer: Reg, bytes: i64, out: bool) {
 }
 
 /// A tensor of `rank` dimensions, of 32-bit elements, and a box that leaves it.
-fn tensor(rank: usize, swizzle: TmaSwizzle, element: TmaElement) -> TensorMap {
+pub(super) fn tensor(rank: usize, swizzle: TmaSwizzle, element: TmaElement) -> TensorMap {
     let dims = [20, 5, 3, 2, 3][..rank].to_vec();
     let each = element.bytes();
     let mut strides = Vec::new();

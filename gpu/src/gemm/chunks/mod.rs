@@ -71,11 +71,7 @@ pub(crate) fn refuse<T>(why: String) -> Result<T, Error> {
 pub(crate) const MOST_OWNERS: usize = 16;
 
 /// The chunk at a step in a kernel.
-pub(crate) fn at(
-    k: &mut Builder,
-    order: ChunkOrder,
-    [first, step, chunks]: [&Index; 3],
-) -> Index {
+pub(crate) fn at(k: &mut Builder, order: ChunkOrder, [first, step, chunks]: [&Index; 3]) -> Index {
     let chunk = match order {
         ChunkOrder::Ascending => {
             let chunk = first + step;
@@ -133,7 +129,9 @@ pub(crate) fn check(plan: &GemmPlan, form: ChunkForm) -> Result<(), Error> {
         );
     }
     if plan.operands.beta {
-        return refuse("C has an owner for each chunk, and is read: its factor must be 0".to_string());
+        return refuse(
+            "C has an owner for each chunk, and is read: its factor must be 0".to_string(),
+        );
     }
     Ok(())
 }

@@ -102,9 +102,8 @@ impl StorePath {
             &[rows, columns, BUFFERS * plan.tiles_at_once()],
         )?;
         let tile = boxed_layout(major, ty.bits(), &[ROWS, columns])?;
-        let mut map = |owner: usize| {
-            k.tma_tensor(&owner_name(owner), ty, &layout, [ROWS, columns], &tile, 1)
-        };
+        let mut map =
+            |owner: usize| k.tma_tensor(&owner_name(owner), ty, &layout, [ROWS, columns], &tile, 1);
         let (map, others) = (map(0), (1..batch.owners()).map(map).collect());
         let by_rows = match batch.groups.filter(|groups| groups.has_rows()) {
             Some(_) => Some((k.tensor("rows_of_C", ty, &layout), Direct::new(plan, mma)?)),

@@ -1,10 +1,12 @@
 //! Launches on several devices: which are refused, and what they compute.
 
-use colex_ir::launch::Launch;
+use colex_atom::{TmaElement, TmaSwizzle, copy};
+use colex_ir::launch::{Argument, Launch};
 use colex_ir::{Compare, Memory, Type};
 use colex_sim::{FaultKind, Ranks, SimOptions};
 
 use super::{ACQUIRE, Machine, RELEASE, Stage};
+use crate::bulk::{argument, load_kernel_at, tensor};
 use crate::helpers::global;
 
 #[test]
@@ -137,6 +139,36 @@ fn the_host_may_join_the_ranks() {
         machine.ranks.host_joins(true);
         machine.run(&kernel, Launch::new(1, 1), None, seed).unwrap();
         assert!(machine.data.iter().all(|at| machine.words(*at)[0] == 7));
+    }
+}
+
+/// The ranks have tensor maps at the same addresses of their parameters, each of its own memory.
+#[test]
+fn each_rank_loads_by_its_own_tensor_map() {
+    let map = tensor(1, TmaSwizzle::None, TmaElement::U32);
+    let bytes = map.box_bytes() as u64;
+    let kernel = load_kernel_at(&copy("SM90_TMA_LOAD_1D").unwrap(), &[0], &[], bytes as i64);
+    let launch = Launch::new(2, 32).dynamic_shared(bytes as u32);
+    for seed in 0..4 {
+        let mut ranks = Ranks::new(3).unwrap();
+        let mut on = |rank: usize, bytes: u64| ranks.allocate(rank, bytes).unwrap();
+        let at = [0, 1, 2].map(|rank| [on(rank, map.tensor_bytes() as u64), on(rank, bytes)]);
+        let filled = |rank: usize| vec![rank as u8 + 1; map.tensor_bytes() as usize];
+        let mut arguments = Vec::new();
+        for (rank, [from, to]) in at.into_iter().enumerate() {
+            ranks.write(from, &filled(rank)).unwrap();
+            arguments.push(Some(vec![argument(&map, from), Argument::Pointer(to)]));
+        }
+        let options = SimOptions::default().seed(seed);
+        ranks
+            .simulate(&kernel, &launch, &arguments, &options)
+            .unwrap();
+        for (rank, [_, to]) in at.into_iter().enumerate() {
+            assert_eq!(
+                ranks.read(to, bytes).unwrap(),
+                filled(rank)[..bytes as usize]
+            );
+        }
     }
 }
 
