@@ -12,6 +12,7 @@ use colex_ir::verify::Refused;
 use colex_sim::{Fault, Schedule};
 
 use crate::method::{AttentionMethod, Compute, GemmMethod};
+use crate::ranks::host::error::HostError;
 
 colex_layout::opaque_error! {
     /// Why a call of the library has no result.
@@ -100,6 +101,21 @@ impl Error {
     /// Returns whether a product over ranks is refused: its extents, its parts, or ranks that ask for different products.
     pub fn is_ranks_refused(&self) -> bool {
         matches!(self.kind(), ErrorKind::Ranks(_))
+    }
+
+    /// Returns the rank of a product over devices that had not ended in time, if that is the error.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::ranks::RankDevices;
+    ///
+    /// assert_eq!(RankDevices::new(&[]).unwrap_err().late_rank(), None);
+    /// ```
+    pub fn late_rank(&self) -> Option<usize> {
+        match self.kind() {
+            ErrorKind::Ranks(RankError::Host(HostError::Late { rank, .. })) => Some(*rank),
+            _ => None,
+        }
     }
 
     /// Returns whether no kernel multiplies matrices of these types, or none with this method or accumulator type.
@@ -703,6 +719,8 @@ pub(crate) enum RankError {
     Failure(#[from] MeetingFailure),
     #[error("the meeting has failed before: {0}")]
     Over(MeetingFailure),
+    #[error(transparent)]
+    Host(#[from] HostError),
 }
 
 /// Why a meeting of ranks failed: in numbers, so that rank 0 can tell the other ranks.

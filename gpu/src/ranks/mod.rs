@@ -8,6 +8,7 @@
 
 mod buffers;
 mod gather;
+pub(crate) mod host;
 mod kernel;
 mod meeting;
 mod plan;
@@ -18,3 +19,7 @@ pub use buffers::RankBuffers;
 pub use meeting::Meeting;
 pub use plan::{RankPath, RankPlan};
 pub use problem::RankProblem;
+pub use host::devices::RankDevices;
+pub use host::gather_product::{GatherProduct, RankOptions};
+pub use host::links::{LinkSpeeds, RankForecast};
+pub use host::product_scatter::ProductScatter;

@@ -1,5 +1,7 @@
 //! The plan of a product over ranks.
 
+use core::fmt;
+
 use colex_atom::Arch;
 use colex_ir::Kernel;
 use colex_ir::launch::Launch;
@@ -17,8 +19,27 @@ use crate::error::{Error, RankError};
 pub enum RankPath {
     /// One rank, which sends nothing.
     Local,
-    /// The kernel stores into the memory of the other ranks, chunk by chunk, each with a flag.
+    /// Chunks go into the memory of the other ranks while the product runs: the kernel stores them, or copy engines copy them, each
+    /// with a flag.
     PeerMemory,
+    /// Copy engines copy all chunks, and the product runs before or after that.
+    OneAfterAnother,
+    /// The collectives of NCCL, one for each chunk, beside the product of another.
+    NcclInChunks,
+    /// One collective of NCCL, before or after the product.
+    NcclAfter,
+}
+
+impl fmt::Display for RankPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RankPath::Local => "one rank alone",
+            RankPath::PeerMemory => "peer memory",
+            RankPath::OneAfterAnother => "copies, one after another with the product",
+            RankPath::NcclInChunks => "NCCL in chunks",
+            RankPath::NcclAfter => "NCCL, one after another with the product",
+        })
+    }
 }
 
 /// How a product over ranks is computed: the path, the order of the chunks, and the launch, which is that of every rank.

@@ -1,0 +1,186 @@
+//! `RankDevices`: the devices of a product, and the streams in which their copy engines work.
+
+use std::time::{Duration, Instant};
+
+use colex_device::{Buffer, Device, Element, Event, Flags};
+
+use super::error::HostError;
+use crate::error::Error;
+use crate::gemm::chunks::MOST_OWNERS;
+
+/// The devices of the ranks of one process, each with a stream for its kernels and one for copies.
+///
+/// One device may have several ranks: then their work shares it. On a simulated device that is the only way, since its memory is
+/// its own.
+///
+/// ```
+/// use colex_gpu::Device;
+/// use colex_gpu::ranks::RankDevices;
+///
+/// let device = Device::simulator(colex_atom::Arch::Sm90a);
+/// let ranks = RankDevices::new(&[device.clone(), device])?;
+/// assert_eq!(ranks.count(), 2);
+/// assert_eq!(
+///     RankDevices::new(&[]).unwrap_err().to_string(),
+///     "0 devices: a product takes 1 to 16, one for each rank"
+/// );
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RankDevices {
+    members: Vec<Member>,
+    has_flags: bool,
+}
+
+/// A rank's device.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// With the stream in which kernels run.
+    pub(super) device: Device,
+    /// With the stream of copies.
+    pub(super) copies: Device,
+}
+
+/// For how long flags are written after a failure.
+const RELEASE: Duration = Duration::from_secs(2);
+
+impl RankDevices {
+    /// The most devices.
+    pub const MOST: usize = MOST_OWNERS;
+
+    /// Makes the devices the ranks of products, in their order. Kernels run in the stream of each handle.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for no device or more than [`RankDevices::MOST`], for devices of different architectures, and for two of
+    /// which one has no access to the memory of the other. Returns the driver's error.
+    pub fn new(devices: &[Device]) -> Result<RankDevices, Error> {
+        let (given, most) = (devices.len(), RankDevices::MOST);
+        let [first, ..] = devices else {
+            return Err(HostError::Devices { given, most }.into());
+        };
+        if given > most {
+            return Err(HostError::Devices { given, most }.into());
+        }
+        let mut has_flags = true;
+        for (rank, device) in devices.iter().enumerate() {
+            if device.arch() != first.arch() {
+                return Err(HostError::Archs {
+                    rank,
+                    name: device.name(),
+                    found: device.arch().to_string(),
+                    first: first.arch().to_string(),
+                }
+                .into());
+            }
+            for (other, peer) in devices.iter().enumerate() {
+                if !device.can_access(peer)? {
+                    return Err(HostError::NoAccess {
+                        from: rank,
+                        to: other,
+                        device: device.name(),
+                        peer: peer.name(),
+                    }
+                    .into());
+                }
+                device.enable_access(peer)?;
+            }
+            has_flags &= device.has_stream_flags()?;
+        }
+        let member = |device: &Device| {
+            Ok::<_, Error>(Member {
+                device: device.clone(),
+                copies: device.on_new_stream()?,
+            })
+        };
+        Ok(RankDevices {
+            members: devices.iter().map(member).collect::<Result<_, _>>()?,
+            has_flags,
+        })
+    }
+
+    /// Returns the number of ranks.
+    pub fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Returns the device of a rank, with the stream of its kernels.
+    pub fn device(&self, rank: usize) -> Option<&Device> {
+        self.members.get(rank).map(|member| &member.device)
+    }
+
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Whether the streams of all devices set flags.
+    pub(super) fn has_flags(&self) -> bool {
+        self.has_flags
+    }
+
+    /// A buffer of zeros for each rank.
+    pub(super) fn buffers<T: Element>(&self, elements: i64) -> Result<Vec<Buffer<T>>, Error> {
+        let on = |member: &Member| Ok(member.device.zeros::<T>(elements as usize)?);
+        self.members.iter().map(on).collect()
+    }
+
+    /// The buffers of all ranks as each rank's work has them: those of the first rank, of the second, and so on.
+    pub(super) fn as_peers<T: Element>(
+        &self,
+        buffers: &[Buffer<T>],
+    ) -> Result<Vec<Vec<Buffer<T>>>, Error> {
+        let of = |member: &Member| {
+            let each = buffers.iter();
+            let each = each.map(|buffer| Ok(buffer.as_peer_of(&member.device)?));
+            each.collect::<Result<Vec<_>, Error>>()
+        };
+        self.members.iter().map(of).collect()
+    }
+
+    /// Events at the ends of the streams in which kernels run.
+    pub(super) fn record(&self) -> Result<Vec<Event>, Error> {
+        let each = self.members.iter();
+        each.map(|member| Ok(member.device.record()?)).collect()
+    }
+
+    /// Events at the ends of the streams of copies.
+    pub(super) fn record_copies(&self) -> Result<Vec<Event>, Error> {
+        let each = self.members.iter();
+        each.map(|member| Ok(member.copies.record()?)).collect()
+    }
+
+    /// Waits until all streams are done, for at most `within`; else releases the flags.
+    pub(super) fn wait(&self, within: Duration, flags: &[Flags]) -> Result<(), Error> {
+        let start = Instant::now();
+        for (rank, member) in self.members.iter().enumerate() {
+            for stream in [&member.copies, &member.device] {
+                let left = within.saturating_sub(start.elapsed());
+                match stream.synchronize_within(left) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        release(flags);
+                        return Err(if error.is_deadline() {
+                            HostError::Late { rank, within }.into()
+                        } else {
+                            error.into()
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets all kernels and streams pass that wait for flags. What fails here fails behind another error, which is the one to report.
+pub(super) fn release(flags: &[Flags]) {
+    for of_rank in flags {
+        let _ = of_rank.release(RELEASE);
+    }
+}
+
+/// Makes a stream wait for events.
+pub(super) fn wait_for(device: &Device, events: &[Event]) -> Result<(), Error> {
+    let mut events = events.iter();
+    events.try_for_each(|event| Ok(device.wait_for(event)?))
+}

@@ -1,0 +1,396 @@
+//! `GatherProduct`: all-gather and product on devices, with copies that overlap the product.
+
+use std::time::Duration;
+
+use colex_device::{Buffer, Flags, View, ViewMut};
+use colex_layout::Layout;
+use colex_sched::{Overlap, OverlapPlan};
+
+use super::devices::{RankDevices, release, wait_for};
+use super::error::HostError;
+use super::links::{LinkSpeeds, RankForecast};
+use crate::error::{Error, RankError};
+use crate::gemm::{ChunkOrder, Gemm};
+use crate::kernels::GemmElement;
+use crate::ranks::{RankPath, RankProblem};
+
+/// What a caller may choose of a product over devices.
+///
+/// ```
+/// use colex_gpu::ranks::{RankOptions, RankPath};
+///
+/// let options = RankOptions { path: Some(RankPath::OneAfterAnother), ..RankOptions::default() };
+/// assert_eq!(options.pieces, None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RankOptions {
+    /// The path; `None` for the fastest of those that the devices take.
+    pub path: Option<RankPath>,
+    /// The pieces in which a chunk of A is copied, each with a flag; `None` for a number that suits.
+    pub pieces: Option<i64>,
+    /// The speeds by which paths are compared.
+    pub links: LinkSpeeds,
+}
+
+/// All-gather and product on the devices of one process: C = A B^T, with the rows of A (M,K) and of B (N,K) over the ranks, and the
+/// columns of C. All matrices are row-major; rank r has rows `r M/R ..` of A, `r N/R ..` of B, and columns `r N/R ..` of C as a
+/// matrix (M,N/R).
+///
+/// The call owns the operands. The part of A of a rank is a part of the memory into which the others' parts are gathered, so that
+/// the gathered A is one tensor (M/R,K,R) whose last mode is the rank. On the path [`RankPath::PeerMemory`] copy engines bring the
+/// parts of the other ranks, nearest rank first, each followed by a flag, while one kernel multiplies: the own part first,
+/// each other one after its flag.
+///
+/// ```
+/// use colex_atom::Arch;
+/// use colex_gpu::Device;
+/// use colex_gpu::ranks::{GatherProduct, RankDevices, RankOptions, RankPath, RankProblem};
+/// use colex_sched::Overlap;
+/// use half::bf16;
+/// use std::time::Duration;
+///
+/// // Two ranks on one simulated device.
+/// let device = Device::simulator(Arch::Sm90a);
+/// let ranks = RankDevices::new(&[device.clone(), device])?;
+/// let problem = RankProblem { overlap: Overlap::GatherProduct, ranks: 2, m: 16, n: 16, k: 16 };
+/// let mut product = GatherProduct::<bf16, f32>::new(&ranks, problem, &RankOptions::default())?;
+/// assert_eq!(product.path(), RankPath::PeerMemory);
+/// for rank in 0..2 {
+///     product.a(rank)?.write(&[bf16::from_f32(rank as f32 + 1.0); 8 * 16])?;
+///     product.b(rank)?.write(&[bf16::ONE; 8 * 16])?;
+/// }
+/// product.run()?;
+/// product.wait(Duration::from_secs(10))?;
+/// // Rows of rank 0, then rows of rank 1, of the columns of rank 1.
+/// let c = product.c(1)?.download()?;
+/// assert_eq!((c[0], c[8 * 8]), (16.0, 32.0));
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct GatherProduct<T, C> {
+    ranks: RankDevices,
+    problem: RankProblem,
+    order: OverlapPlan,
+    path: RankPath,
+    forecast: RankForecast,
+    /// The pieces of a chunk.
+    pieces: i64,
+    /// The gathered A of each rank, and those of all ranks as each rank's copies have them.
+    a: Vec<Buffer<T>>,
+    peers: Vec<Vec<Buffer<T>>>,
+    b: Vec<Buffer<T>>,
+    c: Vec<Buffer<C>>,
+    /// A flag for each piece of A, on each rank.
+    arrived: Vec<Flags>,
+    round: u32,
+    is_over: bool,
+}
+
+/// The most pieces of a chunk.
+const MOST_PIECES: i64 = 64;
+
+/// The rows and bytes of a piece below which no chunk is divided.
+const PIECE_ROWS: i64 = 512;
+const PIECE_BYTES: i64 = 8 << 20;
+
+/// A number of pieces that suits a chunk of rows of some bytes.
+fn pieces_of(rows: i64, row_bytes: i64) -> i64 {
+    let suits = |pieces: &i64| {
+        let each = rows / pieces;
+        rows % pieces == 0 && each >= PIECE_ROWS && each * row_bytes >= PIECE_BYTES
+    };
+    [4, 2].into_iter().find(suits).unwrap_or(1)
+}
+
+pub(super) fn rank_error(why: colex_sched::Error) -> Error {
+    let name = "the plan";
+    RankError::Operand { name, why }.into()
+}
+
+/// Checks a problem, and chooses a path.
+pub(super) fn chosen<T: GemmElement, C: GemmElement>(
+    ranks: &RankDevices,
+    (problem, overlap): (&RankProblem, Overlap),
+    options: &RankOptions,
+) -> Result<(RankPath, RankForecast, OverlapPlan), Error> {
+    if problem.overlap != overlap {
+        return Err(HostError::Overlap {
+            found: problem.overlap.to_string(),
+            wanted: overlap.to_string(),
+        }
+        .into());
+    }
+    if problem.ranks != ranks.count() as i64 {
+        return Err(HostError::Ranks {
+            problem: problem.to_string(),
+            given: ranks.count(),
+        }
+        .into());
+    }
+    problem.layouts()?;
+    let order = OverlapPlan::new(overlap, problem.ranks).map_err(rank_error)?;
+    let device = &ranks.members()[0].device;
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let forecast =
+        RankForecast::of::<T, C>(problem, device.arch(), multiprocessors, &options.links)?;
+    let usual = match (problem.ranks, ranks.has_flags()) {
+        (1, _) => RankPath::Local,
+        (_, true) => RankPath::PeerMemory,
+        (_, false) => RankPath::OneAfterAnother,
+    };
+    let path = options.path.unwrap_or(usual);
+    let refused = |why| Err(HostError::Path { path, why }.into());
+    match (path, problem.ranks) {
+        (RankPath::Local, 1) => {}
+        (_, 1) => return refused("there is one rank, which sends nothing"),
+        (RankPath::Local, _) => return refused("there are several ranks"),
+        (RankPath::PeerMemory, _) if !ranks.has_flags() => {
+            return refused("the driver's streams set no flags on these devices");
+        }
+        (RankPath::PeerMemory | RankPath::OneAfterAnother, _) => {}
+        (RankPath::NcclAfter | RankPath::NcclInChunks, _) => {
+            return refused("this call copies by itself, and asks no library");
+        }
+    }
+    Ok((path, forecast, order))
+}
+
+/// A layout `(a,b,..):(x,y,..)` of positive extents.
+pub(super) fn strided<const N: usize>(modes: [(i64, i64); N]) -> Result<Layout, Error> {
+    let leaves = modes.map(|(extent, stride)| Layout::leaf(extent, stride));
+    let leaves = leaves.into_iter().collect::<Result<Vec<_>, _>>();
+    let layout = leaves.and_then(|leaves| Layout::concat(&leaves));
+    Ok(layout.map_err(colex_tensor::Error::from)?)
+}
+
+/// The buffer of a rank.
+pub(super) fn of_rank<X>(all: &[X], rank: usize) -> Result<&X, Error> {
+    let ranks = all.len();
+    let none = || Error::from(RankError::NoRank { rank, ranks });
+    all.get(rank).ok_or_else(none)
+}
+
+impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
+    /// Allocates the operands on all devices, zeros, and the flags.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a problem of another kind or number of ranks, as [`RankProblem::layouts`], for a path that the devices do
+    /// not take, for pieces that do not divide the rows of a chunk, and the devices' errors.
+    pub fn new(
+        ranks: &RankDevices,
+        problem: RankProblem,
+        options: &RankOptions,
+    ) -> Result<GatherProduct<T, C>, Error> {
+        let of = (&problem, Overlap::GatherProduct);
+        let (path, forecast, order) = chosen::<T, C>(ranks, of, options)?;
+        let RankProblem {
+            m, n, k, ranks: count, ..
+        } = problem;
+        let rows = m / count;
+        let pieces = match (options.pieces, path) {
+            (Some(pieces), _) => pieces,
+            (None, RankPath::PeerMemory) => pieces_of(rows, k.saturating_mul(T::BYTES as i64)),
+            (None, _) => 1,
+        };
+        if !(1..=MOST_PIECES).contains(&pieces) || rows % pieces != 0 {
+            let most = MOST_PIECES;
+            return Err(HostError::Pieces { pieces, rows, most }.into());
+        }
+        let a = ranks.buffers::<T>(m.saturating_mul(k))?;
+        let flags = ranks.members().iter();
+        let flags = flags.map(|member| Ok(Flags::new(&member.device, (count * pieces) as usize)?));
+        Ok(GatherProduct {
+            peers: ranks.as_peers(&a)?,
+            a,
+            b: ranks.buffers((n / count).saturating_mul(k))?,
+            c: ranks.buffers(m.saturating_mul(n / count))?,
+            arrived: flags.collect::<Result<_, Error>>()?,
+            ranks: ranks.clone(),
+            problem,
+            order,
+            path,
+            forecast,
+            pieces,
+            round: 0,
+            is_over: false,
+        })
+    }
+
+    /// Returns the path that the call takes.
+    pub fn path(&self) -> RankPath {
+        self.path
+    }
+
+    /// Returns the pieces in which a chunk of A is copied, each with a flag.
+    pub fn pieces(&self) -> i64 {
+        self.pieces
+    }
+
+    /// Returns the part of A of a rank (M/R,K), row-major.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such rank.
+    pub fn a(&self, rank: usize) -> Result<Buffer<T>, Error> {
+        Ok(self.chunk(of_rank(&self.a, rank)?, rank, (0, 1))?)
+    }
+
+    /// Returns the part of B of a rank (N/R,K), row-major.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such rank.
+    pub fn b(&self, rank: usize) -> Result<&Buffer<T>, Error> {
+        of_rank(&self.b, rank)
+    }
+
+    /// Returns the part of C of a rank (M,N/R), row-major.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such rank.
+    pub fn c(&self, rank: usize) -> Result<&Buffer<C>, Error> {
+        of_rank(&self.c, rank)
+    }
+
+    /// Returns the path, the plan of the product on rank 0, and the predicted times of all paths.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of the product's plan.
+    pub fn explain(&self) -> Result<String, Error> {
+        let product = self.with_product(0, |product| product.explain())?;
+        Ok(format!(
+            "{} by {}, chunks in {} pieces\n{}\n{}",
+            self.problem,
+            self.path,
+            self.pieces,
+            product.lines().next().unwrap_or_default(),
+            self.forecast
+        ))
+    }
+
+    /// Enqueues the product on all devices, as one round: the parts of A are read after the earlier work of their devices' streams,
+    /// and later work of these comes after all ranks have read them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error after a failure, and the devices' errors. After one of these the flags are released, so that no
+    /// kernel waits for a copy that was not enqueued.
+    pub fn run(&mut self) -> Result<(), Error> {
+        if self.is_over {
+            return Err(HostError::Over.into());
+        }
+        self.round = self.round.saturating_add(1);
+        let ran = self.enqueue();
+        if ran.is_err() {
+            self.end();
+        }
+        ran
+    }
+
+    /// Waits until all ranks are done, for at most `within`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names a rank which is not done in time, [`late_rank`](Error::late_rank), or the error of a device. The flags
+    /// are then released and the kernels end.
+    pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
+        let waited = self.ranks.wait(within, &self.arrived);
+        self.is_over |= waited.is_err();
+        waited
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
+        release(&self.arrived);
+    }
+
+    /// A piece of the chunk of a rank in gathered memory: of its number and the number of all.
+    fn chunk(
+        &self,
+        gathered: &Buffer<T>,
+        rank: usize,
+        (piece, pieces): (i64, i64),
+    ) -> Result<Buffer<T>, colex_device::Error> {
+        let chunk = self.problem.m / self.problem.ranks * self.problem.k;
+        let each = chunk / pieces;
+        let start = (rank as i64 * chunk + piece * each) as usize;
+        gathered.slice(start..start + each as usize)
+    }
+
+    fn enqueue(&self) -> Result<(), Error> {
+        let members = self.ranks.members();
+        let ready = self.ranks.record()?;
+        // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
+        for (rank, member) in members.iter().enumerate() {
+            wait_for(&member.copies, &ready)?;
+            let others = self.order.chunks(rank as i64).map_err(rank_error)?;
+            for from in others.into_iter().skip(1) {
+                for piece in (0..self.pieces).rev() {
+                    self.copy(rank, from as usize, piece)?;
+                }
+            }
+        }
+        let copied = self.ranks.record_copies()?;
+        for (rank, member) in members.iter().enumerate() {
+            if self.path == RankPath::PeerMemory {
+                let own = (0..self.pieces).map(|piece| rank as i64 * self.pieces + piece);
+                for flag in own {
+                    self.arrived[rank].set(&member.device, flag as usize, self.round)?;
+                }
+            } else {
+                member.device.wait_for(&copied[rank])?;
+            }
+            self.with_product(rank, |product| product.run())?;
+        }
+        for member in members {
+            wait_for(&member.device, &copied)?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues the copy of a piece from another rank, and its flag.
+    fn copy(&self, rank: usize, from: usize, piece: i64) -> Result<(), Error> {
+        let stream = &self.ranks.members()[rank].copies;
+        let at = |gathered| self.chunk(gathered, from, (piece, self.pieces));
+        stream.enqueue_copy(&at(&self.a[rank])?, &at(&self.peers[rank][from])?)?;
+        if self.path == RankPath::PeerMemory {
+            let flag = from as i64 * self.pieces + piece;
+            self.arrived[rank].set(stream, flag as usize, self.round)?;
+        }
+        Ok(())
+    }
+
+    /// What `act` makes of the product of a rank.
+    fn with_product<X>(
+        &self,
+        rank: usize,
+        act: impl FnOnce(Gemm<'_, T, C>) -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        let RankProblem {
+            m, n, k, ranks, ..
+        } = self.problem;
+        let (n, chunks) = (n / ranks, ranks * self.pieces);
+        let rows = m / chunks;
+        // The rank, or the piece of one, is the last mode.
+        let a = View::new(
+            &self.a[rank],
+            strided([(rows, k), (k, 1), (chunks, rows * k)])?,
+        )?;
+        let b = View::new(&self.b[rank], strided([(n, k), (k, 1), (chunks, 0)])?)?;
+        // Only this call writes C, and its handles are this call's.
+        let mut c = self.c[rank].clone();
+        let c = ViewMut::new(&mut c, strided([(rows, n), (n, 1), (chunks, rows * n)])?)?;
+        let product = Gemm::new(&a, &b, &c);
+        if self.path != RankPath::PeerMemory {
+            return act(product);
+        }
+        let arrived = self.arrived[rank].buffer().view(chunks)?;
+        let first = (rank as i64 + 1) * self.pieces - 1;
+        act(product
+            .chunks(ChunkOrder::Descending, first)
+            .arrivals(&arrived))
+    }
+}
