@@ -166,6 +166,11 @@ impl<T: Element> Noise<T> {
         Noise(T::from_bytes(&bytes[..BLOCK * T::BYTES]))
     }
 
+    /// A block of what a function returns.
+    pub(super) fn of(mut next: impl FnMut() -> T) -> Noise<T> {
+        Noise((0..BLOCK).map(|_| next()).collect())
+    }
+
     /// The element at a place.
     pub(super) fn at(&self, place: usize) -> T {
         self.0[place % BLOCK]

@@ -29,7 +29,7 @@ use colex_gpu::Device;
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
-use product::{convolution, epilogue, gated, gemm, groups};
+use product::{convolution, epilogue, gated, gemm, groups, ranks};
 
 pub(crate) use product::sweep::Sweep;
 
@@ -39,7 +39,7 @@ enum Runner {
     Host(fn()),
     /// A fake driver, and a GPU if there is one.
     Driver(fn() -> Result<()>),
-    /// Processes that each open a GPU; the numbers go to the file, if one is given.
+    /// Processes that each open a GPU, or one that opens all of them; the numbers go to the file, if one is given.
     Processes(fn(Option<&Path>) -> Result<()>),
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
@@ -60,6 +60,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("swiglu", Runner::Gpu(gated::run)),
     ("groups", Runner::Gpu(groups::run)),
     ("convolution", Runner::Gpu(convolution::run)),
+    ("ranks", Runner::Processes(ranks::run)),
     ("attention", Runner::Gpu(attention::run)),
     ("decode", Runner::Gpu(attention::decode)),
     ("paged", Runner::Gpu(serving::paged)),

@@ -32,11 +32,15 @@ pub(crate) enum HostError {
     Ranks { problem: String, given: usize },
     #[error("{found} is asked of the call of {wanted}")]
     Overlap { found: String, wanted: String },
-    #[error("{pieces} pieces of a chunk of {rows} rows: the number must divide the rows, and be at most {most}")]
+    #[error(
+        "{pieces} pieces of a chunk of {rows} rows: the number must divide the rows, and be at most {most}"
+    )]
     Pieces { pieces: i64, rows: i64, most: i64 },
     #[error("the path {path} is not taken here: {why}")]
     Path { path: RankPath, why: &'static str },
-    #[error("rank {rank} has not ended within {within:?}: its flags are released, and what was computed is of no use")]
+    #[error(
+        "rank {rank} has not ended within {within:?}: its flags are released, and what was computed is of no use"
+    )]
     Late { rank: usize, within: Duration },
     #[error("the product has failed before: its flags are released, and a new one has new flags")]
     Over,

@@ -185,7 +185,11 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         let of = (&problem, Overlap::GatherProduct);
         let (path, forecast, order) = chosen::<T, C>(ranks, of, options)?;
         let RankProblem {
-            m, n, k, ranks: count, ..
+            m,
+            n,
+            k,
+            ranks: count,
+            ..
         } = problem;
         let rows = m / count;
         let pieces = match (options.pieces, path) {
@@ -369,9 +373,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         rank: usize,
         act: impl FnOnce(Gemm<'_, T, C>) -> Result<X, Error>,
     ) -> Result<X, Error> {
-        let RankProblem {
-            m, n, k, ranks, ..
-        } = self.problem;
+        let RankProblem { m, n, k, ranks, .. } = self.problem;
         let (n, chunks) = (n / ranks, ranks * self.pieces);
         let rows = m / chunks;
         // The rank, or the piece of one, is the last mode.

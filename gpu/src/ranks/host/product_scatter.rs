@@ -92,7 +92,11 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         let of = (&problem, Overlap::ProductScatter);
         let (path, forecast, order) = chosen::<T, S>(ranks, of, options)?;
         let RankProblem {
-            m, n, k, ranks: count, ..
+            m,
+            n,
+            k,
+            ranks: count,
+            ..
         } = problem;
         if let Some(pieces) = options.pieces.filter(|pieces| *pieces != 1) {
             let (rows, most) = (m / count, 1);
@@ -253,9 +257,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         rank: usize,
         act: impl FnOnce(Gemm<'_, T, S>) -> Result<X, Error>,
     ) -> Result<X, Error> {
-        let RankProblem {
-            n, k, ranks, ..
-        } = self.problem;
+        let RankProblem { n, k, ranks, .. } = self.problem;
         let (rows, k) = (self.rows(), k / ranks);
         let a = View::new(
             &self.a[rank],

@@ -1,10 +1,11 @@
-//! Benches of products: beside cuBLASLt, of the plans, of the generations, of epilogues, of groups, of convolutions, and sweeps over
-//! drawn shapes.
+//! Benches of products: beside cuBLASLt, of the plans, of the generations, of epilogues, of groups, of convolutions, over
+//! ranks, and sweeps over drawn shapes.
 
 pub(crate) mod convolution;
 pub(crate) mod epilogue;
 pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod groups;
+pub(crate) mod ranks;
 pub(crate) mod recorded;
 pub(crate) mod sweep;
