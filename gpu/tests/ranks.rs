@@ -2,6 +2,8 @@
 
 #[path = "ranks/chunks.rs"]
 mod chunks;
+#[path = "ranks/host.rs"]
+mod host;
 
 use colex_atom::Arch;
 use colex_gpu::ir::{Control, Kernel, Memory, Op, Order, Scope, Stmt, Sync};

@@ -149,8 +149,13 @@ impl RankDevices {
         each.map(|member| Ok(member.copies.record()?)).collect()
     }
 
-    /// Waits until all streams are done, for at most `within`; else releases the flags.
-    pub(super) fn wait(&self, within: Duration, flags: &[Flags]) -> Result<(), Error> {
+    /// Waits until all streams are done, for at most `within`; else releases the flags. The events are those of the last round, at
+    /// which each rank came to it: a rank that has not come holds up the others, and is the one that is named.
+    pub(super) fn wait(
+        &self,
+        within: Duration,
+        (came, flags): (&[Event], &[Flags]),
+    ) -> Result<(), Error> {
         let start = Instant::now();
         for (rank, member) in self.members.iter().enumerate() {
             for stream in [&member.copies, &member.device] {
@@ -158,12 +163,15 @@ impl RankDevices {
                 match stream.synchronize_within(left) {
                     Ok(()) => {}
                     Err(error) => {
-                        release(flags);
-                        return Err(if error.is_deadline() {
-                            HostError::Late { rank, within }.into()
-                        } else {
-                            error.into()
+                        let absent = came.iter().position(|event| {
+                            matches!(event.is_reached(), Ok(false)) && error.is_deadline()
                         });
+                        release(flags);
+                        if !error.is_deadline() {
+                            return Err(error.into());
+                        }
+                        let rank = absent.unwrap_or(rank);
+                        return Err(HostError::Late { rank, within }.into());
                     }
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use colex_device::{Buffer, Flags, View, ViewMut};
+use colex_device::{Buffer, Event, Flags, View, ViewMut};
 use colex_layout::Layout;
 use colex_sched::{Overlap, OverlapPlan};
 
@@ -83,6 +83,8 @@ pub struct GatherProduct<T, C> {
     /// A flag for each piece of A, on each rank.
     arrived: Vec<Flags>,
     round: u32,
+    /// The events at which each rank came to the last round.
+    came: Vec<Event>,
     is_over: bool,
 }
 
@@ -217,6 +219,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
             forecast,
             pieces,
             round: 0,
+            came: Vec::new(),
             is_over: false,
         })
     }
@@ -301,7 +304,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     /// Returns an error that names a rank which is not done in time, [`late_rank`](Error::late_rank), or the error of a device. The flags
     /// are then released and the kernels end.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        let waited = self.ranks.wait(within, &self.arrived);
+        let waited = self.ranks.wait(within, (&self.came, &self.arrived));
         self.is_over |= waited.is_err();
         waited
     }
@@ -324,12 +327,12 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         gathered.slice(start..start + each as usize)
     }
 
-    fn enqueue(&self) -> Result<(), Error> {
-        let members = self.ranks.members();
-        let ready = self.ranks.record()?;
+    fn enqueue(&mut self) -> Result<(), Error> {
+        self.came = self.ranks.record()?;
+        let (members, ready) = (self.ranks.members(), &self.came);
         // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
         for (rank, member) in members.iter().enumerate() {
-            wait_for(&member.copies, &ready)?;
+            wait_for(&member.copies, ready)?;
             let others = self.order.chunks(rank as i64).map_err(rank_error)?;
             for from in others.into_iter().skip(1) {
                 for piece in (0..self.pieces).rev() {

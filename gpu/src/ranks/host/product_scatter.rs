@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use colex_atom::Ty;
-use colex_device::{Buffer, View, ViewMut};
+use colex_device::{Buffer, Event, View, ViewMut};
 use colex_sched::{Overlap, OverlapPlan};
 
 use super::devices::{RankDevices, wait_for};
@@ -64,6 +64,8 @@ pub struct ProductScatter<T, S, C> {
     peers: Vec<Vec<Buffer<S>>>,
     /// The terms of all chunks of a rank, if copies bring them to the owners.
     terms: Vec<Buffer<S>>,
+    /// The events at which each rank came to the last round.
+    came: Vec<Event>,
     is_over: bool,
 }
 
@@ -120,6 +122,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
             order,
             path,
             forecast,
+            came: Vec::new(),
             is_over: false,
         })
     }
@@ -193,7 +196,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     ///
     /// Returns an error that names a rank which is not done in time, [`late_rank`](Error::late_rank), or the error of a device.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        let waited = self.ranks.wait(within, &[]);
+        let waited = self.ranks.wait(within, (&self.came, &[]));
         self.is_over |= waited.is_err();
         waited
     }
@@ -209,12 +212,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         Ok(of.slice(number * each..(number + 1) * each)?)
     }
 
-    fn enqueue(&self) -> Result<(), Error> {
-        let members = self.ranks.members();
+    fn enqueue(&mut self) -> Result<(), Error> {
         // An owner has added what its slots held before.
-        let ready = self.ranks.record()?;
+        self.came = self.ranks.record()?;
+        let (members, ready) = (self.ranks.members(), &self.came);
         for (rank, member) in members.iter().enumerate() {
-            wait_for(&member.device, &ready)?;
+            wait_for(&member.device, ready)?;
             self.with_product(rank, |product| product.run())?;
         }
         let mut sent = self.ranks.record()?;
