@@ -15,6 +15,8 @@ mod gpus;
 mod library;
 #[path = "fake_driver/peers.rs"]
 mod peers;
+#[path = "fake_driver/ranks.rs"]
+mod ranks;
 
 use colex_atom::{
     Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Taps, TensorMap, TmaElement,

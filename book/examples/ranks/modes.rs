@@ -3,14 +3,18 @@
 //! Run it with `cargo run -p colex-book --example ranks_modes`; each line `== .. ==` names a piece of the chapter.
 
 use std::error::Error;
+use std::time::Duration;
 
 use colex_atom::Arch;
+use colex_gpu::gemm::ChunkOrder;
 use colex_gpu::ir::*;
+use colex_gpu::ranks::{GatherProduct, LinkSpeeds, RankDevices, RankForecast, RankOptions};
 use colex_gpu::ranks::{RankPlan, RankProblem};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
-use colex_gpu::{Argument, Launch};
+use colex_gpu::{Argument, Device, Gemm, Launch, View, ViewMut};
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
 use colex_sched::{Collective, GemmCoord, Placement, RankLayout, Route, local_product};
+use half::bf16;
 
 fn main() -> Result<(), Box<dyn Error>> {
     placements()?;
@@ -23,6 +27,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     hang()?;
     order()?;
     product()?;
+    arrivals()?;
+    devices()?;
+    forecast()?;
     Ok(())
 }
 
@@ -259,5 +266,79 @@ fn product() -> Result<(), Box<dyn Error>> {
     let other = RankProblem { k: 8, ..problem };
     println!("{}", RankPlan::agreed(&[problem, other]).unwrap_err());
     // ANCHOR_END: product
+    Ok(())
+}
+
+fn arrivals() -> Result<(), Box<dyn Error>> {
+    println!("\n== arrivals ==");
+    // ANCHOR: arrivals
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.zeros::<bf16>(2 * 8 * 16)?;
+    let (b, mut c) = (
+        device.zeros::<bf16>(8 * 16)?,
+        device.zeros::<f32>(2 * 8 * 8)?,
+    );
+    let arrived = device.zeros::<u32>(2)?;
+    // (M/R,K,R), (N,K,R) and (M/R,N,R)
+    let a = View::new(&a, "(8,16,2):(16,1,128)")?;
+    let b = View::new(&b, "(8,16,2):(16,1,0)")?;
+    let c = ViewMut::new(&mut c, "(8,8,2):(8,1,64)")?;
+    let product = Gemm::new(&a, &b, &c)
+        .chunks(ChunkOrder::Descending, 1)
+        .arrivals(&arrived.view(2)?);
+    let call = product.prepare()?;
+    let ptx = call.built().ok_or("nothing to do")?.kernel.ptx()?;
+    let opcodes = ptx.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        words.find(|word| word.contains(".acquire.sys") || word.contains("proxy.async.global"))
+    });
+    println!("{}", opcodes.collect::<Vec<_>>().join("\n"));
+    // ANCHOR_END: arrivals
+    Ok(())
+}
+
+fn devices() -> Result<(), Box<dyn Error>> {
+    println!("\n== devices ==");
+    // ANCHOR: devices
+    let device = Device::simulator(Arch::Sm90a);
+    let ranks = RankDevices::new(&[device.clone(), device])?;
+    let problem = RankProblem {
+        overlap: Overlap::GatherProduct,
+        ranks: 2,
+        m: 16,
+        n: 16,
+        k: 16,
+    };
+    let options = RankOptions::default();
+    let mut product = GatherProduct::<bf16, f32>::new(&ranks, problem, &options)?;
+    for rank in 0..2 {
+        let part = [bf16::from_f32(rank as f32 + 1.0); 8 * 16];
+        product.a(rank)?.write(&part)?;
+        product.b(rank)?.write(&[bf16::ONE; 8 * 16])?;
+    }
+    product.run()?;
+    product.wait(Duration::from_secs(10))?;
+    let c = product.c(1)?.download()?;
+    println!("by {}: {} .. {}", product.path(), c[0], c[16 * 8 - 1]);
+    // ANCHOR_END: devices
+    Ok(())
+}
+
+fn forecast() -> Result<(), Box<dyn Error>> {
+    println!("\n== forecast ==");
+    // ANCHOR: forecast
+    let problem = RankProblem {
+        overlap: Overlap::GatherProduct,
+        ranks: 4,
+        m: 8192,
+        n: 57344,
+        k: 8192,
+    };
+    let links = LinkSpeeds::default();
+    println!(
+        "{}",
+        RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, 132, &links)?
+    );
+    // ANCHOR_END: forecast
     Ok(())
 }

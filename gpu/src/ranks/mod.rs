@@ -1,10 +1,12 @@
-//! Products of matrices that lie on several devices, each called by its rank: the plan, its kernel with flags between the
-//! ranks, and its run on the simulator.
+//! Products of matrices that lie on several devices, each called by its rank.
 //!
-//! C = A B^T with A of `(M, K)`, B of `(N, K)` and C of `(M, N)`, in `f32`. The communication goes through peer pointers, chunk
-//! by chunk, each with a flag of the scope of the system, beside the products of the chunks that are there
-//! ([`colex_sched::OverlapPlan`] has the order and a timeline). A [`Meeting`] is what the ranks tell each other on the host. The products themselves are plain: one element of C per thread,
-//! without tiles in shared memory and without tensor cores.
+//! C = A B^T with A of `(M, K)`, B of `(N, K)` and C of `(M, N)`. The communication goes through peer pointers, chunk by chunk, beside
+//! the products of the chunks that are there ([`colex_sched::OverlapPlan`] has the order and a timeline). A [`Meeting`] is what
+//! the ranks tell each other on the host.
+//!
+//! [`GatherProduct`] and [`ProductScatter`] run on the devices of one process, with the Hopper kernel of
+//! [`Gemm`](crate::Gemm): there the rank is the last mode of a batch. [`RankPlan`] has plain kernels in `f32` for the simulator, one
+//! element of C per thread, with all flags inside the kernels.
 
 mod buffers;
 mod gather;
@@ -16,10 +18,10 @@ mod problem;
 mod scatter;
 
 pub use buffers::RankBuffers;
-pub use meeting::Meeting;
-pub use plan::{RankPath, RankPlan};
-pub use problem::RankProblem;
 pub use host::devices::RankDevices;
 pub use host::gather_product::{GatherProduct, RankOptions};
 pub use host::links::{LinkSpeeds, RankForecast};
 pub use host::product_scatter::ProductScatter;
+pub use meeting::Meeting;
+pub use plan::{RankPath, RankPlan};
+pub use problem::RankProblem;

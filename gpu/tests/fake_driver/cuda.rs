@@ -307,6 +307,7 @@ pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) 
         76 => part(1).unwrap_or(0) as i32,
         97 => part(2).unwrap_or(232448) as i32,
         16 => 132,
+        122 if number("memops").is_some() => 0,
         120 | 122 => 1,
         _ => 0,
     };

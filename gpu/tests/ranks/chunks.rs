@@ -117,11 +117,21 @@ fn on_one_device(
     kind: Kind,
     act: impl for<'a> FnOnce(Gemm<'a, bf16, f32>, &'a Device) -> Gemm<'a, bf16, f32>,
 ) -> Vec<u32> {
+    let a = numbers(shape.m * shape.k * shape.chunks, 1);
+    let b = numbers(shape.n * shape.k, 2);
+    of_numbers(shape, kind, (&a, &b), act)
+}
+
+/// The same, of these numbers of A and B.
+fn of_numbers(
+    shape: Shape,
+    kind: Kind,
+    (a, b): (&[bf16], &[bf16]),
+    act: impl for<'a> FnOnce(Gemm<'a, bf16, f32>, &'a Device) -> Gemm<'a, bf16, f32>,
+) -> Vec<u32> {
     let device = Device::simulator(Arch::Sm90a);
-    let a = device
-        .upload(&numbers(shape.m * shape.k * shape.chunks, 1))
-        .unwrap();
-    let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+    let a = device.upload(a).unwrap();
+    let b = device.upload(b).unwrap();
     let mut c = device
         .poisoned::<f32>((shape.m * shape.n * shape.chunks) as usize)
         .unwrap();
@@ -565,6 +575,165 @@ fn a_missing_acquire_fence_or_release_is_named() {
         RELEASED,
         "fence.proxy.async",
     );
+}
+
+/// The kernel of a product whose chunks have owners.
+fn built_for_owners(shape: Shape, kind: Kind) -> TensorKernel {
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device
+        .upload(&numbers(shape.m * shape.k * shape.chunks, 1))
+        .unwrap();
+    let b = device.upload(&numbers(shape.n * shape.k, 2)).unwrap();
+    let each = (shape.m * shape.n) as usize;
+    let mut c: Vec<_> = (0..shape.chunks)
+        .map(|_| device.poisoned::<f32>(each).unwrap())
+        .collect();
+    let a = View::new(&a, shape.a()).unwrap();
+    let b = View::new(&b, shape.b()).unwrap();
+    let owners = c
+        .iter_mut()
+        .map(|c| ViewMut::new(c, shape.owned()).unwrap());
+    let owners: Vec<_> = owners.collect();
+    let product = Gemm::to_owners(&a, &b, &owners).unwrap();
+    let product = product.chunks(ChunkOrder::Ascending, 0);
+    let call = product
+        .prepare_with(|operands, _| Ok(plan(kind, operands)))
+        .unwrap();
+    call.built().unwrap().clone()
+}
+
+/// Runs the product on every rank, each of which stores the term of a chunk into its slot at the owner, and returns the bits of the
+/// slots of every owner.
+fn scattered(
+    shape: Shape,
+    kind: Kind,
+    mut ranks: Ranks,
+    seed: u64,
+) -> Result<Vec<Vec<u32>>, Fault> {
+    let count = shape.chunks as usize;
+    let built = built_for_owners(shape, kind);
+    let (all_a, bytes_b) = (shape.m * shape.k * shape.chunks, shape.n * shape.k * 2);
+    let slot = (shape.m * shape.n * 4) as u64;
+    let mut on = |rank: usize, bytes: u64| ranks.allocate(rank, bytes).unwrap();
+    let each = 0..count;
+    let at_a: Vec<u64> = each
+        .clone()
+        .map(|rank| on(rank, all_a as u64 * 2))
+        .collect();
+    let at_b: Vec<u64> = each.clone().map(|rank| on(rank, bytes_b as u64)).collect();
+    let slots: Vec<u64> = each
+        .clone()
+        .map(|rank| on(rank, slot * count as u64))
+        .collect();
+    let bytes =
+        |numbers: &[bf16]| -> Vec<u8> { numbers.iter().flat_map(|x| x.to_le_bytes()).collect() };
+    for rank in each.clone() {
+        let seed = 10 * rank as i64;
+        ranks
+            .write(at_a[rank], &bytes(&numbers(all_a, seed + 1)))
+            .unwrap();
+        let b = bytes(&numbers(shape.n * shape.k, seed + 2));
+        ranks.write(at_b[rank], &b).unwrap();
+    }
+    let map = |name: &str, layout: Layout, address| {
+        let map = built.tensor_map(name, layout).unwrap();
+        let encoded = None;
+        Argument::from(TensorMapArgument {
+            map,
+            address,
+            encoded,
+        })
+    };
+    let arguments = |rank: usize| {
+        let one_b = layout(&format!("({},{k},1):({k},1,16)", shape.n, k = shape.k));
+        let mut given = vec![map("A", shape.a(), at_a[rank]), map("B", one_b, at_b[rank])];
+        for (owner, slots) in slots.iter().enumerate() {
+            let name = if owner == 0 {
+                "C".to_string()
+            } else {
+                format!("C_{owner}")
+            };
+            given.push(map(&name, shape.owned(), slots + slot * rank as u64));
+        }
+        let first = (rank + 1) % count;
+        let sizes = [shape.m, shape.n, shape.k, shape.chunks, first as i64];
+        given.extend(sizes.map(|n| Argument::U32(n as u32)));
+        given.extend([1.0, 0.0].map(Argument::F32));
+        let given: Vec<Arg<'_>> = given.into_iter().map(Arg::Value).collect();
+        Some(built.arguments(&given).unwrap())
+    };
+    let cluster = built.kernel.cluster.map_or(1, |cluster| cluster[0]);
+    let launch = Launch::new(2 * cluster, built.kernel.block.unwrap()[0])
+        .cluster(cluster)
+        .dynamic_shared(built.dynamic_shared());
+    let arguments: Vec<_> = each.map(arguments).collect();
+    let options = SimOptions::default().seed(seed);
+    ranks.simulate(&built.kernel, &launch, &arguments, &options)?;
+    let read = |at: &u64| {
+        let bytes = ranks.read(*at, slot * count as u64).unwrap();
+        let words = bytes.as_chunks::<4>().0.iter();
+        words.map(|word| u32::from_le_bytes(*word)).collect()
+    };
+    Ok(slots.iter().map(read).collect())
+}
+
+#[test]
+fn law_each_term_is_in_the_slot_of_its_rank_at_the_owner() {
+    let mut cases = 0;
+    for kind in [Kind::Cooperative, Kind::Pingpong, Kind::Cluster] {
+        for chunks in [2, 3] {
+            let shape = Shape { chunks, ..SHAPE };
+            let all_a = shape.m * shape.k * chunks;
+            // What each rank computes, all chunks.
+            let terms: Vec<Vec<u32>> = (0..chunks)
+                .map(|rank| {
+                    let seed = 10 * rank;
+                    let (a, b) = (
+                        numbers(all_a, seed + 1),
+                        numbers(shape.n * shape.k, seed + 2),
+                    );
+                    of_numbers(shape, kind, (&a, &b), |product, _| product)
+                })
+                .collect();
+            let slot = (shape.m * shape.n) as usize;
+            for seed in 0..3 {
+                let mut ranks = Ranks::connected(chunks as usize).unwrap();
+                // The host's event between the product and the sum.
+                ranks.host_joins(true);
+                let found = scattered(shape, kind, ranks, seed).unwrap();
+                for (owner, slots) in found.iter().enumerate() {
+                    for (rank, term) in terms.iter().enumerate() {
+                        assert_eq!(
+                            slots[rank * slot..][..slot],
+                            term[owner * slot..][..slot],
+                            "{kind:?}: the term of rank {rank} at {owner}"
+                        );
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("law ranks.slots: {cases} cases");
+}
+
+#[test]
+fn a_missing_event_or_access_of_a_scatter_is_named() {
+    let shape = Shape { chunks: 2, ..SHAPE };
+    for seed in 0..3 {
+        // Nothing says that the owner's next kernel comes after the stores of the others.
+        let ranks = Ranks::connected(2).unwrap();
+        let fault = scattered(shape, Kind::Cooperative, ranks, seed).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::EarlyExit, "{fault}");
+        let mut ranks = Ranks::new(2).unwrap();
+        ranks.host_joins(true);
+        let fault = scattered(shape, Kind::Cooperative, ranks, seed).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::OutOfBounds, "{fault}");
+        assert!(
+            fault.what().contains("`Ranks::enable_peer_access("),
+            "{fault}"
+        );
+    }
 }
 
 #[test]

@@ -15,16 +15,17 @@ use colex_gpu::attention::{
 use colex_gpu::elementwise::{
     ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary, RotaryCall,
 };
-use colex_gpu::gemm::{Convolution, Epilogue};
+use colex_gpu::gemm::{ChunkOrder, Convolution, Epilogue};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
 use colex_gpu::quantise::Quantise;
+use colex_gpu::ranks::RankDevices;
 use colex_gpu::reduce::scan::{ScanPlan, ScanProblem};
 use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
 use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
 use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
 use colex_gpu::tensor::TensorKernel;
-use colex_gpu::{Error, View};
+use colex_gpu::{Error, View, ViewMut};
 use colex_ir::BinaryOp;
 use colex_sched::pipeline::Schedule;
 use half::{bf16, f16};
@@ -80,6 +81,7 @@ pub fn drawn_samples() -> Result<Vec<Sample>, String> {
     }
     all.extend(attention().map_err(|e| e.to_string())?);
     all.extend(gated().map_err(|e| e.to_string())?);
+    all.extend(chunks().map_err(|e| e.to_string())?);
     all.extend(rowwise().map_err(|e| e.to_string())?);
     all.extend(reduced().map_err(|e| e.to_string())?);
     all.extend(elementwise().map_err(|e| e.to_string())?);
@@ -218,6 +220,52 @@ fn reduced() -> Result<Vec<Sample>, Error> {
         for (extents, k) in [([4096, 128], 8), ([512, 10_000], 50), ([2, 1 << 20], 2048)] {
             let plan = TopKPlan::fastest(&TopKProblem::new(ty, extents, k)?);
             all.push(Sample::new(plan.build(arch)?.kernel, 128));
+        }
+    }
+    Ok(all)
+}
+
+/// Products in chunks: flags in every plan of the list that divides no K, and the most owners in those that store by TMA.
+fn chunks() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    let device = Device::simulator(Arch::Sm90a);
+    let flags = device.zeros::<u32>(RankDevices::MOST)?;
+    for chunks in [2, RankDevices::MOST] {
+        let memory = device.zeros::<bf16>(chunks << 16)?;
+        let mut output = device.zeros::<bf16>(chunks << 16)?;
+        let mut owned = Vec::new();
+        for _ in 0..chunks {
+            owned.push(device.zeros::<bf16>(1 << 16)?);
+        }
+        let apart = |step: usize| format!("(256,256,{chunks}):(256,1,{step})");
+        let (a, b) = (
+            View::new(&memory, apart(1 << 16))?,
+            View::new(&memory, apart(0))?,
+        );
+        let owners = owned.iter_mut().map(|c| c.view_mut((256, 256)));
+        let owners = owners.collect::<Result<Vec<_>, _>>()?;
+        let to_owners = Gemm::to_owners(&a, &b, &owners)?.chunks(ChunkOrder::Ascending, 1);
+        let c = ViewMut::new(&mut output, apart(1 << 16))?;
+        let gathered = Gemm::new(&a, &b, &c).chunks(ChunkOrder::Descending, 1);
+        let gathered = gathered.arrivals(&flags.view(chunks as i64)?);
+        let mut plans = Vec::new();
+        gathered.prepare_with(|operands, arch| {
+            let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+            plans.push(usual);
+            let listed = GemmPlan::candidates(operands, arch).into_iter();
+            let is_taken = |plan: &GemmPlan| plan.method == GemmMethod::Hopper && plan.split == 1;
+            plans.extend(listed.filter(is_taken));
+            Ok(usual)
+        })?;
+        for plan in plans {
+            let gathers = (chunks == 2).then(|| gathered.prepare_with(|_, _| Ok(plan)));
+            for call in gathers
+                .into_iter()
+                .chain([to_owners.prepare_with(|_, _| Ok(plan))])
+            {
+                let kernel = call?.built().map(|built| built.kernel.clone());
+                all.extend(kernel.map(|kernel| Sample::new(kernel, 255)));
+            }
         }
     }
     Ok(all)

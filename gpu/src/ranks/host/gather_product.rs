@@ -243,6 +243,15 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         Ok(self.chunk(of_rank(&self.a, rank)?, rank, (0, 1))?)
     }
 
+    /// Returns the memory of a rank into which A (M,K) is gathered, row-major: after a run it has all parts.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such rank.
+    pub fn gathered(&self, rank: usize) -> Result<&Buffer<T>, Error> {
+        of_rank(&self.a, rank)
+    }
+
     /// Returns the part of B of a rank (N/R,K), row-major.
     ///
     /// # Errors

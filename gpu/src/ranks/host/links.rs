@@ -13,8 +13,8 @@ use crate::ranks::{RankPath, RankProblem};
 
 /// The speeds of the links between the devices of a host, in bytes per microsecond (megabytes per second).
 ///
-/// The default is what four H200 of one host reach with 18 NVLinks each: a copy engine writes 392 GB/s to one peer, and NCCL moves
-/// about 340 GB/s through each device.
+/// The default: a copy engine of an H200 with 18 NVLinks copies 392 GB/s to one peer, and the collectives of NCCL on H100 have a bus
+/// bandwidth of about 340 GB/s.
 ///
 /// ```
 /// use colex_gpu::ranks::LinkSpeeds;

@@ -1,0 +1,155 @@
+//! Products over devices: what is copied and flagged, and what a rank that does not come ends in.
+
+use std::time::{Duration, Instant};
+
+use colex_gpu::ranks::{
+    GatherProduct, ProductScatter, RankDevices, RankOptions, RankPath, RankProblem,
+};
+use colex_gpu::{Device, Flags};
+use colex_sched::Overlap;
+use half::bf16;
+
+use super::{said, sentence};
+
+/// A time that no wait of these tests reaches, and one that several do.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(20);
+
+fn devices(count: usize) -> Vec<Device> {
+    let open = |ordinal| Device::gpu(ordinal).expect("the scene has the device");
+    (0..count).map(open).collect()
+}
+
+/// A product whose matrices are small, so that the driver remembers them.
+fn problem(overlap: Overlap, ranks: i64) -> RankProblem {
+    RankProblem {
+        overlap,
+        ranks,
+        m: 8 * ranks,
+        n: 8 * ranks,
+        k: 16 * ranks,
+    }
+}
+
+#[test]
+fn law_every_rank_gathers_all_parts_of_a() {
+    let act = || {
+        let mut cases = 0;
+        for ranks in 2..=4 {
+            for path in [RankPath::PeerMemory, RankPath::OneAfterAnother] {
+                let together = RankDevices::new(&devices(ranks)).unwrap();
+                let options = RankOptions {
+                    path: Some(path),
+                    pieces: Some(2),
+                    ..RankOptions::default()
+                };
+                let problem = problem(Overlap::GatherProduct, ranks as i64);
+                let mut call =
+                    GatherProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+                for round in 1..=2 {
+                    let part = |rank: usize| {
+                        vec![bf16::from_f32((10 * round + rank) as f32); 8 * 16 * ranks]
+                    };
+                    for rank in 0..ranks {
+                        call.a(rank).unwrap().write(&part(rank)).unwrap();
+                    }
+                    call.run().unwrap();
+                    call.wait(LONG).unwrap();
+                    let all: Vec<bf16> = (0..ranks).flat_map(part).collect();
+                    for rank in 0..ranks {
+                        assert_eq!(call.gathered(rank).unwrap().download().unwrap(), all);
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        format!("{cases}")
+    };
+    let test = "ranks::law_every_rank_gathers_all_parts_of_a";
+    let cases = said(test, "peers:4", act);
+    assert_eq!(cases, "36");
+    println!("law every_rank_gathers_all_parts_of_a: {cases} cases");
+}
+
+/// The stream of a rank is held up by work that never ends: the others are done, or wait for it.
+#[test]
+fn a_rank_that_never_comes_is_named() {
+    let act = || {
+        let mut sentences = Vec::new();
+        for late in 0..3 {
+            let all = devices(3);
+            let together = RankDevices::new(&all).unwrap();
+            let options = RankOptions::default();
+            let gather = problem(Overlap::GatherProduct, 3);
+            let scatter = problem(Overlap::ProductScatter, 3);
+            let mut gather = GatherProduct::<bf16, bf16>::new(&together, gather, &options).unwrap();
+            let mut scatter =
+                ProductScatter::<bf16, f32, bf16>::new(&together, scatter, &options).unwrap();
+            let never = Flags::new(&all[late], 1).unwrap();
+            never.wait(&all[late], 0, 1).unwrap();
+            let start = Instant::now();
+            gather.run().unwrap();
+            let error = gather.wait(SHORT).unwrap_err();
+            assert_eq!(error.late_rank(), Some(late));
+            sentences.push(error.to_string());
+            assert_eq!(
+                sentence(gather.run()),
+                "the product has failed before: its flags are released, and a new one has new flags"
+            );
+            scatter.run().unwrap();
+            assert_eq!(scatter.wait(SHORT).unwrap_err().late_rank(), Some(late));
+            assert!(scatter.run().is_err());
+            assert!(start.elapsed() < LONG);
+            never.release(LONG).unwrap();
+            all[late].synchronize_within(LONG).unwrap();
+        }
+        sentences.join("; ")
+    };
+    assert_eq!(
+        said("ranks::a_rank_that_never_comes_is_named", "peers:3", act),
+        [0, 1, 2]
+            .map(|rank| format!(
+                "rank {rank} has not ended within 20ms: its flags are released, and what was computed is of no use"
+            ))
+            .join("; ")
+    );
+}
+
+#[test]
+fn devices_without_peer_access_are_named() {
+    let act = || sentence(RankDevices::new(&devices(2)));
+    assert_eq!(
+        said(
+            "ranks::devices_without_peer_access_are_named",
+            "apart:2",
+            act
+        ),
+        "rank 0, Fake, has no access to the memory of rank 1, Fake: without it no copy goes from one to the other"
+    );
+}
+
+#[test]
+fn without_flags_of_streams_the_copies_come_first() {
+    let act = || {
+        let all = devices(1);
+        let together = RankDevices::new(&[all[0].clone(), all[0].clone()]).unwrap();
+        let problem = problem(Overlap::GatherProduct, 2);
+        let call =
+            GatherProduct::<bf16, bf16>::new(&together, problem, &RankOptions::default()).unwrap();
+        let peers = RankOptions {
+            path: Some(RankPath::PeerMemory),
+            ..RankOptions::default()
+        };
+        let refused = GatherProduct::<bf16, bf16>::new(&together, problem, &peers);
+        format!("{}; {}", call.path(), sentence(refused))
+    };
+    assert_eq!(
+        said(
+            "ranks::without_flags_of_streams_the_copies_come_first",
+            "memops:801",
+            act
+        ),
+        "copies, one after another with the product; the path peer memory is not taken here: the driver's streams set no flags \
+         on these devices"
+    );
+}
