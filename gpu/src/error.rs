@@ -57,13 +57,15 @@ pub enum PlanRefusal {
 }
 
 impl Error {
-    /// Returns the rank that did not come to a [meeting](crate::ranks::Meeting), or that is gone, if that is the error.
+    /// Returns the rank that did not come to a [meeting](crate::ranks::Meeting), that is gone, or that did not end its part of a
+    /// product in time, if that is the error.
     pub fn lost_rank(&self) -> Option<usize> {
         match self.kind() {
             ErrorKind::Ranks(RankError::Failure(why) | RankError::Over(why)) => match why {
                 MeetingFailure::Late { rank, .. } | MeetingFailure::Gone { rank } => Some(*rank),
                 _ => None,
             },
+            ErrorKind::Ranks(RankError::Host(HostError::Late { rank, .. })) => Some(*rank),
             _ => None,
         }
     }
@@ -101,21 +103,6 @@ impl Error {
     /// Returns whether a product over ranks is refused: its extents, its parts, or ranks that ask for different products.
     pub fn is_ranks_refused(&self) -> bool {
         matches!(self.kind(), ErrorKind::Ranks(_))
-    }
-
-    /// Returns the rank of a product over devices that had not ended in time, if that is the error.
-    ///
-    /// ```
-    /// use colex_gpu::Device;
-    /// use colex_gpu::ranks::RankDevices;
-    ///
-    /// assert_eq!(RankDevices::new(&[]).unwrap_err().late_rank(), None);
-    /// ```
-    pub fn late_rank(&self) -> Option<usize> {
-        match self.kind() {
-            ErrorKind::Ranks(RankError::Host(HostError::Late { rank, .. })) => Some(*rank),
-            _ => None,
-        }
     }
 
     /// Returns whether no kernel multiplies matrices of these types, or none with this method or accumulator type.

@@ -90,14 +90,14 @@ fn a_rank_that_never_comes_is_named() {
             let start = Instant::now();
             gather.run().unwrap();
             let error = gather.wait(SHORT).unwrap_err();
-            assert_eq!(error.late_rank(), Some(late));
+            assert_eq!(error.lost_rank(), Some(late));
             sentences.push(error.to_string());
             assert_eq!(
                 sentence(gather.run()),
                 "the product has failed before: its flags are released, and a new one has new flags"
             );
             scatter.run().unwrap();
-            assert_eq!(scatter.wait(SHORT).unwrap_err().late_rank(), Some(late));
+            assert_eq!(scatter.wait(SHORT).unwrap_err().lost_rank(), Some(late));
             assert!(scatter.run().is_err());
             assert!(start.elapsed() < LONG);
             never.release(LONG).unwrap();

@@ -291,7 +291,7 @@ fn every_refusal_of_devices_verbatim() {
     let refused = |problem: RankProblem, options: RankOptions| {
         let call = GatherProduct::<bf16, f32>::new(&two, problem, &options);
         let error = call.unwrap_err();
-        assert!(error.is_ranks_refused() && error.late_rank().is_none());
+        assert!(error.is_ranks_refused() && error.lost_rank().is_none());
         error.to_string()
     };
     let scatter = RankProblem {

@@ -310,7 +310,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     ///
     /// # Errors
     ///
-    /// Returns an error that names a rank which is not done in time, [`late_rank`](Error::late_rank), or the error of a device. The flags
+    /// Returns an error that names a rank which is not done in time, [`lost_rank`](Error::lost_rank), or the error of a device. The flags
     /// are then released and the kernels end.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
         let waited = self.ranks.wait(within, (&self.came, &self.arrived));

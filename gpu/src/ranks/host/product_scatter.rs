@@ -194,7 +194,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     ///
     /// # Errors
     ///
-    /// Returns an error that names a rank which is not done in time, [`late_rank`](Error::late_rank), or the error of a device.
+    /// Returns an error that names a rank which is not done in time, [`lost_rank`](Error::lost_rank), or the error of a device.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
         let waited = self.ranks.wait(within, (&self.came, &[]));
         self.is_over |= waited.is_err();
