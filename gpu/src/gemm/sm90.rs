@@ -11,7 +11,7 @@ use colex_sched::pipeline::{Schedule, WarpSpecialized};
 use colex_tiled::{Operand, TiledMma};
 
 use super::batch::{Batch, BatchForm, BatchTiles, agree};
-use super::chunks::arrivals::{Arrivals, Waits};
+use super::chunks::arrivals::{ChunkFlags, Waits};
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
@@ -308,7 +308,7 @@ struct WarpSpecializedKernel<'a> {
     /// The offsets of groups along K, and K.
     along_k: Option<(Tensor, Index)>,
     /// The flags of the chunks of A.
-    arrivals: Option<Arrivals>,
+    arrivals: Option<ChunkFlags>,
     rank: Index,
     group: Index,
     warp: Index,
@@ -657,7 +657,7 @@ fn build(
         (of, first)
     });
     let arrivals = first_chunk.as_ref().filter(|(of, _)| of.arrives);
-    let arrivals = arrivals.map(|(_, first)| Arrivals::declare(&mut k, first));
+    let arrivals = arrivals.map(|(_, first)| ChunkFlags::declare(&mut k, first));
     if let Some(arrivals) = &arrivals {
         arrivals.agree(&mut k, &products[0]);
     }

@@ -237,7 +237,10 @@ fn chunks() -> Result<Vec<Sample>, Error> {
         for _ in 0..chunks {
             owned.push(device.zeros::<bf16>(1 << 16)?);
         }
-        let apart = |step: usize| format!("(256,256,{chunks}):(256,1,{step})");
+        let apart = |step: i64| {
+            let layout = Layout::new((256, 256, chunks as i64), (256, 1, step));
+            layout.expect("extents above 0")
+        };
         let (a, b) = (
             View::new(&memory, apart(1 << 16))?,
             View::new(&memory, apart(0))?,

@@ -9,14 +9,14 @@ use crate::gemm::problem::MOST_EXTENT;
 
 /// The flags of a kernel's chunks, and the chunk that comes first.
 #[derive(Clone, Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct ChunkFlags {
     flags: Tensor,
     first: Index,
 }
 
 /// The flags as a thread waits for them.
 pub(crate) struct Waits<'a> {
-    of: &'a Arrivals,
+    of: &'a ChunkFlags,
     /// The number of the round.
     round: Reg,
     /// The chunk for which the thread has waited last.
@@ -29,10 +29,10 @@ fn word() -> Access {
     Access::new(Space::Global, Type::U32)
 }
 
-impl Arrivals {
+impl ChunkFlags {
     /// Declares the flags, one for each chunk.
-    pub(crate) fn declare(k: &mut Builder, first: &Index) -> Arrivals {
-        Arrivals {
+    pub(crate) fn declare(k: &mut Builder, first: &Index) -> ChunkFlags {
+        ChunkFlags {
             flags: k.tensor("arrived", Ty::U32, tiles::form(16)),
             first: first.clone(),
         }

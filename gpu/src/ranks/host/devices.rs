@@ -4,8 +4,7 @@ use std::time::{Duration, Instant};
 
 use colex_device::{Buffer, Device, Element, Event, Flags};
 
-use super::error::HostError;
-use crate::error::Error;
+use crate::error::{Error, HostError};
 use crate::gemm::chunks::MOST_OWNERS;
 
 /// The devices of the ranks of one process, each with a stream for its kernels and one for copies.

@@ -7,9 +7,8 @@ use colex_layout::Layout;
 use colex_sched::{Overlap, OverlapPlan};
 
 use super::devices::{RankDevices, release, wait_for};
-use super::error::HostError;
 use super::links::{LinkSpeeds, RankForecast};
-use crate::error::{Error, RankError};
+use crate::error::{Error, HostError, RankError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::{RankPath, RankProblem};
@@ -141,7 +140,10 @@ pub(super) fn chosen<T: GemmElement, C: GemmElement>(
         (_, false) => RankPath::OneAfterAnother,
     };
     let path = options.path.unwrap_or(usual);
-    let refused = |why| Err(HostError::Path { path, why }.into());
+    let refused = |why| {
+        let path = path.to_string();
+        Err(HostError::Path { path, why }.into())
+    };
     match (path, problem.ranks) {
         (RankPath::Local, 1) => {}
         (_, 1) => return refused("there is one rank, which sends nothing"),

@@ -77,8 +77,8 @@ fn nanoseconds(microseconds: f64) -> u64 {
 }
 
 impl RankForecast {
-    /// Predicts the times of a product of elements `T` into elements `C`, or into slots of these, on devices of an architecture
-    /// with a number of multiprocessors.
+    /// Returns the predicted times of a product of elements `T` into elements `C`, or into slots of these, on devices of an
+    /// architecture with a number of multiprocessors.
     ///
     /// # Errors
     ///

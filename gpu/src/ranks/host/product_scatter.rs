@@ -7,11 +7,10 @@ use colex_device::{Buffer, Event, View, ViewMut};
 use colex_sched::{Overlap, OverlapPlan};
 
 use super::devices::{RankDevices, wait_for};
-use super::error::HostError;
 use super::gather_product::{RankOptions, chosen, of_rank, rank_error, strided};
 use super::links::RankForecast;
 use crate::elementwise::{Map, MapExpression};
-use crate::error::Error;
+use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::{RankPath, RankProblem};

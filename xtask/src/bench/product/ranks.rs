@@ -63,15 +63,15 @@ fn cases(ranks: i64) -> Vec<RankProblem> {
 }
 
 /// One way to do the work: enqueues a run on all GPUs.
-struct Way<'a> {
+struct RankWay<'a> {
     name: String,
     run: Box<dyn FnMut() -> Result<()> + 'a>,
 }
 
-impl<'a> Way<'a> {
-    fn new(name: impl Into<String>, run: impl FnMut() -> Result<()> + 'a) -> Way<'a> {
+impl<'a> RankWay<'a> {
+    fn new(name: impl Into<String>, run: impl FnMut() -> Result<()> + 'a) -> RankWay<'a> {
         let (name, run) = (name.into(), Box::new(run));
-        Way { name, run }
+        RankWay { name, run }
     }
 }
 
@@ -111,7 +111,7 @@ impl Host {
     }
 
     /// Microseconds of a run, over a batch.
-    fn time(&self, way: &mut Way<'_>, runs: usize) -> Result<f64> {
+    fn time(&self, way: &mut RankWay<'_>, runs: usize) -> Result<f64> {
         self.join()?;
         let start = Instant::now();
         for _ in 0..runs {
@@ -122,7 +122,7 @@ impl Host {
     }
 
     /// The medians of all ways, taken in turn, and their samples.
-    fn measure(&self, ways: &mut [Way<'_>]) -> Result<Vec<Vec<f64>>> {
+    fn measure(&self, ways: &mut [RankWay<'_>]) -> Result<Vec<Vec<f64>>> {
         let mut runs = Vec::new();
         for way in &mut *ways {
             let named = |e: anyhow::Error, name: &str| e.context(name.to_string());
@@ -166,10 +166,10 @@ fn normal(seed: u64) -> Noise<bf16> {
 }
 
 /// What was found of one product.
-struct Found<'a> {
+struct RankRun<'a> {
     problem: RankProblem,
     path: String,
-    ways: Vec<Way<'a>>,
+    ways: Vec<RankWay<'a>>,
 }
 
 /// Refuses parts that differ from the expected ones.
@@ -215,7 +215,7 @@ fn case(host: &Host, problem: RankProblem) -> Result<Value> {
 }
 
 /// Measures the ways of a product, and prints their line.
-fn report(host: &Host, mut found: Found<'_>) -> Result<Value> {
+fn report(host: &Host, mut found: RankRun<'_>) -> Result<Value> {
     let samples = host.measure(&mut found.ways)?;
     let median = |i: usize| samples[i][samples[i].len() / 2];
     let all = found.ways.iter().enumerate();
@@ -259,8 +259,8 @@ fn copies_alone<'a>(
     host: &'a Host,
     peers: Vec<Vec<Buffer<bf16>>>,
     into: Vec<Vec<Buffer<bf16>>>,
-) -> Way<'a> {
-    Way::new("copies alone", move || {
+) -> RankWay<'a> {
+    RankWay::new("copies alone", move || {
         let count = host.devices.len();
         for (rank, stream) in host.streams.iter().enumerate() {
             for step in 1..count {
@@ -348,12 +348,15 @@ fn gather(host: &Host, problem: RankProblem) -> Result<Value> {
     // The operands of the product alone are those of the path without overlap, whose A is gathered.
     let alone = alone(host, [m, columns, k])?;
     let mut ways = vec![copies_alone(host, peers, into)];
-    ways.push(Way::new("product alone", move || alone.run(host)));
-    ways.push(Way::new("one after the other", move || Ok(apart.run()?)));
+    ways.push(RankWay::new("product alone", move || alone.run(host)));
+    ways.push(RankWay::new(
+        "one after the other",
+        move || Ok(apart.run()?),
+    ));
     for (name, mut product) in overlapped {
-        ways.push(Way::new(name, move || Ok(product.run()?)));
+        ways.push(RankWay::new(name, move || Ok(product.run()?)));
     }
-    let found = Found {
+    let found = RankRun {
         problem,
         path,
         ways,
@@ -475,12 +478,12 @@ fn scatter(host: &Host, problem: RankProblem) -> Result<Value> {
     let alone = alone(host, [m, n, part])?;
     let ways = vec![
         copies_alone(host, peers, into),
-        Way::new("product alone", move || alone.run(host)),
-        Way::new("one after the other", move || Ok(apart.run()?)),
-        Way::new(name, move || Ok(halves.run()?)),
-        Way::new("overlapped, slots of f32", move || Ok(wide.run()?)),
+        RankWay::new("product alone", move || alone.run(host)),
+        RankWay::new("one after the other", move || Ok(apart.run()?)),
+        RankWay::new(name, move || Ok(halves.run()?)),
+        RankWay::new("overlapped, slots of f32", move || Ok(wide.run()?)),
     ];
-    let found = Found {
+    let found = RankRun {
         problem,
         path,
         ways,
