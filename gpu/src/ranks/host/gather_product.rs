@@ -25,7 +25,7 @@ use crate::ranks::{RankPath, RankProblem};
 pub struct RankOptions {
     /// The path; `None` for the fastest of those that the devices take.
     pub path: Option<RankPath>,
-    /// The pieces in which a chunk of A is copied, each with a flag; `None` for a number that suits.
+    /// The pieces in which a chunk of A is copied, each with a flag; `None` for one.
     pub pieces: Option<i64>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
@@ -89,19 +89,6 @@ pub struct GatherProduct<T, C> {
 
 /// The most pieces of a chunk.
 const MOST_PIECES: i64 = 64;
-
-/// The rows and bytes of a piece below which no chunk is divided.
-const PIECE_ROWS: i64 = 512;
-const PIECE_BYTES: i64 = 8 << 20;
-
-/// A number of pieces that suits a chunk of rows of some bytes.
-fn pieces_of(rows: i64, row_bytes: i64) -> i64 {
-    let suits = |pieces: &i64| {
-        let each = rows / pieces;
-        rows % pieces == 0 && each >= PIECE_ROWS && each * row_bytes >= PIECE_BYTES
-    };
-    [4, 2].into_iter().find(suits).unwrap_or(1)
-}
 
 pub(super) fn rank_error(why: colex_sched::Error) -> Error {
     let name = "the plan";
@@ -196,11 +183,8 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
             ..
         } = problem;
         let rows = m / count;
-        let pieces = match (options.pieces, path) {
-            (Some(pieces), _) => pieces,
-            (None, RankPath::PeerMemory) => pieces_of(rows, k.saturating_mul(T::BYTES as i64)),
-            (None, _) => 1,
-        };
+        // On four H200, two pieces were slower than one in every case, and four slower still.
+        let pieces = options.pieces.unwrap_or(1);
         if !(1..=MOST_PIECES).contains(&pieces) || rows % pieces != 0 {
             let most = MOST_PIECES;
             return Err(HostError::Pieces { pieces, rows, most }.into());
@@ -399,14 +383,13 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         // Only this call writes C, and its handles are this call's.
         let mut c = self.c[rank].clone();
         let c = ViewMut::new(&mut c, strided([(rows, n), (n, 1), (chunks, rows * n)])?)?;
-        let product = Gemm::new(&a, &b, &c);
+        let first = (rank as i64 + 1) * self.pieces - 1;
+        // On every path in chunks, whose sums are whole: so all paths give the same bits.
+        let product = Gemm::new(&a, &b, &c).chunks(ChunkOrder::Descending, first);
         if self.path != RankPath::PeerMemory {
             return act(product);
         }
         let arrived = self.arrived[rank].buffer().view(chunks)?;
-        let first = (rank as i64 + 1) * self.pieces - 1;
-        act(product
-            .chunks(ChunkOrder::Descending, first)
-            .arrivals(&arrived))
+        act(product.arrivals(&arrived))
     }
 }

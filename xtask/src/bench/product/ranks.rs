@@ -333,7 +333,7 @@ fn gather(host: &Host, problem: RankProblem) -> Result<Value> {
     }
     let expected = c;
     let mut overlapped = Vec::new();
-    let pieces = [None, Some(1), Some(2), Some(4)].into_iter();
+    let pieces = [None, Some(2), Some(4)].into_iter();
     for pieces in pieces.filter(|pieces| pieces.is_none_or(|n| rows % n == 0)) {
         let mut product = with(RankPath::PeerMemory, pieces)?;
         let name = match pieces {
