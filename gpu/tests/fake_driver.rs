@@ -9,6 +9,9 @@ use std::sync::OnceLock;
 
 #[path = "fake_driver/calls.rs"]
 mod calls;
+#[cfg(feature = "nccl")]
+#[path = "fake_driver/collectives.rs"]
+mod collectives;
 #[path = "fake_driver/gpus.rs"]
 mod gpus;
 #[path = "fake_driver/library.rs"]
@@ -39,7 +42,7 @@ fn library(whole: bool) -> PathBuf {
     BUILT[usize::from(whole)].get_or_init(build).clone()
 }
 
-/// What `act` says in a process of its own with the fake driver in that scene. `test` is the test that calls this: in
+/// What `act` says in a process of its own with the fake driver in that scene; after a slash, that of a fake NCCL. `test` is the test that calls this: in
 /// its second process it comes here again, acts, and ends.
 fn said(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
     if env::var("FAKE_CUDA_TEST").is_ok_and(|name| name == test) {
@@ -51,9 +54,11 @@ fn said(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
     child.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
     child.env("LD_LIBRARY_PATH", &folder);
     child.env(library::CALLS, folder.join(test.replace("::", "-")));
+    let (scene, nccl) = scene.split_once('/').unwrap_or((scene, ""));
     child
         .env("COLEX_CACHE", "off")
         .env("FAKE_CUDA", scene)
+        .env("FAKE_NCCL", nccl)
         .env("FAKE_CUDA_TEST", test);
     let output = child.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

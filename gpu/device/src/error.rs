@@ -92,6 +92,15 @@ impl Error {
         matches!(self.kind(), ErrorKind::Deadline { .. })
     }
 
+    /// Returns whether there is no NCCL, or one that is too old.
+    #[cfg(feature = "nccl")]
+    pub fn is_no_nccl(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::NoNccl | ErrorKind::NcclTooOld { .. }
+        )
+    }
+
     /// Returns whether two devices have no peer access to each other.
     pub fn is_no_peer_access(&self) -> bool {
         matches!(self.kind(), ErrorKind::NoPeerAccess { .. })
@@ -372,6 +381,35 @@ pub(crate) enum ErrorKind {
         device: String,
         within: Duration,
     },
+    #[cfg(feature = "nccl")]
+    #[error("no NCCL was found (libnccl.so.2 or libnccl.so)")]
+    NoNccl,
+    #[cfg(feature = "nccl")]
+    #[error("NCCL {}{}; NCCL {} or newer is needed", nccl_release(*version), lacking(*missing), nccl_release(*needed))]
+    NcclTooOld {
+        /// 22703 for NCCL 2.27.3; 0 if the library does not report it.
+        version: i32,
+        needed: i32,
+        missing: Option<&'static str>,
+    },
+    #[cfg(feature = "nccl")]
+    #[error("{call} returned {text} ({code}){}", detail(last))]
+    Nccl {
+        call: &'static str,
+        code: u32,
+        text: String,
+        /// What the library says beyond the code; empty if nothing.
+        last: String,
+    },
+    #[cfg(feature = "nccl")]
+    #[error("{found} bytes are not the identifier of a communicator, which has {need}")]
+    NcclId { found: usize, need: usize },
+    #[cfg(feature = "nccl")]
+    #[error("rank {rank} of a communicator of {ranks} ranks, numbered from 0")]
+    NcclRank { rank: usize, ranks: usize },
+    #[cfg(feature = "nccl")]
+    #[error("the communicator has failed: {why}")]
+    NcclFailed { why: String },
     #[error("flag {index} of {count}, numbered from 0")]
     NoFlag { index: usize, count: usize },
     #[error("round {round} of a flag: rounds count from 1 to {most}")]
@@ -413,6 +451,22 @@ pub(crate) enum ErrorKind {
 /// `12.2` for 12020.
 fn release(version: i32) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+/// `2.27.3` for 22703.
+#[cfg(feature = "nccl")]
+fn nccl_release(version: i32) -> String {
+    let (major, rest) = (version / 10000, version % 10000);
+    format!("{major}.{}.{}", rest / 100, rest % 100)
+}
+
+/// What a library says beyond a code.
+#[cfg(feature = "nccl")]
+fn detail(last: &str) -> String {
+    match last.trim() {
+        "" => String::new(),
+        last => format!(": {}", Escaped(last)),
+    }
 }
 
 fn lacking(missing: Option<&str>) -> String {

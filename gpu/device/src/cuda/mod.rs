@@ -17,6 +17,8 @@ mod jit;
 mod launch;
 mod memory;
 mod module;
+#[cfg(feature = "nccl")]
+mod nccl;
 mod peer;
 mod raw;
 mod tensor_map;
@@ -25,6 +27,8 @@ pub use borrowed::BorrowedSlice;
 pub use cublaslt::{CublasLt, LtBias, LtCompute, LtMatrix, LtProduct, LtType};
 #[cfg(feature = "cudarc")]
 pub use cudarc;
+#[cfg(feature = "nccl")]
+pub use nccl::{Communicator, NcclElement, NcclId};
 pub use raw::RawStream;
 
 use driver::{api, library, sys};

@@ -20,6 +20,10 @@ pub(in crate::cuda) const CUBLASLT: &[&str] = if cfg!(windows) {
     &["libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"]
 };
 
+/// The names of NCCL's library.
+#[cfg(feature = "nccl")]
+pub(in crate::cuda) const NCCL: &[&str] = &["libnccl.so.2", "libnccl.so"];
+
 /// Opens the first of the libraries that the system finds.
 ///
 /// # Safety

@@ -5,6 +5,8 @@ mod flags;
 mod wait;
 
 pub(crate) use exported::EXPORTED_BYTES;
+#[cfg(feature = "nccl")]
+pub(super) use wait::poll;
 
 use super::api::StatusCode;
 use super::driver::driver;

@@ -17,7 +17,7 @@ const EAGER: Duration = Duration::from_micros(100);
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Asks until the answer is yes or the time is over, at least once, and returns whether it was yes.
-pub(super) fn poll(
+pub(in crate::cuda) fn poll(
     within: Duration,
     mut ask: impl FnMut() -> Result<bool, Error>,
 ) -> Result<bool, Error> {
