@@ -7,10 +7,11 @@ use colex_layout::{Error, Layout, Unbounded, layout, tiler};
 fn main() -> Result<(), Error> {
     by_hand()?;
     without_the_table();
-    with_a_number()?;
+    a_thread()?;
     by_mode()?;
-    side_by_side()?;
     refusals();
+    with_a_number()?;
+    side_by_side()?;
     how_often()?;
     Ok(())
 }
@@ -39,6 +40,22 @@ fn without_the_table() {
     let b = layout!((4,3):(3,1));
     println!("{}", a.explain_composition(&b));
     // ANCHOR_END: without_the_table
+}
+
+/// Composes a tile of shared memory with the (thread, value) layout of a tensor core's operand.
+fn a_thread() -> Result<(), Error> {
+    println!("\n== a_thread ==");
+    // ANCHOR: a_thread
+    let tile = layout!((8,8):(8,1));
+    let operand = layout!(((4,8),2):((16,1),8)); // (thread, value) to the number of an element
+    let place = tile.composition(&operand)?; // (thread, value) to an offset in the tile
+    println!("{place}");
+    println!("thread 5: {} and {}", place.at((5, 0))?, place.at((5, 1))?);
+
+    let columns = layout!((8,8):(1,8));
+    println!("column-major: {}", columns.composition(&operand)?);
+    // ANCHOR_END: a_thread
+    Ok(())
 }
 
 /// Composes where the rule refuses, but the values are a layout (S34).
@@ -102,7 +119,8 @@ fn refusals() {
     // ANCHOR: refusals
     let refused = |a: &str, b: &str| {
         let (a, b): (Layout, Layout) = (a.parse().expect("a layout"), b.parse().expect("a layout"));
-        a.composition(&b).unwrap_err().to_string()
+        let error = a.composition(&b).unwrap_err().to_string();
+        error.replace(": mode", ":\n  mode").replace("; ", ";\n  ")
     };
     println!("{}", refused("(4,3):(1,10)", "4:3"));
     println!("{}", refused("(6,3):(1,10)", "(3,2):(2,3)"));

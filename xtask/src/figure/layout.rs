@@ -2,53 +2,164 @@
 //!
 //! Keys:
 //! - `color`: what the colours say, one of `cycle` (the offset modulo 8), `offset`, `index`, `nothing` and `bank BITS`,
-//!   where BITS is the width of an element;
+//!   where BITS is the width of an element; or `by L; ..`, where the layout L, one for each subject, maps the index of
+//!   a cell to the number of its colour; or `inside (M,N)`, which hatches the cells outside M rows and N columns;
 //! - `label`: what stands in the cells, one of `offset`, `index`, `coord`, `nothing` and `bank BITS`;
-//! - `highlight`: coordinates, separated by `;`, with `_` for whole modes.
+//! - `highlight`: coordinates, separated by `;`, with `_` for whole modes;
+//! - `titles`: the texts above the grids, separated by `;`, in place of the layouts;
+//! - `legend`: `none` leaves out the scale of the colours;
+//! - `place`: `above` puts the grids one above the other.
 //!
-//! One layout with coordinate strides, such as `(4,8):(1@0,1@1)`, shows its coordinates; it has no `color` and `label`.
+//! Layouts with coordinate strides, such as `(4,8):(1@0,1@1)`, show their coordinates; they have no `label`, and of the
+//! colours only `nothing`, `by` and `inside`.
 
-use colex_draw::{Grid, LabelBy, Picture, Table};
+use colex_draw::{ColorBy, Fill, Grid, LabelBy, Nesting, Picture, Table};
+use colex_layout::Layout;
 
-use super::options::{color, highlight, inner, is_composed, label, table};
+use super::options::{color, highlight, inner, is_composed, label, pair, parsed, table, titles};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
-    if let [text] = body.subjects()?
-        && !is_composed(text)
-        && inner(text)?.has_coordinate_values()
-    {
-        return coordinates(body, text);
-    }
-    let (color, label) = (color(body)?, label(body, LabelBy::Offset)?);
     let texts = body.subjects()?;
-    let tables: Vec<Table> = texts
-        .iter()
-        .map(|text| table(text))
-        .collect::<Result<_, _>>()?;
-    if let ([table], None) = (tables.as_slice(), body.value("highlight")) {
+    let paint = Paint::of(body, texts.len())?;
+    if is_of_coordinates(&texts[0])? {
+        let paint = match body.value("color") {
+            Some("nothing") => Some(Paint::Nothing),
+            Some(name) if paint.is_none() => {
+                return Err(Error::new(format!(
+                    "coordinates have no color `{name}`; they have: nothing, by LAYOUT, inside (M,N)"
+                )));
+            }
+            _ => paint,
+        };
+        let grid = |text: &String| Ok(Grid::of_coordinates(inner(text)?)?);
+        let grids = texts.iter().map(grid).collect::<Result<_, Error>>()?;
+        return placed(body, finished(body, grids, paint.as_ref())?, Vec::new());
+    }
+    let color = match &paint {
+        None => color(body)?,
+        Some(_) => ColorBy::Nothing,
+    };
+    let label = label(body, LabelBy::Offset)?;
+    let tables = texts.iter().map(|text| table(text));
+    let tables: Vec<Table> = tables.collect::<Result<_, _>>()?;
+    let is_plain = ["highlight", "titles", "legend"].map(|key| body.value(key).is_none());
+    if let ([table], None, [true, true, true]) = (tables.as_slice(), &paint, is_plain) {
         return Ok(table.picture(color, label));
     }
-    let mut grids: Vec<Grid> = Vec::new();
-    for (table, text) in tables.iter().zip(texts) {
-        let grid = table.grid(color, label);
-        grids.push(match highlight(body, text)? {
-            Some(cells) => grid.focus(|row, col| cells.contains(&(row + table.rows() * col))),
+    let grids = tables
+        .iter()
+        .map(|table| table.grid(color, label))
+        .collect();
+    let legend = tables[0].legend(color);
+    placed(body, finished(body, grids, paint.as_ref())?, legend)
+}
+
+fn is_of_coordinates(text: &str) -> Result<bool, Error> {
+    Ok(!is_composed(text) && inner(text)?.has_coordinate_values())
+}
+
+/// The grids with their own colours, the cells in focus, and titles.
+fn finished(body: &Body, grids: Vec<Grid>, paint: Option<&Paint>) -> Result<Vec<Grid>, Error> {
+    let texts = body.subjects()?;
+    let titles = titles(body, texts.len())?;
+    let mut finished = Vec::new();
+    for (at, (mut grid, text)) in grids.into_iter().zip(texts).enumerate() {
+        if let Some(paint) = paint {
+            grid = paint.on(&grid, at, text)?;
+        }
+        let rows = grid.rows();
+        if let Some(cells) = highlight(body, text)? {
+            grid = grid.focus(|row, col| cells.contains(&(row + rows * col)));
+        }
+        finished.push(match titles.get(at) {
+            Some(title) => grid.caption(*title),
             None => grid,
         });
     }
-    Ok(Picture::beside(grids).legend(tables[0].legend(color)))
+    Ok(finished)
 }
 
-/// The values of one layout with coordinate strides; what colours and labels say is fixed.
-fn coordinates(body: &Body, text: &str) -> Result<Picture, Error> {
-    let grid = Grid::of_coordinates(inner(text)?)?;
-    let rows = grid.rows();
-    let grid = match highlight(body, text)? {
-        Some(cells) => grid.focus(|row, col| cells.contains(&(row + rows * col))),
-        None => grid,
+/// The grids as the keys `place` and `legend` say.
+fn placed(body: &Body, grids: Vec<Grid>, scale: Vec<(Fill, String)>) -> Result<Picture, Error> {
+    let picture = match body.value("place") {
+        None => Picture::beside(grids),
+        Some("above") => Picture::above(grids),
+        Some(other) => return Err(Error::new(format!("`place = {other}` is not `above`"))),
     };
-    Ok(Picture::of(grid))
+    match body.value("legend") {
+        None => Ok(picture.legend(scale)),
+        Some("none") => Ok(picture),
+        Some(other) => Err(Error::new(format!("`legend = {other}` is not `none`"))),
+    }
+}
+
+/// Colours that do not follow from the value in a cell.
+enum Paint {
+    Nothing,
+    /// The value of a layout at the index of the cell, one layout for each subject.
+    By(Vec<Layout>),
+    /// Whether the cell is within this number of rows and of columns.
+    Inside(i64, i64),
+}
+
+impl Paint {
+    fn of(body: &Body, subjects: usize) -> Result<Option<Paint>, Error> {
+        let Some(name) = body.value("color") else {
+            return Ok(None);
+        };
+        if let Some(shape) = name.strip_prefix("inside ") {
+            let (rows, cols) = pair(shape)?;
+            return Ok(Some(Paint::Inside(rows, cols)));
+        }
+        let Some(layouts) = name.strip_prefix("by ") else {
+            return Ok(None);
+        };
+        let layouts = layouts
+            .split(';')
+            .map(|text| parsed(text.trim(), "a layout"));
+        let layouts: Vec<Layout> = layouts.collect::<Result<_, _>>()?;
+        if layouts.len() != subjects {
+            return Err(Error::new(format!(
+                "`color = {name}` has {} layouts for {subjects} subjects",
+                layouts.len()
+            )));
+        }
+        Ok(Some(Paint::By(layouts)))
+    }
+
+    /// The grid of the subject `text`, which stands at `at`, in these colours.
+    fn on(&self, grid: &Grid, at: usize, text: &str) -> Result<Grid, Error> {
+        let (rows, cols) = (grid.rows(), grid.cols());
+        let numbers = match self {
+            Paint::By(layouts) => layouts[at].table()?,
+            Paint::Nothing | Paint::Inside(..) => vec![0; (rows * cols) as usize],
+        };
+        if numbers.len() as i64 != rows * cols {
+            return Err(Error::new(format!(
+                "`{text}` has {} cells, and its colours are of {}",
+                rows * cols,
+                numbers.len()
+            )));
+        }
+        let fill = |row: i64, col: i64| match self {
+            Paint::Nothing => Fill::Blank,
+            Paint::By(_) => Fill::pastel(numbers[(row + rows * col) as usize]),
+            Paint::Inside(m, n) if row < *m && col < *n => Fill::pastel(0),
+            Paint::Inside(..) => Fill::Void,
+        };
+        let cell = |row, col| grid.cell(row, col).clone().filled(fill(row, col));
+        let layout = inner(text)?;
+        let [down, right] = match layout.rank() {
+            0 | 1 => [Nesting::default(), Nesting::of(&layout)?],
+            rank => [
+                Nesting::of(layout.get(&[0])?)?,
+                Nesting::of(layout.take(1..rank)?)?,
+            ],
+        };
+        let painted = Grid::from_fn(rows, cols, cell)?.nested(down, right);
+        Ok(painted.caption(text))
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +198,30 @@ mod tests {
         assert!(html.contains(">(2,1)</text>"));
         let error = draw("layout", "(2,3):(1@1,1@0)\nlabel = index").expect_err("labels are fixed");
         assert_eq!(error.to_string(), "this kind of figure has no key `label`");
+        assert_eq!(
+            refused("layout", "(2,3):(1@1,1@0)\ncolor = offset"),
+            "coordinates have no color `offset`; they have: nothing, by LAYOUT, inside (M,N)"
+        );
+        let plain = draw("layout", "(2,3):(1@1,1@0)\ncolor = nothing").expect("it is a layout");
+        assert!(!plain.contains("class=\"cx-p"), "{plain}");
+    }
+
+    #[test]
+    fn colours_follow_a_layout_of_their_own() {
+        let body = "((2,3),3):((1@0,2@0),1@1)\n(2,(3,3)):(1@0,(2@0,1@1))\n\
+            color = by ((2,3),3):((0,0),1); (2,(3,3)):(0,(0,1))\ntitles = a table; a matrix";
+        let html = draw("layout", body).expect("it is well formed");
+        assert_eq!(html.matches("class=\"cx-p2\"").count(), 12, "{html}");
+        assert!(html.contains(">a table</text>") && html.contains(">a matrix</text>"));
+        let body = "(4,4):(1,2)\ncolor = inside (3,2)\nplace = above\nlegend = none";
+        let html = draw("layout", body).expect("it is well formed");
+        assert_eq!(html.matches("class=\"cx-p0\"").count(), 6, "{html}");
+        let scale = |legend: &str| {
+            let body = format!("(2,2):(1,2)\ncolor = index\n{legend}");
+            let html = draw("layout", &body).expect("it is well formed");
+            html.contains(">index 0 to 3</text>")
+        };
+        assert!(scale("") && !scale("legend = none"));
     }
 
     #[test]
@@ -106,6 +241,23 @@ mod tests {
     fn mistakes_are_sentences() {
         let error = |body: &str| refused("layout", body);
         assert!(error("(2,3").starts_with("`(2,3` is not a layout: "));
+        assert_eq!(
+            error("4:1\ncolor = by 4:1; 4:1"),
+            "`color = by 4:1; 4:1` has 2 layouts for 1 subjects"
+        );
+        assert_eq!(
+            error("4:1\ncolor = by 5:1"),
+            "`4:1` has 4 cells, and its colours are of 5"
+        );
+        assert_eq!(error("4:1\ntitles = a; b"), "2 titles for 1 subjects");
+        assert_eq!(
+            error("4:1\n4:1\nplace = below"),
+            "`place = below` is not `above`"
+        );
+        assert_eq!(
+            error("4:1\n4:1\nlegend = some"),
+            "`legend = some` is not `none`"
+        );
         assert!(error("Sw<3,3> o 0 o 4:1").starts_with("`Sw<3,3> o 0 o 4:1` is not a composed"));
         assert_eq!(
             error("4:1\nlabels = x"),

@@ -21,7 +21,6 @@ pub(super) fn needed<'a>(body: &'a Body, key: &str) -> Result<&'a str, Error> {
         .ok_or_else(|| Error::new(format!("the figure needs `{key} = ..`")))
 }
 
-/// The library's error as a figure's.
 /// A layout, or a composed one such as `Sw<3,3,3> o 0 o (8,64):(64,1)`.
 pub(super) fn table(text: &str) -> Result<Table, Error> {
     let what = if is_composed(text) {
@@ -98,6 +97,21 @@ pub(super) fn highlight(body: &Body, text: &str) -> Result<Option<BTreeSet<i64>>
         cells.extend(part.table()?.iter().map(|at| start + at));
     }
     Ok(Some(cells))
+}
+
+/// The key `titles`: texts separated by `;`, one for each subject; none without the key.
+pub(super) fn titles(body: &Body, subjects: usize) -> Result<Vec<&str>, Error> {
+    let Some(texts) = body.value("titles") else {
+        return Ok(Vec::new());
+    };
+    let titles: Vec<&str> = texts.split(';').map(str::trim).collect();
+    if titles.len() == subjects {
+        return Ok(titles);
+    }
+    let count = titles.len();
+    Err(Error::new(format!(
+        "{count} titles for {subjects} subjects"
+    )))
 }
 
 /// Two numbers in parentheses.

@@ -3,13 +3,13 @@
 //! The subject is a layout. Keys:
 //! - `tiler`: what cuts it; needed;
 //! - `tile`: the one to show before the others, counted down and right, such as `(1,2)`;
-//! - `label`, as in `figure layout`.
+//! - `label` and `titles`, as in `figure layout`.
 
 use colex_draw::{LabelBy, Picture, Tiling};
 
 use colex_layout::{Layout, Tiler};
 
-use super::options::{label, needed, pair, parsed};
+use super::options::{label, needed, pair, parsed, titles};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -25,7 +25,11 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
         None => tiling.picture(label),
         Some(tile) => tiling.picture_of(existing(&tiling, tile)?, label),
     };
-    Ok(picture)
+    let Some(title) = titles(body, 1)?.pop() else {
+        return Ok(picture);
+    };
+    let grids = picture.grids().map(|grid| grid.clone().caption(title));
+    Ok(Picture::beside(grids).title(format!("{title}, one colour per tile")))
 }
 
 fn existing(tiling: &Tiling, text: &str) -> Result<(i64, i64), Error> {
@@ -46,6 +50,9 @@ mod tests {
         let html = draw("tiling", body).expect("the body is well formed");
         assert_eq!(html.matches("font-weight=\"bold\"").count(), 8);
         assert!(html.contains("(8,8):(8,1) / (4,2)"));
+        let html = draw("tiling", "(8,8):(8,1)\ntiler = (4,2)\ntitles = eight tiles");
+        let html = html.expect("the body is well formed");
+        assert!(html.contains(">eight tiles</text>") && !html.contains("/ (4,2)"));
     }
 
     #[test]
