@@ -14,7 +14,7 @@ fn main() -> Result<(), colex_gpu::Error> {
 
 // ANCHOR: kernel
 /// y = a x + y, one element per thread.
-fn axpy(target: Arch, inside: Compare) -> Kernel {
+fn axpy(target: Arch, compare: Compare) -> Kernel {
     let mut k = KernelBuilder::new("axpy", target);
     // The parameters: two pointers and two numbers.
     let (x, y) = (k.pointer("x"), k.pointer("y"));
@@ -27,7 +27,7 @@ fn axpy(target: Arch, inside: Compare) -> Kernel {
     let thread = k.mov(Type::U32, Special::Tid(0));
     let i = k.mad(Type::U32, block, threads, thread);
 
-    let inside = k.setp(inside, Type::U32, i, n);
+    let inside = k.setp(compare, Type::U32, i, n);
     k.if_(inside, |k| {
         let offset = k.mul_wide(Type::U32, i, 4); // bytes
         let (x, y) = (k.add(Type::S64, x, offset), k.add(Type::S64, y, offset));
