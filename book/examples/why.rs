@@ -19,6 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     other_layouts()?;
     exercise_1()?;
     exercise_2()?;
+    exercise_3()?;
     Ok(())
 }
 
@@ -61,9 +62,9 @@ fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
 
     // ANCHOR: threads
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
-    let one = Layout::new((1, 1), (0, 0))?; // one word per thread
+    let one = Layout::new((1, 1), (0, 0))?; // one value per thread
     let along_rows = Layout::new((8, 32), (32, 1))?; // a warp takes 32 columns of a row
-    let along_rows = TiledCopy::new(word.clone(), 32, &along_rows, &one)?;
+    let along_rows = TiledCopy::new(word.clone(), 32, &along_rows, &one)?; // values of 32 bits
     let along_columns = Layout::new((32, 8), (1, 32))?; // a warp takes 32 rows of a column
     let along_columns = TiledCopy::new(word, 32, &along_columns, &one)?;
     // ANCHOR_END: threads
@@ -87,15 +88,20 @@ fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
 // ANCHOR_END: steps
 
 // ANCHOR: run
-/// Runs the kernel on the simulator of an Ampere GPU, checks every element, and returns the passes that bank conflicts cost.
+/// The passes that bank conflicts cost the kernel with this tile.
 fn conflicts(tile: &ComposedLayout, to: &Layout) -> Result<u64, Box<dyn Error>> {
+    passes_lost(&by_tiles(tile)?, to)
+}
+
+/// Runs a kernel on the simulator of an Ampere GPU, checks every element, and returns the passes that bank conflicts cost.
+fn passes_lost(kernel: &TensorKernel, to: &Layout) -> Result<u64, Box<dyn Error>> {
     let device = Device::simulator(Arch::Sm80);
     let data: Vec<f32> = (0..64 * 96).map(|i| i as f32).collect();
     let source = device.upload(&data)?;
     // A buffer as long as the layout needs, whose elements have no value yet.
     let mut result = device.poisoned::<f32>(to.cosize()? as usize)?;
 
-    let kernel = by_tiles(tile)?.load(&device)?;
+    let kernel = kernel.load(&device)?;
     let views = (
         View::new(&source, ((64, 96), (96, 1)))?,
         ViewMut::new(&mut result, to)?,
@@ -176,7 +182,7 @@ fn chosen() -> Result<(), Box<dyn Error>> {
     let write = Access::new("write a row", Layout::new(32, 1)?, 4, 4)?;
     let read = Access::new("read a column", Layout::new(32, 32)?, 4, 4)?;
     let choice = choose_swizzle(&[write, read])?;
-    println!("{}", choice.in_elements(4)?);
+    println!("{}", choice.in_elements(4)?); // of elements of 4 bytes, not of bytes
     // ANCHOR_END: chosen
     Ok(())
 }
@@ -224,5 +230,50 @@ fn exercise_2() -> Result<(), Box<dyn Error>> {
     let tile = Layout::new((32, 32), (1, 32))?;
     println!("{} passes lost", conflicts(&tile.into(), &to)?);
     // ANCHOR_END: exercise_2
+    Ok(())
+}
+
+// ANCHOR: exercise_3
+/// As `by_tiles`, but each thread reads 16 bytes of a row at once.
+fn by_vectors(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("by_vectors", Arch::Sm80, 256);
+    let from = k.tensor("from", Ty::F32, "(64,96):(_96,_1)"); // changed: four words of a row are neighbours
+    let to = k.tensor("to", Ty::F32, "(1,1):(1,1)");
+    let tile = k.shared_tensor(Ty::F32, tile);
+    let block = [k.block_index(0), k.block_index(1)];
+    let from = from.local_tile((32, 32), &block); // (BLK_M, BLK_N)
+    let to = to.local_tile((32, 32), &block); // (BLK_M, BLK_N)
+
+    let four = colex_atom::copy("UniversalCopy<uint128_t>")?; // changed
+    let eight_per_row = Layout::new((32, 8), (8, 1))?; // changed
+    let four_of_a_row = Layout::new((1, 4), (0, 1))?; // changed
+    let along_rows = TiledCopy::new(four, 32, &eight_per_row, &four_of_a_row)?;
+    let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let along_columns = TiledCopy::new(word, 32, "(32,8):(1,32)", "(1,1):(0,0)")?;
+
+    let mine = along_rows.at(&k.thread());
+    let (src, dst) = (mine.partition_src(&from), mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
+    let registers = k.fragment_like(&src);
+    k.copy(&along_rows, &src, &registers);
+    k.copy(&along_rows, &registers, &dst);
+    k.sync();
+    let mine = along_columns.at(&k.thread());
+    let (src, dst) = (mine.partition_src(&tile), mine.partition_dst(&to)); // (CPY, CPY_M, CPY_N)
+    let registers = k.fragment_like(&src);
+    k.copy(&along_columns, &src, &registers);
+    k.copy(&along_columns, &registers, &dst);
+    Ok(k.finish()?)
+}
+// ANCHOR_END: exercise_3
+
+/// Counts the conflicts of a kernel that reads 16 bytes at once.
+fn exercise_3() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_3 ==");
+    // ANCHOR: exercise_3
+    let to = Layout::new((64, 96), (1, 64))?;
+    let rows = Layout::new((32, 32), (32, 1))?;
+    let tile = ComposedLayout::new(Swizzle::new(3, 2, 3)?, 0, rows)?;
+    println!("{} passes lost", passes_lost(&by_vectors(&tile)?, &to)?);
+    // ANCHOR_END: exercise_3
     Ok(())
 }
