@@ -206,8 +206,8 @@ mod tests {
         assert!(!plain.contains("class=\"cx-p"), "{plain}");
     }
 
-    /// How many cells have the colour with this class.
-    fn cells(html: &str, class: &str) -> usize {
+    /// How many runs of cells in a row have the colour with this class.
+    fn runs(html: &str, class: &str) -> usize {
         let start = format!("<path class=\"{class}\" d=\"");
         let paths = html.split(&start).skip(1);
         let paths = paths.filter_map(|rest| rest.split('"').next());
@@ -219,11 +219,11 @@ mod tests {
         let body = "((2,3),3):((1@0,2@0),1@1)\n(2,(3,3)):(1@0,(2@0,1@1))\n\
             color = by ((2,3),3):((0,0),1); (2,(3,3)):(0,(0,1))\ntitles = a table; a matrix";
         let html = draw("layout", body).expect("it is well formed");
-        assert_eq!(cells(&html, "cx-p2"), 12, "{html}");
+        assert_eq!(runs(&html, "cx-p2"), 6 + 2, "{html}");
         assert!(html.contains(">a table</text>") && html.contains(">a matrix</text>"));
         let body = "(4,4):(1,2)\ncolor = inside (3,2)\nplace = above\nlegend = none";
         let html = draw("layout", body).expect("it is well formed");
-        assert_eq!(cells(&html, "cx-p0"), 6, "{html}");
+        assert_eq!(runs(&html, "cx-p0"), 3, "{html}");
         let scale = |legend: &str| {
             let body = format!("(2,2):(1,2)\ncolor = index\n{legend}");
             let html = draw("layout", &body).expect("it is well formed");
