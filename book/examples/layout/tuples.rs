@@ -35,6 +35,7 @@ fn by_hand() -> Result<(), Error> {
     assert_eq!(t.product()?.value(), 3 * (6 * 2) * 8);
     assert_eq!(t.product_each()?, "(3,12,8)".parse()?); // one product per mode
 
+    assert_eq!("()".parse::<IntTuple>()?.depth(), 1); // a tuple of no modes
     assert_eq!(IntTuple::from(7).depth(), 0); // an integer
     assert_eq!("(7)".parse::<IntTuple>()?.depth(), 1); // a tuple of one integer
     // ANCHOR_END: by_hand
@@ -64,6 +65,7 @@ fn parts() -> Result<(), Error> {
     assert_eq!(t.get(&[1])?.rank(), 2);
     assert_eq!(t.size_at(&[1])?.value(), 12); // size<1>
     assert_eq!(t.size_at(&[])?.value(), 288); // size<>
+    assert_eq!(t.append(&7.into()), "(3,(6,2),8,7)".parse()?);
     // ANCHOR_END: parts
     Ok(())
 }
