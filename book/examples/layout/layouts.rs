@@ -62,9 +62,9 @@ fn from_numbers() -> Result<(), Error> {
 fn same_shape() -> Result<(), Error> {
     println!("\n== same_shape ==");
     // ANCHOR: same_shape
-    let (columns, rows) = (layout!((4,2):(1,4)), layout!((4,2):(2,1)));
-    println!("{:?}", columns.table()?);
-    println!("{:?}", rows.table()?);
+    let (column_major, row_major) = (layout!((4,2):(1,4)), layout!((4,2):(2,1)));
+    println!("{:?}", column_major.table()?);
+    println!("{:?}", row_major.table()?);
     // ANCHOR_END: same_shape
     Ok(())
 }
@@ -139,11 +139,11 @@ fn from_a_shape() -> Result<(), Error> {
         Ok(Layout::row_major(shape)?.to_string())
     }
 
-    println!("{}", column_major("_8")?); // S5   s8
-    println!("{}", column_major("8")?); // S6   d8
-    println!("{}", column_major("(_2,_4)")?); // S7   s2xs4
-    println!("{}", column_major("(_2,4)")?); // S8   s2xd4, and S10 s2xd4_col
-    println!("{}", row_major("(_2,4)")?); // S11  s2xd4_row
+    println!("{}", column_major("_8")?);
+    println!("{}", column_major("8")?);
+    println!("{}", column_major("(_2,_4)")?);
+    println!("{}", column_major("(_2,4)")?);
+    println!("{}", row_major("(_2,4)")?);
     // ANCHOR_END: from_a_shape
     Ok(())
 }
@@ -153,13 +153,13 @@ fn from_a_stride() -> Result<(), Error> {
     println!("\n== from_a_stride ==");
     // ANCHOR: from_a_stride
     let padded = Layout::new((C::<2>, 4), (C::<12>, C::<1>))?;
-    println!("{padded}"); // S9   s2xd4_a
+    println!("{padded}");
     println!("{:?}", padded.table()?);
 
-    let nested = layout!((2,(2,2)):(4,(2,1))); // S12  s2xh4
+    let nested = layout!((2,(2,2)):(4,(2,1)));
     println!("{:?}", nested.table()?);
 
-    let columns = Layout::column_major(nested.shape())?; // S13  s2xh4_col
+    let columns = Layout::column_major(nested.shape())?;
     println!("{columns}");
     // ANCHOR_END: from_a_stride
     Ok(())
@@ -168,8 +168,9 @@ fn from_a_stride() -> Result<(), Error> {
 /// Makes layouts in a given order, and in the order of another layout.
 fn ordered() -> Result<(), Error> {
     // ANCHOR: ordered
-    let middle_first = Layout::ordered((4, 2, 8), (1, 0, 2))?;
-    assert_eq!(middle_first, layout!((4,2,8):(2,1,8)));
+    // Mode 1 has the number 0 and comes first, then mode 2, then mode 0.
+    let ordered = Layout::ordered((4, 2, 8), (2, 0, 1))?;
+    assert_eq!(ordered, layout!((4,2,8):(16,1,2)));
 
     let with_gaps = layout!((4,8):(100,2));
     assert_eq!(with_gaps.layout_like()?, layout!((4,8):(8,1)));
