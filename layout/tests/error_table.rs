@@ -325,7 +325,7 @@ fn places() -> Rows {
         ),
         (
             error(a.slice((.., .., 1))),
-            "slice of (4,(3,6)):(1,(4,12)) and (_,_,1) needs a coordinate whose nesting the layout refines",
+            "slice of (4,(3,6)):(1,(4,12)) and (_,_,1) needs a coordinate that nests as the layout does, or less deeply",
         ),
         (
             error(a.coord_of(100)),
@@ -414,7 +414,7 @@ fn operations() -> Rows {
         ),
         (
             error(layout("10:1").logical_divide_exact(3)),
-            "logical_divide_exact of 10:1: the tiler 3 covers 12 of its 10 coordinates",
+            "logical_divide_exact of 10:1: tiles of 3 make 12 places for 10 coordinates",
         ),
         (
             error(layout("(2,2):(1,2)").logical_divide_exact(tiler("(2,2):(1,3)").clone())),

@@ -153,7 +153,7 @@ impl Layout {
     /// assert_eq!(ten.logical_divide(3)?.size(), 12);
     /// assert_eq!(
     ///     ten.logical_divide_exact(3).unwrap_err().to_string(),
-    ///     "logical_divide_exact of 10:1: the tiler 3 covers 12 of its 10 coordinates",
+    ///     "logical_divide_exact of 10:1: tiles of 3 make 12 places for 10 coordinates",
     /// );
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
@@ -172,7 +172,7 @@ impl Layout {
             )
         } else {
             let (covered, size) = (result.size(), self.size());
-            alloc::format!("the tiler {tiler} covers {covered} of its {size} coordinates")
+            alloc::format!("tiles of {tiler} make {covered} places for {size} coordinates")
         };
         Err(Error::operand("logical_divide_exact", self.text(), why))
     }

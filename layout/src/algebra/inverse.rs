@@ -11,9 +11,11 @@ use crate::tuple::int::{add, mul};
 use crate::{Error, Int, IntoLayout, Layout, Stride};
 
 impl Layout {
-    /// Returns the longest layout that `self` undoes: `self.at(r.at(i)) == i` for all `i < size(r)`.
+    /// Returns the layout that `self` undoes: `self.at(r.at(i)) == i` for all `i < size(r)`.
     ///
-    /// It finds the modes that continue one another from stride 1; a layout without stride 1 gives `1:0`.
+    /// It takes the modes that continue one another from stride 1; a layout without stride 1 gives `1:0`. Where no offset
+    /// repeats and no stride is negative, no layout that `self` undoes is longer. `(3,2):(1,2)` repeats an offset: it
+    /// gives `3:1`, and also undoes `(2,2):(1,3)`.
     ///
     /// Law `right_inverse_at`.
     ///
@@ -186,7 +188,8 @@ impl Layout {
         }
     }
 
-    /// Returns the longest layout that both undo: `self.at(r.at(i)) == i` and `other.at(r.at(i)) == i`.
+    /// Returns the longest first part of the right inverse of `other` that both undo: `self.at(r.at(i)) == i` and
+    /// `other.at(r.at(i)) == i`.
     ///
     /// # Errors
     ///

@@ -270,7 +270,7 @@ impl Layout {
                 operation,
                 self,
                 coord,
-                "a coordinate whose nesting the layout refines",
+                "a coordinate that nests as the layout does, or less deeply",
             )
         };
         if let Some(slot) = coord.as_leaf() {

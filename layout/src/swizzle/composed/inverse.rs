@@ -30,7 +30,7 @@ impl Layout {
         );
         let moved = Swizzle::from_masks(from, into).map_err(|_| {
             refuse(
-                "the bits that the layout makes of the swizzle's are not two runs of equally many",
+                "the layout does not map the swizzle's two groups of bits to two runs of bits of one length",
             )
         })?;
         let result = ComposedLayout::new(moved, 0, self.clone())?;
