@@ -28,7 +28,7 @@ fn by_hand() -> Result<(), Error> {
     println!("{}", coalesced("(2,4,3):(1,4,16)")?);
     println!("{}", coalesced("(4,2):(-1,-4)")?); // negative strides join as well
     println!("{}", coalesced("(2,3,4):(0,0,0)")?); // and stride 0
-    println!("{}", coalesced("(1,1):(3,5)")?); // something has to remain
+    println!("{}", coalesced("(1,1):(3,5)")?); // no mode remains: a constant, so static
     // ANCHOR_END: by_hand
     Ok(())
 }
@@ -60,6 +60,7 @@ fn filtered() {
     let broadcast = layout!((4,3,2):(1,0,4));
     println!("{}", broadcast.coalesce(..)); // 24 coordinates
     println!("{}", broadcast.filter(..)); // 8 different offsets
+    assert_eq!(layout!((2,2):(1,1)).filter(..), layout!((2,2):(1,1)));
     // ANCHOR_END: filtered
 }
 
