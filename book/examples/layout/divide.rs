@@ -9,6 +9,7 @@ fn main() -> Result<(), Error> {
     derivation();
     by_mode()?;
     four_divides()?;
+    slices()?;
     remainder()?;
     refused();
     wrong_rank();
@@ -54,7 +55,7 @@ fn by_mode() -> Result<(), Error> {
     assert_eq!(blocks, layout!(((2,2),(4,2)):((8,16),(1,4))));
 
     let a = layout!((9,(4,8)):(59,(13,1)));
-    let by_layouts = a.logical_divide(&tiler!(<3:3, (2,4):(1,8)>))?;
+    let by_layouts = a.logical_divide(&tiler!((3:3, (2,4):(1,8))))?;
     assert_eq!(
         by_layouts,
         layout!(((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1))))
@@ -65,7 +66,6 @@ fn by_mode() -> Result<(), Error> {
 
 /// Compares the four divides, and takes one tile.
 fn four_divides() -> Result<(), Error> {
-    println!("\n== four_divides ==");
     // ANCHOR: four_divides
     let a = layout!((4,8):(8,1));
     let tile = tiler!((2, 4));
@@ -79,11 +79,24 @@ fn four_divides() -> Result<(), Error> {
     );
     assert_eq!(a.tiled_divide(&tile)?, layout!(((2,4),2,2):((8,1),16,4)));
     assert_eq!(a.flat_divide(&tile)?, layout!((2,4,2,2):(8,1,16,4)));
-
-    // Block (1,0) takes its tile by a slice: the tile stays, the rest is fixed.
-    let (tile, start) = a.zipped_divide(&tile)?.slice_and_offset((.., (1, 0)))?;
-    println!("{tile}, {start}");
     // ANCHOR_END: four_divides
+    Ok(())
+}
+
+/// Takes one tile, and one place of all tiles.
+fn slices() -> Result<(), Error> {
+    println!("\n== slices ==");
+    // ANCHOR: slices
+    let tiles = layout!((4,8):(8,1)).zipped_divide(&tiler!((2, 4)))?;
+    let (tile, start) = tiles.slice_and_offset(((.., ..), (1, 0)))?; // local_tile
+    println!("tile (1,0): {tile}, {start}");
+    let (mine, start) = tiles.slice_and_offset(((1, 2), (.., ..)))?; // local_partition
+    println!("place (1,2): {mine}, {start}");
+
+    let from = layout!((64,96):(96,1)).zipped_divide(&tiler!((32, 32)))?;
+    let (tile, start) = from.slice_and_offset(((.., ..), (1, 2)))?;
+    println!("block (1,2): {tile}, {start}");
+    // ANCHOR_END: slices
     Ok(())
 }
 
