@@ -8,6 +8,7 @@ fn main() -> Result<(), Error> {
     by_hand()?;
     definition()?;
     starts()?;
+    warps()?;
     blocked_and_raked()?;
     to_shape()?;
     gaps()?;
@@ -21,7 +22,8 @@ fn by_hand() -> Result<(), Error> {
     println!("\n== by_hand ==");
     // ANCHOR: by_hand
     let block = layout!((2,2):(4,1));
-    let product = block.logical_product(&tiler!(6:1))?;
+    let tiler = layout!((2,3):(1,2));
+    let product = block.logical_product(&tiler)?;
     assert_eq!(product, layout!(((2,2),(2,3)):((4,1),(2,8))));
     assert_eq!(product.get(&[0])?, block);
 
@@ -36,16 +38,16 @@ fn by_hand() -> Result<(), Error> {
 fn definition() -> Result<(), Error> {
     // ANCHOR: definition
     let a = layout!((2,2):(4,1));
-    let b = layout!((3,2):(2,1));
-    let product = a.logical_product(b.clone())?;
+    let t = layout!((3,2):(2,1));
+    let product = a.logical_product(&t)?;
 
-    let places = a.complement(a.size() * b.cosize()?)?;
+    let places = a.complement(a.size() * t.cosize()?)?;
     let mut in_order = Vec::new();
-    for copy in 0..b.size() {
-        // outer: B, which copy
+    for copy in 0..t.size() {
+        // outer: T, which copy
         for element in 0..a.size() {
             // inner: A, within the block
-            in_order.push(a.at(element)? + places.at(b.at(copy)?)?);
+            in_order.push(a.at(element)? + places.at(t.at(copy)?)?);
         }
     }
     assert_eq!(product.table()?, in_order);
@@ -64,6 +66,26 @@ fn starts() -> Result<(), Error> {
     println!("{:?}", starts("6:1")?);
     println!("{:?}", starts("(3,2):(2,1)")?);
     // ANCHOR_END: starts
+    Ok(())
+}
+
+/// Places four warps, as blocks and interleaved.
+fn warps() -> Result<(), Error> {
+    println!("\n== warps ==");
+    // ANCHOR: warps
+    let warp = layout!((8,4):(4,1));
+    let order = layout!((2,2):(1,2));
+    let (blocked, raked) = (warp.blocked_product(&order)?, warp.raked_product(&order)?);
+    println!("{blocked}");
+    println!("{raked}");
+    // The thread below thread 0, and the thread below the first 8 rows.
+    println!(
+        "blocked: {} and {}",
+        blocked.at((1, 0))?,
+        blocked.at((8, 0))?
+    );
+    println!("raked:   {} and {}", raked.at((1, 0))?, raked.at((8, 0))?);
+    // ANCHOR_END: warps
     Ok(())
 }
 
