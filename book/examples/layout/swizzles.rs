@@ -57,7 +57,7 @@ fn sliced() -> Result<(), Box<dyn Error>> {
     // ANCHOR: sliced
     let tile: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
     let (row, offset) = tile.slice_and_offset((1, ..))?;
-    // Row 1 begins with its chunk 1 and goes to its chunk 0: 8 back, then on in pairs.
+    // Row 1 begins with its group 1 and goes to its group 0: 8 back, then on in pairs.
     println!("{row:#}, {offset}");
     assert_eq!(row.at(8)? + offset, tile.at((1, 8))?);
     // ANCHOR_END: sliced
