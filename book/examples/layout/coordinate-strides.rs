@@ -10,6 +10,7 @@ fn main() -> Result<(), Error> {
     predicates()?;
     composed()?;
     inner_product()?;
+    law()?;
     refusals()?;
     Ok(())
 }
@@ -84,10 +85,26 @@ fn inner_product() -> Result<(), Error> {
     let threads = Layout::identity((C::<128>, C::<32>))?.zipped_divide("(_8,_4)")?;
     println!("{threads}");
 
-    let row_major: IntTuple = "(1056,_1)".parse()?; // 1056 is dynamic: today's leading dimension
+    let row_major: IntTuple = "(1056,_1)".parse()?; // 1056 is dynamic: known at launch
     let offsets = threads.inner_product(&row_major)?;
     println!("{offsets}");
     // ANCHOR_END: inner_product
+    Ok(())
+}
+
+/// Compares a divided layout with the divided identity of its shape, coordinate by coordinate.
+fn law() -> Result<(), Error> {
+    println!("\n== law ==");
+    // ANCHOR: law
+    let a: Layout = "((2,3),8):((1,20),2)".parse()?;
+    let data = a.zipped_divide((2, 4))?;
+    let coords = Layout::identity(a.shape())?.zipped_divide((2, 4))?;
+    println!("{data}");
+    println!("{coords:#}");
+    for i in 0..data.size() {
+        assert_eq!(a.at(coords.coord_at(i)?)?, data.at(i)?);
+    }
+    // ANCHOR_END: law
     Ok(())
 }
 
