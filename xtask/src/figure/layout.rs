@@ -3,7 +3,8 @@
 //! Keys:
 //! - `color`: what the colours say, one of `cycle` (the offset modulo 8), `offset`, `index`, `nothing` and `bank BITS`,
 //!   where BITS is the width of an element; or `by L; ..`, where the layout L, one for each subject, maps the index of
-//!   a cell to the number of its colour; or `inside (M,N)`, which hatches the cells outside M rows and N columns;
+//!   a cell to the number of its colour; or `inside (M,N)`, which hatches the cells outside M rows and N columns; or
+//!   `modulo N`, the offset modulo N, up to 8;
 //! - `label`: what stands in the cells, one of `offset`, `index`, `coord`, `nothing` and `bank BITS`;
 //! - `highlight`: coordinates, separated by `;`, with `_` for whole modes;
 //! - `titles`: the texts above the grids, separated by `;`, in place of the layouts;
@@ -101,6 +102,8 @@ enum Paint {
     By(Vec<Layout>),
     /// Whether the cell is within this number of rows and of columns.
     Inside(i64, i64),
+    /// The offset modulo a number.
+    Modulo(i64),
 }
 
 impl Paint {
@@ -111,6 +114,13 @@ impl Paint {
         if let Some(shape) = name.strip_prefix("inside ") {
             let (rows, cols) = pair(shape)?;
             return Ok(Some(Paint::Inside(rows, cols)));
+        }
+        if let Some(number) = name.strip_prefix("modulo ") {
+            let n: i64 = parsed(number, "a number")?;
+            if !(1..=8).contains(&n) {
+                return Err(Error::new(format!("there are 8 colours, and not {n}")));
+            }
+            return Ok(Some(Paint::Modulo(n)));
         }
         let Some(layouts) = name.strip_prefix("by ") else {
             return Ok(None);
@@ -133,6 +143,13 @@ impl Paint {
         let (rows, cols) = (grid.rows(), grid.cols());
         let numbers = match self {
             Paint::By(layouts) => layouts[at].table()?,
+            Paint::Modulo(n) => {
+                let table = table(text)?;
+                let places = (0..cols).flat_map(|col| (0..rows).map(move |row| (row, col)));
+                places
+                    .map(|(row, col)| table.at(row, col).rem_euclid(*n))
+                    .collect()
+            }
             Paint::Nothing | Paint::Inside(..) => vec![0; (rows * cols) as usize],
         };
         if numbers.len() as i64 != rows * cols {
@@ -144,7 +161,7 @@ impl Paint {
         }
         let fill = |row: i64, col: i64| match self {
             Paint::Nothing => Fill::Blank,
-            Paint::By(_) => Fill::pastel(numbers[(row + rows * col) as usize]),
+            Paint::By(_) | Paint::Modulo(_) => Fill::pastel(numbers[(row + rows * col) as usize]),
             Paint::Inside(m, n) if row < *m && col < *n => Fill::pastel(0),
             Paint::Inside(..) => Fill::Void,
         };
@@ -190,6 +207,20 @@ mod tests {
         .expect("both are layouts");
         assert_eq!(html.matches("<svg ").count(), 1);
         assert!(html.contains("(2,3):(3,1)") && html.contains("(2,3):(1,2)"));
+    }
+
+    #[test]
+    fn offsets_are_coloured_modulo_a_number() {
+        let svg = |color: &str| {
+            let html = draw("layout", &format!("(3,2):(1,3)\ncolor = {color}"));
+            html.expect("it is a layout")
+        };
+        assert_ne!(svg("modulo 3"), svg("modulo 6"));
+        assert_eq!(svg("modulo 6").matches(">5</text>").count(), 1);
+        assert_eq!(
+            refused("layout", "4:1\ncolor = modulo 9"),
+            "there are 8 colours, and not 9"
+        );
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! `figure mma`: the thread and value of each element of a matrix instruction, A at the left, B at the top, C in the centre.
 //!
 //! The subject is its name, in any of CuTe's spellings. Keys:
-//! - `operand`: one of `a`, `b` and `c`, to draw that one alone.
+//! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
+//! - `squares`: rows and columns, such as `(8,8)`: heavy lines run between squares of this size.
 
-use colex_draw::{Picture, ThreadValues};
+use colex_draw::{Grid, Picture, ThreadValues};
 
+use super::options::pair;
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -13,6 +15,9 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     };
     let atom = colex_atom::mma(name)?;
     let Some(operand) = body.value("operand") else {
+        if let Some(squares) = body.value("squares") {
+            return in_squares(name, atom.maps()?, pair(squares)?);
+        }
         return atom.picture().map_err(Error::from);
     };
     let [c, a, b] = atom.maps()?;
@@ -29,6 +34,33 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     Ok(map.picture())
 }
 
+/// The three operands, with heavy lines between squares of `rows` by `cols`.
+fn in_squares(
+    name: &str,
+    [c, a, b]: [ThreadValues; 3],
+    (rows, cols): (i64, i64),
+) -> Result<Picture, Error> {
+    if rows < 1 || cols < 1 {
+        let why = format!("a square has at least one row and one column, not {rows} and {cols}");
+        return Err(Error::new(why));
+    }
+    let grid = |map: &ThreadValues, name: &str, down: &str, right: &str| -> Grid {
+        let across = (map.cols() + cols - 1) / cols;
+        let grid = map.grid().caption(name).axes(down, right);
+        grid.regions(move |row, col| row / rows * across + col / cols)
+    };
+    let picture = Picture::mma(
+        grid(&a, "A", "m", "k"),
+        grid(&b.transposed(), "B", "k", "n"),
+        grid(&c, "C", "m", "n"),
+    );
+    let layouts = [("A", &a), ("B", &b), ("C", &c)].map(|(name, map)| (name, map.heading()));
+    let title = layouts.map(|(name, layout)| format!("{name} {layout}"));
+    let title = format!("Which thread holds what of {name}: {}", title.join(", "));
+    let notes = layouts.map(|(name, layout)| format!("{name}  {layout}"));
+    Ok(notes.into_iter().fold(picture.title(title), Picture::note))
+}
+
 #[cfg(test)]
 mod tests {
     use crate::figure::{draw, refused};
@@ -42,8 +74,23 @@ mod tests {
     }
 
     #[test]
+    fn squares_are_outlined() {
+        let name = "SM80_16x8x16_F32F16F16F32_TN";
+        let plain = draw("mma", name).expect("it is in the table");
+        let squares = draw("mma", &format!("{name}\nsquares = (8,8)"));
+        let squares = squares.expect("it is in the table");
+        let cells = |html: &str| html.matches(">T31</text>").count();
+        assert_eq!(cells(&plain), cells(&squares));
+        assert_ne!(plain, squares);
+    }
+
+    #[test]
     fn mistakes_are_sentences() {
         let error = |body: &str| refused("mma", body);
+        assert_eq!(
+            error("SM80_16x8x16_F32F16F16F32_TN\nsquares = (0,8)"),
+            "a square has at least one row and one column, not 0 and 8"
+        );
         assert!(error("SM80").starts_with("no MMA operation is called `SM80`"));
         assert_eq!(
             error("SM70_8x8x4_F32F16F16F32_NT\noperand = d"),

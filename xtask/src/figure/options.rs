@@ -77,6 +77,15 @@ pub(super) fn label(body: &Body, otherwise: LabelBy) -> Result<LabelBy, Error> {
     })
 }
 
+/// The key `transposed`.
+pub(super) fn is_transposed(body: &Body) -> Result<bool, Error> {
+    match body.value("transposed") {
+        None => Ok(false),
+        Some("yes") => Ok(true),
+        Some(other) => Err(Error::new(format!("`transposed` is yes, not `{other}`"))),
+    }
+}
+
 /// The bits of `bank BITS`.
 fn bank_bits(name: &str) -> Option<i64> {
     let bits = name.strip_prefix("bank ")?.parse().ok()?;

@@ -7,7 +7,7 @@
 //! - `bits`: the width of a value; 32 unless given;
 //! - `threads` and `values`: layouts over the tile; needed;
 //! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus;
-//! - `transposed = yes`: the first mode goes right instead of down.
+//! - `transposed = yes`: the first mode goes right instead of down; the axes are named, and heavy lines separate tiles.
 //!
 //! Keys of `tiled-mma`:
 //! - `atoms`: the layout of the atoms along M, N and K; one atom unless given;
@@ -16,11 +16,11 @@
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
 //! - `copy`: with `operand`, a copy atom: the tiled copy of 16-bit values that fits the operand, source and destination.
 
-use colex_draw::{Picture, ThreadValues};
+use colex_draw::{Grid, Picture, ThreadValues};
 use colex_layout::{IntTuple, Layout, Tiler};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
-use super::options::{needed, pair, parsed};
+use super::options::{is_transposed, needed, pair, parsed};
 use super::{Body, Error};
 
 pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
@@ -33,11 +33,7 @@ pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
     let values: Layout = parsed(needed(body, "values")?, "a layout")?;
     let copy = TiledCopy::new(atom, parsed(bits, "a width")?, &threads, &values);
     let copy = copy?;
-    let transposed = match body.value("transposed") {
-        None => false,
-        Some("yes") => true,
-        Some(other) => return Err(Error::new(format!("`transposed` is yes, not `{other}`"))),
-    };
+    let transposed = is_transposed(body)?;
     let focus = Focus {
         thread: thread(body)?,
         transposed,
@@ -80,11 +76,21 @@ fn sides(copy: &TiledCopy, focus: Focus) -> Result<Picture, Error> {
     let [source, destination] = copy.maps()?;
     let source = map(source, Side::Source)?;
     let destination = map(destination, Side::Destination)?;
+    if focus.transposed && source == destination {
+        return Ok(Picture::of(one_side(&source, focus.thread)));
+    }
     let picture = match focus.thread {
         Some(thread) => ThreadValues::copy_of(&source, &destination, thread),
         None => ThreadValues::copy(&source, &destination),
     };
     picture.map_err(Error::from)
+}
+
+/// The grid of a copy whose sides are equal, its first mode to the right, with named axes.
+fn one_side(map: &ThreadValues, thread: Option<i64>) -> Grid {
+    let grid = thread.map_or_else(|| map.grid(), |thread| map.grid_of(thread));
+    let caption = format!("source and destination  {}", map.heading());
+    grid.caption(caption).axes("k", "m")
 }
 
 /// All tiles that cover a tensor, with what is inside of it in focus, or of that what one thread has.
@@ -106,6 +112,15 @@ fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture
     let grid = map
         .grid()
         .focus(|row, col| row < rows && col < cols && holds(row, col));
+    let grid = if focus.transposed {
+        let tile = copy.tile_shape()?;
+        let [m, k] = [0, 1].map(|mode| tile.leaves()[mode].value());
+        let across = map.cols() / m;
+        let grid = grid.axes("k", "m");
+        grid.regions(move |row, col| row / k * across + col / m)
+    } else {
+        grid
+    };
     let title = format!("{}: what lies inside stands out", map.heading());
     Ok(Picture::of(grid).title(title))
 }

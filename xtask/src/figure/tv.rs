@@ -2,19 +2,24 @@
 //!
 //! The subjects are thread-value layouts. Keys:
 //! - `tile`: rows and columns, such as `(16,8)`; needed;
-//! - `thread`: the one to show before the others.
+//! - `thread`: the one to show before the others;
+//! - `transposed = yes`: the layouts number the elements along the rows of the tile, and not down its columns;
+//! - `colors`: a layout from the threads to the numbers by which they are coloured, such as their lanes.
 
-use colex_draw::{Picture, ThreadValues};
+use colex_draw::{Cell, Fill, Grid, Picture, ThreadValues};
 
 use colex_layout::Layout;
 
-use super::options::{needed, pair, parsed};
+use super::options::{is_transposed, needed, pair, parsed};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let (rows, cols) = pair(needed(body, "tile")?)?;
     let thread = body.value("thread");
     let thread: Option<i64> = thread.map(|text| parsed(text, "a thread")).transpose()?;
+    let transposed = is_transposed(body)?;
+    let colors = body.value("colors");
+    let colors: Option<Layout> = colors.map(|text| parsed(text, "a layout")).transpose()?;
     let mut maps = Vec::new();
     for text in body.subjects()? {
         let map = ThreadValues::of(parsed::<Layout>(text, "a layout")?, rows, cols)?;
@@ -24,7 +29,15 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
                 "there is no thread {thread} of {threads}"
             )));
         }
-        maps.push(map);
+        maps.push(if transposed { map.transposed() } else { map });
+    }
+    if let Some(colors) = colors {
+        let grid = |map: &ThreadValues| {
+            let grid = thread.map_or_else(|| map.grid(), |thread| map.grid_of(thread));
+            recolored(map, &grid, &colors)
+        };
+        let grids: Result<Vec<Grid>, Error> = maps.iter().map(grid).collect();
+        return Ok(Picture::beside(grids?));
     }
     let picture = match (maps.as_slice(), thread) {
         ([map], Some(thread)) => map.picture_of(thread),
@@ -33,6 +46,21 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
         (maps, None) => Picture::beside(maps.iter().map(ThreadValues::grid)),
     };
     Ok(picture)
+}
+
+/// The cells of `grid`, each in the colour of the number to which `colors` maps its thread.
+fn recolored(map: &ThreadValues, grid: &Grid, colors: &Layout) -> Result<Grid, Error> {
+    let numbers: Result<Vec<i64>, _> = (0..map.threads()).map(|thread| colors.at(thread)).collect();
+    let numbers = numbers?;
+    let cell = |row, col| -> Cell {
+        let cell = grid.cell(row, col).clone();
+        match map.owners(row, col) {
+            [(thread, _), ..] => cell.filled(Fill::thread(numbers[*thread as usize])),
+            [] => cell,
+        }
+    };
+    let heading = map.heading();
+    Ok(Grid::from_fn(grid.rows(), grid.cols(), cell)?.caption(heading))
 }
 
 #[cfg(test)]
@@ -56,6 +84,26 @@ mod tests {
         let html = draw("tv", body).expect("the body is well formed");
         assert_eq!(html.matches("<svg ").count(), 1);
         assert_eq!(html.matches(">T3</text>").count(), 4);
+    }
+
+    #[test]
+    fn elements_may_be_numbered_along_the_rows() {
+        let down = draw("tv", "(4,2):(1,4)\ntile = (4,2)").expect("the body is well formed");
+        let along = "(4,2):(2,1)\ntile = (2,4)\ntransposed = yes";
+        let along = draw("tv", along).expect("the body is well formed");
+        let cells = |html: &str| html[html.find("Row 0").expect("it is described")..].to_string();
+        assert_eq!(cells(&down), cells(&along).replace("(4,2):(2,1)", "(4,2):(1,4)"));
+    }
+
+    #[test]
+    fn threads_are_coloured_by_another_number() {
+        let plain = draw("tv", "(2,2):(1,2)\ntile = (2,2)").expect("the body is well formed");
+        let colored = "(2,2):(1,2)\ntile = (2,2)\ncolors = 2:16";
+        let colored = draw("tv", colored).expect("the body is well formed");
+        assert_eq!(colored.matches(">T1</text>").count(), 2);
+        assert_ne!(plain, colored);
+        let outside = draw("tv", "(4,2):(1,4)\ntile = (4,2)\ncolors = 2:16\nthread = 1");
+        assert!(outside.is_ok(), "a layout goes on beyond its size");
     }
 
     #[test]

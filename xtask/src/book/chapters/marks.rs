@@ -3,7 +3,11 @@
 
 use std::ops::Range;
 
+use crate::figure;
 use crate::markdown;
+
+/// The list of examples, from which a mark takes the words that it shows under the pointer.
+const LIST: &str = include_str!("../../../../book/chapters/appendix/examples.md");
 
 /// A letter and a number, as `S20`.
 pub(super) type ExampleName = (char, u32);
@@ -118,7 +122,7 @@ pub(crate) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
             let html = if is_bold {
                 format!("<strong id=\"{id}\">{text}.</strong>")
             } else {
-                format!("<a class=\"example-mark\" href=\"{up}appendix/{page}.html#{id}\" title=\"Example {text} of the list\">{text}</a>")
+                format!("<a class=\"example-mark\" href=\"{up}appendix/{page}.html#{id}\" title=\"{}\">{text}</a>", about(name))
             };
             (range, html)
         })
@@ -136,6 +140,19 @@ pub(crate) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
         }
     }
     pieces
+}
+
+/// What the mark stands for, in words, as the value of an attribute.
+fn about(name: ExampleName) -> String {
+    let text = shown(name);
+    let row = LIST.lines().find_map(|line| line.strip_prefix(&format!("| {text} | ")));
+    match row.and_then(|row| row.split(" | ").next()) {
+        Some(what) => figure::escaped(&format!(
+            "Worked example {text} of the list in the appendix: {}",
+            what.replace('`', "")
+        )),
+        None => format!("Example {text} of the list"),
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +214,7 @@ mod tests {
         assert_eq!(
             html("a [S7]\n", "layout/b.md"),
             [
-                "<a class=\"example-mark\" href=\"../appendix/examples.html#s7\" title=\"Example S7 of the list\">S7</a>"
+                "<a class=\"example-mark\" href=\"../appendix/examples.html#s7\" title=\"Worked example S7 of the list in the appendix: (_2,_4):(_1,_2)\">S7</a>"
             ]
         );
         assert_eq!(
