@@ -21,9 +21,9 @@ fn widest() -> Result<(), Box<dyn Error>> {
     // ANCHOR: widest
     let atom = colex_atom::copy("UniversalCopy<uint128_t>")?;
     for (bits, count, vector) in [(32, 4, "4:1"), (16, 8, "8:1")] {
-        let copy = TiledCopy::new(atom.clone(), bits, "(32,4):(1,32)", vector)?;
-        assert_eq!((copy.threads(), copy.atom_values()), (128, count));
-        assert_eq!(copy.tile_shape()?, [32 * count, 4].into());
+        let copy = TiledCopy::new(atom.clone(), bits, "(8,4):(1,8)", vector)?;
+        assert_eq!((copy.threads(), copy.atom_values()), (32, count));
+        assert_eq!(copy.tile_shape()?, [8 * count, 4].into());
     }
     // ANCHOR_END: widest
     Ok(())
