@@ -3,7 +3,7 @@
 //! Run it with `cargo run -p colex-book --example tiled_walk`; each line `== .. ==` names a piece of the chapter.
 
 use colex_layout::{Layout, layout};
-use colex_tiled::{Side, Tensor, TiledCopy};
+use colex_tiled::{Operand, Side, Tensor, TiledCopy, TiledMma};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     by_atom()?;
     unpacked()?;
     steps()?;
+    of_ldmatrix()?;
     predicate()?;
     references()?;
     Ok(())
@@ -132,8 +133,30 @@ fn steps() -> Result<(), Box<dyn Error>> {
     let copy = TiledCopy::new(atom, 32, &threads, &values)?;
     let tensor = Layout::identity((24, 16))?.to_static();
     let steps = copy.partition_steps(&tensor, Side::Source)?;
-    println!("{steps}");
+    for (i, line) in steps.to_string().lines().enumerate() {
+        println!("{}  {line}", i + 1);
+    }
     // ANCHOR_END: steps
+    Ok(())
+}
+
+/// Prints every form of the two partitions of `ldmatrix`.
+fn of_ldmatrix() -> Result<(), Box<dyn Error>> {
+    println!("\n== of_ldmatrix ==");
+    // ANCHOR: of_ldmatrix
+    let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(atom, &layout!((1,1,1):(0,0,0)), ..)?;
+    let load = colex_atom::copy("SM75_U32x4_LDSM_N")?;
+    let load = TiledCopy::for_operand(load, 16, &mma, Operand::A)?;
+    let tile = Layout::identity((16, 16))?;
+    for side in [Side::Source, Side::Destination] {
+        println!("{side:?}");
+        let steps = load.partition_steps(&tile, side)?;
+        for (i, line) in steps.to_string().replace('_', "").lines().enumerate() {
+            println!("{}  {line}", i + 1);
+        }
+    }
+    // ANCHOR_END: of_ldmatrix
     Ok(())
 }
 
