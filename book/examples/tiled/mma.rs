@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     larger_tile()?;
     permutation()?;
     permuted_rows()?;
+    ampere()?;
     widths()?;
     printed()?;
     rungs()?;
@@ -30,6 +31,7 @@ fn one_atom() -> Result<(), Box<dyn Error>> {
     let one = layout!((1,1,1):(0,0,0));
     let bare = TiledMma::new(atom.clone(), &one, ..)?;
     let tiled = TiledMma::new(atom, &one, (8, 8, 4))?;
+    assert_eq!(bare.threads(), 8);
     for operand in [Operand::A, Operand::B, Operand::C] {
         assert_eq!(bare.tv(operand)?, tiled.tv(operand)?);
     }
@@ -88,7 +90,7 @@ fn larger_tile() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Permutes the columns of the tile.
+/// Permutes the rows of the tile.
 fn permutation() -> Result<(), Box<dyn Error>> {
     println!("\n== permutation ==");
     // ANCHOR: permutation
@@ -132,6 +134,25 @@ fn permuted_rows() -> Result<(), Box<dyn Error>> {
     println!("{:#}", steps.permuted);
     println!("{:#}", steps.by_atom);
     // ANCHOR_END: permuted_rows
+    Ok(())
+}
+
+/// Makes a tiled MMA of four warps.
+fn ampere() -> Result<(), Box<dyn Error>> {
+    println!("\n== ampere ==");
+    // ANCHOR: ampere
+    let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(atom, &layout!((2,2,1):(1,2,0)), ..)?;
+    println!("{:?}, {} threads", mma.tile_shape(), mma.threads());
+    println!("{:#}", mma.thread_layout());
+    println!("{:#}", mma.tv(Operand::C)?);
+    println!("{:#}", mma.tv(Operand::A)?);
+    for thread in [32, 64] {
+        let tile = Layout::identity((32, 16))?;
+        let part = mma.slice(thread)?.partition(&tile, Operand::C)?; // (MMA, MMA_M, MMA_N)
+        println!("thread {thread} begins at {}", part.start);
+    }
+    // ANCHOR_END: ampere
     Ok(())
 }
 
@@ -233,11 +254,10 @@ fn refusals() -> Result<(), Box<dyn Error>> {
         TiledMma::new(atom, &atoms, tile)
     };
     println!("{}", new(layout!((2,2):(2,1)), "(24,32,4)").unwrap_err());
-    // An order that leaves rows out is no permutation:
+    // Rows 8 to 15 are not among the values of (4,4,2):(1,16,4).
     let gaps = new(layout!((2,2):(2,1)), "((4,4,2):(1,16,4),32,4)")?;
-    assert!(gaps.tv(Operand::A).unwrap_err().to_string().ends_with(
-        "reaches index 159 of a tile of 32 by 4: the order of a mode is not a permutation of it"
-    ));
+    let refused = gaps.tv(Operand::A).unwrap_err().to_string();
+    assert!(refused.ends_with("the order of a mode is not a permutation of it"));
     // ANCHOR_END: refusals
     Ok(())
 }

@@ -22,7 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Compares thread layouts of a load.
 fn load() -> Result<(), Box<dyn Error>> {
     // ANCHOR: load
-    let slab: Layout = "(128,64):(64,1)".parse()?;
+    let slab: Layout = "(128,64):(4096,1)".parse()?; // of a matrix with 4096 columns
+    let plain: Layout = "(128,64):(64,1)".parse()?; // in shared memory
     let cost = |threads: &str, shared: &Layout| -> Result<(usize, usize), Box<dyn Error>> {
         let atom = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
         let copy = TiledCopy::new(atom, 16, threads, "(1,8):(0,1)")?;
@@ -34,10 +35,10 @@ fn load() -> Result<(), Box<dyn Error>> {
         };
         Ok((sectors, passes))
     };
-    assert_eq!(cost("(128,1):(1,0)", &slab)?, (1024, 1024));
-    assert_eq!(cost("(32,4):(1,32)", &slab)?, (1024, 1024));
-    assert_eq!(cost("(32,4):(4,1)", &slab)?, (512, 256));
-    assert_eq!(cost("(16,8):(8,1)", &slab)?, (512, 128)); // the least of both
+    assert_eq!(cost("(128,1):(1,0)", &plain)?, (1024, 1024));
+    assert_eq!(cost("(32,4):(1,32)", &plain)?, (1024, 1024));
+    assert_eq!(cost("(32,4):(4,1)", &plain)?, (512, 256));
+    assert_eq!(cost("(16,8):(8,1)", &plain)?, (512, 128)); // the least of both
     // ANCHOR_END: load
     Ok(())
 }
@@ -53,7 +54,7 @@ fn shared() -> Result<(), Box<dyn Error>> {
         let store = TiledCopy::new(store, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
         let load = colex_atom::copy("SM75_U32x4_LDSM_N")?;
         let load = TiledCopy::for_operand(load, 16, &mma, Operand::A)?;
-        let slab: Layout = "(128,64):(64,1)".parse()?;
+        let slab: Layout = "(128,64):(4096,1)".parse()?;
         let sides = [
             store.report(&slab, shared)?.destination,
             load.report(shared, shared)?.source,
