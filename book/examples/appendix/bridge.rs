@@ -34,7 +34,7 @@ fn majors() -> Result<(), Box<dyn Error>> {
 /// The kernel of `sgemm_1.cu`: C = A B^T with A M-major and B N-major, one stage of shared memory.
 fn sgemm_1() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("sgemm_1", Arch::Sm80, 256);
-    let major = Layout::new((1, 1), (C::<1>, 1))?; // the first mode is contiguous, all else is dynamic
+    let major = Layout::new((1, 1), (C::<1>, 1))?; // only the 1 of C::<1> is static
     let ma = k.tensor("a", Ty::F32, &major); // (M, K)
     let mb = k.tensor("b", Ty::F32, &major); // (N, K)
     let mc = k.tensor("c", Ty::F32, &major); // (M, N)
@@ -61,8 +61,8 @@ fn sgemm_1() -> Result<TensorKernel, Box<dyn Error>> {
     let mine = copy.at(&thread);
     let t_asa = mine.partition_dst(&sa); // (CPY, CPY_M, CPY_K)
     let t_bsb = mine.partition_dst(&sb); // (CPY, CPY_N, CPY_K)
-    let t_csa = read_a.at(&thread).partition_src(&sa); // (CPY, CPY_M, CPY_K)
-    let t_csb = read_b.at(&thread).partition_src(&sb); // (CPY, CPY_N, CPY_K)
+    let t_xsa = read_a.at(&thread).partition_src(&sa); // (CPY, CPY_M, CPY_K)
+    let t_xsb = read_b.at(&thread).partition_src(&sb); // (CPY, CPY_N, CPY_K)
     let t_cra = k.fragment_of(&mma, Operand::A, [128, 8]); // (MMA, MMA_M, MMA_K)
     let t_crb = k.fragment_of(&mma, Operand::B, [128, 8]); // (MMA, MMA_N, MMA_K)
     let t_crc = k.accumulators(&mma, [128, 128]); // (MMA, MMA_M, MMA_N)
@@ -79,8 +79,8 @@ fn sgemm_1() -> Result<TensorKernel, Box<dyn Error>> {
             k.copy(&copy, &registers, into);
         }
         k.sync();
-        k.copy(&read_a, &t_csa, &t_cra.retile(&read_a));
-        k.copy(&read_b, &t_csb, &t_crb.retile(&read_b));
+        k.copy(&read_a, &t_xsa, &t_cra.retile(&read_a));
+        k.copy(&read_b, &t_xsb, &t_crb.retile(&read_b));
         k.mma(&mma, &t_crc, &t_cra, &t_crb, &t_crc);
         k.sync();
     });
@@ -131,7 +131,7 @@ fn simple() -> Result<(), Box<dyn Error>> {
 /// The kernel of `sgemm_sm80.cu`: three stages of shared memory, filled by `cp.async`.
 fn sgemm_sm80() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("sgemm_sm80", Arch::Sm80, 256);
-    let major = Layout::new((1, 1), (C::<1>, 4))?;
+    let major = Layout::new((1, 1), (C::<1>, 1))?;
     let ma = k.tensor("a", Ty::F32, &major); // (M, K)
     let mb = k.tensor("b", Ty::F32, &major); // (N, K)
     let mc = k.tensor("c", Ty::F32, &major); // (M, N)
