@@ -36,6 +36,7 @@ chapters! {
     atom_ampere = "atom/ampere.md";
     atom_hopper = "atom/hopper.md";
     atom_copies = "atom/copies.md";
+    atom_tma = "atom/tma.md";
     atom_table = "atom/table.md";
     tiled_raked = "tiled/raked.md";
     tiled_copy = "tiled/copy.md";

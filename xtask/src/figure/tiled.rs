@@ -77,7 +77,7 @@ fn sides(copy: &TiledCopy, focus: Focus) -> Result<Picture, Error> {
     let source = map(source, Side::Source)?;
     let destination = map(destination, Side::Destination)?;
     if focus.transposed && source == destination {
-        return Ok(Picture::of(one_side(&source, focus.thread)));
+        return Ok(one_side(&source, focus.thread));
     }
     let picture = match focus.thread {
         Some(thread) => ThreadValues::copy_of(&source, &destination, thread),
@@ -86,11 +86,14 @@ fn sides(copy: &TiledCopy, focus: Focus) -> Result<Picture, Error> {
     picture.map_err(Error::from)
 }
 
-/// The grid of a copy whose sides are equal, its first mode to the right, with named axes.
-fn one_side(map: &ThreadValues, thread: Option<i64>) -> Grid {
+/// A copy whose sides are equal, its first mode to the right, with named axes.
+fn one_side(map: &ThreadValues, thread: Option<i64>) -> Picture {
     let grid = thread.map_or_else(|| map.grid(), |thread| map.grid_of(thread));
-    let caption = format!("source and destination  {}", map.heading());
-    grid.caption(caption).axes("k", "m")
+    let heading = map.heading();
+    let grid: Grid = grid.caption(format!("source and destination  {heading}"));
+    let (rows, cols) = (map.rows(), map.cols());
+    let title = format!("Which thread reads and writes what of a tile of {rows} by {cols}, {heading}");
+    Picture::of(grid.axes("k", "m")).title(title)
 }
 
 /// All tiles that cover a tensor, with what is inside of it in focus, or of that what one thread has.

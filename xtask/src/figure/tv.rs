@@ -102,8 +102,8 @@ mod tests {
         let colored = draw("tv", colored).expect("the body is well formed");
         assert_eq!(colored.matches(">T1</text>").count(), 2);
         assert_ne!(plain, colored);
-        let outside = draw("tv", "(4,2):(1,4)\ntile = (4,2)\ncolors = 2:16\nthread = 1");
-        assert!(outside.is_ok(), "a layout goes on beyond its size");
+        let few = draw("tv", "(4,2):(1,4)\ntile = (4,2)\ncolors = 2:16");
+        assert!(few.is_err(), "two numbers do not colour four threads");
     }
 
     #[test]
