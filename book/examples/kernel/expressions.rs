@@ -6,7 +6,7 @@ use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp::{Add, Max};
 use colex_gpu::tensor::{AtThread, Builder, Expr, TensorKernel};
 use colex_gpu::testing::{self, Output};
-use colex_gpu::{Load, View, ViewMut};
+use colex_gpu::{Device, Load, View, ViewMut};
 use colex_layout::C;
 use colex_tiled::TiledCopy;
 use half::{bf16, f16};
@@ -14,6 +14,7 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     formula()?;
+    same_bits()?;
     rounding()?;
     run_softmax()?;
     run_rms_norm()?;
@@ -48,6 +49,32 @@ fn formula() -> Result<(), Box<dyn Error>> {
         println!("{word}: {}", text.matches(word).count());
     }
     // ANCHOR_END: formula
+    Ok(())
+}
+
+/// Compares a kernel with its formula, bit by bit.
+fn same_bits() -> Result<(), Box<dyn Error>> {
+    println!("\n== same_bits ==");
+    // ANCHOR: same_bits
+    let formula = (2.0 * Expr::input(0, Ty::F32) / 3.0 + Expr::input(1, Ty::F32)).relu();
+    let mut k = Builder::new("compare", Arch::Sm80, 32);
+    let [x, y, z] = ["x", "y", "z"].map(|name| k.tensor(name, Ty::F32, "100:_1"));
+    let at = k.block_index(0) * 32 + k.thread();
+    let [left, right] = [&x, &y].map(|tensor| k.gather(&tensor.elements(&at)));
+    k.scatter(formula.over([&left, &right]), &z.elements(&at));
+
+    let device = Device::open();
+    let numbers: Vec<f32> = (0..100).map(|i| (i * 7919 % 613) as f32 / 7.0).collect();
+    let (x, y) = (device.upload(&numbers)?, device.upload(&[-9.5_f32; 100])?);
+    let mut z = device.poisoned::<f32>(100)?;
+    let views = (x.view(100)?, y.view(100)?, z.view_mut(100)?);
+    k.finish()?.load(&device)?.launch([4], views)?;
+    for (x, z) in numbers.iter().zip(z.download()?) {
+        let inputs = [*x, -9.5].map(|x| u64::from(x.to_bits()));
+        assert_eq!(u64::from(z.to_bits()), formula.evaluate(&inputs)?);
+    }
+    println!("100 results have the bits of the host");
+    // ANCHOR_END: same_bits
     Ok(())
 }
 

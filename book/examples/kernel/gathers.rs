@@ -19,8 +19,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     run_embedding()?;
     run_add()?;
     run_stencil()?;
+    stencil_costs()?;
     run_largest()?;
     run_pages()?;
+    two_threads()?;
     refusals();
     Ok(())
 }
@@ -221,10 +223,11 @@ fn stencil(shared: bool) -> Result<TensorKernel, Box<dyn Error>> {
 fn run_stencil() -> Result<(), Box<dyn Error>> {
     println!("\n== run_stencil ==");
     // ANCHOR: run_stencil
-    let (rows, columns) = (21, 50);
+    let (rows, columns) = (21_usize, 50_usize);
     let numbers: Vec<f32> = (0..rows * columns)
         .map(|i| (i * 7919 % 613) as f32)
         .collect();
+    let grid = [columns.div_ceil(32), rows.div_ceil(8)];
     for shared in [false, true] {
         let kernel = stencil(shared)?;
         let found = testing::in_every_schedule(Arch::Sm80, 4, |device| {
@@ -234,7 +237,6 @@ fn run_stencil() -> Result<(), Box<dyn Error>> {
                 x.view((rows, columns))?,
                 y.buffer().view_mut((rows, columns))?,
             );
-            let grid = [columns.div_ceil(32), rows.div_ceil(8)];
             kernel.load(device)?.launch(grid, views)?;
             y.elements()
         })?;
@@ -247,14 +249,31 @@ fn run_stencil() -> Result<(), Box<dyn Error>> {
                 .sum();
             assert!((sum / 9.0 - y).abs() < 1e-3);
         }
-        println!(
-            "{:.3} {:.3} .. {:.3}",
-            found[0],
-            found[1],
-            found[rows * columns - 1]
-        );
+        let last = found[rows * columns - 1];
+        println!("{:.3} {:.3} .. {last:.3}", found[0], found[1]);
     }
     // ANCHOR_END: run_stencil
+    Ok(())
+}
+
+/// Counts the sectors of global memory of both stencils.
+fn stencil_costs() -> Result<(), Box<dyn Error>> {
+    println!("\n== stencil_costs ==");
+    // ANCHOR: stencil_costs
+    let device = Device::simulator(Arch::Sm80);
+    let x = device.zeros::<f32>(256 * 256)?;
+    for shared in [false, true] {
+        let mut y = device.zeros::<f32>(256 * 256)?;
+        let views = (x.view((256, 256))?, y.view_mut((256, 256))?);
+        let kernel = stencil(shared)?.load(&device)?;
+        let report = kernel.profile([256 / 32, 256 / 8], views)?;
+        let (touched, _) = report.sectors();
+        println!(
+            "tile in shared memory {shared}: {touched} sectors, {} bank conflicts",
+            report.bank_conflicts()
+        );
+    }
+    // ANCHOR_END: stencil_costs
     Ok(())
 }
 
@@ -307,7 +326,7 @@ fn pages() -> Result<TensorKernel, Box<dyn Error>> {
     let out = k.tensor("out", Ty::F32, "(100,_32):(_32,_1)");
     let (page, thread) = (k.block_index(0), k.thread());
     let address = k.gather(&pages.elements(&page).outside(Outside::Trap));
-    let row = k.tensor_stated_at(&address, Ty::F32, "32:1");
+    let row = k.tensor_stated_at(&address, Ty::F32, "_32:_1");
     let x = k.gather(&row.elements(&thread));
     k.scatter(&x * 2.0, &out.elements((&page, &thread)));
     Ok(k.finish()?)
@@ -335,6 +354,23 @@ fn run_pages() -> Result<(), Box<dyn Error>> {
         }
     }
     // ANCHOR_END: run_pages
+    Ok(())
+}
+
+/// Two threads scatter to one element.
+fn two_threads() -> Result<(), Box<dyn Error>> {
+    println!("\n== two_threads ==");
+    // ANCHOR: two_threads
+    let mut k = Builder::new("collide", Arch::Sm80, 64);
+    let y = k.tensor("y", Ty::S32, "_32:_1");
+    let thread = k.thread();
+    k.scatter(&thread, &y.elements(&thread % 32));
+    let device = Device::simulator(Arch::Sm80);
+    let mut y = device.zeros::<i32>(32)?;
+    let y = ViewMut::new(&mut y, (C::<32>, C::<1>))?;
+    let refused = k.finish()?.load(&device)?.launch([1], (y,)).unwrap_err();
+    println!("{refused}");
+    // ANCHOR_END: two_threads
     Ok(())
 }
 

@@ -25,13 +25,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 // ANCHOR: kernel
 /// Subtracts from each element of a 4x8 matrix the mean of its row: one thread per element.
-fn centred(row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dyn Error>> {
+fn centred(which_row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("centred", Arch::Sm80, 32);
     let [x, y] = ["x", "y"].map(|name| k.tensor(name, Ty::F32, "(_4,_8):(_8,_1)"));
     let tile = k.shared_tensor(Ty::F32, "(4,8):(8,1)");
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let each = TiledCopy::new(word.clone(), 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
-    let whole_row = TiledCopy::new(word, 32, "(1,1):(0,0)", "(1,8):(0,1)")?;
+    let whole_row = TiledCopy::new(word, 32, "(1,1):(0,0)", "(1,8):(0,1)")?; // one thread takes all
     let tid = k.thread();
     let mine = each.at(&tid);
     let from = mine.partition_src(&x.local_tile((4, 8), (0, 0))); // (CPY, CPY_M, CPY_N)
@@ -39,10 +39,11 @@ fn centred(row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dy
     k.copy(&each, &from, &own);
     k.copy(&each, &own, &mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
     k.sync();
-    let row = tile.local_tile((1, 8), (row(&tid), 0)); // (TILE_M, TILE_N)
-    let row = whole_row.at(&0.into()).partition_src(&row); // (CPY, CPY_M, CPY_N)
-    let numbers = k.fragment_like(&row);
-    k.copy(&whole_row, &row, &numbers);
+    let row = tile.local_tile((1, 8), (which_row(&tid), 0)); // (TILE_M, TILE_N)
+    // Every thread of the block is thread 0 of `whole_row`, so each reads a whole row.
+    let row_part = whole_row.at(&0.into()).partition_src(&row); // (CPY, CPY_M, CPY_N)
+    let numbers = k.fragment_like(&row_part);
+    k.copy(&whole_row, &row_part, &numbers);
     let sum = k.reduce_all(Add, &numbers);
     if dumps {
         let is_first = k.less(&tid, &10.into());
@@ -57,20 +58,24 @@ fn centred(row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dy
 }
 // ANCHOR_END: kernel
 
-/// The row that a thread sums: as it was written first, and as it should be.
+// ANCHOR: rows
+/// The row that a thread sums, as it was written first.
 fn wrong_row(tid: &Index) -> Index {
     tid % 4
 }
 
+/// The row that a thread should sum.
 fn right_row(tid: &Index) -> Index {
     tid / 8
 }
+// ANCHOR_END: rows
 
 /// Row `m` of the matrix holds `10 m`, `10 m + 1`, ..
 fn matrix() -> Vec<f32> {
     (0..32).map(|i| (i / 8 * 10 + i % 8) as f32).collect()
 }
 
+// ANCHOR: run
 /// Runs the kernel on the simulator and shows two rows of the result.
 fn run(kernel: &TensorKernel) -> Result<(), Box<dyn Error>> {
     let device = Device::simulator(Arch::Sm80);
@@ -82,6 +87,7 @@ fn run(kernel: &TensorKernel) -> Result<(), Box<dyn Error>> {
     println!("{:?}\n{:?}", &found[..8], &found[8..16]);
     Ok(())
 }
+// ANCHOR_END: run
 
 fn wrong() -> Result<(), Box<dyn Error>> {
     println!("\n== wrong ==");
@@ -127,15 +133,10 @@ fn traced() -> Result<(), Box<dyn Error>> {
     ran?;
     let is_shared = |step: &&Traced| step.instruction.contains(".shared");
     for step in trace.steps.iter().filter(is_shared).take(2) {
-        let value = |(_, value): &(String, String)| value.clone();
-        let place = step
-            .reads
-            .iter()
-            .map(value)
-            .find(|value| value.contains("`tile`"));
-        let place = place.unwrap_or_default();
-        let (place, _) = place.split_once(" of ").unwrap_or_default();
-        println!("{}: {place}", step.instruction);
+        println!("{}", step.instruction);
+        for (register, value) in &step.reads {
+            println!("    {register}: {value}");
+        }
     }
     // ANCHOR_END: traced
     Ok(())
@@ -151,7 +152,7 @@ fn stepped() -> Result<(), Box<dyn Error>> {
     let mut stepper = prepared.start(&mut memory, &SimOptions::default())?;
     let commands = "barrier\nshow tile\n".as_bytes();
     session(&mut stepper, commands, std::io::stdout())?;
-    // Line by line, until the rows have been read.
+    // Line by line, until the rows have been read. No number here is negative, so `=-` is a register without a value.
     let is_read = |table: &Table| !table.to_string().contains("=-");
     while !stepper.fragment("numbers").as_ref().is_some_and(is_read) {
         stepper.command("line")?;

@@ -178,6 +178,7 @@ fn missing_barrier() {
         Launch::new(1, 64),
     );
     println!("{:?}: {}", found.kind(), found.what());
+    println!("{}", found.place().expect("a thread did it"));
     // ANCHOR_END: missing_barrier
 }
 
@@ -332,7 +333,7 @@ fn accumulator() -> Result<(), Box<dyn Error>> {
     // ANCHOR: accumulator
     let atom = mma("SM90_64x8x16_F32F16F16_SS")?;
     let rows = GmmaDescriptor {
-        start: 0,
+        start: 0, // added below
         leading: 128,
         stride: 256,
         ..GmmaDescriptor::default()
@@ -340,7 +341,7 @@ fn accumulator() -> Result<(), Box<dyn Error>> {
     let bits = rows.encode()? as i64;
     let found = fault(
         |k, _| {
-            k.dynamic_shared(1024);
+            k.dynamic_shared(1024); // begins at a multiple of 1024
             let base = k.address_of(Base::DynamicShared);
             let thread = k.mov(Type::U32, Special::Tid(0));
             let mine = k.mad(Type::U32, thread, 32, base);
@@ -349,7 +350,7 @@ fn accumulator() -> Result<(), Box<dyn Error>> {
             }
             k.fence(FenceKind::ProxyAsyncShared);
             k.sync();
-            let start = k.shr(Type::U32, base, 4);
+            let start = k.shr(Type::U32, base, 4); // in units of 16 bytes
             let start = k.cvt(Type::U64, Type::U32, start);
             let descriptor = k.add(Type::U64, start, bits);
             let d = k.regs(RegType::F32, 4);
@@ -359,7 +360,7 @@ fn accumulator() -> Result<(), Box<dyn Error>> {
             k.add(Type::F32, d[0], 1.0);
             k.wgmma_wait(0);
         },
-        Launch::new(1, 128).dynamic_shared(4096),
+        Launch::new(1, 128).dynamic_shared(4096), // bytes per block
     );
     println!("{:?}: {}", found.kind(), found.what());
     // ANCHOR_END: accumulator
@@ -476,19 +477,18 @@ fn what_it_counts() -> Result<(), Box<dyn Error>> {
             Launch::new(1, 32),
         )
     };
-    let lines = column(32)?.lines;
-    let load = lines
-        .iter()
-        .find(|line| line.instruction.contains("ld.shared"));
-    let load = load.ok_or("it was executed")?;
-    println!(
-        "32 words per row: {} passes, at least {}",
-        load.passes, load.least_passes
-    );
-    println!(
-        "33 words per row: {} bank conflicts",
-        column(33)?.bank_conflicts()
-    );
+    for pitch in [32, 33] {
+        let report = column(pitch)?;
+        let loads = |text: &str| text.contains("ld.shared");
+        let load = report.lines.iter().find(|line| loads(&line.instruction));
+        let load = load.ok_or("it was executed")?;
+        println!(
+            "{pitch} words per row: {} passes, at least {}; {} bank conflicts in all",
+            load.passes,
+            load.least_passes,
+            report.bank_conflicts()
+        );
+    }
     // ANCHOR_END: what_it_counts
     Ok(())
 }

@@ -122,8 +122,13 @@ fn whole_product() -> Result<(), Box<dyn Error>> {
     check(&built, [70, 33, 100])?;
     check(&built, [1, 1, 1])?;
 
-    for line in built.report().to_string().lines() {
-        println!("{}", line.split("): ").last().unwrap_or(line));
+    let costs = built.report().to_string(); // one line per operation: its text (its source line): its cost
+    for line in costs.lines() {
+        let (operation, cost) = line.rsplit_once("): ").ok_or("a line without a cost")?;
+        let (_, at) = operation
+            .rsplit_once('/')
+            .ok_or("a line without its place")?;
+        println!("{at}: {cost}");
     }
     // ANCHOR_END: whole_product
     Ok(())

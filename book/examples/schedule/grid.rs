@@ -78,7 +78,7 @@ fn convolution() -> Result<(), Error> {
         GemmCoord::new(128, 9 * 64, 8 * 56 * 56)
     );
 
-    // S73 has an overload for convolutions: the same rounding, applied to that GEMM.
+    // `get_tiled_shape` has an overload for convolutions: the same rounding, applied to that GEMM.
     let swizzle = ThreadblockSwizzle::Identity { width: 1 };
     let tiles =
         swizzle.conv_tiled_shape(ConvOperator::Fprop, &conv, GemmCoord::new(128, 128, 32), 1)?;

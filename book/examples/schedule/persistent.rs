@@ -48,9 +48,11 @@ fn clusters() -> Result<(), Error> {
         .map(|t| t.to_string())
         .collect();
     println!("{pair:?}");
+    // 64 blocks, as there are 64 tiles: 2 along the cluster, 32 clusters.
     assert_eq!(s.grid_shape(132, None)?, Dim3::new(2, 32, 1));
 
-    let [_, n, l] = s.formula(Expr::var("i"));
+    let [m, n, l] = s.formula(Expr::var("i"));
+    println!("{m}");
     println!("{n}");
     println!("{l}");
     // ANCHOR_END: clusters

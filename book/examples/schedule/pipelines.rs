@@ -1,4 +1,4 @@
-//! Pipelines as walks: plans, their checks, and five mistakes.
+//! Pipelines and their checker: plans, their checks, and five mistakes.
 //!
 //! Run it with `cargo run -p colex-book --example schedule_pipelines`; each line `== .. ==` names a piece of the chapter.
 
@@ -13,11 +13,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     phases();
     cluster()?;
     multistage()?;
-    parity()?;
-    early_release()?;
-    one_load()?;
-    early_exit()?;
-    last_multiply()?;
+    full()?;
+    ends()?;
     Ok(())
 }
 
@@ -27,8 +24,8 @@ fn by_hand() -> Result<(), Box<dyn Error>> {
     // ANCHOR: by_hand
     let plan = WarpSpecialized {
         consumers: 1,
-        in_flight: 0,
-        ..WarpSpecialized::cooperative(1, 1, 1)
+        in_flight: 0, // no multiply may run when a stage is released
+        ..WarpSpecialized::cooperative(1, 1, 1)  // stages, tiles, k-tiles per tile
     };
     print!("{}", plan.build()?);
     // ANCHOR_END: by_hand
@@ -38,7 +35,7 @@ fn by_hand() -> Result<(), Box<dyn Error>> {
 /// Checks three plans over all interleavings.
 fn checked() -> Result<(), Box<dyn Error>> {
     // ANCHOR: checked
-    let cooperative = WarpSpecialized::cooperative(3, 2, 3);
+    let cooperative = WarpSpecialized::cooperative(3, 2, 3); // stages, tiles, k-tiles per tile
     let pingpong = WarpSpecialized::pingpong(3, 2, 3);
     let named = WarpSpecialized {
         ordering: Ordering::Named,
@@ -90,101 +87,83 @@ fn multistage() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Shows a producer that starts with the wrong parity.
-fn parity() -> Result<(), Box<dyn Error>> {
-    println!("\n== parity ==");
-    // ANCHOR: parity
-    let mut plan = WarpSpecialized {
+// ANCHOR: fault
+/// Changes the steps of the actors whose names begin with `who`, and returns the fault that the checker finds.
+fn fault(
+    plan: WarpSpecialized,
+    who: &str,
+    change: impl Fn(&mut Vec<Step>),
+) -> Result<String, Box<dyn Error>> {
+    let mut pipeline = plan.build()?;
+    let actors = pipeline.actors.iter_mut();
+    for actor in actors.filter(|actor| actor.name.starts_with(who)) {
+        change(&mut actor.steps);
+    }
+    let fault = check(&pipeline).expect_err("a mistake was planted");
+    Ok(fault.to_string())
+}
+// ANCHOR_END: fault
+
+/// Returns a plan of one tile with one consumer.
+fn one(stages: usize, k_tiles: usize) -> WarpSpecialized {
+    WarpSpecialized {
         consumers: 1,
-        ..WarpSpecialized::cooperative(2, 1, 2)
+        ..WarpSpecialized::cooperative(stages, 1, k_tiles)
     }
-    .build()?;
-    for step in &mut plan.actors[0].steps {
-        if let Step::Wait { parity, .. } = step {
-            *parity ^= 1;
+}
+
+/// Plants two mistakes at the barrier `full`.
+fn full() -> Result<(), Box<dyn Error>> {
+    println!("\n== full ==");
+    // ANCHOR: full
+    let wrong_parity = fault(one(2, 2), "producer", |steps| {
+        for step in steps {
+            if let Step::Wait { parity, .. } = step {
+                *parity ^= 1;
+            }
         }
-    }
-    println!("{}", check(&plan).unwrap_err());
-    // ANCHOR_END: parity
-    Ok(())
-}
+    });
+    println!("{}", wrong_parity?);
 
-/// Shows a consumer that releases a stage too early.
-fn early_release() -> Result<(), Box<dyn Error>> {
-    println!("\n== early_release ==");
-    // ANCHOR: early_release
-    let mut plan = WarpSpecialized {
-        consumers: 1,
-        ..WarpSpecialized::cooperative(2, 1, 4)
-    }
-    .build()?;
-    let steps = &mut plan.actors[1].steps;
-    let release = steps
-        .iter()
-        .position(|s| matches!(s, Step::Arrive { .. }))
-        .expect("it releases");
-    steps.swap(release - 1, release);
-    println!("{}", check(&plan).unwrap_err());
-    // ANCHOR_END: early_release
-    Ok(())
-}
-
-/// Shows a barrier that expects one load of two.
-fn one_load() -> Result<(), Box<dyn Error>> {
-    println!("\n== one_load ==");
-    // ANCHOR: one_load
-    let mut plan = WarpSpecialized::cooperative(2, 1, 2).build()?;
-    for step in &mut plan.actors[0].steps {
-        if let Step::Expect { loads, .. } = step {
-            *loads = 1;
+    let one_load = fault(one(2, 2), "producer", |steps| {
+        for step in steps {
+            if let Step::Expect { loads, .. } = step {
+                *loads = 1;
+            }
         }
-    }
-    let fault = check(&plan).unwrap_err().to_string();
-    println!("{fault}");
-    // ANCHOR_END: one_load
+    });
+    println!("{}", one_load?);
+    // ANCHOR_END: full
     Ok(())
 }
 
-/// Shows a producer that leaves too early.
-fn early_exit() -> Result<(), Box<dyn Error>> {
-    println!("\n== early_exit ==");
-    // ANCHOR: early_exit
-    let plan = WarpSpecialized {
+/// Plants three mistakes at the end of a multiply, of a tile and of a block.
+fn ends() -> Result<(), Box<dyn Error>> {
+    println!("\n== ends ==");
+    // ANCHOR: ends
+    let early_release = fault(one(2, 4), "consumer", |steps| {
+        let release = steps.iter().position(|s| matches!(s, Step::Arrive { .. }));
+        let release = release.expect("it releases");
+        steps.swap(release - 1, release); // the release comes before the `retire`
+    });
+    println!("{}", early_release?);
+
+    let last_multiply = fault(one(2, 4), "consumer", |steps| {
+        let waits = |s: &Step| *s == Step::Retire { pending: 0 };
+        let last = steps.iter().rposition(waits).expect("it waits");
+        steps[last] = Step::Retire { pending: 1 };
+    });
+    println!("{}", last_multiply?);
+
+    let cluster = WarpSpecialized {
         cluster: [2, 1],
-        consumers: 1,
         in_flight: 0,
-        ..WarpSpecialized::cooperative(1, 1, 1)
+        ..one(1, 1)
     };
-    let mut plan = plan.build()?;
-    for actor in plan
-        .actors
-        .iter_mut()
-        .filter(|a| a.name.starts_with("producer"))
-    {
-        actor.steps.pop();
-    }
-    let fault = check(&plan).unwrap_err().to_string();
-    println!("{fault}");
-    // ANCHOR_END: early_exit
-    Ok(())
-}
-
-/// Shows an epilogue that does not wait.
-fn last_multiply() -> Result<(), Box<dyn Error>> {
-    println!("\n== last_multiply ==");
-    // ANCHOR: last_multiply
-    let mut plan = WarpSpecialized {
-        consumers: 1,
-        ..WarpSpecialized::cooperative(2, 1, 4)
-    }
-    .build()?;
-    let steps = &mut plan.actors[1].steps;
-    let last = steps
-        .iter()
-        .rposition(|s| *s == Step::Retire { pending: 0 })
-        .expect("it waits");
-    steps[last] = Step::Retire { pending: 1 };
-    println!("{}", check(&plan).unwrap_err());
-    // ANCHOR_END: last_multiply
+    let early_exit = fault(cluster, "producer", |steps| {
+        steps.pop(); // the wait at the end
+    });
+    println!("{}", early_exit?);
+    // ANCHOR_END: ends
     Ok(())
 }

@@ -26,7 +26,7 @@ fn formula() -> Result<(), Error> {
     println!("\n== formula ==");
     // ANCHOR: formula
     let swizzle = ThreadblockSwizzle::Identity { width: 4 };
-    let [m, n] = swizzle.formula(Expr::var("bx"), Expr::var("by"), 2);
+    let [m, n] = swizzle.formula(Expr::var("bx"), Expr::var("by"), 2); // l = 2
     println!("{m}");
     println!("{n}");
 

@@ -2,17 +2,22 @@
 //!
 //! Run it with `cargo run -p colex-book --example schedule_thresholds`; each line `== .. ==` names a piece of the chapter.
 
+use colex_atom::{Arch, Ty};
+use colex_gpu::tensor::{AtThread, Builder, TensorKernel};
+use colex_gpu::{Device, Load};
 use colex_sched::{
     Error, Expr, GemmCoord, Order, Raster, RasterOrder, ThreadblockSwizzle, formula,
 };
+use colex_tiled::TiledCopy;
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     thresholds()?;
     idle()?;
     worst_case()?;
     no_padding()?;
     grouped()?;
     order()?;
+    in_a_kernel()?;
     Ok(())
 }
 
@@ -92,10 +97,11 @@ fn grouped() -> Result<(), Error> {
     // ANCHOR: grouped
     let raster = Raster::grouped(2, 5, 4, RasterOrder::AlongM)?;
     assert_eq!(raster.idle(), 0);
-    println!("{raster}");
+    print!("{raster}");
 
-    let [_, n] = formula::grouped(Expr::var("i"), Expr::from(2), Expr::from(5), 4);
-    assert!(n.to_string().contains("min(5 - i / 8 * 4, 4)"), "{n}");
+    let [m, n] = formula::grouped(Expr::var("i"), Expr::from(2), Expr::from(5), 4);
+    println!("m = {m}");
+    println!("n = {n}");
     // ANCHOR_END: grouped
     Ok(())
 }
@@ -107,5 +113,44 @@ fn order() -> Result<(), Error> {
     assert_eq!(order.tile(8, [2, 5]), Some([0, 4]));
     assert_eq!(Order::Hilbert.tile(8, [2, 5]), None);
     // ANCHOR_END: order
+    Ok(())
+}
+
+// ANCHOR: kernel
+/// Copies a matrix by tiles of 8 by 8; block `i` copies the tile at place `i` of an order.
+fn copy_in(order: Order) -> Result<TensorKernel, Box<dyn std::error::Error>> {
+    let mut k = Builder::new("copy", Arch::Sm80, 64);
+    let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(64,64):(64,_1)"));
+    let (thread, place) = (k.thread(), k.block_index(0));
+    let tiles = [0, 1].map(|mode| from.extent(mode) / 8);
+    let grid = k.tile_grid(order, tiles).ok_or("a table has no formula")?;
+    let [m, n] = k.tile_at(&grid, place);
+
+    let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let copy = TiledCopy::new(word, 32, "(8,8):(8,1)", "(1,1):(0,0)")?;
+    let mine = copy.at(&thread);
+    let source = mine.partition_src(&from.local_tile((8, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+    let target = mine.partition_dst(&to.local_tile((8, 8), (&m, &n))); // (CPY, CPY_M, CPY_N)
+    let held = k.fragment_like(&source);
+    k.copy(&copy, &source, &held);
+    k.copy(&copy, &held, &target);
+    Ok(k.finish()?)
+}
+// ANCHOR_END: kernel
+
+/// Runs a kernel whose blocks take their tiles in an order.
+fn in_a_kernel() -> Result<(), Box<dyn std::error::Error>> {
+    // ANCHOR: in_a_kernel
+    let built = copy_in("grouped 4 along m".parse()?)?;
+    let (device, numbers) = (Device::open(), (0..16 * 40).map(|i| i as f32));
+    let x = device.upload(&numbers.collect::<Vec<_>>())?;
+    let mut y = device.poisoned::<f32>(16 * 40)?;
+    let kernel = built.load(&device)?;
+    kernel.launch([2 * 5], (x.view((16, 40))?, y.view_mut((16, 40))?))?;
+    assert_eq!(y.download()?, x.download()?);
+
+    let refused = kernel.launch([2 * 5 + 1], (x.view((16, 40))?, y.view_mut((16, 40))?));
+    assert!(refused.is_err()); // place 10 is beyond the last tile
+    // ANCHOR_END: in_a_kernel
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Figures of schedules.
 //!
 //! `figure raster`: orders of tiles by name (`GemmIdentity<2>`, `grouped 8 along m`, `persistent along n, swizzle 4`,
-//! `Hilbert`, `Morton`), side by side. Keys: `tiles = 4x4`, `workers = 8` (places of a wave), `cluster = 2x1`.
+//! `Hilbert`, `Morton`), side by side. Keys: `tiles = 4x4`, `workers = 8` (places of a wave), `cluster = 2x1`, and
+//! `padded = 2x8`, which also draws the places beyond the tiles, hatched, of the orders that have such places.
 //!
 //! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`;
 //! `axis = iterations` draws every k-tile, by tile and by block.
@@ -12,10 +13,11 @@
 //! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
 //! durations `load`, `multiply`, `epilogue`.
 
-use colex_draw::Picture;
+use colex_draw::{Cell, Fill, Grid, Picture};
 use colex_sched::pipeline::{Durations, WarpSpecialized};
 use colex_sched::{
-    ChunkTimes, Decomposition, GemmCoord, Order, Overlap, OverlapPlan, StreamKSm90, StreamKSm90Args,
+    ChunkTimes, Decomposition, GemmCoord, Order, Overlap, OverlapPlan, StreamKSm90,
+    StreamKSm90Args, Tile,
 };
 
 use super::{Body, Error};
@@ -26,24 +28,80 @@ pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
         pair(body, "cluster", "1x1")?,
         number(body, "workers", m * n)?,
     );
-    let picture = |name: &String| -> Result<Picture, Error> {
-        let order: Order = name.parse()?;
-        let raster = order.raster(GemmCoord::new(m, n, 1), cluster)?;
-        raster.picture(workers).map_err(Error::from)
-    };
     let names = body.subjects()?;
-    let pictures = names.iter().map(picture).collect::<Result<Vec<_>, _>>()?;
-    if let [one] = pictures.as_slice() {
-        return Ok(one.clone());
+    let orders = names.iter().map(|name| name.parse::<Order>());
+    let orders = orders.collect::<Result<Vec<_>, _>>()?;
+    if let ([order], None) = (orders.as_slice(), body.value("padded")) {
+        let raster = order.raster(GemmCoord::new(m, n, 1), cluster)?;
+        return raster.picture(workers).map_err(Error::from);
     }
-    let title = format!("orders of {m} by {n} tiles: {}", names.join("; "));
-    let short = |name: &String| name.trim_start_matches("persistent ").to_string();
-    let grids = pictures.iter().zip(names).flat_map(|(picture, name)| {
-        picture
-            .grids()
-            .map(move |grid| grid.clone().caption(short(name)))
+    let padded = pair(body, "padded", &format!("{m}x{n}"))?;
+    let grids = orders.iter().zip(names).map(|(order, name)| {
+        let tiles = GemmCoord::new(m, n, 1);
+        let grid = with_padding(order, tiles, padded, cluster, workers)?;
+        Ok(grid.caption(name.trim_start_matches("persistent ")))
     });
-    Ok(Picture::beside(grids).title(title))
+    let grids = grids.collect::<Result<Vec<_>, Error>>()?;
+    let places = if padded == [m, n] {
+        m * n
+    } else {
+        padded[0] * padded[1]
+    };
+    let waves = (places + workers.max(1) - 1) / workers.max(1);
+    let legend = (0..waves.min(8)).map(|wave| {
+        let more = if wave + 8 < waves {
+            format!(", {}", wave + 8)
+        } else {
+            String::new()
+        };
+        let more = more + if wave + 16 < waves { ", .." } else { "" };
+        (Fill::pastel(wave), format!("wave {wave}{more}"))
+    });
+    let beyond = (padded != [m, n]).then(|| (Fill::Void, "no tile".to_string()));
+    let title = format!("orders of {m} by {n} tiles: {}", names.join("; "));
+    Ok(Picture::beside(grids)
+        .title(title)
+        .legend(legend.chain(beyond)))
+}
+
+/// The tiles of an order, and beside them the places of the padded grid that have no tile, if the order has any.
+fn with_padding(
+    order: &Order,
+    tiles: GemmCoord,
+    padded: [i64; 2],
+    cluster: [i64; 2],
+    workers: i64,
+) -> Result<Grid, Error> {
+    if workers == 0 {
+        return Err(Error::new("`workers = 0`: a wave has at least one place"));
+    }
+    let raster = order.raster(tiles, cluster)?;
+    let [rows, columns] = if raster.idle() == 0 {
+        [tiles.m, tiles.n]
+    } else {
+        padded
+    };
+    let whole = order.raster(GemmCoord::new(rows, columns, 1), cluster)?;
+    let slots = (0..rows * columns).map(|at| {
+        let tile = Tile::new(at % rows, at / rows, 0);
+        Ok((whole.slot_of(tile)?, raster.slot_of(tile).ok()))
+    });
+    let slots = slots.collect::<Result<Vec<_>, colex_sched::Error>>()?;
+    if let Some((padded, own)) = slots
+        .iter()
+        .find_map(|(padded, own)| own.filter(|own| own != padded).map(|own| (padded, own)))
+    {
+        return Err(Error::new(format!(
+            "`padded = {rows}x{columns}` has a tile at place {padded} that the order has at place {own}"
+        )));
+    }
+    let cell = |m: i64, n: i64| {
+        let (slot, own) = slots[(m + n * rows) as usize];
+        let fill = own.map_or(Fill::Void, |slot| Fill::pastel(slot / workers));
+        Cell::new([slot.to_string()]).filled(fill)
+    };
+    let grid = Grid::from_fn(rows, columns, cell).map_err(|error| Error::new(error.to_string()))?;
+    Ok(grid.axes("m", "n"))
 }
 
 pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
@@ -145,6 +203,24 @@ mod tests {
         .expect("well formed");
         assert_eq!(html.matches("<svg ").count(), 1);
         assert!(html.contains("GemmIdentity&lt;2&gt;"), "{html}");
+    }
+
+    #[test]
+    fn padded_places_are_hatched() {
+        let html = draw(
+            "raster",
+            "GemmIdentity<8>\ntiles = 2x6\nworkers = 8\npadded = 2x8",
+        )
+        .expect("well formed");
+        assert!(html.contains(">no tile<"), "{html}");
+        for place in [6, 7, 14, 15] {
+            assert!(html.contains(&format!(">{place}<")), "{place}");
+        }
+        let error = draw("raster", "GemmIdentity<8>\ntiles = 2x6\npadded = 2x12");
+        assert_eq!(
+            error.expect_err("12 columns need more strips").to_string(),
+            "`padded = 2x12` has a tile at place 16 that the order has at place 8"
+        );
     }
 
     #[test]

@@ -473,7 +473,7 @@ fn unwritten(regs: &[Reg]) -> String {
         _ => ("are", "them"),
     };
     format!(
-        "{}, which {are} not written on every way there: write {them} first",
+        "{}, which {are} not written on every path to it: write {them} first",
         Runs(regs)
     )
 }

@@ -9,7 +9,7 @@ use super::{accepted, odd, refused, thread};
 fn registers_are_written_first() {
     refused(
         Arch::Sm80,
-        "`add.u32` reads %r0, which is not written on every way there: write it first",
+        "`add.u32` reads %r0, which is not written on every path to it: write it first",
         |k| {
             let x = k.reg(RegType::B32);
             k.add(Type::U32, x, 1);
@@ -17,7 +17,7 @@ fn registers_are_written_first() {
     );
     refused(
         Arch::Sm80,
-        "`add.u32` reads %r0, which is not written on every way there: write it first",
+        "`add.u32` reads %r0, which is not written on every path to it: write it first",
         |k| {
             let x = k.reg(RegType::B32);
             let p = odd(k);
@@ -27,7 +27,7 @@ fn registers_are_written_first() {
     );
     refused(
         Arch::Sm80,
-        "`add.u32` reads %r0, which is not written on every way there: write it first",
+        "`add.u32` reads %r0, which is not written on every path to it: write it first",
         |k| {
             let x = k.reg(RegType::B32);
             k.loop_(|k| {
@@ -70,7 +70,7 @@ fn those_that_wrote_may_read() {
         });
     });
     let refused_again =
-        "`add.u32` reads %r0, which is not written on every way there: write it first";
+        "`add.u32` reads %r0, which is not written on every path to it: write it first";
     refused(Arch::Sm80, refused_again, |k| {
         let (x, p) = (k.reg(RegType::B32), odd(k));
         k.when(p, |k| k.mov_to(x, 1));

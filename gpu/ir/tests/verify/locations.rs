@@ -53,7 +53,7 @@ fn the_message_names_file_line_and_column() {
     k.add(Type::U32, x, 1);
     let text = k.finish().verify().unwrap_err().to_string();
     let expected = format!(
-        "kernel `k` is refused:\ngpu/ir/tests/verify/locations.rs:{line}:7: `add.u32` reads %r0, which is not written on every way there: write it first"
+        "kernel `k` is refused:\ngpu/ir/tests/verify/locations.rs:{line}:7: `add.u32` reads %r0, which is not written on every path to it: write it first"
     );
     assert_eq!(text, expected);
 }
