@@ -48,6 +48,7 @@ def tensor_map(parameter, tensor):
     return ctypes.string_at(start, 128)
 
 
+# ANCHOR: arguments
 def arguments(kernel, tensors, numbers):
     """The arguments in order, each as bytes."""
     for parameter in kernel["parameters"]:
@@ -64,8 +65,10 @@ def arguments(kernel, tensors, numbers):
         else:
             value = NUMBERS[parameter["ty"]](numbers[name])
         yield bytes(value)
+# ANCHOR_END: arguments
 
 
+# ANCHOR: launch
 def launch(kernel, grid, tensors, numbers):
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     call("cuModuleLoadData", ctypes.byref(module), kernel["ptx"].encode())
@@ -87,6 +90,7 @@ def launch(kernel, grid, tensors, numbers):
         "cuLaunchKernel", function, *grid, *kernel["block"], kernel["dynamic_shared"], stream, pointers, None
     )
     torch.cuda.synchronize()
+# ANCHOR_END: launch
 
 
 def main():

@@ -5,7 +5,6 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp::Add;
 use colex_gpu::ir::launch::Argument;
-use colex_gpu::ir::{KernelBuilder, PtxText, Special, Type};
 use colex_gpu::sim::{Memory, Prepared, SimOptions, Stepper, Table, TraceOptions, Traced, trace};
 use colex_gpu::tensor::{AtThread, Builder, Dump, Index, TensorKernel};
 use colex_gpu::{Device, Launch, Load};
@@ -19,7 +18,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     traced()?;
     stepped()?;
     right()?;
-    text()?;
     Ok(())
 }
 
@@ -186,35 +184,5 @@ fn right() -> Result<(), Box<dyn Error>> {
     // ANCHOR: right
     run(&centred(right_row, false)?)?;
     // ANCHOR_END: right
-    Ok(())
-}
-
-fn text() -> Result<(), Box<dyn Error>> {
-    println!("\n== text ==");
-    // ANCHOR: text
-    let mut k = KernelBuilder::new("lower", Arch::Sm80);
-    let lane = k.mov(Type::U32, Special::LaneId);
-    let lower = PtxText::new(
-        "{ .reg .u32 t; mov.u32 t, %%lanemask_lt; popc.b32 %0, t; sub.u32 %0, %0, %1; }",
-    );
-    k.ptx(lower, &[(Type::U32, lane.into())], &[Type::U32]);
-    let kernel = k.finish();
-    println!(
-        "{}",
-        kernel
-            .ptx()?
-            .lines()
-            .filter(|line| line.contains("popc"))
-            .collect::<String>()
-            .trim()
-    );
-    let device = Device::simulator(Arch::Sm80);
-    let function = device.load(&kernel)?;
-    let fault = device
-        .launch(&function, Launch::new(1, 32), &[])
-        .unwrap_err()
-        .to_string();
-    println!("{}", fault.rsplit(": ").next().unwrap_or_default());
-    // ANCHOR_END: text
     Ok(())
 }

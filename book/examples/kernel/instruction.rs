@@ -1,12 +1,13 @@
-//! From a row to an instruction: kernels from instructions, and what the verifier refuses.
+//! Instructions, and what the verifier knows: kernels from instructions, and what the verifier refuses.
 //!
 //! Run it with `cargo run -p colex-book --example kernel_instruction`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, copy, mma};
 use colex_gpu::ir::{
-    Access, Address, BinaryOp, Compare, CopyArgs, End, KernelBuilder, RegType, ScaleD, Space,
-    Special, Type,
+    Access, Address, BinaryOp, Compare, CopyArgs, End, KernelBuilder, PtxText, RegType, ScaleD,
+    Space, Special, Type,
 };
+use colex_gpu::{Device, Launch};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     unwritten();
     collective();
     in_flight()?;
+    text()?;
     Ok(())
 }
 
@@ -150,5 +152,36 @@ fn in_flight() -> Result<(), Box<dyn Error>> {
 
     println!("{}", k.finish().verify().unwrap_err());
     // ANCHOR_END: in_flight
+    Ok(())
+}
+
+/// Builds a kernel with PTX text.
+fn text() -> Result<(), Box<dyn Error>> {
+    println!("\n== text ==");
+    // ANCHOR: text
+    let mut k = KernelBuilder::new("lower", Arch::Sm80);
+    let lane = k.mov(Type::U32, Special::LaneId);
+    let lower = PtxText::new(
+        "{ .reg .u32 t; mov.u32 t, %%lanemask_lt; popc.b32 %0, t; sub.u32 %0, %0, %1; }",
+    );
+    k.ptx(lower, &[(Type::U32, lane.into())], &[Type::U32]);
+    let kernel = k.finish();
+    println!(
+        "{}",
+        kernel
+            .ptx()?
+            .lines()
+            .filter(|line| line.contains("popc"))
+            .collect::<String>()
+            .trim()
+    );
+    let device = Device::simulator(Arch::Sm80);
+    let function = device.load(&kernel)?;
+    let fault = device
+        .launch(&function, Launch::new(1, 32), &[])
+        .unwrap_err()
+        .to_string();
+    println!("{}", fault.rsplit(": ").next().unwrap_or_default());
+    // ANCHOR_END: text
     Ok(())
 }
