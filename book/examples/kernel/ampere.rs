@@ -19,21 +19,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     tf32()?;
     exercise_1()?;
     exercise_2()?;
+    exercise_3()?;
     Ok(())
 }
 
 // ANCHOR: stages
-/// C = A B^T with three stages; a step waits until at most `pending` groups are on their way.
-fn staged(pending: u32) -> Result<TensorKernel, tensor::Error> {
+/// C = A B^T with `stages` stages; a step waits until at most `pending` groups are on their way.
+fn staged(stages: i64, pending: u32) -> Result<TensorKernel, tensor::Error> {
     let mut k = Builder::new("staged", Arch::Sm80, 128);
     let matrix: Layout = "(1024,1024):(1024,_1)".parse()?;
     let a = k.tensor("a", Ty::F16, &matrix);
     let b = k.tensor("b", Ty::F16, &matrix);
     let c = k.tensor("c", Ty::F32, &matrix);
     let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
-    let stages: ComposedLayout = "Sw<2,3,3> o 0 o (64,32,3):(32,1,2048)".parse()?;
-    let sa = k.shared_tensor(Ty::F16, stages.clone());
-    let sb = k.shared_tensor(Ty::F16, stages);
+    let slabs = format!("Sw<2,3,3> o 0 o (64,32,{stages}):(32,1,2048)");
+    let slabs: ComposedLayout = slabs.parse()?;
+    let sa = k.shared_tensor(Ty::F16, slabs.clone());
+    let sb = k.shared_tensor(Ty::F16, slabs);
     let load = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL_ZFILL<uint128_t>")?;
     let load = TiledCopy::new(load, 16, "(32,4):(4,1)", "(1,8):(0,1)")?;
     let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
@@ -60,26 +62,27 @@ fn staged(pending: u32) -> Result<TensorKernel, tensor::Error> {
         k.copy_in_bounds(
             &load,
             &mine.partition_src(&slab_a), // (CPY, CPY_M, CPY_K)
-            &into_sa.at(3, step % 3),
+            &into_sa.at(3, step % stages),
         );
         k.copy_in_bounds(
             &load,
             &mine.partition_src(&slab_b), // (CPY, CPY_N, CPY_K)
-            &into_sb.at(3, step % 3),
+            &into_sb.at(3, step % stages),
         );
         k.cp_async_commit();
     };
-    fetch(&mut k, &0.into());
-    fetch(&mut k, &1.into());
+    for step in 0..stages - 1 {
+        fetch(&mut k, &step.into());
+    }
     // ANCHOR_END: fetch
     // ANCHOR: mainloop
     let steps = (a.extent(1) + 31) / 32;
     k.for_(0, &steps, 1, |k, step| {
         k.cp_async_wait(pending);
         k.sync();
-        fetch(k, &(step + 2));
-        k.copy(&read_a, &from_sa.at(3, step % 3), &ra.retile(&read_a));
-        k.copy(&read_b, &from_sb.at(3, step % 3), &rb.retile(&read_b));
+        fetch(k, &(step + (stages - 1)));
+        k.copy(&read_a, &from_sa.at(3, step % stages), &ra.retile(&read_a));
+        k.copy(&read_b, &from_sb.at(3, step % stages), &rb.retile(&read_b));
         k.mma(&mma, &sums, &ra, &rb, &sums);
     });
     // ANCHOR_END: mainloop
@@ -119,7 +122,7 @@ fn check(built: &TensorKernel) -> Result<(), Box<dyn Error>> {
 fn overlapped() -> Result<(), Box<dyn Error>> {
     println!("\n== overlapped ==");
     // ANCHOR: overlapped
-    let built = staged(1)?;
+    let built = staged(3, 1)?;
     check(&built)?;
     println!("{} bytes of shared memory", built.dynamic_shared());
     // ANCHOR_END: overlapped
@@ -130,7 +133,7 @@ fn overlapped() -> Result<(), Box<dyn Error>> {
 fn after() -> Result<(), Box<dyn Error>> {
     println!("\n== after ==");
     // ANCHOR: after
-    for line in staged(1)?.report().to_string().lines() {
+    for line in staged(3, 1)?.report().to_string().lines() {
         println!("{}", line.split("): ").last().unwrap_or(line));
     }
     // ANCHOR_END: after
@@ -139,6 +142,7 @@ fn after() -> Result<(), Box<dyn Error>> {
 
 /// Counts what the library's kernel does.
 fn library() -> Result<(), Box<dyn Error>> {
+    println!("\n== library ==");
     // ANCHOR: library
     let device = Device::simulator(Arch::Sm80);
     let problem = GemmProblem::new(256, 256, 256);
@@ -154,7 +158,7 @@ fn library() -> Result<(), Box<dyn Error>> {
     // Every sector that is touched is used whole.
     let (touched, enough) = report.sectors();
     assert_eq!(touched, enough);
-    assert!(report.instructions < 40_000);
+    println!("{} instructions", report.instructions);
     // ANCHOR_END: library
     Ok(())
 }
@@ -164,15 +168,15 @@ fn tf32() -> Result<(), Box<dyn Error>> {
     println!("\n== tf32 ==");
     // ANCHOR: tf32
     let device = Device::simulator(Arch::Sm80);
-    let third = device.upload(&[1.0f32 / 3.0])?;
+    let number = device.upload(&[0.3f32])?;
     let (one, mut c) = (device.upload(&[1.0f32])?, device.poisoned::<f32>(1)?);
-    let (a, b) = (third.view((1, 1))?, one.view((1, 1))?);
+    let (a, b) = (number.view((1, 1))?, one.view((1, 1))?);
     gemm(&a, &b, &c.view_mut((1, 1))?)?;
     println!("{:?}", c.download()?);
     Gemm::new(&a, &b, &c.view_mut((1, 1))?)
         .compute(Compute::Tf32)
         .run()?;
-    println!("{:?}", c.download()?); // 1365 / 4096
+    println!("{:?}", c.download()?); // 1229 / 4096
     // ANCHOR_END: tf32
     Ok(())
 }
@@ -181,7 +185,7 @@ fn tf32() -> Result<(), Box<dyn Error>> {
 fn exercise_1() -> Result<(), Box<dyn Error>> {
     println!("\n== exercise_1 ==");
     // ANCHOR: exercise_1
-    println!("{}", check(&staged(2)?).unwrap_err());
+    println!("{}", check(&staged(3, 2)?).unwrap_err());
     // ANCHOR_END: exercise_1
     Ok(())
 }
@@ -189,7 +193,19 @@ fn exercise_1() -> Result<(), Box<dyn Error>> {
 /// Exercise 2: nothing is on its way.
 fn exercise_2() -> Result<(), Box<dyn Error>> {
     // ANCHOR: exercise_2
-    check(&staged(0)?)?;
+    check(&staged(3, 0)?)?;
     // ANCHOR_END: exercise_2
+    Ok(())
+}
+
+/// Exercise 3: four stages.
+fn exercise_3() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_3 ==");
+    // ANCHOR: exercise_3
+    let built = staged(4, 2)?;
+    check(&built)?;
+    println!("{} bytes of shared memory", built.dynamic_shared());
+    assert!(check(&staged(4, 3)?).is_err());
+    // ANCHOR_END: exercise_3
     Ok(())
 }

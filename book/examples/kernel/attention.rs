@@ -232,8 +232,8 @@ fn walk() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: arguments
-/// softmax(Q K^T / 8) V, of rows of 64 numbers.
-fn attention() -> Result<TensorKernel, Box<dyn Error>> {
+/// softmax(Q K^T / 8) V, of rows of 64 numbers; if `causal`, query i sees only the keys up to i.
+fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("attention", Arch::Sm80, 128);
     let by_rows = "(1024,_64):(64,_1)";
     let q = k.tensor("q", Ty::F16, by_rows);
@@ -297,9 +297,15 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
     k.copy(&read_q, &from_q, &held_q.retile(&read_q));
 
     let count = keys.extent(0);
+    // The block sees no key at or after `seen`.
+    let seen = if causal {
+        count.min(&((&block + 1) * 64))
+    } else {
+        count.clone()
+    };
     let places = mma.at(&tid).places(Operand::C, [64, 64]);
     let (fill, filled) = k.cp_async_pipeline(1); // one stage: K and V of a step
-    k.for_(0, (&count + 63) / 64, 1, |k, step| {
+    k.for_(0, (&seen + 63) / 64, 1, |k, step| {
         let stage = fill.acquire(k);
         let tile = keys.local_tile((64, 64), (step, 0)); // (BLK_N, BLK_D)
         k.copy_in_bounds(&fetch_rows, &mine.partition_src(&tile), &into_k); // (CPY, CPY_N, CPY_D)
@@ -311,10 +317,17 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
         k.clear(&scores);
         k.copy(&read_k, &from_k, &held_k.retile(&read_k));
         k.mma(&mma, &scores, &held_q, &held_k, &scores);
-        // A key that is not there was filled with zeros; its score must not be 0 but nothing.
+        // Score i stays where the condition holds, and becomes minus infinity elsewhere.
         k.mask(&scores, f64::NEG_INFINITY, |k, i| {
-            let [_, n] = &places[i];
-            k.less(&(step * 64 + n), &count)
+            let [m, n] = &places[i];
+            let (query, key) = (&block * 64 + m, step * 64 + n);
+            let is_there = k.less(&key, &count);
+            if causal {
+                let is_not_later = k.less(&key, &(query + 1));
+                k.both(is_there, is_not_later)
+            } else {
+                is_there
+            }
         });
         // ANCHOR_END: scores
 
@@ -328,6 +341,7 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
         k.assign(&sum, &sum * &shrink);
         k.assign(&out, &out * rows.broadcast_rows(&shrink));
 
+        // From here on, `new` holds the maximum times -scale, so that one fma makes each exponent.
         k.assign(&new, &new * -scale);
         k.assign(&scores, Expr::from(&scores).fma(scale, &of_row).exp2());
         let of_row = rows.broadcast_rows(&sum);
@@ -338,7 +352,7 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
         k.copy(&read_v, &from_v, &held_v.retile(&read_v));
         k.mma(&mma, &out, &weights, &held_v, &out);
         filled.release(k, &stage);
-        k.sync();
+        k.sync(); // the next step overwrites the only stage
     });
     // ANCHOR_END: softmax
 
@@ -359,7 +373,7 @@ fn attention() -> Result<TensorKernel, Box<dyn Error>> {
 
 // ANCHOR: check
 /// Runs the kernel and compares every element with the host.
-fn check(built: &TensorKernel, [queries, keys]: [usize; 2]) -> Result<(), Box<dyn Error>> {
+fn check(causal: bool, [queries, keys]: [usize; 2]) -> Result<(), Box<dyn Error>> {
     let number = |i: usize| f16::from_f32((i * 7919 % 127) as f32 / 32.0 - 2.0);
     let numbers = |from: usize, n: usize| (from..from + 64 * n).map(number).collect::<Vec<f16>>();
     let (q, k, v) = (numbers(0, queries), numbers(5, keys), numbers(11, keys));
@@ -372,7 +386,7 @@ fn check(built: &TensorKernel, [queries, keys]: [usize; 2]) -> Result<(), Box<dy
     let view_v = View::new(&on_v, ((C::<64>, keys), (C::<1>, 64)))?;
     let view_o = ViewMut::new(&mut on_o, rows(queries))?;
     let grid = [queries.div_ceil(64)];
-    built
+    attention(causal)?
         .load(&device)?
         .launch(grid, (view_q, view_k, view_v, view_o))?;
     for (i, found) in on_o.download()?.into_iter().enumerate() {
@@ -383,8 +397,9 @@ fn check(built: &TensorKernel, [queries, keys]: [usize; 2]) -> Result<(), Box<dy
                 .sum::<f64>()
                 / 8.0
         };
-        let weights: Vec<f64> = (0..keys).map(|j| score(j).exp()).collect();
-        let mean: f64 = (0..keys)
+        let seen = if causal { keys.min(i / 64 + 1) } else { keys };
+        let weights: Vec<f64> = (0..seen).map(|j| score(j).exp()).collect();
+        let mean: f64 = (0..seen)
             .map(|j| weights[j] * f64::from(v[64 * j + column]))
             .sum();
         let right = mean / weights.iter().sum::<f64>();
@@ -401,12 +416,13 @@ fn check(built: &TensorKernel, [queries, keys]: [usize; 2]) -> Result<(), Box<dy
 fn kernel() -> Result<(), Box<dyn Error>> {
     println!("\n== kernel ==");
     // ANCHOR: kernel
-    let built = attention()?;
-    check(&built, [64, 64])?;
-    check(&built, [70, 100])?;
-    check(&built, [1, 1])?;
+    for causal in [false, true] {
+        check(causal, [64, 64])?;
+        check(causal, [70, 100])?;
+        check(causal, [130, 130])?;
+    }
 
-    let text = built.kernel.ptx()?;
+    let text = attention(false)?.kernel.ptx()?;
     println!("{} powers", text.matches("ex2.approx").count());
     println!("{} shuffles", text.matches("shfl.sync.bfly").count());
     // ANCHOR_END: kernel

@@ -103,6 +103,7 @@ fn coordinates() -> Result<(), Box<dyn Error>> {
         let place = row.to(Ty::U32) * 0x9e37_79b1_i64 + column.to(Ty::U32);
         let mixed = (&place ^ (&place >> 15)) * 0x85eb_ca6b_i64;
         let hash = &mixed ^ (&mixed >> 13);
+        // `test.select(x, y)` is x where the test holds, and y elsewhere.
         let kept = (hash & 3)
             .equals(0)
             .select(0.0, e.accumulator() * (4.0 / 3.0));
@@ -294,7 +295,7 @@ fn vectors() -> Result<(), Box<dyn Error>> {
     let a = device.upload(&halves(64 * 16, |i| (i % 7) as f32))?;
     let b = device.upload(&halves(48 * 16, |i| (i % 5) as f32 - 2.0))?;
     let normalised = Epilogue::new(Ty::F32, |e| {
-        let x = e.accumulator() * e.scalar("third", Ty::F32);
+        let x = e.accumulator() * e.scalar("scale", Ty::F32);
         e.row_sums("squares", x.clone() * x.clone());
         e.row_maxima("most", x.abs());
         x
@@ -307,7 +308,7 @@ fn vectors() -> Result<(), Box<dyn Error>> {
         &c.view_mut((64, 48))?,
     )
     .epilogue(&normalised)
-    .scalar("third", 1.0 / 3.0)
+    .scalar("scale", 1.0 / 3.0)
     .output("squares", &squares.view_mut(64)?)
     .output("most", &most.view_mut(64)?)
     .prepare()?;

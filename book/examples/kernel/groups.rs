@@ -4,17 +4,19 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::{Epilogue, GroupProblem, Groups};
-use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
+use colex_gpu::{Device, Gemm, View};
 use half::bf16;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     rows()?;
+    walk();
     numbers();
     gated()?;
     gradients()?;
     lists()?;
     refusals()?;
+    exercise_2()?;
     Ok(())
 }
 
@@ -33,7 +35,7 @@ fn rows() -> Result<(), Box<dyn Error>> {
     let b = device.upload(&halves(3 * n * k, |i| i / (64 * 16) + 1))?;
     let offsets = device.upload(&[0u32, 70, 70, 200])?;
     let mut c = device.poisoned::<bf16>((tokens * n) as usize)?;
-    let found = c.clone(); // the same memory
+    let found = c.clone(); // a second handle to the same memory: the call keeps the first
     let experts = View::new(&b, "(64,16,3):(16,1,1024)")?; // (N,K,G)
     let call = Gemm::new(&a.view((tokens, k))?, &experts, &c.view_mut((tokens, n))?)
         .groups(Groups::Rows, &offsets.view(4)?)
@@ -50,6 +52,37 @@ fn rows() -> Result<(), Box<dyn Error>> {
     println!("{} {} {} {}", first[1], first[69], first[70], first[199]);
     // ANCHOR_END: rows
     Ok(())
+}
+
+/// The walk of a block over the groups.
+fn walk() {
+    println!("\n== walk ==");
+    // ANCHOR: walk
+    /// Prints the tiles of block `block` of `blocks`, for groups that end at the rows `ends`, with tiles of `rows` rows.
+    fn tiles(block: i64, blocks: i64, ends: &[i64], rows: i64) {
+        let tiles_of = |first: i64, end: i64| (end - first + rows - 1) / rows;
+        let (mut group, mut first, mut before) = (0, 0, 0); // `before` counts the tiles of the earlier groups
+        let mut place = block;
+        loop {
+            // While the place lies beyond the last tile of the group, go to the next group.
+            while place >= before + tiles_of(first, ends[group]) {
+                before += tiles_of(first, ends[group]);
+                (group, first) = (group + 1, ends[group]);
+                if group == ends.len() {
+                    return;
+                }
+            }
+            let tile = place - before;
+            let row = first + tile * rows;
+            println!("block {block}: place {place}, group {group}, tile {tile}, from row {row}");
+            place += blocks;
+        }
+    }
+
+    // Groups of 70, 0 and 130 rows, tiles of 32 rows, four blocks.
+    tiles(0, 4, &[70, 70, 200], 32);
+    tiles(1, 4, &[70, 70, 200], 32);
+    // ANCHOR_END: walk
 }
 
 /// What numbers mean that are no offsets.
@@ -132,16 +165,14 @@ fn lists() -> Result<(), Box<dyn Error>> {
     let adapters = [adapter(1)?, adapter(2)?, adapter(3)?];
     let rows = device.upload(&halves(8 * 16, |i| i / 16))?;
     let rows = rows.view((8, 16))?;
-    let right = [2, 0, 2].map(|number: usize| adapters[number].view((32, 16)));
-    let right = right
-        .into_iter()
-        .collect::<Result<Vec<View<'_, bf16>>, _>>()?;
-    let mut c: Vec<Buffer<f32>> = (0..3)
-        .map(|_| device.poisoned(8 * 32))
-        .collect::<Result<_, _>>()?;
-    let outputs = c.iter_mut().map(|c| c.view_mut((8, 32)));
-    let outputs = outputs.collect::<Result<Vec<ViewMut<'_, f32>>, _>>()?;
-    let left = [rows.clone(), rows.clone(), rows];
+    let poisoned = || device.poisoned::<f32>(8 * 32);
+    let mut c = [poisoned()?, poisoned()?, poisoned()?];
+    let (mut left, mut right, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, c) in [2, 0, 2].into_iter().zip(&mut c) {
+        left.push(rows.clone());
+        right.push(adapters[number as usize].view((32, 16))?);
+        outputs.push(c.view_mut((8, 32))?);
+    }
     let call = Gemm::lists(&left, &right, &outputs)?.prepare()?;
     let method = call.plan().map(|plan| plan.method).ok_or("no plan")?;
     println!("{method}, {} launch", call.profile(&device)?.len());
@@ -168,5 +199,24 @@ fn refusals() -> Result<(), Box<dyn Error>> {
     let refused = product.groups(Groups::Rows, &offsets.view(3)?).run();
     println!("{}", refused.unwrap_err());
     // ANCHOR_END: refusals
+    Ok(())
+}
+
+/// Exercise 2: one expert has nearly all rows.
+fn exercise_2() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_2 ==");
+    // ANCHOR: exercise_2
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&halves(200 * 16, |i| i / 16))?;
+    let b = device.upload(&halves(3 * 64 * 16, |i| i / (64 * 16) + 1))?;
+    let offsets = device.upload(&[0u32, 199, 200, 200])?;
+    let mut c = device.poisoned::<bf16>(200 * 64)?;
+    let experts = View::new(&b, "(64,16,3):(16,1,1024)")?; // (N,K,G)
+    Gemm::new(&a.view((200, 16))?, &experts, &c.view_mut((200, 64))?)
+        .groups(Groups::Rows, &offsets.view(4)?)
+        .run()?;
+    let c = c.download()?;
+    println!("{} {}", c[198 * 64], c[199 * 64]);
+    // ANCHOR_END: exercise_2
     Ok(())
 }

@@ -20,6 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     pingpong()?;
     exercise_1()?;
     exercise_2()?;
+    exercise_3()?;
     Ok(())
 }
 
@@ -27,23 +28,24 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A stage: two slabs of 64 by 64 halves.
 const STAGE_BYTES: i64 = 2 * 64 * 64 * 2;
 
-/// C = A B^T by one producer warp and one consumer. In the exercises the producer itself announces `by_hand` bytes per stage.
-fn product(by_hand: Option<i64>) -> Result<TensorKernel, Box<dyn Error>> {
+/// C = A B^T by one producer warp and one consumer.
+fn product() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("ring", Arch::Sm90a, 256);
-    let arrivals = if by_hand.is_some() { 2 } else { 1 };
-    let ring = k.pipeline(3, arrivals, 1);
+    // Three stages; one arrival fills a stage, that of the producer, and one empties it, that of the consumer.
+    let ring = k.pipeline(3, 1, 1);
     let slab: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
     let stages: ComposedLayout = "Sw<3,3,3> o 0 o (64,64,3):(64,1,4096)".parse()?;
     let sa = k.shared_tensor(Ty::F16, stages.clone());
     let sb = k.shared_tensor(Ty::F16, stages);
     let matrix: Layout = "(1024,1024):(1024,_1)".parse()?;
+    // Boxes of 64 by 64, which land under the layout `slab`, each for one block of the cluster.
     let a = k.tma_tensor("a", Ty::F16, &matrix, [64, 64], &slab, 1);
     let b = k.tma_tensor("b", Ty::F16, &matrix, [64, 64], &slab, 1);
     let c = k.tensor("c", Ty::F32, &matrix);
     let steps = k.index_argument("steps", 1..1 << 20);
     let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
     let (group, warp) = (k.uniform(128), k.uniform(32));
-    k.start_pipelines(&[&ring], false);
+    k.start_pipelines(&[&ring], false); // a barrier of the block: there is no cluster
     // ANCHOR_END: arguments
 
     // ANCHOR: operations
@@ -58,6 +60,7 @@ fn product(by_hand: Option<i64>) -> Result<TensorKernel, Box<dyn Error>> {
         consumes,
         |k| {
             let thread = k.within(thread, 0..128);
+            // The last argument is the first thread of the warpgroup.
             let da = k.gmma_operand(&mma, Operand::A, &sa, &0.into()); // (MMA_M, MMA_K, STAGE)
             let db = k.gmma_operand(&mma, Operand::B, &sb, &0.into()); // (MMA_N, MMA_K, STAGE)
             let sums = k.fragment_of(&mma, Operand::C, [64, 64]); // (MMA, MMA_M, MMA_N)
@@ -84,17 +87,10 @@ fn product(by_hand: Option<i64>) -> Result<TensorKernel, Box<dyn Error>> {
             k.if_(first, |k| {
                 let one = k.elected();
                 k.if_(one, |k| {
-                    let producer = match by_hand {
-                        None => k.tma_producer(&ring, STAGE_BYTES),
-                        Some(_) => k.producer(&ring),
-                    };
+                    let producer = k.tma_producer(&ring, STAGE_BYTES);
                     k.for_(0, &steps, 1, |k, step| {
                         let stage = producer.acquire(k);
                         let full = stage.barrier();
-                        if let Some(bytes) = by_hand {
-                            let address = k.address(&full, false);
-                            k.emit(|k| k.mbarrier_arrive_expect(address, bytes));
-                        }
                         k.tma_load(&a, (&m, step), &sa.at(2, &stage), &full);
                         k.tma_load(&b, (&n, step), &sb.at(2, &stage), &full);
                         producer.commit(k, &stage);
@@ -132,7 +128,7 @@ fn check(built: &TensorKernel) -> Result<(), Box<dyn Error>> {
 /// Multiplies with one producer warp and one consumer.
 fn ring() -> Result<(), Box<dyn Error>> {
     // ANCHOR: ring
-    check(&product(None)?)?;
+    check(&product()?)?;
     // ANCHOR_END: ring
     Ok(())
 }
@@ -218,11 +214,77 @@ fn pingpong() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+// ANCHOR: by_hand
+/// The same kernel, whose producer itself announces `bytes` per stage, with or without the fence of the consumer.
+fn by_hand(bytes: i64, fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("ring", Arch::Sm90a, 256);
+    let ring = k.pipeline(3, 2, 1); // two arrivals fill a stage: the commit, and the announcement
+    let slab: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
+    let stages: ComposedLayout = "Sw<3,3,3> o 0 o (64,64,3):(64,1,4096)".parse()?;
+    let (sa, sb) = (
+        k.shared_tensor(Ty::F16, stages.clone()),
+        k.shared_tensor(Ty::F16, stages),
+    );
+    let matrix: Layout = "(1024,1024):(1024,_1)".parse()?;
+    let a = k.tma_tensor("a", Ty::F16, &matrix, [64, 64], &slab, 1);
+    let b = k.tma_tensor("b", Ty::F16, &matrix, [64, 64], &slab, 1);
+    let c = k.tensor("c", Ty::F32, &matrix);
+    let steps = k.index_argument("steps", 1..1 << 20);
+    let (thread, m, n) = (k.thread(), k.block_index(0), k.block_index(1));
+    let (group, warp) = (k.uniform(128), k.uniform(32));
+    k.start_pipelines(&[&ring], false);
+    let mma = colex_atom::mma("SM90_64x64x16_F32F16F16_SS")?;
+    let mma = TiledMma::new(mma, "1:0", (.., .., ..))?;
+    let store = colex_atom::copy("UniversalCopy<uint64_t>")?;
+    let store = TiledCopy::for_operand(store, 32, &mma, Operand::C)?;
+    // ANCHOR_END: by_hand
+    // ANCHOR: by_hand_sides
+    let (consumes, first) = (k.equal(&group, &0.into()), k.equal(&warp, &4.into()));
+    k.if_(consumes, |k| {
+        let thread = k.within(thread, 0..128);
+        let da = k.gmma_operand(&mma, Operand::A, &sa, &0.into()); // (MMA_M, MMA_K, STAGE)
+        let db = k.gmma_operand(&mma, Operand::B, &sb, &0.into()); // (MMA_N, MMA_K, STAGE)
+        let sums = k.accumulators(&mma, [64, 64]); // (MMA, MMA_M, MMA_N)
+        let consumer = k.consumer(&ring, &thread);
+        k.for_(0, &steps, 1, |k, step| {
+            let stage = consumer.wait(k);
+            let adds = k.less(&(-1).into(), step); // always: the sums begin with zeros
+            if fences {
+                k.wgmma_fence();
+            }
+            k.wgmma_tile(&mma, &sums, &da.at(&stage), &db.at(&stage), adds);
+            k.wgmma_commit();
+            k.wgmma_wait(0);
+            consumer.release(k, &stage);
+        });
+        let tile = c.local_tile((64, 64), (&m, &n)); // (BLK_M, BLK_N)
+        let to = store.at(&thread).partition_dst(&tile); // (CPY, CPY_M, CPY_N)
+        k.copy_in_bounds(&store, &sums.retile(&store), &to);
+    });
+    k.if_(first, |k| {
+        let one = k.elected();
+        k.if_(one, |k| {
+            let producer = k.producer(&ring);
+            k.for_(0, &steps, 1, |k, step| {
+                let stage = producer.acquire(k);
+                let full = stage.barrier();
+                let address = k.address(&full, false);
+                k.emit(|k| k.mbarrier_arrive_expect(address, bytes));
+                k.tma_load(&a, (&m, step), &sa.at(2, &stage), &full);
+                k.tma_load(&b, (&n, step), &sb.at(2, &stage), &full);
+                producer.commit(k, &stage);
+            });
+        });
+    });
+    Ok(k.finish()?)
+}
+// ANCHOR_END: by_hand_sides
+
 /// Exercise 1: the bytes of one slab are announced, and two are copied.
 fn exercise_1() -> Result<(), Box<dyn Error>> {
     println!("\n== exercise_1 ==");
     // ANCHOR: exercise_1
-    let fault = check(&product(Some(STAGE_BYTES / 2))?).unwrap_err();
+    let fault = check(&by_hand(STAGE_BYTES / 2, true)?).unwrap_err();
     println!("{fault}");
     // ANCHOR_END: exercise_1
     Ok(())
@@ -232,8 +294,20 @@ fn exercise_1() -> Result<(), Box<dyn Error>> {
 fn exercise_2() -> Result<(), Box<dyn Error>> {
     println!("\n== exercise_2 ==");
     // ANCHOR: exercise_2
-    let fault = check(&product(Some(STAGE_BYTES + 16))?).unwrap_err();
+    let fault = check(&by_hand(STAGE_BYTES + 16, true)?).unwrap_err();
     println!("{fault}");
     // ANCHOR_END: exercise_2
+    Ok(())
+}
+
+/// Exercise 3: the fence before the products is left out.
+fn exercise_3() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_3 ==");
+    // ANCHOR: exercise_3
+    match by_hand(STAGE_BYTES, false).and_then(|built| check(&built)) {
+        Ok(()) => println!("nothing"),
+        Err(refused) => println!("{refused}"),
+    }
+    // ANCHOR_END: exercise_3
     Ok(())
 }

@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     sinks()?;
     sequences()?;
     pages()?;
+    exercise_4();
     Ok(())
 }
 
@@ -63,7 +64,7 @@ fn decode() -> Result<(), Box<dyn Error>> {
 
     println!("\n== explain ==");
     // ANCHOR: explain
-    println!("{}", plan.explain(&long, &Device::simulator(Arch::Sm80)));
+    println!("{}", plan.explain(&long, &Device::simulator(Arch::Sm90a)));
     // ANCHOR_END: explain
     Ok(())
 }
@@ -174,4 +175,18 @@ fn pages() -> Result<(), Box<dyn Error>> {
     println!("{first:?}");
     // ANCHOR_END: pages
     Ok(())
+}
+
+/// Exercise 4: what the model says of other numbers of parts.
+fn exercise_4() {
+    println!("\n== exercise_4 ==");
+    // ANCHOR: exercise_4
+    let long = AttentionProblem::new(Ty::F16, 1, [32, 8], [1, 131_072], [128, 128]);
+    let operands = AttentionOperands::of(&long, [0; 4]);
+    let plan = AttentionPlan::new(AttentionMethod::Ampere, operands).suited_to(&long, 132);
+    for splits in [8, 16, 32, 33, 64] {
+        let plan = AttentionPlan { splits, ..plan };
+        println!("{splits} parts: {}", plan.cost(&long, 132));
+    }
+    // ANCHOR_END: exercise_4
 }

@@ -3,10 +3,11 @@
 //! Run it with `cargo run -p colex-book --example kernel_transpose`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::ir::FenceKind;
 use colex_gpu::kernels::{CopyCall, CopyMethod};
 use colex_gpu::tensor::{self, AtThread, Builder, TensorKernel};
 use colex_gpu::{Device, Load, transpose};
-use colex_layout::{Layout, Swizzle};
+use colex_layout::{Layout, Swizzle, Tiler};
 use colex_tiled::TiledCopy;
 use half::bf16;
 use std::error::Error;
@@ -15,10 +16,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     before()?;
     transposed()?;
     matrices()?;
+    engine()?;
     diagonal()?;
     after()?;
     permuted()?;
     exercise_1()?;
+    exercise_4()?;
     Ok(())
 }
 
@@ -129,6 +132,89 @@ fn matrices() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+// ANCHOR: square
+/// Transposes squares of 64 by 64 elements of 16 bits: the copy engine moves them, four warps turn them.
+fn square(fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("transpose_square", Arch::Sm90a, 128);
+    // Mode 0 is contiguous in the source, mode 1 in the destination.
+    let (inside, outside) = (
+        "Sw<3,3,3> o 0 o (64,64):(1,64)",
+        "Sw<3,3,3> o 0 o (64,64):(64,1)",
+    );
+    let from = "(1024,1024):(_1,1024)";
+    let from = k.tma_tensor("from", Ty::U16, from, [64, 64], inside, 1);
+    let to = "(1024,1024):(1024,_1)";
+    let to = k.tma_tensor("to", Ty::U16, to, [64, 64], outside, 1);
+    let inside = k.shared_tensor(Ty::U16, inside);
+    let outside = k.shared_tensor(Ty::U16, outside);
+
+    // Mode 0: rows of a matrix, warps. Mode 1: a pair, the four pairs of a row, four matrices, warps.
+    let tile = Layout::column_major(((8, 2), (2, 4, 4, 2)))?;
+    let part = |paths: &[&[usize]]| -> Result<Layout, colex_layout::Error> {
+        let modes: Result<Vec<Layout>, _> = paths.iter().map(|path| tile.get(path)).collect();
+        Layout::concat(&modes?)
+    };
+    let threads = part(&[&[1, 1], &[0, 0], &[1, 3], &[0, 1]])?;
+    let tv = Layout::concat([&threads, &part(&[&[1, 0], &[1, 2]])?])?.to_static();
+    let tiler: Tiler = "(16,64)".parse()?;
+    let read = colex_atom::copy("SM75_U16x8_LDSM_T")?;
+    let read = TiledCopy::from_tv(read, 16, tv.clone(), tiler.clone())?;
+    let write = colex_atom::copy("SM90_U32x4_STSM_N")?;
+    let write = TiledCopy::from_tv(write, 16, tv, tiler)?;
+    // ANCHOR_END: square
+    // ANCHOR: square_turn
+    let (thread, block) = (k.thread(), [k.block_index(0), k.block_index(1)]);
+    let landed = k.barriers(1);
+    let first = k.equal(&thread, &0.into());
+    k.if_(first, |k| {
+        k.init_barriers(&landed, 1);
+        k.fence(FenceKind::MbarrierInit);
+        k.arrive_expect(&landed.at(0), from.tile_bytes());
+        k.tma_load(&from, &block, &inside, &landed.at(0));
+    });
+    k.sync(); // the barrier exists for all threads
+    k.wait(&landed.at(0), &0.into());
+    let src = read.at(&thread).partition_src(&inside); // (CPY, CPY_M, CPY_N)
+    let dst = write.at(&thread).partition_dst(&outside); // (CPY, CPY_M, CPY_N)
+    // Four rounds, in each the eight values of a thread.
+    let held = k.fragment(Ty::U16, Layout::column_major((8, 4))?.to_static());
+    k.copy(&read, &src, &held);
+    k.copy(&write, &held, &dst);
+    if fences {
+        k.fence(FenceKind::ProxyAsyncShared); // the engine reads what the threads have written
+    }
+    k.sync();
+    k.if_(first, |k| {
+        k.tma_store(&to, &block, &outside);
+        k.bulk_commit();
+        k.bulk_wait(0, true);
+    });
+    Ok(k.finish()?)
+}
+// ANCHOR_END: square_turn
+
+/// Transposes 104 by 136 elements by the copy engine.
+fn engine() -> Result<(), Box<dyn Error>> {
+    println!("\n== engine ==");
+    // ANCHOR: engine
+    let device = Device::simulator(Arch::Sm90a);
+    let (m, n) = (104_usize, 136_usize);
+    let data: Vec<u16> = (0..m * n).map(|i| i as u16).collect();
+    let (from, mut to) = (device.upload(&data)?, device.poisoned::<u16>(m * n)?);
+    let views = (from.view_t((n, m))?, to.view_mut((n, m))?);
+    let grid = [n.div_ceil(64), m.div_ceil(64)];
+    let report = square(true)?.load(&device)?.profile(grid, views)?;
+    let found = to.download()?;
+    assert!((0..m).all(|i| (0..n).all(|j| found[m * j + i] == data[n * i + j])));
+    println!(
+        "{} instructions, {} passes lost to bank conflicts",
+        report.instructions,
+        report.bank_conflicts()
+    );
+    // ANCHOR_END: engine
+    Ok(())
+}
+
 /// Places eight threads on a diagonal of micro-tiles.
 fn diagonal() -> Result<(), Box<dyn Error>> {
     println!("\n== diagonal ==");
@@ -227,5 +313,21 @@ fn exercise_1() -> Result<(), Box<dyn Error>> {
         .to_string();
     println!("{fault}");
     // ANCHOR_END: exercise_1
+    Ok(())
+}
+
+/// Exercise 4: the fence between the threads and the copy engine is left out.
+fn exercise_4() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_4 ==");
+    // ANCHOR: exercise_4
+    let device = Device::simulator(Arch::Sm90a);
+    let (from, mut to) = (device.zeros::<u16>(64 * 64)?, device.zeros::<u16>(64 * 64)?);
+    let views = (from.view_t((64, 64))?, to.view_mut((64, 64))?);
+    let built = square(false)?;
+    let run = built
+        .load(&device)
+        .and_then(|loaded| loaded.launch([1, 1], views));
+    println!("{}", run.unwrap_err());
+    // ANCHOR_END: exercise_4
     Ok(())
 }

@@ -1,0 +1,148 @@
+//! Plans for every shape: the list of plans, what the model says of them, and a call that loads them.
+//!
+//! Run it with `cargo run -p colex-book --example kernel_plans`; each line `== .. ==` names a piece of the chapter.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
+use colex_gpu::kernels::{GemmProblem, Major};
+use colex_gpu::{Device, Gemm};
+use half::bf16;
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    explain();
+    mapped();
+    unmapped();
+    with_fields()?;
+    loaded()?;
+    exercise_2();
+    exercise_3();
+    Ok(())
+}
+
+// ANCHOR: operands
+/// bf16 into bf16, A and B contiguous along K, C along N; an access may take `vector` elements.
+fn operands(vector: i64) -> Operands {
+    let (ab, c) = (Ty::Bf16, Ty::Bf16);
+    let (majors, vectors) = ([Major::Second; 3], [vector; 3]);
+    Operands {
+        ab,
+        c,
+        majors,
+        vectors,
+        beta: false,
+        gated: false,
+    }
+}
+// ANCHOR_END: operands
+
+/// What the model says of a product of 64 rows.
+fn explain() {
+    println!("\n== explain ==");
+    // ANCHOR: explain
+    let plan = GemmPlan::new(GemmMethod::Hopper, operands(8));
+    let problem = GemmProblem::new(64, 4096, 4096); // M, N, K
+    println!(
+        "{}",
+        plan.explain(&problem, &Device::simulator(Arch::Sm90a))
+    );
+    // ANCHOR_END: explain
+}
+
+/// The plans for rows that tensor maps describe.
+fn mapped() {
+    println!("\n== mapped ==");
+    // ANCHOR: mapped
+    for (number, plan) in GemmPlan::candidates(operands(8), Arch::Sm90a)
+        .iter()
+        .enumerate()
+    {
+        println!("{:2} {plan}", number + 1);
+    }
+    // ANCHOR_END: mapped
+}
+
+/// The plans for rows of any alignment.
+fn unmapped() {
+    println!("\n== unmapped ==");
+    // ANCHOR: unmapped
+    for (number, plan) in GemmPlan::candidates(operands(1), Arch::Sm90a)
+        .iter()
+        .enumerate()
+    {
+        println!("{:2} {plan}", number + 1);
+    }
+    // ANCHOR_END: unmapped
+}
+
+/// A call with a plan of one's own.
+fn with_fields() -> Result<(), Box<dyn Error>> {
+    println!("\n== with_fields ==");
+    // ANCHOR: with_fields
+    let device = Device::simulator(Arch::Sm90a);
+    let problem = GemmProblem::new(64, 64, 512);
+    let (a, b) = (
+        device.upload(&[bf16::ONE; 64 * 512])?,
+        device.upload(&[bf16::ONE; 64 * 512])?,
+    );
+    let mut c = device.poisoned::<bf16>(64 * 64)?;
+    let call = problem.on(&a, &b, &mut c)?.prepare_with(|operands, _| {
+        Ok(GemmPlan {
+            tile: [64, 64, 64],
+            warps: [1, 1],      // one consumer
+            cluster: [1, 1, 4], // four blocks share the sum over K
+            ..GemmPlan::new(GemmMethod::Hopper, operands)
+        })
+    })?;
+    println!("{call}");
+    println!("{} blocks", call.profile(&device)?[0].blocks);
+    drop(call);
+    assert!(c.download()?.iter().all(|sum| sum.to_f32() == 512.0));
+    // ANCHOR_END: with_fields
+    Ok(())
+}
+
+/// Loads every kernel that a call may need.
+fn loaded() -> Result<(), Box<dyn Error>> {
+    println!("\n== loaded ==");
+    // ANCHOR: loaded
+    let device = Device::simulator(Arch::Sm80);
+    let weights = device.zeros::<bf16>(128 * 64)?; // N and K of every request
+    let x = device.zeros::<bf16>(32 * 64)?;
+    let mut c = device.poisoned::<bf16>(32 * 128)?;
+    let (x, weights) = (x.view((32, 64))?, weights.view((128, 64))?);
+    let kernels = Gemm::new(&x, &weights, &c.view_mut((32, 128))?).load_plans()?;
+    println!("{kernels} kernels");
+    // ANCHOR_END: loaded
+    Ok(())
+}
+
+/// Exercise 2: a product of one row, with rows of a whole and of an odd number of elements.
+fn exercise_2() {
+    println!("\n== exercise_2 ==");
+    // ANCHOR: exercise_2
+    for (vector, problem) in [
+        (8, GemmProblem::new(1, 4096, 4096)),
+        (1, GemmProblem::new(1, 4095, 4095)),
+    ] {
+        let plan = GemmPlan::new(GemmMethod::Hopper, operands(vector));
+        let text = plan.explain(&problem, &Device::simulator(Arch::Sm90a));
+        println!("{}", text.lines().nth(1).unwrap_or_default().trim());
+    }
+    // ANCHOR_END: exercise_2
+}
+
+/// Exercise 3: two squares, the larger of which suits the default plan better.
+fn exercise_3() {
+    println!("\n== exercise_3 ==");
+    // ANCHOR: exercise_3
+    for n in [3072, 3328] {
+        let plan = GemmPlan::new(GemmMethod::Hopper, operands(8));
+        let problem = GemmProblem::new(n, n, n);
+        let text = plan.explain(&problem, &Device::simulator(Arch::Sm90a));
+        for line in text.lines().take(2) {
+            println!("{n}: {}", line.trim());
+        }
+    }
+    // ANCHOR_END: exercise_3
+}
