@@ -21,6 +21,7 @@ mod error;
 pub mod gemm;
 pub mod kernels;
 mod launch;
+pub mod memory_bound;
 mod method;
 pub mod quantise;
 pub mod ranks;

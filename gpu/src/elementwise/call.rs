@@ -1,21 +1,20 @@
 //! Elementwise kernels as calls: checked, planned, built once for each plan, launched.
 
-use core::fmt;
-use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Element, Extension, Function, Memo, View};
-use colex_ir::launch::{Argument, Launch};
+use colex_device::{Device, Element, Memo, View};
+use colex_ir::launch::Argument;
 use colex_layout::Layout;
-use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
 
 use super::nest::Nest;
 use super::operands::{ElementwiseProblem, ElementwiseWork, Kind, OperandForm};
 use super::plan::ElementwisePlan;
-use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::{Addresses, KernelOf};
 use crate::error::{ElementwiseError, Error, ErrorKind, disjoint};
+use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::call::{BuiltKernels, Grid, Made, MadeLaunch, Planned, Preparing};
 
 /// A tensor that a call is given.
 #[derive(Clone, Debug)]
@@ -150,151 +149,58 @@ impl Checked {
 
     fn prepared<'a>(self, plan: Option<ElementwisePlan>) -> Result<ElementwiseCall<'a>, Error> {
         let Checked { work, device } = self;
-        let work = work.map(|(work, addresses)| {
-            let prepared = device.extension::<PreparedElementwise>();
-            let key = ElementwiseKey { work, plan };
-            prepared.0.call(key, &addresses, &device, |key| {
-                prepare(key, &device, &addresses)
-            })
-        });
-        Ok(ElementwiseCall {
-            work: work.transpose()?,
-            device,
-            tensors: PhantomData,
-        })
+        let Some((work, addresses)) = work else {
+            return Ok(ElementwiseCall::of_nothing(&device));
+        };
+        ElementwiseCall::of(&device, ElementwiseKey { work, plan }, &addresses)
     }
 }
 
-/// A prepared map, gather or rotary embedding. It may be launched any number of times while its tensors exist. Concurrent runs
-/// on several streams are a data race, since each of them writes the outputs.
-///
-/// Its `Display` output is its plan.
-#[derive(Clone, Debug)]
-pub struct ElementwiseCall<'a> {
-    device: Device,
-    /// `None` if there is nothing to do.
-    work: Option<Arc<Call<ElementwiseAbout>>>,
-    tensors: PhantomData<&'a ()>,
-}
-
-/// What is known of a prepared call.
-#[derive(Debug)]
-struct ElementwiseAbout {
-    problem: ElementwiseProblem,
-    plan: ElementwisePlan,
-    built: Arc<TensorKernel>,
-}
-
-impl ElementwiseCall<'_> {
-    /// Returns the plan; `None` if there is nothing to do.
-    pub fn plan(&self) -> Option<&ElementwisePlan> {
-        self.work.as_ref().map(|work| &work.about().plan)
-    }
-
-    /// Returns the problem; `None` if there is nothing to do.
-    pub fn problem(&self) -> Option<&ElementwiseProblem> {
-        self.work.as_ref().map(|work| &work.about().problem)
-    }
-
-    /// Returns the kernel with its report; `None` if there is nothing to do.
-    pub fn built(&self) -> Option<&TensorKernel> {
-        self.work.as_ref().map(|work| &*work.about().built)
-    }
-
-    /// Returns the kernel of each launch on its device.
-    pub fn functions(&self) -> impl Iterator<Item = Function> {
-        let kernels = self.work.iter().flat_map(|work| work.kernels());
-        kernels.map(|kernel| self.device.function(kernel.clone()))
-    }
-
-    /// Runs the call on the simulator, and returns the counts of each launch; none if there is nothing to do.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Device::profile`].
-    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
-        same_device(device, &self.device)?;
-        let work = self.work.as_ref();
-        work.map_or(Ok(Vec::new()), |work| work.profile(device))
-    }
-
-    /// Enqueues the call on a stream of its device. It allocates nothing, so that a capture of the stream takes it.
-    ///
-    /// # Errors
-    ///
-    /// Returns the device's error if the launch fails.
-    pub fn run(&self, device: &Device) -> Result<(), Error> {
-        same_device(device, &self.device)?;
-        self.work.as_ref().map_or(Ok(()), |work| work.run(device))
-    }
-}
-
-impl fmt::Display for ElementwiseCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.plan() {
-            Some(plan) => plan.fmt(f),
-            None => f.write_str("nothing to do"),
-        }
-    }
-}
-
-/// The cache of prepared calls of a device.
-#[derive(Debug)]
-struct PreparedElementwise(PreparedCalls<ElementwiseKey, ElementwisePlan, ElementwiseAbout>);
-
-impl Default for PreparedElementwise {
-    fn default() -> PreparedElementwise {
-        PreparedElementwise(PreparedCalls::new())
-    }
-}
-
-impl Extension for PreparedElementwise {
-    fn clear(&self) {
-        self.0.clear();
-    }
-}
+/// A prepared map, gather or rotary embedding.
+pub type ElementwiseCall<'a> = MemoryBoundCall<'a, ElementwisePlan>;
 
 /// What is computed, and the plan if the caller has one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ElementwiseKey {
+pub struct ElementwiseKey {
     work: ElementwiseWork,
     plan: Option<ElementwisePlan>,
 }
 
-/// What all calls with a problem's numbers have in common, made for these addresses.
-fn prepare(
-    key: &ElementwiseKey,
-    device: &Device,
-    addresses: &[u64],
-) -> Result<Shape<ElementwiseAbout>, Error> {
-    let arch = device.arch();
-    let problem = ElementwiseProblem::of(&key.work, addresses)?;
-    let plan = match &key.plan {
-        Some(plan) => plan.clone(),
-        None => ElementwisePlan::fastest(&problem, arch)?,
-    };
-    let prepared = device.extension::<PreparedElementwise>();
-    let kernel = prepared.0.kernels.get_or_make(&plan, || {
-        let built = BUILT.get_or_make(&(plan.clone(), arch), || plan.unverified(arch))?;
-        let loaded = device.load_kernel(&built.kernel)?;
-        Ok::<_, Error>(KernelOf { built, loaded })
-    })?;
-    let mut launches = Vec::new();
-    for (nest, first) in plan.parts(problem.nest()) {
-        launches.push(launch(
-            (&problem, &plan),
-            &kernel,
-            (&nest, &first),
-            device,
-            addresses,
-        )?);
+static BUILT: BuiltKernels<ElementwisePlan> = LazyLock::new(|| Memo::new(256));
+
+impl Planned for ElementwisePlan {
+    type Problem = ElementwiseProblem;
+    type Stage = ();
+    type Key = ElementwiseKey;
+
+    fn sentences(&self, problem: &ElementwiseProblem) -> String {
+        self.explain(problem)
     }
-    let about = ElementwiseAbout {
-        problem,
-        plan,
-        built: kernel.built.clone(),
-    };
-    Ok(Shape::new(about, launches))
+
+    fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
+        self.unverified(arch)
+    }
+
+    fn kernels() -> &'static BuiltKernels<ElementwisePlan> {
+        &BUILT
+    }
+
+    fn prepare(key: &ElementwiseKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
+        let problem = ElementwiseProblem::of(&key.work, on.addresses)?;
+        let plan = match &key.plan {
+            Some(plan) => plan.clone(),
+            None => ElementwisePlan::fastest(&problem, on.arch())?,
+        };
+        let kernel = on.kernel(&plan, ())?;
+        let launches = (plan.parts(problem.nest()).iter())
+            .map(|(nest, first)| launch((&problem, &plan), &kernel, (nest, first), on))
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Made {
+            plan,
+            problem,
+            launches,
+        })
+    }
 }
 
 /// The launch of a part of the nest, which begins at these elements of the operands.
@@ -302,9 +208,8 @@ fn launch(
     (problem, plan): (&ElementwiseProblem, &ElementwisePlan),
     kernel: &KernelOf,
     (nest, first): (&Nest, &[i64]),
-    device: &Device,
-    addresses: &[u64],
-) -> Result<PreparedLaunch, Error> {
+    on: &Preparing<'_, ElementwisePlan>,
+) -> Result<MadeLaunch, Error> {
     let mut layouts = Vec::new();
     for (number, operand) in plan.operands.0.operands.iter().enumerate() {
         layouts.push(match operand.kind {
@@ -322,7 +227,7 @@ fn launch(
         })
     };
     let mut given: Vec<Arg<'_>> = problem.work.scalars.iter().map(scalar).collect();
-    let mut next = addresses.iter();
+    let mut next = on.addresses.iter();
     for (number, operand) in problem.work.operands.iter().enumerate() {
         match (&layouts[number], &operand.kind) {
             (Some(layout), Kind::Tensor | Kind::Pairs | Kind::Rows { .. }) => {
@@ -338,19 +243,10 @@ fn launch(
             }
         }
     }
-    let arguments = kernel.built.arguments(&given)?;
-    let blocks = u32::try_from(plan.blocks(nest)).unwrap_or(u32::MAX);
-    let launch = Launch::new(blocks, plan.threads as u32);
-    let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
-    (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
-    let order = 0..addresses.len();
-    let loaded = kernel.loaded.clone();
-    Ok(PreparedLaunch::new(
-        loaded, launch, arguments, addresses, order,
-    ))
+    let grid = Grid {
+        blocks: [plan.blocks(nest), 1, 1],
+        threads: plan.threads,
+        cluster: 1,
+    };
+    on.launch(kernel, &given, 0..on.addresses.len(), grid)
 }
-
-/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
-/// process.
-static BUILT: LazyLock<Memo<(ElementwisePlan, Arch), TensorKernel>> =
-    LazyLock::new(|| Memo::new(256));

@@ -1,12 +1,10 @@
 //! Quantisation as calls: checked, planned, built once for each plan, launched.
 
 use core::fmt;
-use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Element, Extension, Function, Memo, View, ViewMut};
-use colex_ir::launch::Launch;
+use colex_device::{Device, Element, Function, Memo, View, ViewMut};
 use colex_layout::{Layout, Stride, Tuple};
 use colex_sim::Report;
 use colex_tensor::{Arg, Expr, TensorKernel};
@@ -14,13 +12,15 @@ use colex_tensor::{Arg, Expr, TensorKernel};
 use super::kernel::scale_of;
 use super::plan::QuantisePlan;
 use super::problem::{QuantiseProblem, check_source, check_target};
-use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::same_device;
 use crate::elementwise::call::{GivenView, check_memory};
 use crate::elementwise::gather::{modes, of_modes, one_leaf};
 use crate::elementwise::{ElementwiseCall, Map, MapExpression};
 use crate::error::{Error, QuantiseError, disjoint};
 use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
+use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing};
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
 
 /// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
@@ -455,12 +455,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             let plan = plan(&problem, device.arch())?;
             plan.check(device.arch())?;
             plan.check_problem(&problem)?;
-            let prepared = device.extension::<PreparedQuantise>();
             let key = QuantiseKey { plan, problem };
-            let call = prepared.0.call(key, &addresses, device, |key| {
-                prepare(key, device, addresses)
-            });
-            parts.push(call?);
+            parts.push(MemoryBoundCall::of(device, key, &addresses)?);
         }
         Ok(QuantiseCall {
             device: device.clone(),
@@ -468,7 +464,6 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             scale,
             map,
             parts,
-            tensors: PhantomData,
         })
     }
 }
@@ -486,32 +481,23 @@ pub struct QuantiseCall<'a> {
     scale: Option<ElementwiseCall<'a>>,
     /// The map of a scale for a tensor.
     map: Option<ElementwiseCall<'a>>,
-    parts: Vec<Arc<Call<QuantiseAbout>>>,
-    tensors: PhantomData<&'a ()>,
-}
-
-/// What is known of a prepared call.
-#[derive(Debug)]
-struct QuantiseAbout {
-    problem: QuantiseProblem,
-    plan: QuantisePlan,
-    built: Arc<TensorKernel>,
+    parts: Vec<MemoryBoundCall<'a, QuantisePlan>>,
 }
 
 impl QuantiseCall<'_> {
     /// Returns the plan of the rows or the whole blocks; `None` if there are none.
     pub fn plan(&self) -> Option<&QuantisePlan> {
-        self.parts.first().map(|part| &part.about().plan)
+        self.parts.first()?.plan()
     }
 
     /// Returns the problem of the rows or the whole blocks; `None` if there are none.
     pub fn problem(&self) -> Option<&QuantiseProblem> {
-        self.parts.first().map(|part| &part.about().problem)
+        self.parts.first()?.problem()
     }
 
     /// Returns the kernel of the rows or the whole blocks with its report; `None` if there are none.
     pub fn built(&self) -> Option<&TensorKernel> {
-        self.parts.first().map(|part| &*part.about().built)
+        self.parts.first()?.built()
     }
 
     /// Returns the map of a scale for a tensor, if that is what the call asked for.
@@ -521,8 +507,7 @@ impl QuantiseCall<'_> {
 
     /// Returns the kernel of each launch of rows on its device.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
-        let kernels = self.parts.iter().flat_map(|part| part.kernels());
-        kernels.map(|kernel| self.device.function(kernel.clone()))
+        self.parts.iter().flat_map(MemoryBoundCall::functions)
     }
 
     /// Runs the call on the simulator, and returns the counts of each launch.
@@ -572,63 +557,50 @@ impl fmt::Display for QuantiseCall<'_> {
     }
 }
 
-/// The cache of prepared calls of a device.
-#[derive(Debug)]
-struct PreparedQuantise(PreparedCalls<QuantiseKey, QuantisePlan, QuantiseAbout>);
-
-impl Default for PreparedQuantise {
-    fn default() -> PreparedQuantise {
-        PreparedQuantise(PreparedCalls::new())
-    }
-}
-
-impl Extension for PreparedQuantise {
-    fn clear(&self) {
-        self.0.clear();
-    }
-}
-
 /// A plan, and a problem that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct QuantiseKey {
+pub struct QuantiseKey {
     plan: QuantisePlan,
     problem: QuantiseProblem,
 }
 
-/// What all calls with a problem's numbers have in common, made for these addresses.
-fn prepare(
-    key: &QuantiseKey,
-    device: &Device,
-    addresses: [u64; 3],
-) -> Result<Shape<QuantiseAbout>, Error> {
-    let QuantiseKey { plan, problem } = key;
-    let arch = device.arch();
-    let prepared = device.extension::<PreparedQuantise>();
-    let kernel = prepared.0.kernels.get_or_make(plan, || {
-        let built = BUILT.get_or_make(&(*plan, arch), || plan.unverified(arch))?;
-        let loaded = device.load_kernel(&built.kernel)?;
-        Ok::<_, Error>(KernelOf { built, loaded })
-    })?;
-    let layouts = problem.layouts().map_err(colex_tensor::Error::from)?;
-    let tensors = addresses.iter().zip(&layouts);
-    let given: Vec<Arg<'_>> = tensors
-        .map(|(at, layout)| Arg::checked(*at, layout))
-        .collect();
-    let arguments = kernel.built.arguments(&given)?;
-    let blocks = u32::try_from(plan.grid(problem)).unwrap_or(u32::MAX);
-    let launch = Launch::new(blocks, (plan.threads * plan.rows) as u32);
-    let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
-    (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
-    let loaded = kernel.loaded.clone();
-    let launch = PreparedLaunch::new(loaded, launch, arguments, &addresses, 0..3);
-    let about = QuantiseAbout {
-        problem: problem.clone(),
-        plan: *plan,
-        built: kernel.built.clone(),
-    };
-    Ok(Shape::new(about, vec![launch]))
-}
+static BUILT: BuiltKernels<QuantisePlan> = LazyLock::new(|| Memo::new(256));
 
-/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
-/// process.
-static BUILT: LazyLock<Memo<(QuantisePlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));
+impl Planned for QuantisePlan {
+    type Problem = QuantiseProblem;
+    type Stage = ();
+    type Key = QuantiseKey;
+
+    fn sentences(&self, problem: &QuantiseProblem) -> String {
+        self.explain(problem)
+    }
+
+    fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
+        self.unverified(arch)
+    }
+
+    fn kernels() -> &'static BuiltKernels<QuantisePlan> {
+        &BUILT
+    }
+
+    fn prepare(key: &QuantiseKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
+        let QuantiseKey { plan, problem } = key;
+        let kernel = on.kernel(plan, ())?;
+        let layouts = problem.layouts().map_err(colex_tensor::Error::from)?;
+        let tensors = on.addresses.iter().zip(&layouts);
+        let given: Vec<Arg<'_>> = tensors
+            .map(|(at, layout)| Arg::checked(*at, layout))
+            .collect();
+        let grid = Grid {
+            blocks: [plan.grid(problem), 1, 1],
+            threads: plan.threads * plan.rows,
+            cluster: 1,
+        };
+        let launch = on.launch(&kernel, &given, 0..3, grid)?;
+        Ok(Made {
+            plan: *plan,
+            problem: problem.clone(),
+            launches: vec![launch],
+        })
+    }
+}

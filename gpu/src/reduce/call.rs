@@ -1,24 +1,25 @@
 //! Reductions as calls: checked, planned, built once for each plan, launched.
 
-use core::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, DeviceSlice, Element, Extension, Function, Memo, View, ViewMut};
-use colex_ir::launch::Launch;
+use colex_device::{Device, DeviceSlice, Element, Memo, View, ViewMut};
 use colex_layout::{IntTuple, Layout};
-use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
 
 use super::plan::ReducePlan;
 use super::problem::{
     GivenMode, ReduceFunction, ReduceMode, ReduceProblem, ReduceStage, check_modes, check_types,
 };
-use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
-use crate::scratch::{self, Piece, Workspace};
+use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::call::{
+    BuiltKernels, Grid, Made, Planned, Preparing, given_workspace,
+};
+use crate::scratch::{self, Workspace};
 
 /// Reduces `x` along its modes `modes`, counted from 0: the sum, the mean, the largest or the least element, the sum of the squares
 /// or its root, the largest size.
@@ -150,9 +151,6 @@ pub struct Reduce<'a, T> {
     values: Option<Written>,
     outputs: PhantomData<&'a ()>,
 }
-
-/// The name of the memory that a caller gives, in errors.
-pub(super) const WORKSPACE: &str = "the workspace";
 
 /// An output of any type.
 #[derive(Clone, Debug)]
@@ -389,11 +387,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();
         let call = self.call(&Workspace::Kept(device), ReducePlan::fastest)?;
-        call.run(device)?;
-        if let Some(parts) = call.parts.and_then(|piece| piece.memory) {
-            scratch::give_back(device, parts);
-        }
-        Ok(())
+        call.run_once(device)
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and
@@ -448,15 +442,11 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         &self,
         workspace: &'a mut impl DeviceSlice<u8>,
     ) -> Result<ReduceCall<'a>, Error> {
-        let count = workspace.count() as i64;
-        let given = ViewMut::row_major(workspace, count)?;
-        self.x.device().check_same(WORKSPACE, given.device())?;
-        disjoint(WORKSPACE, given.bytes(), "x", self.x.bytes())?;
-        for output in self.outputs() {
-            disjoint(WORKSPACE, given.bytes(), output.name, output.bytes)?;
-        }
+        let outputs = self.outputs().map(|output| (output.name, output.bytes));
+        let operands = [("x", self.x.bytes())].into_iter().chain(outputs);
         let of = ["reduction", "Reduce"];
-        let memory = Workspace::given(given.bytes(), self.workspace()?, of)?;
+        let device = self.x.device();
+        let memory = given_workspace(device, workspace, operands, || self.workspace(), of)?;
         self.call(&memory, ReducePlan::fastest)
     }
 
@@ -511,19 +501,12 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         if let Some(values) = &self.values {
             disjoint(self.y.name, self.y.bytes, values.name, values.bytes)?;
         }
-        let mut made = ReduceCall {
-            device: device.clone(),
-            work: None,
-            parts: None,
-            function: OnceLock::new(),
-            tensors: PhantomData,
-        };
         let Some(problem) = problem else {
-            return Ok(made);
+            return Ok(ReduceCall::of_nothing(device));
         };
         let is_nothing = problem.stage == ReduceStage::Combine;
         // What stores the results of no elements has no plan of the caller's.
-        let mut plan = if is_nothing {
+        let plan = if is_nothing {
             ReducePlan::fastest(&problem)?
         } else {
             let plan = plan(&problem)?;
@@ -538,174 +521,81 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             self.x.bytes().0
         });
         addresses.extend(self.outputs().map(|output| output.bytes.0));
-        let prepared = device.extension::<PreparedReduces>();
-        let call = |plan, addresses: &[u64]| {
+        let key = |plan| {
             let problem = problem.clone();
-            let key = ReduceKey { plan, problem };
-            (prepared.0).call(key, addresses, device, |key| {
-                prepare(key, device, addresses)
-            })
+            ReduceKey { plan, problem }
         };
-        // A capture of the same call takes the plan that divides nothing, which must be loaded by then.
         let whole = ReducePlan { parts: 1, ..plan };
-        let mut work = call(whole, &addresses)?;
-        if plan.parts > 1 {
-            made.parts = memory.take_rest(plan.workspace(&problem) as usize)?;
-        }
-        match &made.parts {
-            Some(parts) => {
-                addresses.push(parts.address);
-                work = call(plan, &addresses)?;
-            }
-            None => plan = whole,
-        }
-        made.work = Some((plan, work));
-        Ok(made)
+        let sharing = (plan.parts > 1).then(|| (plan, plan.workspace(&problem)));
+        ReduceCall::sharing(device, memory, key, whole, sharing, addresses)
     }
 }
 
-/// A prepared reduction. It may be launched any number of times while its tensors exist. Concurrent runs on several streams are a
-/// data race, since each of them writes the results.
-///
-/// Its `Display` output is its plan.
-#[derive(Clone, Debug)]
-pub struct ReduceCall<'a> {
-    device: Device,
-    /// `None` if there is nothing to do.
-    work: Option<(ReducePlan, Arc<Call<Arc<TensorKernel>>>)>,
-    /// The memory of the parts.
-    parts: Option<Piece>,
-    /// Made for the first caller that asks for it: a run needs none.
-    function: OnceLock<Function>,
-    tensors: PhantomData<&'a ()>,
-}
-
-impl ReduceCall<'_> {
-    /// Returns the plan; `None` if there is nothing to do.
-    pub fn plan(&self) -> Option<&ReducePlan> {
-        self.work.as_ref().map(|(plan, _)| plan)
-    }
-
-    /// Returns the first kernel with its report; `None` if there is nothing to do.
-    pub fn built(&self) -> Option<&TensorKernel> {
-        self.work.as_ref().map(|(_, work)| &**work.about())
-    }
-
-    /// Returns the first kernel on its device; `None` if there is nothing to do.
-    pub fn function(&self) -> Option<&Function> {
-        let kernel = self.work.as_ref()?.1.kernels().next()?;
-        let function = || self.device.function(kernel.clone());
-        Some(self.function.get_or_init(function))
-    }
-
-    /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Device::profile`].
-    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
-        same_device(device, &self.device)?;
-        let work = self.work.as_ref();
-        work.map_or(Ok(Vec::new()), |(_, work)| work.profile(device))
-    }
-
-    /// Enqueues the call on a stream of its device.
-    ///
-    /// # Errors
-    ///
-    /// Returns the device's error if a launch fails.
-    pub fn run(&self, device: &Device) -> Result<(), Error> {
-        same_device(device, &self.device)?;
-        self.work
-            .as_ref()
-            .map_or(Ok(()), |(_, work)| work.run(device))
-    }
-}
-
-impl fmt::Display for ReduceCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.work {
-            Some((plan, _)) => plan.fmt(f),
-            None => f.write_str("nothing to do"),
-        }
-    }
-}
-
-/// The cache of prepared calls of a device.
-#[derive(Debug)]
-struct PreparedReduces(PreparedCalls<ReduceKey, ReducePlan, Arc<TensorKernel>>);
-
-impl Default for PreparedReduces {
-    fn default() -> PreparedReduces {
-        PreparedReduces(PreparedCalls::new())
-    }
-}
-
-impl Extension for PreparedReduces {
-    fn clear(&self) {
-        self.0.clear();
-    }
-}
+/// A prepared reduction.
+pub type ReduceCall<'a> = MemoryBoundCall<'a, ReducePlan>;
 
 /// A plan, and a problem that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ReduceKey {
+pub struct ReduceKey {
     plan: ReducePlan,
     problem: ReduceProblem,
 }
 
-/// What all calls with a problem's numbers have in common, made for these addresses: of the tensor, of the outputs, and of the
-/// workspace if there are parts.
-fn prepare(
-    key: &ReduceKey,
-    device: &Device,
-    addresses: &[u64],
-) -> Result<Shape<Arc<TensorKernel>>, Error> {
-    let ReduceKey { plan, problem } = key;
-    let prepared = device.extension::<PreparedReduces>();
-    let launched = |plan: &ReducePlan, problem: &ReduceProblem, parts: i64, order: &[usize]| {
-        // The first of two kernels has all parts in its grid; the second one has them as elements.
-        let kernel = prepared.0.kernels.get_or_make(plan, || {
-            let arch = device.arch();
-            let built = BUILT.get_or_make(&(*plan, arch), || plan.unverified(arch))?;
-            let loaded = device.load_kernel(&built.kernel)?;
-            Ok::<_, Error>(KernelOf { built, loaded })
-        })?;
-        let layouts = problem.layouts(parts)?;
-        let mut given: Vec<Arg<'_>> = (order.iter().zip(&layouts))
-            .map(|(at, layout)| Arg::checked(addresses[*at], layout))
-            .collect();
-        let is_mean = problem.function == ReduceFunction::Mean;
-        if is_mean && problem.stage != ReduceStage::Part {
-            given.push(Arg::Value((problem.count as f32).into()));
-        }
-        let arguments = kernel.built.arguments(&given)?;
-        let grid = plan
-            .grid(problem)
-            .map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        let launch = Launch::new([grid[0], grid[1], 1], plan.threads() as u32)
-            .dynamic_shared(kernel.built.dynamic_shared());
-        (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
-        let loaded = kernel.loaded.clone();
-        let order = order.iter().copied();
-        let launch = PreparedLaunch::new(loaded, launch, arguments, addresses, order);
-        Ok::<_, Error>((kernel.built.clone(), launch))
-    };
-    let outputs = 1 + usize::from(problem.values.is_some());
-    if plan.parts == 1 {
-        let order: Vec<usize> = (0..1 + outputs).collect();
-        let (built, launch) = launched(plan, problem, 1, &order)?;
-        return Ok(Shape::new(built, vec![launch]));
-    }
-    let workspace = 1 + outputs;
-    let (first, second) = (problem.first(plan.parts), problem.second(plan.parts));
-    let (built, one) = launched(&plan.first(problem), &first, plan.parts, &[0, workspace])?;
-    let mut order = vec![workspace];
-    order.extend(1..workspace);
-    let (_, two) = launched(&plan.second(problem)?, &second, 1, &order)?;
-    Ok(Shape::new(built, vec![one, two]))
-}
+static BUILT: BuiltKernels<ReducePlan> = LazyLock::new(|| Memo::new(256));
 
-/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
-/// process.
-static BUILT: LazyLock<Memo<(ReducePlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));
+impl Planned for ReducePlan {
+    type Problem = ReduceProblem;
+    type Stage = ();
+    type Key = ReduceKey;
+
+    fn sentences(&self, problem: &ReduceProblem) -> String {
+        self.explain(problem)
+    }
+
+    fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
+        self.unverified(arch)
+    }
+
+    fn kernels() -> &'static BuiltKernels<ReducePlan> {
+        &BUILT
+    }
+
+    /// The addresses are those of the tensor, of the outputs, and of the workspace if there are parts.
+    fn prepare(key: &ReduceKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
+        let ReduceKey { plan, problem } = key;
+        let launch = |plan: &ReducePlan, problem: &ReduceProblem, parts: i64, order: &[usize]| {
+            let kernel = on.kernel(plan, ())?;
+            // The first of two kernels has all parts in its grid; the second one has them as elements.
+            let layouts = problem.layouts(parts)?;
+            let mut given: Vec<Arg<'_>> = (order.iter().zip(&layouts))
+                .map(|(at, layout)| Arg::checked(on.addresses[*at], layout))
+                .collect();
+            let is_mean = problem.function == ReduceFunction::Mean;
+            if is_mean && problem.stage != ReduceStage::Part {
+                given.push(Arg::Value((problem.count as f32).into()));
+            }
+            let [x, y] = plan.grid(problem);
+            let grid = Grid {
+                blocks: [x, y, 1],
+                threads: plan.threads(),
+                cluster: 1,
+            };
+            on.launch(&kernel, &given, order.iter().copied(), grid)
+        };
+        let workspace = 2 + usize::from(problem.values.is_some());
+        let launches = if plan.parts == 1 {
+            let order: Vec<usize> = (0..workspace).collect();
+            vec![launch(plan, problem, 1, &order)?]
+        } else {
+            let (first, second) = (problem.first(plan.parts), problem.second(plan.parts));
+            let one = launch(&plan.first(problem), &first, plan.parts, &[0, workspace])?;
+            let order: Vec<usize> = [workspace].into_iter().chain(1..workspace).collect();
+            vec![one, launch(&plan.second(problem)?, &second, 1, &order)?]
+        };
+        Ok(Made {
+            plan: *plan,
+            problem: problem.clone(),
+            launches,
+        })
+    }
+}

@@ -1,21 +1,19 @@
 //! Functions of rows as calls: checked, planned, built once for each plan, launched.
 
-use core::fmt;
-use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::LazyLock;
 
 use colex_atom::Arch;
-use colex_device::{Device, Extension, Function, Memo, View, ViewMut};
-use colex_ir::launch::Launch;
+use colex_device::{Memo, View, ViewMut};
 use colex_layout::Layout;
-use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
 
 use super::plan::RowwisePlan;
 use super::problem::{RowFunction, RowTensor, RowwiseProblem, check_type};
-use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, RowwiseError, disjoint};
 use crate::gemm::problem::GemmElement;
+use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
 /// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
@@ -335,157 +333,74 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
                 disjoint(output.name(), written.bytes(), other.name(), read.bytes())
             })
         })?;
-        let work = problem.map(|problem| {
-            let plan = plan(&problem, device.arch())?;
-            plan.check(device.arch())?;
-            plan.check_problem(&problem)?;
-            let addresses: Addresses = self.given().map(|(_, view)| view.bytes().0).collect();
-            let epsilon = self.epsilon.to_bits();
-            let key = RowwiseKey {
-                plan,
-                problem,
-                epsilon,
-            };
-            let prepared = device.extension::<PreparedRows>();
-            let call = prepared.0.call(key, &addresses, device, |key| {
-                prepare(key, device, &addresses)
-            });
-            Ok::<_, Error>((plan, call?))
-        });
-        Ok(RowwiseCall {
-            device: device.clone(),
-            work: work.transpose()?,
-            function: OnceLock::new(),
-            tensors: PhantomData,
-        })
+        let Some(problem) = problem else {
+            return Ok(RowwiseCall::of_nothing(device));
+        };
+        let plan = plan(&problem, device.arch())?;
+        plan.check(device.arch())?;
+        plan.check_problem(&problem)?;
+        let addresses: Addresses = self.given().map(|(_, view)| view.bytes().0).collect();
+        let epsilon = self.epsilon.to_bits();
+        let key = RowwiseKey {
+            plan,
+            problem,
+            epsilon,
+        };
+        RowwiseCall::of(device, key, &addresses)
     }
 }
 
-/// A prepared function of rows. It may be launched any number of times while its tensors exist. Concurrent runs on several
-/// streams are a data race, since each of them writes `y`.
-///
-/// Its `Display` output is its plan.
-#[derive(Clone, Debug)]
-pub struct RowwiseCall<'a> {
-    device: Device,
-    /// `None` if there is nothing to do.
-    work: Option<(RowwisePlan, Arc<Call<Arc<TensorKernel>>>)>,
-    /// Made for the first caller that asks for it: a run needs none.
-    function: OnceLock<Function>,
-    tensors: PhantomData<&'a ()>,
-}
-
-impl RowwiseCall<'_> {
-    /// Returns the plan; `None` if there is nothing to do.
-    pub fn plan(&self) -> Option<&RowwisePlan> {
-        self.work.as_ref().map(|(plan, _)| plan)
-    }
-
-    /// Returns the kernel with its report; `None` if there is nothing to do.
-    pub fn built(&self) -> Option<&TensorKernel> {
-        self.work.as_ref().map(|(_, work)| &**work.about())
-    }
-
-    /// Returns the kernel on its device; `None` if there is nothing to do.
-    pub fn function(&self) -> Option<&Function> {
-        let kernel = self.work.as_ref()?.1.kernels().next()?;
-        let function = || self.device.function(kernel.clone());
-        Some(self.function.get_or_init(function))
-    }
-
-    /// Runs the call on the simulator, and returns what it counted; no report if there is nothing to do.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Device::profile`].
-    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
-        same_device(device, &self.device)?;
-        let work = self.work.as_ref();
-        work.map_or(Ok(Vec::new()), |(_, work)| work.profile(device))
-    }
-
-    /// Enqueues the call on a stream of its device.
-    ///
-    /// # Errors
-    ///
-    /// Returns the device's error if the launch fails.
-    pub fn run(&self, device: &Device) -> Result<(), Error> {
-        same_device(device, &self.device)?;
-        self.work
-            .as_ref()
-            .map_or(Ok(()), |(_, work)| work.run(device))
-    }
-}
-
-impl fmt::Display for RowwiseCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.work {
-            Some((plan, _)) => plan.fmt(f),
-            None => f.write_str("nothing to do"),
-        }
-    }
-}
-
-/// The cache of prepared calls of a device.
-#[derive(Debug)]
-struct PreparedRows(PreparedCalls<RowwiseKey, RowwisePlan, Arc<TensorKernel>>);
-
-impl Default for PreparedRows {
-    fn default() -> PreparedRows {
-        PreparedRows(PreparedCalls::new())
-    }
-}
-
-impl Extension for PreparedRows {
-    fn clear(&self) {
-        self.0.clear();
-    }
-}
+/// A prepared function of rows.
+pub type RowwiseCall<'a> = MemoryBoundCall<'a, RowwisePlan>;
 
 /// A plan, a problem that was checked, and the bits of epsilon.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct RowwiseKey {
+pub struct RowwiseKey {
     plan: RowwisePlan,
     problem: RowwiseProblem,
     epsilon: u32,
 }
 
-/// What all calls with a problem's numbers have in common, made for these addresses.
-fn prepare(
-    key: &RowwiseKey,
-    device: &Device,
-    addresses: &[u64],
-) -> Result<Shape<Arc<TensorKernel>>, Error> {
-    let RowwiseKey { plan, problem, .. } = key;
-    let prepared = device.extension::<PreparedRows>();
-    let kernel = prepared.0.kernels.get_or_make(plan, || {
-        let arch = device.arch();
-        let built = BUILT.get_or_make(&(*plan, arch), || plan.unverified(arch))?;
-        let loaded = device.load_kernel(&built.kernel)?;
-        Ok::<_, Error>(KernelOf { built, loaded })
-    })?;
-    let layouts = problem.layouts()?;
-    let tensors = addresses.iter().zip(&layouts);
-    let mut given: Vec<Arg<'_>> = tensors
-        .map(|(at, layout)| Arg::checked(*at, layout))
-        .collect();
-    if plan.operands.function.is_norm() {
-        given.push(Arg::Value(f32::from_bits(key.epsilon).into()));
-    }
-    let arguments = kernel.built.arguments(&given)?;
-    let blocks = u32::try_from(plan.grid(problem)).unwrap_or(u32::MAX);
-    let launch = Launch::new(blocks, (plan.threads * plan.rows) as u32)
-        .dynamic_shared(kernel.built.dynamic_shared());
-    let launch = match plan.blocks {
-        1 => launch,
-        blocks => launch.cluster([blocks as u32, 1, 1]),
-    };
-    (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
-    let order = 0..addresses.len();
-    let launch = PreparedLaunch::new(kernel.loaded.clone(), launch, arguments, addresses, order);
-    Ok(Shape::new(kernel.built.clone(), vec![launch]))
-}
+static BUILT: BuiltKernels<RowwisePlan> = LazyLock::new(|| Memo::new(256));
 
-/// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
-/// process.
-static BUILT: LazyLock<Memo<(RowwisePlan, Arch), TensorKernel>> = LazyLock::new(|| Memo::new(256));
+impl Planned for RowwisePlan {
+    type Problem = RowwiseProblem;
+    type Stage = ();
+    type Key = RowwiseKey;
+
+    fn sentences(&self, problem: &RowwiseProblem) -> String {
+        self.explain(problem)
+    }
+
+    fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
+        self.unverified(arch)
+    }
+
+    fn kernels() -> &'static BuiltKernels<RowwisePlan> {
+        &BUILT
+    }
+
+    fn prepare(key: &RowwiseKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
+        let RowwiseKey { plan, problem, .. } = key;
+        let kernel = on.kernel(plan, ())?;
+        let layouts = problem.layouts()?;
+        let tensors = on.addresses.iter().zip(&layouts);
+        let mut given: Vec<Arg<'_>> = tensors
+            .map(|(at, layout)| Arg::checked(*at, layout))
+            .collect();
+        if plan.operands.function.is_norm() {
+            given.push(Arg::Value(f32::from_bits(key.epsilon).into()));
+        }
+        let grid = Grid {
+            blocks: [plan.grid(problem), 1, 1],
+            threads: plan.threads * plan.rows,
+            cluster: plan.blocks,
+        };
+        let launch = on.launch(&kernel, &given, 0..on.addresses.len(), grid)?;
+        Ok(Made {
+            plan: *plan,
+            problem: problem.clone(),
+            launches: vec![launch],
+        })
+    }
+}

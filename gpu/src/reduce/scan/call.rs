@@ -1,24 +1,24 @@
 //! Cumulative sums as calls: checked, planned, built once for each plan, launched.
 
-use core::fmt;
-use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::LazyLock;
 
 use colex_atom::Arch;
-use colex_device::{Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
-use colex_ir::launch::Launch;
-use colex_sim::Report;
+use colex_device::{DeviceSlice, Memo, View, ViewMut};
 use colex_tensor::{Arg, TensorKernel};
 
 use super::kernel::ScanStage;
 use super::plan::ScanPlan;
 use super::problem::ScanProblem;
-use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
-use crate::reduce::call::{WORKSPACE, aligned, extents, strides};
+use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::call::{
+    BuiltKernels, Grid, Made, Planned, Preparing, given_workspace,
+};
+use crate::reduce::call::{aligned, extents, strides};
 use crate::reduce::problem::ReduceMode;
-use crate::scratch::{self, Piece, Workspace};
+use crate::scratch::Workspace;
 
 /// Adds up `x` along its mode `mode`, counted from 0: element `i` of `y` is the sum of the elements up to `i`. [`Scan`] leaves an
 /// element out of its own sum.
@@ -149,11 +149,7 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         let device = self.x.device();
         let plan = |problem: &ScanProblem| Ok(ScanPlan::fastest(problem));
         let call = self.call(&Workspace::Kept(device), plan)?;
-        call.run(device)?;
-        if let Some(totals) = call.totals.and_then(|piece| piece.memory) {
-            scratch::give_back(device, totals);
-        }
-        Ok(())
+        call.run_once(device)
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and
@@ -207,14 +203,10 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         &self,
         workspace: &'a mut impl DeviceSlice<u8>,
     ) -> Result<ScanCall<'a>, Error> {
-        let count = workspace.count() as i64;
-        let given = ViewMut::row_major(workspace, count)?;
-        self.x.device().check_same(WORKSPACE, given.device())?;
-        for (name, view) in [("x", &self.x), ("y", &self.y)] {
-            disjoint(WORKSPACE, given.bytes(), name, view.bytes())?;
-        }
+        let operands = [("x", self.x.bytes()), ("y", self.y.bytes())];
         let of = ["cumulative sum", "Scan"];
-        let memory = Workspace::given(given.bytes(), self.workspace()?, of)?;
+        let device = self.x.device();
+        let memory = given_workspace(device, workspace, operands, || self.workspace(), of)?;
         self.call(&memory, |problem| Ok(ScanPlan::fastest(problem)))
     }
 
@@ -262,15 +254,8 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         device.check_same("y", self.y.device())?;
         let problem = self.problem()?;
         disjoint("y", self.y.bytes(), "x", self.x.bytes())?;
-        let mut made = ScanCall {
-            device: device.clone(),
-            work: None,
-            totals: None,
-            function: OnceLock::new(),
-            tensors: PhantomData,
-        };
         let Some(problem) = problem else {
-            return Ok(made);
+            return Ok(ScanCall::of_nothing(device));
         };
         let mut plan = plan(&problem)?;
         plan.check(device.arch())?;
@@ -278,167 +263,73 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         if plan.parts(&problem) == 1 {
             plan.turns = 0;
         }
-        let mut addresses = Addresses::new();
-        addresses.extend([&self.x, &self.y].map(|view| view.bytes().0));
-        let prepared = device.extension::<PreparedScans>();
-        let call = |plan, addresses: &[u64]| {
+        let addresses = [&self.x, &self.y].map(|view| view.bytes().0);
+        let key = |plan| {
             let problem = problem.clone();
-            let key = ScanKey { plan, problem };
-            (prepared.0).call(key, addresses, device, |key| {
-                prepare(key, device, addresses)
-            })
+            ScanKey { plan, problem }
         };
-        // A capture of the same call takes the plan whose blocks share no sum, which must be loaded by then.
         let whole = ScanPlan { turns: 0, ..plan };
-        let mut work = call(whole, &addresses)?;
-        if plan.turns != 0 {
-            made.totals = memory.take_rest(plan.workspace(&problem) as usize)?;
-        }
-        match &made.totals {
-            Some(totals) => {
-                addresses.push(totals.address);
-                work = call(plan, &addresses)?;
-            }
-            None => plan = whole,
-        }
-        made.work = Some((plan, work));
-        Ok(made)
+        let sharing = (plan.turns != 0).then(|| (plan, plan.workspace(&problem)));
+        let addresses = Addresses::from_slice(&addresses);
+        ScanCall::sharing(device, memory, key, whole, sharing, addresses)
     }
 }
 
-/// A prepared cumulative sum. It may be launched any number of times while its tensors exist. Concurrent runs on several streams are
-/// a data race, since each of them writes `y`.
-///
-/// Its `Display` output is its plan.
-#[derive(Clone, Debug)]
-pub struct ScanCall<'a> {
-    device: Device,
-    /// `None` if there is nothing to do.
-    work: Option<(ScanPlan, Arc<Call<Arc<TensorKernel>>>)>,
-    /// The memory of the totals.
-    totals: Option<Piece>,
-    /// Made for the first caller that asks for it: a run needs none.
-    function: OnceLock<Function>,
-    tensors: PhantomData<&'a ()>,
-}
-
-impl ScanCall<'_> {
-    /// Returns the plan; `None` if there is nothing to do.
-    pub fn plan(&self) -> Option<&ScanPlan> {
-        self.work.as_ref().map(|(plan, _)| plan)
-    }
-
-    /// Returns the first kernel with its report; `None` if there is nothing to do.
-    pub fn built(&self) -> Option<&TensorKernel> {
-        self.work.as_ref().map(|(_, work)| &**work.about())
-    }
-
-    /// Returns the first kernel on its device; `None` if there is nothing to do.
-    pub fn function(&self) -> Option<&Function> {
-        let kernel = self.work.as_ref()?.1.kernels().next()?;
-        let function = || self.device.function(kernel.clone());
-        Some(self.function.get_or_init(function))
-    }
-
-    /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Device::profile`].
-    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
-        same_device(device, &self.device)?;
-        let work = self.work.as_ref();
-        work.map_or(Ok(Vec::new()), |(_, work)| work.profile(device))
-    }
-
-    /// Enqueues the call on a stream of its device.
-    ///
-    /// # Errors
-    ///
-    /// Returns the device's error if a launch fails.
-    pub fn run(&self, device: &Device) -> Result<(), Error> {
-        same_device(device, &self.device)?;
-        self.work
-            .as_ref()
-            .map_or(Ok(()), |(_, work)| work.run(device))
-    }
-}
-
-impl fmt::Display for ScanCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.work {
-            Some((plan, _)) => plan.fmt(f),
-            None => f.write_str("nothing to do"),
-        }
-    }
-}
-
-/// The cache of prepared calls of a device.
-#[derive(Debug)]
-struct PreparedScans(PreparedCalls<ScanKey, (ScanPlan, ScanStage), Arc<TensorKernel>>);
-
-impl Default for PreparedScans {
-    fn default() -> PreparedScans {
-        PreparedScans(PreparedCalls::new())
-    }
-}
-
-impl Extension for PreparedScans {
-    fn clear(&self) {
-        self.0.clear();
-    }
-}
+/// A prepared cumulative sum.
+pub type ScanCall<'a> = MemoryBoundCall<'a, ScanPlan>;
 
 /// A plan, and a problem that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct ScanKey {
+pub struct ScanKey {
     plan: ScanPlan,
     problem: ScanProblem,
 }
 
-/// What all calls with a problem's numbers have in common, made for these addresses: of x, of y, and of the totals if there are
-/// parts.
-fn prepare(
-    key: &ScanKey,
-    device: &Device,
-    addresses: &[u64],
-) -> Result<Shape<Arc<TensorKernel>>, Error> {
-    let ScanKey { plan, problem } = key;
-    let prepared = device.extension::<PreparedScans>();
-    let layouts = problem.layouts(plan.parts(problem))?;
-    let launched = |stage: ScanStage, order: &[usize]| {
-        let kernel = prepared.0.kernels.get_or_make(&(*plan, stage), || {
-            let arch = device.arch();
-            let key = (*plan, stage, arch);
-            let built = BUILT.get_or_make(&key, || plan.unverified(arch, stage))?;
-            let loaded = device.load_kernel(&built.kernel)?;
-            Ok::<_, Error>(KernelOf { built, loaded })
-        })?;
-        let given: Vec<Arg<'_>> = (order.iter())
-            .map(|at| Arg::checked(addresses[*at], &layouts[*at]))
-            .collect();
-        let arguments = kernel.built.arguments(&given)?;
-        let grid = plan
-            .grid(problem)
-            .map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-        let launch =
-            Launch::new(grid, plan.threads() as u32).dynamic_shared(kernel.built.dynamic_shared());
-        (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
-        let loaded = kernel.loaded.clone();
-        let order = order.iter().copied();
-        let launch = PreparedLaunch::new(loaded, launch, arguments, addresses, order);
-        Ok::<_, Error>((kernel.built.clone(), launch))
-    };
-    if plan.turns == 0 {
-        let (built, launch) = launched(ScanStage::Whole, &[0, 1])?;
-        return Ok(Shape::new(built, vec![launch]));
-    }
-    let (built, one) = launched(ScanStage::Totals, &[0, 2])?;
-    let (_, two) = launched(ScanStage::Parts, &[0, 1, 2])?;
-    Ok(Shape::new(built, vec![one, two]))
-}
+static BUILT: BuiltKernels<ScanPlan> = LazyLock::new(|| Memo::new(256));
 
-/// The kernels built so far, by plan, stage and architecture. Building a kernel needs no device, so each kernel is built once per
-/// process.
-static BUILT: LazyLock<Memo<(ScanPlan, ScanStage, Arch), TensorKernel>> =
-    LazyLock::new(|| Memo::new(256));
+impl Planned for ScanPlan {
+    type Problem = ScanProblem;
+    type Stage = ScanStage;
+    type Key = ScanKey;
+
+    fn sentences(&self, problem: &ScanProblem) -> String {
+        self.explain(problem)
+    }
+
+    fn kernel(&self, arch: Arch, stage: ScanStage) -> Result<TensorKernel, Error> {
+        self.unverified(arch, stage)
+    }
+
+    fn kernels() -> &'static BuiltKernels<ScanPlan> {
+        &BUILT
+    }
+
+    /// The addresses are those of x, of y, and of the totals if there are parts.
+    fn prepare(key: &ScanKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
+        let ScanKey { plan, problem } = key;
+        let layouts = problem.layouts(plan.parts(problem))?;
+        let launch = |stage: ScanStage, order: &[usize]| {
+            let kernel = on.kernel(plan, stage)?;
+            let given: Vec<Arg<'_>> = (order.iter())
+                .map(|at| Arg::checked(on.addresses[*at], &layouts[*at]))
+                .collect();
+            let grid = Grid {
+                blocks: plan.grid(problem),
+                threads: plan.threads(),
+                cluster: 1,
+            };
+            on.launch(&kernel, &given, order.iter().copied(), grid)
+        };
+        let launches = if plan.turns == 0 {
+            vec![launch(ScanStage::Whole, &[0, 1])?]
+        } else {
+            let one = launch(ScanStage::Totals, &[0, 2])?;
+            vec![one, launch(ScanStage::Parts, &[0, 1, 2])?]
+        };
+        Ok(Made {
+            plan: *plan,
+            problem: problem.clone(),
+            launches,
+        })
+    }
+}

@@ -12,7 +12,7 @@ use crate::reduce::problem::MOST;
 
 /// What a kernel of a plan does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ScanStage {
+pub enum ScanStage {
     /// The sums, by blocks that share none.
     Whole,
     /// The totals of the parts.

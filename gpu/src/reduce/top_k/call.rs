@@ -1,25 +1,26 @@
 //! Selections as calls: checked, planned, built once for each plan, launched.
 
-use core::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::LazyLock;
 
 use colex_atom::Arch;
-use colex_device::{Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
-use colex_ir::launch::Launch;
-use colex_sim::Report;
+use colex_device::{DeviceSlice, Memo, View, ViewMut};
 use colex_tensor::{Arg, TensorKernel};
 
 use super::kernel::TopKStage;
 use super::plan::TopKPlan;
 use super::problem::TopKProblem;
-use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
+use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::call::{
+    BuiltKernels, Grid, Made, Planned, Preparing, given_workspace,
+};
 use crate::reduce::ReduceIndex;
-use crate::reduce::call::{WORKSPACE, Written, aligned, extents, strides};
+use crate::reduce::call::{Written, aligned, extents, strides};
 use crate::reduce::problem::ReduceMode;
-use crate::scratch::{self, Piece, Workspace};
+use crate::scratch::Workspace;
 
 /// Finds the largest elements of `x` along its mode `mode`, counted from 0, the largest first, and their indices along the mode.
 /// [`TopK::smallest`] finds the smallest ones.
@@ -199,11 +200,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         let device = self.x.device();
         let plan = |problem: &TopKProblem| Ok(TopKPlan::fastest(problem));
         let call = self.call(&Workspace::Kept(device), plan)?;
-        call.run(device)?;
-        if let Some(memory) = call.candidates.and_then(|piece| piece.memory) {
-            scratch::give_back(device, memory);
-        }
-        Ok(())
+        call.run_once(device)
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture: builds and loads its kernels, and
@@ -258,14 +255,14 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         &self,
         workspace: &'a mut impl DeviceSlice<u8>,
     ) -> Result<TopKCall<'a>, Error> {
-        let count = workspace.count() as i64;
-        let given = ViewMut::row_major(workspace, count)?;
-        self.x.device().check_same(WORKSPACE, given.device())?;
-        disjoint(WORKSPACE, given.bytes(), "x", self.x.bytes())?;
-        for output in &self.outputs {
-            disjoint(WORKSPACE, given.bytes(), output.name, output.bytes)?;
-        }
-        let memory = Workspace::given(given.bytes(), self.workspace()?, ["selection", "TopK"])?;
+        let outputs = self
+            .outputs
+            .iter()
+            .map(|output| (output.name, output.bytes));
+        let operands = [("x", self.x.bytes())].into_iter().chain(outputs);
+        let of = ["selection", "TopK"];
+        let device = self.x.device();
+        let memory = given_workspace(device, workspace, operands, || self.workspace(), of)?;
         self.call(&memory, |problem| Ok(TopKPlan::fastest(problem)))
     }
 
@@ -320,182 +317,83 @@ impl<'a, T: GemmElement> TopK<'a, T> {
             disjoint(output.name, output.bytes, "x", self.x.bytes())?;
         }
         disjoint(indices.name, indices.bytes, values.name, values.bytes)?;
-        let mut made = TopKCall {
-            device: device.clone(),
-            work: None,
-            candidates: None,
-            function: OnceLock::new(),
-            tensors: PhantomData,
-        };
         let Some(problem) = problem else {
-            return Ok(made);
+            return Ok(TopKCall::of_nothing(device));
         };
-        let mut plan = plan(&problem)?;
+        let plan = plan(&problem)?;
         plan.check(device.arch())?;
         plan.check_problem(&problem)?;
-        let mut addresses = Addresses::new();
-        addresses.extend([self.x.bytes().0, values.bytes.0, indices.bytes.0]);
-        let prepared = device.extension::<PreparedTopKs>();
-        let call = |plan, addresses: &[u64]| {
+        let addresses = [self.x.bytes().0, values.bytes.0, indices.bytes.0];
+        let key = |plan| {
             let problem = problem.clone();
-            let key = TopKKey { plan, problem };
-            (prepared.0).call(key, addresses, device, |key| {
-                prepare(key, device, addresses)
-            })
+            TopKKey { plan, problem }
         };
-        // A capture of the same call takes the plan whose blocks share no row, which must be loaded by then.
         let whole = TopKPlan { parts: 1, ..plan };
-        let mut work = call(whole, &addresses)?;
-        if plan.parts > 1 {
-            made.candidates = memory.take_rest(plan.workspace(&problem) as usize)?;
-        }
-        match &made.candidates {
-            Some(candidates) => {
-                addresses.push(candidates.address);
-                work = call(plan, &addresses)?;
-            }
-            None => plan = whole,
-        }
-        made.work = Some((plan, work));
-        Ok(made)
+        let sharing = (plan.parts > 1).then(|| (plan, plan.workspace(&problem)));
+        let addresses = Addresses::from_slice(&addresses);
+        TopKCall::sharing(device, memory, key, whole, sharing, addresses)
     }
 }
 
-/// A prepared selection. It may be launched any number of times while its tensors exist. Concurrent runs on several streams are a
-/// data race, since each of them writes the results.
-///
-/// Its `Display` output is its plan.
-#[derive(Clone, Debug)]
-pub struct TopKCall<'a> {
-    device: Device,
-    /// `None` if there is nothing to do.
-    work: Option<(TopKPlan, Arc<Call<Arc<TensorKernel>>>)>,
-    /// The memory of the candidates.
-    candidates: Option<Piece>,
-    /// Made for the first caller that asks for it: a run needs none.
-    function: OnceLock<Function>,
-    tensors: PhantomData<&'a ()>,
-}
-
-impl TopKCall<'_> {
-    /// Returns the plan; `None` if there is nothing to do.
-    pub fn plan(&self) -> Option<&TopKPlan> {
-        self.work.as_ref().map(|(plan, _)| plan)
-    }
-
-    /// Returns the first kernel with its report; `None` if there is nothing to do.
-    pub fn built(&self) -> Option<&TensorKernel> {
-        self.work.as_ref().map(|(_, work)| &**work.about())
-    }
-
-    /// Returns the first kernel on its device; `None` if there is nothing to do.
-    pub fn function(&self) -> Option<&Function> {
-        let kernel = self.work.as_ref()?.1.kernels().next()?;
-        let function = || self.device.function(kernel.clone());
-        Some(self.function.get_or_init(function))
-    }
-
-    /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`Device::profile`].
-    pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
-        same_device(device, &self.device)?;
-        let work = self.work.as_ref();
-        work.map_or(Ok(Vec::new()), |(_, work)| work.profile(device))
-    }
-
-    /// Enqueues the call on a stream of its device.
-    ///
-    /// # Errors
-    ///
-    /// Returns the device's error if a launch fails.
-    pub fn run(&self, device: &Device) -> Result<(), Error> {
-        same_device(device, &self.device)?;
-        self.work
-            .as_ref()
-            .map_or(Ok(()), |(_, work)| work.run(device))
-    }
-}
-
-impl fmt::Display for TopKCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.work {
-            Some((plan, _)) => plan.fmt(f),
-            None => f.write_str("nothing to do"),
-        }
-    }
-}
-
-/// The cache of prepared calls of a device.
-#[derive(Debug)]
-struct PreparedTopKs(PreparedCalls<TopKKey, (TopKPlan, TopKStage), Arc<TensorKernel>>);
-
-impl Default for PreparedTopKs {
-    fn default() -> PreparedTopKs {
-        PreparedTopKs(PreparedCalls::new())
-    }
-}
-
-impl Extension for PreparedTopKs {
-    fn clear(&self) {
-        self.0.clear();
-    }
-}
+/// A prepared selection.
+pub type TopKCall<'a> = MemoryBoundCall<'a, TopKPlan>;
 
 /// A plan, and a problem that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct TopKKey {
+pub struct TopKKey {
     plan: TopKPlan,
     problem: TopKProblem,
 }
 
-/// What all calls with a problem's numbers have in common, made for these addresses: of x, the values and the indices, and of the
-/// candidates if there are parts.
-fn prepare(
-    key: &TopKKey,
-    device: &Device,
-    addresses: &[u64],
-) -> Result<Shape<Arc<TensorKernel>>, Error> {
-    let TopKKey { plan, problem } = key;
-    let prepared = device.extension::<PreparedTopKs>();
-    let layouts = problem.layouts(plan.parts, plan.slots)?;
-    let launched = |plan: &TopKPlan, stage: TopKStage, parts: i64, order: &[usize]| {
-        let kernel = prepared.0.kernels.get_or_make(&(*plan, stage), || {
-            let arch = device.arch();
-            let key = (*plan, stage, arch);
-            let built = BUILT.get_or_make(&key, || plan.unverified(arch, stage))?;
-            let loaded = device.load_kernel(&built.kernel)?;
-            Ok::<_, Error>(KernelOf { built, loaded })
-        })?;
-        let mut given: Vec<Arg<'_>> = (order.iter())
-            .map(|at| Arg::checked(addresses[*at], &layouts[*at]))
-            .collect();
-        if stage == TopKStage::Part {
-            given.push(Arg::Value((problem.k as u32).into()));
-        }
-        let arguments = kernel.built.arguments(&given)?;
-        let blocks = problem.selections().saturating_mul(parts);
-        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        let launch = Launch::new([blocks, 1, 1], plan.threads as u32)
-            .dynamic_shared(kernel.built.dynamic_shared());
-        (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
-        let loaded = kernel.loaded.clone();
-        let order = order.iter().copied();
-        let launch = PreparedLaunch::new(loaded, launch, arguments, addresses, order);
-        Ok::<_, Error>((kernel.built.clone(), launch))
-    };
-    if plan.parts == 1 {
-        let (built, launch) = launched(plan, TopKStage::Whole, 1, &[0, 1, 2])?;
-        return Ok(Shape::new(built, vec![launch]));
-    }
-    let (built, one) = launched(plan, TopKStage::Part, plan.parts, &[0, 3])?;
-    let (_, two) = launched(&plan.second(), TopKStage::Combine, 1, &[3, 0, 1, 2])?;
-    Ok(Shape::new(built, vec![one, two]))
-}
+static BUILT: BuiltKernels<TopKPlan> = LazyLock::new(|| Memo::new(256));
 
-/// The kernels built so far, by plan, stage and architecture. Building a kernel needs no device, so each kernel is built once per
-/// process.
-static BUILT: LazyLock<Memo<(TopKPlan, TopKStage, Arch), TensorKernel>> =
-    LazyLock::new(|| Memo::new(256));
+impl Planned for TopKPlan {
+    type Problem = TopKProblem;
+    type Stage = TopKStage;
+    type Key = TopKKey;
+
+    fn sentences(&self, problem: &TopKProblem) -> String {
+        self.explain(problem)
+    }
+
+    fn kernel(&self, arch: Arch, stage: TopKStage) -> Result<TensorKernel, Error> {
+        self.unverified(arch, stage)
+    }
+
+    fn kernels() -> &'static BuiltKernels<TopKPlan> {
+        &BUILT
+    }
+
+    /// The addresses are those of x, the values and the indices, and of the candidates if there are parts.
+    fn prepare(key: &TopKKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
+        let TopKKey { plan, problem } = key;
+        let layouts = problem.layouts(plan.parts, plan.slots)?;
+        let launch = |plan: &TopKPlan, stage: TopKStage, parts: i64, order: &[usize]| {
+            let kernel = on.kernel(plan, stage)?;
+            let mut given: Vec<Arg<'_>> = (order.iter())
+                .map(|at| Arg::checked(on.addresses[*at], &layouts[*at]))
+                .collect();
+            if stage == TopKStage::Part {
+                given.push(Arg::Value((problem.k as u32).into()));
+            }
+            let grid = Grid {
+                blocks: [problem.selections().saturating_mul(parts), 1, 1],
+                threads: plan.threads,
+                cluster: 1,
+            };
+            on.launch(&kernel, &given, order.iter().copied(), grid)
+        };
+        let launches = if plan.parts == 1 {
+            vec![launch(plan, TopKStage::Whole, 1, &[0, 1, 2])?]
+        } else {
+            let one = launch(plan, TopKStage::Part, plan.parts, &[0, 3])?;
+            let second = plan.second();
+            vec![one, launch(&second, TopKStage::Combine, 1, &[3, 0, 1, 2])?]
+        };
+        Ok(Made {
+            plan: *plan,
+            problem: problem.clone(),
+            launches,
+        })
+    }
+}

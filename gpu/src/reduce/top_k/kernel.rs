@@ -14,7 +14,7 @@ use crate::reduce::problem::MOST;
 
 /// What a kernel of a plan does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum TopKStage {
+pub enum TopKStage {
     /// The selection, by blocks that share no row.
     Whole,
     /// The candidates of the parts.
