@@ -49,10 +49,14 @@ pub enum PlanRefusal {
     Limit,
     /// A tile that the threads of a block cannot share equally.
     Shares,
-    /// The plan is for other matrices than those of the call.
+    /// The plan is for other operands than those of the call.
     Call,
     /// The plan states that its tiles divide the problem, and they do not.
     Whole,
+    /// What the plan knows of its tensors: no kernel has such operands.
+    Operands,
+    /// The threads, registers or slots of the plan do not cover what the call needs of them.
+    Cover,
 }
 
 impl Error {
@@ -88,12 +92,21 @@ impl Error {
     /// Returns the part of the plan that is refused, if the plan is the reason.
     pub fn plan(&self) -> Option<PlanRefusal> {
         Some(match self.kind() {
-            ErrorKind::Plan { .. } => PlanRefusal::Number,
+            ErrorKind::Plan { .. } | ErrorKind::PlanPower { .. } => PlanRefusal::Number,
             ErrorKind::PlanOrder { .. } => PlanRefusal::Order,
-            ErrorKind::PlanVector { .. } => PlanRefusal::Vector,
+            ErrorKind::PlanVector { .. }
+            | ErrorKind::PlanAccess { .. }
+            | ErrorKind::Elementwise(ElementwiseError::Vector { .. })
+            | ErrorKind::Reduce(ReduceError::Stored { .. }) => PlanRefusal::Vector,
             ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
             ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
-            ErrorKind::PlanCall { .. } => PlanRefusal::Call,
+            ErrorKind::PlanCall { .. } | ErrorKind::PlanOther { .. } => PlanRefusal::Call,
+            ErrorKind::PlanOperands { .. } => PlanRefusal::Operands,
+            ErrorKind::Rowwise(RowwiseError::Columns { .. } | RowwiseError::Beyond { .. })
+            | ErrorKind::Quantise(QuantiseError::Held { .. })
+            | ErrorKind::Reduce(ReduceError::Inner { .. } | ReduceError::Covers { .. }) => {
+                PlanRefusal::Cover
+            }
             ErrorKind::PlanWhole { .. } => PlanRefusal::Whole,
             _ => return None,
         })
@@ -381,6 +394,28 @@ pub(crate) enum ErrorKind {
         tile: [i64; 2],
         threads: i64,
     },
+    #[error("the plan's {what} is {found}: the {method} kernel takes a power of two, 1 to {most}")]
+    PlanPower {
+        method: String,
+        what: &'static str,
+        found: i64,
+        most: i64,
+    },
+    #[error("the operands of the plan are `{operands}`: {must}")]
+    PlanOperands {
+        operands: String,
+        must: &'static str,
+    },
+    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
+    PlanOther { plan: String, call: String },
+    #[error(
+        "the plan's accesses take {plan} elements: addresses, strides and {by} of the call allow {call}"
+    )]
+    PlanAccess {
+        plan: i64,
+        call: i64,
+        by: &'static str,
+    },
     #[error(
         "the plan was made for another product: {what} {plan} in the plan and {call} in the call"
     )]
@@ -553,26 +588,6 @@ pub(crate) enum RowwiseError {
     #[error("epsilon is {value}: it must be a number that is at least 0")]
     Epsilon { value: f32 },
     #[error(
-        "the plan's {what} is {found}: the {function} kernel takes a power of two, 1 to {most}"
-    )]
-    Power {
-        function: String,
-        what: &'static str,
-        found: i64,
-        most: i64,
-    },
-    #[error("the operands of the plan are `{operands}`: {must}")]
-    Operands {
-        operands: String,
-        must: &'static str,
-    },
-    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
-    PlanCall { plan: String, call: String },
-    #[error(
-        "the plan's accesses take {plan} elements: addresses, strides and columns of the call allow {call}"
-    )]
-    Vector { plan: i64, call: i64 },
-    #[error(
         "the plan holds rows of up to {all} columns, and the call has {columns}: more threads or accesses hold them, or rows in \
          passes"
     )]
@@ -632,8 +647,6 @@ pub(crate) enum ElementwiseError {
         written: String,
         read: String,
     },
-    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
-    PlanCall { plan: String, call: String },
     #[error(
         "the plan's vector is {plan} elements: extents and types of the call allow a power of two up to {call}"
     )]
@@ -861,14 +874,6 @@ pub(crate) enum QuantiseError {
     Block { block: i64, most: i64 },
     #[error("the scale is {value}: it must be a number above 0")]
     Scale { value: f32 },
-    #[error("the plan's {what} is {found}: the kernel takes a power of two, 1 to {most}")]
-    Power {
-        what: &'static str,
-        found: i64,
-        most: i64,
-    },
-    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
-    PlanCall { plan: String, call: String },
     #[error("the plan holds rows of up to {all} columns, and the call has {columns}")]
     Held { all: i64, columns: i64 },
 }
@@ -929,26 +934,6 @@ pub(crate) enum ReduceError {
     Stride { stride: i64, most: i64 },
     #[error("{found} modes of one kind that are not one mode in all tensors: there may be {most}")]
     Rank { found: usize, most: usize },
-    #[error(
-        "the plan's {what} is {found}: the {function} kernel takes a power of two, 1 to {most}"
-    )]
-    Power {
-        function: String,
-        what: &'static str,
-        found: i64,
-        most: i64,
-    },
-    #[error("the operands of the plan are `{operands}`: {must}")]
-    Operands {
-        operands: String,
-        must: &'static str,
-    },
-    #[error("the plan was made for another call: {plan} in the plan and {call} in the call")]
-    PlanCall { plan: String, call: String },
-    #[error(
-        "the plan's accesses take {plan} elements: addresses, strides and extents of the call allow {call}"
-    )]
-    Vector { plan: i64, call: i64 },
     #[error(
         "the plan stores {plan} results at once: addresses, strides and extents of the call allow {call}"
     )]

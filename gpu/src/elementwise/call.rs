@@ -9,12 +9,16 @@ use colex_layout::Layout;
 use colex_tensor::{Arg, TensorKernel};
 
 use super::nest::Nest;
-use super::operands::{ElementwiseProblem, ElementwiseWork, Kind, OperandForm};
+use super::operands::{
+    Access, ElementwiseOperand, ElementwiseProblem, ElementwiseWork, Kind, OperandForm,
+};
 use super::plan::ElementwisePlan;
 use crate::calls::{Addresses, KernelOf};
 use crate::error::{ElementwiseError, Error, ErrorKind, disjoint};
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::call::{BuiltKernels, Grid, Made, MadeLaunch, Planned, Preparing};
+use crate::memory_bound::plan::{WARP, product, steps};
+use crate::memory_bound::traffic::Traffic;
 
 /// A tensor that a call is given.
 #[derive(Clone, Debug)]
@@ -175,6 +179,66 @@ impl Planned for ElementwisePlan {
 
     fn sentences(&self, problem: &ElementwiseProblem) -> String {
         self.explain(problem)
+    }
+
+    fn counted(&self, problem: &ElementwiseProblem) -> Traffic {
+        let nest = problem.nest();
+        let bytes = |operand: &ElementwiseOperand| i64::from(operand.ty.bits()) / 8;
+        let asked: i64 = (self.operands.iter())
+            .filter(|operand| !operand.is_output)
+            .map(|operand| match operand.access {
+                Access::Once => 0,
+                Access::Vector(_) | Access::Strided => bytes(operand),
+            })
+            .sum();
+        let parts = self.parts(nest);
+        let blocks = parts.iter().map(|(nest, _)| self.blocks(nest)).max();
+        let traffic = Traffic {
+            compulsory: problem.compulsory_bytes(),
+            moved: problem.moved_bytes(),
+            sectors: 1,
+            least_sectors: 1,
+            // A map of no tensor has its results under way.
+            under_way: product([self.vector, self.accesses, asked.max(1)]),
+            threads: self.threads,
+            blocks: blocks.unwrap_or(1),
+            launches: parts.len() as i64,
+        };
+        // The tensor with the most bytes decides.
+        let tensors = self.operands.iter().enumerate().filter(|(_, operand)| {
+            matches!(operand.kind, OperandForm::Tensor | OperandForm::Pairs)
+                && !matches!(operand.access, Access::Once)
+        });
+        let most = tensors.max_by_key(|(number, operand)| {
+            let distinct = nest.distinct(*number);
+            (distinct.saturating_mul(bytes(operand)), !operand.is_output)
+        });
+        let Some((number, operand)) = most else {
+            return traffic;
+        };
+        let offsets = nest.first_vectors(number, self.vector, WARP);
+        let width = match operand.access {
+            Access::Vector(_) => operand.width(self.vector),
+            Access::Strided | Access::Once => 1,
+        };
+        traffic.touching(offsets, bytes(operand), width)
+    }
+
+    fn neighbours(&self, _: &ElementwiseProblem) -> Vec<ElementwisePlan> {
+        let accesses = steps(self.accesses).map(|accesses| ElementwisePlan {
+            accesses,
+            ..self.clone()
+        });
+        let threads = steps(self.threads).map(|threads| ElementwisePlan {
+            threads,
+            ..self.clone()
+        });
+        accesses.into_iter().chain(threads).collect()
+    }
+
+    fn check_for(&self, arch: Arch, problem: &ElementwiseProblem) -> Result<(), Error> {
+        self.check(arch)?;
+        self.check_problem(problem)
     }
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {

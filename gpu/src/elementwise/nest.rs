@@ -127,6 +127,25 @@ impl Nest {
         loops.fold(1, |all, step| all.saturating_mul(step.extent))
     }
 
+    /// The offsets in a tensor at which the first vectors of `vector` coordinates begin, at most `most` of them.
+    pub(crate) fn first_vectors(&self, tensor: usize, vector: i64, most: i64) -> Vec<i64> {
+        let vector = vector.max(1);
+        let offset = |number: i64| {
+            let (mut rest, mut at) = (number, 0_i64);
+            for (place, step) in self.loops().iter().enumerate() {
+                let (unit, extent) = match place {
+                    0 => (vector, (step.extent.max(1) - 1) / vector + 1),
+                    _ => (1, step.extent.max(1)),
+                };
+                let own = (rest % extent).checked_mul(unit)?;
+                at = at.checked_add(own.checked_mul(step.strides[tensor])?)?;
+                rest /= extent;
+            }
+            (rest == 0).then_some(at)
+        };
+        (0..most).filter_map(offset).collect()
+    }
+
     /// The same loops, whose tensor `i` is tensor `order[i]` of the result.
     pub(crate) fn reordered(mut self, order: &[usize]) -> Nest {
         for step in &mut self.loops {

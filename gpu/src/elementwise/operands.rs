@@ -9,6 +9,7 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use super::expression::MapExpression;
 use super::nest::Nest;
 use crate::error::{ElementwiseError, Error};
+use crate::memory_bound::plan::WIDEST;
 
 /// What an operand is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -188,9 +189,6 @@ pub struct ElementwiseProblem {
     pub(crate) nest: Nest,
     operands: ElementwiseOperands,
 }
-
-/// The widest access, in bytes.
-pub(crate) const WIDEST: i64 = 16;
 
 /// The least that memory moves, in bytes: a sector.
 const SECTOR: i64 = 32;

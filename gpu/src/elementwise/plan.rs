@@ -10,7 +10,10 @@ use super::nest::Nest;
 use super::operands::{
     Access, ElementwiseOperands, ElementwiseProblem, KnownOperands, OperandForm,
 };
-use crate::error::{ElementwiseError, Error, ErrorKind};
+use crate::error::{ElementwiseError, Error};
+use crate::memory_bound::plan::{
+    MOST_THREADS, PlanCheck, WARP, check_operands, counted, div_up, product,
+};
 
 /// How an elementwise kernel divides the coordinates among its threads.
 ///
@@ -119,8 +122,7 @@ impl ElementwisePlan {
 
     /// The coordinates of a block.
     pub(crate) fn tile(&self) -> i64 {
-        let numbers = [self.vector, self.threads, self.accesses];
-        numbers.into_iter().fold(1, i64::saturating_mul)
+        product([self.vector, self.threads, self.accesses])
     }
 
     /// The blocks of a launch over a nest.
@@ -170,7 +172,7 @@ impl ElementwisePlan {
         let (size, tile) = (problem.nest().size(), self.tile());
         let parts = self.parts(problem.nest());
         let blocks = parts.iter().map(|(nest, _)| self.blocks(nest));
-        let blocks = counted(blocks.fold(0, i64::saturating_add), "block");
+        let blocks = counted((blocks.fold(0, i64::saturating_add), "block"));
         let launches = match parts.len() {
             1 => "the launch has".to_string(),
             several => format!("{several} launches have"),
@@ -183,7 +185,7 @@ impl ElementwisePlan {
                 Access::Vector(_) => format!(
                     "of {} {in_accesses}of {}",
                     operand.name,
-                    counted(own, "byte")
+                    counted((own, "byte"))
                 ),
                 Access::Strided => format!(
                     "of {} {in_accesses}of one element, which lie apart",
@@ -193,18 +195,15 @@ impl ElementwisePlan {
             });
         }
         let [moved, must] = [problem.moved_bytes(), problem.compulsory_bytes()];
-        let accesses = match self.accesses {
-            1 => "1 access".to_string(),
-            n => format!("{n} accesses"),
-        };
+        let accesses = counted((self.accesses, "access"));
         format!(
             "{problem}\n\
              A thread takes {} at once, {}.\n\
              A block of {} with {accesses} each has {tile} coordinates of {size}; {launches} {blocks}.\n\
              {moved} bytes are moved, and {must} must be.",
-            counted(self.vector, "neighbour"),
+            counted((self.vector, "neighbour")),
             each.join(", "),
-            counted(self.threads, "thread"),
+            counted((self.threads, "thread")),
         )
     }
 
@@ -215,44 +214,26 @@ impl ElementwisePlan {
     /// Returns an error that names the number, and what the kernel takes.
     pub fn check(&self, _: Arch) -> Result<(), Error> {
         let KnownOperands { what, vector, .. } = *self.operands.0;
-        let refused = |part, found, least, most, step| {
-            let method = what.to_string();
-            let (what, found) = (part, found);
-            Err(ErrorKind::Plan {
-                method,
-                what,
-                found,
-                least,
-                most,
-                step,
-            }
-            .into())
+        let check = PlanCheck {
+            kernel: &what,
+            operands: &self.operands,
         };
         let is_power = self.vector >= 1 && self.vector & (self.vector - 1) == 0;
         if !is_power || self.vector > vector {
             let (plan, call) = (self.vector, vector);
             return Err(ElementwiseError::Vector { plan, call }.into());
         }
-        if !(32..=1024).contains(&self.threads) || self.threads % 32 != 0 {
-            return refused("number of threads", self.threads, 32, 1024, 32);
-        }
-        if !(1..=MOST_ACCESSES).contains(&self.accesses) {
-            return refused("number of accesses", self.accesses, 1, MOST_ACCESSES, 1);
-        }
+        let of = [WARP, MOST_THREADS, WARP];
+        check.number("number of threads", self.threads, of)?;
+        let what = "number of accesses";
+        check.number(what, self.accesses, [1, MOST_ACCESSES, 1])?;
         let most = MOST_HELD / (self.held() / self.accesses).max(1);
-        if self.accesses > most.max(1) {
-            return refused("number of accesses", self.accesses, 1, most.max(1), 1);
-        }
-        Ok(())
+        check.number(what, self.accesses, [1, most.max(1), 1])
     }
 
     /// Checks that the plan is for a problem.
     pub(crate) fn check_problem(&self, problem: &ElementwiseProblem) -> Result<(), Error> {
-        if self.operands == *problem.operands() {
-            return Ok(());
-        }
-        let [plan, call] = [&self.operands, problem.operands()].map(|of| of.to_string());
-        Err(ElementwiseError::PlanCall { plan, call }.into())
+        check_operands(&self.operands, &self.operands, problem.operands())
     }
 
     /// Builds the kernel for an architecture.
@@ -290,17 +271,6 @@ impl ElementwisePlan {
     }
 }
 
-/// The parts of a number; a plan that was not checked may divide by a number that is not positive.
-fn div_up(n: i64, by: i64) -> i64 {
-    (n.max(1) - 1) / by.max(1) + 1
-}
-
-/// `1 block`, `2 blocks`
-fn counted(n: i64, what: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{s}")
-}
-
 /// `map, vectors of 4, 128 threads, 1 access`
 impl fmt::Display for ElementwisePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -311,11 +281,11 @@ impl fmt::Display for ElementwisePlan {
             threads,
         } = self;
         let what = operands.0.what;
-        let es = if *accesses == 1 { "" } else { "es" };
+        let accesses = counted((*accesses, "access"));
         write!(
             f,
-            "{what}, vectors of {vector}, {}, {accesses} access{es}",
-            counted(*threads, "thread")
+            "{what}, vectors of {vector}, {}, {accesses}",
+            counted((*threads, "thread"))
         )
     }
 }

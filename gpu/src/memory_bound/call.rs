@@ -15,6 +15,8 @@ use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Sha
 use crate::error::{Error, disjoint};
 use crate::scratch::{self, Piece, Workspace};
 
+use super::traffic::{Traffic, explained};
+
 /// A plan of a kernel that memory limits. Only the plans of this crate are such plans.
 pub trait MemoryBoundPlan: Planned + fmt::Display {}
 
@@ -31,6 +33,15 @@ pub trait Planned: Clone + fmt::Debug + Eq + Hash + Send + Sync + 'static {
 
     /// Says in sentences how the plan divides a problem.
     fn sentences(&self, problem: &Self::Problem) -> String;
+
+    /// Counts what the plan asks of the memory.
+    fn counted(&self, problem: &Self::Problem) -> Traffic;
+
+    /// Returns the plans that differ from this one in a number or two, for the problem or not.
+    fn neighbours(&self, problem: &Self::Problem) -> Vec<Self>;
+
+    /// Checks that the plan is for the problem, on an architecture.
+    fn check_for(&self, arch: Arch, problem: &Self::Problem) -> Result<(), Error>;
 
     /// Builds the kernel of a stage, for a load, which verifies it.
     fn kernel(&self, arch: Arch, stage: Self::Stage) -> Result<TensorKernel, Error>;
@@ -311,7 +322,14 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         self.work.as_ref().map(|work| &work.about().problem)
     }
 
-    /// Says in sentences how the plan divides the problem.
+    /// Returns what the launches ask of the memory; `None` if there is nothing to do.
+    pub fn traffic(&self) -> Option<Traffic> {
+        let about = self.work.as_ref()?.about();
+        Some(about.plan.counted(&about.problem))
+    }
+
+    /// Says in sentences how the plan divides the problem, as the `explain` of the plan does; then what the first access of a warp
+    /// touches, the time that the model predicts ([`Traffic::time`]), and the plans beside this one that it finds the fastest.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -322,8 +340,12 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// let x = device.upload(&[1.0f32; 4 * 1000])?;
     /// let mut y = device.poisoned::<f32>(4 * 1000)?;
     /// let call = Scan::new(&x.view((4, 1000))?, 1, &y.view_mut((4, 1000))?).prepare()?;
-    /// let plan = call.plan().expect("there are sums");
-    /// assert_eq!(call.explain(), plan.explain(call.problem().expect("there are sums")));
+    /// let (plan, problem) = (call.plan().expect("sums"), call.problem().expect("sums"));
+    /// let text = call.explain();
+    /// let model = text.strip_prefix(&plan.explain(problem)).expect("the plan's own sentences");
+    /// assert!(model.starts_with(
+    ///     "\nThe first access of a warp touches 16 sectors of 32 bytes, and uses all of their bytes.\nPredicted on an H200: "
+    /// ));
     ///
     /// let (x, mut y) = (device.zeros::<f32>(1)?, device.zeros::<f32>(1)?);
     /// let nothing = Scan::new(&x.view((4, 0))?, 1, &y.view_mut((4, 0))?).prepare()?;
@@ -332,7 +354,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// ```
     pub fn explain(&self) -> String {
         match &self.work {
-            Some(work) => work.about().plan.sentences(&work.about().problem),
+            Some(work) => explained(&work.about().plan, &work.about().problem),
             None => NOTHING.to_string(),
         }
     }

@@ -21,6 +21,8 @@ use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing};
+use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
 
 /// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
@@ -573,6 +575,41 @@ impl Planned for QuantisePlan {
 
     fn sentences(&self, problem: &QuantiseProblem) -> String {
         self.explain(problem)
+    }
+
+    fn counted(&self, problem: &QuantiseProblem) -> Traffic {
+        let size = i64::from(self.operands.from.bits()) / 8;
+        let layouts = problem.layouts().ok();
+        let place = |lane: i64| {
+            let threads = self.threads.max(1);
+            [lane / threads, (lane % threads).saturating_mul(self.vector)]
+        };
+        let traffic = Traffic {
+            compulsory: problem.compulsory_bytes(),
+            moved: self.bytes(problem),
+            sectors: 1,
+            least_sectors: 1,
+            under_way: product([self.vector, self.accesses, size]),
+            threads: self.threads.saturating_mul(self.rows),
+            blocks: self.grid(problem),
+            launches: 1,
+        };
+        let x = layouts.as_ref().map(|[x, _, _]| x);
+        traffic.touching(first_access(x, place), size, self.vector)
+    }
+
+    fn neighbours(&self, _: &QuantiseProblem) -> Vec<QuantisePlan> {
+        let plan = *self;
+        let accesses = steps(plan.accesses).map(|accesses| QuantisePlan { accesses, ..plan });
+        let threads = steps(plan.threads).map(|threads| QuantisePlan { threads, ..plan });
+        let held = !plan.held;
+        let all = accesses.into_iter().chain(threads);
+        all.chain([QuantisePlan { held, ..plan }]).collect()
+    }
+
+    fn check_for(&self, arch: Arch, problem: &QuantiseProblem) -> Result<(), Error> {
+        self.check(arch)?;
+        self.check_problem(problem)
     }
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {

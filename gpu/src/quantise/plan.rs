@@ -6,10 +6,11 @@ use colex_atom::Arch;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
-use super::problem::{
-    MOST_MODES, QuantiseOperands, QuantiseProblem, WIDEST, check_source, check_target,
+use super::problem::{MOST_MODES, QuantiseOperands, QuantiseProblem, check_source, check_target};
+use crate::error::{Error, QuantiseError};
+use crate::memory_bound::plan::{
+    MOST_THREADS, PlanCheck, WIDEST, check_operands, check_width, counted, div_up, product,
 };
-use crate::error::{Error, ErrorKind, QuantiseError};
 
 /// How a kernel divides rows among its threads.
 ///
@@ -29,7 +30,7 @@ use crate::error::{Error, ErrorKind, QuantiseError};
 /// let refused = QuantisePlan { threads: 48, ..plan }.check(Arch::Sm90a).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
-///     "the plan's number of threads of a row is 48: the kernel takes a power of two, 1 to 1024"
+///     "the plan's number of threads of a row is 48: the quantisation kernel takes a power of two, 1 to 1024"
 /// );
 /// # Ok::<(), colex_gpu::Error>(())
 /// ```
@@ -57,8 +58,7 @@ const HELD: i64 = 128;
 const MOST_ELEMENTS: i64 = 64;
 const MOST_SINGLE: i64 = 32;
 
-/// The most threads of a block, and those of a block of several rows.
-const MOST_THREADS: i64 = 1024;
+/// The threads of a block of several rows.
 const THREADS: i64 = 128;
 
 /// The most threads of a row in registers, and those of a row in passes.
@@ -123,8 +123,7 @@ impl QuantisePlan {
 
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
-        let numbers = [self.threads, self.vector, self.accesses];
-        numbers.into_iter().fold(1, i64::saturating_mul)
+        product([self.threads, self.vector, self.accesses])
     }
 
     /// Returns the bytes that the kernel moves between memory and registers for a problem.
@@ -169,18 +168,18 @@ impl QuantisePlan {
         let (allowed, columns, all) = (self.operands.vector, problem.columns(), self.chunk());
         let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
         let [elements, sharing, of_block, of_rows, grid, accesses] = [
-            (vector, "element", "s"),
-            (threads, "thread", "s"),
-            (threads.saturating_mul(rows), "thread", "s"),
-            (rows, "row", "s"),
-            (self.grid(problem), "block", "s"),
-            (self.accesses, "access", "es"),
+            (vector, "element"),
+            (threads, "thread"),
+            (threads.saturating_mul(rows), "thread"),
+            (rows, "row"),
+            (self.grid(problem), "block"),
+            (self.accesses, "access"),
         ]
         .map(counted);
         let chunks = if self.held {
             String::new()
         } else {
-            format!(", in {}", counted((div_up(columns, all), "turn", "s")))
+            format!(", in {}", counted((div_up(columns, all), "turn")))
         };
         let how = if self.held {
             "Rows stay in registers"
@@ -210,68 +209,39 @@ impl QuantisePlan {
         let operands = &self.operands;
         check_source(operands.from)?;
         check_target(operands.to)?;
-        let power = |what, found: i64, most: i64| {
-            if (1..=most).contains(&found) && found & (found - 1) == 0 {
-                return Ok(());
-            }
-            Err(Error::from(QuantiseError::Power { what, found, most }))
-        };
-        let plan = |what, found, least, most, step| {
-            if (least..=most).contains(&found) {
-                return Ok(());
-            }
-            let method = "quantisation".to_string();
-            Err(Error::from(ErrorKind::Plan {
-                method,
-                what,
-                found,
-                least,
-                most,
-                step,
-            }))
+        let check = PlanCheck {
+            kernel: &"quantisation",
+            operands,
         };
         let modes = i64::try_from(operands.modes).unwrap_or(i64::MAX);
-        plan(
-            "number of modes of the rows",
-            modes,
-            1,
-            MOST_MODES as i64,
-            1,
-        )?;
-        let widest = if operands.contiguous {
-            WIDEST * 8 / i64::from(operands.from.bits())
-        } else {
-            1
-        };
-        power("vector", self.vector, widest)?;
+        let of = [1, MOST_MODES as i64, 1];
+        check.number("number of modes of the rows", modes, of)?;
+        let must = "accesses of several elements need columns with the stride 1";
+        check.access((self.vector, operands.from), operands.contiguous, must)?;
         // Two bytes have no place of their own in a register.
         if self.vector == 2 {
-            plan("vector", self.vector, 4, widest, 4)?;
+            let most = WIDEST * 8 / i64::from(operands.from.bits());
+            check.number("vector", self.vector, [4, most, 4])?;
         }
-        power("number of threads of a row", self.threads, MOST_THREADS)?;
-        power(
-            "number of rows of a block",
-            self.rows,
-            MOST_THREADS / self.threads,
-        )?;
-        plan(
-            "number of accesses",
-            self.accesses,
-            1,
-            self.most_accesses(),
-            1,
-        )?;
-        let block = self.threads * self.rows;
-        plan("number of threads of a block", block, 32, MOST_THREADS, 32)
+        check.power("number of threads of a row", self.threads, MOST_THREADS)?;
+        let others = MOST_THREADS / self.threads;
+        check.power("number of rows of a block", self.rows, others)?;
+        let most = self.most_accesses();
+        check.number("number of accesses", self.accesses, [1, most, 1])?;
+        check.block(self.threads * self.rows)
     }
 
     /// Checks that the plan is for a problem.
     pub(crate) fn check_problem(&self, problem: &QuantiseProblem) -> Result<(), Error> {
         let call = problem.operands();
-        if self.operands != call || self.vector > call.vector {
-            let [plan, call] = [self.operands, call].map(|of| of.to_string());
-            return Err(QuantiseError::PlanCall { plan, call }.into());
-        }
+        let like = QuantiseOperands {
+            vector: call.vector,
+            contiguous: call.contiguous,
+            ..self.operands
+        };
+        check_operands(&self.operands, &like, &call)?;
+        let plan = (self.vector, self.operands.contiguous);
+        check_width(plan, (call.vector, call.contiguous), "columns")?;
         let (all, columns) = (self.chunk(), problem.columns());
         if self.held && all < columns {
             return Err(QuantiseError::Held { all, columns }.into());
@@ -298,24 +268,13 @@ impl QuantisePlan {
     }
 }
 
-/// The parts of a number; a plan that was not checked may divide by a number that is not positive.
-fn div_up(n: i64, by: i64) -> i64 {
-    (n.max(1) - 1) / by.max(1) + 1
-}
-
-/// `1 row`, `2 rows`
-fn counted((n, what, plural): (i64, &str, &str)) -> String {
-    let s = if n == 1 { "" } else { plural };
-    format!("{n} {what}{s}")
-}
-
 /// `vectors of 8, 8 threads for a row, 16 rows in a block, 2 accesses, rows in registers`
 impl fmt::Display for QuantisePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [threads, rows, accesses] = [
-            (self.threads, "thread", "s"),
-            (self.rows, "row", "s"),
-            (self.accesses, "access", "es"),
+            (self.threads, "thread"),
+            (self.rows, "row"),
+            (self.accesses, "access"),
         ]
         .map(counted);
         let how = if self.held { "registers" } else { "passes" };

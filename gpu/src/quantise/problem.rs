@@ -7,6 +7,7 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::elementwise::Nest;
 use crate::error::{Error, ErrorKind, QuantiseError};
+use crate::memory_bound::plan::WIDEST;
 
 /// What a kernel knows of its tensors: all but their extents, strides and addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,9 +36,6 @@ pub struct QuantiseProblem {
     steps: [i64; 2],
     vector: i64,
 }
-
-/// The widest access, in bytes.
-pub(crate) const WIDEST: i64 = 16;
 
 /// The most rows and the most columns.
 pub(crate) const MOST: i64 = 1 << 30;

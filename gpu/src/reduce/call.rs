@@ -16,9 +16,9 @@ use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{
-    BuiltKernels, Grid, Made, Planned, Preparing, given_workspace,
-};
+use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing, given_workspace};
+use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::scratch::{self, Workspace};
 
 /// Reduces `x` along its modes `modes`, counted from 0: the sum, the mean, the largest or the least element, the sum of the squares
@@ -550,6 +550,36 @@ impl Planned for ReducePlan {
 
     fn sentences(&self, problem: &ReduceProblem) -> String {
         self.explain(problem)
+    }
+
+    fn counted(&self, problem: &ReduceProblem) -> Traffic {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        let layouts = problem.layouts(1).unwrap_or_default();
+        let place = |lane: i64| {
+            let (along, across) = (self.along.max(1), self.across.max(1));
+            let inner = (lane % along).saturating_mul(self.vector);
+            [lane / along / across, lane / along % across, inner]
+        };
+        let offsets = first_access(layouts.first(), place);
+        self.traffic(problem).touching(offsets, size, self.vector)
+    }
+
+    fn neighbours(&self, _: &ReduceProblem) -> Vec<ReducePlan> {
+        let plan = *self;
+        let accesses = steps(plan.accesses).map(|accesses| ReducePlan { accesses, ..plan });
+        let parts = steps(plan.parts).map(|parts| ReducePlan { parts, ..plan });
+        let wider = steps(plan.along).map(|along| ReducePlan {
+            along,
+            across: product([plan.across, plan.along]) / along.max(1),
+            ..plan
+        });
+        let all = accesses.into_iter().chain(parts).chain(wider);
+        all.chain([ReducePlan { parts: 1, ..plan }]).collect()
+    }
+
+    fn check_for(&self, arch: Arch, problem: &ReduceProblem) -> Result<(), Error> {
+        self.check(arch)?;
+        self.check_problem(problem)
     }
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {

@@ -1,14 +1,18 @@
 //! `ReducePlan`: how the elements of the results are divided among threads and blocks, and the reasons for it.
 
 use core::fmt;
-use std::ops::RangeInclusive;
 
 use colex_atom::Arch;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
-use super::problem::{MOST, ReduceOperands, ReduceProblem, ReduceStage, WIDEST, check_types, size};
-use crate::error::{Error, ErrorKind, ReduceError};
+use super::problem::{MOST, ReduceOperands, ReduceProblem, ReduceStage, check_types, size};
+use crate::error::{Error, ReduceError};
+use crate::memory_bound::plan::{
+    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up, power_up,
+    product,
+};
+use crate::memory_bound::traffic::Traffic;
 
 /// How a kernel divides a reduction among its threads and blocks.
 ///
@@ -62,8 +66,7 @@ pub struct ReducePlan {
     pub parts_inner: bool,
 }
 
-/// The most threads of a block, and those of a block by default.
-const MOST_THREADS: i64 = 1024;
+/// The threads of a block by default.
 const THREADS: i64 = 256;
 
 /// The threads of a block where the inner mode is kept, if blocks share a result and if they do not: few, since the threads across
@@ -255,6 +258,21 @@ impl ReducePlan {
         problem.compulsory_bytes().saturating_add(parts)
     }
 
+    /// Counts the traffic but for its sectors.
+    pub(super) fn traffic(&self, problem: &ReduceProblem) -> Traffic {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        Traffic {
+            compulsory: problem.compulsory_bytes(),
+            moved: self.bytes(problem),
+            sectors: 1,
+            least_sectors: 1,
+            under_way: product([self.vector, self.accesses, size]),
+            threads: self.threads(),
+            blocks: product(self.grid(problem)),
+            launches: 1 + i64::from(self.parts > 1),
+        }
+    }
+
     /// Says in sentences how the plan divides a problem.
     ///
     /// ```
@@ -289,13 +307,13 @@ impl ReducePlan {
         let (allowed, extent) = (operands.vector, problem.inner.extent);
         let side = along.saturating_mul(vector);
         let [elements, along, across, accesses] = [
-            (vector, "element", "elements"),
-            (along, "thread", "threads"),
-            (across, "thread", "threads"),
-            (accesses, "access", "accesses"),
+            (vector, "element"),
+            (along, "thread"),
+            (across, "thread"),
+            (accesses, "access"),
         ]
         .map(counted);
-        let turns = counted((self.turns(problem), "turn", "turns"));
+        let turns = counted((self.turns(problem), "turn"));
         let chunk = self.chunk();
         let inner = if operands.keeps_inner {
             format!("kept: {along} have {side} of {extent} results side by side")
@@ -316,15 +334,15 @@ impl ReducePlan {
             )
         };
         let [x, y] = self.grid(problem);
-        let threads = counted((self.threads(), "thread", "threads"));
-        let blocks = counted((x.saturating_mul(y), "block", "blocks"));
+        let threads = counted((self.threads(), "thread"));
+        let blocks = counted((x.saturating_mul(y), "block"));
         let launch = if parts > 1 {
             format!(
                 "{parts} blocks share a result, and a second kernel adds their {parts} parts; the first launch has {blocks} of \
                  {threads}."
             )
         } else {
-            let results = counted((rows, "row", "rows"));
+            let results = counted((rows, "row"));
             format!("A block of {threads} has {results} of results; the launch has {blocks}.")
         };
         let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
@@ -340,8 +358,7 @@ impl ReducePlan {
 
     /// Returns the threads of a block.
     pub(crate) fn threads(&self) -> i64 {
-        let numbers = [self.rows, self.across, self.along];
-        numbers.into_iter().fold(1, i64::saturating_mul)
+        product([self.rows, self.across, self.along])
     }
 
     /// Returns the blocks of a launch along its two axes: rows and parts, and tiles of an inner mode that is kept, of which a
@@ -368,84 +385,44 @@ impl ReducePlan {
 
     fn check_numbers(&self, _: Arch) -> Result<(), Error> {
         let operands = &self.operands;
-        let most = WIDEST * 8 / i64::from(operands.ty.bits());
-        self.power("vector", self.vector, 1..=most)?;
-        if !operands.contiguous && self.vector > 1 {
-            let must = "accesses of several elements need an inner mode with the stride 1";
-            let operands = operands.to_string();
-            return Err(ReduceError::Operands { operands, must }.into());
-        }
-        self.power(
-            "number of threads along the inner mode",
-            self.along,
-            1..=MOST_THREADS,
-        )?;
+        let check = self.plan_check();
+        let must = "accesses of several elements need an inner mode with the stride 1";
+        check.access((self.vector, operands.ty), operands.contiguous, must)?;
+        let what = "number of threads along the inner mode";
+        check.power(what, self.along, MOST_THREADS)?;
         let others = MOST_THREADS / self.along;
-        self.power("number of threads across", self.across, 1..=others)?;
+        check.power("number of threads across", self.across, others)?;
         let others = others / self.across;
-        self.power("number of threads along the rows", self.rows, 1..=others)?;
-        if self.threads() < WARP {
-            let (found, most) = (self.threads(), MOST_THREADS);
-            return self.number("number of threads of a block", [found, WARP, most, WARP]);
-        }
+        check.power("number of threads along the rows", self.rows, others)?;
+        check.block(self.threads())?;
         let results = operands.values.into_iter().chain([operands.result]);
         let most = results.map(|ty| WIDEST * 8 / i64::from(ty.bits())).min();
         let what = "number of results that are stored at once";
-        self.power(what, operands.stored, 1..=most.unwrap_or(1))?;
+        check.power(what, operands.stored, most.unwrap_or(1))?;
         if operands.stored > 1 && !operands.keeps_inner {
-            let must = "several results are stored at once along an inner mode that is kept";
-            let operands = operands.to_string();
-            return Err(ReduceError::Operands { operands, must }.into());
+            return check
+                .refuse("several results are stored at once along an inner mode that is kept");
         }
-        let accesses = [self.accesses, 1, MOST_ACCESSES, 1];
-        self.number("number of accesses", accesses)?;
-        self.number("number of parts", [self.parts, 1, MOST_PARTS, 1])?;
+        check.number("number of accesses", self.accesses, [1, MOST_ACCESSES, 1])?;
+        check.number("number of parts", self.parts, [1, MOST_PARTS, 1])?;
         if self.parts_inner && !self.turns_inner {
-            let must = "the parts divide the turns along the inner mode only if turns go along it";
-            let operands = operands.to_string();
-            return Err(ReduceError::Operands { operands, must }.into());
+            return check.refuse(
+                "the parts divide the turns along the inner mode only if turns go along it",
+            );
         }
         if self.turns_inner && operands.keeps_inner {
-            let must = "the turns go along an inner mode only if it is reduced";
-            let operands = operands.to_string();
-            return Err(ReduceError::Operands { operands, must }.into());
+            return check.refuse("the turns go along an inner mode only if it is reduced");
         }
         let tile = (self.along * self.vector).saturating_mul(self.accesses);
-        self.number("number of elements side by side", [tile, 1, MOST_TILE, 1])
+        let what = "number of elements side by side";
+        check.number(what, tile, [1, MOST_TILE, 1])
     }
 
-    fn number(&self, what: &'static str, of: [i64; 4]) -> Result<(), Error> {
-        let [found, least, most, step] = of;
-        if (least..=most).contains(&found) {
-            return Ok(());
+    fn plan_check(&self) -> PlanCheck<'_> {
+        PlanCheck {
+            kernel: &self.operands.function,
+            operands: &self.operands,
         }
-        Err(ErrorKind::Plan {
-            method: self.operands.function.to_string(),
-            what,
-            found,
-            least,
-            most,
-            step,
-        }
-        .into())
-    }
-
-    fn power(
-        &self,
-        what: &'static str,
-        found: i64,
-        range: RangeInclusive<i64>,
-    ) -> Result<(), Error> {
-        if range.contains(&found) && found & (found - 1) == 0 {
-            return Ok(());
-        }
-        Err(ReduceError::Power {
-            function: self.operands.function.to_string(),
-            what,
-            found,
-            most: *range.end(),
-        }
-        .into())
     }
 
     /// Checks that the plan is for a problem.
@@ -457,20 +434,15 @@ impl ReducePlan {
     pub(crate) fn check_problem(&self, problem: &ReduceProblem) -> Result<(), Error> {
         let call = problem.operands();
         let refused = |why: ReduceError| Err(why.into());
-        let plan = ReduceOperands {
+        let like = ReduceOperands {
             vector: call.vector,
             contiguous: call.contiguous,
             stored: call.stored,
             ..self.operands
         };
-        if plan != call {
-            let [plan, call] = [self.operands, call].map(|of| of.to_string());
-            return refused(ReduceError::PlanCall { plan, call });
-        }
-        if self.operands.contiguous && !call.contiguous || self.vector > call.vector {
-            let (plan, call) = (self.vector, call.vector);
-            return refused(ReduceError::Vector { plan, call });
-        }
+        check_operands(&self.operands, &like, &call)?;
+        let plan = (self.vector, self.operands.contiguous);
+        check_width(plan, (call.vector, call.contiguous), "extents")?;
         if self.operands.stored > call.stored {
             let (plan, call) = (self.operands.stored, call.stored);
             return refused(ReduceError::Stored { plan, call });
@@ -480,18 +452,8 @@ impl ReducePlan {
         if !self.turns_inner && !problem.keeps_inner && all < extent {
             return refused(ReduceError::Inner { all, extent });
         }
-        let [found, _] = self.grid(problem);
-        if found > MOST_BLOCKS {
-            let what = "blocks";
-            return Err(ErrorKind::PlanLimit {
-                method: problem.function.to_string(),
-                what,
-                found,
-                most: MOST_BLOCKS,
-            }
-            .into());
-        }
-        Ok(())
+        let [blocks, _] = self.grid(problem);
+        self.plan_check().limit("blocks", blocks, MOST_BLOCKS)
     }
 
     /// Returns whether the plan is for a problem: its tensors, accesses that they allow, and threads that cover the inner mode.
@@ -574,25 +536,8 @@ impl ReducePlan {
     }
 }
 
-/// The lanes of a warp, and the least threads side by side along a row that has as many vectors.
-const WARP: i64 = 32;
+/// The least threads side by side along a row that has as many vectors.
 const SIDE: i64 = 8;
-
-/// The least power of two that is not below a number.
-pub(super) fn power_up(n: i64) -> i64 {
-    (n.max(1) as u64).next_power_of_two().min(1 << 40) as i64
-}
-
-/// The parts of a number; a plan that was not checked may divide by a number that is not positive.
-pub(super) fn div_up(n: i64, by: i64) -> i64 {
-    (n.max(1) - 1) / by.max(1) + 1
-}
-
-/// `1 row`, `2 rows`
-pub(super) fn counted((n, one, many): (i64, &str, &str)) -> String {
-    let what = if n == 1 { one } else { many };
-    format!("{n} {what}")
-}
 
 /// `sum of bf16 in f32, 1 outer and 2 reduced modes, the inner one reduced`
 impl fmt::Display for ReduceOperands {
@@ -621,7 +566,7 @@ impl fmt::Display for ReducePlan {
             along,
             ..
         } = *self;
-        let accesses = counted((self.accesses, "access", "accesses"));
+        let accesses = counted((self.accesses, "access"));
         write!(
             f,
             "{function} {ty}, vectors of {vector}, threads {rows}x{across}x{along}, {accesses}"

@@ -6,6 +6,7 @@ use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, ReduceError};
+use crate::memory_bound::plan::{WIDEST, refused_operands};
 
 /// A function of the elements of a tensor along some of its modes.
 #[non_exhaustive]
@@ -169,8 +170,7 @@ impl ReduceOperands {
         } else {
             return check_types(function, self.ty, self.result);
         };
-        let operands = self.to_string();
-        Err(ReduceError::Operands { operands, must }.into())
+        Err(refused_operands(self, must))
     }
 }
 
@@ -217,9 +217,6 @@ pub struct ReduceProblem {
 
 /// A mode of the tensor before it is sorted: whether it is kept, and what it is.
 pub(crate) type GivenMode = (bool, ReduceMode);
-
-/// The widest access, in bytes.
-pub(crate) const WIDEST: i64 = 16;
 
 /// The most elements along the modes of one kind.
 pub(crate) const MOST: i64 = 1 << 30;

@@ -14,6 +14,8 @@ use crate::error::{Error, ErrorKind, RowwiseError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing};
+use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::traffic::{Traffic, first_access};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
 /// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
@@ -370,6 +372,42 @@ impl Planned for RowwisePlan {
 
     fn sentences(&self, problem: &RowwiseProblem) -> String {
         self.explain(problem)
+    }
+
+    fn counted(&self, problem: &RowwiseProblem) -> Traffic {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        let is_read = |tensor: &RowTensor| !tensor.is_output() && !tensor.is_of_columns();
+        let read = self.operands.tensors().filter(is_read).count() as i64;
+        let layouts = problem.layouts().unwrap_or_default();
+        let place = |lane: i64| {
+            let threads = self.threads.max(1);
+            [lane / threads, (lane % threads).saturating_mul(self.vector)]
+        };
+        let traffic = Traffic {
+            compulsory: problem.compulsory_bytes(),
+            moved: self.bytes(problem),
+            sectors: 1,
+            least_sectors: 1,
+            under_way: product([self.vector, self.accesses, size, read]),
+            threads: self.threads.saturating_mul(self.rows),
+            blocks: self.grid(problem),
+            launches: 1,
+        };
+        traffic.touching(first_access(layouts.first(), place), size, self.vector)
+    }
+
+    fn neighbours(&self, _: &RowwiseProblem) -> Vec<RowwisePlan> {
+        let plan = *self;
+        let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
+        let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
+        let held = !plan.held;
+        let all = accesses.into_iter().chain(threads);
+        all.chain([RowwisePlan { held, ..plan }]).collect()
+    }
+
+    fn check_for(&self, arch: Arch, problem: &RowwiseProblem) -> Result<(), Error> {
+        self.check(arch)?;
+        self.check_problem(problem)
     }
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {

@@ -1,14 +1,16 @@
 //! `RowwisePlan`: how rows are divided among threads, and the reasons for it.
 
 use core::fmt;
-use std::ops::RangeInclusive;
 
 use colex_atom::Arch;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
-use super::problem::{RowFunction, RowTensor, RowwiseOperands, RowwiseProblem, WIDEST, check_type};
-use crate::error::{Error, ErrorKind, RowwiseError};
+use super::problem::{RowFunction, RowTensor, RowwiseOperands, RowwiseProblem, check_type};
+use crate::error::{Error, RowwiseError};
+use crate::memory_bound::plan::{
+    MOST_THREADS, PlanCheck, WARP, check_operands, check_width, counted, div_up, product,
+};
 
 /// How a kernel divides rows among its threads.
 ///
@@ -56,8 +58,7 @@ const PREFERRED: i64 = 64;
 const MOST_ELEMENTS: i64 = 64;
 const MOST_SINGLE: i64 = 32;
 
-/// The most threads of a block, and those of a block of several rows.
-const MOST_THREADS: i64 = 1024;
+/// The threads of a block of several rows.
 const THREADS: i64 = 128;
 
 /// The most threads of a row in registers by default. Twice as many have it where it would be read again from two tensors;
@@ -189,8 +190,7 @@ impl RowwisePlan {
 
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
-        let numbers = [self.threads, self.vector, self.accesses];
-        numbers.into_iter().fold(1, i64::saturating_mul)
+        product([self.threads, self.vector, self.accesses])
     }
 
     /// Returns the bytes that the kernel moves between memory and registers for a problem: those of each pass over the rows.
@@ -264,10 +264,7 @@ impl RowwisePlan {
             1 => String::new(),
             _ => format!(" of each of {blocks} blocks"),
         };
-        let accesses = match self.accesses {
-            1 => "1 access".to_string(),
-            n => format!("{n} accesses"),
-        };
+        let accesses = counted((self.accesses, "access"));
         let chunks = if self.held {
             String::new()
         } else {
@@ -300,83 +297,26 @@ impl RowwisePlan {
     pub fn check(&self, arch: Arch) -> Result<(), Error> {
         let operands = &self.operands;
         operands.check()?;
-        let most = WIDEST * 8 / i64::from(operands.ty.bits());
-        self.power("vector", self.vector, 1..=most)?;
-        if !operands.contiguous && self.vector > 1 {
-            let must = "accesses of several elements need columns with the stride 1";
-            let operands = operands.to_string();
-            return Err(RowwiseError::Operands { operands, must }.into());
-        }
-        self.power("number of threads of a row", self.threads, 1..=MOST_THREADS)?;
+        let check = PlanCheck {
+            kernel: &operands.function,
+            operands,
+        };
+        let must = "accesses of several elements need columns with the stride 1";
+        check.access((self.vector, operands.ty), operands.contiguous, must)?;
+        check.power("number of threads of a row", self.threads, MOST_THREADS)?;
         let others = MOST_THREADS / self.threads;
-        self.power("number of rows of a block", self.rows, 1..=others)?;
+        check.power("number of rows of a block", self.rows, others)?;
         let clusters = if has_clusters(arch) { MOST_BLOCKS } else { 1 };
-        self.power("number of blocks of a row", self.blocks, 1..=clusters)?;
+        check.power("number of blocks of a row", self.blocks, clusters)?;
         let [_, most] = self.registers();
-        if !(1..=most).contains(&self.accesses) {
-            return Err(ErrorKind::Plan {
-                method: operands.function.to_string(),
-                what: "number of accesses",
-                found: self.accesses,
-                least: 1,
-                most,
-                step: 1,
-            }
-            .into());
+        check.number("number of accesses", self.accesses, [1, most, 1])?;
+        if self.blocks > 1 {
+            let what = "number of rows of a block of a cluster";
+            check.number(what, self.rows, [1, 1, 1])?;
+            let what = "number of threads of a block of a cluster";
+            check.number(what, self.threads, [WARP, MOST_THREADS, WARP])?;
         }
-        if self.blocks > 1 && self.rows > 1 {
-            let found = self.rows;
-            return Err(ErrorKind::Plan {
-                method: operands.function.to_string(),
-                what: "number of rows of a block of a cluster",
-                found,
-                least: 1,
-                most: 1,
-                step: 1,
-            }
-            .into());
-        }
-        if self.blocks > 1 && self.threads < 32 {
-            return Err(ErrorKind::Plan {
-                method: operands.function.to_string(),
-                what: "number of threads of a block of a cluster",
-                found: self.threads,
-                least: 32,
-                most: MOST_THREADS,
-                step: 32,
-            }
-            .into());
-        }
-        if self.threads * self.rows < 32 {
-            return Err(ErrorKind::Plan {
-                method: operands.function.to_string(),
-                what: "number of threads of a block",
-                found: self.threads * self.rows,
-                least: 32,
-                most: MOST_THREADS,
-                step: 32,
-            }
-            .into());
-        }
-        Ok(())
-    }
-
-    fn power(
-        &self,
-        what: &'static str,
-        found: i64,
-        range: RangeInclusive<i64>,
-    ) -> Result<(), Error> {
-        if range.contains(&found) && found & (found - 1) == 0 {
-            return Ok(());
-        }
-        Err(RowwiseError::Power {
-            function: self.operands.function.to_string(),
-            what,
-            found,
-            most: *range.end(),
-        }
-        .into())
+        check.block(self.threads * self.rows)
     }
 
     /// Checks that the plan is for a problem.
@@ -388,19 +328,14 @@ impl RowwisePlan {
     pub(crate) fn check_problem(&self, problem: &RowwiseProblem) -> Result<(), Error> {
         let call = problem.operands();
         let refused = |why: RowwiseError| Err(why.into());
-        let plan = RowwiseOperands {
+        let like = RowwiseOperands {
             vector: call.vector,
             contiguous: call.contiguous,
             ..self.operands
         };
-        if plan != call {
-            let [plan, call] = [self.operands, call].map(|of| of.to_string());
-            return refused(RowwiseError::PlanCall { plan, call });
-        }
-        if self.operands.contiguous && !call.contiguous || self.vector > call.vector {
-            let (plan, call) = (self.vector, call.vector);
-            return refused(RowwiseError::Vector { plan, call });
-        }
+        check_operands(&self.operands, &like, &call)?;
+        let plan = (self.vector, self.operands.contiguous);
+        check_width(plan, (call.vector, call.contiguous), "columns")?;
         let all = self.chunk().saturating_mul(self.blocks);
         let columns = problem.columns();
         if self.held && all < columns {
@@ -472,17 +407,6 @@ fn has_clusters(arch: Arch) -> bool {
     arch >= Arch::Sm90
 }
 
-/// The parts of a number; a plan that was not checked may divide by a number that is not positive.
-fn div_up(n: i64, by: i64) -> i64 {
-    (n.max(1) - 1) / by.max(1) + 1
-}
-
-/// `1 row`, `2 rows`
-fn counted((n, what): (i64, &str)) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{n} {what}{s}")
-}
-
 /// `softmax of bf16, x, y, rows of 1 mode`
 impl fmt::Display for RowwiseOperands {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -500,10 +424,7 @@ impl fmt::Display for RowwisePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let RowwiseOperands { function, ty, .. } = self.operands;
         let [threads, rows] = [(self.threads, "thread"), (self.rows, "row")].map(counted);
-        let accesses = match self.accesses {
-            1 => "1 access".to_string(),
-            n => format!("{n} accesses"),
-        };
+        let accesses = counted((self.accesses, "access"));
         write!(
             f,
             "{function} {ty}, vectors of {}, {threads} for a row, {rows} in a block, {accesses}",

@@ -6,6 +6,7 @@ use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, RowwiseError};
+use crate::memory_bound::plan::{WIDEST, refused_operands};
 
 /// A function of each row of a tensor.
 #[non_exhaustive]
@@ -165,8 +166,7 @@ impl RowwiseOperands {
         } else {
             return Ok(());
         };
-        let operands = self.to_string();
-        Err(RowwiseError::Operands { operands, must }.into())
+        Err(refused_operands(self, must))
     }
 
     /// Returns whether there is such a tensor.
@@ -195,9 +195,6 @@ struct Strides {
     column: i64,
     aligned: i64,
 }
-
-/// The widest access, in bytes.
-pub(crate) const WIDEST: i64 = 16;
 
 /// The most rows and the most columns.
 pub(crate) const MOST: i64 = 1 << 30;

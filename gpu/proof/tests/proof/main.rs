@@ -7,6 +7,7 @@ mod elementwise;
 mod epilogues;
 mod errors;
 mod gemm;
+mod memory_bound;
 mod operands;
 mod pipelines;
 mod plans;

@@ -13,9 +13,9 @@ use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{
-    BuiltKernels, Grid, Made, Planned, Preparing, given_workspace,
-};
+use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing, given_workspace};
+use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::call::{aligned, extents, strides};
 use crate::reduce::problem::ReduceMode;
 use crate::scratch::Workspace;
@@ -294,6 +294,46 @@ impl Planned for ScanPlan {
 
     fn sentences(&self, problem: &ScanProblem) -> String {
         self.explain(problem)
+    }
+
+    fn counted(&self, problem: &ScanProblem) -> Traffic {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        let layouts = problem.layouts(1).ok();
+        let place = |lane: i64| {
+            if self.operands.keeps_inner {
+                let along = self.along.max(1);
+                let inner = (lane % along).saturating_mul(self.vector);
+                [lane / along, 0, inner]
+            } else {
+                [0, product([lane, self.vector, self.accesses]), 0]
+            }
+        };
+        let is_shared = self.parts(problem) > 1;
+        let traffic = Traffic {
+            compulsory: problem.compulsory_bytes(),
+            moved: self.bytes(problem),
+            sectors: 1,
+            least_sectors: 1,
+            under_way: product([self.vector, self.accesses, size]),
+            threads: self.threads(),
+            blocks: product(self.grid(problem)),
+            launches: 1 + i64::from(is_shared),
+        };
+        let x = layouts.as_ref().map(|[x, _, _]| x);
+        traffic.touching(first_access(x, place), size, self.vector)
+    }
+
+    fn neighbours(&self, _: &ScanProblem) -> Vec<ScanPlan> {
+        let plan = *self;
+        let accesses = steps(plan.accesses).map(|accesses| ScanPlan { accesses, ..plan });
+        let along = steps(plan.along).map(|along| ScanPlan { along, ..plan });
+        let all = accesses.into_iter().chain(along);
+        all.chain([ScanPlan { turns: 0, ..plan }]).collect()
+    }
+
+    fn check_for(&self, arch: Arch, problem: &ScanProblem) -> Result<(), Error> {
+        self.check(arch)?;
+        self.check_problem(problem)
     }
 
     fn kernel(&self, arch: Arch, stage: ScanStage) -> Result<TensorKernel, Error> {

@@ -7,9 +7,12 @@ use colex_tensor::TensorKernel;
 
 use super::kernel::{self, ScanStage};
 use super::problem::{ScanOperands, ScanProblem};
-use crate::error::{Error, ErrorKind, ReduceError};
-use crate::reduce::plan::{MOST_BLOCKS, MOST_COLUMNS, counted, div_up, power_up};
-use crate::reduce::problem::{MOST, WIDEST, size};
+use crate::error::{Error, ReduceError};
+use crate::memory_bound::plan::{
+    MOST_THREADS, PlanCheck, check_operands, check_width, counted, div_up, power_up, product,
+};
+use crate::reduce::plan::{MOST_BLOCKS, MOST_COLUMNS};
+use crate::reduce::problem::{MOST, size};
 
 /// How a kernel divides cumulative sums among its threads and blocks.
 ///
@@ -57,8 +60,7 @@ pub struct ScanPlan {
     pub turns: i64,
 }
 
-/// The most threads of a block, and those of a block that shares a sum, and of one whose threads have their own.
-const MOST_THREADS: i64 = 1024;
+/// The threads of a block that shares a sum, and of one whose threads have their own.
 const THREADS: i64 = 128;
 const OWN_THREADS: i64 = 128;
 
@@ -128,8 +130,7 @@ impl ScanPlan {
         if self.operands.keeps_inner {
             return self.accesses;
         }
-        let numbers = [self.along, self.vector, self.accesses];
-        numbers.into_iter().fold(1, i64::saturating_mul)
+        product([self.along, self.vector, self.accesses])
     }
 
     fn all_turns(&self, problem: &ScanProblem) -> i64 {
@@ -198,11 +199,11 @@ impl ScanPlan {
         let allowed = self.operands.vector;
         let chunk = self.chunk();
         let [elements, along, accesses, turns, threads] = [
-            (self.vector, "element", "elements"),
-            (self.along, "thread", "threads"),
-            (self.accesses, "access", "accesses"),
-            (self.all_turns(problem), "turn", "turns"),
-            (self.threads(), "thread", "threads"),
+            (self.vector, "element"),
+            (self.along, "thread"),
+            (self.accesses, "access"),
+            (self.all_turns(problem), "turn"),
+            (self.threads(), "thread"),
         ]
         .map(counted);
         let how = if self.operands.keeps_inner {
@@ -217,7 +218,7 @@ impl ScanPlan {
         };
         let [x, y, parts] = self.grid(problem);
         let blocks = x.saturating_mul(y).saturating_mul(parts);
-        let blocks = counted((blocks, "block", "blocks"));
+        let blocks = counted((blocks, "block"));
         let launch = match parts {
             1 => format!("The launch has {blocks} of {threads}; no two of them share a sum."),
             _ => format!(
@@ -260,70 +261,35 @@ impl ScanPlan {
     /// Returns an error that names the number, and what the kernel takes.
     pub fn check(&self, _: Arch) -> Result<(), Error> {
         let operands = &self.operands;
-        let refused = |must: &'static str| {
-            let operands = operands.to_string();
-            Err(ReduceError::Operands { operands, must }.into())
-        };
+        let check = self.plan_check();
         if !matches!(operands.ty, Ty::F32 | Ty::F16 | Ty::Bf16 | Ty::S32) {
             let (function, ty) = ("cumulative sum".to_string(), operands.ty);
             return Err(ReduceError::Type { function, ty }.into());
         }
         if !(1..=16).contains(&operands.outer) {
-            return refused("a kernel has 1 to 16 outer modes");
+            return check.refuse("a kernel has 1 to 16 outer modes");
         }
-        let most = WIDEST * 8 / i64::from(operands.ty.bits());
-        self.power("vector", self.vector, most)?;
-        if !operands.contiguous && self.vector > 1 {
-            return refused("accesses of several elements need an inner mode with the stride 1");
-        }
-        self.power(
-            "number of threads along the inner mode",
-            self.along,
-            MOST_THREADS,
-        )?;
+        let must = "accesses of several elements need an inner mode with the stride 1";
+        check.access((self.vector, operands.ty), operands.contiguous, must)?;
+        let what = "number of threads along the inner mode";
+        check.power(what, self.along, MOST_THREADS)?;
         let most = if operands.keeps_inner {
             MOST_THREADS / self.along
         } else {
             1
         };
-        self.power("number of threads along the rows", self.rows, most)?;
-        self.number(
-            "number of threads of a block",
-            [self.threads(), 32, MOST_THREADS, 32],
-        )?;
+        check.power("number of threads along the rows", self.rows, most)?;
+        check.block(self.threads())?;
         let most = MOST_ITEMS / self.vector;
-        self.number("number of accesses", [self.accesses, 1, most, 1])?;
-        self.number("number of turns of a part", [self.turns, 0, MOST, 1])
+        check.number("number of accesses", self.accesses, [1, most, 1])?;
+        check.number("number of turns of a part", self.turns, [0, MOST, 1])
     }
 
-    fn number(&self, what: &'static str, of: [i64; 4]) -> Result<(), Error> {
-        let [found, least, most, step] = of;
-        if (least..=most).contains(&found) {
-            return Ok(());
+    fn plan_check(&self) -> PlanCheck<'_> {
+        PlanCheck {
+            kernel: &"cumulative sum",
+            operands: &self.operands,
         }
-        Err(ErrorKind::Plan {
-            method: "cumulative sum".to_string(),
-            what,
-            found,
-            least,
-            most,
-            step,
-        }
-        .into())
-    }
-
-    fn power(&self, what: &'static str, found: i64, most: i64) -> Result<(), Error> {
-        if (1..=most).contains(&found) && found & (found - 1) == 0 {
-            return Ok(());
-        }
-        let function = "cumulative sum".to_string();
-        Err(ReduceError::Power {
-            function,
-            what,
-            found,
-            most,
-        }
-        .into())
     }
 
     /// Checks that the plan is for a problem.
@@ -334,33 +300,17 @@ impl ScanPlan {
     /// launch has too many blocks.
     pub(crate) fn check_problem(&self, problem: &ScanProblem) -> Result<(), Error> {
         let call = problem.operands();
-        let plan = ScanOperands {
+        let like = ScanOperands {
             vector: call.vector,
             contiguous: call.contiguous,
             ..self.operands
         };
-        if plan != call {
-            let [plan, call] = [self.operands, call].map(|of| of.to_string());
-            return Err(ReduceError::PlanCall { plan, call }.into());
-        }
-        if self.operands.contiguous && !call.contiguous || self.vector > call.vector {
-            let (plan, call) = (self.vector, call.vector);
-            return Err(ReduceError::Vector { plan, call }.into());
-        }
+        check_operands(&self.operands, &like, &call)?;
+        let plan = (self.vector, self.operands.contiguous);
+        check_width(plan, (call.vector, call.contiguous), "extents")?;
         let [rows, _, parts] = self.grid(problem);
-        for (what, found, most) in [("blocks", rows, MOST_BLOCKS), ("parts", parts, MOST_PARTS)] {
-            if found > most {
-                let method = "cumulative sum".to_string();
-                return Err(ErrorKind::PlanLimit {
-                    method,
-                    what,
-                    found,
-                    most,
-                }
-                .into());
-            }
-        }
-        Ok(())
+        self.plan_check().limit("blocks", rows, MOST_BLOCKS)?;
+        self.plan_check().limit("parts", parts, MOST_PARTS)
     }
 
     /// Returns whether the plan is for a problem: its tensors, and accesses that they allow.
@@ -412,11 +362,7 @@ impl fmt::Display for ScanOperands {
             ""
         };
         let space = if of.is_empty() { "" } else { " " };
-        let modes = counted((
-            i64::try_from(self.outer).unwrap_or(i64::MAX),
-            "mode",
-            "modes",
-        ));
+        let modes = counted((i64::try_from(self.outer).unwrap_or(i64::MAX), "mode"));
         write!(
             f,
             "{kind}cumulative sum of {}, along {of}{space}the inner one, {modes} outside",
@@ -433,14 +379,14 @@ impl fmt::Display for ScanPlan {
         } else {
             ""
         };
-        let accesses = counted((self.accesses, "access", "accesses"));
+        let accesses = counted((self.accesses, "access"));
         let (ty, vector, rows, along) = (self.operands.ty, self.vector, self.rows, self.along);
         write!(
             f,
             "{kind}cumulative sum {ty}, vectors of {vector}, threads {rows}x{along}, {accesses}"
         )?;
         if self.turns != 0 {
-            let turns = counted((self.turns, "turn", "turns"));
+            let turns = counted((self.turns, "turn"));
             write!(f, ", {turns} in a part")?;
         }
         Ok(())

@@ -14,9 +14,9 @@ use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{
-    BuiltKernels, Grid, Made, Planned, Preparing, given_workspace,
-};
+use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing, given_workspace};
+use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::ReduceIndex;
 use crate::reduce::call::{Written, aligned, extents, strides};
 use crate::reduce::problem::ReduceMode;
@@ -354,6 +354,40 @@ impl Planned for TopKPlan {
 
     fn sentences(&self, problem: &TopKProblem) -> String {
         self.explain(problem)
+    }
+
+    fn counted(&self, problem: &TopKProblem) -> Traffic {
+        let size = i64::from(self.operands.ty.bits()) / 8;
+        let layouts = problem.layouts(1, self.slots).ok();
+        let place = |lane: i64| [0, lane.saturating_mul(self.vector)];
+        let traffic = Traffic {
+            compulsory: problem.compulsory_bytes(),
+            moved: self.bytes(problem),
+            sectors: 1,
+            least_sectors: 1,
+            under_way: product([self.vector, self.accesses, size]),
+            threads: self.threads,
+            blocks: problem.selections().saturating_mul(self.parts),
+            launches: 1 + i64::from(self.parts > 1),
+        };
+        let x = layouts.as_ref().map(|[x, _, _, _]| x);
+        traffic.touching(first_access(x, place), size, self.vector)
+    }
+
+    fn neighbours(&self, _: &TopKProblem) -> Vec<TopKPlan> {
+        let plan = *self;
+        let accesses = steps(plan.accesses).map(|accesses| TopKPlan { accesses, ..plan });
+        let threads = steps(plan.threads).map(|threads| TopKPlan { threads, ..plan });
+        let parts = steps(plan.parts).map(|parts| TopKPlan { parts, ..plan });
+        let all = accesses.into_iter().chain(threads).chain(parts);
+        let (held, one) = (!plan.held, 1);
+        let others = [TopKPlan { held, ..plan }, TopKPlan { parts: one, ..plan }];
+        all.chain(others).collect()
+    }
+
+    fn check_for(&self, arch: Arch, problem: &TopKProblem) -> Result<(), Error> {
+        self.check(arch)?;
+        self.check_problem(problem)
     }
 
     fn kernel(&self, arch: Arch, stage: TopKStage) -> Result<TensorKernel, Error> {

@@ -7,9 +7,12 @@ use colex_tensor::TensorKernel;
 
 use super::kernel::{self, TopKStage};
 use super::problem::{MOST_K, TopKOperands, TopKProblem, which};
-use crate::error::{Error, ErrorKind, ReduceError};
-use crate::reduce::plan::{MOST_BLOCKS, counted, div_up, power_up};
-use crate::reduce::problem::{MOST, TYPES, WIDEST};
+use crate::error::{Error, ReduceError};
+use crate::memory_bound::plan::{
+    MOST_THREADS, PlanCheck, check_operands, check_width, counted, div_up, power_up, product,
+};
+use crate::reduce::plan::MOST_BLOCKS;
+use crate::reduce::problem::{MOST, TYPES};
 
 /// How a kernel divides a selection among its threads and blocks.
 ///
@@ -64,8 +67,7 @@ pub struct TopKPlan {
     pub parts: i64,
 }
 
-/// The most threads of a block, those by default, the most elements in the registers of a thread, and those of a turn by default.
-const MOST_THREADS: i64 = 1024;
+/// The threads of a block by default, the most elements in the registers of a thread, and those of a turn by default.
 const THREADS: i64 = 512;
 const MOST_ITEMS: i64 = 32;
 const ITEMS: i64 = 16;
@@ -163,8 +165,7 @@ impl TopKPlan {
 
     /// Returns the elements that the threads of a block read at once.
     pub(crate) fn chunk(&self) -> i64 {
-        let numbers = [self.threads, self.vector, self.accesses];
-        numbers.into_iter().fold(1, i64::saturating_mul)
+        product([self.threads, self.vector, self.accesses])
     }
 
     /// Returns the bytes of memory for the candidates of the parts.
@@ -244,12 +245,12 @@ impl TopKPlan {
         let (digit, slots, parts) = (self.digit, self.slots, self.parts);
         let blocks = problem.selections().saturating_mul(parts);
         let [elements, threads, accesses, turns, passes, blocks] = [
-            (self.vector, "element", "elements"),
-            (self.threads, "thread", "threads"),
-            (self.accesses, "access", "accesses"),
-            (div_up(extent, chunk), "turn", "turns"),
-            (passes, "pass", "passes"),
-            (blocks, "block", "blocks"),
+            (self.vector, "element"),
+            (self.threads, "thread"),
+            (self.accesses, "access"),
+            (div_up(extent, chunk), "turn"),
+            (passes, "pass"),
+            (blocks, "block"),
         ]
         .map(counted);
         let stay = if self.held {
@@ -319,77 +320,45 @@ impl TopKPlan {
     /// Returns an error that names the number, and what the kernel takes.
     pub fn check(&self, _: Arch) -> Result<(), Error> {
         let operands = &self.operands;
-        let refused = |must: &'static str| {
-            let operands = operands.to_string();
-            Err(ReduceError::Operands { operands, must }.into())
-        };
+        let check = self.plan_check();
         if !TYPES.contains(&operands.ty) {
             let (function, ty) = ("top-k".to_string(), operands.ty);
             return Err(ReduceError::Type { function, ty }.into());
         }
         if !matches!(operands.index, Ty::S32 | Ty::S64) {
-            return refused("the indices are of s32 or s64");
+            return check.refuse("the indices are of s32 or s64");
         }
         if !(1..=16).contains(&operands.outer) {
-            return refused("a kernel has 1 to 16 outer modes");
+            return check.refuse("a kernel has 1 to 16 outer modes");
         }
-        let most = WIDEST * 8 / i64::from(operands.ty.bits());
-        self.power("vector", self.vector, most)?;
-        if !operands.contiguous && self.vector > 1 {
-            return refused("accesses of several elements need a mode with the stride 1");
-        }
-        self.power("number of threads of a block", self.threads, MOST_THREADS)?;
-        if self.threads < 32 {
-            let of = [self.threads, 32, MOST_THREADS, 32];
-            return self.number("number of threads of a block", of);
-        }
+        let must = "accesses of several elements need a mode with the stride 1";
+        check.access((self.vector, operands.ty), operands.contiguous, must)?;
+        check.power("number of threads of a block", self.threads, MOST_THREADS)?;
+        check.block(self.threads)?;
         let most = MOST_ACCESSES.min(MOST_ITEMS / self.vector);
-        self.number("number of accesses", [self.accesses, 1, most, 1])?;
-        self.power("number of slots", self.slots, MOST_K)?;
+        check.number("number of accesses", self.accesses, [1, most, 1])?;
+        check.power("number of slots", self.slots, MOST_K)?;
         if self.digit != 0 {
-            let of = [self.digit, LEAST_DIGIT, MOST_DIGIT, 1];
-            self.number("number of bits of a pass", of)?;
+            let of = [LEAST_DIGIT, MOST_DIGIT, 1];
+            check.number("number of bits of a pass", self.digit, of)?;
         }
-        let of = [self.index_bits, 0, MOST_INDEX_BITS, 1];
-        self.number("number of bits of an index", of)?;
-        self.number("number of parts", [self.parts, 1, MOST_PARTS, 1])?;
+        let of = [0, MOST_INDEX_BITS, 1];
+        check.number("number of bits of an index", self.index_bits, of)?;
+        check.number("number of parts", self.parts, [1, MOST_PARTS, 1])?;
         if self.parts > 1 && self.held {
-            return refused("the parts of a row stay in no registers");
+            return check.refuse("the parts of a row stay in no registers");
         }
         if self.parts > 1 && self.digit == 0 {
-            return refused("the parts of a row are searched in passes of at least 4 bits");
+            return check.refuse("the parts of a row are searched in passes of at least 4 bits");
         }
         Ok(())
     }
 
-    fn number(&self, what: &'static str, of: [i64; 4]) -> Result<(), Error> {
-        let [found, least, most, step] = of;
-        if (least..=most).contains(&found) {
-            return Ok(());
+    fn plan_check(&self) -> PlanCheck<'_> {
+        PlanCheck {
+            kernel: &"top-k",
+            operands: &self.operands,
         }
-        Err(ErrorKind::Plan {
-            method: "top-k".to_string(),
-            what,
-            found,
-            least,
-            most,
-            step,
-        }
-        .into())
-    }
-
-    fn power(&self, what: &'static str, found: i64, most: i64) -> Result<(), Error> {
-        if (1..=most).contains(&found) && found & (found - 1) == 0 {
-            return Ok(());
-        }
-        let function = "top-k".to_string();
-        Err(ReduceError::Power {
-            function,
-            what,
-            found,
-            most,
-        }
-        .into())
     }
 
     /// Checks that the plan is for a problem.
@@ -400,19 +369,14 @@ impl TopKPlan {
     /// the registers or the bits of the indices do not cover what they must, or if the launch has too many blocks.
     pub(crate) fn check_problem(&self, problem: &TopKProblem) -> Result<(), Error> {
         let call = problem.operands();
-        let plan = TopKOperands {
+        let like = TopKOperands {
             vector: call.vector,
             contiguous: call.contiguous,
             ..self.operands
         };
-        if plan != call {
-            let [plan, call] = [self.operands, call].map(|of| of.to_string());
-            return Err(ReduceError::PlanCall { plan, call }.into());
-        }
-        if self.operands.contiguous && !call.contiguous || self.vector > call.vector {
-            let (plan, call) = (self.vector, call.vector);
-            return Err(ReduceError::Vector { plan, call }.into());
-        }
+        check_operands(&self.operands, &like, &call)?;
+        let plan = (self.vector, self.operands.contiguous);
+        check_width(plan, (call.vector, call.contiguous), "extents")?;
         let extent = problem.along.extent;
         let slots = if self.digit == 0 { extent } else { problem.k };
         let chunk = if self.held { extent } else { 1 };
@@ -426,16 +390,7 @@ impl TopKPlan {
             }
         }
         let blocks = problem.selections().saturating_mul(self.parts);
-        if blocks > MOST_BLOCKS {
-            return Err(ErrorKind::PlanLimit {
-                method: "top-k".to_string(),
-                what: "blocks",
-                found: blocks,
-                most: MOST_BLOCKS,
-            }
-            .into());
-        }
-        Ok(())
+        self.plan_check().limit("blocks", blocks, MOST_BLOCKS)
     }
 
     /// Returns whether the plan is for a problem: its tensors, accesses that they allow, and enough slots.
@@ -513,9 +468,9 @@ impl fmt::Display for TopKPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TopKOperands { ty, smallest, .. } = self.operands;
         let [threads, accesses, slots] = [
-            (self.threads, "thread", "threads"),
-            (self.accesses, "access", "accesses"),
-            (self.slots, "slot", "slots"),
+            (self.threads, "thread"),
+            (self.accesses, "access"),
+            (self.slots, "slot"),
         ]
         .map(counted);
         let held = if self.held { " in registers" } else { "" };

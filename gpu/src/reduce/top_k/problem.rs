@@ -6,9 +6,8 @@ use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, ReduceError};
-use crate::reduce::problem::{
-    MOST, ReduceMode, TYPES, WIDEST, extent_for_reports, joined, size, widest,
-};
+use crate::memory_bound::plan::WIDEST;
+use crate::reduce::problem::{MOST, ReduceMode, TYPES, extent_for_reports, joined, size, widest};
 
 /// The most elements that a call selects along the mode.
 pub const MOST_K: i64 = 4096;

@@ -1,0 +1,557 @@
+//! The family of plans for kernels that memory limits: plans of any numbers are right on the simulator, or refused.
+
+use colex_atom::{Arch, Ty};
+use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression};
+use colex_gpu::memory_bound::{MemoryBoundCall, MemoryBoundPlan};
+use colex_gpu::quantise::{Quantise, QuantisePlan};
+use colex_gpu::reduce::scan::{Scan, ScanPlan};
+use colex_gpu::reduce::top_k::{TopK, TopKPlan};
+use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan};
+use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan};
+use colex_gpu::sim::{Schedule, SimOptions};
+use colex_gpu::{Device, Error, PlanRefusal};
+use colex_proof::sweep::Random;
+
+/// The plans that a law draws of each type, and of those that are accepted the part that runs.
+const DRAWN: usize = 2000;
+const RUNS: usize = 16;
+
+fn simulator(arch: Arch, seed: u64) -> Device {
+    let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+    Device::simulator_with(arch, options)
+}
+
+/// A number of a plan: one of the usual ones, or any.
+fn number(r: &mut Random, usual: &[i64]) -> i64 {
+    match r.below(16_u64) {
+        0 => r.one(&[3, 0, -1, 48, 1 << 31, 1 << 62, i64::MIN, i64::MAX]),
+        _ => r.one(usual),
+    }
+}
+
+/// How many plans a law has drawn, and what became of them.
+#[derive(Default)]
+struct Tally {
+    refused: usize,
+    accepted: usize,
+    ran: usize,
+}
+
+impl Tally {
+    /// Takes a plan with the answer of its check: it is refused as a plan. Returns whether the plan runs.
+    fn takes(&mut self, plan: &str, checked: Result<(), Error>) -> bool {
+        match checked {
+            Err(error) => {
+                assert!(error.plan().is_some(), "{plan}: {error}");
+                self.refused += 1;
+                false
+            }
+            Ok(()) => {
+                self.accepted += 1;
+                let runs = self.accepted % RUNS == 1;
+                self.ran += usize::from(runs);
+                runs
+            }
+        }
+    }
+
+    fn report(self, name: &str) {
+        let Tally {
+            refused,
+            accepted,
+            ran,
+        } = self;
+        println!(
+            "law memory_bound.{name}: {DRAWN} cases, {accepted} accepted, {refused} refused, {ran} ran"
+        );
+        assert!(
+            accepted > DRAWN / 20 && refused > DRAWN / 20 && ran > 0,
+            "{name}: {accepted} of {DRAWN} plans are accepted"
+        );
+    }
+}
+
+/// Numbers of which every sum is exact.
+fn whole(r: &mut Random, count: usize) -> Vec<i32> {
+    (0..count)
+        .map(|_| r.below(2001_u64) as i32 - 1000)
+        .collect()
+}
+
+const ARCHS: [Arch; 3] = [Arch::Sm70, Arch::Sm80, Arch::Sm90a];
+
+#[test]
+fn law_drawn_plans_of_rows_are_right_or_refused() {
+    let mut r = Random::of(21, "rows");
+    let mut tally = Tally::default();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let (rows, columns) = (
+            r.one(&[1_usize, 3, 8]),
+            r.one(&[1_usize, 33, 100, 256, 520]),
+        );
+        let x: Vec<f32> = whole(&mut r, rows * columns)
+            .iter()
+            .map(|x| *x as f32 / 64.0)
+            .collect();
+        let from = device.upload(&x).expect("memory");
+        let mut to = device.poisoned::<f32>(rows * columns).expect("memory");
+        {
+            let view = from.view((rows, columns)).expect("a view");
+            let y = to.view_mut((rows, columns)).expect("a view");
+            let call = Rowwise::new(RowFunction::Softmax, &view, &y);
+            let problem = call.problem().expect("a problem").expect("rows");
+            let fastest = RowwisePlan::fastest(&problem, device.arch()).expect("a plan");
+            let mut plan = fastest;
+            plan.vector = number(&mut r, &[1, 1, 2, 4]);
+            plan.threads = number(&mut r, &[1, 8, 32, 128]);
+            plan.rows = number(&mut r, &[1, 1, 2, 4, 32]);
+            plan.accesses = number(&mut r, &[1, 2, 4, 8]);
+            plan.blocks = number(&mut r, &[1, 1, 1, 2]);
+            plan.held = r.one_in(2);
+            if r.one_in(4) {
+                plan.operands.contiguous = r.one_in(2);
+                plan.operands.vector = number(&mut r, &[1, 4]);
+                plan.operands.modes = number(&mut r, &[1, 1, 2]) as usize;
+                plan.operands.given[r.below(6_usize)] = r.one_in(2);
+            }
+            if plan.takes(&problem) {
+                let _ = plan.explain(&problem);
+            }
+            let checked = plan.check(device.arch());
+            let prepared = call.prepare_with(|_, _| Ok(plan)).map(drop);
+            assert!(checked.is_ok() || prepared.is_err(), "{plan}");
+            if !tally.takes(&plan.to_string(), prepared) {
+                continue;
+            }
+            let call = call.prepare_with(|_, _| Ok(plan)).expect("a call");
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let found = to.download().expect("results");
+        for (x, y) in x.chunks(columns).zip(found.chunks(columns)) {
+            let most = x.iter().copied().fold(f32::MIN, f32::max);
+            let all: f64 = x.iter().map(|x| f64::from(x - most).exp()).sum();
+            for (x, y) in x.iter().zip(y) {
+                let want = f64::from(x - most).exp() / all;
+                assert!(
+                    (want - f64::from(*y)).abs() < 1e-5,
+                    "case {i}: {y}, not {want}"
+                );
+            }
+        }
+    }
+    tally.report("rows");
+}
+
+#[test]
+fn law_drawn_plans_of_reductions_are_right_or_refused() {
+    let mut r = Random::of(22, "reductions");
+    let mut tally = Tally::default();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let extents = [(); 3].map(|()| r.one(&[1_usize, 4, 20, 33, 64]));
+        let [a, b, c] = extents;
+        let modes = r.one(&[&[0_usize][..], &[1], &[2], &[0, 2], &[0, 1, 2]]);
+        let kept: Vec<usize> = (0..3).filter(|mode| !modes.contains(mode)).collect();
+        let results: usize = kept.iter().map(|mode| extents[*mode]).product();
+        let x = whole(&mut r, a * b * c);
+        let from = device.upload(&x).expect("memory");
+        let mut to = device.poisoned::<i32>(results).expect("memory");
+        {
+            let view = from.view((a, b, c)).expect("a view");
+            let ones = [0, 1, 2].map(|mode| {
+                if modes.contains(&mode) {
+                    1
+                } else {
+                    extents[mode]
+                }
+            });
+            let y = to.view_mut((ones[0], ones[1], ones[2])).expect("a view");
+            let call = Reduce::new(ReduceFunction::Sum, &view, modes, &y);
+            let problem = call.problem().expect("a problem").expect("results");
+            let mut plan = ReducePlan::fastest(&problem).expect("a plan");
+            plan.vector = number(&mut r, &[1, 1, 2, 4]);
+            (plan.rows, plan.across) = (number(&mut r, &[1, 1, 2, 8]), number(&mut r, &[1, 1, 4]));
+            plan.along = number(&mut r, &[8, 16, 32, 64]);
+            plan.accesses = number(&mut r, &[1, 2, 3, 16]);
+            plan.parts = number(&mut r, &[1, 1, 2, 3]);
+            if r.one_in(4) {
+                (plan.turns_inner, plan.parts_inner) = (r.one_in(2), r.one_in(2));
+            }
+            if r.one_in(4) {
+                plan.operands.contiguous = r.one_in(2);
+                plan.operands.keeps_inner = r.one_in(2);
+                plan.operands.stored = number(&mut r, &[1, 4]);
+                plan.operands.vector = number(&mut r, &[1, 4]);
+                plan.operands.outer = number(&mut r, &[1, 1, 2]) as usize;
+            }
+            let prepared = call.prepare_with(|_| Ok(plan)).map(drop);
+            if !tally.takes(&plan.to_string(), prepared) {
+                continue;
+            }
+            let call = call.prepare_with(|_| Ok(plan)).expect("a call");
+            let _ = call.explain();
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let mut want = vec![0_i32; results];
+        for (at, x) in x.iter().enumerate() {
+            let at = [at / (b * c), at / c % b, at % c];
+            let place = kept
+                .iter()
+                .fold(0, |all, mode| all * extents[*mode] + at[*mode]);
+            want[place] += x;
+        }
+        assert_eq!(to.download().expect("results"), want, "case {i}");
+    }
+    tally.report("reductions");
+}
+
+#[test]
+fn law_drawn_plans_of_cumulative_sums_are_right_or_refused() {
+    let mut r = Random::of(23, "scans");
+    let mut tally = Tally::default();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let (rows, columns) = (r.one(&[1_usize, 3, 20]), r.one(&[1_usize, 33, 256, 1000]));
+        let mode = r.below(2_usize);
+        let x = whole(&mut r, rows * columns);
+        let from = device.upload(&x).expect("memory");
+        let mut to = device.poisoned::<i32>(rows * columns).expect("memory");
+        {
+            let view = from.view((rows, columns)).expect("a view");
+            let y = to.view_mut((rows, columns)).expect("a view");
+            let call = Scan::new(&view, mode, &y);
+            let problem = call.problem().expect("a problem").expect("sums");
+            let mut plan = ScanPlan::fastest(&problem);
+            plan.vector = number(&mut r, &[1, 1, 2, 4]);
+            (plan.rows, plan.along) = (number(&mut r, &[1, 1, 2]), number(&mut r, &[16, 32, 64]));
+            plan.accesses = number(&mut r, &[1, 2, 3, 8]);
+            plan.turns = number(&mut r, &[0, 0, 1, 2]);
+            if r.one_in(4) {
+                plan.operands.contiguous = r.one_in(2);
+                plan.operands.keeps_inner = r.one_in(2);
+                plan.operands.exclusive = r.one_in(8);
+                plan.operands.vector = number(&mut r, &[1, 4]);
+                plan.operands.outer = number(&mut r, &[1, 1, 2]) as usize;
+            }
+            let prepared = call.prepare_with(|_| Ok(plan)).map(drop);
+            if !tally.takes(&plan.to_string(), prepared) {
+                continue;
+            }
+            let call = call.prepare_with(|_| Ok(plan)).expect("a call");
+            let _ = call.explain();
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let mut want = x;
+        let step = if mode == 0 { columns } else { 1 };
+        for at in 0..want.len() {
+            let before = if mode == 0 {
+                at >= columns
+            } else {
+                at % columns > 0
+            };
+            want[at] += if before { want[at - step] } else { 0 };
+        }
+        assert_eq!(to.download().expect("sums"), want, "case {i}");
+    }
+    tally.report("scans");
+}
+
+#[test]
+fn law_drawn_plans_of_selections_are_right_or_refused() {
+    let mut r = Random::of(24, "selections");
+    let mut tally = Tally::default();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let (rows, columns) = (r.one(&[1_usize, 3]), r.one(&[8_usize, 33, 256, 1000]));
+        let k = r.one(&[1_usize, 3, 8]);
+        let x = whole(&mut r, rows * columns);
+        let from = device.upload(&x).expect("memory");
+        let mut values = device.poisoned::<i32>(rows * k).expect("memory");
+        let mut indices = device.poisoned::<i32>(rows * k).expect("memory");
+        {
+            let view = from.view((rows, columns)).expect("a view");
+            let values = values.view_mut((rows, k)).expect("a view");
+            let indices = indices.view_mut((rows, k)).expect("a view");
+            let call = TopK::new(&view, 1, &values, &indices);
+            let problem = call.problem().expect("a problem").expect("results");
+            let mut plan = TopKPlan::fastest(&problem);
+            plan.vector = number(&mut r, &[1, 1, 2, 4]);
+            plan.threads = number(&mut r, &[32, 64, 128]);
+            (plan.accesses, plan.held) = (number(&mut r, &[1, 2, 8]), r.one_in(2));
+            plan.slots = number(&mut r, &[8, 32, 1024]);
+            plan.digit = number(&mut r, &[0, 4, 8, 11]);
+            plan.parts = number(&mut r, &[1, 1, 1, 2, 3]);
+            if r.one_in(4) {
+                plan.index_bits = number(&mut r, &[8, 10, 12]);
+                plan.operands.contiguous = r.one_in(2);
+                plan.operands.smallest = r.one_in(8);
+                plan.operands.vector = number(&mut r, &[1, 4]);
+                plan.operands.outer = number(&mut r, &[1, 1, 2]) as usize;
+            }
+            let prepared = call.prepare_with(|_| Ok(plan)).map(drop);
+            if !tally.takes(&plan.to_string(), prepared) {
+                continue;
+            }
+            let call = call.prepare_with(|_| Ok(plan)).expect("a call");
+            let _ = call.explain();
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let (values, indices) = (values.download(), indices.download());
+        let (values, indices) = (values.expect("values"), indices.expect("indices"));
+        for (row, x) in x.chunks(columns).enumerate() {
+            let mut order: Vec<usize> = (0..columns).collect();
+            order.sort_by_key(|at| (-x[*at], *at));
+            let own = row * k..(row + 1) * k;
+            let want: Vec<i32> = order[..k].iter().map(|at| *at as i32).collect();
+            assert_eq!(indices[own.clone()], want, "case {i}");
+            let want: Vec<i32> = order[..k].iter().map(|at| x[*at]).collect();
+            assert_eq!(values[own], want, "case {i}");
+        }
+    }
+    tally.report("selections");
+}
+
+#[test]
+fn law_drawn_plans_of_maps_are_right_or_refused() {
+    let mut r = Random::of(25, "maps");
+    let mut tally = Tally::default();
+    let add: MapExpression = "(x: tensor f32, bias: tensor f32) -> y { add(x, bias) }"
+        .parse()
+        .expect("a map");
+    // The operands of the plan are those of a call, of this one or of another.
+    let mut others: Vec<ElementwisePlan> = Vec::new();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let (rows, columns) = (r.one(&[1_usize, 3, 20]), r.one(&[1_usize, 33, 256, 1000]));
+        let x = whole(&mut r, rows * columns);
+        let x: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+        let bias: Vec<f32> = (0..columns).map(|at| at as f32).collect();
+        let (from, row) = (device.upload(&x), device.upload(&bias));
+        let (from, row) = (from.expect("memory"), row.expect("memory"));
+        let mut to = device.poisoned::<f32>(rows * columns).expect("memory");
+        {
+            let view = from.view((rows, columns)).expect("a view");
+            let layout = format!("({rows},{columns}):(0,1)");
+            let bias = colex_gpu::View::new(&row, &layout).expect("a view");
+            let y = to.view_mut((rows, columns)).expect("a view");
+            let call = Map::new(&add)
+                .input("x", &view)
+                .input("bias", &bias)
+                .output("y", &y);
+            let fastest = call.plan().expect("a plan").expect("elements");
+            let mut plan = fastest.clone();
+            if r.one_in(8) && !others.is_empty() {
+                plan = others[r.below(others.len())].clone();
+            }
+            others.truncate(7);
+            others.push(fastest);
+            plan.vector = number(&mut r, &[1, 1, 2, 4]);
+            plan.accesses = number(&mut r, &[1, 2, 3, 8]);
+            plan.threads = number(&mut r, &[32, 64, 96, 1024]);
+            let prepared = call.prepare_with(|_, _| Ok(plan.clone())).map(drop);
+            if !tally.takes(&plan.to_string(), prepared) {
+                continue;
+            }
+            let call = call.prepare_with(|_, _| Ok(plan.clone())).expect("a call");
+            let _ = call.explain();
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let want = x.iter().enumerate().map(|(at, x)| x + bias[at % columns]);
+        assert!(
+            to.download().expect("sums").into_iter().eq(want),
+            "case {i}"
+        );
+    }
+    tally.report("maps");
+}
+
+#[test]
+fn law_drawn_plans_of_quantisations_are_right_or_refused() {
+    let mut r = Random::of(26, "quantisations");
+    let mut tally = Tally::default();
+    for i in 0..DRAWN {
+        let device = simulator(r.one(&ARCHS), i as u64);
+        let (rows, columns) = (r.one(&[1_usize, 3, 8]), r.one(&[1_usize, 33, 256, 1000]));
+        let x: Vec<f32> = whole(&mut r, rows * columns)
+            .iter()
+            .map(|x| *x as f32 / 64.0)
+            .collect();
+        let from = device.upload(&x).expect("memory");
+        let mut to = device.poisoned::<i8>(rows * columns).expect("memory");
+        let mut scales = device.poisoned::<f32>(rows).expect("memory");
+        {
+            let view = from.view((rows, columns)).expect("a view");
+            let q = to.view_mut((rows, columns)).expect("a view");
+            let of_rows = scales.view_mut(rows).expect("a view");
+            let call = Quantise::new(Ty::S8, &view, &q).rows(&of_rows);
+            let mut seen = None;
+            let prepared = {
+                let drawn = std::cell::RefCell::new((&mut r, &mut seen));
+                call.prepare_with(|problem, arch| {
+                    let mut drawn = drawn.borrow_mut();
+                    let (r, seen) = &mut *drawn;
+                    let mut plan = QuantisePlan::fastest(problem, arch)?;
+                    plan.vector = number(r, &[1, 1, 2, 4]);
+                    plan.threads = number(r, &[1, 8, 32, 128]);
+                    plan.rows = number(r, &[1, 1, 4, 32]);
+                    plan.accesses = number(r, &[1, 2, 8]);
+                    plan.held = r.one_in(2);
+                    if r.one_in(4) {
+                        plan.operands.contiguous = r.one_in(2);
+                        plan.operands.vector = number(r, &[1, 4]);
+                        plan.operands.modes = number(r, &[1, 1, 2]) as usize;
+                    }
+                    **seen = Some(plan);
+                    Ok(plan)
+                })
+            };
+            let plan = seen.expect("a plan");
+            let call = match prepared {
+                Err(error) => {
+                    tally.takes(&plan.to_string(), Err(error));
+                    continue;
+                }
+                Ok(call) => call,
+            };
+            if !tally.takes(&plan.to_string(), Ok(())) {
+                continue;
+            }
+            let problem = call.problem().expect("rows");
+            let _ = plan.explain(problem);
+            call.run(&device)
+                .unwrap_or_else(|why| panic!("{plan}: {why}"));
+        }
+        let (found, scales) = (
+            to.download().expect("q"),
+            scales.download().expect("scales"),
+        );
+        for (row, x) in x.chunks(columns).enumerate() {
+            let most = x.iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+            let scale = most / 127.0;
+            assert_eq!(scales[row], scale, "case {i}");
+            for (x, q) in x.iter().zip(&found[row * columns..]) {
+                let inverse = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+                let want = (x * inverse).round_ties_even().clamp(-128.0, 127.0);
+                assert_eq!(f32::from(*q), want, "case {i}");
+            }
+        }
+    }
+    tally.report("quantisations");
+}
+
+/// The sectors of the memory that a call touches on the simulator, in bytes.
+fn touched<P: MemoryBoundPlan>(call: &MemoryBoundCall<'_, P>, device: &Device) -> i64 {
+    let reports = call.profile(device).expect("a run");
+    let sectors: u64 = reports.iter().map(|report| report.sectors().0).sum();
+    32 * sectors as i64
+}
+
+/// Tensors of whole sectors, each with one launch: a plan moves the bytes that it counts, and its first access touches no other.
+#[test]
+fn law_plans_count_the_traffic_of_the_simulator() {
+    let device = simulator(Arch::Sm90a, 5);
+    let mut cases = 0;
+    for (rows, columns) in [(4, 64), (3, 1024), (16, 256), (2, 40_000), (1, 8)] {
+        let x = device
+            .upload(&vec![1.0_f32; rows * columns])
+            .expect("memory");
+        let mut y = device.poisoned::<f32>(rows * columns).expect("memory");
+        let from = x.view((rows, columns)).expect("a view");
+        let mut check = |traffic: colex_gpu::memory_bound::Traffic, bytes: i64, what: &str| {
+            assert_eq!(traffic.moved, bytes, "{what} of ({rows},{columns})");
+            assert_eq!(traffic.sectors, traffic.least_sectors, "{what}");
+            cases += 1;
+        };
+        {
+            let to = y.view_mut((rows, columns)).expect("a view");
+            let call = Rowwise::new(RowFunction::Softmax, &from, &to).prepare();
+            let call = call.expect("a call");
+            check(
+                call.traffic().expect("rows"),
+                touched(&call, &device),
+                "softmax",
+            );
+            let scan = Scan::new(&from, 1, &to).prepare_with(|problem| {
+                let plan = ScanPlan::fastest(problem);
+                Ok(ScanPlan { turns: 0, ..plan })
+            });
+            let scan = scan.expect("a call");
+            check(
+                scan.traffic().expect("sums"),
+                touched(&scan, &device),
+                "scan",
+            );
+            let twice: MapExpression = "(x: tensor f32) -> y { add(x, x) }".parse().expect("a map");
+            let map = Map::new(&twice)
+                .input("x", &from)
+                .output("y", &to)
+                .prepare();
+            let map = map.expect("a call");
+            check(
+                map.traffic().expect("elements"),
+                touched(&map, &device),
+                "map",
+            );
+        }
+        let mut sums = device.poisoned::<f32>(columns).expect("memory");
+        let sums = sums.view_mut(columns).expect("a view");
+        let call = Reduce::new(ReduceFunction::Sum, &from, &[0], &sums).prepare_with(|problem| {
+            let plan = ReducePlan::fastest(problem)?;
+            Ok(ReducePlan { parts: 1, ..plan })
+        });
+        let call = call.expect("a call");
+        check(
+            call.traffic().expect("results"),
+            touched(&call, &device),
+            "sum",
+        );
+    }
+    // A column of a row-major matrix: each element lies in a sector of its own.
+    let x = device.upload(&vec![1.0_f32; 64 * 64]).expect("memory");
+    let mut y = device.poisoned::<f32>(64).expect("memory");
+    let column = colex_gpu::View::new(&x, "64:64").expect("a view");
+    let call = Scan::new(&column, 0, &y.view_mut(64).expect("a view")).prepare();
+    let traffic = call.expect("a call").traffic().expect("sums");
+    assert_eq!((traffic.sectors, traffic.least_sectors), (32, 4));
+    println!("law memory_bound.traffic: {} cases", cases + 1);
+}
+
+/// What `Error::plan` says of the plans that no call takes.
+#[test]
+fn refused_plans_of_the_family_are_refusals_of_plans() {
+    let device = Device::simulator(Arch::Sm80);
+    let x = device.upload(&[1.0_f32; 200]).expect("memory");
+    let mut y = device.zeros::<f32>(200).expect("memory");
+    let (from, to) = (x.view((2, 100)), y.view_mut((2, 100)));
+    let (from, to) = (from.expect("a view"), to.expect("a view"));
+    let call = Rowwise::new(RowFunction::Softmax, &from, &to);
+    let refused = |change: &dyn Fn(&mut RowwisePlan)| {
+        let call = call.prepare_with(|problem, arch| {
+            let mut plan = RowwisePlan::fastest(problem, arch)?;
+            change(&mut plan);
+            Ok(plan)
+        });
+        call.expect_err("it is refused").plan()
+    };
+    let found = [
+        refused(&|plan| plan.threads = 48),
+        refused(&|plan| plan.accesses = 99),
+        refused(&|plan| plan.operands.modes = 0),
+        refused(&|plan| plan.operands.ty = Ty::Bf16),
+        refused(&|plan| (plan.threads, plan.rows, plan.accesses) = (8, 4, 1)),
+    ];
+    let want = [
+        PlanRefusal::Number,
+        PlanRefusal::Number,
+        PlanRefusal::Operands,
+        PlanRefusal::Call,
+        PlanRefusal::Cover,
+    ];
+    assert_eq!(found, want.map(Some));
+}
