@@ -12,6 +12,10 @@ const _: () = {
     shared::<CopyCall<'_>>();
     shared::<crate::reduce::ReduceCall<'_>>();
     shared::<crate::reduce::scan::ScanCall<'_>>();
+    shared::<crate::reduce::top_k::TopKCall<'_>>();
+    shared::<crate::rowwise::RowwiseCall<'_>>();
+    shared::<crate::elementwise::ElementwiseCall<'_>>();
+    shared::<crate::quantise::QuantiseCall<'_>>();
     shared::<crate::DeviceKernel>();
     shared::<crate::Error>();
 };

@@ -23,7 +23,7 @@ fn plans() -> Result<(), Box<dyn Error>> {
     println!("\n== plans ==");
     // ANCHOR: plans
     for modes in [&[1][..], &[0], &[0, 1]] {
-        let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[8192, 4096], modes)?;
+        let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[65_536, 512], modes)?;
         let plan = ReducePlan::fastest(&problem)?;
         println!("{}", plan.explain(&problem));
     }

@@ -8,6 +8,7 @@ use super::plan::{CopyMethod, CopyPlan};
 use super::prepared::{CopyHow, CopyShape, PreparedCopies};
 use crate::calls::{Call, Shape, same_device};
 use crate::error::{Error, ErrorKind, disjoint};
+use crate::memory_bound::call::NOTHING;
 use colex_device::{Device, Element, Function, View, ViewMut};
 use colex_layout::Layout;
 use colex_sim::Report;
@@ -201,6 +202,12 @@ impl<'a> CopyCall<'a> {
     /// Returns the plan; `None` if there is nothing to copy.
     pub fn plan(&self) -> Option<&CopyPlan> {
         self.call.as_deref().map(Call::about)
+    }
+
+    /// Says in sentences which kernel copies, and how many bytes it moves ([`CopyPlan::explain`]).
+    pub fn explain(&self) -> String {
+        self.plan()
+            .map_or_else(|| NOTHING.to_string(), CopyPlan::explain)
     }
 
     /// Returns the kernels on their device, in the order of their launches.

@@ -216,6 +216,33 @@ impl CopyPlan {
         self.squares
     }
 
+    /// Says in sentences which kernel copies, and how many bytes it moves.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::kernels::{CopyPlan, LoopNest};
+    ///
+    /// let rows = LoopNest::new(((64, 100), (0, 1)), ((64, 100), (100, 1)))?;
+    /// assert_eq!(
+    ///     CopyPlan::choose(&rows, 4, [0, 0], Arch::Sm80)?.explain(),
+    ///     "(100,64):(1,0) -> (100,64):(1,100) of 4 bytes: strided, 16 bytes per access
+    /// 26000 bytes must be moved: 100 elements are read, and 6400 are written."
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        let size = |steps: &dyn Fn(&Loop) -> bool| {
+            let extents = self.nest.loops().iter().filter(|step| steps(step));
+            extents.fold(1, |all: i64, step| all.saturating_mul(step.extent))
+        };
+        // A loop that the source does not move along reads one element again.
+        let (read, written) = (size(&|step| step.source != 0), size(&|_| true));
+        let bytes = read.saturating_add(written).saturating_mul(self.bytes);
+        format!(
+            "{self}\n{bytes} bytes must be moved: {read} elements are read, and {written} are written."
+        )
+    }
+
     /// Returns the loops.
     pub fn nest(&self) -> &LoopNest {
         &self.nest

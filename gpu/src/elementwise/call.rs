@@ -16,7 +16,7 @@ use super::plan::ElementwisePlan;
 use crate::calls::{Addresses, KernelOf};
 use crate::error::{ElementwiseError, Error, ErrorKind, disjoint};
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{BuiltKernels, Grid, Made, MadeLaunch, Planned, Preparing};
+use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing};
 use crate::memory_bound::plan::{WARP, product, steps};
 use crate::memory_bound::traffic::Traffic;
 
@@ -307,7 +307,7 @@ fn launch(
             }
         }
     }
-    let grid = Grid {
+    let grid = LaunchGrid {
         blocks: [plan.blocks(nest), 1, 1],
         threads: plan.threads,
         cluster: 1,

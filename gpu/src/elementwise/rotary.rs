@@ -136,6 +136,12 @@ impl<'a> RotaryCall<'a> {
         &self.calls
     }
 
+    /// Says in sentences how the plan of each kernel divides its coordinates, as `explain` of its [`calls`](RotaryCall::calls) does.
+    pub fn explain(&self) -> String {
+        let calls: Vec<String> = self.calls.iter().map(ElementwiseCall::explain).collect();
+        calls.join("\n")
+    }
+
     /// Enqueues the call on a stream of its device. It allocates nothing, so that a capture of the stream takes it.
     ///
     /// # Errors

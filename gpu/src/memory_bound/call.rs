@@ -73,7 +73,7 @@ pub(crate) struct MadeLaunch {
 
 /// The blocks of a launch, the threads of a block, and the blocks of a cluster.
 #[derive(Debug)]
-pub(crate) struct Grid {
+pub(crate) struct LaunchGrid {
     pub(crate) blocks: [i64; 3],
     pub(crate) threads: i64,
     pub(crate) cluster: i64,
@@ -119,7 +119,7 @@ impl<P: Planned> Preparing<'_, P> {
         kernel: &KernelOf,
         given: &[Arg<'_>],
         order: impl IntoIterator<Item = usize>,
-        grid: Grid,
+        grid: LaunchGrid,
     ) -> Result<MadeLaunch, Error> {
         let arguments = kernel.built.arguments(given)?;
         // The check of the launch refuses a grid that is too large.
@@ -155,7 +155,12 @@ impl<P: Planned> Extension for Prepared<P> {
 }
 
 impl<P: Planned> Prepared<P> {
-    fn call(&self, key: P::Key, device: &Device, addresses: &[u64]) -> Result<Work<P>, Error> {
+    fn call(
+        &self,
+        key: P::Key,
+        device: &Device,
+        addresses: &[u64],
+    ) -> Result<PreparedWork<P>, Error> {
         self.0.call(key, addresses, device, |key| {
             let (prepared, device) = (self, device);
             let on = Preparing {
@@ -188,7 +193,7 @@ struct About<P: Planned> {
     built: Option<Arc<TensorKernel>>,
 }
 
-type Work<P> = Arc<Call<About<P>>>;
+type PreparedWork<P> = Arc<Call<About<P>>>;
 
 /// A prepared call of a kernel that memory limits: a function of rows, a reduction, a cumulative sum, a selection, a map, a gather or a
 /// quantisation. It may be launched any number of times while its tensors exist, also inside a stream capture. Concurrent runs on
@@ -213,7 +218,7 @@ type Work<P> = Arc<Call<About<P>>>;
 pub struct MemoryBoundCall<'a, P: MemoryBoundPlan> {
     device: Device,
     /// `None` if there is nothing to do.
-    work: Option<Work<P>>,
+    work: Option<PreparedWork<P>>,
     /// The memory that blocks share results through.
     memory: Option<Piece>,
     /// Made for the first caller that asks for it: a run needs none.
@@ -267,8 +272,8 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         })
     }
 
-    /// The call by a plan whose blocks share results through memory of so many bytes. If there are none, or if there is no such memory
-    /// (a capture takes none), the call is by the plan `whole`, whose blocks share nothing.
+    /// The call by a plan whose blocks share results through memory, with the bytes that it needs. If there is no such plan, or no
+    /// such memory (a capture takes none), the call is by the plan `whole`, whose blocks share nothing.
     ///
     /// # Errors
     ///
@@ -400,7 +405,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
 }
 
 /// What a call without work says of itself.
-const NOTHING: &str = "nothing to do";
+pub(crate) const NOTHING: &str = "nothing to do";
 
 impl<P: MemoryBoundPlan> fmt::Display for MemoryBoundCall<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,7 +20,7 @@ use crate::error::{Error, QuantiseError, disjoint};
 use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing};
+use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
@@ -507,6 +507,31 @@ impl QuantiseCall<'_> {
         self.map.as_ref()
     }
 
+    /// Says in sentences how the plan of each step divides its problem, as [`MemoryBoundCall::explain`] does.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::Device;
+    /// use colex_gpu::quantise::Quantise;
+    ///
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// let (x, mut q) = (device.zeros::<f32>(4000)?, device.zeros::<i8>(4000)?);
+    /// let (x, q) = (x.view((4, 1000))?, q.view_mut((4, 1000))?);
+    /// let call = Quantise::new(Ty::S8, &x, &q).tensor(2.0).prepare()?;
+    /// assert_eq!(call.explain(), call.map().expect("a map").explain());
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        let most = self.most.iter().map(ReduceCall::explain);
+        let maps = self.scale.iter().chain(&self.map);
+        let steps = most.chain(maps.map(ElementwiseCall::explain));
+        let steps = steps.chain(self.parts.iter().map(MemoryBoundCall::explain));
+        match steps.collect::<Vec<_>>() {
+            none if none.is_empty() => NOTHING.to_string(),
+            steps => steps.join("\n"),
+        }
+    }
+
     /// Returns the kernel of each launch of rows on its device.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
         self.parts.iter().flat_map(MemoryBoundCall::functions)
@@ -554,7 +579,7 @@ impl fmt::Display for QuantiseCall<'_> {
         match (self.plan(), &self.map) {
             (Some(plan), _) => plan.fmt(f),
             (None, Some(map)) => map.fmt(f),
-            (None, None) => f.write_str("nothing to do"),
+            (None, None) => f.write_str(NOTHING),
         }
     }
 }
@@ -628,7 +653,7 @@ impl Planned for QuantisePlan {
         let given: Vec<Arg<'_>> = tensors
             .map(|(at, layout)| Arg::checked(*at, layout))
             .collect();
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks: [plan.grid(problem), 1, 1],
             threads: plan.threads * plan.rows,
             cluster: 1,

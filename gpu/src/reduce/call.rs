@@ -16,7 +16,9 @@ use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing, given_workspace};
+use crate::memory_bound::call::{
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
+};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::scratch::{self, Workspace};
@@ -605,7 +607,7 @@ impl Planned for ReducePlan {
                 given.push(Arg::Value((problem.count as f32).into()));
             }
             let [x, y] = plan.grid(problem);
-            let grid = Grid {
+            let grid = LaunchGrid {
                 blocks: [x, y, 1],
                 threads: plan.threads(),
                 cluster: 1,

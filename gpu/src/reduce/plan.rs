@@ -82,6 +82,13 @@ const MOST_ACCESSES: i64 = 16;
 const MOST_PARTS: i64 = 1024;
 pub(super) const BLOCKS: i64 = 528;
 
+/// The bytes of the results of a block that shares none, as elements lie beside each other, the widest first; its threads, and the least
+/// blocks of such a launch. The share of the time by parts below which such a plan is worth another order of the additions.
+const ALONE_BYTES: [i64; 3] = [256, 128, 64];
+const ALONE_THREADS: i64 = 512;
+const ALONE_BLOCKS: i64 = 120;
+const GAIN: f64 = 0.95;
+
 /// The least turns of a part.
 const TURNS: i64 = 2;
 
@@ -94,7 +101,8 @@ pub(crate) const MOST_COLUMNS: i64 = 65535;
 
 impl ReducePlan {
     /// Returns the plan of a problem: accesses of 16 bytes where the tensors allow them, threads side by side along the inner
-    /// mode, and as many parts as fill a GPU.
+    /// mode, and as many parts as fill a GPU. If blocks of fewer results fill it too, the model of the traffic decides between them and
+    /// the launch that adds the parts.
     ///
     /// # Errors
     ///
@@ -187,10 +195,41 @@ impl ReducePlan {
             turns
         };
         let parts = wanted.min(most / TURNS).clamp(1, MOST_PARTS);
-        Ok(ReducePlan {
+        let plan = ReducePlan {
             parts,
             parts_inner,
             ..plan
+        };
+        // The launch that adds the parts waits for the first one.
+        let time = |plan: &ReducePlan| plan.traffic(problem).time().total();
+        let alone = plan.alone(problem);
+        Ok(match alone {
+            Some(alone) if time(&alone) < GAIN * time(&plan) => alone,
+            _ => plan,
+        })
+    }
+
+    /// The plan whose blocks share no result, of a problem whose inner mode is kept: each of them has few results, as many as a row of
+    /// sectors holds, so that there is a block for nearly every multiprocessor.
+    fn alone(&self, problem: &ReduceProblem) -> Option<ReducePlan> {
+        if !problem.keeps_inner || self.parts == 1 {
+            return None;
+        }
+        let bytes = self.vector * i64::from(problem.ty.bits()) / 8;
+        let reduced = size(&problem.reduced);
+        let mut widths = ALONE_BYTES.into_iter().map(|width| (width / bytes).max(1));
+        widths.find_map(|along| {
+            let across = power_up(reduced).min(ALONE_THREADS / along);
+            let plan = ReducePlan {
+                along,
+                across,
+                rows: 1,
+                accesses: div_up(reduced, across).min(ACCESSES),
+                parts: 1,
+                parts_inner: false,
+                ..*self
+            };
+            (product(plan.grid(problem)) >= ALONE_BLOCKS && plan.threads() >= WARP).then_some(plan)
         })
     }
 
@@ -258,8 +297,24 @@ impl ReducePlan {
         problem.compulsory_bytes().saturating_add(parts)
     }
 
-    /// Counts the traffic but for its sectors.
-    pub(super) fn traffic(&self, problem: &ReduceProblem) -> Traffic {
+    /// Returns what the launches ask of the memory, but for the sectors of an access, which `ReduceCall::traffic` counts too.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// // 128 blocks have 32 columns each, so that no second launch adds parts.
+    /// let problem = ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, &[8192, 4096], &[0])?;
+    /// let plan = ReducePlan::fastest(&problem)?;
+    /// let traffic = plan.traffic(&problem);
+    /// assert_eq!((traffic.blocks, traffic.threads, traffic.launches), (128, 512, 1));
+    /// assert_eq!(traffic.time().to_string(), "16.8 us: bytes 14.5, latency 0.8, launches 1.5");
+    /// // 33 parts fill all multiprocessors, and cost a launch.
+    /// let parts = ReducePlan { along: 32, across: 4, accesses: 16, parts: 33, ..plan };
+    /// assert!(parts.traffic(&problem).time().total() > 3.0 + traffic.time().total());
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn traffic(&self, problem: &ReduceProblem) -> Traffic {
         let size = i64::from(self.operands.ty.bits()) / 8;
         Traffic {
             compulsory: problem.compulsory_bytes(),
@@ -285,10 +340,10 @@ impl ReducePlan {
     ///     plan.explain(&problem),
     ///     "sum bf16, 4096 results of 4096
     /// An access takes 8 elements of the inner mode, 16 bytes: addresses, strides and extents allow 8.
-    /// The inner mode is kept: 32 threads have 256 of 4096 results side by side.
-    /// 4 threads across and 16 accesses make 64 elements of a result, and there are 4096, in 64 turns.
-    /// 32 blocks share a result, and a second kernel adds their 32 parts; the first launch has 512 blocks of 128 threads.
-    /// 34611200 bytes are moved, and 33562624 must be."
+    /// The inner mode is kept: 4 threads have 32 of 4096 results side by side.
+    /// 128 threads across and 8 accesses make 1024 elements of a result, and there are 4096, in 4 turns.
+    /// A block of 512 threads has 1 row of results; the launch has 128 blocks.
+    /// 33562624 bytes are moved, and 33562624 must be."
     /// );
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```

@@ -13,7 +13,7 @@ use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, RowwiseError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing};
+use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 
@@ -429,7 +429,7 @@ impl Planned for RowwisePlan {
         if plan.operands.function.is_norm() {
             given.push(Arg::Value(f32::from_bits(key.epsilon).into()));
         }
-        let grid = Grid {
+        let grid = LaunchGrid {
             blocks: [plan.grid(problem), 1, 1],
             threads: plan.threads * plan.rows,
             cluster: plan.blocks,

@@ -2,11 +2,11 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression};
-use colex_gpu::memory_bound::{MemoryBoundCall, MemoryBoundPlan};
+use colex_gpu::memory_bound::{MemoryBoundCall, MemoryBoundPlan, Traffic};
 use colex_gpu::quantise::{Quantise, QuantisePlan};
 use colex_gpu::reduce::scan::{Scan, ScanPlan};
 use colex_gpu::reduce::top_k::{TopK, TopKPlan};
-use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan};
+use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem};
 use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Device, Error, PlanRefusal};
@@ -463,7 +463,7 @@ fn law_plans_count_the_traffic_of_the_simulator() {
             .expect("memory");
         let mut y = device.poisoned::<f32>(rows * columns).expect("memory");
         let from = x.view((rows, columns)).expect("a view");
-        let mut check = |traffic: colex_gpu::memory_bound::Traffic, bytes: i64, what: &str| {
+        let mut check = |traffic: Traffic, bytes: i64, what: &str| {
             assert_eq!(traffic.moved, bytes, "{what} of ({rows},{columns})");
             assert_eq!(traffic.sectors, traffic.least_sectors, "{what}");
             cases += 1;
@@ -554,4 +554,46 @@ fn refused_plans_of_the_family_are_refusals_of_plans() {
         PlanRefusal::Cover,
     ];
     assert_eq!(found, want.map(Some));
+}
+
+/// Sums of columns of 32 MiB and more, which the model puts close to a copy of as many bytes: where parts would cost a second launch,
+/// blocks of fewer columns leave none.
+#[test]
+fn law_sums_of_columns_cost_little_more_than_their_bytes() {
+    let mut r = Random::of(27, "columns");
+    let (mut cases, mut alone) = (0, 0);
+    while cases < 1000 {
+        let (ty, size) = r.one(&[(Ty::F32, 4), (Ty::Bf16, 2), (Ty::F16, 2)]);
+        let columns = 8 * (480 + r.below(4000_i64));
+        let rows = 1 + r.below((1 << 28) / (columns * size));
+        if rows * columns * size < 32 << 20 {
+            continue;
+        }
+        let problem = ReduceProblem::new(ReduceFunction::Sum, ty, &[rows, columns], &[0]);
+        let problem = problem.expect("a problem");
+        let plan = ReducePlan::fastest(&problem).expect("a plan");
+        assert!(
+            plan.check(Arch::Sm80).is_ok() && plan.takes(&problem),
+            "{plan}"
+        );
+        let traffic = plan.traffic(&problem);
+        let copy = Traffic {
+            moved: problem.compulsory_bytes(),
+            under_way: 256,
+            threads: 256,
+            blocks: 1 << 20,
+            launches: 1,
+            ..traffic
+        };
+        let ratio = traffic.time().total() / copy.time().total();
+        assert!(
+            ratio < 1.1,
+            "{plan} of ({rows},{columns}): {ratio:.2} of {}",
+            copy.time()
+        );
+        alone += usize::from(plan.parts == 1);
+        cases += 1;
+    }
+    println!("law memory_bound.columns: {cases} cases, {alone} without parts");
+    assert!(alone > cases / 10 && alone < cases, "{alone} of {cases}");
 }

@@ -13,7 +13,9 @@ use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing, given_workspace};
+use crate::memory_bound::call::{
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
+};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::call::{aligned, extents, strides};
@@ -353,7 +355,7 @@ impl Planned for ScanPlan {
             let given: Vec<Arg<'_>> = (order.iter())
                 .map(|at| Arg::checked(on.addresses[*at], &layouts[*at]))
                 .collect();
-            let grid = Grid {
+            let grid = LaunchGrid {
                 blocks: plan.grid(problem),
                 threads: plan.threads(),
                 cluster: 1,

@@ -14,7 +14,9 @@ use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
-use crate::memory_bound::call::{BuiltKernels, Grid, Made, Planned, Preparing, given_workspace};
+use crate::memory_bound::call::{
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
+};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::ReduceIndex;
@@ -410,7 +412,7 @@ impl Planned for TopKPlan {
             if stage == TopKStage::Part {
                 given.push(Arg::Value((problem.k as u32).into()));
             }
-            let grid = Grid {
+            let grid = LaunchGrid {
                 blocks: [problem.selections().saturating_mul(parts), 1, 1],
                 threads: plan.threads,
                 cluster: 1,

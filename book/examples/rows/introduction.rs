@@ -1,0 +1,69 @@
+//! What calls that memory limits say of their plans.
+//!
+//! Run it with `cargo run -p colex-book --example rows_introduction`; each line `== .. ==` names a piece of the chapter.
+
+use colex_atom::Arch;
+use colex_gpu::reduce::{Reduce, ReduceFunction};
+use colex_gpu::rowwise::{RowFunction, Rowwise};
+use colex_gpu::{Device, View};
+use half::bf16;
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    rows()?;
+    columns()?;
+    apart()?;
+    Ok(())
+}
+
+/// A plan whose threads have whole rows.
+fn rows() -> Result<(), Box<dyn Error>> {
+    println!("\n== rows ==");
+    // ANCHOR: rows
+    let device = Device::simulator(Arch::Sm90a);
+    let (x, mut y) = (
+        device.zeros::<bf16>(512 * 1024)?,
+        device.zeros::<bf16>(512 * 1024)?,
+    );
+    let (x, y) = (x.view((512, 1024))?, y.view_mut((512, 1024))?);
+    let call = Rowwise::new(RowFunction::Softmax, &x, &y).prepare()?;
+    println!("{call}\n{}", call.explain());
+    // ANCHOR_END: rows
+    Ok(())
+}
+
+/// A plan whose blocks share results.
+fn columns() -> Result<(), Box<dyn Error>> {
+    println!("\n== columns ==");
+    // ANCHOR: columns
+    let device = Device::simulator(Arch::Sm90a);
+    let (x, mut y) = (
+        device.zeros::<bf16>(16384 * 512)?,
+        device.zeros::<bf16>(512)?,
+    );
+    let (x, y) = (x.view((16384, 512))?, y.view_mut(512)?);
+    let call = Reduce::new(ReduceFunction::Sum, &x, &[0], &y).prepare()?;
+    println!("{call}\n{}", call.explain());
+    // ANCHOR_END: columns
+    Ok(())
+}
+
+/// A view whose neighbours lie in other sectors.
+fn apart() -> Result<(), Box<dyn Error>> {
+    println!("\n== apart ==");
+    // ANCHOR: apart
+    let device = Device::simulator(Arch::Sm90a);
+    let (x, mut y) = (device.zeros::<f32>(4096 * 8)?, device.zeros::<f32>(1)?);
+    let y = y.view_mut(1)?;
+    for layout in ["4096:1", "4096:8"] {
+        let x = View::new(&x, layout)?;
+        let call = Reduce::new(ReduceFunction::Sum, &x, &[0], &y).prepare()?;
+        let traffic = call.traffic().ok_or("there is a result")?;
+        println!(
+            "{layout}: {} sectors, {} at best",
+            traffic.sectors, traffic.least_sectors
+        );
+    }
+    // ANCHOR_END: apart
+    Ok(())
+}
