@@ -21,7 +21,7 @@ use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing};
-use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
 
@@ -604,6 +604,9 @@ impl Planned for QuantisePlan {
 
     fn counted(&self, problem: &QuantiseProblem) -> Traffic {
         let size = i64::from(self.operands.from.bits()) / 8;
+        // Accesses beyond a row ask for nothing.
+        let share = div_up(problem.columns(), self.threads);
+        let own = product([self.vector, self.accesses]).min(share);
         let layouts = problem.layouts().ok();
         let place = |lane: i64| {
             let threads = self.threads.max(1);
@@ -614,7 +617,7 @@ impl Planned for QuantisePlan {
             moved: self.bytes(problem),
             sectors: 1,
             least_sectors: 1,
-            under_way: product([self.vector, self.accesses, size]),
+            under_way: product([own, size]),
             threads: self.threads.saturating_mul(self.rows),
             blocks: self.grid(problem),
             launches: 1,

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, RowwiseError, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing};
-use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
@@ -378,6 +378,9 @@ impl Planned for RowwisePlan {
         let size = i64::from(self.operands.ty.bits()) / 8;
         let is_read = |tensor: &RowTensor| !tensor.is_output() && !tensor.is_of_columns();
         let read = self.operands.tensors().filter(is_read).count() as i64;
+        // Accesses beyond a row ask for nothing.
+        let share = div_up(problem.columns(), product([self.threads, self.blocks]));
+        let own = product([self.vector, self.accesses]).min(share);
         let layouts = problem.layouts().unwrap_or_default();
         let place = |lane: i64| {
             let threads = self.threads.max(1);
@@ -388,7 +391,7 @@ impl Planned for RowwisePlan {
             moved: self.bytes(problem),
             sectors: 1,
             least_sectors: 1,
-            under_way: product([self.vector, self.accesses, size, read]),
+            under_way: product([own, size, read]),
             threads: self.threads.saturating_mul(self.rows),
             blocks: self.grid(problem),
             launches: 1,

@@ -17,7 +17,7 @@ use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
 };
-use crate::memory_bound::plan::{product, steps};
+use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::ReduceIndex;
 use crate::reduce::call::{Written, aligned, extents, strides};
@@ -360,6 +360,9 @@ impl Planned for TopKPlan {
 
     fn counted(&self, problem: &TopKProblem) -> Traffic {
         let size = i64::from(self.operands.ty.bits()) / 8;
+        // Accesses beyond a row ask for nothing.
+        let share = div_up(problem.along.extent, product([self.threads, self.parts]));
+        let own = product([self.vector, self.accesses]).min(share);
         let layouts = problem.layouts(1, self.slots).ok();
         let place = |lane: i64| [0, lane.saturating_mul(self.vector)];
         let traffic = Traffic {
@@ -367,7 +370,7 @@ impl Planned for TopKPlan {
             moved: self.bytes(problem),
             sectors: 1,
             least_sectors: 1,
-            under_way: product([self.vector, self.accesses, size]),
+            under_way: product([own, size]),
             threads: self.threads,
             blocks: problem.selections().saturating_mul(self.parts),
             launches: 1 + i64::from(self.parts > 1),
