@@ -1,6 +1,8 @@
 //! A layout in other languages: Rust, CuTe C++, the CuTe DSL of Python.
 
-use colex_layout::{ComposedLayout, Int, IntTuple, Layout, Leaf, Middle, Outer, Stride, Tuple};
+use colex_layout::{
+    ComposedLayout, Int, IntTuple, Layout, Leaf, Middle, Outer, Stride, Tiler, Tuple,
+};
 
 /// How a language writes a layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -68,6 +70,27 @@ pub(crate) fn plain(language: Language, layout: &Layout) -> Result<String, &'sta
     Ok(match language {
         Language::Cpp => format!("make_layout({shape}, {stride})"),
         Language::Python => format!("cute.make_layout({shape}, stride={stride})"),
+    })
+}
+
+/// Returns the expression in C++ that makes a shape.
+pub(crate) fn cpp_shape(shape: &IntTuple) -> String {
+    let made = tuple(Language::Cpp, "make_shape", shape, &|n| {
+        Ok(int(Language::Cpp, *n))
+    });
+    made.expect("every integer has a form")
+}
+
+/// Returns the expression in C++ that makes a tiler, or why there is none.
+pub(crate) fn cpp_tiler(tiler: &Tiler) -> Result<String, &'static str> {
+    Ok(match tiler {
+        Tiler::All => "_".to_string(),
+        Tiler::Int(n) => int(Language::Cpp, *n),
+        Tiler::Layout(layout) => plain(Language::Cpp, layout)?,
+        Tiler::Modes(modes) => {
+            let modes: Result<Vec<String>, _> = modes.iter().map(cpp_tiler).collect();
+            format!("make_tile({})", modes?.join(", "))
+        }
     })
 }
 

@@ -3,6 +3,7 @@
 use colex_draw::{ColorBy, LabelBy, Table};
 use colex_layout::Layout;
 
+use super::cute::Cute;
 use super::operations::{Done, OPERATIONS, Operation, Second, computed};
 use crate::fields::{Fields, Sentence};
 use crate::read;
@@ -40,8 +41,16 @@ pub(crate) fn reply(fields: &Fields) -> Result<Reply, Sentence> {
             operation.cpp
         },
     );
-    if let Some((what, answer)) = &done.cute {
-        reply.fact(what, said(answer.as_ref()));
+    match &done.cute {
+        Some(Cute::Answers(text, wrong)) => {
+            reply.fact("CuTe C++ answers", text);
+            if let Some(wrong) = wrong {
+                reply.fact("which is wrong", wrong);
+            }
+        }
+        Some(Cute::Refuses(what)) => reply.fact("CuTe C++ refuses", what),
+        Some(Cute::NotKnown(why)) => reply.fact("CuTe C++ answers", format!("not known: {why}")),
+        None => {}
     }
     reply.text("Derivation", &done.derivation);
     copies(&mut reply, &done, &a, fields.text("b"), operation);
@@ -76,7 +85,7 @@ fn copies(reply: &mut Reply, done: &Done, a: &Layout, b: &str, operation: &Opera
         _ => format!("let r = layout!({a}).{name}({arguments}){question};"),
     };
     reply.copy("Rust", Ok::<_, Sentence>(rust));
-    reply.copy("CuTe C++", cpp_call(second, cpp, a, done));
+    reply.copy("CuTe C++", cpp_call(second, cpp, a, b, done));
     let spelt = |language| match done.layout() {
         Some(result) => spell::plain(language, result).map_err(str::to_string),
         None => Err(why()),
@@ -90,20 +99,50 @@ fn copies(reply: &mut Reply, done: &Done, a: &Layout, b: &str, operation: &Opera
     });
 }
 
-/// The call in C++ of an operation on layouts.
-fn cpp_call(second: Second, cpp: &str, a: &Layout, done: &Done) -> Result<String, Sentence> {
+/// The call of an operation in C++.
+fn cpp_call(
+    second: Second,
+    cpp: &str,
+    a: &Layout,
+    b: &str,
+    done: &Done,
+) -> Result<String, Sentence> {
     if cpp.is_empty() {
         return Err("CuTe C++ has no such operation".to_string());
     }
     let spelt = |layout: &Layout| spell::plain(Language::Cpp, layout).map_err(str::to_string);
     let a = spelt(a)?;
+    let with_b = |b: String| Ok(format!("auto A = {a};\nauto B = {b};\nauto R = {cpp};"));
     match (second, &done.inner) {
         (Second::None, _) => Ok(format!("auto A = {a};\nauto R = {cpp};")),
-        (Second::Layout, Some(b)) => Ok(format!(
-            "auto A = {a};\nauto B = {};\nauto R = {cpp};",
-            spelt(b)?
+        (Second::Layout, Some(b)) => with_b(spelt(b)?),
+        (Second::Layout | Second::Tiler, _) => {
+            with_b(spell::cpp_tiler(&read::tiler("B", b)?).map_err(str::to_string)?)
+        }
+        (Second::Shape, _) if b.is_empty() => Ok(format!(
+            "auto A = {a};\nauto R = {};",
+            cpp.replace(", B", "")
         )),
-        _ => Err(format!("only layouts are written out; the call is {cpp}")),
+        (Second::Shape, _) => with_b(spell::cpp_shape(&read::typed("B", b)?)),
+        (Second::Number, _) => {
+            // A number is a template argument, or an integer that is one.
+            let call = cpp.replace("<B>", &format!("<{b}>"));
+            let call = call.replace("B)", &format!("Int<{b}>{{}})"));
+            Ok(format!("auto A = {a};\nauto R = {call};"))
+        }
+        (Second::Coord, _) => with_b(format!("make_coord{}", nested(b))),
+        (Second::Bits, _) => Err(format!(
+            "the types of the elements are yours to name; the call is {cpp}"
+        )),
+    }
+}
+
+/// A coordinate whose inner tuples are made as the outer one is.
+fn nested(place: &str) -> String {
+    let place: String = place.split_whitespace().collect();
+    match place.strip_prefix('(') {
+        Some(rest) => format!("({}", rest.replace('(', "make_coord(")),
+        None => format!("({place})"),
     }
 }
 

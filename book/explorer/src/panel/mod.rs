@@ -2,6 +2,7 @@
 
 pub(crate) mod algebra;
 pub(crate) mod atom;
+mod cute;
 pub(crate) mod descriptor;
 pub(crate) mod kernel;
 pub(crate) mod layout;

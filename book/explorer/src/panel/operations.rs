@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use colex_layout::{Coord, Error, Explanation, IntTuple, Layout, LayoutLeft, Tiler};
 
+use super::cute::{self, Cute, Operand};
 use crate::fields::Sentence;
 use crate::read;
 
@@ -76,7 +77,7 @@ pub(crate) const OPERATIONS: [Operation; 37] = [
     operation("max_common_vector", Other, "the size of the longest R with A(R(i)) = B(R(i)) = i", "max_common_vector(A, B)"),
     operation("sum", Other, "(A + B)(i) = A(i) + B(i)", ""),
     operation("greatest_common_domain", Other, "the coarsest shape that both shapes refine to", ""),
-    operation("domain_distribute", Number, "up to B indices of the shape of A, taken from each mode by greatest common divisors", ""),
+    operation("domain_distribute", Number, "up to B indices of the shape of A, taken from each mode by greatest common divisors", "domain_distribute(shape(A), B)"),
     operation("upcast", Number, "units of B elements: the unit of each element, once", "upcast<B>(A)"),
     operation("upcast_exact", Number, "upcast(A, B), where every unit is used whole", ""),
     operation("downcast", Number, "each element becomes B smaller ones", "downcast<B>(A)"),
@@ -132,8 +133,8 @@ pub(crate) struct Done {
     /// The second operand, where it is a layout and no tiler.
     pub(crate) inner: Option<Layout>,
     pub(crate) derivation: String,
-    /// What CuTe C++ answers, by its own composition, and what of the operation that is.
-    pub(crate) cute: Option<(&'static str, Result<Layout, Error>)>,
+    /// What CuTe C++ answers, where it has the operation.
+    pub(crate) cute: Option<Cute>,
     /// The arguments in Rust.
     pub(crate) arguments: String,
 }
@@ -148,29 +149,46 @@ impl Done {
     }
 }
 
+impl Done {
+    /// With what CuTe C++ answers to the operation.
+    fn beside_cute(self, operation: &Operation, a: &Layout, b: &Operand<'_>) -> Self {
+        let cute = cute::answer(operation, a, b, &self.result);
+        Self { cute, ..self }
+    }
+}
+
 /// Computes an operation.
 pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Done, Sentence> {
     match operation.second {
-        Alone => Ok(alone(operation, a)),
+        Alone => Ok(alone(operation, a).beside_cute(operation, a, &Operand::None)),
         Shape if operation.name == "complement" && b.is_empty() => {
             let steps = [("the cosize of A", a.cosize().map(|n| n.to_string()))];
             let result = a.complement_in_cosize();
-            Ok(by_formula(operation, &steps, result, ""))
+            let done = by_formula(operation, &steps, result, "");
+            Ok(done.beside_cute(operation, a, &Operand::None))
         }
-        Shape => with_shape(operation, a, &read::typed("B", b)?),
+        Shape => {
+            let b = read::typed("B", b)?;
+            let done = with_shape(operation, a, &b)?;
+            Ok(done.beside_cute(operation, a, &Operand::Shape(&b)))
+        }
         // A tiler composes mode by mode.
         Other if operation.name == "composition" && b.starts_with('<') => {
             let tiler = read::tiler("B", b)?;
             let result = a.composition(&tiler);
-            Ok(by_formula(
-                operation,
-                &[],
-                result,
-                format!("tiler!({tiler})"),
-            ))
+            let done = by_formula(operation, &[], result, format!("tiler!({tiler})"));
+            Ok(done.beside_cute(operation, a, &Operand::Tiler(&tiler)))
         }
-        Other => Ok(with_layout(operation, a, read::layout("B", b)?)),
-        Cut => Ok(with_tiler(operation, a, &read::tiler("B", b)?)),
+        Other => {
+            let b = read::layout("B", b)?;
+            let done = with_layout(operation, a, b.clone());
+            Ok(done.beside_cute(operation, a, &Operand::Layout(&b)))
+        }
+        Cut => {
+            let b = read::tiler("B", b)?;
+            let done = with_tiler(operation, a, &b);
+            Ok(done.beside_cute(operation, a, &Operand::Tiler(&b)))
+        }
         Number => {
             let n = read::number("B", b, 0, i64::MAX)?;
             let result = match operation.name {
@@ -179,7 +197,8 @@ pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Don
                 "upcast_exact" => a.upcast_exact(n),
                 _ => a.downcast(n),
             };
-            Ok(by_formula(operation, &[], result, n))
+            let done = by_formula(operation, &[], result, n);
+            Ok(done.beside_cute(operation, a, &Operand::Number(n)))
         }
         Bits => {
             let (old, new) = bits(b)?;
@@ -187,7 +206,8 @@ pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Don
                 "recast" => a.recast(old, new),
                 _ => a.recast_exact(old, new),
             };
-            Ok(by_formula(operation, &[], result, format!("{old}, {new}")))
+            let done = by_formula(operation, &[], result, format!("{old}, {new}"));
+            Ok(done.beside_cute(operation, a, &Operand::Bits(old, new)))
         }
         Place => {
             let place: Coord = read::typed("B", b)?;
@@ -202,7 +222,8 @@ pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Don
                 _ => (a.dice(&place), Vec::new()),
             };
             let arguments = format!("\"{place}\".parse::<Coord>()?");
-            Ok(by_formula(operation, &steps, result, arguments))
+            let done = by_formula(operation, &steps, result, arguments);
+            Ok(done.beside_cute(operation, a, &Operand::None))
         }
     }
 }
@@ -330,10 +351,7 @@ fn with_layout(operation: &Operation, a: &Layout, b: Layout) -> Done {
         [("A * B", steps)]
     };
     let done = match operation.name {
-        "composition" => Done {
-            cute: Some(("CuTe C++ answers", a.cute_composition(&b))),
-            ..explained(a.explain_composition(&b), arguments)
-        },
+        "composition" => explained(a.explain_composition(&b), arguments),
         "blocked_product" => by_formula(operation, &product(), a.blocked_product(&b), arguments),
         "raked_product" => by_formula(operation, &product(), a.raked_product(&b), arguments),
         "max_common_layout" => by_formula(operation, &common(), a.max_common_layout(&b), arguments),
@@ -355,12 +373,10 @@ fn with_tiler(operation: &Operation, a: &Layout, b: &Tiler) -> Done {
     let arguments = format!("tiler!({b})");
     let divided = |result: Result<Layout, Error>| Done {
         result: result.map(Value::from),
-        cute: Some(cute_divide(a, b)).map(|answer| (said_of(operation.name), answer)),
         ..explained(a.explain_logical_divide(b), &arguments)
     };
     let multiplied = |result: Result<Layout, Error>| Done {
         result: result.map(Value::from),
-        cute: Some(cute_product(a, b)).map(|answer| (said_of(operation.name), answer)),
         ..explained(a.explain_logical_product(b), &arguments)
     };
     match operation.name {
@@ -368,10 +384,7 @@ fn with_tiler(operation: &Operation, a: &Layout, b: &Tiler) -> Done {
         "zipped_divide" => divided(a.zipped_divide(b)),
         "tiled_divide" => divided(a.tiled_divide(b)),
         "flat_divide" => divided(a.flat_divide(b)),
-        "logical_divide_exact" => Done {
-            cute: None,
-            ..divided(a.logical_divide_exact(b))
-        },
+        "logical_divide_exact" => divided(a.logical_divide_exact(b)),
         "logical_product" => multiplied(a.logical_product(b)),
         "zipped_product" => multiplied(a.zipped_product(b)),
         "tiled_product" => multiplied(a.tiled_product(b)),
@@ -382,52 +395,6 @@ fn with_tiler(operation: &Operation, a: &Layout, b: &Tiler) -> Done {
             by_formula(operation, &steps, a.shape().tiles(b), arguments)
         }
     }
-}
-
-/// What CuTe's answer is of the operation: the other forms only gather the modes of the logical one.
-fn said_of(name: &str) -> &'static str {
-    match name {
-        "logical_divide" | "logical_product" => "CuTe C++ answers",
-        _ => "CuTe C++ answers before it gathers the modes",
-    }
-}
-
-/// An operation of CuTe by one layout, mode by mode where the tiler has modes.
-fn by_modes(
-    a: &Layout,
-    b: &Tiler,
-    of_layout: fn(&Layout, &Layout) -> Result<Layout, Error>,
-) -> Result<Layout, Error> {
-    match b {
-        Tiler::All => Ok(a.clone()),
-        Tiler::Int(n) => of_layout(a, &Layout::new(*n, 1)?),
-        Tiler::Layout(b) => of_layout(a, b),
-        Tiler::Modes(tilers) => {
-            let mut tilers = tilers.iter();
-            let modes = a.modes().map(|mode| match tilers.next() {
-                Some(tiler) => by_modes(&mode, tiler, of_layout),
-                None => Ok(mode),
-            });
-            let modes: Vec<Layout> = modes.collect::<Result<_, _>>()?;
-            Layout::concat(&modes)
-        }
-    }
-}
-
-/// CuTe's `logical_divide`: its composition with the tiler and the tiler's complement.
-fn cute_divide(a: &Layout, b: &Tiler) -> Result<Layout, Error> {
-    by_modes(a, b, |a, b| {
-        let rest = b.complement(a.coalesce(..).shape())?;
-        a.cute_composition(&Layout::concat([b, &rest])?)
-    })
-}
-
-/// CuTe's `logical_product`: the block beside its composition of the block's complement with the tiler.
-fn cute_product(a: &Layout, b: &Tiler) -> Result<Layout, Error> {
-    by_modes(a, b, |a, b| {
-        let places = a.complement(a.size().saturating_mul(b.cosize()?))?;
-        Layout::concat([a, &places.cute_composition(b)?])
-    })
 }
 
 #[cfg(test)]
