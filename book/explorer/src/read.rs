@@ -10,24 +10,27 @@ use crate::fields::Sentence;
 /// The most leaves of a layout: work grows with them.
 const MAX_LEAVES: usize = 32;
 
-/// Returns the text without what CuTe prints of a pointer.
+/// Returns the layout of what CuTe prints, without the pointer before it and the table below it.
 ///
 /// `smem_ptr[16b](0x7f..)` becomes `smem_ptr[16b](unset)` behind a swizzle, and is left out where there is none, as an
-/// address changes no offset. `Sw<3,4,3>_smem_ptr[16b](..) o L` is the older form of the same, and `S<3,4,3>` is the DSL's.
+/// address changes no offset; so is `ArithTuple(0,0)`, where a tensor of coordinates starts. `Sw<3,4,3>_smem_ptr[16b](..) o L`
+/// is the older form of the same, and `S<3,4,3>` is the DSL's.
 pub(crate) fn pasted(text: &str) -> String {
-    let text = text.trim().trim_end_matches(';').trim_end();
+    let text = without_table(text.trim()).trim_end_matches(';').trim_end();
     let text = match text.strip_prefix("S<") {
         Some(rest) => format!("Sw<{rest}"),
         None => text.to_string(),
     };
     let text = text.replacen(">_smem_ptr[", "> o smem_ptr[", 1);
-    let Some(start) = text.find("_ptr[").and_then(|at| pointer_start(&text, at)) else {
+    let start = ["ptr[", "ArithTuple("].into_iter();
+    let Some(start) = start.filter_map(|word| text.find(word)).min() else {
         return text;
     };
+    let start = word_start(&text, start);
     let Some(open) = text[start..].find('(').map(|at| start + at) else {
         return text;
     };
-    let Some(close) = text[open..].find(')').map(|at| open + at + 1) else {
+    let Some(close) = closing(&text, open) else {
         return text;
     };
     let (before, after) = (&text[..start], text[close..].trim_start());
@@ -40,13 +43,46 @@ pub(crate) fn pasted(text: &str) -> String {
     }
 }
 
-/// Where the word that holds `_ptr[` begins: `smem_ptr[`, `gmem_ptr[`, `rmem_ptr[`.
-fn pointer_start(text: &str, at: usize) -> Option<usize> {
-    let letters = text[..at].char_indices().rev();
-    letters
-        .take_while(|(_, c)| c.is_ascii_alphanumeric())
+/// The text up to the table of numbers that `print_layout` and `print_tensor` write below a layout. A field joins lines.
+fn without_table(text: &str) -> &str {
+    let end = [text.find('\n'), text.find("  ")]
+        .into_iter()
+        .flatten()
+        .min();
+    let Some(end) = end else { return text };
+    let (first, table) = text.split_at(end);
+    let is_table = table
+        .chars()
+        .all(|c| c.is_whitespace() || c.is_ascii_digit() || "+-|.".contains(c));
+    if is_table {
+        first.trim_end().trim_end_matches(':')
+    } else {
+        text
+    }
+}
+
+/// Where the word that ends at `at` begins: that of `smem_ptr[`, `gmem_ptr[`, `ptr[`.
+fn word_start(text: &str, at: usize) -> usize {
+    let word = text[..at].char_indices().rev();
+    word.take_while(|(_, c)| c.is_ascii_alphanumeric() || *c == '_')
         .last()
-        .map(|(start, _)| start)
+        .map_or(at, |(start, _)| start)
+}
+
+/// Where the parenthesis that opens at `open` has closed.
+fn closing(text: &str, open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, c) in text[open..].char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(open + at + 1);
+        }
+    }
+    None
 }
 
 /// Reads what was typed for `what`.
@@ -140,6 +176,24 @@ mod tests {
                 "Sw<3,3,3> o 0 o (8,64):(64,1)",
             ),
             (" (4,(2,2)):(2,(1,8)) ;\n", "(4,(2,2)):(2,(1,8))"),
+            ("ptr[32b](0x3000) o (_8,_4):(_1,_8)", "(_8,_4):(_1,_8)"),
+            (
+                "ArithTuple(_0,(_0,_0)) o (2,(2,2)):(_1@0,(_1@0@1,_1@1@1))",
+                "(2,(2,2)):(_1@0,(_1@0@1,_1@1@1))",
+            ),
+            (
+                "(_4,_1):(_1,_0)\n      0 \n    +---+\n 0  | 0 |\n    +---+\n",
+                "(_4,_1):(_1,_0)",
+            ),
+            (
+                "(_4,_1):(_1,_0)       0      +---+  0  | 0 |",
+                "(_4,_1):(_1,_0)",
+            ),
+            ("ptr[32b](0x3000) o (3):(1):\n   -5  295\n", "(3):(1)"),
+            (
+                "Sw<2,1,3> o _0 o (_8,_8):(_8,_1)",
+                "Sw<2,1,3> o _0 o (_8,_8):(_8,_1)",
+            ),
             ("(_4,_8):(_8,_1)", "(_4,_8):(_8,_1)"),
         ];
         for (text, read) in cases {

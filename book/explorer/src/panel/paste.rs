@@ -22,9 +22,67 @@ pub(crate) fn read_text(fields: &Fields) -> Result<Json, Sentence> {
         mma(&entries)
     } else if text.contains("TiledCopy") {
         copy(&entries)
+    } else if text.contains("MMA_Atom") {
+        mma_atom(&entries)
+    } else if text.contains("Copy_Atom") {
+        copy_atom(&entries)
+    } else if let Some(swizzle) = swizzle(text) {
+        Ok(json!({"panel": "swizzle", "fields": swizzle}))
     } else {
         Ok(json!({"panel": "layout", "fields": {"layout": text}}))
     }
+}
+
+/// A product by itself: the first row with what was printed.
+fn mma_atom(pasted: &BTreeMap<String, String>) -> Result<Json, Sentence> {
+    let shape = entry(pasted, "Shape_MNK")?;
+    let found = colex_atom::mma_atoms().find(|atom| same(&atom.print(), pasted));
+    let found = found.ok_or_else(|| {
+        format!("no instruction of the tables has the shape {shape} and these layouts")
+    })?;
+    Ok(json!({"panel": "atom", "fields": {"name": found.name()}}))
+}
+
+/// A copy by itself.
+fn copy_atom(pasted: &BTreeMap<String, String>) -> Result<Json, Sentence> {
+    let bits = entry(pasted, "ValueType")?;
+    let width = read::number("ValueType", bits.trim_end_matches('b'), 1, 1024)?;
+    let found = colex_atom::copy_atoms().find(|atom| has_layouts(atom, width, pasted));
+    let found = found.ok_or("no copy of the tables has these layouts")?;
+    Ok(json!({"panel": "atom", "fields": {"name": found.name()}}))
+}
+
+/// The numbers of a swizzle that stands alone, as fields of its panel.
+fn swizzle(text: &str) -> Option<Json> {
+    let inside = text
+        .strip_prefix("Sw<")
+        .or_else(|| text.strip_prefix("S<"))?;
+    let numbers: Vec<&str> = inside
+        .strip_suffix('>')?
+        .split(',')
+        .map(str::trim)
+        .collect();
+    let [bits, base, shift] = numbers[..] else {
+        return None;
+    };
+    Some(json!({"bits": bits, "base": base, "shift": shift}))
+}
+
+/// Whether a copy has the threads and the layouts that were printed of it.
+fn has_layouts(atom: &colex_atom::CopyAtom, width: i64, pasted: &BTreeMap<String, String>) -> bool {
+    let Ok(values) = atom.val_layouts(width) else {
+        return false;
+    };
+    let bare = |text: &str| text.replace('_', "");
+    let printed = [
+        ("ThrID", atom.traits().thread.to_string()),
+        ("ValLayoutSrc", values.src.to_string()),
+        ("ValLayoutDst", values.dst.to_string()),
+    ];
+    printed.into_iter().all(|(name, text)| {
+        let found = pasted.get(name);
+        found.is_some_and(|found| bare(found) == bare(&text))
+    })
 }
 
 /// The lines `name: value` without blanks.
@@ -144,23 +202,8 @@ fn copy(pasted: &BTreeMap<String, String>) -> Result<Json, Sentence> {
             layout.size()
         ));
     }
-    let has_layouts = |atom: &colex_atom::CopyAtom| {
-        let Ok(values) = atom.val_layouts(width) else {
-            return false;
-        };
-        let bare = |text: String| text.replace('_', "");
-        let pairs = [
-            ("ThrID", atom.traits().thread.to_string()),
-            ("ValLayoutSrc", values.src.to_string()),
-            ("ValLayoutDst", values.dst.to_string()),
-        ];
-        pairs.into_iter().all(|(name, text)| {
-            pasted
-                .get(name)
-                .is_some_and(|found| bare(found.clone()) == bare(text))
-        })
-    };
-    for atom in colex_atom::copy_atoms().filter(has_layouts) {
+    let fits = colex_atom::copy_atoms().filter(|atom| has_layouts(atom, width, pasted));
+    for atom in fits {
         let name = atom.name();
         let built = TiledCopy::from_tv(atom, width, &layout, &cut).map_err(sentence)?;
         if same(&built.to_string(), pasted) {
@@ -243,6 +286,26 @@ mod tests {
         assert_eq!(
             pasted("(4,8):(8,1)"),
             Ok(json!({"panel": "layout", "fields": {"layout": "(4,8):(8,1)"}}))
+        );
+        let product = colex_atom::mma("SM70_8x8x4_F32F16F16F32_NT").expect("a row");
+        let read = pasted(&product.print()).expect("it is a row");
+        assert_eq!(
+            (&read["panel"], &read["fields"]["name"]),
+            (&json!("atom"), &json!(product.name()))
+        );
+        let copy = "Copy_Atom\n  ThrID:        _32:_1\n  ValLayoutSrc: (_32,_8):(_8,_1)\n  ValLayoutDst: (_32,(_2,_4)):(_2,(_1,_64))\n  ValLayoutRef: (_32,(_2,_4)):(_2,(_1,_64))\n  ValueType:    16b\n";
+        let read = pasted(copy).expect("it is a row");
+        assert_eq!(read["fields"]["name"], "SM75_U32x4_LDSM_N");
+        assert_eq!(
+            pasted("Sw<3,4,-3>"),
+            Ok(json!({"panel": "swizzle", "fields": {"bits": "3", "base": "4", "shift": "-3"}}))
+        );
+        assert_eq!(
+            pasted("MMA_Atom\n  Shape_MNK: (_3,_3,_3)\n"),
+            Err(
+                "no instruction of the tables has the shape (_3,_3,_3) and these layouts"
+                    .to_string()
+            )
         );
         assert_eq!(
             pasted("TiledMMA\n  ThrID: _32:_1\n"),
