@@ -179,7 +179,9 @@ fn matrix(fields: &Fields) -> Result<Reply, Sentence> {
     reply.copy("CuTe C++", cpp);
     reply.copy("PTX operand", Ok::<_, Sentence>(format!("{bits:#018x}")));
     reply.copy_later("SVG", || {
-        Ok::<_, Sentence>(svg(Picture::of(bit_cells(bits))))
+        Ok::<_, Sentence>(svg(
+            Picture::of(bit_cells(bits)).title(format!("{bits:#018x}, the highest bit first"))
+        ))
     });
     Ok(reply)
 }
@@ -240,7 +242,7 @@ fn field_table(reply: &mut Reply, bits: u64) {
             let (name, first, width, unit) = FIELDS[field];
             let cells = vec![
                 name.to_string(),
-                format!("{first}..{}", first + width),
+                format!("{first}..{}", first + width - 1),
                 value_of(bits, field).to_string(),
                 unit.to_string(),
             ];

@@ -135,7 +135,12 @@ fn stop_facts(reply: &mut Reply, before: Option<&Stop>, stop: Option<&Stop>) {
         stop.map_or(none.to_string(), |stop| stop.instruction.clone())
     };
     reply.fact("executed", said(before, "nothing yet"));
-    reply.fact("next", said(stop, "none"));
+    let none = if before.is_none() {
+        "the first statement"
+    } else {
+        "none"
+    };
+    reply.fact("next", said(stop, none));
     if let Some(stop) = stop {
         reply.fact("active lanes", format!("{:#010x}", stop.active));
     }

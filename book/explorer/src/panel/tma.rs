@@ -66,6 +66,7 @@ pub(crate) fn reply(fields: &Fields) -> Result<Reply, Sentence> {
     facts(&mut reply, &plan);
     let instructions = plan.instructions().map_err(sentence)?;
     let loads = loads(&asked, &plan)?;
+    let coordinates = plan.coordinates((*top, *left)).map_err(sentence)?;
     global(&mut reply, &asked, &loads);
     arrived(&mut reply, &asked, &loads);
     reply.view(table(
@@ -79,15 +80,17 @@ pub(crate) fn reply(fields: &Fields) -> Result<Reply, Sentence> {
         instructions.len(),
         |at| {
             let instruction = &instructions[at];
+            // The plan counts them from where the box begins.
+            let places = coordinates.iter().zip(&instruction.coordinates);
+            let places: Vec<i64> = places.map(|(start, by)| start + by).collect();
             let cells = vec![
                 at.to_string(),
                 instruction.shared.to_string(),
-                format!("{:?}", instruction.coordinates),
+                format!("{places:?}"),
             ];
             (cells, Link::default())
         },
     ));
-    let coordinates = plan.coordinates((*top, *left)).map_err(sentence)?;
     for view in super::descriptor::map_fields(plan.map(), &coordinates, &[]) {
         reply.view(view);
     }
