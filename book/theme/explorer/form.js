@@ -52,6 +52,21 @@
     }
     explorer.button = button;
 
+    // A browser takes seconds to lay out a line of a million characters, so a longer text stays out of its field. The module
+    // says its own limit, which is lower.
+    const LONGEST = 4000;
+
+    /** The sentence for a text that is too long to be shown. */
+    explorer.tooLong = (what, length) => `${what} has ${length} characters; the explorer reads ${LONGEST} at most, and leaves this one out`;
+    explorer.isTooLong = (text) => text.length > LONGEST;
+
+    /** The first line of a text whose other lines are a table of numbers, as `print_layout` writes it. */
+    explorer.withoutTable = function (text) {
+        const [first, ...rest] = text.trim().split("\n");
+        const isTable = rest.length && rest.every((line) => /^[\s\d+|.-]*$/.test(line));
+        return isTable ? first.trim() : text.trim();
+    };
+
     // How long a step stays while the steps are played, in milliseconds.
     const BEAT = 500;
 
@@ -139,7 +154,28 @@
                 list.append(option);
             });
             box.setAttribute("list", list.id);
-            box.addEventListener("input", () => changed(field.name, box.value));
+            const refuse = (length) => explorer.showError(explorer.tooLong("the text", length), place);
+            box.addEventListener("beforeinput", (event) => {
+                const more = event.data ?? event.dataTransfer?.getData("text/plain") ?? "";
+                const length = box.value.length - (box.selectionEnd - box.selectionStart) + more.length;
+                if (length <= LONGEST) return;
+                event.preventDefault();
+                refuse(length);
+            });
+            box.addEventListener("paste", (event) => {
+                const text = event.clipboardData?.getData("text") ?? "";
+                const first = explorer.withoutTable(text);
+                if (first === text.trim() || explorer.isTooLong(first)) return;
+                event.preventDefault();
+                box.setRangeText(first, box.selectionStart, box.selectionEnd, "end");
+                changed(field.name, box.value);
+            });
+            box.addEventListener("input", () => {
+                if (!explorer.isTooLong(box.value)) return changed(field.name, box.value);
+                const { length } = box.value;
+                box.value = state.fields[state.panel][field.name];
+                refuse(length);
+            });
             return [box, list];
         }
 

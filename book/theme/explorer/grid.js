@@ -16,7 +16,8 @@
         const letters = Math.max(0, ...lines.flat().map((line) => line.length));
         const high = Math.max(1, ...lines.map((label) => label.length));
         const side = view.cols <= 16 ? 22 : view.cols <= 64 ? 12 : view.cols <= 128 ? 7 : 4;
-        const width = view.labels ? Math.max(26, letters * LETTER + 8) : side;
+        // The 32 banks stand side by side on a page.
+        const width = view.labels ? Math.max(view.cols < 32 ? 26 : 22.6, letters * LETTER + 8) : side;
         const height = view.labels ? Math.max(24, high * LINE + 8) : side;
         const names = view.rowNames || Array.from({ length: view.rows }, (_, row) => String(row));
         const left = Math.max(...names.map((name) => name.length)) * LETTER + 2 * GAP;

@@ -54,6 +54,10 @@
 
     /** Shows the state of the address; whether there was one. */
     function follow() {
+        if (explorer.isTooLong(location.hash)) {
+            explorer.showError(explorer.tooLong("the address", location.hash.length), place);
+            return false;
+        }
         if (!explorer.readAddress(location.hash.slice(1), state)) return false;
         open(state.panel);
         return true;
@@ -64,8 +68,9 @@
     // What CuTe prints, pasted beside the fields, opens the panel that shows it.
     document.addEventListener("paste", (event) => {
         if (event.target.closest?.("input, textarea, select")) return;
-        const text = event.clipboardData?.getData("text").trim();
+        const text = explorer.withoutTable(event.clipboardData?.getData("text") ?? "");
         if (!text) return;
+        if (explorer.isTooLong(text)) return explorer.showError(explorer.tooLong("the pasted text", text.length), place);
         touch().then(() => {
             const { reply, error } = explorer.ask({ panel: "paste", text });
             if (error !== undefined) {
@@ -77,6 +82,6 @@
         });
     });
 
+    open(state.panel);
     if (follow()) touch();
-    else open(state.panel);
 })(window.ColexExplorer);

@@ -136,7 +136,7 @@
         title.append(element("code", "", reply.title));
         const parts = [title];
         if (reply.refusal) parts.push(element("p", "explorer-refusal", reply.refusal));
-        parts.push(says, facts(reply.facts));
+        parts.push(facts(reply.facts));
         place.replaceChildren(...parts);
         reply.texts.forEach(({ heading, text }) => {
             const section = element("section", "explorer-view");
@@ -157,6 +157,8 @@
             views.append(section);
             DRAW[view.kind](view, drawing, links, say);
         });
+        // It stays at the lower edge of the window while the views are in sight.
+        place.append(says);
     };
 
     /** Shows a sentence in the place of a reply. */
