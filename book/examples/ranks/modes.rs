@@ -8,10 +8,12 @@ use std::time::Duration;
 use colex_atom::Arch;
 use colex_gpu::gemm::ChunkOrder;
 use colex_gpu::ir::*;
-use colex_gpu::ranks::{GatherProduct, LinkSpeeds, RankDevices, RankForecast, RankOptions};
+use colex_gpu::ranks::{
+    GatherProduct, LinkSpeeds, Meeting, RankDevices, RankForecast, RankOptions,
+};
 use colex_gpu::ranks::{RankPlan, RankProblem};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
-use colex_gpu::{Argument, Device, Gemm, Launch, View, ViewMut};
+use colex_gpu::{Argument, Device, Flags, Gemm, Launch, View, ViewMut};
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
 use colex_sched::{Collective, GemmCoord, Placement, RankLayout, Route, local_product};
 use half::bf16;
@@ -30,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     arrivals()?;
     devices()?;
     forecast()?;
-    Ok(())
+    host()
 }
 
 fn placements() -> Result<(), Box<dyn Error>> {
@@ -340,5 +342,49 @@ fn forecast() -> Result<(), Box<dyn Error>> {
         RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, 132, &links)?
     );
     // ANCHOR_END: forecast
+    Ok(())
+}
+
+fn host() -> Result<(), Box<dyn Error>> {
+    println!("\n== flags ==");
+    // ANCHOR: flags
+    let device = Device::open(); // the first GPU, or the simulator
+    let copies = device.on_new_stream()?;
+    let flags = Flags::new(&device, 2)?;
+    let (from, to) = (device.upload(&[1.0f32, 2.0])?, device.zeros::<f32>(2)?);
+    device.synchronize()?;
+
+    copies.enqueue_copy(&to, &from)?; // a copy engine, and no kernel
+    flags.set(&copies, 1, 1)?; // flag 1 in round 1, after the copy
+    flags.wait(&device, 1, 1)?; // the work that follows waits for it
+    device.synchronize_within(Duration::from_secs(10))?;
+    println!("{:?}, {:?}", to.download()?, flags.buffer().download()?);
+    println!("{}", flags.set(&device, 0, 0).unwrap_err());
+    // ANCHOR_END: flags
+
+    println!("\n== meeting ==");
+    // ANCHOR: meeting
+    fn rank(mut meeting: Meeting) -> Result<String, colex_gpu::Error> {
+        let own = [10 * meeting.rank() as u8]; // the address of its memory, say
+        let all = meeting.exchange(&own)?;
+        let problem = RankProblem {
+            overlap: Overlap::GatherProduct,
+            ranks: 2,
+            m: 4,
+            n: 2,
+            k: 3 + meeting.rank() as i64,
+        };
+        let disagreement = meeting.agree(problem).unwrap_err();
+        Ok(format!("{all:?}, {disagreement}"))
+    }
+    let meetings = Meeting::local(2, Duration::from_secs(10))?;
+    let threads = meetings
+        .into_iter()
+        .map(|meeting| std::thread::spawn(|| rank(meeting)));
+    let threads: Vec<_> = threads.collect();
+    for thread in threads {
+        println!("{}", thread.join().expect("no rank panics")?);
+    }
+    // ANCHOR_END: meeting
     Ok(())
 }

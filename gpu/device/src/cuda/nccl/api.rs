@@ -13,10 +13,10 @@ use crate::error::{Error, ErrorKind};
 const OLDEST: c_int = 21400;
 
 /// `ncclResult_t`, as a plain number.
-pub(super) type Status = u32;
+pub(super) type NcclStatus = u32;
 
 /// `ncclInProgress`.
-pub(super) const IN_PROGRESS: Status = 7;
+pub(super) const IN_PROGRESS: NcclStatus = 7;
 
 /// The bytes of `ncclUniqueId`.
 pub(super) const ID_BYTES: usize = 128;
@@ -77,25 +77,25 @@ macro_rules! table {
 }
 
 table! {
-    get_unique_id: "ncclGetUniqueId"(*mut UniqueId) -> Status;
-    get_error_string: "ncclGetErrorString"(Status) -> *const c_char;
+    get_unique_id: "ncclGetUniqueId"(*mut UniqueId) -> NcclStatus;
+    get_error_string: "ncclGetErrorString"(NcclStatus) -> *const c_char;
     get_last_error: "ncclGetLastError"(Comm) -> *const c_char;
-    init: "ncclCommInitRankConfig"(*mut Comm, c_int, UniqueId, c_int, *mut Config) -> Status;
-    get_async_error: "ncclCommGetAsyncError"(Comm, *mut Status) -> Status;
-    finalize: "ncclCommFinalize"(Comm) -> Status;
-    destroy: "ncclCommDestroy"(Comm) -> Status;
-    abort: "ncclCommAbort"(Comm) -> Status;
-    group_start: "ncclGroupStart"() -> Status;
-    group_end: "ncclGroupEnd"() -> Status;
+    init: "ncclCommInitRankConfig"(*mut Comm, c_int, UniqueId, c_int, *mut Config) -> NcclStatus;
+    get_async_error: "ncclCommGetAsyncError"(Comm, *mut NcclStatus) -> NcclStatus;
+    finalize: "ncclCommFinalize"(Comm) -> NcclStatus;
+    destroy: "ncclCommDestroy"(Comm) -> NcclStatus;
+    abort: "ncclCommAbort"(Comm) -> NcclStatus;
+    group_start: "ncclGroupStart"() -> NcclStatus;
+    group_end: "ncclGroupEnd"() -> NcclStatus;
     all_gather: "ncclAllGather"(
         *const c_void, *mut c_void, usize, c_int, Comm, sys::StreamHandle,
-    ) -> Status;
+    ) -> NcclStatus;
     all_reduce: "ncclAllReduce"(
         *const c_void, *mut c_void, usize, c_int, c_int, Comm, sys::StreamHandle,
-    ) -> Status;
+    ) -> NcclStatus;
     reduce_scatter: "ncclReduceScatter"(
         *const c_void, *mut c_void, usize, c_int, c_int, Comm, sys::StreamHandle,
-    ) -> Status;
+    ) -> NcclStatus;
 }
 
 /// NCCL, opened.
@@ -136,7 +136,8 @@ fn version(library: &Library) -> c_int {
     let mut version = 0;
     // SAFETY: the symbol's type is that of `nccl.h` since NCCL 2.0; the function stores one integer.
     let asked = unsafe {
-        let symbol = library.get::<unsafe extern "C" fn(*mut c_int) -> Status>(b"ncclGetVersion\0");
+        let symbol =
+            library.get::<unsafe extern "C" fn(*mut c_int) -> NcclStatus>(b"ncclGetVersion\0");
         symbol.map(|ask| ask(&mut version))
     };
     match asked {
@@ -147,7 +148,12 @@ fn version(library: &Library) -> c_int {
 
 impl Nccl {
     /// A code as a result; work in progress is none.
-    pub(super) fn check(&self, call: &'static str, code: Status, comm: Comm) -> Result<(), Error> {
+    pub(super) fn check(
+        &self,
+        call: &'static str,
+        code: NcclStatus,
+        comm: Comm,
+    ) -> Result<(), Error> {
         match code {
             0 | IN_PROGRESS => Ok(()),
             _ => Err(self.error(call, code, comm)),
@@ -155,7 +161,7 @@ impl Nccl {
     }
 
     /// The error of a code, with the library's own words.
-    pub(super) fn error(&self, call: &'static str, code: Status, comm: Comm) -> Error {
+    pub(super) fn error(&self, call: &'static str, code: NcclStatus, comm: Comm) -> Error {
         // SAFETY: both functions return null or a string that lives until the next call of the library; the
         // communicator is null or lives.
         let (text, last) = unsafe {
