@@ -33,8 +33,8 @@ impl Device {
         }
     }
 
-    /// Makes the work enqueued from now on wait for an event of another stream, of this GPU or of another one. On the
-    /// simulator every event is reached at once.
+    /// Makes the work enqueued from now on wait for an event of another stream, of the same device or of another GPU of this
+    /// process. On the simulator every event is reached at once.
     ///
     /// ```
     /// # use colex_device::{Arch, Device};
@@ -48,9 +48,10 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Returns an error for an event of a simulated device on a GPU, or the other way round, and the driver's error.
+    /// Returns an error if one of both is a simulator's and the other a GPU's, and the driver's error.
     pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
         match (&self.0, &event.0) {
+            // The driver waits across devices too (`cuStreamWaitEvent`).
             (Kind::Gpu(gpu), Some(event)) => gpu.wait_for(event),
             (Kind::Simulator(_), None) => Ok(()),
             (_, event) => Err(ErrorKind::OtherDevice {

@@ -550,9 +550,13 @@ fn a_missing_acquire_fence_or_release_is_named() {
     let named = |kind: Kind, how: Change, tells: Tells, says: &str| {
         for seed in 0..3 {
             let fault = on_ranks(two, (kind, how, tells), 1, seed).unwrap_err();
+            let kind_of_fault = match how {
+                Change::NoFence => FaultKind::MissingFence,
+                _ => FaultKind::Race,
+            };
             assert_eq!(
                 fault.kind(),
-                FaultKind::Race,
+                kind_of_fault,
                 "{kind:?} {how:?} {seed}: {fault}"
             );
             assert!(

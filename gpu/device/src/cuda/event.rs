@@ -39,7 +39,7 @@ impl Gpu {
         })
     }
 
-    /// Lets the stream's later work wait for an event of any stream of any GPU of this process.
+    /// Lets the stream's later work wait for an event of any stream of this process.
     pub(crate) fn wait_for(&self, event: &GpuEvent) -> Result<(), Error> {
         self.call("cuStreamWaitEvent", |api| {
             // SAFETY: event and stream live; no flags.

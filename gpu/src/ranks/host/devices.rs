@@ -61,7 +61,6 @@ impl RankDevices {
         if given > most {
             return Err(HostError::Devices { given, most }.into());
         }
-        let mut has_flags = true;
         for (rank, device) in devices.iter().enumerate() {
             if device.arch() != first.arch() {
                 return Err(HostError::Archs {
@@ -72,6 +71,9 @@ impl RankDevices {
                 }
                 .into());
             }
+        }
+        let mut has_flags = true;
+        for (rank, device) in devices.iter().enumerate() {
             for (other, peer) in devices.iter().enumerate() {
                 if !device.can_access(peer)? {
                     return Err(HostError::NoAccess {
