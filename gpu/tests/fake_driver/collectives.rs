@@ -1,31 +1,54 @@
 //! NCCL: communicators that begin and end, collectives with their arguments, and libraries that refuse or are missing.
 
-use std::env;
+use std::path::Path;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 use colex_gpu::cuda::{Communicator, NcclElement, NcclId};
 use colex_gpu::{Device, DeviceError};
 use half::{bf16, f16};
 
-use super::library::{self, build_nccl};
+use super::library;
 use super::{said, sentence};
 
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(30);
+
+/// Builds a fake NCCL beside the driver.
+///
+/// # Errors
+///
+/// What stands in the way, as of [`library::build`].
+fn build_nccl(folder: &Path) -> Result<(), String> {
+    let text = folder.join("nccl.rs");
+    let written = fs::write(&text, include_str!("nccl.rs"));
+    written.map_err(|error| format!("{} cannot be written: {error}", text.display()))?;
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()));
+    rustc.args(["--edition", "2021", "--crate-type", "cdylib"]);
+    rustc.arg("-o").arg(folder.join("libnccl.so.2")).arg(text);
+    let output = rustc.output();
+    let output = output.map_err(|error| format!("rustc cannot be started: {error}"))?;
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
 
 /// What `act` says with a fake NCCL beside the fake driver.
 fn with_nccl(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
     static BUILT: OnceLock<()> = OnceLock::new();
     if env::var_os("FAKE_CUDA_TEST").is_none() {
         BUILT.get_or_init(|| build_nccl(&super::library(true)).unwrap());
-        let _ = std::fs::remove_file(lines(&super::library(true).join(test.replace("::", "-"))));
+        let _ = fs::remove_file(lines(&super::library(true).join(test.replace("::", "-"))));
     }
     said(test, scene, act)
 }
 
 /// The file with the lines of the fake NCCL.
-fn lines(calls: &std::path::Path) -> std::path::PathBuf {
+fn lines(calls: &Path) -> std::path::PathBuf {
     let mut name = calls.as_os_str().to_owned();
     name.push(".nccl");
     name.into()
@@ -34,7 +57,7 @@ fn lines(calls: &std::path::Path) -> std::path::PathBuf {
 /// The lines of the fake NCCL so far.
 fn told() -> String {
     let calls = env::var_os(library::CALLS).expect("the variable names the file with the counts");
-    let text = std::fs::read_to_string(lines(calls.as_ref())).unwrap_or_default();
+    let text = fs::read_to_string(lines(calls.as_ref())).unwrap_or_default();
     text.lines().collect::<Vec<_>>().join("; ")
 }
 

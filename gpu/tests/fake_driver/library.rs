@@ -45,28 +45,6 @@ pub(crate) fn build(folder: &Path, whole: bool) -> Result<(), String> {
     }
 }
 
-/// Builds a fake NCCL beside the driver.
-///
-/// # Errors
-///
-/// What stands in the way, as of [`build`].
-#[cfg(feature = "nccl")]
-pub(crate) fn build_nccl(folder: &Path) -> Result<(), String> {
-    let text = folder.join("nccl.rs");
-    let written = fs::write(&text, include_str!("nccl.rs"));
-    written.map_err(|error| format!("{} cannot be written: {error}", text.display()))?;
-    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into()));
-    rustc.args(["--edition", "2021", "--crate-type", "cdylib"]);
-    rustc.arg("-o").arg(folder.join("libnccl.so.2")).arg(text);
-    let output = rustc.output();
-    let output = output.map_err(|error| format!("rustc cannot be started: {error}"))?;
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-}
-
 /// The calls of the driver's functions, by name.
 pub(crate) type Counts = BTreeMap<String, u64>;
 

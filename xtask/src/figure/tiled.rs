@@ -92,7 +92,8 @@ fn one_side(map: &ThreadValues, thread: Option<i64>) -> Picture {
     let heading = map.heading();
     let grid: Grid = grid.caption(format!("source and destination  {heading}"));
     let (rows, cols) = (map.rows(), map.cols());
-    let title = format!("Which thread reads and writes what of a tile of {rows} by {cols}, {heading}");
+    let title =
+        format!("Which thread reads and writes what of a tile of {rows} by {cols}, {heading}");
     Picture::of(grid.axes("k", "m")).title(title)
 }
 

@@ -92,7 +92,10 @@ mod tests {
         let along = "(4,2):(2,1)\ntile = (2,4)\ntransposed = yes";
         let along = draw("tv", along).expect("the body is well formed");
         let cells = |html: &str| html[html.find("Row 0").expect("it is described")..].to_string();
-        assert_eq!(cells(&down), cells(&along).replace("(4,2):(2,1)", "(4,2):(1,4)"));
+        assert_eq!(
+            cells(&down),
+            cells(&along).replace("(4,2):(2,1)", "(4,2):(1,4)")
+        );
     }
 
     #[test]

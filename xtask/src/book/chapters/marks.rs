@@ -145,7 +145,9 @@ pub(crate) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
 /// What the mark stands for, in words, as the value of an attribute.
 fn about(name: ExampleName) -> String {
     let text = shown(name);
-    let row = LIST.lines().find_map(|line| line.strip_prefix(&format!("| {text} | ")));
+    let row = LIST
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("| {text} | ")));
     match row.and_then(|row| row.split(" | ").next()) {
         Some(what) => figure::escaped(&format!(
             "Worked example {text} of the list in the appendix: {}",
