@@ -22,7 +22,7 @@ pub(crate) enum Cute {
 }
 
 /// The second operand, as CuTe takes it.
-pub(crate) enum Operand<'a> {
+pub(crate) enum SecondOperand<'a> {
     /// There is none, or it is a shape or a coordinate, which no rule here reads.
     None,
     Layout(&'a Layout),
@@ -58,7 +58,7 @@ fn not_known(_: Error) -> Why {
 pub(crate) fn answer(
     operation: &Operation,
     a: &Layout,
-    b: &Operand<'_>,
+    b: &SecondOperand<'_>,
     ours: &Result<Value, Error>,
 ) -> Option<Cute> {
     if operation.cpp.is_empty() {
@@ -84,10 +84,10 @@ pub(crate) fn answer(
 }
 
 /// Whether CuTe's rules are known for the strides of the operands.
-fn known(operation: &Operation, a: &Layout, b: &Operand<'_>) -> Result<(), Why> {
+fn known(operation: &Operation, a: &Layout, b: &SecondOperand<'_>) -> Result<(), Why> {
     let of_b = match b {
-        Operand::Layout(b) => b.to_string(),
-        Operand::Tiler(b) => b.to_string(),
+        SecondOperand::Layout(b) => b.to_string(),
+        SecondOperand::Tiler(b) => b.to_string(),
         _ => String::new(),
     };
     let of_a = a.to_string();
@@ -113,34 +113,40 @@ fn known(operation: &Operation, a: &Layout, b: &Operand<'_>) -> Result<(), Why> 
 fn layout(
     operation: &Operation,
     a: &Layout,
-    b: &Operand<'_>,
+    b: &SecondOperand<'_>,
     ours: &Result<Value, Error>,
     wrong: &mut Option<String>,
 ) -> Answer {
     let same = Err(Why::AsColex);
     match (operation.name, b) {
-        ("composition", Operand::Layout(b)) => compose(a, b, wrong),
-        ("composition", Operand::Tiler(b)) => {
+        ("composition", SecondOperand::Layout(b)) => compose(a, b, wrong),
+        ("composition", SecondOperand::Tiler(b)) => {
             by_modes(a, b, Rest::Dropped, &mut |a, b| compose(a, b, wrong))
         }
         ("complement", _) if overlaps(a) => refused(OVERLAPS),
         ("left_inverse", _) => left_inverse(a, ours.is_ok(), wrong),
-        ("logical_divide", Operand::Tiler(b)) => divide(a, b, wrong),
-        ("zipped_divide", Operand::Tiler(b)) => gathered(divide(a, b, wrong)?, b, Form::Zipped),
-        ("tiled_divide", Operand::Tiler(b)) => gathered(divide(a, b, wrong)?, b, Form::Tiled),
-        ("flat_divide", Operand::Tiler(b)) => gathered(divide(a, b, wrong)?, b, Form::Flat),
-        ("logical_product", Operand::Tiler(b)) => product(a, b, wrong),
-        ("zipped_product", Operand::Tiler(b)) => gathered(product(a, b, wrong)?, b, Form::Zipped),
-        ("tiled_product", Operand::Tiler(b)) => gathered(product(a, b, wrong)?, b, Form::Tiled),
-        ("flat_product", Operand::Tiler(b)) => gathered(product(a, b, wrong)?, b, Form::Flat),
-        ("blocked_product", Operand::Layout(b)) => interleaved(a, b, true, wrong),
-        ("raked_product", Operand::Layout(b)) => interleaved(a, b, false, wrong),
-        ("tile_to_shape", Operand::Shape(b)) => tile_to_shape(a, b, wrong),
-        ("upcast", Operand::Number(n)) => upcast(a, *n),
-        ("downcast", Operand::Number(n)) => downcast(a, *n),
-        ("recast", Operand::Bits(old, new)) => recast(a, *old, *new),
+        ("logical_divide", SecondOperand::Tiler(b)) => divide(a, b, wrong),
+        ("zipped_divide", SecondOperand::Tiler(b)) => {
+            gathered(divide(a, b, wrong)?, b, Form::Zipped)
+        }
+        ("tiled_divide", SecondOperand::Tiler(b)) => gathered(divide(a, b, wrong)?, b, Form::Tiled),
+        ("flat_divide", SecondOperand::Tiler(b)) => gathered(divide(a, b, wrong)?, b, Form::Flat),
+        ("logical_product", SecondOperand::Tiler(b)) => product(a, b, wrong),
+        ("zipped_product", SecondOperand::Tiler(b)) => {
+            gathered(product(a, b, wrong)?, b, Form::Zipped)
+        }
+        ("tiled_product", SecondOperand::Tiler(b)) => {
+            gathered(product(a, b, wrong)?, b, Form::Tiled)
+        }
+        ("flat_product", SecondOperand::Tiler(b)) => gathered(product(a, b, wrong)?, b, Form::Flat),
+        ("blocked_product", SecondOperand::Layout(b)) => interleaved(a, b, true, wrong),
+        ("raked_product", SecondOperand::Layout(b)) => interleaved(a, b, false, wrong),
+        ("tile_to_shape", SecondOperand::Shape(b)) => tile_to_shape(a, b, wrong),
+        ("upcast", SecondOperand::Number(n)) => upcast(a, *n),
+        ("downcast", SecondOperand::Number(n)) => downcast(a, *n),
+        ("recast", SecondOperand::Bits(old, new)) => recast(a, *old, *new),
         // The extents of a shape and of a tuple of integers are divided one by one; a layout takes another way.
-        ("tiles", Operand::Tiler(b))
+        ("tiles", SecondOperand::Tiler(b))
             if b.to_string().contains([':', '_'])
                 || a.is_leaf() && matches!(b, Tiler::Modes(_)) =>
         {

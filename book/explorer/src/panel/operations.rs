@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use colex_layout::{Coord, Error, Explanation, IntTuple, Layout, LayoutLeft, Tiler};
 
-use super::cute::{self, Cute, Operand};
+use super::cute::{self, Cute, SecondOperand};
 use crate::fields::Sentence;
 use crate::read;
 
@@ -151,7 +151,7 @@ impl Done {
 
 impl Done {
     /// With what CuTe C++ answers to the operation.
-    fn beside_cute(self, operation: &Operation, a: &Layout, b: &Operand<'_>) -> Self {
+    fn beside_cute(self, operation: &Operation, a: &Layout, b: &SecondOperand<'_>) -> Self {
         let cute = cute::answer(operation, a, b, &self.result);
         Self { cute, ..self }
     }
@@ -160,34 +160,34 @@ impl Done {
 /// Computes an operation.
 pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Done, Sentence> {
     match operation.second {
-        Alone => Ok(alone(operation, a).beside_cute(operation, a, &Operand::None)),
+        Alone => Ok(alone(operation, a).beside_cute(operation, a, &SecondOperand::None)),
         Shape if operation.name == "complement" && b.is_empty() => {
             let steps = [("the cosize of A", a.cosize().map(|n| n.to_string()))];
             let result = a.complement_in_cosize();
             let done = by_formula(operation, &steps, result, "");
-            Ok(done.beside_cute(operation, a, &Operand::None))
+            Ok(done.beside_cute(operation, a, &SecondOperand::None))
         }
         Shape => {
             let b = read::typed("B", b)?;
             let done = with_shape(operation, a, &b)?;
-            Ok(done.beside_cute(operation, a, &Operand::Shape(&b)))
+            Ok(done.beside_cute(operation, a, &SecondOperand::Shape(&b)))
         }
         // A tiler composes mode by mode.
         Other if operation.name == "composition" && b.starts_with('<') => {
             let tiler = read::tiler("B", b)?;
             let result = a.composition(&tiler);
             let done = by_formula(operation, &[], result, format!("tiler!({tiler})"));
-            Ok(done.beside_cute(operation, a, &Operand::Tiler(&tiler)))
+            Ok(done.beside_cute(operation, a, &SecondOperand::Tiler(&tiler)))
         }
         Other => {
             let b = read::layout("B", b)?;
             let done = with_layout(operation, a, b.clone());
-            Ok(done.beside_cute(operation, a, &Operand::Layout(&b)))
+            Ok(done.beside_cute(operation, a, &SecondOperand::Layout(&b)))
         }
         Cut => {
             let b = read::tiler("B", b)?;
             let done = with_tiler(operation, a, &b);
-            Ok(done.beside_cute(operation, a, &Operand::Tiler(&b)))
+            Ok(done.beside_cute(operation, a, &SecondOperand::Tiler(&b)))
         }
         Number => {
             let n = read::number("B", b, 0, i64::MAX)?;
@@ -198,7 +198,7 @@ pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Don
                 _ => a.downcast(n),
             };
             let done = by_formula(operation, &[], result, n);
-            Ok(done.beside_cute(operation, a, &Operand::Number(n)))
+            Ok(done.beside_cute(operation, a, &SecondOperand::Number(n)))
         }
         Bits => {
             let (old, new) = bits(b)?;
@@ -207,7 +207,7 @@ pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Don
                 _ => a.recast_exact(old, new),
             };
             let done = by_formula(operation, &[], result, format!("{old}, {new}"));
-            Ok(done.beside_cute(operation, a, &Operand::Bits(old, new)))
+            Ok(done.beside_cute(operation, a, &SecondOperand::Bits(old, new)))
         }
         Place => {
             let place: Coord = read::typed("B", b)?;
@@ -223,7 +223,7 @@ pub(crate) fn computed(operation: &Operation, a: &Layout, b: &str) -> Result<Don
             };
             let arguments = format!("\"{place}\".parse::<Coord>()?");
             let done = by_formula(operation, &steps, result, arguments);
-            Ok(done.beside_cute(operation, a, &Operand::None))
+            Ok(done.beside_cute(operation, a, &SecondOperand::None))
         }
     }
 }
