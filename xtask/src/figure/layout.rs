@@ -3,7 +3,7 @@
 //! Keys:
 //! - `color`: what the colours say, one of `cycle` (the offset modulo 8), `offset`, `index`, `nothing` and `bank BITS`,
 //!   where BITS is the width of an element; or `by L; ..`, where the layout L, one for each subject, maps the index of
-//!   a cell to the number of its colour; or `inside (M,N)`, which hatches the cells outside M rows and N columns; or
+//!   a cell to the number of its colour; or `inside (M,N)`, which leaves the cells outside M rows and N columns grey; or
 //!   `modulo N`, the offset modulo N, up to 8;
 //! - `label`: what stands in the cells, one of `offset`, `index`, `coord`, `nothing` and `bank BITS`;
 //! - `highlight`: coordinates, separated by `;`, with `_` for whole modes;
