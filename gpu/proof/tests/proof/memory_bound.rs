@@ -168,8 +168,9 @@ fn law_drawn_plans_of_reductions_are_right_or_refused() {
             let problem = call.problem().expect("a problem").expect("results");
             let mut plan = ReducePlan::fastest(&problem).expect("a plan");
             plan.vector = number(&mut r, &[1, 1, 2, 4]);
-            (plan.rows, plan.across) = (number(&mut r, &[1, 1, 2, 8]), number(&mut r, &[1, 1, 4]));
-            plan.along = number(&mut r, &[8, 16, 32, 64]);
+            (plan.rows, plan.across) =
+                (number(&mut r, &[1, 1, 2, 8]), number(&mut r, &[1, 1, 4, 3]));
+            plan.along = number(&mut r, &[8, 16, 32, 64, 48]);
             plan.accesses = number(&mut r, &[1, 2, 3, 16]);
             plan.parts = number(&mut r, &[1, 1, 2, 3]);
             if r.one_in(4) {
@@ -223,7 +224,10 @@ fn law_drawn_plans_of_cumulative_sums_are_right_or_refused() {
             let problem = call.problem().expect("a problem").expect("sums");
             let mut plan = ScanPlan::fastest(&problem);
             plan.vector = number(&mut r, &[1, 1, 2, 4]);
-            (plan.rows, plan.along) = (number(&mut r, &[1, 1, 2]), number(&mut r, &[16, 32, 64]));
+            (plan.rows, plan.along) = (
+                number(&mut r, &[1, 1, 2]),
+                number(&mut r, &[16, 32, 64, 48, 96]),
+            );
             plan.accesses = number(&mut r, &[1, 2, 3, 8]);
             plan.turns = number(&mut r, &[0, 0, 1, 2]);
             if r.one_in(4) {
@@ -278,9 +282,9 @@ fn law_drawn_plans_of_selections_are_right_or_refused() {
             let problem = call.problem().expect("a problem").expect("results");
             let mut plan = TopKPlan::fastest(&problem);
             plan.vector = number(&mut r, &[1, 1, 2, 4]);
-            plan.threads = number(&mut r, &[32, 64, 128]);
+            plan.threads = number(&mut r, &[32, 64, 128, 96]);
             (plan.accesses, plan.held) = (number(&mut r, &[1, 2, 8]), r.one_in(2));
-            plan.slots = number(&mut r, &[8, 32, 1024]);
+            plan.slots = number(&mut r, &[8, 32, 1024, 48]);
             plan.digit = number(&mut r, &[0, 4, 8, 11]);
             plan.parts = number(&mut r, &[1, 1, 1, 2, 3]);
             if r.one_in(4) {
