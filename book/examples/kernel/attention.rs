@@ -287,7 +287,7 @@ fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let scale = LOG2_E / 8.0;
     // ANCHOR_END: partitions
 
-    // ANCHOR: scores
+    // ANCHOR: queries
     let tile = q.local_tile((64, 64), (&block, 0)); // (BLK_M, BLK_D)
     let (fill, filled) = k.cp_async_pipeline(1);
     let stage = fill.acquire(&mut k);
@@ -295,7 +295,9 @@ fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     fill.commit(&mut k, &stage);
     filled.wait(&mut k);
     k.copy(&read_q, &from_q, &held_q.retile(&read_q));
+    // ANCHOR_END: queries
 
+    // ANCHOR: scores
     let count = keys.extent(0);
     // The block sees no key at or after `seen`.
     let seen = if causal {
