@@ -55,7 +55,9 @@ pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
             String::new()
         };
         let more = more + if wave + 16 < waves { ", .." } else { "" };
-        (Fill::pastel(wave), format!("wave {wave}{more}"))
+        // Eight entries of two numbers are wide: only the first has the word.
+        let word = if wave == 0 || waves <= 8 { "wave " } else { "" };
+        (Fill::pastel(wave), format!("{word}{wave}{more}"))
     });
     let beyond = (padded != [m, n]).then(|| (Fill::Void, "no tile".to_string()));
     let title = format!("orders of {m} by {n} tiles: {}", names.join("; "));
