@@ -88,15 +88,15 @@ fn multistage() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: fault
-/// Changes the steps of the actors whose names begin with `who`, and returns the fault that the checker finds.
+/// Changes the steps of the actors whose names begin with `name`, and returns the fault that the checker finds.
 fn fault(
     plan: WarpSpecialized,
-    who: &str,
+    name: &str,
     change: impl Fn(&mut Vec<Step>),
 ) -> Result<String, Box<dyn Error>> {
     let mut pipeline = plan.build()?;
     let actors = pipeline.actors.iter_mut();
-    for actor in actors.filter(|actor| actor.name.starts_with(who)) {
+    for actor in actors.filter(|actor| actor.name.starts_with(name)) {
         change(&mut actor.steps);
     }
     let fault = check(&pipeline).expect_err("a mistake was planted");
