@@ -262,12 +262,14 @@ fn chunks() -> Result<Vec<Sample>, Error> {
             Ok(usual)
         })?;
         for plan in plans {
-            let gathers = (chunks == 2).then(|| gathered.prepare_with(|_, _| Ok(plan)));
-            for call in gathers
-                .into_iter()
-                .chain([to_owners.prepare_with(|_, _| Ok(plan))])
-            {
-                let kernel = call?.built().map(|built| built.kernel.clone());
+            let mut calls = Vec::new();
+            if chunks == 2 {
+                calls.push(gathered.prepare_with(|_, _| Ok(plan))?);
+            }
+            // Where the threads of a plan store C, it takes no owners.
+            calls.extend(to_owners.prepare_with(|_, _| Ok(plan)).ok());
+            for call in calls {
+                let kernel = call.built().map(|built| built.kernel.clone());
                 all.extend(kernel.map(|kernel| Sample::new(kernel, 255)));
             }
         }
