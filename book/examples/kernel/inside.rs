@@ -73,7 +73,7 @@ fn matrix() -> Vec<f32> {
     (0..32).map(|i| (i / 8 * 10 + i % 8) as f32).collect()
 }
 
-// ANCHOR: run
+// ANCHOR: wrong
 /// Runs the kernel on the simulator and shows two rows of the result.
 fn run(kernel: &TensorKernel) -> Result<(), Box<dyn Error>> {
     let device = Device::simulator(Arch::Sm80);
@@ -85,7 +85,7 @@ fn run(kernel: &TensorKernel) -> Result<(), Box<dyn Error>> {
     println!("{:?}\n{:?}", &found[..8], &found[8..16]);
     Ok(())
 }
-// ANCHOR_END: run
+// ANCHOR_END: wrong
 
 fn wrong() -> Result<(), Box<dyn Error>> {
     println!("\n== wrong ==");
