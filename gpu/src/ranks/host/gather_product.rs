@@ -23,7 +23,8 @@ use crate::ranks::{RankPath, RankProblem};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RankOptions {
-    /// The path; `None` for the fastest of those that the devices take.
+    /// The path; `None` for [`RankPath::PeerMemory`] where the streams of all devices set flags, else for
+    /// [`RankPath::OneAfterAnother`].
     pub path: Option<RankPath>,
     /// The pieces in which a chunk of A is copied, each with a flag; `None` for one.
     pub pieces: Option<i64>,
