@@ -220,7 +220,7 @@ fn attention_pipeline(blocks: u16, releases_early: bool) -> Pipeline {
 fn walk() -> Result<(), Box<dyn Error>> {
     println!("\n== walk ==");
     // ANCHOR: walk
-    for step in &attention_pipeline(3, false).actors[1].steps[4..11] {
+    for step in &attention_pipeline(3, false).actors[1].steps[4..12] {
         println!("{}", attention_pipeline(3, false).describe(step));
     }
     let report = check_pipeline(&attention_pipeline(8, false))?;
