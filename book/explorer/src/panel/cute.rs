@@ -327,9 +327,12 @@ fn interleaved(a: &Layout, b: &Layout, block_first: bool, wrong: &mut Option<Str
         return refused("incomplete type: a tuple of one meets an integer");
     }
     let unit = Layout::new(1, 0).map_err(not_known)?;
-    let padded = |layout: &Layout| match layout.rank() < rank {
-        true => layout.append_to_rank(rank, &unit).map_err(not_known),
-        false => Ok(layout.clone()),
+    let padded = |layout: &Layout| {
+        if layout.rank() < rank {
+            layout.append_to_rank(rank, &unit).map_err(not_known)
+        } else {
+            Ok(layout.clone())
+        }
     };
     let (block, tiler) = (padded(a)?, padded(b)?);
     let copies = copies(&block, &tiler, wrong)?;
@@ -358,9 +361,10 @@ fn tile_to_shape(block: &Layout, target: &IntTuple, wrong: &mut Option<String>) 
         return refused("tile_to_shape: the block has more modes than the target shape");
     }
     let unit = Layout::new(1, 0).map_err(not_known)?;
-    let block = match block.rank() < rank {
-        true => block.append_to_rank(rank, &unit).map_err(not_known)?,
-        false => block.clone(),
+    let block = if block.rank() < rank {
+        block.append_to_rank(rank, &unit).map_err(not_known)?
+    } else {
+        block.clone()
     };
     let target = target.product_each().map_err(not_known)?;
     let mut times = Vec::new();
