@@ -132,7 +132,7 @@ fn collectives_and_their_arguments() {
     }
     let act = || {
         let device = super::device();
-        let mut ranks = Communicator::all(&[device.clone()], LONG).unwrap();
+        let mut ranks = Communicator::all(std::slice::from_ref(&device), LONG).unwrap();
         each::<f32>(&device, &ranks[0]);
         each::<f16>(&device, &ranks[0]);
         each::<bf16>(&device, &ranks[0]);
@@ -207,7 +207,7 @@ fn a_rank_that_never_comes() {
 fn a_collective_that_never_begins() {
     let act = || {
         let device = super::device();
-        let ranks = Communicator::all(&[device.clone()], SHORT).unwrap();
+        let ranks = Communicator::all(std::slice::from_ref(&device), SHORT).unwrap();
         let buffer = device.zeros::<f32>(4).unwrap();
         let reduce = || sentence(ranks[0].all_reduce(&device, &buffer, &buffer));
         let [first, second] = [(); 2].map(|()| reduce());

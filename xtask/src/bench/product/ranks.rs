@@ -420,9 +420,9 @@ fn scatter(host: &Host, problem: RankProblem) -> Result<Value> {
             ..RankOptions::default()
         };
         let product = ProductScatter::new(&host.ranks, problem, &options)?;
-        for rank in 0..problem.ranks as usize {
-            noise[0][rank].fill(product.a(rank)?)?;
-            noise[1][rank].fill(product.b(rank)?)?;
+        for (rank, (a, b)) in noise[0].iter().zip(noise[1]).enumerate() {
+            a.fill(product.a(rank)?)?;
+            b.fill(product.b(rank)?)?;
         }
         Ok(product)
     }
