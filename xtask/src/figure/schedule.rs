@@ -218,10 +218,11 @@ mod tests {
         for place in [6, 7, 14, 15] {
             assert!(html.contains(&format!(">{place}<")), "{place}");
         }
-        let error = draw("raster", "GemmIdentity<8>\ntiles = 2x6\npadded = 2x12");
+        // Three columns have a strip of four, and eight columns a strip of eight.
+        let error = draw("raster", "GemmIdentity<8>\ntiles = 2x3\npadded = 2x8");
         assert_eq!(
-            error.expect_err("12 columns need more strips").to_string(),
-            "`padded = 2x12` has a tile at place 16 that the order has at place 8"
+            error.expect_err("the strips have other widths").to_string(),
+            "`padded = 2x8` has a tile at place 8 that the order has at place 4"
         );
     }
 

@@ -75,6 +75,9 @@ pub struct GatherProduct<T, C> {
     forecast: RankForecast,
     /// The pieces of a chunk.
     pieces: i64,
+    /// Whether the kernel takes the product in chunks, as it does on every path where it can: chunks have whole sums, and without
+    /// them a plan may divide K, so that the paths would have other bits.
+    in_chunks: bool,
     /// The gathered A of each rank, and those of all ranks as each rank's copies have them.
     a: Vec<Buffer<T>>,
     peers: Vec<Vec<Buffer<T>>>,
@@ -193,7 +196,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         let a = ranks.buffers::<T>(m.saturating_mul(k))?;
         let flags = ranks.members().iter();
         let flags = flags.map(|member| Ok(Flags::new(&member.device, (count * pieces) as usize)?));
-        Ok(GatherProduct {
+        let mut call = GatherProduct {
             peers: ranks.as_peers(&a)?,
             a,
             b: ranks.buffers((n / count).saturating_mul(k))?,
@@ -205,10 +208,15 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
             path,
             forecast,
             pieces,
+            in_chunks: true,
             round: 0,
             came: Vec::new(),
             is_over: false,
-        })
+        };
+        if path != RankPath::PeerMemory {
+            call.in_chunks = call.with_product(0, |product| product.explain()).is_ok();
+        }
+        Ok(call)
     }
 
     /// Returns the path that the call takes.
@@ -385,8 +393,11 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         let mut c = self.c[rank].clone();
         let c = ViewMut::new(&mut c, strided([(rows, n), (n, 1), (chunks, rows * n)])?)?;
         let first = (rank as i64 + 1) * self.pieces - 1;
-        // On every path in chunks, whose sums are whole: so all paths give the same bits.
-        let product = Gemm::new(&a, &b, &c).chunks(ChunkOrder::Descending, first);
+        let product = Gemm::new(&a, &b, &c);
+        if !self.in_chunks {
+            return act(product);
+        }
+        let product = product.chunks(ChunkOrder::Descending, first);
         if self.path != RankPath::PeerMemory {
             return act(product);
         }
