@@ -310,7 +310,8 @@
             if (!line) return;
             const what = OPERATIONS[state.fields.algebra.operation];
             line.hidden = !what;
-            line.querySelector("label").textContent = what || "";
+            // A control that is not shown keeps a name.
+            line.querySelector("label").textContent = what || "second operand";
         }
 
         /** The rows of the tables, or what the words of the query find. */
