@@ -16,6 +16,7 @@ mod meeting;
 mod plan;
 mod problem;
 mod scatter;
+mod work;
 
 pub use buffers::RankBuffers;
 pub use host::devices::RankDevices;

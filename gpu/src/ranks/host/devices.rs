@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use colex_device::{Buffer, Device, Element, Event, Flags};
 
+use super::gather_product::RankKind;
 use crate::error::{Error, HostError};
 use crate::gemm::chunks::MOST_OWNERS;
+use crate::ranks::work::Member;
 
 /// The devices of the ranks of one process, each with a stream for its kernels and one for copies.
 ///
@@ -29,15 +31,6 @@ use crate::gemm::chunks::MOST_OWNERS;
 pub struct RankDevices {
     members: Vec<Member>,
     has_flags: bool,
-}
-
-/// A rank's device.
-#[derive(Clone, Debug)]
-pub(super) struct Member {
-    /// With the stream in which kernels run.
-    pub(super) device: Device,
-    /// With the stream of copies.
-    pub(super) copies: Device,
 }
 
 /// For how long flags are written after a failure.
@@ -88,14 +81,10 @@ impl RankDevices {
             }
             has_flags &= device.has_stream_flags()?;
         }
-        let member = |device: &Device| {
-            Ok::<_, Error>(Member {
-                device: device.clone(),
-                copies: device.on_new_stream()?,
-            })
-        };
+        let members = devices.iter().enumerate();
+        let members = members.map(|(rank, device)| Member::new(rank, device));
         Ok(RankDevices {
-            members: devices.iter().map(member).collect::<Result<_, _>>()?,
+            members: members.collect::<Result<_, _>>()?,
             has_flags,
         })
     }
@@ -114,28 +103,24 @@ impl RankDevices {
         &self.members
     }
 
-    /// Whether the streams of all devices set flags.
-    pub(super) fn has_flags(&self) -> bool {
-        self.has_flags
-    }
-
-    /// A buffer of zeros for each rank.
-    pub(super) fn buffers<T: Element>(&self, elements: i64) -> Result<Vec<Buffer<T>>, Error> {
-        let on = |member: &Member| Ok(member.device.zeros::<T>(elements as usize)?);
-        self.members.iter().map(on).collect()
-    }
-
-    /// The buffers of all ranks as each rank's work has them: those of the first rank, of the second, and so on.
+    /// The buffers of all ranks as the work of one rank has them.
     pub(super) fn as_peers<T: Element>(
         &self,
+        rank: usize,
         buffers: &[Buffer<T>],
-    ) -> Result<Vec<Vec<Buffer<T>>>, Error> {
-        let of = |member: &Member| {
-            let each = buffers.iter();
-            let each = each.map(|buffer| Ok(buffer.as_peer_of(&member.device)?));
-            each.collect::<Result<Vec<_>, Error>>()
-        };
-        self.members.iter().map(of).collect()
+    ) -> Result<Vec<Buffer<T>>, Error> {
+        let device = &self.members[rank].device;
+        let each = buffers.iter();
+        each.map(|buffer| Ok(buffer.as_peer_of(device)?)).collect()
+    }
+
+    /// What a choice of a path asks of these devices.
+    pub(super) fn kind(&self) -> RankKind<'_> {
+        RankKind {
+            count: self.count(),
+            device: &self.members[0].device,
+            has_flags: self.has_flags,
+        }
     }
 
     /// Events at the ends of the streams in which kernels run.
@@ -155,7 +140,7 @@ impl RankDevices {
     pub(super) fn wait(
         &self,
         within: Duration,
-        (came, flags): (&[Event], &[Flags]),
+        (came, flags): (&[Event], &[&Flags]),
     ) -> Result<(), Error> {
         let start = Instant::now();
         for (rank, member) in self.members.iter().enumerate() {
@@ -182,7 +167,7 @@ impl RankDevices {
 }
 
 /// Lets all kernels and streams pass that wait for flags. What fails here fails behind another error, which is the one to report.
-pub(super) fn release(flags: &[Flags]) {
+pub(super) fn release(flags: &[&Flags]) {
     for of_rank in flags {
         let _ = of_rank.release(RELEASE);
     }

@@ -1,0 +1,201 @@
+//! `GatherWork`: the work of one rank of an all-gather with a product.
+
+use colex_device::{Buffer, Flags, View, ViewMut};
+use colex_sched::OverlapPlan;
+
+use super::{Member, strided};
+use crate::error::{Error, HostError};
+use crate::gemm::{ChunkOrder, Gemm};
+use crate::kernels::GemmElement;
+use crate::ranks::host::gather_product::{RankOptions, rank_error};
+use crate::ranks::{RankPath, RankProblem};
+
+/// What all ranks of an all-gather with a product have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct GatherShape {
+    pub(crate) problem: RankProblem,
+    pub(crate) order: OverlapPlan,
+    pub(crate) path: RankPath,
+    /// The pieces of a chunk.
+    pub(crate) pieces: i64,
+}
+
+/// The most pieces of a chunk.
+const MOST_PIECES: i64 = 64;
+
+impl GatherShape {
+    pub(crate) fn new(
+        problem: RankProblem,
+        (path, order): (RankPath, OverlapPlan),
+        options: &RankOptions,
+    ) -> Result<GatherShape, Error> {
+        let rows = problem.m / problem.ranks;
+        // On four H200, two pieces were slower than one in every case, and four slower still.
+        let pieces = options.pieces.unwrap_or(1);
+        if !(1..=MOST_PIECES).contains(&pieces) || rows % pieces != 0 {
+            let most = MOST_PIECES;
+            return Err(HostError::Pieces { pieces, rows, most }.into());
+        }
+        Ok(GatherShape {
+            problem,
+            order,
+            path,
+            pieces,
+        })
+    }
+}
+
+/// The work of one rank of an all-gather with a product.
+#[derive(Debug)]
+pub(crate) struct GatherWork<T, C> {
+    member: Member,
+    shape: GatherShape,
+    /// Whether the kernel takes the product in chunks, as it does on every path where it can: chunks have whole sums, and without
+    /// them a plan may divide K, so that the paths would have other bits.
+    in_chunks: bool,
+    /// The gathered A, and those of all ranks as this rank's copies have them.
+    a: Buffer<T>,
+    peers: Vec<Buffer<T>>,
+    b: Buffer<T>,
+    c: Buffer<C>,
+    /// A flag for each piece of A.
+    arrived: Flags,
+}
+
+impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
+    /// Allocates the operands, zeros, and the flags.
+    pub(crate) fn new(member: &Member, shape: &GatherShape) -> Result<GatherWork<T, C>, Error> {
+        let RankProblem { m, n, k, ranks, .. } = shape.problem;
+        let flags = (ranks * shape.pieces) as usize;
+        let mut work = GatherWork {
+            in_chunks: true,
+            a: member.buffer(m.saturating_mul(k))?,
+            peers: Vec::new(),
+            b: member.buffer((n / ranks).saturating_mul(k))?,
+            c: member.buffer(m.saturating_mul(n / ranks))?,
+            arrived: Flags::new(&member.device, flags)?,
+            member: member.clone(),
+            shape: shape.clone(),
+        };
+        if shape.path != RankPath::PeerMemory {
+            work.in_chunks = work.with_product(|product| product.explain()).is_ok();
+        }
+        Ok(work)
+    }
+
+    /// Takes the gathered A of all ranks, as this rank's work has them.
+    pub(crate) fn meet(&mut self, peers: Vec<Buffer<T>>) {
+        self.peers = peers;
+    }
+
+    pub(crate) fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// The part of A of this rank.
+    pub(crate) fn a(&self) -> Result<Buffer<T>, Error> {
+        self.chunk(&self.a, self.member.rank, (0, 1))
+    }
+
+    pub(crate) fn gathered(&self) -> &Buffer<T> {
+        &self.a
+    }
+
+    pub(crate) fn b(&self) -> &Buffer<T> {
+        &self.b
+    }
+
+    pub(crate) fn c(&self) -> &Buffer<C> {
+        &self.c
+    }
+
+    pub(crate) fn arrived(&self) -> &Flags {
+        &self.arrived
+    }
+
+    /// The first line of the product's plan.
+    pub(crate) fn explain(&self) -> Result<String, Error> {
+        let product = self.with_product(|product| product.explain())?;
+        Ok(product.lines().next().unwrap_or_default().to_string())
+    }
+
+    /// The other ranks, in the order in which their parts are fetched.
+    pub(crate) fn sources(&self) -> Result<Vec<usize>, Error> {
+        let order = &self.shape.order;
+        let chunks = order.chunks(self.member.rank as i64).map_err(rank_error)?;
+        Ok(chunks
+            .into_iter()
+            .skip(1)
+            .map(|from| from as usize)
+            .collect())
+    }
+
+    /// Enqueues the copies of the part of another rank, with their flags. All of this rank come before its kernel: one that waits
+    /// for a flag takes the multiprocessors, and never a copy engine.
+    pub(crate) fn fetch(&self, from: usize, round: u32) -> Result<(), Error> {
+        let (stream, pieces) = (&self.member.copies, self.shape.pieces);
+        for piece in (0..pieces).rev() {
+            let at = |gathered| self.chunk(gathered, from, (piece, pieces));
+            stream.enqueue_copy(&at(&self.a)?, &at(&self.peers[from])?)?;
+            if self.shape.path == RankPath::PeerMemory {
+                let flag = from as i64 * pieces + piece;
+                self.arrived.set(stream, flag as usize, round)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues the product, with the flags of the own part.
+    pub(crate) fn multiply(&self, round: u32) -> Result<(), Error> {
+        if self.shape.path == RankPath::PeerMemory {
+            let first = self.member.rank as i64 * self.shape.pieces;
+            for flag in first..first + self.shape.pieces {
+                self.arrived
+                    .set(&self.member.device, flag as usize, round)?;
+            }
+        }
+        self.with_product(|product| product.run())
+    }
+
+    /// A piece of the chunk of a rank in gathered memory: of its number and the number of all.
+    fn chunk(
+        &self,
+        gathered: &Buffer<T>,
+        rank: usize,
+        (piece, pieces): (i64, i64),
+    ) -> Result<Buffer<T>, Error> {
+        let RankProblem { m, k, ranks, .. } = self.shape.problem;
+        let chunk = m / ranks * k;
+        let each = chunk / pieces;
+        let start = (rank as i64 * chunk + piece * each) as usize;
+        Ok(gathered.slice(start..start + each as usize)?)
+    }
+
+    /// What `act` makes of the product.
+    fn with_product<X>(
+        &self,
+        act: impl FnOnce(Gemm<'_, T, C>) -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        let RankProblem { m, n, k, ranks, .. } = self.shape.problem;
+        let pieces = self.shape.pieces;
+        let (n, chunks) = (n / ranks, ranks * pieces);
+        let rows = m / chunks;
+        // The rank, or the piece of one, is the last mode.
+        let a = View::new(&self.a, strided([(rows, k), (k, 1), (chunks, rows * k)])?)?;
+        let b = View::new(&self.b, strided([(n, k), (k, 1), (chunks, 0)])?)?;
+        // Only this call writes C, and its handles are this call's.
+        let mut c = self.c.clone();
+        let c = ViewMut::new(&mut c, strided([(rows, n), (n, 1), (chunks, rows * n)])?)?;
+        let first = (self.member.rank as i64 + 1) * pieces - 1;
+        let product = Gemm::new(&a, &b, &c);
+        if !self.in_chunks {
+            return act(product);
+        }
+        let product = product.chunks(ChunkOrder::Descending, first);
+        if self.shape.path != RankPath::PeerMemory {
+            return act(product);
+        }
+        let arrived = self.arrived.buffer().view(chunks)?;
+        act(product.arrivals(&arrived))
+    }
+}
