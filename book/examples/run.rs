@@ -27,9 +27,9 @@ fn axpy(target: Arch, compare: Compare) -> Kernel {
     let thread = k.mov(Type::U32, Special::Tid(0));
     let i = k.mad(Type::U32, block, threads, thread);
 
-    let inside = k.setp(compare, Type::U32, i, n);
+    let inside = k.setp(compare, Type::U32, i, n); // with Compare::Lt: i < n
     k.if_(inside, |k| {
-        let offset = k.mul_wide(Type::U32, i, 4); // bytes
+        let offset = k.mul_wide(Type::U32, i, 4); // 4 * i bytes, in 64 bits
         let (x, y) = (k.add(Type::S64, x, offset), k.add(Type::S64, y, offset));
         let access = Access::new(Space::Global, Type::F32);
         let (x_i, y_i) = (k.load(access, x), k.load(access, y));

@@ -63,16 +63,16 @@ fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     // ANCHOR: threads
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let one = Layout::new((1, 1), (0, 0))?; // one value per thread
-    let along_rows = Layout::new((8, 32), (32, 1))?; // a warp takes 32 columns of a row
-    let along_rows = TiledCopy::new(word.clone(), 32, &along_rows, &one)?; // values of 32 bits
-    let along_columns = Layout::new((32, 8), (1, 32))?; // a warp takes 32 rows of a column
-    let along_columns = TiledCopy::new(word, 32, &along_columns, &one)?;
+    let by_rows = Layout::new((8, 32), (32, 1))?; // a warp takes 32 columns of a row
+    let along_rows = TiledCopy::new(word.clone(), 32, &by_rows, &one)?; // values of 32 bits
+    let by_columns = Layout::new((32, 8), (1, 32))?; // a warp takes 32 rows of a column
+    let along_columns = TiledCopy::new(word, 32, &by_columns, &one)?;
     // ANCHOR_END: threads
 
     // ANCHOR: steps
     let mine = along_rows.at(&k.thread());
     let (src, dst) = (mine.partition_src(&from), mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
-    let registers = k.fragment_like(&src);
+    let registers = k.fragment_like(&src); // one register for each value of src
     k.copy(&along_rows, &src, &registers); // global memory to registers
     k.copy(&along_rows, &registers, &dst); // registers to shared memory
 

@@ -18,7 +18,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The coordinates of the shape (3,(2,3)) in index order: one number per mode, and natural.
+/// The coordinates of the shape (3,(2,3)) in index order: flat, and natural.
 const TABLE: [(&str, &str); 18] = [
     ("(0,0)", "(0,(0,0))"),
     ("(1,0)", "(1,(0,0))"),

@@ -6,7 +6,6 @@
 #![allow(clippy::identity_op)]
 
 use colex_layout::{C, Error, Layout, layout};
-use std::fmt::Write;
 
 fn main() -> Result<(), Error> {
     from_text()?;
@@ -182,29 +181,20 @@ fn ordered() -> Result<(), Error> {
 fn printing() -> Result<(), Error> {
     println!("\n== printing ==");
     // ANCHOR: printing
-    fn print_2d(layout: &Layout) -> Result<String, Error> {
-        let mut out = String::new();
-        for m in 0..layout.get(&[0])?.size() {
-            for n in 0..layout.get(&[1])?.size() {
-                let offset = layout.at((m, n))?;
-                write!(out, "{offset:3} ").expect("writing to a String does not fail");
-            }
-            out.push('\n');
-        }
-        Ok(out)
-    }
-
-    fn print_1d(layout: &Layout) -> Result<String, Error> {
-        layout
-            .offsets()
-            .map(|all| all.map(|offset| format!("{offset:3} ")).collect())
-    }
-
     let matrix = layout!((4,2):(1,4));
-    println!("{}", print_2d(&matrix)?);
+    for m in 0..matrix.get(&[0])?.size() {
+        for n in 0..matrix.get(&[1])?.size() {
+            print!("{:3} ", matrix.at((m, n))?);
+        }
+        println!();
+    }
+    println!();
 
     let vector = layout!(((4,2)):((2,1)));
-    println!("{}", print_1d(&vector)?);
+    for offset in vector.offsets()? {
+        print!("{offset:3} ");
+    }
+    println!();
     // ANCHOR_END: printing
     Ok(())
 }

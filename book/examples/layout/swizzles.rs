@@ -10,7 +10,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     by_hand()?;
     composed()?;
     sliced()?;
-    as_strides()?;
     chosen()?;
     other_tiles()?;
     overlap();
@@ -61,18 +60,6 @@ fn sliced() -> Result<(), Box<dyn Error>> {
     println!("{row:#}, {offset}");
     assert_eq!(row.at(8)? + offset, tile.at((1, 8))?);
     // ANCHOR_END: sliced
-    Ok(())
-}
-
-/// Takes the same row out of a layout with XOR strides.
-fn as_strides() -> Result<(), Box<dyn Error>> {
-    println!("\n== as_strides ==");
-    // ANCHOR: as_strides
-    let xor: Layout = "(8,64):(^72,^1)".parse()?;
-    let (row, offset) = xor.slice_and_offset((1, ..))?;
-    println!("{row}, {offset}");
-    assert_eq!(row.at(8)? + offset, 64);
-    // ANCHOR_END: as_strides
     Ok(())
 }
 

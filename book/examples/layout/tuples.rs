@@ -79,9 +79,9 @@ fn static_and_dynamic() {
     println!("{known}");
     println!("{arrives_at_launch}");
 
-    assert!(known.is_static()); // is_static
-    assert!(!arrives_at_launch.is_static()); // is_std_integral
-    assert!(matches!(known, Int::Static(4))); // is_constant<4,T>
+    assert!(known.is_static()); // is_static is true
+    assert!(!arrives_at_launch.is_static()); // is_std_integral is true
+    assert!(matches!(known, Int::Static(4))); // is_constant<4,T> is true
     assert_eq!(known, arrives_at_launch); // equal values, as in CuTe
     // ANCHOR_END: static_and_dynamic
 }
