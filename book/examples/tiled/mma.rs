@@ -148,7 +148,7 @@ fn ampere() -> Result<(), Box<dyn Error>> {
     println!("{:#}", mma.tv(Operand::C)?);
     println!("{:#}", mma.tv(Operand::A)?);
     for thread in [32, 64] {
-        let tile = Layout::identity((32, 16))?;
+        let tile = Layout::identity(mma.operand_tile(Operand::C))?;
         let part = mma.slice(thread)?.partition(&tile, Operand::C)?; // (MMA, MMA_M, MMA_N)
         println!("thread {thread} begins at {}", part.start);
     }
@@ -168,12 +168,12 @@ fn widths() -> Result<(), Box<dyn Error>> {
         Ok(copy.report(&a, &a)?.to_string())
     };
     let before = report("(32,32,4)", "UniversalCopy<uint64_t>")?;
-    println!("{before}");
+    println!("8 bytes, without the permutation:\n{before}");
     let wider = report("(32,32,4)", "UniversalCopy<uint128_t>")?;
-    println!("{wider}");
+    println!("16 bytes, without the permutation:\n{wider}");
 
     let after = report("((4,4,2):(1,8,4),32,4)", "UniversalCopy<uint128_t>")?;
-    println!("{after}");
+    println!("16 bytes, with the permutation:\n{after}");
     // ANCHOR_END: widths
     Ok(())
 }

@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tiled_copy()?;
     holes()?;
     shared_elements()?;
+    from_tv()?;
     Ok(())
 }
 
@@ -154,5 +155,17 @@ fn shared_elements() -> Result<(), Box<dyn Error>> {
         TiledCopy::new(atom, 32, &layout!((4,1):(1,0)), &layout!((2,2):(1,4))).unwrap_err()
     );
     // ANCHOR_END: shared_elements
+    Ok(())
+}
+
+/// Makes a copy of a thread-value layout with holes.
+fn from_tv() -> Result<(), Box<dyn Error>> {
+    println!("\n== from_tv ==");
+    // ANCHOR: from_tv
+    let atom = colex_atom::copy("UniversalCopy<uint32_t>")?;
+    let copy = TiledCopy::from_tv(atom, 32, "(4,2):(4,1)", "(16)")?;
+    let line: Layout = "(16):(1)".parse()?;
+    println!("{}", copy.report(&line, &line)?);
+    // ANCHOR_END: from_tv
     Ok(())
 }
