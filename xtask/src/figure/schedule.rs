@@ -2,10 +2,11 @@
 //!
 //! `figure raster`: orders of tiles by name (`GemmIdentity<2>`, `grouped 8 along m`, `persistent along n, swizzle 4`,
 //! `Hilbert`, `Morton`), side by side. Keys: `tiles = 4x4`, `workers = 8` (places of a wave), `cluster = 2x1`, and
-//! `padded = 2x8`, which also draws the places beyond the tiles, hatched, of the orders that have such places.
+//! `padded = 2x8`, which also draws the places beyond the tiles, hatched, of the orders that have such places;
+//! `colours = round` names a colour in the legend (`wave` where the key is absent).
 //!
 //! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`;
-//! `axis = iterations` draws every k-tile, by tile and by block.
+//! `axis = iterations` draws every k-tile, by tile and by block; `cut = none` leaves tiles whole.
 //!
 //! `figure ranks`: `gather` or `scatter`, a product across ranks over time. Keys: `ranks`, and the times `send`, `product` and
 //! `add` of a chunk.
@@ -56,7 +57,11 @@ pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
         };
         let more = more + if wave + 16 < waves { ", .." } else { "" };
         // Eight entries of two numbers are wide: only the first has the word.
-        let word = if wave == 0 || waves <= 8 { "wave " } else { "" };
+        let word = if wave == 0 || waves <= 8 {
+            format!("{} ", body.value("colours").unwrap_or("wave"))
+        } else {
+            String::new()
+        };
         (Fill::pastel(wave), format!("{word}{wave}{more}"))
     });
     let beyond = (padded != [m, n]).then(|| (Fill::Void, "no tile".to_string()));
@@ -109,13 +114,23 @@ fn with_padding(
 pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
     let ([m, n], k) = (pair(body, "tiles", "3x3")?, number(body, "k", 32)?);
     let args = StreamKSm90Args {
-        decomposition: Decomposition::StreamK,
+        decomposition: match body.value("cut") {
+            None => Decomposition::StreamK,
+            Some("none") => Decomposition::DataParallel,
+            Some(other) => return Err(Error::new(format!("`cut = {other}` is not `none`"))),
+        },
         ..StreamKSm90Args::new(number(body, "sms", 4)?)
     };
     let schedule = StreamKSm90::new(GemmCoord::new(m, n, 1), k, args)?;
     match body.value("axis") {
         None => schedule.picture().map_err(Error::from),
-        Some("iterations") => schedule.iterations_picture().map_err(Error::from),
+        Some("iterations") => {
+            let picture = schedule.iterations_picture()?;
+            Ok(match body.value("cut") {
+                None => picture,
+                Some(_) => picture.title("whole tiles: the block of each tile, and its k-tiles over time"),
+            })
+        }
         Some(other) => Err(Error::new(format!("`axis = {other}` is not `iterations`"))),
     }
 }
