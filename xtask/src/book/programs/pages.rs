@@ -86,21 +86,22 @@ impl Included {
     /// The whole of a program, folded.
     fn whole(&self, program: &str) -> String {
         let name = source::example(program);
-        let text = self
-            .programs
-            .get(program)
-            .map(source::Program::whole)
-            .unwrap_or_default();
+        let found = self.programs.get(program);
+        let text = found.map(source::Program::whole).unwrap_or_default();
+        let numbers = found.map(source::Program::numbers).unwrap_or_default();
         let text = text
             .replace('&', "&amp;")
             .replace('<', "&lt;")
             .replace('>', "&gt;");
         let code = self.drawings.keep_all(&format!(
-            "<pre><code class=\"language-rust\">{text}</code></pre>"
+            "<div class=\"numbered\"><pre class=\"lines\" aria-hidden=\"true\">{numbers}</pre>\
+             <pre><code class=\"language-rust\">{text}</code></pre></div>"
         ));
         format!(
             "\n<details class=\"whole-program\" data-program=\"{name}\">\n\
-             <summary>The whole program: <code>cargo run -p colex-book --example {name}</code></summary>\n{code}\n</details>\n"
+             <summary>The whole program: <code>cargo run -p colex-book --example {name}</code></summary>\n\
+             <p>The numbers are the lines of the file, as errors name them. Lines that mark the pieces of this page are left out.</p>\n\
+             {code}\n</details>\n"
         )
     }
 }
@@ -166,7 +167,8 @@ mod tests {
              <div class=\"output\">\n\n````text\ntrue\n````\n\n</div>\n\n"
         );
         assert!(
-            end.contains("--example layout_a</code></summary>\n<!--drawing 0-->\n</details>"),
+            end.contains("--example layout_a</code></summary>\n<p>")
+                && end.contains("</p>\n<!--drawing 0-->\n</details>"),
             "{end}"
         );
     }

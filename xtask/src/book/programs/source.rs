@@ -177,9 +177,22 @@ impl Program {
 
     /// The text without the marks of its pieces.
     pub(super) fn whole(&self) -> String {
-        let is_mark = |line: &&str| mark(line, "ANCHOR").or(mark(line, "ANCHOR_END")).is_some();
-        let lines = self.text.lines().filter(|line| !is_mark(line));
-        lines.map(|line| format!("{line}\n")).collect()
+        self.unmarked()
+            .map(|(_, line)| format!("{line}\n"))
+            .collect()
+    }
+
+    /// The numbers that the lines of [`Program::whole`] have in the file, one per line.
+    pub(super) fn numbers(&self) -> String {
+        self.unmarked()
+            .map(|(number, _)| format!("{number}\n"))
+            .collect()
+    }
+
+    fn unmarked(&self) -> impl Iterator<Item = (usize, &str)> {
+        let is_mark = |line: &str| mark(line, "ANCHOR").or(mark(line, "ANCHOR_END")).is_some();
+        let lines = (1..).zip(self.text.lines());
+        lines.filter(move |(_, line)| !is_mark(line))
     }
 }
 
