@@ -50,6 +50,8 @@ chapters! {
     schedule_split = "schedule/split.md";
     schedule_pipelines = "schedule/pipelines.md";
     kernel_first = "kernel/first.md";
+    kernel_devices = "kernel/devices.md";
+    kernel_checks = "kernel/checks.md";
     kernel_instruction = "kernel/instruction.md";
     kernel_proof = "kernel/proof.md";
     kernel_index = "kernel/index.md";

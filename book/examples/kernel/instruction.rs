@@ -159,29 +159,36 @@ fn in_flight() -> Result<(), Box<dyn Error>> {
 fn text() -> Result<(), Box<dyn Error>> {
     println!("\n== text ==");
     // ANCHOR: text
-    let mut k = KernelBuilder::new("lower", Arch::Sm80);
-    let lane = k.mov(Type::U32, Special::LaneId);
-    let lower = PtxText::new(
-        "{ .reg .u32 t; mov.u32 t, %%lanemask_lt; popc.b32 %0, t; sub.u32 %0, %0, %1; }",
-    );
-    k.ptx(lower, &[(Type::U32, lane.into())], &[Type::U32]);
-    let kernel = k.finish();
-    println!(
-        "{}",
-        kernel
-            .ptx()?
-            .lines()
-            .filter(|line| line.contains("popc"))
-            .collect::<String>()
-            .trim()
-    );
+    // `brev` reverses the bits of a register; a shift leaves the five bits of the lane.
+    let reversed = |text: PtxText| {
+        let mut k = KernelBuilder::new("reversed", Arch::Sm80);
+        let to = k.pointer("to");
+        let (to, lane) = (k.param(to), k.mov(Type::U32, Special::LaneId));
+        let bits = k.ptx(text, &[(Type::B32, lane.into())], &[Type::B32])[0];
+        let place = k.shr(Type::U32, bits, 27);
+        let offset = k.mul_wide(Type::U32, lane, 4);
+        let at = k.add(Type::S64, to, offset);
+        k.store(Access::new(Space::Global, Type::U32), at, place);
+        k.finish()
+    };
+    let text = PtxText::new("brev.b32 %0, %1;");
+    let kernel = reversed(text.clone());
+    let of_text = kernel
+        .ptx()?
+        .lines()
+        .find(|line| line.contains("brev"))
+        .map(str::to_string);
+    println!("{}", of_text.unwrap_or_default().trim());
+
     let device = Device::simulator(Arch::Sm80);
-    let function = device.load(&kernel)?;
-    let fault = device
-        .launch(&function, Launch::new(1, 32), &[])
-        .unwrap_err()
-        .to_string();
+    let to = device.zeros::<u32>(32)?;
+    let run = |kernel| device.launch(&device.load(kernel)?, Launch::new(1, 32), &[(&to).into()]);
+    let fault = run(&kernel).unwrap_err().to_string();
     println!("{}", fault.rsplit(": ").next().unwrap_or_default());
+
+    let known = text.on_host(|inputs| vec![u64::from((inputs[0] as u32).reverse_bits())]);
+    run(&reversed(known))?;
+    println!("{:?}", &to.download()?[..8]);
     // ANCHOR_END: text
     Ok(())
 }
