@@ -6,12 +6,14 @@ FOLDER holds scale.json and scale_tma.json, as `cargo run -- FOLDER` writes them
 import ctypes
 import json
 import pathlib
+import re
 import sys
 
 import torch
 
 cuda = ctypes.CDLL("libcuda.so.1")
 NUMBERS = {"f32": ctypes.c_float, "f64": ctypes.c_double, "u32": ctypes.c_uint32, "s32": ctypes.c_int32}
+ELEMENTS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "s32": torch.int32, "u8": torch.uint8}
 
 
 def call(name, *arguments):
@@ -48,6 +50,33 @@ def tensor_map(parameter, tensor):
     return ctypes.string_at(start, 128)
 
 
+# ANCHOR: checks
+def checked_tensor(name, role, tensor):
+    """The tensor, if its type, its constants and its address are those of the kernel."""
+    if tensor.dtype != ELEMENTS[role["element"]]:
+        raise ValueError(f"{name} has elements of {tensor.dtype}, and the kernel takes {role['element']}")
+    shape, stride = (re.findall(r"_?\d+", part) for part in role["layout"].split(":"))
+    for leaf, constants in enumerate(zip(shape, stride)):
+        own = [tensor.shape[leaf], tensor.stride(leaf)]
+        for what, number, constant in zip(["extent", "stride"], own, constants):
+            if constant.startswith("_") and number != int(constant[1:]):
+                raise ValueError(f"{name} has the {what} {number} in leaf {leaf}, and the kernel has {constant[1:]}")
+    checked(f"the address of {name}", role, tensor.data_ptr())
+    return tensor
+
+
+def checked(what, role, number):
+    """The number, if it is in the range of its role and a multiple of what the role says."""
+    multiple = role.get("multiple_of")
+    if multiple and number % multiple:
+        raise ValueError(f"{what} is {number}, and must be a multiple of {multiple}")
+    for key, sign in [("least", 1), ("most", -1)]:
+        if role.get(key) is not None and sign * number < sign * role[key]:
+            raise ValueError(f"{what} is {number}, and must be at {key} {role[key]}")
+    return number
+# ANCHOR_END: checks
+
+
 # ANCHOR: arguments
 def arguments(kernel, tensors, numbers):
     """The arguments in order, each as bytes."""
@@ -55,15 +84,17 @@ def arguments(kernel, tensors, numbers):
         role, name = parameter["role"], parameter["name"]
         kind = role["kind"]
         if kind == "pointer":
-            value = ctypes.c_uint64(tensors[name].data_ptr())
+            value = ctypes.c_uint64(checked_tensor(name, role, tensors[name]).data_ptr())
         elif kind == "extent":
-            value = ctypes.c_uint32(tensors[role["tensor"]].shape[role["leaf"]])
+            value = ctypes.c_uint32(checked(name, role, tensors[role["tensor"]].shape[role["leaf"]]))
         elif kind == "stride":
-            value = ctypes.c_int64(tensors[role["tensor"]].stride(role["leaf"]))
+            value = ctypes.c_int64(checked(name, role, tensors[role["tensor"]].stride(role["leaf"])))
         elif kind == "tensor_map":
             value = tensor_map(parameter, tensors[name])
+        elif kind == "number":
+            value = NUMBERS[parameter["ty"]](checked(name, role, numbers[name]))
         else:
-            value = NUMBERS[parameter["ty"]](numbers[name])
+            raise ValueError(f"{name} is a {kind}, which this launcher does not make")
         yield bytes(value)
 # ANCHOR_END: arguments
 

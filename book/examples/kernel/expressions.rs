@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     same_bits()?;
     rounding()?;
     run_softmax()?;
+    long_row()?;
     run_rms_norm()?;
     run_rotary()?;
     refusals();
@@ -108,12 +109,13 @@ fn softmax() -> Result<TensorKernel, Box<dyn Error>> {
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let copy = TiledCopy::new(word, 32, "(1,128):(128,1)", "(1,1):(0,0)")?;
     let (mine, row) = (copy.at(&k.thread()), k.block_index(0));
+    let columns = k.within(x.extent(1), 1..1025); // the launch refuses longer rows
     let from = mine.partition_src(&x.local_tile((1, 1024), (&row, 0))); // (CPY, CPY_M, CPY_N)
     let to = mine.partition_dst(&y.local_tile((1, 1024), (&row, 0))); // (CPY, CPY_M, CPY_N)
     let held = k.fragment_like(&from);
     k.copy_in_bounds(&copy, &from, &held);
 
-    let is_there = Expr::coordinate(&from, 1).lt(x.extent(1));
+    let is_there = Expr::coordinate(&from, 1).lt(columns);
     k.assign(&held, is_there.select(&held, f64::NEG_INFINITY));
     let own = k.reduce_all(Max, &held);
     let top = k.reduce_block(Max, &own);
@@ -125,6 +127,20 @@ fn softmax() -> Result<TensorKernel, Box<dyn Error>> {
     Ok(k.finish()?)
 }
 // ANCHOR_END: softmax
+
+/// Launches the softmax with a row that is too long.
+fn long_row() -> Result<(), Box<dyn Error>> {
+    println!("\n== long_row ==");
+    // ANCHOR: long_row
+    let device = Device::simulator(Arch::Sm80);
+    let x = device.zeros::<f32>(1025)?;
+    let mut y = device.zeros::<f32>(1025)?;
+    let views = (x.view((1, 1025))?, y.view_mut((1, 1025))?);
+    let refused = softmax()?.load(&device)?.launch([1], views).unwrap_err();
+    println!("{refused}");
+    // ANCHOR_END: long_row
+    Ok(())
+}
 
 /// Compares the softmax with the host.
 fn run_softmax() -> Result<(), Box<dyn Error>> {

@@ -12,6 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     parameters()?;
     json()?;
     header()?;
+    map()?;
     simulated();
     incoming()?;
     not_a_cubin();
@@ -67,6 +68,22 @@ fn header() -> Result<(), Box<dyn Error>> {
         println!("{line}");
     }
     // ANCHOR_END: header
+    Ok(())
+}
+
+/// Prints the parameter of a tensor map as JSON.
+fn map() -> Result<(), Box<dyn Error>> {
+    println!("\n== map ==");
+    // ANCHOR: map
+    let mut k = Builder::new("k", Arch::Sm90, 128);
+    let slab = "(64,32):(32,1)"; // 64 rows of 32 floats in shared memory
+    k.tma_tensor("from", Ty::F32, "(1024,_32):(32,_1)", &[64, 32], slab, 1);
+    let exported = k.finish()?.export()?;
+    println!(
+        "{}",
+        serde_json::to_string_pretty(&exported.parameters[0].role)?
+    );
+    // ANCHOR_END: map
     Ok(())
 }
 
