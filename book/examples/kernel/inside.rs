@@ -5,7 +5,9 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp::Add;
 use colex_gpu::ir::launch::Argument;
-use colex_gpu::sim::{Memory, Prepared, SimOptions, Stepper, Table, TraceOptions, Traced, trace};
+use colex_gpu::sim::{
+    Dumps, Memory, Prepared, PrintTo, SimOptions, Stepper, TraceOptions, Traced, simulate, trace,
+};
 use colex_gpu::tensor::{AtThread, Builder, Dump, Index, TensorKernel};
 use colex_gpu::{Device, Launch, Load};
 use colex_tiled::TiledCopy;
@@ -15,6 +17,7 @@ use std::io::{BufRead, Write};
 fn main() -> Result<(), Box<dyn Error>> {
     wrong()?;
     dumped()?;
+    table()?;
     traced()?;
     stepped()?;
     right()?;
@@ -103,6 +106,29 @@ fn dumped() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn table() -> Result<(), Box<dyn Error>> {
+    println!("\n== table ==");
+    // ANCHOR: table
+    let built = centred(wrong_row, true)?;
+    let launch = Launch::new(1, 32).dynamic_shared(built.dynamic_shared());
+    let (mut memory, arguments) = memory()?;
+    let options = SimOptions {
+        print_to: PrintTo::Report, // keeps the lines instead of printing them
+        ..SimOptions::default()
+    };
+    let report = simulate(&built.kernel, &launch, &arguments, &mut memory, &options)?;
+    let dumps = Dumps::of_printed(&report.printed);
+    let wrong = dumps.lines.iter().filter(|line| line.thread[0] < 8);
+    let wrong = wrong.filter(|line| line.elements[0].1 != "28");
+    println!(
+        "{} of 8 threads of row 0 have another sum than 28",
+        wrong.count()
+    );
+    print!("{dumps}");
+    // ANCHOR_END: table
+    Ok(())
+}
+
 /// Memory with the matrix and room for the result, and their addresses.
 fn memory() -> Result<(Memory, [Argument; 2]), Box<dyn Error>> {
     let mut memory = Memory::default();
@@ -148,13 +174,8 @@ fn stepped() -> Result<(), Box<dyn Error>> {
     let (mut memory, arguments) = memory()?;
     let prepared = Prepared::new(&built.kernel, &launch, &arguments);
     let mut stepper = prepared.start(&mut memory, &SimOptions::default())?;
-    let commands = "barrier\nshow tile\n".as_bytes();
+    let commands = "barrier\nshow tile\nto inside.rs:48\n".as_bytes(); // line 48: after the loads
     session(&mut stepper, commands, std::io::stdout())?;
-    // Line by line, until the rows have been read. No number here is negative, so `=-` is a register without a value.
-    let is_read = |table: &Table| !table.to_string().contains("=-");
-    while !stepper.fragment("numbers").as_ref().is_some_and(is_read) {
-        stepper.command("line")?;
-    }
     let numbers = stepper
         .fragment("numbers")
         .expect("the kernel has named it");
