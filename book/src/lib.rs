@@ -64,6 +64,7 @@ chapters! {
     kernel_copy = "kernel/copy.md";
     kernel_transpose = "kernel/transpose.md";
     kernel_simt = "kernel/simt.md";
+    kernel_call = "kernel/call.md";
     kernel_volta = "kernel/volta.md";
     kernel_ampere = "kernel/ampere.md";
     kernel_hopper = "kernel/hopper.md";

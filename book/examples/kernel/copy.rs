@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine()?;
     refusals();
     exercise_1()?;
+    exercise_2()?;
     Ok(())
 }
 
@@ -177,5 +178,19 @@ fn exercise_1() -> Result<(), Box<dyn Error>> {
     println!("{refused}");
     kernel.launch([9], (from.view(5000)?, to.view_mut(5000)?))?;
     // ANCHOR_END: exercise_1
+    Ok(())
+}
+
+/// Exercise 2: vectors of two.
+fn exercise_2() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_2 ==");
+    // ANCHOR: exercise_2
+    let device = Device::simulator(Arch::Sm80);
+    let (from, mut to) = (device.zeros::<f32>(5000)?, device.poisoned::<f32>(5000)?);
+    let pairs = kernel(2)?.load(&device)?;
+    let report = pairs.profile([20], (from.view(5000)?, to.view_mut(5000)?))?;
+    let (sectors, _) = report.sectors();
+    println!("{} instructions, {sectors} sectors", report.instructions);
+    // ANCHOR_END: exercise_2
     Ok(())
 }
