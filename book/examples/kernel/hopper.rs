@@ -31,7 +31,7 @@ const STAGE_BYTES: i64 = 2 * 64 * 64 * 2;
 /// C = A B^T by one producer warp and one consumer.
 fn product() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("ring", Arch::Sm90a, 256);
-    // Three stages; one arrival fills a stage, that of the producer, and one empties it, that of the consumer.
+    // Three stages. One arrival of the producer fills a stage, and one of the consumer empties it.
     let ring = k.pipeline(3, 1, 1);
     let slab: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
     let stages: ComposedLayout = "Sw<3,3,3> o 0 o (64,64,3):(64,1,4096)".parse()?;

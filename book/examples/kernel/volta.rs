@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     before()?;
     forms();
     own()?;
+    own_report()?;
     after()?;
     refused()?;
     exercise_3()?;
@@ -151,7 +152,18 @@ fn own() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads the report of the kernel.
+/// Reads the report of the kernel of this chapter.
+fn own_report() -> Result<(), Box<dyn Error>> {
+    println!("\n== own_report ==");
+    // ANCHOR: own_report
+    for line in volta(40)?.report().to_string().lines() {
+        println!("{}", line.split("): ").last().unwrap_or(line));
+    }
+    // ANCHOR_END: own_report
+    Ok(())
+}
+
+/// Reads the report of the library's kernel.
 fn after() -> Result<(), Box<dyn Error>> {
     println!("\n== after ==");
     // ANCHOR: after
