@@ -137,11 +137,15 @@ fn exercise_3() {
     println!("\n== exercise_3 ==");
     // ANCHOR: exercise_3
     for n in [3072, 3328] {
-        let plan = GemmPlan::new(GemmMethod::Hopper, operands(8));
+        let wide = GemmPlan::new(GemmMethod::Hopper, operands(8));
+        let narrow = GemmPlan {
+            tile: [128, 192, 64],
+            ..wide
+        };
         let problem = GemmProblem::new(n, n, n);
-        let text = plan.explain(&problem, &Device::simulator(Arch::Sm90a));
-        for line in text.lines().take(2) {
-            println!("{n}: {}", line.trim());
+        for plan in [wide, narrow] {
+            let text = plan.explain(&problem, &Device::simulator(Arch::Sm90a));
+            println!("{n}: {}", text.lines().next().unwrap_or_default());
         }
     }
     // ANCHOR_END: exercise_3
