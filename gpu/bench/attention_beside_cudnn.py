@@ -2,6 +2,9 @@
 
 `xtask bench attention --export FOLDER` writes the kernels as PTX and `manifest.json`, which says how they are launched.
 Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE] [--tokens 1], or
+python attention_beside_cudnn.py --drawn FOLDER [--out FILE] [--seconds N] [--from N]: the problems that
+`xtask bench attention --random N --seed S --export FOLDER` drew, beside cuDNN and PyTorch's flash attention where these take
+them. It writes one problem a line; `xtask bench attention --plot FILE --svg FOLDER` draws what FILE has. Or
 python attention_beside_cudnn.py --decode: cuDNN alone in a step of decoding, in bytes of Q, K, V and O a second.
 
 With `--tokens 1` the tensors lie token by token, all heads of each, and not head by head.
@@ -188,6 +191,286 @@ def measure(shape, kernels, rounds, by_tokens):
     return row
 
 
+def loaded(folder, launch, functions):
+    """The function of an exported launch."""
+    key = (launch["ptx"], launch["entry"])
+    if key not in functions:
+        with open(os.path.join(folder, launch["ptx"]), "rb") as file:
+            source = file.read() + b"\0"
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        check(driver.cuModuleLoadData(ctypes.byref(module), source), "cuModuleLoadData")
+        name = launch["entry"].encode()
+        check(driver.cuModuleGetFunction(ctypes.byref(function), module, name), "cuModuleGetFunction")
+        functions[key] = function
+    function = functions[key]
+    check(driver.cuFuncSetAttribute(function, SHARED_BYTES, launch["shared"]), "cuFuncSetAttribute")
+    return function
+
+
+NUMBERS = {"u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64, "f32": ctypes.c_float, "f64": ctypes.c_double}
+
+
+def encoded(of, address):
+    """A tensor map from its numbers; (what keeps it alive, its address)."""
+    raw = (ctypes.c_ubyte * 192)()
+    at = (ctypes.addressof(raw) + 63) // 64 * 64
+    rank = len(of["dims"])
+    dims, strides = (ctypes.c_uint64 * rank)(*of["dims"]), (ctypes.c_uint64 * rank)(*of["strides"])
+    extents, steps = (ctypes.c_uint32 * rank)(*of["extents"]), (ctypes.c_uint32 * rank)(*of["element_strides"])
+    code = driver.cuTensorMapEncodeTiled(
+        ctypes.c_void_p(at), of["element"], rank, ctypes.c_void_p(address), dims, strides, extents, steps,
+        of["interleave"], of["swizzle"], of["l2"], of["fill"],
+    )
+    check(code, "cuTensorMapEncodeTiled")
+    return raw, at
+
+
+def bound(folder, launches, memory, functions):
+    """The launches of a problem for tensors by name, to be repeated on the current stream."""
+    all_of_them = []
+    for launch in launches:
+        kept, pointers = [], []
+        for argument in launch["arguments"]:
+            (kind, value), = argument.items()
+            if kind == "map":
+                name, offset = value["place"]
+                raw, at = encoded(value, memory[name].data_ptr() + offset)
+                kept.append(raw)
+                pointers.append(at)
+                continue
+            if kind == "pointer":
+                name, offset = value
+                kind, value = "u64", memory[name].data_ptr() + offset
+            number = NUMBERS[kind](value)
+            kept.append(number)
+            pointers.append(ctypes.addressof(number))
+        arguments = (ctypes.c_void_p * len(pointers))(*pointers)
+        all_of_them.append((loaded(folder, launch, functions), launch, arguments, kept))
+
+    def run():
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        for function, launch, arguments, _ in all_of_them:
+            code = driver.cuLaunchKernel(
+                function, *launch["grid"], *launch["block"], launch["shared"], stream, arguments, None
+            )
+            check(code, "cuLaunchKernel")
+
+    return run
+
+
+def drawn_operands(problem, names):
+    """Memory by name, and Q, K, V and O as (batch, head, sequence, feature) with the strides of the problem."""
+    dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[problem["type"]]
+    batch, (heads, of_keys), (queries, keys) = problem["batch"], problem["heads"], problem["lengths"]
+    inner, outer = problem["features"]
+    shapes = [(batch, heads, queries, inner), (batch, of_keys, keys, inner), (batch, of_keys, keys, outer), (batch, heads, queries, outer)]
+    memory, tensors = {}, []
+    for name, shape, strides in zip("QKVO", shapes, problem["strides"]):
+        elements = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides))
+        if name == "O":
+            memory[name] = torch.full((elements,), math.nan, device="cuda", dtype=dtype)
+        else:
+            memory[name] = torch.randn(elements, device="cuda", dtype=dtype)
+        tensors.append(torch.as_strided(memory[name], shape, strides))
+    for of in names:
+        if of["name"] == "sinks":
+            memory["sinks"] = torch.arange(heads, device="cuda", dtype=torch.float32) % 5 - 2
+        elif of["name"] not in memory:
+            memory[of["name"]] = torch.zeros((of["bytes"] + 3) // 4, device="cuda", dtype=torch.float32)
+    return memory, tensors
+
+
+def library_calls(problem):
+    """What PyTorch has for the problem: functions of Q, K and V by name, and the reasons of those that it has not."""
+    queries, keys = problem["lengths"]
+    is_causal = problem["left"] is None and problem["right"] == 0
+    why = None
+    if problem["left"] is not None:
+        why = "a window"
+    elif problem["softcap"] is not None:
+        why = "a soft-cap"
+    elif problem["sinks"]:
+        why = "sinks"
+    elif is_causal and queries > keys:
+        why = "queries without a key"
+    if why:
+        return {}, {"cudnn": why, "flash": why}
+    grouped = problem["heads"][0] != problem["heads"][1]
+    attend = torch.nn.functional.scaled_dot_product_attention
+
+    def of(backend, **how):
+        def run(q, k, v):
+            with sdpa_kernel(backend):
+                return attend(q, k, v, enable_gqa=grouped, scale=problem["scale"], **how)
+
+        return run
+
+    calls, refused = {}, {}
+    # The causal mask of PyTorch is aligned at the first query, and ours at the last one.
+    if is_causal and queries != keys and queries > 1:
+        from torch.nn.attention.bias import causal_lower_right
+
+        refused["cudnn"] = "a causal mask that is aligned at the end"
+        calls["flash"] = of(SDPBackend.FLASH_ATTENTION, attn_mask=causal_lower_right(queries, keys))
+    else:
+        how = {"is_causal": is_causal and queries > 1}
+        calls["cudnn"] = of(SDPBackend.CUDNN_ATTENTION, **how)
+        calls["flash"] = of(SDPBackend.FLASH_ATTENTION, **how)
+    return calls, refused
+
+
+def drawn_reference(problem, q, k, v, sinks, batch, head, rows):
+    """Rows of a head in double precision."""
+    group = problem["heads"][0] // problem["heads"][1]
+    queries, keys = problem["lengths"]
+    scores = q[batch, head, rows].double() @ k[batch, head // group].double().t() * problem["scale"]
+    cap = problem["softcap"]
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    places = torch.arange(queries, device="cuda")[rows, None] + keys - queries
+    at = torch.arange(keys, device="cuda")[None]
+    if problem["right"] is not None:
+        scores.masked_fill_(at > places + problem["right"], -math.inf)
+    if problem["left"] is not None:
+        scores.masked_fill_(at < places - problem["left"], -math.inf)
+    sink = sinks[head].double() if sinks is not None else torch.tensor(-math.inf, device="cuda", dtype=torch.double)
+    top = torch.maximum(scores.amax(-1, keepdim=True), sink)
+    top = torch.where(torch.isinf(top), torch.zeros_like(top), top)
+    weights = torch.exp(scores - top)
+    sums = weights.sum(-1, keepdim=True) + torch.exp(sink - top)
+    out = torch.where(sums > 0, weights / sums, torch.zeros_like(weights)) @ v[batch, head // group].double()
+    return out, (top + torch.log(sums))[:, 0]
+
+
+def drawn_error(problem, found, operands, memory, sums):
+    """The relative error of sampled rows: the first and the last 100 of the first and the last head. NaN if a log-sum-exp is wrong."""
+    q, k, v = operands
+    batch, heads, queries = q.shape[:3]
+    off = norm = 0.0
+    for b, head, rows in ((0, 0, slice(0, 100)), (batch - 1, heads - 1, slice(max(0, queries - 100), queries))):
+        right, logs = drawn_reference(problem, q, k, v, memory.get("sinks"), b, head, rows)
+        off += (found[b, head, rows].double() - right).square().sum().item()
+        norm += right.square().sum().item()
+        if sums is not None:
+            own = sums.view(batch, heads, queries)[b, head, rows].double()
+            if not torch.all((own == logs) | ((own - logs).abs() < 1e-2)):
+                return math.nan
+    return math.sqrt(off / max(norm, 1e-300))
+
+
+def graph_of(runs):
+    """A graph of the calls one after the other, which has run once."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream), torch.no_grad():
+        for run in runs[:2]:
+            run()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph, kept = torch.cuda.CUDAGraph(), []
+    with torch.no_grad(), torch.cuda.graph(graph):
+        # All outputs stay alive, so that they rotate too.
+        kept = [run() for run in runs]
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph, kept
+
+
+def replay_in_turns(graphs, rounds, calls):
+    """Microseconds of a call of each, medians; another one begins each round."""
+    times, names = {name: [] for name in graphs}, list(graphs)
+    for turn in range(rounds):
+        for i in range(len(names)):
+            name = names[(i + turn) % len(names)]
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graphs[name][0].replay()
+            end.record()
+            end.synchronize()
+            times[name].append(1e3 * start.elapsed_time(end) / calls)
+    return {name: round(median(of), 3) for name, of in times.items()}
+
+
+def measure_drawn(folder, entry, functions):
+    problem = entry["problem"]
+    sets = [drawn_operands(problem, entry["memory"]) for _ in range(problem["sets"])]
+    ours = [bound(folder, entry["launches"], memory, functions) for memory, _ in sets]
+    row = {"problem": problem, "plan": entry["plan"], "us": None, "library": {}, "refused": {}, "errors": {}}
+    memory, (q, k, v, o) = sets[0]
+    ours[0]()
+    torch.cuda.synchronize()
+    sums = memory["log_sum_exp"] if problem["log_sum_exp"] else None
+    row["errors"]["ours"] = drawn_error(problem, o, (q, k, v), memory, sums)
+    calls = max(len(sets), 3)
+    graphs = {"ours": graph_of([ours[i % len(sets)] for i in range(calls)])}
+    contenders, row["refused"] = library_calls(problem)
+    for name, call in contenders.items():
+        try:
+            with torch.no_grad():
+                found = call(q, k, v)
+            row["errors"][name] = drawn_error(problem, found, (q, k, v), memory, None)
+            runs = [lambda of=sets[i % len(sets)][1]: call(*of[:3]) for i in range(calls)]
+            graphs[name] = graph_of(runs)
+        except Exception as failure:  # PyTorch does not take the problem: the line says why, and the bench goes on.
+            row["refused"][name] = f"{type(failure).__name__}: {failure}".splitlines()[0][:200]
+            torch.cuda.synchronize()
+    times = replay_in_turns(graphs, 9, calls)
+    row["us"] = times.pop("ours")
+    row["library"] = times
+    return row
+
+
+def run_drawn(folder, option):
+    seconds, began = float(option.get("--seconds", 600)), time.perf_counter()
+    torch.manual_seed(int(option.get("--seed", 0)))
+    torch.zeros(1, device="cuda")
+    with open(os.path.join(folder, "drawn.json")) as file:
+        manifest = json.load(file)
+    present = torch.cuda.get_device_properties(0).multi_processor_count
+    if present != manifest["multiprocessors"]:
+        raise RuntimeError(f"the plans are of {manifest['multiprocessors']} multiprocessors, and the device has {present}")
+    out = open(option["--out"], "w") if "--out" in option else None
+
+    def say(value):
+        line = json.dumps(value)
+        print(line, flush=True)
+        if out:
+            out.write(line + "\n")
+            out.flush()
+
+    version = ctypes.c_int()
+    check(driver.cuDriverGetVersion(ctypes.byref(version)), "cuDriverGetVersion")
+    say({
+        "bench": "attention", "device": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d"),
+        "driver": f"CUDA {version.value // 1000}.{version.value % 1000 // 10}", "commit": manifest["commit"], "seed": manifest["seed"],
+        "library": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
+        "protocol": "one process; graphs of calls replayed in turn; medians of 9; normal numbers; operands rotated over 240 MB or 64 sets; "
+        "errors of up to 200 rows against a softmax in double precision",
+    })
+    functions, ratios, worse = {}, [], []
+    for number, entry in enumerate(manifest["problems"]):
+        if number < int(option.get("--from", 0)):
+            continue
+        if time.perf_counter() - began > seconds:
+            print(json.dumps({"left_out_from": number}), flush=True)
+            break
+        row = measure_drawn(folder, entry, functions)
+        say(row)
+        torch.cuda.empty_cache()
+        best = min((us for us in row["library"].values() if us), default=None)
+        if best:
+            ratios.append(best / row["us"])
+        theirs = [row["errors"][name] for name in row["library"] if name in row["errors"]]
+        own = row["errors"]["ours"]
+        if not own < 1e-2 or (theirs and own > 1.1 * max(theirs)):
+            worse.append((number, own, theirs))
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        low = sorted(ratios)[len(ratios) // 100]
+        print(json.dumps({"over_the_library": round(mean, 3), "first_percentile": round(low, 3), "problems": len(ratios)}), flush=True)
+    print(json.dumps({"errors_above_1.1_of_the_library": worse}), flush=True)
+
+
 def decode():
     """One query of each sequence, 32 heads on 8, 128 features; inputs and outputs rotate over more than L2."""
     for batch, keys in ((64, 8192), (1, 131072)):
@@ -222,6 +505,8 @@ def issue_shapes():
 def main():
     if sys.argv[1] == "--decode":
         return decode()
+    if sys.argv[1] == "--drawn":
+        return run_drawn(sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2])))
     folder, options = sys.argv[1], sys.argv[2:]
     option = dict(zip(options[::2], options[1::2]))
     seconds, began = float(option.get("--seconds", 600)), time.perf_counter()

@@ -7,15 +7,13 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
 use colex_device::{Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
-use colex_ir::launch::Launch;
 use colex_layout::{IntTuple, Layout};
 use colex_sim::Report;
-use colex_tensor::{Arg, TensorKernel};
+use colex_tensor::TensorKernel;
 
-use super::combine;
+use super::launches::planned_launches;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
-use super::schedule;
 use super::tune::tuned;
 use crate::autotune::Autotune;
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
@@ -954,7 +952,7 @@ impl Extension for PreparedAttention {
 
 /// What a kernel of a plan does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum AttentionRole {
+pub(super) enum AttentionRole {
     /// It attends to all keys, or to a part of them.
     Attention,
     /// It adds the parts.
@@ -1013,105 +1011,44 @@ fn prepare(
     addresses: &[u64],
 ) -> Result<Shape<Arc<TensorKernel>>, Error> {
     let Key { plan, problem } = key;
-    let family = plan.method.family();
     let prepared = device.extension::<PreparedAttention>();
     let kernel_of = |role: AttentionRole| {
-        let (plan, arch) = (plan.built(), device.arch());
+        let plan = plan.built();
         prepared.0.kernels.get_or_make(&(plan, role), || {
-            let built = BUILT.get_or_make(&(plan, role, arch), || match role {
-                AttentionRole::Attention => plan.unverified(arch),
-                AttentionRole::Combination => plan.unverified_combination(arch),
-                AttentionRole::Schedule => plan.unverified_schedule(arch),
-            })?;
+            let built = built(&plan, role, device.arch())?;
             let loaded = device.load_kernel(&built.kernel)?;
             Ok::<_, Error>(KernelOf { built, loaded })
         })
     };
-    let launched = |kernel: &KernelOf, launch: Launch, given: &[Arg<'_>], order: &[usize]| {
-        let arguments = kernel.built.arguments(given)?;
-        let launch = launch.dynamic_shared(kernel.built.dynamic_shared());
-        (kernel.loaded).check_launch(&launch, &arguments, device.limits())?;
-        let (loaded, order) = (kernel.loaded.clone(), order.iter().copied());
-        Ok::<_, Error>(PreparedLaunch::new(
-            loaded, launch, arguments, addresses, order,
-        ))
-    };
-    let of = (plan, problem);
-    let kernel = kernel_of(AttentionRole::Attention)?;
-    let launch = family.launch(problem, plan, device);
-    let mut layouts = problem.kernel_layouts(plan.packs)?;
-    if plan.sorted {
-        // The last address is that of the workspace.
-        let workspace = addresses.len() - 1;
-        let [starts, order, _] = schedule::places(problem).map(|at| addresses[workspace] + at);
-        let of_schedule = schedule::layouts(problem)?;
-        // The offsets of the queries, and the offsets or the numbers of the keys, are the last vectors of numbers.
-        let is_key_sized = plan.operands.packed[1] || plan.operands.page.is_some();
-        let of_queries = AttentionTensor::ALL.len()
-            + usize::from(problem.log_sum_exp)
-            + usize::from(problem.sinks.is_some());
-        let mut order_of = vec![of_queries];
-        order_of.extend(is_key_sized.then_some(workspace - 1));
-        let given = order_of
-            .iter()
-            .map(|i| Arg::checked(addresses[*i], &layouts[*i]));
-        let written = [starts, order].into_iter().zip(&of_schedule);
-        let given = given.chain(written.map(|(at, layout)| Arg::checked(at, layout)));
-        let given: Vec<Arg<'_>> = given.chain(schedule::numbers(problem)).collect();
-        order_of.extend([workspace; 2]);
-        let sorting = kernel_of(AttentionRole::Schedule)?;
-        let first = launched(&sorting, schedule::launch(problem), &given, &order_of)?;
-
-        layouts.extend(of_schedule);
-        let mut read = addresses[..workspace].to_vec();
-        read.extend([starts, order]);
-        let given = family.arguments(of, &kernel.built, &layouts, &read)?;
-        let order_of: Vec<usize> = (0..workspace).chain([workspace; 2]).collect();
-        let second = launched(&kernel, launch, &given, &order_of)?;
-        return Ok(Shape::new(kernel.built.clone(), vec![first, second]));
+    let of_role = |role| Ok(kernel_of(role)?.built.clone());
+    let about = of_role(AttentionRole::Attention)?;
+    let mut launches = Vec::new();
+    for planned in planned_launches((plan, problem), device, addresses, of_role)? {
+        let loaded = kernel_of(planned.role)?.loaded.clone();
+        loaded.check_launch(&planned.launch, &planned.arguments, device.limits())?;
+        launches.push(PreparedLaunch::new(
+            loaded,
+            planned.launch,
+            planned.arguments,
+            addresses,
+            planned.order,
+        ));
     }
-    if plan.splits == 1 {
-        let given = family.arguments(of, &kernel.built, &layouts, addresses)?;
-        let order: Vec<usize> = (0..addresses.len()).collect();
-        let one = launched(&kernel, launch, &given, &order)?;
-        return Ok(Shape::new(kernel.built.clone(), vec![one]));
-    }
-    // The last address is that of the workspace.
-    let workspace = addresses.len() - 1;
-    let [outputs, tops, sums, _] =
-        combine::places(problem, plan).map(|at| addresses[workspace] + at);
-    let optional = [problem.log_sum_exp, problem.sinks.is_some()];
-    let behind = AttentionTensor::ALL.len() + optional.map(usize::from).iter().sum::<usize>();
-    let of_numbers = layouts.split_off(behind);
-    layouts.truncate(AttentionTensor::O as usize);
-    let [of_outputs, of_rows] = combine::written(problem, plan)?;
-    layouts.extend([of_outputs, of_rows.clone(), of_rows]);
-    layouts.extend(of_numbers);
-    let [q, k, v] = [0, 1, 2].map(|i| addresses[i]);
-    let mut given = vec![q, k, v, outputs, tops, sums];
-    given.extend(&addresses[behind..workspace]);
-    let given = family.arguments(of, &kernel.built, &layouts, &given)?;
-    let mut order = vec![0, 1, 2, workspace, workspace, workspace];
-    order.extend(behind..workspace);
-    let first = launched(&kernel, launch, &given, &order)?;
+    Ok(Shape::new(about, launches))
+}
 
-    let layouts = combine::read(problem, plan)?;
-    let combination = kernel_of(AttentionRole::Combination)?;
-    let parts = [
-        (outputs, &layouts[0]),
-        (tops, &layouts[1]),
-        (sums, &layouts[1]),
-    ];
-    let outputs = AttentionTensor::O as usize..behind;
-    let to = outputs.clone().map(|i| addresses[i]).zip(&layouts[2..]);
-    let given = parts
-        .into_iter()
-        .chain(to)
-        .map(|(at, layout)| Arg::checked(at, layout));
-    let given: Vec<Arg<'_>> = given.collect();
-    let order: Vec<usize> = [workspace; 3].into_iter().chain(outputs).collect();
-    let second = launched(&combination, combine::launch(problem, plan), &given, &order)?;
-    Ok(Shape::new(kernel.built.clone(), vec![first, second]))
+/// Returns a kernel of a plan for an architecture. It is built once per process.
+pub(super) fn built(
+    plan: &AttentionPlan,
+    role: AttentionRole,
+    arch: Arch,
+) -> Result<Arc<TensorKernel>, Error> {
+    let plan = plan.built();
+    BUILT.get_or_make(&(plan, role, arch), || match role {
+        AttentionRole::Attention => plan.unverified(arch),
+        AttentionRole::Combination => plan.unverified_combination(arch),
+        AttentionRole::Schedule => plan.unverified_schedule(arch),
+    })
 }
 
 /// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per

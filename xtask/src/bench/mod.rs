@@ -87,6 +87,7 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
     }
     if let Some(folder) = sweep.export() {
         return match name {
+            Some("attention") if sweep.is_random() => attention::drawn::export(folder, sweep),
             Some("attention") => attention::export(folder),
             _ => bail!("kernels are exported of the bench `attention`"),
         };
@@ -94,7 +95,8 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
     if let Some(from) = sweep.plot() {
         return match name {
             Some("gemm") => sweep.draw(from),
-            _ => bail!("the bench `gemm` is what is plotted"),
+            Some("attention") => attention::draw(from, sweep),
+            _ => bail!("the benches `gemm` and `attention` are what is plotted"),
         };
     }
     if cfg!(debug_assertions) {
@@ -105,7 +107,12 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         return match name {
             Some("gemm") => sweep.run(&device, file),
             Some("epilogue") => epilogue::sweep(&device, sweep, file),
-            _ => bail!("shapes are for the benches `gemm` and `epilogue`"),
+            Some("attention") if sweep.is_random() => {
+                attention::measured::run(&device, sweep, file)
+            }
+            _ => bail!(
+                "shapes are for the benches `gemm` and `epilogue`, drawn problems also for `attention`"
+            ),
         };
     }
     if calls::is_child() {

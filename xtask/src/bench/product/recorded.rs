@@ -71,7 +71,7 @@ impl Recorded {
         ensure!(!shapes.is_empty(), "no shape was measured");
         Ok(Recorded {
             source: format!("{} to {}; {}", types[0], types[1], words.join(", ")),
-            roofs: device.contains("H200").then(|| h200(&types[0])).flatten(),
+            roofs: device.contains("H200").then(|| roofs(&types[0])).flatten(),
             bytes,
             shapes,
         })
@@ -80,7 +80,7 @@ impl Recorded {
     /// Returns the histogram of the ratios of speeds, a panel for each stratum: bars for the default plan, a line for the tuned
     /// one.
     pub(crate) fn ratios(&self) -> String {
-        let (mut inner, mut words, mut top) = (String::new(), Vec::new(), 6.0);
+        let mut panels = Panels::new();
         for (at, name) in STRATUM_NAMES.into_iter().enumerate() {
             let of = |shape: &&RecordedShape| stratum(shape.best) == at;
             let these: Vec<&RecordedShape> = self.shapes.iter().filter(of).collect();
@@ -103,27 +103,93 @@ impl Recorded {
                     all => format!(", tuned {:.3}", geometric_mean(all)),
                 }
             );
-            panel(&mut inner, &said, [&default, &tuned], top);
-            words.push(said);
-            top += PANEL + 52.0;
+            panels.add(said, [&default, &tuned]);
         }
         let title = "Ratios of speeds: ours over the best of cuBLASLt";
-        svg(title, &words.join(". "), &inner, &self.source, top)
+        panels.svg(title, &self.source)
     }
 
     /// Returns the roofline: the operations in a second of each shape over its operations for each byte, ours and cuBLASLt's
     /// best.
     pub(crate) fn roofline(&self) -> String {
-        let mut inner = String::new();
         let speed = |shape: &RecordedShape, time: f64| shape.operations() / time / 1e6;
-        let dense = |shape: &RecordedShape| shape.operations() / shape.bytes(self.bytes);
-        let across = Scale::around(self.shapes.iter().map(dense), [LEFT, WIDTH - 16.0]);
-        let up = Scale::around(
-            self.shapes
-                .iter()
-                .flat_map(|shape| [shape.best, shape.default].map(|time| speed(shape, time))),
-            [ROOFLINE, 24.0],
-        );
+        let points = self.shapes.iter().map(|shape| {
+            let dense = shape.operations() / shape.bytes(self.bytes);
+            (
+                dense,
+                Some(speed(shape, shape.best)),
+                speed(shape, shape.default),
+            )
+        });
+        Roofline {
+            what: "shapes",
+            axes: [
+                "TFLOP/s: ours in blue, the best of cuBLASLt in gray",
+                "operations for each byte of A, B and C",
+            ],
+            roofs: self.roofs,
+            points: points.collect(),
+        }
+        .svg(&self.source)
+    }
+}
+
+/// Histograms of ratios under each other.
+pub(in crate::bench) struct Panels {
+    inner: String,
+    words: Vec<String>,
+    top: f64,
+}
+
+impl Panels {
+    pub(in crate::bench) fn new() -> Panels {
+        Panels {
+            inner: String::new(),
+            words: Vec::new(),
+            top: 6.0,
+        }
+    }
+
+    /// Adds a histogram under its words: bars for the first ratios, a line for the second ones, if there are any.
+    pub(in crate::bench) fn add(&mut self, said: String, ratios: [&[f64]; 2]) {
+        panel(&mut self.inner, &said, ratios, self.top);
+        self.words.push(said);
+        self.top += PANEL + 52.0;
+    }
+
+    pub(in crate::bench) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// Returns the drawing.
+    pub(in crate::bench) fn svg(&self, title: &str, source: &str) -> String {
+        svg(title, &self.words.join(". "), &self.inner, source, self.top)
+    }
+}
+
+/// Operations in a second over operations for each byte.
+pub(in crate::bench) struct Roofline {
+    /// What is counted.
+    pub(in crate::bench) what: &'static str,
+    /// The words beside the axis upwards and beside the one across.
+    pub(in crate::bench) axes: [&'static str; 2],
+    /// The operations and bytes in a second at most.
+    pub(in crate::bench) roofs: Option<[f64; 2]>,
+    /// Operations for each byte, and the TFLOP/s of the library, if it was measured, and of ours.
+    pub(in crate::bench) points: Vec<(f64, Option<f64>, f64)>,
+}
+
+impl Roofline {
+    /// Returns the drawing.
+    pub(in crate::bench) fn svg(&self, source: &str) -> String {
+        let mut inner = String::new();
+        let dense = self.points.iter().map(|(dense, ..)| *dense);
+        let across = Scale::around(dense, [LEFT, WIDTH - 16.0]);
+        let speeds = self
+            .points
+            .iter()
+            .flat_map(|(_, library, ours)| library.iter().chain([ours]));
+        let up = Scale::around(speeds.copied(), [ROOFLINE, 24.0]);
         for (scale, is_across) in [(&across, true), (&up, false)] {
             for tick in scale.ticks() {
                 let at = scale.at(tick);
@@ -143,7 +209,7 @@ impl Recorded {
                 );
             }
         }
-        let mut words = format!("{} shapes", self.shapes.len());
+        let mut words = format!("{} {}", self.points.len(), self.what);
         if let Some([operations, bytes]) = self.roofs {
             let roof = |x: f64| (x * bytes / 1e12).min(operations / 1e12);
             let ends = [across.from, operations / bytes, across.to];
@@ -169,28 +235,30 @@ impl Recorded {
                 operations / 1e12
             );
         }
-        for shape in &self.shapes {
-            for (class, time) in [("cx-base", shape.best), ("cx-bar", shape.default)] {
+        for (dense, library, ours) in &self.points {
+            let library = library.map(|speed| ("cx-base", speed));
+            for (class, speed) in library.into_iter().chain([("cx-bar", *ours)]) {
                 put(
                     &mut inner,
                     format_args!(
                         "<circle class=\"{class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"2.2\"/>",
-                        across.at(dense(shape)),
-                        up.at(speed(shape, time))
+                        across.at(*dense),
+                        up.at(speed)
                     ),
                 );
             }
         }
+        let [upwards, along] = self.axes;
         put(
             &mut inner,
             format_args!(
-                "<text class=\"cx-text\" x=\"4\" y=\"14\">TFLOP/s: ours in blue, the best of cuBLASLt in gray</text>\
-                 <text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">operations for each byte of A, B and C</text>",
+                "<text class=\"cx-text\" x=\"4\" y=\"14\">{upwards}</text>\
+                 <text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{along}</text>",
                 WIDTH - 16.0,
                 ROOFLINE + 34.0
             ),
         );
-        svg("Roofline", &words, &inner, &self.source, ROOFLINE + 40.0)
+        svg("Roofline", &words, &inner, source, ROOFLINE + 40.0)
     }
 }
 
@@ -224,7 +292,7 @@ fn bytes_of(name: &str) -> f64 {
 }
 
 /// The operations and bytes in a second of NVIDIA's table of the H200 (dense).
-fn h200(ab: &str) -> Option<[f64; 2]> {
+pub(in crate::bench) fn roofs(ab: &str) -> Option<[f64; 2]> {
     let operations = match ab {
         "bf16" | "f16" => 989e12,
         "f32" => 495e12,
@@ -240,12 +308,12 @@ pub(super) fn stratum(best: f64) -> usize {
 }
 
 /// The geometric mean of some ratios.
-pub(super) fn geometric_mean(ratios: &[f64]) -> f64 {
+pub(in crate::bench) fn geometric_mean(ratios: &[f64]) -> f64 {
     (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
 }
 
 /// The ratio that a number of percent of them do not exceed.
-pub(super) fn percentile(ratios: &[f64], percent: usize) -> f64 {
+pub(in crate::bench) fn percentile(ratios: &[f64], percent: usize) -> f64 {
     let mut sorted = ratios.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[percent * (sorted.len() - 1) / 100]

@@ -46,13 +46,14 @@ const AGAIN: usize = 20;
 /// Products of many shapes against cuBLASLt, for the bench `gemm`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Sweep {
-    /// A folder to write the kernels of the bench `attention` to, as PTX with `manifest.json`; nothing is measured.
+    /// A folder to write the kernels of the bench `attention` to, as PTX with `manifest.json`, or those of the problems that
+    /// `--random` draws with `drawn.json`; nothing is measured.
     #[arg(long, requires = "name", conflicts_with = "shapes")]
     export: Option<PathBuf>,
     /// A file of shapes: M, N and K on each line.
     #[arg(long, requires = "name", group = "of_shapes")]
     shapes: Option<PathBuf>,
-    /// How many shapes to draw.
+    /// How many shapes to draw, or problems of attention.
     #[arg(
         long,
         requires = "name",
@@ -89,8 +90,8 @@ pub(crate) struct Sweep {
     /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`).
     #[arg(long, requires = "name")]
     svg: Option<PathBuf>,
-    /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..` wrote; nothing is
-    /// measured.
+    /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..` wrote, or `bench attention
+    /// FILE --random ..`; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
     /// Stop before the next shape after this number of seconds.
@@ -121,6 +122,27 @@ impl Sweep {
 
     pub(in crate::bench) fn is_asked(&self) -> bool {
         self.shapes.is_some() || self.random.is_some()
+    }
+
+    /// Returns the seed of drawn problems.
+    pub(in crate::bench) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns the numbers of the problems to draw.
+    pub(in crate::bench) fn numbers(&self) -> std::ops::Range<u64> {
+        let end = self.random.unwrap_or(0);
+        (self.from as u64).min(end)..end
+    }
+
+    /// Returns whether problems are drawn.
+    pub(in crate::bench) fn is_random(&self) -> bool {
+        self.random.is_some()
+    }
+
+    /// Returns the folder of the drawings.
+    pub(in crate::bench) fn svg(&self) -> Option<&Path> {
+        self.svg.as_deref()
     }
 
     /// Returns the file of numbers that is only drawn.
@@ -256,10 +278,10 @@ fn numbers(text: &str) -> Result<Vec<i64>> {
 }
 
 /// `xorshift64*` of a seed and the number of a case.
-struct Random(u64);
+pub(in crate::bench) struct Random(u64);
 
 impl Random {
-    fn new(seed: u64, case: u64) -> Random {
+    pub(in crate::bench) fn new(seed: u64, case: u64) -> Random {
         let mixed =
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ case.wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mut random = Random(mixed | 1);
@@ -276,12 +298,12 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub(in crate::bench) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
     /// From 0 to 1, neither of them.
-    fn uniform(&mut self) -> f64 {
+    pub(in crate::bench) fn uniform(&mut self) -> f64 {
         (self.next() as f64 + 0.5) / (1_u64 << 53) as f64
     }
 }
@@ -499,6 +521,11 @@ impl Lines {
             file: path.map(open).transpose()?.map(BufWriter::new),
             text: String::new(),
         })
+    }
+
+    /// Returns all lines.
+    pub(in crate::bench) fn text(&self) -> &str {
+        &self.text
     }
 
     pub(in crate::bench) fn write(&mut self, value: &Value) -> Result<()> {

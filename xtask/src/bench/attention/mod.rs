@@ -1,5 +1,10 @@
 //! Attention of many shapes: plans of the Hopper kernel in turn, and their export for `gpu/bench/attention_beside_cudnn.py`,
-//! which runs them beside cuDNN.
+//! which runs them beside cuDNN. Drawn problems over the whole surface (`--random`) are in [`drawn`], their times in
+//! [`measured`] and their drawings in [`recorded`].
+
+pub(super) mod drawn;
+pub(super) mod measured;
+mod recorded;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,7 +22,20 @@ use half::bf16;
 use serde_json::{Value, json};
 
 use super::device::{BenchReport, Contender, PROTOCOL, take_turns};
+use super::product::sweep::Sweep;
 use super::serving;
+use recorded::Recorded;
+
+/// Draws what a file of drawn problems has.
+pub(super) fn draw(from: &Path, sweep: &Sweep) -> Result<ExitCode> {
+    let text = std::fs::read_to_string(from)
+        .with_context(|| format!("{} cannot be read", from.display()))?;
+    let recorded = Recorded::parse(&text).with_context(|| from.display().to_string())?;
+    if let Some(folder) = sweep.svg() {
+        recorded.write(folder)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Tokens of a batch, and numbers of a token.
 const TOKENS: i64 = 16384;

@@ -1,0 +1,347 @@
+//! Drawn problems on a GPU: the time of the default plan, and its error on sampled rows.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use colex_atom::Ty;
+use colex_gpu::attention::{
+    Attention, AttentionCall, AttentionProblem, AttentionTensor, Mask, reference,
+};
+use colex_gpu::kernels::GemmElement;
+use colex_gpu::{Buffer, Device, Error, Repeats, View, ViewMut};
+use colex_layout::Layout;
+use half::{bf16, f16};
+use serde_json::{Value, json};
+
+use super::super::device::{Noise, commit, driver};
+use super::super::host;
+use super::super::product::sweep::{Lines, Random, Sweep, Work, finished, round};
+use super::drawn::{bytes, described, drawn, operations, sets, span};
+use super::recorded::Recorded;
+use crate::verdict::{Checked, Ended};
+
+/// How the numbers are taken.
+const PROTOCOL: &str = "one process; a graph of calls, replayed; medians; normal numbers; operands rotated over 240 MB or 64 sets; \
+operations of the keys that the queries see; errors of sampled rows against a softmax in double precision";
+
+/// The rows that are compared with the reference.
+const ROWS: u64 = 8;
+
+/// The largest relative error of rounding.
+const MOST_ERROR: f64 = 1e-2;
+
+const REPEATS: usize = 9;
+
+/// Measures drawn problems, and draws what was found if that is wanted.
+pub(in crate::bench) fn run(
+    device: &Device,
+    sweep: &Sweep,
+    json: Option<&Path>,
+) -> Result<ExitCode> {
+    let started = Instant::now();
+    let mut lines = Lines::new(json)?;
+    println!(
+        "{}, {}; {PROTOCOL}\nus, TFLOP/s, TB/s, relative error | problem | plan",
+        device.name(),
+        driver(device)
+    );
+    lines.write(&json!({
+        "bench": "attention", "device": device.name(), "driver": driver(device), "date": host::today(),
+        "commit": commit(), "protocol": PROTOCOL, "seed": sweep.seed(), "library": Value::Null,
+    }))?;
+    let (of_bf16, of_f16) = (normal::<bf16>(), normal::<f16>());
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for number in sweep.numbers() {
+        if started.elapsed() > sweep.budget() {
+            println!("stopped after {count} problems");
+            break;
+        }
+        let problem = drawn(sweep.seed(), number);
+        let found = match problem.ty {
+            Ty::Bf16 => one(device, &problem, &of_bf16),
+            _ => one(device, &problem, &of_f16),
+        };
+        let found = found.with_context(|| problem.to_string())?;
+        println!(
+            "{:>9.2} {:>7.1} {:>6.3} {:.1e} | {problem} | {}",
+            found.time,
+            operations(&problem) / found.time / 1e6,
+            bytes(&problem) as f64 / found.time / 1e6,
+            found.error,
+            found.plan
+        );
+        if found.error.is_nan() || found.error > MOST_ERROR {
+            wrong.push(format!(
+                "{problem}: {}: {:.1e} off",
+                found.plan, found.error
+            ));
+        }
+        let line = found.json(&problem);
+        lines.write(&line)?;
+        Checked {
+            data: line,
+            ..Checked::new(problem.to_string(), Ended::Passed, PROTOCOL)
+        }
+        .add();
+        count += 1;
+    }
+    if let Some(folder) = sweep.svg() {
+        Recorded::parse(lines.text())?.write(folder)?;
+    }
+    println!("{:.0} s", started.elapsed().as_secs_f64());
+    Ok(finished(count, &wrong))
+}
+
+/// What was found for a problem.
+struct MeasuredProblem {
+    plan: String,
+    /// Microseconds of a call.
+    time: f64,
+    error: f64,
+}
+
+impl MeasuredProblem {
+    fn json(&self, problem: &AttentionProblem) -> Value {
+        json!({
+            "problem": described(problem), "plan": self.plan, "us": round(self.time), "library": {}, "refused": {},
+            "errors": {"ours": self.error},
+        })
+    }
+}
+
+fn one<T: GemmElement>(
+    device: &Device,
+    problem: &AttentionProblem,
+    noise: &Noise<T>,
+) -> Result<MeasuredProblem> {
+    with_calls(device, (problem, noise), sets(problem), |calls, error| {
+        let work: &Work<'_> = &|device: &Device, i: usize| calls[i % calls.len()].run(device);
+        let repeats = Repeats {
+            warmups: 1,
+            samples: REPEATS,
+            batch: calls.len().max(3),
+        };
+        let times = device.time_in_turns(repeats, &[work])?;
+        Ok(MeasuredProblem {
+            plan: calls[0].to_string(),
+            time: times[0].median(),
+            error,
+        })
+    })
+}
+
+/// Normal numbers.
+fn normal<T: GemmElement>() -> Noise<T> {
+    let mut random = Random::new(7, 1);
+    Noise::of(|| {
+        let radius = (-2.0 * random.uniform().ln()).sqrt();
+        let angle = std::f64::consts::TAU * random.uniform();
+        T::from_f64(radius * angle.cos())
+    })
+}
+
+/// The elements of memory that a tensor takes, in whole pieces of 256 bytes.
+fn room<T: GemmElement>(problem: &AttentionProblem, tensor: AttentionTensor) -> i64 {
+    let line = 256 / T::BYTES as i64;
+    (span(problem, tensor) + line - 1) / line * line
+}
+
+/// Gives the prepared calls of all sets of operands to `body`, with the relative error of the first.
+fn with_calls<T: GemmElement, R>(
+    device: &Device,
+    (problem, noise): (&AttentionProblem, &Noise<T>),
+    sets: i64,
+    body: impl FnOnce(&[AttentionCall<'_>], f64) -> Result<R>,
+) -> Result<R> {
+    let rooms = AttentionTensor::ALL.map(|of| room::<T>(problem, of));
+    let [of_q, of_k, of_v, of_o] = rooms;
+    let of_set = of_q + of_k + of_v;
+    let read = device.uninitialised::<T>((sets * of_set) as usize)?;
+    noise.fill(&read)?;
+    let outputs = device.uninitialised::<T>((sets * of_o) as usize)?;
+    outputs.fill_bytes(0xff)?;
+    let [batch, heads, queries, _] = problem.extents(AttentionTensor::O);
+    let sinks: Vec<f32> = (0..heads).map(|i| (i % 5) as f32 - 2.0).collect();
+    let on_device = device.upload(&sinks)?;
+    let mut sums = device.uninitialised::<f32>((batch * heads * queries) as usize)?;
+    let written = sums.clone();
+    let layouts = AttentionTensor::ALL.map(|of| problem.layout(of));
+    let layouts: Vec<Layout> = layouts.into_iter().collect::<Result<_, Error>>()?;
+    let mut parts: Vec<Buffer<T>> = (0..sets)
+        .map(|i| outputs.slice((i * of_o) as usize..((i + 1) * of_o) as usize))
+        .collect::<Result<_, _>>()?;
+    let sums_view = sums.view_mut((batch, heads, queries))?;
+    let sinks_view = on_device.view(heads)?;
+    let mut calls: Vec<AttentionCall<'_>> = Vec::new();
+    let starts = [0, of_q, of_q + of_k];
+    let operands: Vec<Buffer<T>> = (0..3 * sets)
+        .map(|i| {
+            let tensor = (i % 3) as usize;
+            let from = (i / 3 * of_set + starts[tensor]) as usize;
+            read.slice(from..from + rooms[tensor] as usize)
+        })
+        .collect::<Result<_, _>>()?;
+    for (of_set, o) in operands.chunks(3).zip(&mut parts) {
+        let view = |i: usize| View::new(&of_set[i], &layouts[i]);
+        let (q, k, v) = (view(0)?, view(1)?, view(2)?);
+        let o = ViewMut::new(o, &layouts[3])?;
+        let mut call = Attention::new(&q, &k, &v, &o).mask(problem.mask);
+        if let Some(cap) = problem.softcap {
+            call = call.softcap(cap);
+        }
+        if problem.log_sum_exp {
+            call = call.log_sum_exp(&sums_view);
+        }
+        if problem.sinks.is_some() {
+            call = call.sinks(&sinks_view);
+        }
+        calls.push(call.prepare()?);
+    }
+    calls[0].run(device)?;
+    let mut comparison = RowErrors::default();
+    for [batch_at, head, query] in rows(problem) {
+        let value = |tensor: AttentionTensor, at: [i64; 3]| {
+            let strides = problem.strides[tensor as usize];
+            let row: i64 = at.iter().zip(strides).map(|(i, stride)| i * stride).sum();
+            let from = starts[tensor as usize] + row;
+            let features = 0..problem.extents(tensor)[3];
+            let values = features.map(|i| noise.at((from + i) as usize));
+            values.collect::<Vec<T>>()
+        };
+        let (expected, sum) = expected(problem, [batch_at, head, query], &value, &sinks);
+        let strides = problem.strides[AttentionTensor::O as usize];
+        let at = [batch_at, head, query].into_iter().zip(strides);
+        let from = at.map(|(i, stride)| i * stride).sum::<i64>() as usize;
+        let found = outputs.slice(from..from + expected.len())?.download()?;
+        comparison.row(&found, &expected);
+        if problem.log_sum_exp {
+            let at = ((batch_at * heads + head) * queries + query) as usize;
+            let found = written.slice(at..at + 1)?.download()?[0];
+            comparison.sum(found, sum);
+        }
+    }
+    body(&calls, comparison.error())
+}
+
+/// The norm of differences over that of what is expected; NaN where a sum is wrong.
+#[derive(Default)]
+struct RowErrors {
+    off: f64,
+    norm: f64,
+}
+
+impl RowErrors {
+    fn row<T: GemmElement>(&mut self, found: &[T], expected: &[f64]) {
+        for (found, expected) in found.iter().zip(expected) {
+            self.off += (found.to_f64() - expected).powi(2);
+            self.norm += expected.powi(2);
+        }
+    }
+
+    /// The logarithm of a row's sum: within 0.01 of the expected one.
+    fn sum(&mut self, found: f32, expected: f64) {
+        let found = f64::from(found);
+        let is_right = found == expected || (found - expected).abs() < 1e-2;
+        if !is_right {
+            self.off = f64::NAN;
+        }
+    }
+
+    fn error(&self) -> f64 {
+        (self.off / self.norm.max(f64::MIN_POSITIVE)).sqrt()
+    }
+}
+
+/// The rows that are compared, as (batch, head, query): the first, the last and others.
+fn rows(problem: &AttentionProblem) -> Vec<[i64; 3]> {
+    let [batch, heads, queries, _] = problem.extents(AttentionTensor::O);
+    let mut random = Random::new(11, queries as u64);
+    let mut below = |n: i64| random.below(n as u64) as i64;
+    let mut all = vec![[0; 3], [batch - 1, heads - 1, queries - 1]];
+    all.extend((2..ROWS).map(|_| [below(batch), below(heads), below(queries)]));
+    all
+}
+
+/// The output of a query in double precision, and the logarithm of its sum. `value` returns a row of a tensor.
+fn expected<T: GemmElement>(
+    problem: &AttentionProblem,
+    [batch, head, query]: [i64; 3],
+    value: &dyn Fn(AttentionTensor, [i64; 3]) -> Vec<T>,
+    sinks: &[f32],
+) -> (Vec<f64>, f64) {
+    // The keys that the query sees, all of which are seen.
+    let keys = problem.mask.keys(query, problem.lengths);
+    let group = problem.heads[0] / problem.heads[1];
+    let of_keys = |tensor| -> Vec<T> {
+        let rows = keys
+            .clone()
+            .map(|j| value(tensor, [batch, head / group, j]));
+        rows.flatten().collect()
+    };
+    let lengths = [1, keys.end - keys.start];
+    let alone = AttentionProblem {
+        scale: problem.scale,
+        softcap: problem.softcap,
+        sinks: problem.sinks,
+        ..AttentionProblem::new(problem.ty, 1, [1, 1], lengths, problem.features).mask(Mask::Full)
+    };
+    let q = value(AttentionTensor::Q, [batch, head, query]);
+    let [k, v] = [AttentionTensor::K, AttentionTensor::V].map(of_keys);
+    let sink = &sinks[head as usize..][..1];
+    let found = reference::attention_with_sinks(&alone, &q, &k, &v, sink);
+    let row = found.output.iter().copied().collect();
+    (row, found.log_sum_exp[(0, 0, 0)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colex_atom::Arch;
+
+    /// The first small problems of a seed run on the simulator, and are right: of several masks and with all that a call can have.
+    #[test]
+    fn drawn_problems_run_and_are_compared_with_the_reference() {
+        let device = Device::simulator(Arch::Sm90a);
+        let small =
+            |problem: &AttentionProblem| operations(problem) < 6e6 && bytes(problem) < 1 << 20;
+        // Drawn evenly: logarithms take too long in a test.
+        let mut random = Random::new(1, 1);
+        let mut even = || 2.0 * random.uniform() - 1.0;
+        let of_bf16 = Noise::of(|| bf16::from_f64(even()));
+        let of_f16 = Noise::of(|| f16::from_f64(even()));
+        let problems = (0..2000).map(|i| drawn(3, i)).filter(small);
+        let mut seen = [false; 4];
+        for problem in problems.take(8) {
+            let error = |_: &[AttentionCall<'_>], error: f64| Ok(error);
+            let found = match problem.ty {
+                Ty::Bf16 => with_calls(&device, (&problem, &of_bf16), 2, error),
+                _ => with_calls(&device, (&problem, &of_f16), 2, error),
+            };
+            let found = found.expect("it runs");
+            assert!(found < MOST_ERROR, "{problem}: {found}");
+            seen[0] |= problem.mask == Mask::Causal;
+            seen[1] |= matches!(problem.mask, Mask::Window { .. });
+            seen[2] |= problem.log_sum_exp;
+            seen[3] |= problem.sinks.is_some() || problem.softcap.is_some();
+        }
+        assert_eq!(seen, [true; 4]);
+    }
+
+    #[test]
+    fn a_wrong_element_or_sum_is_an_error() {
+        let mut right = RowErrors::default();
+        right.row(&[bf16::ONE, bf16::ONE], &[1.0, 1.0]);
+        right.sum(f32::NEG_INFINITY, f64::NEG_INFINITY);
+        assert_eq!(right.error(), 0.0);
+        let mut wrong = RowErrors::default();
+        wrong.row(&[bf16::ONE, bf16::ZERO], &[1.0, 1.0]);
+        assert_eq!(wrong.error(), 0.5f64.sqrt());
+        right.sum(1.0, 2.0);
+        assert!(right.error().is_nan());
+        let mut nan = RowErrors::default();
+        nan.row(&[bf16::NAN], &[1.0]);
+        assert!(nan.error().is_nan());
+    }
+}
