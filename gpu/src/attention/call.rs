@@ -704,6 +704,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             // A capture of the same call takes the plan without a workspace, which must be loaded by then.
             let whole = AttentionPlan {
                 splits: 1,
+                by_lanes: false,
                 sorted: false,
                 ..plan
             };
@@ -1323,6 +1324,7 @@ mod tests {
             refused(&|plan| plan.packs = 0),
             refused(&|plan| plan.packs = 2),
             refused(&|plan| plan.splits = 129),
+            refused(&|plan| plan.by_lanes = true),
         ];
         assert_eq!(
             sentences,
@@ -1341,6 +1343,7 @@ mod tests {
                 "the plan's number of packed heads is 0: the Ampere attention kernel takes 1 to 256",
                 "the plan packs 2 heads of Q: it must be a divisor of 1, the heads of Q for each head of K",
                 "the plan's number of parts of the keys is 129: the Ampere attention kernel takes 1 to 128",
+                "the plan's lanes share the parts of a row: it has one part of the keys",
             ]
         );
     }

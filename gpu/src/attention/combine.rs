@@ -2,15 +2,21 @@
 //!
 //! A block of the first kernel attends to its part of the keys as if there were no others, and leaves in the workspace, for
 //! each row, the maximum of the scores in the exponent of 2, the sum of the powers under it, and the output before the
-//! division. The second kernel brings the parts of a row under their common maximum and adds them in the order of the keys,
+//! division. The second kernel brings the parts of a row under their common maximum and adds them in a fixed order,
 //! so that the same plan gives the same bits. A sink is one more term of a row's sum, which the second kernel adds once.
+//!
+//! A thread has four features of a row and adds all parts in the order of the keys, four of which it loads at once: with `n`
+//! parts it waits for memory `n / 2` times, since it needs their common maximum first. In a plan by lanes a warp has the four features: lane `i`
+//! adds parts `i`, `i + 32` and so on, each under the maximum so far, and the lanes add their sums by shuffles. Up to 32 parts
+//! are one wait.
 
 use std::f64::consts::{LN_2, LOG2_E};
 
 use colex_atom::{Arch, Ty};
+use colex_ir::BinaryOp;
 use colex_ir::launch::Launch;
 use colex_layout::{C, Int, Layout};
-use colex_tensor::{Builder, Error, Expr, Fragment, Index, TensorKernel};
+use colex_tensor::{Builder, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 
 use super::family::checked_sum;
 use super::plan::AttentionPlan;
@@ -30,6 +36,9 @@ const VECTOR: i64 = 4;
 
 /// The number of parts that a thread loads before it adds them, while there are as many.
 const IN_FLIGHT: i64 = 4;
+
+/// The lanes of a warp, which share the parts of a row in a plan by lanes.
+const LANES: i64 = 32;
 
 /// The name of the kernel.
 const NAME: &str = "attention_combine";
@@ -133,13 +142,15 @@ pub(crate) fn read(
 
 /// Returns the grid of the second kernel.
 pub(crate) fn launch(problem: &AttentionProblem, plan: &AttentionPlan) -> Launch {
-    let threads = rows(problem) * (plan.operands.features[1] / VECTOR);
+    let of_item = if plan.by_lanes { LANES } else { 1 };
+    let threads = rows(problem) * (plan.operands.features[1] / VECTOR) * of_item;
     let blocks = (threads + THREADS - 1) / THREADS;
     Launch::new(blocks as u32, THREADS as u32)
 }
 
 /// Builds the second kernel. Its parameters are tensors of f32, the outputs of the parts, their maxima and their sums, then O,
-/// the log-sum-exp if it is an output, and the sinks if there are any. A thread has four features of a row.
+/// the log-sum-exp if it is an output, and the sinks if there are any. A thread has four features of a row, or in a plan by lanes a
+/// warp.
 pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let operands = &plan.operands;
     let ([inner, outer], f32) = (operands.features, Ty::F32);
@@ -165,58 +176,29 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
     let parts = k.within(outputs.extent(2), 1..MOST_SPLITS + 1);
     let vectors = outer / VECTOR;
     let block = k.block_index(0);
-    let block = k.within(block, 0..MOST_ROWS * 64 / THREADS);
-    let thread = block * THREADS + k.thread();
-    let (row, feature) = (&thread / vectors, &thread % vectors * VECTOR);
-    // The parts from `first` on: all loads of them, and then `add` for each.
-    let each = |k: &mut Builder, add: &dyn Fn(&mut Builder, &Index, i64)| {
-        let whole = &parts / IN_FLIGHT * IN_FLIGHT;
-        k.for_(0, &whole, IN_FLIGHT, |k, first| add(k, first, IN_FLIGHT));
-        k.for_(&whole, &parts, 1, |k, first| add(k, first, 1));
+    let (item, lane) = if plan.by_lanes {
+        let warps = THREADS / LANES;
+        let (warp, lane) = (k.uniform(LANES as u32), k.lane());
+        let block = k.within(block, 0..MOST_ROWS * 64 / warps);
+        (block * warps + k.within(&warp, 0..warps), Some(lane))
+    } else {
+        let block = k.within(block, 0..MOST_ROWS * 64 / THREADS);
+        (block * THREADS + k.thread(), None)
     };
-    let number = |k: &mut Builder, value: f64| {
-        let one = k.fragment(f32, (C::<1>, C::<0>));
-        k.fill(&one, value);
-        one
+    let (row, feature) = (&item / vectors, &item % vectors * VECTOR);
+    let of_parts = PartSums {
+        tensors: [outputs, tops, sums],
+        at: [row.clone(), feature.clone()],
+        parts,
     };
-    let top = number(&mut k, f64::NEG_INFINITY);
-    each(&mut k, &|k, first, count| {
-        let load = |i| k.gather(&tops.elements((&row, first + i)));
-        let loaded: Vec<Fragment> = (0..count).map(load).collect();
-        for one in loaded {
-            k.assign(&top, Expr::from(&top).max(&one));
-        }
-    });
     let sink = sinks.map(|sinks| {
         let sink = k.gather(&sinks.elements((&row, 0)));
         k.map(Expr::from(&sink) * LOG2_E)
     });
-    if let Some(sink) = &sink {
-        k.assign(&top, Expr::from(&top).max(sink));
-    }
-    // A row that sees no key has the maximum -inf, from which nothing is subtracted.
-    let is_empty = Expr::from(&top).equals(f64::NEG_INFINITY);
-    let under = k.map(is_empty.select(0.0, &top));
-    let sum = number(&mut k, 0.0);
-    if let Some(sink) = &sink {
-        k.assign(&sum, (Expr::from(sink) - &under).exp2());
-    }
-    let out = k.fragment(f32, (C::<VECTOR>, C::<1>));
-    k.clear(&out);
-    each(&mut k, &|k, first, count| {
-        let load = |i| {
-            let part = first + i;
-            let [top, sum] = [&tops, &sums].map(|of| k.gather(&of.elements((&row, &part))));
-            let out = outputs.elements((&row, &feature, &part));
-            (top, sum, k.gather(&out.vectors(1, VECTOR)))
-        };
-        let loaded: Vec<_> = (0..count).map(load).collect();
-        for (of_part, sum_of_part, out_of_part) in loaded {
-            let weight = k.map((&of_part - &under).exp2());
-            k.assign(&sum, Expr::from(&sum_of_part).fma(&weight, &sum));
-            k.assign(&out, Expr::from(&out_of_part).fma(&weight, &out));
-        }
-    });
+    let [top, sum, out] = match &lane {
+        Some(lane) => of_parts.by_lanes(&mut k, lane, sink.as_ref()),
+        None => of_parts.in_order(&mut k, sink.as_ref()),
+    };
     let checked = checked_sum(&Expr::from(&top), &Expr::from(&sum));
     k.assign(&sum, checked);
     let is_empty = Expr::from(&sum).equals(0.0);
@@ -224,15 +206,127 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
     k.assign(&out, &out * &inverse);
     let result = k.convert(&out, operands.ty);
     let vector = operands.vectors[AttentionTensor::O as usize].min(VECTOR);
+    // All lanes have the result.
+    let leads = lane.map(|lane| Expr::from(&lane).equals(0));
     for i in (0..VECTOR).step_by(vector as usize) {
         let to = o.elements((&row, &feature + i)).vectors(1, vector);
+        let to = match &leads {
+            Some(leads) => to.only(leads.clone()),
+            None => to,
+        };
         k.scatter(result.values(i, vector), &to);
     }
     if let Some(log_sums) = log_sums {
         let log_sum = k.map((Expr::from(&sum).log2() + &top) * LN_2);
         let is_first = Expr::from(&feature).equals(0);
+        let is_first = match &leads {
+            Some(leads) => is_first & leads.clone(),
+            None => is_first,
+        };
         let at = log_sums.elements((&row, 0)).only(is_first);
         k.scatter(&log_sum, &at);
     }
     k.finish()
+}
+
+/// A number, the same in every thread.
+fn number(k: &mut Builder, value: f64) -> Fragment {
+    let one = k.fragment(Ty::F32, (C::<1>, C::<0>));
+    k.fill(&one, value);
+    one
+}
+
+/// A row that sees no key has the maximum -inf, from which nothing is subtracted.
+fn under(k: &mut Builder, top: &Fragment) -> Fragment {
+    let is_empty = Expr::from(top).equals(f64::NEG_INFINITY);
+    k.map(is_empty.select(0.0, top))
+}
+
+/// The parts of four features of a row.
+struct PartSums {
+    /// The outputs of the parts, their maxima and their sums.
+    tensors: [Tensor; 3],
+    /// The row, and the first of the features.
+    at: [Index; 2],
+    /// The number of parts.
+    parts: Index,
+}
+
+impl PartSums {
+    /// The loads of a part: its maximum, its sum and its outputs.
+    fn load(&self, k: &mut Builder, part: &Index) -> [Fragment; 3] {
+        let ([outputs, tops, sums], [row, feature]) = (&self.tensors, &self.at);
+        let [top, sum] = [tops, sums].map(|of| k.gather(&of.elements((row, part))));
+        let out = outputs.elements((row, feature, part));
+        [top, sum, k.gather(&out.vectors(1, VECTOR))]
+    }
+
+    /// Adds the parts in their order: their common maximum first, then the sum and the outputs under it.
+    fn in_order(&self, k: &mut Builder, sink: Option<&Fragment>) -> [Fragment; 3] {
+        let ([_, tops, _], [row, _]) = (&self.tensors, &self.at);
+        // The parts from `first` on: all loads of them, and then `add` for each.
+        let each = |k: &mut Builder, add: &dyn Fn(&mut Builder, &Index, i64)| {
+            let whole = &self.parts / IN_FLIGHT * IN_FLIGHT;
+            k.for_(0, &whole, IN_FLIGHT, |k, first| add(k, first, IN_FLIGHT));
+            k.for_(&whole, &self.parts, 1, |k, first| add(k, first, 1));
+        };
+        let top = number(k, f64::NEG_INFINITY);
+        each(k, &|k, first, count| {
+            let load = |i| k.gather(&tops.elements((row, first + i)));
+            let loaded: Vec<Fragment> = (0..count).map(load).collect();
+            for one in loaded {
+                k.assign(&top, Expr::from(&top).max(&one));
+            }
+        });
+        if let Some(sink) = sink {
+            k.assign(&top, Expr::from(&top).max(sink));
+        }
+        let under = under(k, &top);
+        let sum = number(k, 0.0);
+        if let Some(sink) = sink {
+            k.assign(&sum, (Expr::from(sink) - &under).exp2());
+        }
+        let out = k.fragment(Ty::F32, (C::<VECTOR>, C::<1>));
+        k.clear(&out);
+        each(k, &|k, first, count| {
+            let loaded: Vec<_> = (0..count).map(|i| self.load(k, &(first + i))).collect();
+            for [of_part, sum_of_part, out_of_part] in loaded {
+                let weight = k.map((&of_part - &under).exp2());
+                k.assign(&sum, Expr::from(&sum_of_part).fma(&weight, &sum));
+                k.assign(&out, Expr::from(&out_of_part).fma(&weight, &out));
+            }
+        });
+        [top, sum, out]
+    }
+
+    /// Adds the parts of each lane under the maximum so far, and then those of the lanes.
+    fn by_lanes(&self, k: &mut Builder, lane: &Index, sink: Option<&Fragment>) -> [Fragment; 3] {
+        let (top, sum) = (number(k, f64::NEG_INFINITY), number(k, 0.0));
+        let out = k.fragment(Ty::F32, (C::<VECTOR>, C::<1>));
+        k.clear(&out);
+        k.for_(lane, &self.parts, LANES, |k, part| {
+            let [of_part, sum_of_part, out_of_part] = self.load(k, part);
+            let new = k.map(Expr::from(&top).max(&of_part));
+            let under = under(k, &new);
+            let [shrink, weight] = [&top, &of_part].map(|of| k.map((of - &under).exp2()));
+            k.assign(&top, &new);
+            k.assign(&sum, &sum * &shrink);
+            k.assign(&sum, Expr::from(&sum_of_part).fma(&weight, &sum));
+            k.assign(&out, &out * &shrink);
+            k.assign(&out, Expr::from(&out_of_part).fma(&weight, &out));
+        });
+        let all = k.reduce_warp(BinaryOp::Max, &top);
+        if let Some(sink) = sink {
+            k.assign(&all, Expr::from(&all).max(sink));
+        }
+        let under = under(k, &all);
+        let weight = k.map((Expr::from(&top) - &under).exp2());
+        let sum = k.reduce_warp(BinaryOp::Add, &sum * &weight);
+        if let Some(sink) = sink {
+            let own = k.map((Expr::from(sink) - &under).exp2());
+            k.assign(&sum, &sum + &own);
+        }
+        let out = k.reduce_warp(BinaryOp::Add, &out * &weight);
+        [all, sum, out]
+    }
 }

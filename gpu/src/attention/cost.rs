@@ -89,6 +89,8 @@ pub(crate) mod h200 {
     pub(crate) const AMPERE: [f64; 2] = [5.5e-5, 7.0e-7];
     /// Of the second kernel: it takes as long as four steps of keys, and one for every eight parts.
     pub(crate) const COMBINATION: [f64; 2] = [4.0, 0.125];
+    /// The same where lanes share the parts: one for every 32.
+    pub(crate) const COMBINATION_BY_LANES: [f64; 2] = [3.0, 0.03];
 }
 
 /// The most tiles of queries whose keys are counted; of more, every n-th.
@@ -152,6 +154,8 @@ pub(crate) struct CountedWork {
     loads: f64,
     /// The microseconds of a multiprocessor for the scores of a step.
     scores: f64,
+    /// The microseconds of the second kernel, and those of it for each part.
+    combination: [f64; 2],
 }
 
 impl CountedWork {
@@ -194,6 +198,11 @@ impl CountedWork {
             loads: (once / of_memory).max(loaded / of_cache),
             scores: rows * keys * (of_score + of_feature * features),
             pace,
+            combination: if plan.by_lanes {
+                h200::COMBINATION_BY_LANES
+            } else {
+                h200::COMBINATION
+            },
         }
     }
 
@@ -207,7 +216,7 @@ impl CountedWork {
         let [of_step, of_tile] = self.pace.waits;
         // Fewer blocks than places have more of a multiprocessor each.
         let beside = (blocks as f64 / places as f64).min(1.0) * self.pace.beside as f64;
-        let [once, of_each] = h200::COMBINATION;
+        let [once, of_each] = self.combination;
         AttentionCost {
             launch: h200::LAUNCH,
             steps: waves * (of_part * of_step + of_tile),

@@ -248,6 +248,7 @@ mod tests {
         let device = Device::simulator(Arch::Sm90a);
         let mut packed = AttentionProblem::new(Ty::Bf16, 30, [16, 16], [8192; 2], [128; 2]);
         packed.sequences = [Sequences::Packed { rows: 32768 }; 2];
+        packed.strides = [[0, 128, 16 * 128, 1]; 4];
         let square = AttentionProblem::new(Ty::F16, 2, [8, 2], [300; 2], [64; 2]);
         let mut all = square.mask(Mask::Causal);
         (all.log_sum_exp, all.sinks) = (true, Some(1));

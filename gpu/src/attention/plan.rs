@@ -109,6 +109,9 @@ pub struct AttentionPlan {
     /// The number of blocks among which the keys of a tile of queries are divided. If there are several, a second kernel adds
     /// their parts in the order of the keys (Ampere).
     pub splits: i64,
+    /// Whether the lanes of a warp share the parts of a row in the second kernel; if not, a thread adds all parts of a row in the
+    /// order of the keys (Ampere).
+    pub by_lanes: bool,
     /// Whether a kernel that runs first sorts the sequences of packed queries, so that no block takes an empty tile and the
     /// longest sequences come first (Hopper).
     pub sorted: bool,
@@ -138,6 +141,7 @@ impl AttentionPlan {
             ahead: 1,
             packs: 1,
             splits: 1,
+            by_lanes: false,
             sorted: false,
             overlap: false,
             persistent: false,
@@ -252,6 +256,11 @@ impl AttentionPlan {
         if self.operands.packed[1] && self.operands.page.is_some() {
             return Err(ErrorKind::from(AttentionError::OffsetsAndPages).into());
         }
+        if self.by_lanes && self.splits == 1 {
+            let why = "the plan's lanes share the parts of a row: it has one part of the keys"
+                .to_string();
+            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        }
         if self.operands.packed[0] && self.splits > 1 {
             let why = format!(
                 "the plan has {} parts of the keys: those of packed queries are not divided",
@@ -315,7 +324,8 @@ impl AttentionPlan {
     ///
     /// Its parameters are tensors of f32 in the workspace: the outputs of the parts before the division (row, feature, part),
     /// the maxima of their rows and their sums (row, part); then O (row, feature), the log-sum-exp (row, 1) if it is an
-    /// output, and the sinks (row, 1) if there are any. A row is (head of the pack, sequence, pack, batch). A thread has four features of a row.
+    /// output, and the sinks (row, 1) if there are any. A row is (head of the pack, sequence, pack, batch). A thread has four features of a row, or a
+    /// warp where lanes share the parts.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -658,6 +668,9 @@ impl fmt::Display for AttentionPlan {
         if self.splits != 1 {
             write!(f, ", {} parts of the keys", self.splits)?;
         }
+        if self.by_lanes {
+            f.write_str(", added by lanes")?;
+        }
         if self.sorted {
             f.write_str(", longest sequences first")?;
         }
@@ -704,6 +717,7 @@ mod tests {
             ahead: 2,
             packs: 4,
             splits: 8,
+            by_lanes: true,
             sorted: true,
             overlap: true,
             persistent: true,
@@ -711,7 +725,7 @@ mod tests {
         };
         assert_eq!(
             plan.to_string(),
-            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, longest sequences first, overlapping products, persistent blocks, 40 and 232 registers"
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, added by lanes, longest sequences first, overlapping products, persistent blocks, 40 and 232 registers"
         );
     }
 

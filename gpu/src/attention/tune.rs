@@ -112,6 +112,21 @@ fn candidates(
                     ..first
                 });
             }
+            // Smaller steps in twice as many parts keep as many loads under way, and lanes add many parts in one wait.
+            let narrow = [rows, keys / 2];
+            for (tile, stages, splits) in [
+                (first.tile, first.stages, first.splits),
+                (first.tile, 3, first.splits),
+                (narrow, first.stages, 2 * first.splits),
+            ] {
+                add(AttentionPlan {
+                    tile,
+                    stages,
+                    splits,
+                    by_lanes: true,
+                    ..first
+                });
+            }
         }
     }
     let ranked = AttentionPlan::alternatives(problem, operands, arch, multiprocessors);

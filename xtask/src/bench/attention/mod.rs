@@ -310,7 +310,7 @@ pub(super) fn decode(device: &Device, json: Option<&Path>) -> Result<()> {
     report.write(json)
 }
 
-/// The default plan, and others with a change each: stages, keys of a step and parts of the keys.
+/// The default plan, and others with a change each: stages, keys of a step and parts of the keys; then parts that lanes add.
 fn decode_variants(
     problem: &AttentionProblem,
     operands: AttentionOperands,
@@ -333,6 +333,30 @@ fn decode_variants(
     for splits in [1, 2, 4, 8, 16, 32, 64, 128] {
         all.push(AttentionPlan { splits, ..usual });
     }
+    // Parts that lanes add: of the usual steps and of half as many keys, in one wave of two to six blocks on each multiprocessor.
+    let places = i64::from(device.limits().multiprocessors) * usual.packs / group(problem);
+    let [rows, _] = usual.tile;
+    for (keys, stages, of_each) in [
+        (64, 2, 2),
+        (64, 2, 3),
+        (64, 3, 2),
+        (32, 2, 4),
+        (32, 2, 6),
+        (32, 3, 3),
+        (32, 3, 4),
+        (32, 4, 3),
+    ] {
+        let most = (places * of_each / (problem.batch * problem.heads[1])).clamp(2, 128);
+        for splits in [most, 1 << most.ilog2()] {
+            all.push(AttentionPlan {
+                tile: [rows, keys],
+                stages,
+                splits,
+                by_lanes: true,
+                ..usual
+            });
+        }
+    }
     let mut distinct: Vec<AttentionPlan> = Vec::new();
     for plan in all {
         if plan.check(device.arch()).is_ok() && !distinct.contains(&plan) {
@@ -340,6 +364,11 @@ fn decode_variants(
         }
     }
     distinct
+}
+
+/// The heads of Q that read one head of K.
+fn group(problem: &AttentionProblem) -> i64 {
+    (problem.heads[0] / problem.heads[1].max(1)).max(1)
 }
 
 /// Measures the plans of a step of decoding.

@@ -220,6 +220,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
                     stages,
                     packs,
                     splits,
+                    by_lanes: splits % 2 == 1 && splits > 1,
                     ..plan
                 })
             });

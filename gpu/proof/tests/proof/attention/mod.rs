@@ -394,6 +394,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
                 registers: None,
                 packs: of(&[1, 1, 2, 3, 7, 64]),
                 splits: of(&[1, 1, 2, 128]),
+                by_lanes: of(&[0, 1]) == 1,
                 ..plan
             };
         }
@@ -736,12 +737,22 @@ fn law_parts_of_the_keys_are_all_of_them() {
     for problem in serving() {
         let group = problem.heads[0] / problem.heads[1];
         let (whole, sums) = bits(&problem, 0, &|plan| plan);
-        for (i, splits) in [2, 3, 9].into_iter().enumerate() {
+        // Of 70 parts, some lanes add three.
+        let plans = [
+            (2, false),
+            (3, false),
+            (9, false),
+            (2, true),
+            (3, true),
+            (70, true),
+        ];
+        for (i, (splits, by_lanes)) in plans.into_iter().enumerate() {
             let change = |plan: AttentionPlan| AttentionPlan {
                 tile: [16, 32],
                 consumers: 1,
                 packs: if i % 2 == 0 { group } else { 1 },
                 splits,
+                by_lanes,
                 ..plan
             };
             let [first, again] = [1, 2].map(|schedule| bits(&problem, schedule, &change));
@@ -775,15 +786,22 @@ fn law_a_sink_is_counted_once() {
         let [q, k, v] = numbers_of(&problem);
         let sinks = sinks_of(&with_sinks);
         let right = reference::attention_with_sinks(&with_sinks, &q, &k, &v, &sinks);
-        for (i, (packs, splits)) in [(1, 1), (group, 1), (group, 2), (1, 3), (group, 9)]
-            .into_iter()
-            .enumerate()
-        {
+        let plans = [
+            (1, 1, false),
+            (group, 1, false),
+            (group, 2, false),
+            (1, 3, false),
+            (group, 9, false),
+            (group, 9, true),
+            (1, 2, true),
+        ];
+        for (i, (packs, splits, by_lanes)) in plans.into_iter().enumerate() {
             let change = |plan: AttentionPlan| AttentionPlan {
                 tile: [16, 32],
                 consumers: 1,
                 packs,
                 splits,
+                by_lanes,
                 ..plan
             };
             let (found, sums) = bits(&with_sinks, i as u64, &change);
