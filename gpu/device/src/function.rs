@@ -8,6 +8,7 @@ use crate::cuda::Loaded;
 use crate::device::{Device, Kind};
 use crate::element::sealed;
 use crate::error::{Error, ErrorKind};
+use crate::overlap::waits_first;
 use crate::{image, signature};
 use colex_ir::Kernel;
 use colex_ir::launch::{Argument, EntrySignature, Launch, LaunchClaims, Limits, ParameterType};
@@ -27,6 +28,8 @@ pub struct LoadedKernel {
     signature: EntrySignature,
     /// The claims of its accesses about a launch; a kernel from a text has none.
     claims: LaunchClaims,
+    /// Whether its launch may begin before the one before it has ended: its threads wait for that end first.
+    waits_first: bool,
     code: Code,
 }
 
@@ -290,6 +293,7 @@ impl Device {
             entry: kernel.name.clone(),
             signature: signature::of_kernel(&kernel)?,
             claims: LaunchClaims::of(&kernel),
+            waits_first: waits_first(&kernel),
             code,
         };
         Ok(self.held().loads.keep_kernel(kernel, loaded))
@@ -355,6 +359,7 @@ impl Device {
             entry: entry.to_string(),
             signature,
             claims: LaunchClaims::default(),
+            waits_first: false,
             code: Code::Gpu(gpu.entry_of(module, entry)?),
         };
         Ok(self.function(loads.keep_text(text, loaded)))
@@ -430,6 +435,7 @@ impl Device {
             entry: entry.to_string(),
             signature,
             claims: LaunchClaims::default(),
+            waits_first: false,
             code: Code::Gpu(gpu.entry_of(module, entry)?),
         })))
     }
@@ -465,7 +471,7 @@ impl Device {
         match (&self.0, &loaded.code) {
             (Kind::Gpu(gpu), Code::Gpu(code)) => {
                 loaded.check_launch(&launch, arguments, gpu.limits())?;
-                gpu.launch(code, &launch, arguments)
+                gpu.launch(code, (&launch, loaded.waits_first), arguments)
             }
             _ => self.profile(loaded, launch, arguments).map(drop),
         }

@@ -28,6 +28,7 @@ mod event;
 mod function;
 mod image;
 mod memo;
+mod overlap;
 mod peer;
 #[cfg(feature = "serde")]
 mod serialize;

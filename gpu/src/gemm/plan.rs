@@ -130,6 +130,9 @@ pub struct GemmPlan {
     /// The number of the clusters' tiles whose K is not divided: the first of the order (0 if `split` is 1). Those that
     /// fill whole rounds need no parts.
     pub undivided: i64,
+    /// Whether the second kernel may begin before the first one has ended (with several parts of K): its blocks take the
+    /// multiprocessors that the first one leaves, and wait there until all parts are written.
+    pub early: bool,
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
     /// Whether the kernel multiplies B by A and stores the transpose of C (Hopper, GEMV). The tile, the warps, the cluster and
@@ -168,6 +171,7 @@ impl GemmPlan {
             cluster,
             split: 1,
             undivided: 0,
+            early: false,
             order: Order::Grouped {
                 width: 8,
                 raster: if method == GemmMethod::Hopper {
@@ -552,6 +556,7 @@ impl fmt::Display for GemmPlan {
                 (parts, 0) => write!(f, "{parts} parts of K, ")?,
                 (parts, whole) => write!(f, "{parts} parts of K after {whole} tiles, ")?,
             }
+            f.write_str(if self.early { "added early, " } else { "" })?;
         }
         self.order.fmt(f)?;
         f.write_str(if self.operands.gated {

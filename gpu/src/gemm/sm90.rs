@@ -28,7 +28,7 @@ use super::problem::MOST_EXTENT;
 use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
-use colex_ir::{FenceKind, Type};
+use colex_ir::{FenceKind, Sync, Type};
 use colex_tensor::{
     Arg, Builder, Cond, Error, Fragment, Im2colTensor, Index, Pipeline, Tensor, TensorKernel,
     TmaTensor,
@@ -649,6 +649,10 @@ fn build(
         schedule: plan.schedule,
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
+    if plan.early {
+        // The blocks of the second kernel find room when these end.
+        k.emit(|ir| ir.push(Sync::GridDependency { wait: false }));
+    }
     let mma = plan.tiled_mma()?;
     let mut ring = k.pipeline_of(&schedule);
     if plan.gather {

@@ -57,31 +57,41 @@ fn addresses(arguments: &[Argument], maps: &Maps) -> Addresses {
     arguments.iter().map(address).collect()
 }
 
+/// The first version of CUDA whose streams capture a launch that may begin early.
+const EARLY_IN_CAPTURES: i32 = 12030;
+
 impl Gpu {
     /// Enqueues a launch on the stream. A failure of the kernel is reported by the call that waits for it.
     ///
-    /// The shape and the arguments must have been checked against the device's limits and the function's parameters.
+    /// The shape and the arguments must have been checked against the device's limits and the function's parameters. A kernel
+    /// whose threads wait first may begin before the launch before it has ended.
     pub(crate) fn launch(
         &self,
         function: &Loaded,
-        launch: &Launch,
+        (launch, waits_first): (&Launch, bool),
         arguments: &[Argument],
     ) -> Result<(), Error> {
         let maps = maps(arguments)?;
         let mut addresses = addresses(arguments, &maps);
-        let mut cluster = LaunchAttribute::cluster(launch.cluster);
+        let mut attributes: SmallVec<[LaunchAttribute; 2]> = SmallVec::new();
+        if launch.cluster != [1; 3] {
+            attributes.push(LaunchAttribute::cluster(launch.cluster));
+        }
+        if waits_first && self.driver_version() >= EARLY_IN_CAPTURES {
+            attributes.push(LaunchAttribute::begins_early());
+        }
         let config = LaunchConfig {
             grid: launch.grid,
             block: launch.block,
             shared_bytes: launch.dynamic_shared,
             stream: self.stream.handle(),
-            attributes: &mut cluster,
-            attribute_count: u32::from(launch.cluster != [1; 3]),
+            attributes: attributes.as_mut_ptr(),
+            attribute_count: attributes.len() as u32,
         };
         self.call("cuLaunchKernelEx", |api| {
-            // SAFETY: as many arguments of the right sizes as the function has parameters, copied before it returns; one
-            // attribute, or none of which the driver reads. Where the kernel's own addresses lead is up to the kernel,
-            // as it is with any program that one starts.
+            // SAFETY: as many arguments of the right sizes as the function has parameters, copied before it returns; as
+            // many attributes as are counted. Where the kernel's own addresses lead is up to the kernel, as it is with any
+            // program that one starts.
             unsafe {
                 (api.launch_kernel)(
                     &config,

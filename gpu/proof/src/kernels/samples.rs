@@ -649,7 +649,14 @@ fn products() -> Result<Vec<Sample>, Error> {
     // A plan of one consumer begins with 255 registers.
     let lists = [(Ty::Bf16, 8), (Ty::Bf16, 1), (Ty::Tf32, 4), (Ty::S8, 16)];
     let plans = lists.into_iter().flat_map(|(ty, n)| listed_plans(ty, n));
-    for plan in plans {
+    let early = |plan: GemmPlan| {
+        let early = GemmPlan {
+            early: true,
+            ..plan
+        };
+        [plan].into_iter().chain((plan.split > 1).then_some(early))
+    };
+    for plan in plans.flat_map(early) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
         let sum = plan.build_sum(Arch::Sm90a)?;
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));

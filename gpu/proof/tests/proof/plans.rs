@@ -746,6 +746,7 @@ fn parts_of_k_are_summed_through_a_workspace() {
             let found = product_on(&device, GemmMethod::Hopper, problem, |changed| {
                 plan(changed);
                 changed.undivided = undivided;
+                changed.early = cases % 2 == 1;
             });
             assert_eq!(
                 found,
@@ -1224,6 +1225,7 @@ fn law_what_is_said_of_any_product_ends() {
             cluster: [(); 3].map(|()| number(&[1, 1, 2])),
             split: number(&[1, 1, 8]),
             undivided: number(&[0, 0, 5]),
+            early: number(&[0, 0, 1]) == 1,
             swap: number(&[0, 1]) == 1,
             gather: number(&[0, 0, 1]) == 1,
             whole: number(&[0, 0, 1]) == 1,

@@ -1,10 +1,11 @@
 //! Sums over the clusters that divide K among them, through memory of the device.
 //!
 //! The kernel of the product writes the accumulators of each part of K to the workspace. A second kernel adds them in the
-//! order of the parts, so that the result is the same in every run, and stores C with all multiprocessors.
+//! order of the parts, so that the result is the same in every run, and stores C with all multiprocessors. It may begin
+//! early, before the first kernel has ended: then it waits for that end before its first access to memory.
 
 use colex_atom::Arch;
-use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
+use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Sync, Type};
 use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 use colex_tiled::Operand;
 
@@ -238,6 +239,10 @@ pub(crate) fn build(
         (&sum.place(&place), &rank),
         &(vector * sum.threads + of_product),
     );
+    if plan.early {
+        // Nothing before this accesses memory.
+        k.emit(|ir| ir.push(Sync::GridDependency { wait: true }));
+    }
     let mut total = Vec::new();
     for factor in 0..plan.operands.right_factors() as usize {
         let own = k.fragment_of(&mma, Operand::C, (ROWS, COLUMNS));

@@ -75,7 +75,7 @@ pub(crate) struct Sweep {
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
     /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
-    /// parts, `gather=1` loads by threads, and `method=ampere` is of that kernel.
+    /// parts, `undivided=132` after 132 clusters' tiles, `early=1` lets the second kernel begin early, `gather=1` loads by threads, and `method=ampere` is of that kernel.
     #[arg(long, requires = "of_shapes")]
     plans: Option<PathBuf>,
     /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run.
@@ -332,6 +332,8 @@ pub(in crate::bench) struct PlanLine {
     swap: bool,
     gather: bool,
     split: i64,
+    undivided: i64,
+    early: bool,
     cluster: Option<[i64; 3]>,
     order: Option<Order>,
 }
@@ -351,6 +353,8 @@ impl FromStr for PlanLine {
             swap: false,
             gather: false,
             split: 1,
+            undivided: 0,
+            early: false,
             cluster: None,
             order: None,
         };
@@ -378,6 +382,8 @@ impl FromStr for PlanLine {
                 "swap" => variant.swap = value == "1",
                 "gather" => variant.gather = value == "1",
                 "split" => variant.split = value.parse()?,
+                "undivided" => variant.undivided = value.parse()?,
+                "early" => variant.early = value == "1",
                 "method" => {
                     variant.method = match value {
                         "hopper" => GemmMethod::Hopper,
@@ -395,8 +401,8 @@ impl FromStr for PlanLine {
                     variant.order = Some(Order::Grouped { width, raster });
                 }
                 _ => anyhow::bail!(
-                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, gather, cluster and \
-                     group"
+                    "a plan has no `{name}`: method, stages, warps, schedule, swap, split, undivided, early, gather, \
+                     cluster and group"
                 ),
             }
         }
@@ -420,6 +426,8 @@ impl PlanLine {
             swap: self.swap,
             gather: self.gather,
             split: self.split,
+            undivided: self.undivided,
+            early: self.early,
             cluster: self.cluster.unwrap_or(usual.cluster),
             order: self.order.unwrap_or(usual.order),
             ..usual

@@ -24,24 +24,34 @@ pub(in crate::cuda) struct LaunchConfig {
     pub(in crate::cuda) attribute_count: c_uint,
 }
 
-/// `CUlaunchAttribute` with the value of `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`. The value is a union of 64 bytes, whose
-/// alignment is that of a pointer.
+/// `CUlaunchAttribute`. The value is a union of 64 bytes, whose alignment is that of a pointer.
 #[repr(C, align(8))]
 pub(in crate::cuda) struct LaunchAttribute {
     id: c_uint,
     _pad: [c_char; 4],
-    cluster: [c_uint; 3],
-    _rest: [c_uint; 13],
+    value: [c_uint; 16],
 }
 
 impl LaunchAttribute {
     /// Returns the attribute that asks for clusters of that many blocks.
     pub(in crate::cuda) fn cluster(blocks: [u32; 3]) -> LaunchAttribute {
+        let mut value = [0; 16];
+        value[..3].copy_from_slice(&blocks);
         LaunchAttribute {
             id: 4,
             _pad: [0; 4],
-            cluster: blocks,
-            _rest: [0; 13],
+            value,
+        }
+    }
+
+    /// Returns the attribute by which a launch may begin before the one before it has ended.
+    pub(in crate::cuda) fn begins_early() -> LaunchAttribute {
+        let mut value = [0; 16];
+        value[0] = 1;
+        LaunchAttribute {
+            id: 6,
+            _pad: [0; 4],
+            value,
         }
     }
 }
@@ -237,11 +247,14 @@ mod tests {
             )
         );
         assert_eq!(
-            offset_of!(LaunchAttribute, cluster),
+            offset_of!(LaunchAttribute, value),
             offset_of!(sys::CUlaunchAttribute, value)
         );
         assert_eq!(size_of::<IpcMemHandle>(), size_of::<sys::CUipcMemHandle>());
-        let id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as u32;
+        use sys::CUlaunchAttributeID as Id;
+        let id = Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as u32;
         assert_eq!(LaunchAttribute::cluster([1; 3]).id, id);
+        let id = Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION as u32;
+        assert_eq!(LaunchAttribute::begins_early().id, id);
     }
 }

@@ -142,6 +142,7 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         cluster,
         split,
         undivided,
+        early: _,
         order,
         swap: _,
         gather: _,
@@ -312,6 +313,10 @@ impl GemmPlanCase {
             plan.split = random.one(&[2, 2, 3, 4, 7]);
             plan.undivided = random.one(&[0, 0, 1, 2, 5]);
         }
+        plan.early = match plan.split {
+            1 => random.one_in(60),
+            _ => random.one_in(2),
+        };
         if !random.one_in(4) {
             let steps = plan.steps();
             let times: &[i64] = match plan.method {
@@ -362,7 +367,7 @@ impl GemmPlanCase {
             if plan.method == GemmMethod::Hopper && !random.one_in(6) {
                 plan.tile[0] = plan.tile[0] / plan.warps[0].max(1) * random.one(&[1, 1, 2]);
                 plan.warps = [1, 1];
-                (plan.split, plan.undivided) = (1, 0);
+                (plan.split, plan.undivided, plan.early) = (1, 0, false);
                 plan.cluster[2] = 1;
             }
         }
@@ -522,6 +527,7 @@ impl fmt::Display for GemmPlanCase {
             cluster,
             split,
             undivided,
+            early,
             order,
             swap,
             gather,
@@ -542,7 +548,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, {order}, swap {swap}, gather {gather}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }

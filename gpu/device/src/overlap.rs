@@ -1,0 +1,105 @@
+//! Kernels that may begin before the launch before them has ended.
+//!
+//! A launch with programmatic stream serialisation (CUDA C++ Programming Guide, "Programmatic Dependent Launch and
+//! Synchronization") may begin when every block of the launch before it has executed `griddepcontrol.launch_dependents` or
+//! has ended. `griddepcontrol.wait` then waits until that launch has ended and its writes are visible.
+
+use colex_ir::{Control, Kernel, Memory, Op, Space, Stmt, Sync};
+
+/// Returns whether each thread of a kernel executes `griddepcontrol.wait` before it accesses memory, synchronises or ends.
+/// Such a kernel sees nothing of an early begin: whatever it reads was written before the wait ended, and it cannot end
+/// before the launch before it.
+///
+/// What follows the wait is not examined. In front of it there may be arithmetic, loads of parameters and conditions.
+pub(crate) fn waits_first(kernel: &Kernel) -> bool {
+    for stmt in &kernel.body {
+        if matches!(stmt.op, Op::Sync(Sync::GridDependency { wait: true })) {
+            return stmt.guard.is_none();
+        }
+        if !is_local(stmt) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether an instruction, with those inside it, concerns the registers of its thread alone, and the thread goes on.
+fn is_local(stmt: &Stmt) -> bool {
+    match &stmt.op {
+        Op::Alu(_) => true,
+        Op::Memory(op) => match op {
+            Memory::Load { access, .. } => access.space == Space::Param,
+            Memory::AddressOf { .. } | Memory::Cvta { .. } | Memory::Mapa { .. } => true,
+            _ => false,
+        },
+        Op::Control(op) => match op {
+            Control::If { then, other, .. } => then.iter().chain(other).all(is_local),
+            Control::Comment(_) => true,
+            // A loop may not end, and a thread that ends waits for nothing.
+            _ => false,
+        },
+        Op::Exchange(_) | Op::Sync(_) | Op::Async(_) | Op::Atom(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colex_atom::Arch;
+    use colex_ir::{Access, KernelBuilder, Type};
+
+    /// A kernel with one fault in front of its wait, or none.
+    fn kernel(before: impl FnOnce(&mut KernelBuilder)) -> Kernel {
+        let mut k = KernelBuilder::new("k", Arch::Sm90a);
+        let p = k.pointer("p");
+        let p = k.param(p);
+        let global = Access::new(Space::Global, Type::U32);
+        before(&mut k);
+        k.push(Sync::GridDependency { wait: true });
+        let x = k.load(global, p);
+        k.store(global, p, x);
+        k.finish()
+    }
+
+    /// Each instruction in front of the wait by which an early begin could be seen is found, and arithmetic is not one.
+    #[test]
+    fn law_a_kernel_that_waits_first_sees_no_early_begin() {
+        let global = Access::new(Space::Global, Type::U32);
+        assert!(waits_first(&kernel(|_| {})));
+        assert!(waits_first(&kernel(|k| {
+            let x = k.mov(Type::U32, 1);
+            let p = k.setp(colex_ir::Compare::Lt, Type::U32, x, 2);
+            k.if_(p, |k| {
+                k.mov(Type::U32, 3);
+            });
+        })));
+        let early: [&dyn Fn(&mut KernelBuilder); 5] = [
+            &|k| {
+                let q = k.pointer("q");
+                let q = k.param(q);
+                k.load(global, q);
+            },
+            &|k| {
+                let q = k.pointer("q");
+                let q = k.param(q);
+                k.store(global, q, 1);
+            },
+            &|k| k.push(Control::Exit),
+            &|k| k.push(Sync::WarpSync { mask: (-1).into() }),
+            // The wait behind one that not every thread executes comes too late.
+            &|k| {
+                let x = k.mov(Type::U32, 1);
+                let p = k.setp(colex_ir::Compare::Lt, Type::U32, x, 2);
+                k.if_(p, |k| k.push(Sync::GridDependency { wait: true }));
+            },
+        ];
+        let cases = early.len() + 3;
+        for fault in early {
+            assert!(!waits_first(&kernel(fault)));
+        }
+        let mut none = KernelBuilder::new("k", Arch::Sm90a);
+        none.push(Sync::GridDependency { wait: false });
+        assert!(!waits_first(&none.finish()));
+        println!("law overlap.waits_first: {cases} cases");
+    }
+}
