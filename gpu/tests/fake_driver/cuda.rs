@@ -816,11 +816,33 @@ pub struct Config {
     block: [u32; 3],
     shared_bytes: u32,
     stream: Handle,
+    attributes: *const Attribute,
+    attribute_count: u32,
 }
+
+/// `CUlaunchAttribute`.
+#[repr(C, align(8))]
+pub struct Attribute {
+    id: u32,
+    pad: u32,
+    value: [u32; 16],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
+const BEGINS_EARLY: u32 = 6;
 
 #[no_mangle]
 pub extern "C" fn cuLaunchKernelEx(config: &Config, function: Handle, _: Handle, _: Handle) -> Code {
     counted!(cuLaunchKernelEx);
+    let attributes = (0..config.attribute_count as usize)
+        .map(|at| unsafe { &*config.attributes.add(at) });
+    let begins_early = |attribute: &Attribute| {
+        (attribute.id, attribute.value[0]) == (BEGINS_EARLY, 1)
+    };
+    if attributes.into_iter().any(begins_early) {
+        // Not a function of the driver's: the number of launches that may begin before the one before has ended.
+        counted!(launches_that_begin_early);
+    }
     let current = CURRENT.get();
     let streams = STREAMS.lock().unwrap();
     let stream = streams.iter().find(|(made, _)| *made == config.stream);
