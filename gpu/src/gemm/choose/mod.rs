@@ -189,9 +189,8 @@ mod h200 {
     pub(super) const PARTS_OF_LINES: f64 = 0.0842;
     /// Slots of arithmetic that a multiprocessor issues in a clock, each for one element.
     pub(super) const SLOTS: f64 = 128.0;
-    /// Of an epilogue by pingpong, the part that the main loop of the other consumer does not hide, by TMA and by threads; and what
-    /// is added once: the last one is not hidden, and a warpgroup stores a whole tile.
-    pub(super) const PINGPONG: [f64; 3] = [0.873, 0.304, 0.796];
+    /// An epilogue by pingpong takes that many times as long: one warpgroup stores the tile, and not two.
+    pub(super) const PINGPONG: f64 = 2.0;
     /// Clocks of an access to a stage by a thread of the producer.
     pub(super) const ACCESS: f64 = 41.2;
     /// The same through registers: once for each stage, for each access, and for each access of all blocks of a multiprocessor.
@@ -326,14 +325,14 @@ impl GemmPlan {
         let mut fixed = h200::FIXED[usize::from(self.gather)];
         let formula = elements * f64::from(problem.epilogue_slots) / h200::SLOTS;
         if self.schedule == Schedule::Pingpong {
-            let [shown, shown_of_threads, last] = h200::PINGPONG;
-            fixed += (last * epilogue + formula) / h200::CLOCKS;
-            epilogue *= match contiguous % 8 {
-                0 => shown,
-                _ => shown_of_threads,
-            };
-            // The other consumer's main loop hides the formula as far as it takes as long.
-            epilogue += (formula - steps as f64 * step).max(0.0);
+            let own = h200::PINGPONG * epilogue + formula;
+            let mainloop = steps as f64 * step;
+            // Nothing hides the last one.
+            fixed += own / h200::CLOCKS;
+            // Two consumers take turns: a tile takes a main loop, or half of what a consumer has to do for it. Both epilogues
+            // at once are no faster than one of both.
+            let both = mainloop.max((mainloop + own) / 2.0).max(epilogue + formula);
+            epilogue = both - mainloop;
         } else {
             epilogue += formula;
         }
