@@ -7,7 +7,7 @@
 use colex_ir::{Control, Kernel, Memory, Op, Space, Stmt, Sync};
 
 /// Returns whether each thread of a kernel executes `griddepcontrol.wait` before it accesses memory, synchronises or ends.
-/// Such a kernel sees nothing of an early begin: whatever it reads was written before the wait ended, and it cannot end
+/// Such a kernel sees nothing of an early begin: all that it reads was written before the wait ended, and it cannot end
 /// before the launch before it.
 ///
 /// What follows the wait is not examined. In front of it there may be arithmetic, loads of parameters and conditions.
