@@ -6,11 +6,12 @@
 
 use colex_ir::{Control, Kernel, Memory, Op, Space, Stmt, Sync};
 
-/// Returns whether each thread of a kernel executes `griddepcontrol.wait` before it accesses memory, synchronises or ends.
-/// Such a kernel sees nothing of an early begin: all that it reads was written before the wait ended, and it cannot end
-/// before the launch before it.
+/// Returns whether each thread of a kernel executes `griddepcontrol.wait` before it accesses global memory or ends. Such a
+/// kernel sees nothing of an early begin: all that it reads was written before the wait ended, and it cannot end before the
+/// launch before it.
 ///
-/// What follows the wait is not examined. In front of it there may be arithmetic, loads of parameters and conditions.
+/// What follows the wait is not examined. In front of it there may be arithmetic, loads of parameters and conditions, and what
+/// concerns the cluster alone: its shared memory, its registers, and barriers that it meets at.
 pub(crate) fn waits_first(kernel: &Kernel) -> bool {
     for stmt in &kernel.body {
         if matches!(stmt.op, Op::Sync(Sync::GridDependency { wait: true })) {
@@ -23,13 +24,20 @@ pub(crate) fn waits_first(kernel: &Kernel) -> bool {
     false
 }
 
-/// Whether an instruction, with those inside it, concerns the registers of its thread alone, and the thread goes on.
+/// Whether an instruction, with those inside it, concerns the cluster of its thread alone, and the thread goes on.
 fn is_local(stmt: &Stmt) -> bool {
     match &stmt.op {
         Op::Alu(_) => true,
         Op::Memory(op) => match op {
-            Memory::Load { access, .. } => access.space == Space::Param,
+            Memory::Load { access, .. } => {
+                matches!(access.space, Space::Param | Space::Shared | Space::Cluster)
+            }
+            Memory::Store { access, .. } => {
+                matches!(access.space, Space::Shared | Space::Cluster)
+            }
             Memory::AddressOf { .. } | Memory::Cvta { .. } | Memory::Mapa { .. } => true,
+            // The tensor map is a parameter.
+            Memory::PrefetchTensorMap { .. } => true,
             _ => false,
         },
         Op::Control(op) => match op {
@@ -38,7 +46,18 @@ fn is_local(stmt: &Stmt) -> bool {
             // A loop may not end, and a thread that ends waits for nothing.
             _ => false,
         },
-        Op::Exchange(_) | Op::Sync(_) | Op::Async(_) | Op::Atom(_) => false,
+        Op::Exchange(_) => true,
+        Op::Sync(op) => matches!(
+            op,
+            Sync::Barrier { .. }
+                | Sync::WarpSync { .. }
+                | Sync::ClusterArrive { .. }
+                | Sync::ClusterWait
+                | Sync::Fence(_)
+                | Sync::MbarrierInit { .. }
+                | Sync::GridDependency { wait: false }
+        ),
+        Op::Async(_) | Op::Atom(_) => false,
     }
 }
 
@@ -61,7 +80,8 @@ mod tests {
         k.finish()
     }
 
-    /// Each instruction in front of the wait by which an early begin could be seen is found, and arithmetic is not one.
+    /// Each instruction in front of the wait by which an early begin could be seen is found. Arithmetic and what concerns a
+    /// block alone are none.
     #[test]
     fn law_a_kernel_that_waits_first_sees_no_early_begin() {
         let global = Access::new(Space::Global, Type::U32);
@@ -73,7 +93,13 @@ mod tests {
                 k.mov(Type::U32, 3);
             });
         })));
-        let early: [&dyn Fn(&mut KernelBuilder); 5] = [
+        assert!(waits_first(&kernel(|k| {
+            let shared = k.shared("own", 16, 16);
+            k.store(Access::new(Space::Shared, Type::U32), shared, 1);
+            k.push(Sync::GridDependency { wait: false });
+            k.sync();
+        })));
+        let early: [&dyn Fn(&mut KernelBuilder); 6] = [
             &|k| {
                 let q = k.pointer("q");
                 let q = k.param(q);
@@ -85,7 +111,12 @@ mod tests {
                 k.store(global, q, 1);
             },
             &|k| k.push(Control::Exit),
-            &|k| k.push(Sync::WarpSync { mask: (-1).into() }),
+            &|k| k.loop_(|_| {}),
+            &|k| {
+                let q = k.pointer("q");
+                let q = k.param(q);
+                k.load(Access::new(Space::Generic, Type::U32), q);
+            },
             // The wait behind one that not every thread executes comes too late.
             &|k| {
                 let x = k.mov(Type::U32, 1);
@@ -93,7 +124,7 @@ mod tests {
                 k.if_(p, |k| k.push(Sync::GridDependency { wait: true }));
             },
         ];
-        let cases = early.len() + 3;
+        let cases = early.len() + 4;
         for fault in early {
             assert!(!waits_first(&kernel(fault)));
         }

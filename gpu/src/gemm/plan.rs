@@ -130,8 +130,9 @@ pub struct GemmPlan {
     /// The number of the clusters' tiles whose K is not divided: the first of the order (0 if `split` is 1). Those that
     /// fill whole rounds need no parts.
     pub undivided: i64,
-    /// Whether the second kernel may begin before the first one has ended (with several parts of K): its blocks take the
-    /// multiprocessors that the first one leaves, and wait there until all parts are written.
+    /// Whether a kernel may begin before the launch before it on the stream has ended (Hopper): its blocks take the
+    /// multiprocessors that this launch leaves, prepare themselves, and wait there for its end. So does the kernel that adds the
+    /// parts of K.
     pub early: bool,
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
@@ -556,7 +557,7 @@ impl fmt::Display for GemmPlan {
                 (parts, 0) => write!(f, "{parts} parts of K, ")?,
                 (parts, whole) => write!(f, "{parts} parts of K after {whole} tiles, ")?,
             }
-            f.write_str(if self.early { "added early, " } else { "" })?;
+            f.write_str(if self.early { "early, " } else { "" })?;
         }
         self.order.fmt(f)?;
         f.write_str(if self.operands.gated {

@@ -107,8 +107,8 @@ impl GemmPlan {
             whole,
             1,
         )?;
-        let adds = i64::from(self.split > 1);
-        self.limit("second kernels that begin early", self.early.into(), adds)?;
+        let most = i64::from(is_hopper);
+        self.limit("kernels that begin early", self.early.into(), most)?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
         self.limit(

@@ -649,10 +649,6 @@ fn build(
         schedule: plan.schedule,
         ..WarpSpecialized::cooperative(plan.stages as usize, 1, 8)
     };
-    if plan.early {
-        // The blocks of the second kernel find room when these end.
-        k.emit(|ir| ir.push(Sync::GridDependency { wait: false }));
-    }
     let mma = plan.tiled_mma()?;
     let mut ring = k.pipeline_of(&schedule);
     if plan.gather {
@@ -705,11 +701,27 @@ fn build(
         _ => k.cluster_rank(size),
     };
     let sum = (along_k > 1).then(|| ClusterSum::new(&mut k, plan, stored_mma, &rank));
+    if plan.early {
+        // The first load needs the maps; one thread brings them while others initialise barriers.
+        let thread = k.thread();
+        let last = k.equal(&thread, &i64::from(consumers * WARPGROUP_THREADS).into());
+        k.if_(last, |k| {
+            let maps = factors.iter().filter_map(|factor| factor.source.map());
+            maps.chain(output.tma()).for_each(|map| k.prefetch_map(map));
+        });
+    }
     output.start(&mut k);
     if let Some(sum) = &sum {
         sum.start(&mut k);
     }
     k.start_pipelines(&[&ring], size > 1);
+    if plan.early {
+        // Nothing before this accesses global memory. Blocks of the launch behind find room when these end.
+        k.emit(|ir| {
+            ir.push(Sync::GridDependency { wait: true });
+            ir.push(Sync::GridDependency { wait: false });
+        });
+    }
     let most = (MOST_EXTENT / bk + 1).min(1 << 25);
     // Under each tap of a convolution, all channels.
     let taps = batch.filter.map_or(1, Filter::count);

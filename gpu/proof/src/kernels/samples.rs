@@ -654,7 +654,8 @@ fn products() -> Result<Vec<Sample>, Error> {
             early: true,
             ..plan
         };
-        [plan].into_iter().chain((plan.split > 1).then_some(early))
+        let is_hopper = plan.method == GemmMethod::Hopper;
+        [plan].into_iter().chain(is_hopper.then_some(early))
     };
     for plan in plans.flat_map(early) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));

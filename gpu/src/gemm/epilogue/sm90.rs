@@ -142,6 +142,14 @@ impl StorePath {
         }
     }
 
+    /// The tensor map of C, if TMA stores.
+    pub(crate) fn tma(&self) -> Option<&TmaTensor> {
+        match self {
+            StorePath::Staged(staged) => Some(&staged.map),
+            StorePath::Direct(_) => None,
+        }
+    }
+
     /// Initialises the barriers. A fence and a barrier of the block must follow.
     pub(crate) fn start(&self, k: &mut Builder) {
         let StorePath::Staged(staged) = self else {

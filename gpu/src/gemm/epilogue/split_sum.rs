@@ -241,7 +241,10 @@ pub(crate) fn build(
     );
     if plan.early {
         // Nothing before this accesses memory.
-        k.emit(|ir| ir.push(Sync::GridDependency { wait: true }));
+        k.emit(|ir| {
+            ir.push(Sync::GridDependency { wait: true });
+            ir.push(Sync::GridDependency { wait: false });
+        });
     }
     let mut total = Vec::new();
     for factor in 0..plan.operands.right_factors() as usize {

@@ -225,11 +225,7 @@ fn one(
                 Ok(GemmPlan::new(GemmMethod::Hopper, operands))
             })?;
             for plan in plans {
-                let plan = GemmPlan {
-                    split: 1,
-                    early: false,
-                    ..plan
-                };
+                let plan = GemmPlan { split: 1, ..plan };
                 let known = |(_, call): &(String, GemmCall<'_>)| call.plan() == Some(&plan);
                 if calls.iter().any(known) {
                     continue;

@@ -194,7 +194,7 @@ fn changed(r: &mut Random, mut plan: GemmPlan, is_mapped: bool) -> GemmPlan {
     }
     let consumers = r.one(&[1, 2]);
     plan.schedule = Schedule::Cooperative;
-    (plan.split, plan.undivided, plan.early) = (1, 0, false);
+    (plan.split, plan.undivided) = (1, 0);
     plan.warps = [consumers, 1];
     plan.tile = [
         64 * consumers,

@@ -313,9 +313,9 @@ impl GemmPlanCase {
             plan.split = random.one(&[2, 2, 3, 4, 7]);
             plan.undivided = random.one(&[0, 0, 1, 2, 5]);
         }
-        plan.early = match plan.split {
-            1 => random.one_in(60),
-            _ => random.one_in(2),
+        plan.early = match plan.method {
+            GemmMethod::Hopper => random.one_in(3),
+            _ => random.one_in(60),
         };
         if !random.one_in(4) {
             let steps = plan.steps();
@@ -367,7 +367,7 @@ impl GemmPlanCase {
             if plan.method == GemmMethod::Hopper && !random.one_in(6) {
                 plan.tile[0] = plan.tile[0] / plan.warps[0].max(1) * random.one(&[1, 1, 2]);
                 plan.warps = [1, 1];
-                (plan.split, plan.undivided, plan.early) = (1, 0, false);
+                (plan.split, plan.undivided) = (1, 0);
                 plan.cluster[2] = 1;
             }
         }
