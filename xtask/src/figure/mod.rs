@@ -253,6 +253,7 @@ mod tests {
             assert!(html.contains(text), "{text}");
         }
         assert!(!html.contains(">32</text>") && !html.contains(">40</text>"));
+        assert!(html.find("Rows 4 to") < html.find("Rows 30 to"));
         let error = |elide: &str| {
             let body = format!("(4,8):(8,1)\nelide = {elide}");
             draw("layout", &body).expect_err("it is wrong").to_string()

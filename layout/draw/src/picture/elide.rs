@@ -170,11 +170,21 @@ impl Picture {
             let picture = format!("a picture without {axis} {} to {last}", range.start);
             return Err(operand(&picture, "no grid has this axis"));
         }
-        Ok(self.note(match axis {
-            "rows" => format!("Rows {} to {last} are left out.", range.start),
-            "columns" => format!("Columns {} to {last} are left out.", range.start),
-            _ => format!("{axis} {} to {last} is left out.", range.start),
-        }))
+        let (word, verb) = match axis {
+            "rows" => ("Rows", "are"),
+            "columns" => ("Columns", "are"),
+            _ => (axis, "is"),
+        };
+        // The ranges of one axis stand in order, although the last is left out first.
+        let start = |note: &str| -> Option<i64> {
+            let (number, _) = note.strip_prefix(word)?.trim_start().split_once(' ')?;
+            number.parse().ok()
+        };
+        let later = |note: &String| start(note).is_some_and(|other| other > range.start);
+        let place = self.notes.iter().position(later);
+        let note = format!("{word} {} to {last} {verb} left out.", range.start);
+        self.notes.insert(place.unwrap_or(self.notes.len()), note);
+        Ok(self)
     }
 }
 
