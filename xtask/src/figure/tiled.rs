@@ -6,7 +6,8 @@
 //! Keys of `tiled-copy`:
 //! - `bits`: the width of a value; 32 unless given;
 //! - `threads` and `values`: layouts over the tile; needed;
-//! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus;
+//! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus; heavy
+//!   lines separate tiles and, within a tile, warps;
 //! - `transposed = yes`: the first mode goes right instead of down; the axes are named, and heavy lines separate tiles.
 //!
 //! Keys of `tiled-mma`:
@@ -116,14 +117,19 @@ fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture
     let grid = map
         .grid()
         .focus(|row, col| row < rows && col < cols && holds(row, col));
+    let tile = copy.tile_shape()?;
+    let [m, k] = [0, 1].map(|mode| tile.leaves()[mode].value());
     let grid = if focus.transposed {
-        let tile = copy.tile_shape()?;
-        let [m, k] = [0, 1].map(|mode| tile.leaves()[mode].value());
         let across = map.cols() / m;
         let grid = grid.axes("k", "m");
         grid.regions(move |row, col| row / k * across + col / m)
     } else {
-        grid
+        let (across, warps) = (map.cols() / k, copy.threads() / 32 + 1);
+        let warp = |row, col| {
+            let owner = map.owners(row, col).first();
+            owner.map_or(0, |(thread, _)| thread / 32)
+        };
+        grid.regions(|row, col| (row / m * across + col / k) * warps + warp(row, col))
     };
     let title = format!("{}: what lies inside stands out", map.heading());
     Ok(Picture::of(grid).title(title))
