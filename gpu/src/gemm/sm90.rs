@@ -1012,21 +1012,15 @@ impl WarpSpecializedKernel<'_> {
             None => k.if_(loads, load),
             Some((sends, arrivals)) => k.if_else(loads, load, |k| {
                 // The warps behind the one that loads, of all blocks.
-                let of_block = sends.warps();
-                let warp = k.within(
-                    &self.warp - &first - 1,
-                    0..i64::from(WARPGROUP_THREADS / 32 - 1),
-                );
-                let works = k.less(&warp, &of_block.into());
+                let of_block = i64::from(WARPGROUP_THREADS / 32 - 1);
+                let warp = k.within(&self.warp - &first - 1, 0..of_block);
                 let blocks = k.grid_extent(0);
                 let blocks = k.within(blocks, 1..MOST_BLOCKS);
                 let block = k.block_index(0);
                 let block = k.within(block, 0..MOST_BLOCKS);
                 let (worker, workers) = (block * of_block + warp, blocks * of_block);
-                k.if_(works, |k| {
-                    let round = arrivals.round(k);
-                    sends.send(k, round, [&worker, &workers]);
-                });
+                let round = arrivals.round(k);
+                sends.send(k, round, [&worker, &workers]);
             }),
         }
     }

@@ -20,7 +20,7 @@ mod work;
 
 pub use buffers::RankBuffers;
 pub use host::devices::RankDevices;
-pub use host::gather_product::{GatherProduct, RankCopies, RankOptions};
+pub use host::gather_product::{GatherProduct, RankOptions};
 pub use host::links::{LinkSpeeds, RankForecast};
 pub use host::product_scatter::ProductScatter;
 pub use meeting::Meeting;

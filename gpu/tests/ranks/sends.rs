@@ -1,7 +1,7 @@
 //! Pieces that the kernels of ranks send to each other while they multiply.
 
 use colex_atom::Arch;
-use colex_gpu::gemm::{ChunkOrder, SendPlan, SentTo};
+use colex_gpu::gemm::{ChunkOrder, SentTo};
 use colex_gpu::ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_gpu::ir::{Control, FenceKind, Memory, Op, Order, Scope, Stmt, Sync};
 use colex_gpu::sim::{Fault, FaultKind, Ranks, SimOptions};
@@ -17,14 +17,7 @@ use super::chunks::{KINDS, Kind, SHAPE, Shape, layout, numbers, on_one_device, p
 struct Of {
     ranks: i64,
     pieces: i64,
-    plan: SendPlan,
 }
-
-/// As much at once as can be.
-const MOST: SendPlan = SendPlan {
-    warps: 3,
-    vectors: 4,
-};
 
 impl Of {
     /// The product, whose chunks are the pieces.
@@ -96,7 +89,7 @@ fn built(of: Of, kind: Kind) -> TensorKernel {
     let product = Gemm::new(&a, &b, &c)
         .chunks(of.order(), 0)
         .arrivals(&flags.view(shape.chunks).unwrap())
-        .sends(&own, &counts.view_mut(of.pieces).unwrap(), &peers, of.plan);
+        .sends(&own, &counts.view_mut(of.pieces).unwrap(), &peers);
     let call = product
         .prepare_with(|operands, _| Ok(plan(kind, operands)))
         .unwrap();
@@ -278,16 +271,7 @@ fn law_pieces_that_kernels_send_give_the_bits_of_the_batch() {
     let mut cases = 0;
     for kind in KINDS.into_iter().filter(|kind| *kind != Kind::Gather) {
         for (ranks, pieces) in [(2, 1), (2, 3), (3, 2), (4, 1)] {
-            let plan = if pieces == 2 {
-                SendPlan::default()
-            } else {
-                MOST
-            };
-            let of = Of {
-                ranks,
-                pieces,
-                plan,
-            };
+            let of = Of { ranks, pieces };
             let expected = on_one_device(of.shape(), kind, |product, _| product);
             for seed in 0..3 {
                 let found = on_ranks(of, kind, Wrong::Nothing, (2, seed));
@@ -308,7 +292,6 @@ fn a_mistake_of_a_sender_is_named() {
     let of = Of {
         ranks: 3,
         pieces: 2,
-        plan: MOST,
     };
     let named = |wrong: Wrong, kind: FaultKind, says: &str| {
         for seed in 0..3 {

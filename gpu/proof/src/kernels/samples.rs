@@ -15,7 +15,7 @@ use colex_gpu::attention::{
 use colex_gpu::elementwise::{
     ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary, RotaryCall,
 };
-use colex_gpu::gemm::{ChunkOrder, Convolution, Epilogue, SendPlan, SentTo};
+use colex_gpu::gemm::{ChunkOrder, Convolution, Epilogue};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyMethod, CopyPlan, Gemm, LoopNest, Major};
 use colex_gpu::quantise::Quantise;
@@ -82,7 +82,6 @@ pub fn drawn_samples() -> Result<Vec<Sample>, String> {
     all.extend(attention().map_err(|e| e.to_string())?);
     all.extend(gated().map_err(|e| e.to_string())?);
     all.extend(chunks().map_err(|e| e.to_string())?);
-    all.extend(sends().map_err(|e| e.to_string())?);
     all.extend(rowwise().map_err(|e| e.to_string())?);
     all.extend(reduced().map_err(|e| e.to_string())?);
     all.extend(elementwise().map_err(|e| e.to_string())?);
@@ -277,72 +276,6 @@ fn chunks() -> Result<Vec<Sample>, Error> {
                 let kernel = call.built().map(|built| built.kernel.clone());
                 all.extend(kernel.map(|kernel| Sample::new(kernel, 255)));
             }
-        }
-    }
-    Ok(all)
-}
-
-/// Products whose kernels send the own pieces of A to other ranks: few peers and the most, in every plan of the list that loads by
-/// TMA and divides no K.
-fn sends() -> Result<Vec<Sample>, Error> {
-    let mut all = Vec::new();
-    let device = Device::simulator(Arch::Sm90a);
-    for (ranks, pieces) in [(2, 2), (4, 1), (RankDevices::MOST, 1)] {
-        let chunks = ranks * pieces;
-        let (memory, each) = (device.zeros::<bf16>(chunks << 16)?, (pieces as i64) << 16);
-        let flags = device.zeros::<u32>(chunks)?;
-        let mut output = device.zeros::<bf16>(chunks << 16)?;
-        let mut counts = device.zeros::<u32>(pieces)?;
-        let mut there = Vec::new();
-        for _ in 1..ranks {
-            there.push((
-                device.zeros::<bf16>(each as usize)?,
-                device.zeros::<u32>(pieces)?,
-            ));
-        }
-        let peers = there.iter_mut().map(|(part, flags)| {
-            Ok(SentTo {
-                pieces: part.view_mut(each)?,
-                arrived: flags.view_mut(pieces as i64)?,
-            })
-        });
-        let peers = peers.collect::<Result<Vec<_>, Error>>()?;
-        let apart = |step: i64| {
-            let layout = Layout::new((256, 256, chunks as i64), (256, 1, step));
-            layout.expect("extents above 0")
-        };
-        let own = memory.slice(..each as usize)?;
-        let (own, a, b) = (
-            own.view(each)?,
-            View::new(&memory, apart(1 << 16))?,
-            View::new(&memory, apart(0))?,
-        );
-        let c = ViewMut::new(&mut output, apart(1 << 16))?;
-        let order = ChunkOrder::OwnPiecesFirst {
-            pieces: pieces as i64,
-        };
-        let product = Gemm::new(&a, &b, &c).chunks(order, 0);
-        let product = product.arrivals(&flags.view(chunks as i64)?);
-        let most = SendPlan {
-            warps: 3,
-            vectors: 4,
-        };
-        let product = product.sends(&own, &counts.view_mut(pieces as i64)?, &peers, most);
-        let mut plans = Vec::new();
-        product.prepare_with(|operands, arch| {
-            let usual = GemmPlan::new(GemmMethod::Hopper, operands);
-            plans.push(usual);
-            let listed = GemmPlan::candidates(operands, arch).into_iter();
-            let is_taken = |plan: &GemmPlan| {
-                plan.method == GemmMethod::Hopper && plan.split == 1 && !plan.gather
-            };
-            plans.extend(listed.filter(is_taken));
-            Ok(usual)
-        })?;
-        for plan in plans {
-            let call = product.prepare_with(|_, _| Ok(plan))?;
-            let kernel = call.built().map(|built| built.kernel.clone());
-            all.extend(kernel.map(|kernel| Sample::new(kernel, 255)));
         }
     }
     Ok(all)

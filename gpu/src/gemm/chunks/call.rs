@@ -116,18 +116,12 @@ impl GivenChunks<'_> {
                 Some(_) => {}
             }
         }
-        let (peers, sends) = self
-            .sends
-            .as_ref()
-            .map(GivenSends::form)
-            .unwrap_or_default();
         Ok(Chunks {
             form: ChunkForm {
-                peers,
-                sends,
                 order: self.order,
                 arrives: self.arrived.is_some(),
                 owners: self.owners.len(),
+                peers: self.sends.as_ref().map_or(0, GivenSends::peers),
             },
             first: self.first,
         })

@@ -15,7 +15,6 @@ use super::problem::MOST_EXTENT;
 use crate::error::{Error, ErrorKind};
 use crate::kernels::GemmProblem;
 use crate::method::GemmMethod;
-use sends::SendPlan;
 
 /// The order in which a kernel takes the chunks of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,8 +98,6 @@ pub(crate) struct ChunkForm {
     pub(crate) owners: usize,
     /// The other ranks to which the kernel sends its own pieces of A; else 0.
     pub(crate) peers: usize,
-    /// How it does that.
-    pub(crate) sends: SendPlan,
 }
 
 /// The chunks of a call.

@@ -22,26 +22,8 @@ use crate::gemm::problem::GemmElement;
 /// The bytes of the vector that a lane copies at once.
 const VECTOR: i64 = 16;
 
-/// How a kernel sends: how much is under way at once.
-///
-/// Stores into the memory of other devices fill the way from a multiprocessor to memory when they come faster than the links take them, and
-/// then hold up the loads of the product. What a warp loads before it stores limits its speed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct SendPlan {
-    /// The warps of each block that send, 1 to 3.
-    pub warps: u8,
-    /// The vectors of 16 bytes that a lane copies at once, 1 to 4.
-    pub vectors: u8,
-}
-
-impl Default for SendPlan {
-    fn default() -> SendPlan {
-        SendPlan {
-            warps: 1,
-            vectors: 1,
-        }
-    }
-}
+/// The vectors of a lane that are under way at once: their registers are most of those that a producer's thread has.
+const UNDER_WAY: i64 = 4;
 
 /// The pieces that a call sends, unchecked.
 #[derive(Clone, Debug)]
@@ -51,7 +33,6 @@ pub(crate) struct GivenSends {
     counts: Place,
     /// The pieces and their flags at each peer.
     peers: Vec<[Place; 2]>,
-    plan: SendPlan,
     device: Device,
 }
 
@@ -73,9 +54,9 @@ pub struct SentTo<'a, T> {
 }
 
 impl GivenSends {
-    /// The number of peers, and how the kernel sends.
-    pub(crate) fn form(&self) -> (usize, SendPlan) {
-        (self.peers.len(), self.plan)
+    /// The number of peers.
+    pub(crate) fn peers(&self) -> usize {
+        self.peers.len()
     }
 
     /// The addresses in the order of the kernel's parameters.
@@ -112,12 +93,6 @@ impl GivenSends {
                 "a kernel sends to up to {} other ranks, and {} are given",
                 MOST_OWNERS - 1,
                 self.peers.len()
-            ));
-        }
-        let SendPlan { warps, vectors } = self.plan;
-        if !(1..=3).contains(&warps) || !(1..=4).contains(&vectors) {
-            return refuse(format!(
-                "{warps} warps of a block send {vectors} vectors at once: 1 to 3 warps send 1 to 4 vectors"
             ));
         }
         let ranks = chunks / pieces.max(1);
@@ -255,7 +230,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// ```
     /// use colex_atom::Arch;
-    /// use colex_gpu::gemm::{ChunkOrder, SendPlan, SentTo};
+    /// use colex_gpu::gemm::{ChunkOrder, SentTo};
     /// use colex_gpu::{Device, Gemm, View, ViewMut};
     /// use half::bf16;
     ///
@@ -273,7 +248,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///     Gemm::new(&a, &b, &rows)
     ///         .chunks(ChunkOrder::OwnPiecesFirst { pieces: 1 }, 1)
     ///         .arrivals(&arrived.view(2)?)
-    ///         .sends(&own.view(8 * 16)?, &counts.view_mut(1)?, &peers, SendPlan::default())
+    ///         .sends(&own.view(8 * 16)?, &counts.view_mut(1)?, &peers)
     ///         .run()?;
     /// }
     /// assert_eq!((at_peer.download()?, arrived_there.download()?), (vec![bf16::ONE; 8 * 16], vec![1]));
@@ -284,7 +259,6 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         own: &View<'a, T>,
         counts: &ViewMut<'a, u32>,
         peers: &[SentTo<'a, T>],
-        plan: SendPlan,
     ) -> Self {
         let of = |bytes, count| Place { bytes, count };
         let chunks = self.chunks.get_or_insert_default();
@@ -300,7 +274,6 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                     ]
                 })
                 .collect(),
-            plan,
             device: own.device().clone(),
         });
         self
@@ -310,7 +283,6 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 /// What a kernel sends: its parameters.
 pub(crate) struct Sends {
     pieces: i64,
-    plan: SendPlan,
     own: Tensor,
     counts: Tensor,
     /// The pieces and their flags at each peer.
@@ -327,16 +299,10 @@ impl Sends {
             .map(|peer| [format!("to_{peer}"), format!("arrived_{peer}")].map(|name| words(&name)));
         Sends {
             pieces: form.order.pieces(),
-            plan: form.sends,
             own,
             counts,
             peers: peers.collect(),
         }
-    }
-
-    /// The warps of each block that send.
-    pub(crate) fn warps(&self) -> i64 {
-        self.plan.warps.into()
     }
 
     /// Sends the own pieces, one after another, by all workers: warps, called by their number. Every piece goes to all peers at once: if
@@ -351,19 +317,17 @@ impl Sends {
             .iter()
             .map(|[to, arrived]| [first(to), first(arrived)])
             .collect();
-        let (pieces, vectors) = (self.pieces, i64::from(self.plan.vectors));
-        // The words that a warp copies at once.
-        let at_once = vectors * 32 * VECTOR / 4;
+        let pieces = self.pieces;
         k.emit(|ir| {
             let lane = ir.mov(Type::U32, Special::LaneId);
-            let step = ir.mul(Type::U32, workers, at_once);
+            let step = ir.mul(Type::U32, workers, WARP_WORDS);
             let behind = ir.mul(Type::U32, lane, VECTOR / 4);
-            let begin = ir.mad(Type::U32, worker, at_once, behind);
+            let begin = ir.mad(Type::U32, worker, WARP_WORDS, behind);
             ir.for_range(0, pieces, 1, |ir, piece| {
                 let before = ir.mul(Type::U32, piece, words);
                 ir.for_range(begin, words, step, |ir, at| {
                     let start = ir.add(Type::U32, at, before);
-                    copy(ir, (own, &peers, vectors), [at, start, words]);
+                    copy(ir, (own, &peers), [at, start, words]);
                 });
                 // The other lanes' stores come before the count of the first lane.
                 ir.warp_sync();
@@ -376,33 +340,32 @@ impl Sends {
     }
 }
 
+/// The words that a warp copies at once.
+const WARP_WORDS: i64 = UNDER_WAY * 32 * VECTOR / 4;
+
 /// Copies the vectors of a lane, of which the first lies `at` words behind the first word of a piece, to all peers.
-fn copy(
-    ir: &mut KernelBuilder,
-    (own, peers, vectors): (Reg, &[[Reg; 2]], i64),
-    [at, start, words]: [Reg; 3],
-) {
+fn copy(ir: &mut KernelBuilder, (own, peers): (Reg, &[[Reg; 2]]), [at, start, words]: [Reg; 3]) {
     let access = Access::new(Space::Global, Type::U32);
     let bytes = ir.mul_wide(Type::U32, start, 4);
     let apart = 32 * VECTOR;
-    let is_there: Vec<Reg> = (0..vectors)
+    let is_there: Vec<Reg> = (0..UNDER_WAY)
         .map(|i| {
             let word = ir.add(Type::U32, at, i * apart / 4);
             ir.setp(Compare::Lt, Type::U32, word, words)
         })
         .collect();
     let from = ir.add(Type::S64, own, bytes);
-    let mut loaded = Vec::new();
-    for (i, is_there) in (0..vectors).zip(&is_there) {
+    let mut vectors = Vec::new();
+    for (i, is_there) in (0..UNDER_WAY).zip(&is_there) {
         let vector: Vec<Reg> = (0..VECTOR / 4).map(|_| ir.mov(Type::U32, 0)).collect();
         ir.when(*is_there, |ir| {
             ir.load_to(access, &vector, Address::from(from).at(i * apart))
         });
-        loaded.push(vector);
+        vectors.push(vector);
     }
     for [to, _] in peers {
         let to = ir.add(Type::S64, *to, bytes);
-        for ((i, is_there), vector) in (0..vectors).zip(&is_there).zip(&loaded) {
+        for ((i, is_there), vector) in (0..UNDER_WAY).zip(&is_there).zip(&vectors) {
             ir.when(*is_there, |ir| {
                 ir.store_vector(access, Address::from(to).at(i * apart), vector)
             });

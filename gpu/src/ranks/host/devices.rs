@@ -120,12 +120,6 @@ impl RankDevices {
             count: self.count(),
             device: &self.members[0].device,
             has_flags: self.has_flags,
-            is_apart: self.members.iter().enumerate().all(|(rank, member)| {
-                let others = &self.members[..rank];
-                others
-                    .iter()
-                    .all(|other| !other.device.is_same_device(&member.device))
-            }),
         }
     }
 

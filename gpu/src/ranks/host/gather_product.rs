@@ -8,7 +8,6 @@ use colex_sched::{Overlap, OverlapPlan};
 use super::devices::{RankDevices, release, wait_for};
 use super::links::{LinkSpeeds, RankForecast};
 use crate::error::{Error, HostError, RankError};
-use crate::gemm::SendPlan;
 use crate::kernels::GemmElement;
 use crate::ranks::work::gather::{GatherShape, GatherWork};
 use crate::ranks::{RankPath, RankProblem};
@@ -26,22 +25,10 @@ pub struct RankOptions {
     /// The path; `None` for [`RankPath::PeerMemory`] where the streams of all devices set flags, else for
     /// [`RankPath::OneAfterAnother`].
     pub path: Option<RankPath>,
-    /// The pieces in which a chunk of A is copied, each with a flag, or in which a chunk of terms is stored; `None` for the number
-    /// that suits the product.
+    /// The pieces in which a chunk of A is copied, each with a flag; `None` for one.
     pub pieces: Option<i64>,
-    /// What copies the chunks of A on the path [`RankPath::PeerMemory`]; `None` for copy engines.
-    pub copies: Option<RankCopies>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
-}
-
-/// What copies the chunks of an all-gather while the product runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RankCopies {
-    /// The copy engines: each rank sends its chunk to one other rank after another.
-    Engines,
-    /// Warps of the product's kernel that have nothing else to do: each rank sends its chunk to all others at once.
-    Kernel(SendPlan),
 }
 
 /// All-gather and product on the devices of one process: C = A B^T, with the rows of A (M,K) and of B (N,K) over the ranks, and the
@@ -49,9 +36,9 @@ pub enum RankCopies {
 /// matrix (M,N/R).
 ///
 /// The call owns the operands. The part of A of a rank is a part of the memory into which the others' parts are gathered, so that
-/// the gathered A is one tensor (M/R,K,R) whose last mode is the rank. On the path [`RankPath::PeerMemory`] one kernel multiplies: the own
-/// part first, each other one after its flag. Copy engines send the own part to one other rank after another, the next rank first,
-/// or idle warps of the kernel send it to all of them at once ([`RankCopies::Kernel`]). A flag follows each part.
+/// the gathered A is one tensor (M/R,K,R) whose last mode is the rank. On the path [`RankPath::PeerMemory`] copy engines bring the
+/// parts of the other ranks, nearest rank first, each followed by a flag, while one kernel multiplies: the own part first,
+/// each other one after its flag.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -103,8 +90,6 @@ pub(crate) struct RankKind<'a> {
     pub(crate) device: &'a Device,
     /// Whether the streams of all set flags.
     pub(crate) has_flags: bool,
-    /// Whether each rank has a device of its own.
-    pub(crate) is_apart: bool,
 }
 
 /// Checks a problem, and chooses a path.
@@ -178,25 +163,14 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         options: &RankOptions,
     ) -> Result<GatherProduct<T, C>, Error> {
         let of = (&problem, Overlap::GatherProduct);
-        let (path, forecast, _) = chosen::<T, C>(&ranks.kind(), of, options)?;
-        let shape = GatherShape::new(
-            problem,
-            path,
-            (ranks.kind().is_apart, T::BYTES as i64, &forecast),
-            options,
-        )?;
+        let (path, forecast, order) = chosen::<T, C>(&ranks.kind(), of, options)?;
+        let shape = GatherShape::new(problem, (path, order), options)?;
         let works = ranks.members().iter();
         let works = works.map(|member| GatherWork::new(member, &shape));
         let mut works = works.collect::<Result<Vec<GatherWork<T, C>>, _>>()?;
         let gathered: Vec<_> = works.iter().map(|work| work.gathered().clone()).collect();
         for (rank, work) in works.iter_mut().enumerate() {
             work.meet(ranks.as_peers(rank, &gathered)?);
-        }
-        let flags: Vec<_> = works.iter().map(|work| work.arrived().clone()).collect();
-        for (rank, work) in works.iter_mut().enumerate() {
-            let device = &ranks.members()[rank].device;
-            let flags = flags.iter().map(|flags| Ok(flags.as_peer_of(device)?));
-            work.send_to(flags.collect::<Result<_, Error>>()?)?;
         }
         Ok(GatherProduct {
             ranks: ranks.clone(),
@@ -217,11 +191,6 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     /// Returns the pieces in which a chunk of A is copied, each with a flag.
     pub fn pieces(&self) -> i64 {
         self.shape.pieces
-    }
-
-    /// Returns what copies the chunks on the path [`RankPath::PeerMemory`].
-    pub fn copies(&self) -> RankCopies {
-        self.shape.copies
     }
 
     /// Returns the part of A of a rank (M/R,K), row-major.
@@ -267,14 +236,9 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
         Ok(format!(
-            "{} by {}{}, chunks in {} pieces\n{}\n{}",
+            "{} by {}, chunks in {} pieces\n{}\n{}",
             self.shape.problem,
             self.shape.path,
-            match (self.shape.path, self.shape.copies) {
-                (RankPath::PeerMemory, RankCopies::Kernel(_)) => ", sent by the kernel",
-                (RankPath::PeerMemory, RankCopies::Engines) => ", sent by copy engines",
-                _ => "",
-            },
             self.shape.pieces,
             self.works[0].explain()?,
             self.forecast
@@ -324,21 +288,11 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     fn enqueue(&mut self) -> Result<(), Error> {
         self.came = self.ranks.record()?;
         let (members, ready) = (self.ranks.members(), &self.came);
-        if let RankCopies::Kernel(_) = self.shape.copies {
-            // A kernel writes into the memory of all ranks: what they multiplied before has been read.
-            for work in &self.works {
-                wait_for(&work.member().device, ready)?;
-            }
-            return self
-                .works
-                .iter()
-                .try_for_each(|work| work.multiply(self.round));
-        }
         // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
         for work in &self.works {
             wait_for(&work.member().copies, ready)?;
-            for to in work.destinations() {
-                work.send(to, self.round)?;
+            for from in work.sources()? {
+                work.fetch(from, self.round)?;
             }
         }
         let copied = self.ranks.record_copies()?;

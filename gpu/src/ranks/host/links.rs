@@ -160,21 +160,6 @@ impl RankForecast {
         })
     }
 
-    /// The pieces of a chunk of an all-gather that kernels send: one where the own part takes longer than all copies, and more where
-    /// the product would wait for the first chunk.
-    pub(crate) fn pieces(&self, problem: &RankProblem) -> i64 {
-        let own = self.product / problem.ranks as f64;
-        let rows = problem.m / problem.ranks;
-        let wanted = [1, 2, 4].into_iter();
-        let mut suits = wanted.filter(|pieces| rows % (pieces * PIECE_ROWS) == 0 || *pieces == 1);
-        let enough = |pieces: &i64| self.copies / (*pieces as f64) <= own;
-        suits
-            .clone()
-            .find(enough)
-            .or(suits.next_back())
-            .unwrap_or(1)
-    }
-
     /// Returns the path that is predicted to be the fastest.
     pub fn fastest(&self) -> RankPath {
         let least = self.times.iter().min_by(|a, b| a.1.total_cmp(&b.1));
@@ -190,9 +175,6 @@ impl RankForecast {
 
 /// The bytes per microsecond of the memory of a device.
 const MEMORY: f64 = 3.0e6;
-
-/// The rows of the highest tile of a cluster: pieces are no lower.
-const PIECE_ROWS: i64 = 256;
 
 /// The microseconds of a launch.
 const LAUNCH: f64 = 4.0;

@@ -1,24 +1,23 @@
 //! `GatherWork`: the work of one rank of an all-gather with a product.
 
 use colex_device::{Buffer, Flags, View, ViewMut};
+use colex_sched::OverlapPlan;
 
 use super::{Member, strided};
 use crate::error::{Error, HostError};
-use crate::gemm::{ChunkOrder, Gemm, SendPlan, SentTo};
+use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::{RankCopies, RankOptions};
-use crate::ranks::host::links::RankForecast;
+use crate::ranks::host::gather_product::{RankOptions, rank_error};
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of an all-gather with a product have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct GatherShape {
     pub(crate) problem: RankProblem,
+    pub(crate) order: OverlapPlan,
     pub(crate) path: RankPath,
     /// The pieces of a chunk.
     pub(crate) pieces: i64,
-    /// What copies them.
-    pub(crate) copies: RankCopies,
 }
 
 /// The most pieces of a chunk.
@@ -27,44 +26,21 @@ const MOST_PIECES: i64 = 64;
 impl GatherShape {
     pub(crate) fn new(
         problem: RankProblem,
-        path: RankPath,
-        (is_apart, bytes, forecast): (bool, i64, &RankForecast),
+        (path, order): (RankPath, OverlapPlan),
         options: &RankOptions,
     ) -> Result<GatherShape, Error> {
         let rows = problem.m / problem.ranks;
-        let is_whole = (problem.k.saturating_mul(bytes)) % 16 == 0;
-        let can_send = path == RankPath::PeerMemory && is_apart && is_whole;
-        let copies = match options.copies {
-            None => RankCopies::Engines,
-            Some(RankCopies::Kernel(_)) if !can_send => {
-                let why = match (path, is_apart) {
-                    (RankPath::PeerMemory, true) => {
-                        "a kernel sends rows of whole vectors of 16 bytes"
-                    }
-                    (RankPath::PeerMemory, false) => {
-                        "kernels that send to each other run at the same time, each on a device of its own"
-                    }
-                    _ => "a kernel sends on the path peer memory",
-                };
-                let path = "peer memory, sent by the kernel".to_string();
-                return Err(HostError::Path { path, why }.into());
-            }
-            Some(copies) => copies,
-        };
-        let pieces = options.pieces.unwrap_or_else(|| match copies {
-            // On four H200, two pieces were slower than one in every case, and four slower still.
-            RankCopies::Engines => 1,
-            RankCopies::Kernel(_) => forecast.pieces(&problem),
-        });
+        // On four H200, two pieces were slower than one in every case, and four slower still.
+        let pieces = options.pieces.unwrap_or(1);
         if !(1..=MOST_PIECES).contains(&pieces) || rows % pieces != 0 {
             let most = MOST_PIECES;
             return Err(HostError::Pieces { pieces, rows, most }.into());
         }
         Ok(GatherShape {
             problem,
+            order,
             path,
             pieces,
-            copies,
         })
     }
 }
@@ -84,20 +60,6 @@ pub(crate) struct GatherWork<T, C> {
     c: Buffer<C>,
     /// A flag for each piece of A.
     arrived: Flags,
-    /// The flags of all ranks as this rank's work has them.
-    flags: Vec<Flags>,
-    /// Where the kernel sends the own part, if it does.
-    sent: Option<Sent<T>>,
-}
-
-/// Where a kernel sends the part of a rank.
-#[derive(Debug)]
-struct Sent<T> {
-    /// Words for the warps that send.
-    counts: Buffer<u32>,
-    /// The rank's part in the gathered A of every other rank, and its flags there.
-    peers: Vec<(Buffer<T>, Buffer<u32>)>,
-    plan: SendPlan,
 }
 
 impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
@@ -112,8 +74,6 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
             b: member.buffer((n / ranks).saturating_mul(k))?,
             c: member.buffer(m.saturating_mul(n / ranks))?,
             arrived: Flags::new(&member.device, flags)?,
-            flags: Vec::new(),
-            sent: None,
             member: member.clone(),
             shape: shape.clone(),
         };
@@ -126,31 +86,6 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
     /// Takes the gathered A of all ranks, as this rank's work has them.
     pub(crate) fn meet(&mut self, peers: Vec<Buffer<T>>) {
         self.peers = peers;
-    }
-
-    /// Takes the flags of all ranks, as this rank's work has them.
-    pub(crate) fn send_to(&mut self, flags: Vec<Flags>) -> Result<(), Error> {
-        let RankCopies::Kernel(plan) = self.shape.copies else {
-            self.flags = flags;
-            return Ok(());
-        };
-        let (rank, pieces) = (self.member.rank, self.shape.pieces as usize);
-        let own = rank * pieces..(rank + 1) * pieces;
-        let both = self.peers.iter().zip(&flags).enumerate();
-        let others = both.filter(|(other, _)| *other != rank);
-        let peers = others.map(|(_, (gathered, flags))| {
-            let part = self.chunk(gathered, rank, (0, 1))?;
-            Ok((part, flags.buffer().slice(own.clone())?))
-        });
-        let peers = peers.collect::<Result<Vec<_>, Error>>()?;
-        let counts = self.member.buffer(self.shape.pieces)?;
-        self.flags = flags;
-        self.sent = Some(Sent {
-            counts,
-            peers,
-            plan,
-        });
-        Ok(())
     }
 
     pub(crate) fn member(&self) -> &Member {
@@ -184,23 +119,27 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         Ok(product.lines().next().unwrap_or_default().to_string())
     }
 
-    /// The other ranks, in the order in which they get this rank's part. Each rank begins with the next one, so that no two send to one rank
-    /// at a time.
-    pub(crate) fn destinations(&self) -> impl Iterator<Item = usize> {
-        let (rank, ranks) = (self.member.rank, self.shape.problem.ranks as usize);
-        (1..ranks).map(move |away| (rank + away) % ranks)
+    /// The other ranks, in the order in which their parts are fetched.
+    pub(crate) fn sources(&self) -> Result<Vec<usize>, Error> {
+        let order = &self.shape.order;
+        let chunks = order.chunks(self.member.rank as i64).map_err(rank_error)?;
+        Ok(chunks
+            .into_iter()
+            .skip(1)
+            .map(|from| from as usize)
+            .collect())
     }
 
-    /// Enqueues the copies of this rank's part to another rank, with their flags. All of them come before the kernels: one that waits
+    /// Enqueues the copies of the part of another rank, with their flags. All of this rank come before its kernel: one that waits
     /// for a flag takes the multiprocessors, and never a copy engine.
-    pub(crate) fn send(&self, to: usize, round: u32) -> Result<(), Error> {
-        let (stream, pieces, rank) = (&self.member.copies, self.shape.pieces, self.member.rank);
+    pub(crate) fn fetch(&self, from: usize, round: u32) -> Result<(), Error> {
+        let (stream, pieces) = (&self.member.copies, self.shape.pieces);
         for piece in (0..pieces).rev() {
-            let at = |gathered| self.chunk(gathered, rank, (piece, pieces));
-            stream.enqueue_copy(&at(&self.peers[to])?, &at(&self.a)?)?;
+            let at = |gathered| self.chunk(gathered, from, (piece, pieces));
+            stream.enqueue_copy(&at(&self.a)?, &at(&self.peers[from])?)?;
             if self.shape.path == RankPath::PeerMemory {
-                let flag = rank as i64 * pieces + piece;
-                self.flags[to].set(stream, flag as usize, round)?;
+                let flag = from as i64 * pieces + piece;
+                self.arrived.set(stream, flag as usize, round)?;
             }
         }
         Ok(())
@@ -247,38 +186,16 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         // Only this call writes C, and its handles are this call's.
         let mut c = self.c.clone();
         let c = ViewMut::new(&mut c, strided([(rows, n), (n, 1), (chunks, rows * n)])?)?;
-        let rank = self.member.rank as i64;
+        let first = (self.member.rank as i64 + 1) * pieces - 1;
         let product = Gemm::new(&a, &b, &c);
         if !self.in_chunks {
             return act(product);
         }
-        let arrived = self.arrived.buffer().view(chunks)?;
-        if let Some(Sent {
-            counts,
-            peers,
-            plan,
-        }) = &self.sent
-        {
-            let order = ChunkOrder::OwnPiecesFirst { pieces };
-            let own = self.a()?;
-            let own = own.view(m / ranks * k)?;
-            // The handles are this call's, and each of them is for its kernel alone.
-            let (mut counts, mut peers) = (counts.clone(), peers.clone());
-            let peers = peers.iter_mut().map(|(part, flags)| {
-                Ok(SentTo {
-                    pieces: part.view_mut(m / ranks * k)?,
-                    arrived: flags.view_mut(pieces)?,
-                })
-            });
-            let peers = peers.collect::<Result<Vec<_>, Error>>()?;
-            let product = product.chunks(order, rank * pieces).arrivals(&arrived);
-            return act(product.sends(&own, &counts.view_mut(pieces)?, &peers, *plan));
-        }
-        let first = (rank + 1) * pieces - 1;
         let product = product.chunks(ChunkOrder::Descending, first);
         if self.shape.path != RankPath::PeerMemory {
             return act(product);
         }
+        let arrived = self.arrived.buffer().view(chunks)?;
         act(product.arrivals(&arrived))
     }
 }

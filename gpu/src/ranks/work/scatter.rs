@@ -7,7 +7,6 @@ use colex_sched::OverlapPlan;
 use super::{Member, strided};
 use crate::elementwise::{Map, MapExpression};
 use crate::error::{Error, HostError};
-use crate::gemm::chunks::MOST_OWNERS;
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::host::gather_product::{RankOptions, rank_error};
@@ -19,8 +18,6 @@ pub(crate) struct ScatterShape {
     pub(crate) problem: RankProblem,
     pub(crate) order: OverlapPlan,
     pub(crate) path: RankPath,
-    /// The pieces of a chunk, which go to all owners in turn.
-    pieces: i64,
     sum: MapExpression,
 }
 
@@ -31,21 +28,14 @@ impl ScatterShape {
         (path, order): (RankPath, OverlapPlan),
         options: &RankOptions,
     ) -> Result<ScatterShape, Error> {
-        let rows = problem.m / problem.ranks;
-        // Each piece at each owner has a tensor map.
-        let most = match path {
-            RankPath::PeerMemory => (MOST_OWNERS as i64 / problem.ranks).max(1),
-            _ => 1,
-        };
-        let pieces = options.pieces.unwrap_or(1);
-        if !(1..=most).contains(&pieces) || rows % pieces != 0 {
+        if let Some(pieces) = options.pieces.filter(|pieces| *pieces != 1) {
+            let (rows, most) = (problem.m / problem.ranks, 1);
             return Err(HostError::Pieces { pieces, rows, most }.into());
         }
         Ok(ScatterShape {
             problem,
             order,
             path,
-            pieces,
             sum: sum::<S, C>(problem.ranks)?,
         })
     }
@@ -193,28 +183,14 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             let layout = strided([(rows, n), (n, 1), (ranks, rows * n)])?;
             return act(Gemm::new(&a, &b, &ViewMut::new(&mut terms, layout)?));
         }
-        let (rank, pieces) = (self.member.rank, self.shape.pieces);
-        let each = (rows / pieces * n) as usize;
-        let owners = self.peers.iter().map(|slots| {
-            let slot = self.part(slots, rank)?;
-            let all = 0..pieces as usize;
-            let cut = all.map(|piece| Ok(slot.slice(piece * each..(piece + 1) * each)?));
-            cut.collect::<Result<Vec<_>, Error>>()
-        });
-        let owners = owners.collect::<Result<Vec<_>, _>>()?;
-        let mut owners: Vec<_> = owners.into_iter().flatten().collect();
-        let (rows, chunks) = (rows / pieces, ranks * pieces);
-        let a = View::new(&self.a, strided([(rows, k), (k, 1), (chunks, rows * k)])?)?;
-        let b = View::new(&self.b, strided([(n, k), (k, 1), (chunks, 0)])?)?;
+        let rank = self.member.rank;
+        let owners = self.peers.iter().map(|slots| self.part(slots, rank));
+        let mut owners = owners.collect::<Result<Vec<_>, _>>()?;
         let layout = strided([(rows, n), (n, 1)])?;
         let owners = owners.iter_mut();
         let owners = owners.map(|slot| ViewMut::new(slot, layout.clone()));
         let owners = owners.collect::<Result<Vec<_>, _>>()?;
         let product = Gemm::to_owners(&a, &b, &owners)?;
-        if pieces == 1 {
-            return act(product.chunks(ChunkOrder::Ascending, self.owners()?[0] as i64));
-        }
-        let order = ChunkOrder::OwnPiecesLast { pieces };
-        act(product.chunks(order, rank as i64 * pieces))
+        act(product.chunks(ChunkOrder::Ascending, self.owners()?[0] as i64))
     }
 }

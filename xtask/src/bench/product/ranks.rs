@@ -7,10 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use colex_gpu::gemm::SendPlan;
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::ranks::{
-    GatherProduct, ProductScatter, RankCopies, RankDevices, RankOptions, RankPath, RankProblem,
+    GatherProduct, ProductScatter, RankDevices, RankOptions, RankPath, RankProblem,
 };
 use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use colex_sched::Overlap;
@@ -293,11 +292,10 @@ fn gather(host: &Host, problem: RankProblem) -> Result<Value> {
     let (rows, columns) = (m / ranks, n / ranks);
     let noise_a: Vec<_> = (0..ranks).map(|rank| normal(2 * rank as u64 + 1)).collect();
     let noise_b: Vec<_> = (0..ranks).map(|rank| normal(2 * rank as u64 + 2)).collect();
-    let with = |path: RankPath, copies: Option<RankCopies>, pieces: Option<i64>| -> Result<_> {
+    let with = |path: RankPath, pieces: Option<i64>| -> Result<_> {
         let options = RankOptions {
             path: Some(path),
             pieces,
-            copies,
             ..RankOptions::default()
         };
         let product = GatherProduct::<bf16, bf16>::new(&host.ranks, problem, &options)?;
@@ -319,7 +317,7 @@ fn gather(host: &Host, problem: RankProblem) -> Result<Value> {
         let c = (0..ranks as usize).map(|rank| Ok(product.c(rank)?.download()?));
         c.collect()
     };
-    let mut apart = with(RankPath::OneAfterAnother, None, None)?;
+    let mut apart = with(RankPath::OneAfterAnother, None)?;
     let c = result(&mut apart)?;
     for (rank, part) in c.iter().enumerate() {
         for (i, j) in sampled(m, columns) {
@@ -335,30 +333,13 @@ fn gather(host: &Host, problem: RankProblem) -> Result<Value> {
     }
     let expected = c;
     let mut overlapped = Vec::new();
-    let engines = Some(RankCopies::Engines);
-    let kernel = |warps, vectors| Some(RankCopies::Kernel(SendPlan { warps, vectors }));
-    let ways = [
-        (None, None),
-        (engines, Some(2)),
-        (engines, Some(4)),
-        (kernel(1, 1), Some(1)),
-        (kernel(1, 1), Some(4)),
-        (kernel(1, 2), Some(1)),
-        (kernel(1, 4), Some(1)),
-    ];
-    for (copies, pieces) in ways {
-        if pieces.is_some_and(|pieces| rows % pieces != 0) {
-            continue;
-        }
-        let mut product = with(RankPath::PeerMemory, copies, pieces)?;
-        let by = match product.copies() {
-            RankCopies::Engines => "by copy engines".to_string(),
-            RankCopies::Kernel(SendPlan { warps, vectors }) => {
-                format!("by the kernel ({warps} warps, {vectors} vectors)")
-            }
+    let pieces = [None, Some(2), Some(4)].into_iter();
+    for pieces in pieces.filter(|pieces| pieces.is_none_or(|n| rows % n == 0)) {
+        let mut product = with(RankPath::PeerMemory, pieces)?;
+        let name = match pieces {
+            None => format!("overlapped, {} pieces by default", product.pieces()),
+            Some(pieces) => format!("overlapped, {pieces} pieces"),
         };
-        let default = if copies.is_none() { " by default" } else { "" };
-        let name = format!("overlapped, {} pieces {by}{default}", product.pieces());
         same(&name, &result(&mut product)?, &expected)?;
         overlapped.push((name, product));
     }
@@ -431,12 +412,11 @@ fn scatter(host: &Host, problem: RankProblem) -> Result<Value> {
     fn with<S: GemmElement>(
         host: &Host,
         problem: RankProblem,
-        (path, pieces): (RankPath, Option<i64>),
+        path: RankPath,
         noise: [&[Noise<bf16>]; 2],
     ) -> Result<ProductScatter<bf16, S, bf16>> {
         let options = RankOptions {
             path: Some(path),
-            pieces,
             ..RankOptions::default()
         };
         let product = ProductScatter::new(&host.ranks, problem, &options)?;
@@ -479,41 +459,30 @@ fn scatter(host: &Host, problem: RankProblem) -> Result<Value> {
         }
         Ok(())
     };
-    let mut apart = with::<bf16>(host, problem, (RankPath::OneAfterAnother, None), noise)?;
+    let mut apart = with::<bf16>(host, problem, RankPath::OneAfterAnother, noise)?;
     let c = result(host, &mut apart)?;
     check("one after the other", &c, 1.0 + ranks as f64)?;
     let expected = c;
-    let mut overlapped = Vec::new();
-    for pieces in [None, Some(2)] {
-        let mut halves = with::<bf16>(host, problem, (RankPath::PeerMemory, pieces), noise)?;
-        let name = match pieces {
-            None => "overlapped, slots of bf16".to_string(),
-            Some(pieces) => format!("overlapped, slots of bf16 in {pieces} pieces"),
-        };
-        same(&name, &result(host, &mut halves)?, &expected)?;
-        overlapped.push((name, halves));
-    }
-    let mut wide = with::<f32>(host, problem, (RankPath::PeerMemory, None), noise)?;
+    let mut halves = with::<bf16>(host, problem, RankPath::PeerMemory, noise)?;
+    let name = "overlapped, slots of bf16";
+    same(name, &result(host, &mut halves)?, &expected)?;
+    let mut wide = with::<f32>(host, problem, RankPath::PeerMemory, noise)?;
     let c = result(host, &mut wide)?;
     check("overlapped, slots of f32", &c, 1.0)?;
-    let mut wide_apart = with::<f32>(host, problem, (RankPath::OneAfterAnother, None), noise)?;
+    let mut wide_apart = with::<f32>(host, problem, RankPath::OneAfterAnother, noise)?;
     let behind = result(host, &mut wide_apart)?;
     same("overlapped, slots of f32", &c, &behind)?;
     drop(wide_apart);
-    let path = overlapped[0].1.explain()?.replace('\n', "\n  ");
+    let path = halves.explain()?.replace('\n', "\n  ");
     let (peers, into) = copied(host, rows * n)?;
     let alone = alone(host, [m, n, part])?;
-    let mut ways = vec![
+    let ways = vec![
         copies_alone(host, peers, into),
         RankWay::new("product alone", move || alone.run(host)),
         RankWay::new("one after the other", move || Ok(apart.run()?)),
+        RankWay::new(name, move || Ok(halves.run()?)),
+        RankWay::new("overlapped, slots of f32", move || Ok(wide.run()?)),
     ];
-    for (name, mut halves) in overlapped {
-        ways.push(RankWay::new(name, move || Ok(halves.run()?)));
-    }
-    ways.push(RankWay::new("overlapped, slots of f32", move || {
-        Ok(wide.run()?)
-    }));
     let found = RankRun {
         problem,
         path,
