@@ -4,8 +4,6 @@
 mod chunks;
 #[path = "ranks/host.rs"]
 mod host;
-#[path = "ranks/sends.rs"]
-mod sends;
 
 use colex_atom::Arch;
 use colex_gpu::ir::{Control, Kernel, Memory, Op, Order, Scope, Stmt, Sync};

@@ -15,7 +15,6 @@ use super::choose::{
     tuned,
 };
 use super::chunks::call::GivenChunks;
-use super::chunks::sends;
 use super::chunks::{self};
 use super::convolution::call::GivenConvolution;
 use super::convolution::columns::{Columns, ColumnsCall};
@@ -1086,16 +1085,6 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 "C has an owner for each chunk, and the epilogue has outputs beside C, which all chunks would write".to_string(),
             );
         }
-        if let Some((sends, pieces)) = self.chunks.as_ref().and_then(GivenChunks::sends) {
-            let ([m, n, k], _) = self.extents()?;
-            if m == 0 || n == 0 || k == 0 || self.alpha == 0.0 {
-                return chunks::refuse(
-                    "a kernel that sends pieces of A multiplies them: no extent and no factor is 0"
-                        .to_string(),
-                );
-            }
-            sends.check_pieces(pieces, (m.saturating_mul(k), T::BYTES))?;
-        }
         Ok(())
     }
 
@@ -1430,12 +1419,6 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if let Some(chunks) = self.chunks.as_ref().filter(|_| batch.chunks().is_some()) {
             addresses.extend(chunks.flags());
             addresses.extend(chunks.other_owners());
-            addresses.extend(
-                chunks
-                    .sends()
-                    .into_iter()
-                    .flat_map(|(sends, _)| sends.addresses()),
-            );
         }
         let mut matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
         if let Some(lists) = &self.lists {
@@ -2094,8 +2077,7 @@ pub(super) fn prepare(
     let has_numbers = form.groups.is_some() || form.is_listed || has_flags;
     let numbers = has_numbers.then(|| 3 + second.iter().len());
     let others = 3 + second.iter().len() + numbers.iter().len();
-    let sent = others + form.owners().saturating_sub(1);
-    let behind = sent + sends::addresses(form.chunks.map_or(0, |chunks| chunks.peers));
+    let behind = others + form.owners().saturating_sub(1);
     let more = |role: Role, built: &TensorKernel| {
         let Some((given, layouts)) = given.zip(layouts.as_ref()) else {
             return Ok(None);
@@ -2126,7 +2108,6 @@ pub(super) fn prepare(
         of_batch,
         &kernel.built,
         (factors, numbers.map(|at| addresses[at])),
-        (&addresses[sent..behind], problem.m * problem.k),
         more(Role::Product, &kernel.built)?,
     )?;
     let grid = launch(&seen, launched, form.groups, &kernel.built, device);
@@ -2135,9 +2116,8 @@ pub(super) fn prepare(
     // A kernel of rows has a tensor map of C, and C itself.
     let has_both = launched.stages_c() && form.groups.is_some_and(Groups::has_rows);
     operands.extend(has_both.then_some(c));
-    operands.extend(others..sent);
+    operands.extend(others..behind);
     operands.extend(numbers);
-    operands.extend(sent..behind);
     let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
     if plan.divided_tiles(problem) > 0 {
         let sum = loaded(Role::Sum)?;
@@ -2346,7 +2326,6 @@ fn arguments(
     batch: OfBatch<'_>,
     built: &TensorKernel,
     (addresses, numbers): (([u64; 3], Option<u64>), Option<u64>),
-    (sent, elements): (&[u64], i64),
     epilogue: Option<Vec<Arg<'_>>>,
 ) -> Result<Vec<Argument>, Error> {
     let layouts = Operand::ALL.map(|operand| layout(problem, plan, batch, operand));
@@ -2360,11 +2339,6 @@ fn arguments(
     };
     if let (Some(address), Some(layout)) = (numbers, &of_numbers) {
         given.push(Arg::checked(address, layout));
-    }
-    let bytes = elements * i64::from(plan.operands.ab.bits()) / 8;
-    let of_sent = batch.1.chunks.map(|form| sends::layouts(form, bytes));
-    if let Some(layouts) = &of_sent {
-        given.extend(sends::arguments(sent, layouts));
     }
     given.extend(epilogue.unwrap_or_else(|| factors(problem, plan).into()));
     Ok(built.arguments(&given)?)

@@ -26,7 +26,6 @@ pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
 pub use choose::PlanCost;
 pub use chunks::ChunkOrder;
-pub use chunks::sends::SentTo;
 pub use convolution::{Convolution, ConvolutionProblem, convolution};
 pub use epilogue::closure::{EpilogueClosure, EpilogueElements};
 pub use epilogue::expression::{

@@ -12,7 +12,6 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::batch::{Batch, BatchForm, BatchTiles, agree};
 use super::chunks::arrivals::{ChunkFlags, Waits};
-use super::chunks::sends::Sends;
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
@@ -310,8 +309,6 @@ struct WarpSpecializedKernel<'a> {
     along_k: Option<(Tensor, Index)>,
     /// The flags of the chunks of A.
     arrivals: Option<ChunkFlags>,
-    /// What the kernel sends to other ranks.
-    sends: Option<Sends>,
     rank: Index,
     group: Index,
     warp: Index,
@@ -594,21 +591,9 @@ pub(crate) fn tile_bytes(plan: &GemmPlan, stages: i64) -> i64 {
     stage * stages + shared_bytes(&plan.stored())
 }
 
-/// More than the blocks of a persistent kernel.
-const MOST_BLOCKS: i64 = 1 << 20;
-
-/// The registers that the threads of a producer keep, one of which loads by TMA, while others may send.
-fn producer_registers(batch: &BatchForm) -> u32 {
-    match batch.chunks {
-        // Four vectors, and the addresses of them and of where they go.
-        Some(of) if of.peers > 0 => 40,
-        _ => LEAST,
-    }
-}
-
 /// The registers of a consumer's threads after the producer has kept the fewest it can: what the given number of consumers have between
 /// them, if that is more than they begin with.
-fn consumer_registers(plan: &GemmPlan, batch: &BatchForm) -> Option<u32> {
+fn consumer_registers(plan: &GemmPlan) -> Option<u32> {
     /// A thread with 128 accumulators and its addresses needs at most this number of registers. The producer keeps the
     /// same number as in CUTLASS.
     const MOST: u32 = 240;
@@ -616,7 +601,7 @@ fn consumer_registers(plan: &GemmPlan, batch: &BatchForm) -> Option<u32> {
     let consumers = Some(plan.consumer_groups() as u32).filter(|_| !plan.gather)?;
     let groups = consumers + 1;
     let entry = registers_at_entry(groups * WARPGROUP_THREADS, 1);
-    let share = (entry * groups - producer_registers(batch)) / consumers / STEP * STEP;
+    let share = (entry * groups - LEAST) / consumers / STEP * STEP;
     (share > entry)
         .then_some(share.min(MOST))
         .filter(|n| *n > entry)
@@ -676,8 +661,6 @@ fn build(
     if let Some(arrivals) = &arrivals {
         arrivals.agree(&mut k, &products[0]);
     }
-    let sends = batch.chunks.filter(|of| of.peers > 0);
-    let sends = sends.map(|of| Sends::declare(&mut k, of));
     let numbers = batch.groups.map(|groups| tiles::declare(&mut k, groups));
     let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
     let map = |k: &mut Builder, name: &str, layout: &Layout| {
@@ -770,7 +753,6 @@ fn build(
         divided,
         along_k: along_k_of_groups,
         arrivals,
-        sends,
         rank,
         group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
@@ -998,31 +980,14 @@ impl WarpSpecializedKernel<'_> {
         if let Some(fetches) = fetches {
             return self.gather(k, fetches);
         }
-        let sends = self.sends.as_ref();
-        if consumer_registers(self.plan, &self.batch).is_some() {
-            k.set_max_registers(false, producer_registers(&self.batch));
+        if consumer_registers(self.plan).is_some() {
+            k.set_max_registers(false, LEAST);
         }
-        let first = Index::from(self.plan.consumer_groups() * 4);
-        let loads = k.equal(&self.warp, &first);
-        let load = |k: &mut Builder| {
+        let first = k.equal(&self.warp, &(self.plan.consumer_groups() * 4).into());
+        k.if_(first, |k| {
             let one = k.elected();
             k.if_(one, |k| self.load(k));
-        };
-        match sends.zip(self.arrivals.as_ref()) {
-            None => k.if_(loads, load),
-            Some((sends, arrivals)) => k.if_else(loads, load, |k| {
-                // The warps behind the one that loads, of all blocks.
-                let of_block = i64::from(WARPGROUP_THREADS / 32 - 1);
-                let warp = k.within(&self.warp - &first - 1, 0..of_block);
-                let blocks = k.grid_extent(0);
-                let blocks = k.within(blocks, 1..MOST_BLOCKS);
-                let block = k.block_index(0);
-                let block = k.within(block, 0..MOST_BLOCKS);
-                let (worker, workers) = (block * of_block + warp, blocks * of_block);
-                let round = arrivals.round(k);
-                sends.send(k, round, [&worker, &workers]);
-            }),
-        }
+        });
     }
 
     /// Loads by all threads of the warpgroup, for every alignment of the rows.
@@ -1178,7 +1143,7 @@ impl WarpSpecializedKernel<'_> {
         sum: Option<&ClusterSum>,
         terms: &Terms,
     ) {
-        if let Some(registers) = consumer_registers(self.plan, &self.batch) {
+        if let Some(registers) = consumer_registers(self.plan) {
             k.set_max_registers(true, registers);
         }
         let mma = self.mma;

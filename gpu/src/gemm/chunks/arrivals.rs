@@ -46,19 +46,15 @@ impl ChunkFlags {
 
     /// Begins to wait in a thread that loads.
     pub(crate) fn begin(&self, k: &mut Builder, by_tma: bool) -> Waits<'_> {
+        // The flag of the first chunk was written on the stream of the launch: the kernel begins after it.
+        let flag = self.flag(k, &self.first);
+        let round = k.emit(|ir| ir.load(word(), flag));
         Waits {
             of: self,
-            round: self.round(k),
+            round,
             seen: k.var(self.first.clone(), 0..MOST_EXTENT),
             by_tma,
         }
-    }
-
-    /// The number of this round.
-    pub(crate) fn round(&self, k: &mut Builder) -> Reg {
-        // The flag of the first chunk was written on the stream of the launch: the kernel begins after it.
-        let flag = self.flag(k, &self.first);
-        k.emit(|ir| ir.load(word(), flag))
     }
 
     /// The address of a chunk's flag.

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use colex_device::{Device, View, ViewMut};
 use colex_layout::Layout;
 
-use super::sends::GivenSends;
 use super::{ChunkForm, ChunkOrder, Chunks, MOST_OWNERS, refuse};
 use crate::error::{Error, disjoint};
 use crate::gemm::call::Gemm;
@@ -20,7 +19,6 @@ pub(crate) struct GivenChunks<'a> {
     arrived: Option<Flags>,
     /// The addresses of the owners' matrices of C, if each chunk has one.
     owners: Vec<(u64, u64)>,
-    pub(super) sends: Option<GivenSends>,
     memory: PhantomData<&'a ()>,
 }
 
@@ -40,7 +38,6 @@ impl Default for GivenChunks<'_> {
             first: 0,
             arrived: None,
             owners: Vec::new(),
-            sends: None,
             memory: PhantomData,
         }
     }
@@ -55,11 +52,6 @@ impl GivenChunks<'_> {
     /// The addresses of the owners' matrices behind the first.
     pub(crate) fn other_owners(&self) -> impl Iterator<Item = u64> {
         self.owners.iter().skip(1).map(|bytes| bytes.0)
-    }
-
-    /// What the kernel sends, and in how many pieces.
-    pub(crate) fn sends(&self) -> Option<(&GivenSends, i64)> {
-        Some((self.sends.as_ref()?, self.order.pieces()))
     }
 
     /// Whether each chunk of C has an owner.
@@ -93,18 +85,6 @@ impl GivenChunks<'_> {
                 self.first
             ));
         }
-        let pieces = self.order.pieces();
-        if pieces < 1 || count % pieces != 0 || self.first % pieces != 0 {
-            return refuse(format!(
-                "{pieces} pieces of each rank, of {count} chunks from chunk {}: the chunks are those of whole ranks, from the first of a \
-                 rank",
-                self.first
-            ));
-        }
-        if let Some(sends) = &self.sends {
-            let is_awaited = self.arrived.is_some();
-            sends.checked((self.order, is_awaited), count)?;
-        }
         if let Some(flags) = &self.arrived {
             match flags.count {
                 None => return refuse("the flags are not contiguous".to_string()),
@@ -121,7 +101,6 @@ impl GivenChunks<'_> {
                 order: self.order,
                 arrives: self.arrived.is_some(),
                 owners: self.owners.len(),
-                peers: self.sends.as_ref().map_or(0, GivenSends::peers),
             },
             first: self.first,
         })
@@ -137,9 +116,6 @@ impl GivenChunks<'_> {
         if let Some(flags) = &self.arrived {
             device.check_same("the flags", &flags.device)?;
             disjoint("C", c, "the flags", flags.bytes)?;
-        }
-        if let Some(sends) = &self.sends {
-            sends.check_memory(device, ("C", c))?;
         }
         for (i, own) in self.owners.iter().enumerate() {
             let name = format!("C of chunk {i}");
