@@ -68,7 +68,13 @@ impl Error {
                 MeetingFailure::Late { rank, .. } | MeetingFailure::Gone { rank } => Some(*rank),
                 _ => None,
             },
-            ErrorKind::Ranks(RankError::Host(HostError::Late { rank, .. })) => Some(*rank),
+            ErrorKind::Ranks(RankError::Host(why)) => match why {
+                HostError::Late { rank, .. }
+                | HostError::Absent { rank, .. }
+                | HostError::Unfinished { rank, .. } => Some(*rank),
+                HostError::GaveUp { lost, .. } => Some(*lost),
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -761,6 +767,50 @@ pub(crate) enum HostError {
     Late { rank: usize, within: Duration },
     #[error("the product has failed before: its flags are released, and a new one has new flags")]
     Over,
+    #[error(
+        "rank {rank}, {name}: its driver's streams set no flags, by which ranks of different processes tell each other how far they are"
+    )]
+    NoFlags { rank: usize, name: String },
+    #[error(
+        "rank {rank} {does}, and rank 0 {first}: all ranks make the same calls in the same order"
+    )]
+    Steps {
+        rank: usize,
+        does: &'static str,
+        first: &'static str,
+    },
+    #[error("rank {rank} has no part of the product: {why}")]
+    Refused { rank: usize, why: String },
+    #[error("rank {rank} is a simulator of another process, which shares no memory")]
+    Elsewhere { rank: usize },
+    #[error(
+        "rank {rank} did not come to round {round} within {within:?}: the flags of this rank are released, and what it computed is of no use"
+    )]
+    Absent {
+        rank: usize,
+        round: u32,
+        within: Duration,
+    },
+    #[error(
+        "rank {rank} came to round {round} and did not end its part within {within:?}: the flags of this rank are released, and what it computed is of no use"
+    )]
+    Unfinished {
+        rank: usize,
+        round: u32,
+        within: Duration,
+    },
+    #[error("rank {rank} has given up, {}: what was computed since the last wait is of no use", because(*rank, *lost))]
+    GaveUp { rank: usize, lost: usize },
+    #[error("rank {rank} leaves the others with a product: drop all products before")]
+    Alive { rank: usize },
+}
+
+/// Why a rank has given up.
+fn because(rank: usize, lost: usize) -> String {
+    match rank == lost {
+        true => "because of a failure of its own".to_string(),
+        false => format!("because rank {lost} was late or gone"),
+    }
 }
 
 impl From<HostError> for Error {

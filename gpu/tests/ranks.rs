@@ -4,6 +4,8 @@
 mod chunks;
 #[path = "ranks/host.rs"]
 mod host;
+#[path = "ranks/process.rs"]
+mod process;
 
 use colex_atom::Arch;
 use colex_gpu::ir::{Control, Kernel, Memory, Op, Order, Scope, Stmt, Sync};

@@ -5,7 +5,8 @@
 //! the ranks tell each other on the host.
 //!
 //! [`GatherProduct`] and [`ProductScatter`] run on the devices of one process, with the Hopper kernel of
-//! [`Gemm`](crate::Gemm): there the rank is the last mode of a batch. [`RankPlan`] has plain kernels in `f32` for the simulator, one
+//! [`Gemm`](crate::Gemm): there the rank is the last mode of a batch. [`GatherProductRank`] and [`ProductScatterRank`] are the same
+//! products with a process for each device, which [`RankProcess`] joins. [`RankPlan`] has plain kernels in `f32` for the simulator, one
 //! element of C per thread, with all flags inside the kernels.
 
 mod buffers;
@@ -15,6 +16,7 @@ mod kernel;
 mod meeting;
 mod plan;
 mod problem;
+mod process;
 mod scatter;
 mod work;
 
@@ -26,3 +28,6 @@ pub use host::product_scatter::ProductScatter;
 pub use meeting::Meeting;
 pub use plan::{RankPath, RankPlan};
 pub use problem::RankProblem;
+pub use process::RankProcess;
+pub use process::gather::GatherProductRank;
+pub use process::scatter::ProductScatterRank;

@@ -94,6 +94,21 @@ impl ExportedBuffer {
         }
     }
 
+    /// Returns whether this process exported the buffer: it uses the buffer itself, and does not open it.
+    ///
+    /// ```
+    /// use colex_device::ExportedBuffer;
+    ///
+    /// let mut bytes = [0; ExportedBuffer::BYTES];
+    /// bytes[..8].copy_from_slice(b"colexm01");
+    /// let of_another = ExportedBuffer::from_bytes(&bytes)?;
+    /// assert!(!of_another.is_of_this_process());
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    pub fn is_of_this_process(&self) -> bool {
+        self.process == process()
+    }
+
     /// Returns the type of its elements, as far as it has a name.
     fn element_name(&self) -> String {
         let name = String::from_utf8_lossy(&self.element);
@@ -176,7 +191,7 @@ impl Device {
         let Kind::Gpu(gpu) = &self.0 else {
             return Err(unsupported(self, "share memory with another process"));
         };
-        if exported.process == process() {
+        if exported.is_of_this_process() {
             return Err(ErrorKind::OwnExport.into());
         }
         if exported.element != padded(T::NAME) {

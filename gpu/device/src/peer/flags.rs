@@ -228,6 +228,46 @@ impl Flags {
         }
     }
 
+    /// Sets flag `index` to a round at once, beside the work of all streams: for news of a failure, which must not wait behind
+    /// work that waits itself. The copy runs in a stream of its own, and the call waits for it for at most `within`.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// use colex_device::Flags;
+    /// use std::time::Duration;
+    ///
+    /// let flags = Flags::new(&device, 2)?;
+    /// flags.set_now(1, 5, Duration::from_secs(1))?;
+    /// assert_eq!(flags.values(Duration::from_secs(1))?, [0, 5]);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`set`](Flags::set) for the index, the round and released flags, an error for which
+    /// [`is_deadline`](Error::is_deadline) holds once the time is over, and the driver's error.
+    pub fn set_now(&self, index: usize, round: u32, within: Duration) -> Result<(), Error> {
+        let word = self.word(self.words.device(), index, round)?;
+        match &self.release {
+            Some(gpu) => gpu.write_within(word.address(), vec![round], within),
+            None => word.write(&[round]),
+        }
+    }
+
+    /// Returns the values of all flags at once, beside the work of all streams, as [`set_now`](Flags::set_now) writes one. The
+    /// values of released flags are read too.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for which [`is_deadline`](Error::is_deadline) holds once the time is over, and the driver's error.
+    pub fn values(&self, within: Duration) -> Result<Vec<u32>, Error> {
+        match &self.release {
+            Some(gpu) => gpu.read_within(self.words.address(), self.len(), within),
+            None => self.words.download(),
+        }
+    }
+
     /// Checks a call, and returns the word of a flag.
     fn word(&self, device: &Device, index: usize, round: u32) -> Result<Buffer<u32>, Error> {
         device.check_same("the flag", self.words.device())?;

@@ -34,7 +34,7 @@ pub struct RankDevices {
 }
 
 /// For how long flags are written after a failure.
-const RELEASE: Duration = Duration::from_secs(2);
+pub(crate) const RELEASE: Duration = Duration::from_secs(2);
 
 impl RankDevices {
     /// The most devices.

@@ -236,10 +236,8 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
         Ok(format!(
-            "{} by {}, chunks in {} pieces\n{}\n{}",
-            self.shape.problem,
-            self.shape.path,
-            self.shape.pieces,
+            "{}\n{}\n{}",
+            self.shape,
             self.works[0].explain()?,
             self.forecast
         ))

@@ -127,9 +127,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
         Ok(format!(
-            "{} by {}, slots of {}\n{}\n{}",
-            self.shape.problem,
-            self.shape.path,
+            "{}, slots of {}\n{}\n{}",
+            self.shape,
             S::TY,
             self.works[0].explain()?,
             self.forecast

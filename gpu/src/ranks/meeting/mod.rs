@@ -113,6 +113,11 @@ impl Meeting {
         self.ranks
     }
 
+    /// The longest time of a call.
+    pub(crate) fn within(&self) -> Duration {
+        self.within
+    }
+
     /// Gives bytes to all ranks, and returns those of every rank, rank 0 first. They may have different lengths.
     ///
     /// # Errors

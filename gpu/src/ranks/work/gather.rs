@@ -1,5 +1,7 @@
 //! `GatherWork`: the work of one rank of an all-gather with a product.
 
+use core::fmt;
+
 use colex_device::{Buffer, Flags, View, ViewMut};
 use colex_sched::OverlapPlan;
 
@@ -42,6 +44,13 @@ impl GatherShape {
             path,
             pieces,
         })
+    }
+}
+
+impl fmt::Display for GatherShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (problem, path) = (&self.problem, self.path);
+        write!(f, "{problem} by {path}, chunks in {} pieces", self.pieces)
     }
 }
 
@@ -90,6 +99,10 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
 
     pub(crate) fn member(&self) -> &Member {
         &self.member
+    }
+
+    pub(crate) fn path(&self) -> RankPath {
+        self.shape.path
     }
 
     /// The part of A of this rank.

@@ -1,5 +1,7 @@
 //! `ScatterWork`: the work of one rank of a product with a reduce-scatter.
 
+use core::fmt;
+
 use colex_atom::Ty;
 use colex_device::{Buffer, View, ViewMut};
 use colex_sched::OverlapPlan;
@@ -38,6 +40,12 @@ impl ScatterShape {
             path,
             sum: sum::<S, C>(problem.ranks)?,
         })
+    }
+}
+
+impl fmt::Display for ScatterShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.problem, self.path)
     }
 }
 
@@ -97,6 +105,10 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
 
     pub(crate) fn member(&self) -> &Member {
         &self.member
+    }
+
+    pub(crate) fn path(&self) -> RankPath {
+        self.shape.path
     }
 
     pub(crate) fn a(&self) -> &Buffer<T> {

@@ -73,11 +73,39 @@ impl Gpu {
             // SAFETY: the buffer has as many bytes at the address; the words are freed only once the copy is done.
             unsafe { (api.memcpy_htod_async)(address, from, bytes, self.stream.handle()) }
         });
-        let waited = self.synchronize_within(within, "the release of the flags");
+        let waited = self.synchronize_within(within, "the writing of the flags");
         if waited.is_err() {
             // The copy may still read them.
             std::mem::forget(words);
         }
         started.and(waited)
+    }
+
+    /// Copies words from the device, and waits for them until the time is over.
+    pub(crate) fn read_within(
+        &self,
+        address: u64,
+        count: usize,
+        within: Duration,
+    ) -> Result<Vec<u32>, Error> {
+        let mut words = vec![0u32; count];
+        if words.is_empty() {
+            return Ok(words);
+        }
+        let bytes = size_of_val(words.as_slice());
+        let started = self.call("cuMemcpyDtoHAsync", |api| {
+            let to = words.as_mut_ptr().cast::<c_void>();
+            // SAFETY: the buffer has as many bytes at the address; the words are read or freed only once the copy is done.
+            unsafe { (api.memcpy_dtoh_async)(to, address, bytes, self.stream.handle()) }
+        });
+        let waited = self.synchronize_within(within, "the reading of the flags");
+        match started.and(waited) {
+            Ok(()) => Ok(words),
+            Err(error) => {
+                // The copy may still write them.
+                std::mem::forget(words);
+                Err(error)
+            }
+        }
     }
 }

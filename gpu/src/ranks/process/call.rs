@@ -1,0 +1,308 @@
+//! `RankCall`: the product of one rank beside those of other processes, from its first exchange to its end.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use colex_device::{Buffer, Element, Flags};
+
+use super::session::{Session, Step};
+use super::shared::{self, SharedBuffer};
+use super::signals::Signals;
+use crate::error::{Error, HostError, MeetingFailure, RankError};
+use crate::ranks::host::devices::RELEASE;
+use crate::ranks::work::Member;
+
+/// The work of a rank, as a process of its own drives it.
+pub(super) trait ProcessWork: Send + 'static {
+    /// The elements of the memory that the other ranks use.
+    type Shared: Element;
+
+    fn member(&self) -> &Member;
+
+    /// The memory that the other ranks use.
+    fn shared(&self) -> &Buffer<Self::Shared>;
+
+    /// Takes that memory of all ranks, as this rank's work has it, or nothing at the end.
+    fn meet(&mut self, peers: Vec<Buffer<Self::Shared>>);
+
+    /// The flags for which a kernel waits.
+    fn flags(&self) -> Option<&Flags>;
+
+    /// Enqueues a round of this rank.
+    fn enqueue(&self, signals: &Signals, round: u32) -> Result<(), Error>;
+}
+
+/// The time between two looks at whether another rank has given up.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A product of this rank.
+#[derive(Debug)]
+pub(super) struct RankCall<W: ProcessWork> {
+    session: Arc<Session>,
+    /// The number of the product, the same on all ranks.
+    number: u64,
+    /// Whether another process has this rank's memory open.
+    is_open: bool,
+    /// The work and its signals, until the end.
+    parts: Option<(W, Signals)>,
+    round: u32,
+    /// Whether rounds were enqueued after the last wait.
+    is_pending: bool,
+    is_over: bool,
+    /// Whether streams may still run, after a failure: then nothing of this rank may be freed.
+    is_stuck: bool,
+}
+
+/// What another rank says of its product.
+struct Said<'a> {
+    /// The product in words, with memory and signals; or why there is none.
+    product: Result<(&'a [u8], [&'a [u8]; 2]), &'a [u8]>,
+}
+
+impl<'a> Said<'a> {
+    fn of([is_made, words, memory, signals]: [&'a [u8]; 4]) -> Said<'a> {
+        let product = match is_made {
+            [1] => Ok((words, [memory, signals])),
+            _ => Err(words),
+        };
+        Said { product }
+    }
+}
+
+/// The words of another rank, as a sentence prints them.
+pub(super) fn printed(words: &[u8]) -> String {
+    colex_ir::Escaped(&String::from_utf8_lossy(words)).to_string()
+}
+
+impl<W: ProcessWork> RankCall<W> {
+    /// Begins a product with all ranks, from this rank's part of it and the words that must be the same on all.
+    pub(super) fn new(
+        session: &Arc<Session>,
+        made: Result<(String, W), Error>,
+    ) -> Result<RankCall<W>, Error> {
+        let own = made.and_then(|(words, work)| {
+            let of = (session.rank(), session.ranks());
+            let signals = Signals::new(session.device(), of, session.within())?;
+            let memory = SharedBuffer::new(work.shared())?;
+            let flags = SharedBuffer::new(signals.own().buffer())?;
+            Ok((words, work, signals, [memory, flags]))
+        });
+        let fields: [Vec<u8>; 4] = match &own {
+            Ok((words, _, _, [memory, signals])) => [
+                vec![1],
+                words.clone().into_bytes(),
+                memory.to_bytes(),
+                signals.to_bytes(),
+            ],
+            Err(why) => [vec![0], why.to_string().into_bytes(), vec![], vec![]],
+        };
+        let all = session.exchange(Step::Begin, fields.each_ref().map(Vec::as_slice))?;
+        let (_, work, signals, shared) = own?;
+        let said: Vec<Said<'_>> = all
+            .iter()
+            .map(|fields| Said::of(fields.each_ref().map(Vec::as_slice)))
+            .collect();
+        let memory = agreed(&said)?;
+
+        // From here on the others may have this rank's memory open.
+        let mut call = RankCall {
+            session: session.clone(),
+            number: session.opened(),
+            // Until it is known: the others may open it although this rank cannot open theirs.
+            is_open: true,
+            parts: Some((work, signals)),
+            round: 0,
+            is_pending: false,
+            is_over: false,
+            is_stuck: false,
+        };
+        let opened = call.open(&memory);
+        let why = opened.as_ref().err().map(Error::to_string);
+        let why = why.unwrap_or_default().into_bytes();
+        let is_open = [u8::from(opened.is_ok())];
+        let all = session.exchange(Step::Open, [&is_open, &why])?;
+        drop(shared);
+        opened?;
+        let refused = all.iter().position(|[is_open, _]| is_open[..] != [1]);
+        if let Some(rank) = refused {
+            let why = printed(&all[rank][1]);
+            return Err(HostError::Refused { rank, why }.into());
+        }
+        Ok(call)
+    }
+
+    /// Opens the memory of the others.
+    fn open(&mut self, memory: &[[&[u8]; 2]]) -> Result<(), Error> {
+        let own = self.session.rank();
+        let Some((work, signals)) = &mut self.parts else {
+            return Ok(());
+        };
+        let device = work.member().device.clone();
+        let shared = work.shared().clone();
+        let (mut peers, mut is_any_open) = (Vec::new(), false);
+        for (rank, [memory, words]) in memory.iter().enumerate() {
+            if rank == own {
+                peers.push(shared.clone());
+                continue;
+            }
+            let (peer, is_open) = shared::open(&device, rank, memory)?;
+            is_any_open |= is_open;
+            let (words, _) = shared::open(&device, rank, words)?;
+            if peer.len() != shared.len() || words.len() != signals.own().len() {
+                return Err(MeetingFailure::Foreign { rank }.into());
+            }
+            peers.push(peer);
+            signals.meet(rank, words)?;
+        }
+        work.meet(peers);
+        self.is_open = is_any_open;
+        Ok(())
+    }
+
+    fn parts(&self) -> &(W, Signals) {
+        self.parts.as_ref().expect("the parts go with the call")
+    }
+
+    pub(super) fn work(&self) -> &W {
+        &self.parts().0
+    }
+
+    /// Enqueues a round.
+    pub(super) fn run(&mut self) -> Result<(), Error> {
+        if self.is_over {
+            return Err(HostError::Over.into());
+        }
+        self.round = self.round.saturating_add(1);
+        self.is_pending = true;
+        let (work, signals) = self.parts();
+        let ran = work.enqueue(signals, self.round);
+        if let Err(why) = &ran {
+            let lost = why.lost_rank().unwrap_or(self.session.rank());
+            self.give_up(lost);
+        }
+        ran
+    }
+
+    /// Waits until the rounds so far are done on this rank, for at most `within`.
+    pub(super) fn wait(&mut self, within: Duration) -> Result<(), Error> {
+        if self.is_over {
+            return Err(HostError::Over.into());
+        }
+        let waited = self.look(within);
+        match &waited {
+            Ok(()) => self.is_pending = false,
+            Err(why) => {
+                let lost = why.lost_rank().unwrap_or(self.session.rank());
+                self.give_up(lost);
+            }
+        }
+        waited
+    }
+
+    fn look(&self, within: Duration) -> Result<(), Error> {
+        let start = Instant::now();
+        let (work, signals) = self.parts();
+        loop {
+            let left = within.saturating_sub(start.elapsed());
+            let is_done = ended(work.member(), left.min(LOOK))?;
+            let words = signals.values()?;
+            // Work that went on after another rank gave up has memory that was never written for it.
+            if let Some(why) = signals.given_up(&words) {
+                return Err(why.into());
+            }
+            if is_done {
+                return Ok(());
+            }
+            if left.is_zero() {
+                return Err(signals.late(&words, self.round, within).into());
+            }
+        }
+    }
+
+    /// Tells the others that this rank gives up, and lets its streams end.
+    fn give_up(&mut self, lost: usize) {
+        self.is_over = true;
+        let (work, signals) = self.parts();
+        // The streams that go on write the memory of the others: these must hear of it before.
+        self.is_stuck = signals.tell(lost).is_err() || !drained(work, signals);
+    }
+}
+
+/// Whether the streams of a rank have ended within a time.
+fn ended(member: &Member, within: Duration) -> Result<bool, Error> {
+    let start = Instant::now();
+    for stream in [&member.copies, &member.device] {
+        let left = within.saturating_sub(start.elapsed());
+        match stream.synchronize_within(left) {
+            Ok(()) => {}
+            Err(error) if error.is_deadline() => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+/// Releases the flags of this rank until its streams have ended, and returns whether they have.
+fn drained<W: ProcessWork>(work: &W, signals: &Signals) -> bool {
+    let start = Instant::now();
+    loop {
+        // A rank that is late may set a flag to its round after the release: then it is released again. What fails here fails
+        // behind another error, which is the one to report.
+        for flags in work.flags().into_iter().chain([signals.own()]) {
+            let _ = flags.release(RELEASE);
+        }
+        match ended(work.member(), LOOK) {
+            Ok(false) if start.elapsed() < RELEASE => {}
+            Ok(false) => return false,
+            // A context that is lost has no work.
+            Ok(true) | Err(_) => return true,
+        }
+    }
+}
+
+/// The memory of all ranks, if all have the same product.
+fn agreed<'a>(said: &[Said<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
+    let mut first: Option<&[u8]> = None;
+    let mut memory = Vec::new();
+    for (rank, one) in said.iter().enumerate() {
+        let (words, of_rank) = one.product.map_err(|why| {
+            let why = printed(why);
+            Error::from(HostError::Refused { rank, why })
+        })?;
+        let first = *first.get_or_insert(words);
+        if words != first {
+            return Err(RankError::Disagree {
+                rank,
+                problem: printed(words),
+                first: printed(first),
+            }
+            .into());
+        }
+        memory.push(of_rank);
+    }
+    Ok(memory)
+}
+
+impl<W: ProcessWork> Drop for RankCall<W> {
+    fn drop(&mut self) {
+        if self.is_pending && !self.is_over {
+            // The error, if there is one, is told to the others; there is nobody here to be told.
+            let _ = self.wait(self.session.within());
+        }
+        let Some((mut work, mut signals)) = self.parts.take() else {
+            return;
+        };
+        if self.is_stuck {
+            // A device that frees memory waits for its streams, which do not end.
+            mem::forget((work, signals));
+            return;
+        }
+        work.meet(Vec::new());
+        signals.part();
+        let kept = (work.shared().clone(), signals.own().clone());
+        drop((work, signals));
+        self.session
+            .closed(self.number, self.is_open, Box::new(kept));
+    }
+}

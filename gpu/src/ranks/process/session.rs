@@ -1,0 +1,211 @@
+//! `Session`: the exchanges of the ranks, and the memory that waits until all have closed it.
+
+use core::any::Any;
+use core::fmt;
+use std::collections::BTreeSet;
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use colex_device::Device;
+
+use super::fields::{joined, split};
+use crate::error::{Error, HostError, MeetingFailure};
+use crate::ranks::Meeting;
+
+/// What all ranks do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Step {
+    Join = 1,
+    Begin = 2,
+    Open = 3,
+    Exchange = 4,
+    Leave = 5,
+}
+
+/// What a rank does, by the number of its step.
+fn does(step: u8) -> &'static str {
+    match step {
+        1 => "joins the others",
+        2 => "begins a product",
+        3 => "opens the memory of a product",
+        4 => "exchanges bytes",
+        5 => "leaves the others",
+        _ => "does something else",
+    }
+}
+
+/// What a rank has of the others.
+pub(super) struct Session {
+    device: Device,
+    rank: usize,
+    ranks: usize,
+    within: Duration,
+    state: Mutex<State>,
+}
+
+struct State {
+    meeting: Meeting,
+    /// The products that this rank has begun.
+    products: u64,
+    /// Those of which it has closed the others' memory, and has not told them.
+    closed: Vec<u64>,
+    /// Those that each rank has closed.
+    closed_by: Vec<BTreeSet<u64>>,
+    /// The products of this rank that live.
+    alive: usize,
+    /// Memory of this rank that other processes may have open, with the number of its product.
+    kept: Vec<(u64, Box<dyn Any + Send>)>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = format_args!("{} of {}", self.rank, self.ranks);
+        f.debug_struct("Session")
+            .field("rank", &of)
+            .field("device", &self.device.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(super) fn new(meeting: Meeting, device: &Device) -> Session {
+        let ranks = meeting.ranks();
+        Session {
+            device: device.clone(),
+            rank: meeting.rank(),
+            ranks,
+            within: meeting.within(),
+            state: Mutex::new(State {
+                meeting,
+                products: 0,
+                closed: Vec::new(),
+                closed_by: vec![BTreeSet::new(); ranks],
+                alive: 0,
+                kept: Vec::new(),
+            }),
+        }
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub(super) fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// The longest time of an exchange.
+    pub(super) fn within(&self) -> Duration {
+        self.within
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives pieces of bytes to all ranks, which all take the same step, and returns those of every rank. Memory that all ranks
+    /// have closed is freed.
+    pub(super) fn exchange<const N: usize>(
+        &self,
+        step: Step,
+        fields: [&[u8]; N],
+    ) -> Result<Vec<[Vec<u8>; N]>, Error> {
+        let mut state = self.state();
+        let numbers = mem::take(&mut state.closed);
+        let numbers: Vec<u8> = numbers.iter().flat_map(|one| one.to_le_bytes()).collect();
+        let own = joined(&[&[step as u8], &numbers, &joined(&fields)]);
+        let all = state.meeting.exchange(&own)?;
+        let mut found = Vec::new();
+        for (rank, message) in all.iter().enumerate() {
+            let foreign = MeetingFailure::Foreign { rank };
+            let [of, numbers, fields] = split::<3>(message).ok_or(foreign)?;
+            let ([of], (numbers, [])) = (of, numbers.as_chunks::<8>()) else {
+                return Err(foreign.into());
+            };
+            let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+            state.closed_by[rank].extend(numbers);
+            found.push((*of, split::<N>(fields), foreign));
+        }
+        let free = state.free();
+        drop(state);
+        // Outside of the lock: a device may wait for its work.
+        drop(free);
+        let first = found.first().map_or(step as u8, |(of, ..)| *of);
+        let other = found.iter().position(|(of, ..)| *of != first);
+        if let Some(rank) = other {
+            return Err(HostError::Steps {
+                rank,
+                does: does(found[rank].0),
+                first: does(first),
+            }
+            .into());
+        }
+        let pieces = found.into_iter().map(|(_, pieces, foreign)| {
+            let pieces = pieces.ok_or(Error::from(foreign))?;
+            Ok(pieces.map(<[u8]>::to_vec))
+        });
+        pieces.collect()
+    }
+
+    /// The number of a product that this rank begins to open.
+    pub(super) fn opened(&self) -> u64 {
+        let mut state = self.state();
+        state.products += 1;
+        state.alive += 1;
+        state.products
+    }
+
+    /// Notes that this rank has closed the others' memory of a product, and keeps its own until all have closed it, if one is
+    /// another process.
+    pub(super) fn closed(&self, number: u64, is_open: bool, own: Box<dyn Any + Send>) {
+        let mut state = self.state();
+        state.alive -= 1;
+        state.closed.push(number);
+        if is_open {
+            state.kept.push((number, own));
+        }
+    }
+
+    /// The products of this rank that live.
+    pub(super) fn alive(&self) -> usize {
+        self.state().alive
+    }
+}
+
+impl State {
+    /// The memory that all ranks have closed.
+    fn free(&mut self) -> Vec<Box<dyn Any + Send>> {
+        let closed_by = &self.closed_by;
+        let is_closed = |number: &u64| closed_by.iter().all(|closed| closed.contains(number));
+        let (free, kept): (Vec<_>, Vec<_>) = mem::take(&mut self.kept)
+            .into_iter()
+            .partition(|(number, _)| is_closed(number));
+        self.kept = kept;
+        // A number that all ranks have closed is of no more use.
+        let mut of = self.closed_by.iter();
+        if let Some(first) = of.next() {
+            let all = first
+                .iter()
+                .filter(|number| of.clone().all(|one| one.contains(number)));
+            let all: Vec<u64> = all.copied().collect();
+            for closed in &mut self.closed_by {
+                closed.retain(|number| !all.contains(number));
+            }
+        }
+        free.into_iter().map(|(_, memory)| memory).collect()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // Another process may have it open, and memory that is freed under its work is undefined to use. The driver frees it with
+        // this process.
+        mem::take(&mut self.kept).into_iter().for_each(mem::forget);
+    }
+}
