@@ -72,7 +72,7 @@ impl Error {
                 HostError::Late { rank, .. }
                 | HostError::Absent { rank, .. }
                 | HostError::Unfinished { rank, .. } => Some(*rank),
-                HostError::GaveUp { lost, .. } => Some(*lost),
+                HostError::GaveUp { lost, .. } | HostError::Ended { lost, .. } => Some(*lost),
                 _ => None,
             },
             _ => None,
@@ -801,6 +801,8 @@ pub(crate) enum HostError {
     },
     #[error("rank {rank} has given up, {}: what was computed since the last wait is of no use", because(*rank, *lost))]
     GaveUp { rank: usize, lost: usize },
+    #[error("the products of this rank have failed before, {}: their flags are released", because(*rank, *lost))]
+    Ended { rank: usize, lost: usize },
     #[error("rank {rank} leaves the others with a product: drop all products before")]
     Alive { rank: usize },
 }

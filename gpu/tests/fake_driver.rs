@@ -18,6 +18,8 @@ mod gpus;
 mod library;
 #[path = "fake_driver/peers.rs"]
 mod peers;
+#[path = "fake_driver/processes.rs"]
+mod processes;
 #[path = "fake_driver/ranks.rs"]
 mod ranks;
 
@@ -29,6 +31,9 @@ use colex_gpu::{Device, Error, Function, Launch, Repeats};
 
 /// A text whose assembling the fake driver does not look at.
 const TEXT: &str = ".version 8.0\n.target sm_90a\n.visible .entry k(.param .u32 n)\n{ exit; }";
+
+/// The variable that names the file with the counts of a whole process.
+const TOTALS: &str = "FAKE_CUDA_TOTALS";
 
 /// Builds the library, whole or without its tensor maps, in a folder of its own.
 fn library(whole: bool) -> PathBuf {
@@ -54,6 +59,8 @@ fn said(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
     child.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
     child.env("LD_LIBRARY_PATH", &folder);
     child.env(library::CALLS, folder.join(test.replace("::", "-")));
+    let totals = format!("{}-totals", test.replace("::", "-"));
+    child.env(TOTALS, folder.join(totals));
     let (scene, nccl) = scene.split_once('/').unwrap_or((scene, ""));
     child
         .env("COLEX_CACHE", "off")

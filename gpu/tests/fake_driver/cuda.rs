@@ -1,7 +1,8 @@
 //! A library with the driver's names that does nothing but answer, as the variable `FAKE_CUDA` says.
 //!
 //! It counts its calls. Where the variable `FAKE_CUDA_CALLS` names a file, `cuStreamSynchronize` writes there how often
-//! each function was called since the last time, a name and a number per line, and counts from 0 again.
+//! each function was called since the last time, a name and a number per line, and counts from 0 again. Where
+//! `FAKE_CUDA_TOTALS` names one, it writes there how often each was called at all.
 //!
 //! It models stream capture as strictly as the driver's documentation allows it to be: what allocates, waits, loads or
 //! unloads code, or sets attributes, is refused while a capture in global mode is going on in any thread, or one of the
@@ -11,7 +12,9 @@
 //!
 //! In a scene `peers:COUNT` or `apart:COUNT` there are several devices, with or without access to each other's memory, and
 //! small memory is remembered: streams run their copies and flags in order, as far as no flag holds them up. A copy in
-//! memory to which the current context has no access is refused, as a real one would be.
+//! memory to which the current context has no access is refused, as a real one would be. Memory that is freed while another
+//! process has it open, and memory that is closed without being open, end the process: what a real driver does then is
+//! undefined.
 //!
 //! Parameters that the driver's own header has as pointers to write through are references here: the caller always
 //! passes them.
@@ -88,6 +91,7 @@ fn complaint(text: &str) -> Option<&'static [u8; 28]> {
 struct Calls {
     name: &'static str,
     count: AtomicU64,
+    total: AtomicU64,
     listed: OnceLock<()>,
 }
 
@@ -99,12 +103,14 @@ impl Calls {
         Calls {
             name,
             count: AtomicU64::new(0),
+            total: AtomicU64::new(0),
             listed: OnceLock::new(),
         }
     }
 
     fn add(&'static self) {
         self.count.fetch_add(1, Ordering::Relaxed);
+        self.total.fetch_add(1, Ordering::Relaxed);
         self.listed.get_or_init(|| LIST.lock().unwrap().push(self));
     }
 }
@@ -169,6 +175,13 @@ fn enqueue(stream: Handle) -> Code {
 
 /// Writes the counts to the file that the variable names, and begins anew.
 fn tell() {
+    if let Ok(file) = std::env::var("FAKE_CUDA_TOTALS") {
+        let line = |calls: &&Calls| format!("{} {}\n", calls.name, calls.total.load(Ordering::Relaxed));
+        // Two threads write one after the other.
+        let list = LIST.lock().unwrap();
+        let lines: String = list.iter().map(line).collect();
+        std::fs::write(file, lines).unwrap();
+    }
     let Ok(file) = std::env::var("FAKE_CUDA_CALLS") else {
         return;
     };
@@ -610,6 +623,23 @@ pub extern "C" fn cuCtxEnablePeerAccess(peer: Handle, _: u32) -> Code {
     0
 }
 
+#[no_mangle]
+pub extern "C" fn cuMemFree_v2(address: u64) -> Code {
+    counted!(cuMemFree_v2);
+    outside_capture!();
+    let machine = MACHINE.lock().unwrap();
+    if machine.as_ref().is_some_and(|machine| machine.opened.contains_key(&address)) {
+        undefined("memory was freed that another process has open");
+    }
+    0
+}
+
+/// Ends the process: what a real driver does is undefined.
+fn undefined(what: &str) -> ! {
+    eprintln!("the fake driver: {what}");
+    std::process::abort()
+}
+
 /// `CUipcMemHandle`: here the address.
 #[repr(C)]
 pub struct IpcHandle([u8; 64]);
@@ -642,7 +672,7 @@ pub extern "C" fn cuIpcCloseMemHandle(address: u64) -> Code {
     match opened.get_mut(&address) {
         Some(1) => drop(opened.remove(&address)),
         Some(count) => *count -= 1,
-        None => return 1,
+        None => undefined("memory was closed that is not open"),
     }
     0
 }
@@ -962,7 +992,6 @@ succeeds! {
 
 succeeds_outside_capture! {
     cuCtxSynchronize();
-    cuMemFree_v2(u64);
     cuEventSynchronize(Handle);
     cuModuleUnload(Handle);
     cuFuncSetAttribute(Handle, u32, i32);

@@ -65,18 +65,23 @@ pub(crate) fn counted(
     device.synchronize()?;
     work()?;
     device.synchronize()?;
-    let text = fs::read_to_string(file).expect("the fake driver has written its counts");
-    let line = |line: &str| {
-        let (name, count) = line.split_once(' ').expect("a name and a number");
-        (name.to_string(), count.parse().expect("a number"))
-    };
-    let mut counts: Counts = text.lines().map(line).collect();
+    let mut counts = read(&file);
     // The last wait has made the context current twice: it asks first whether it may wait.
     let current = counts.get_mut("cuCtxSetCurrent");
     let current = current.expect("every call makes the context current");
     *current -= 2;
     counts.retain(|_, count| *count > 0);
     Ok(counts)
+}
+
+/// Reads counts that the fake driver has written.
+pub(crate) fn read(file: impl AsRef<Path>) -> Counts {
+    let text = fs::read_to_string(file).expect("the fake driver has written its counts");
+    let line = |line: &str| {
+        let (name, count) = line.split_once(' ').expect("a name and a number");
+        (name.to_string(), count.parse().expect("a number"))
+    };
+    text.lines().map(line).collect()
 }
 
 /// Names and numbers in one line: `cuCtxSetCurrent 1, cuLaunchKernelEx 1`.

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use colex_device::{Buffer, Element, Flags};
 
-use super::session::{Session, Step};
+use super::session::{LiveProduct, Session, Step};
 use super::shared::{self, SharedBuffer};
 use super::signals::Signals;
 use crate::error::{Error, HostError, MeetingFailure, RankError};
-use crate::ranks::host::devices::RELEASE;
 use crate::ranks::work::Member;
 
 /// The work of a rank, as a process of its own drives it.
@@ -34,7 +33,7 @@ pub(super) trait ProcessWork: Send + 'static {
 }
 
 /// The time between two looks at whether another rank has given up.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// A product of this rank.
 #[derive(Debug)]
@@ -45,13 +44,10 @@ pub(super) struct RankCall<W: ProcessWork> {
     /// Whether another process has this rank's memory open.
     is_open: bool,
     /// The work and its signals, until the end.
-    parts: Option<(W, Signals)>,
+    parts: Option<(W, Arc<Signals>)>,
     round: u32,
     /// Whether rounds were enqueued after the last wait.
     is_pending: bool,
-    is_over: bool,
-    /// Whether streams may still run, after a failure: then nothing of this rank may be freed.
-    is_stuck: bool,
 }
 
 /// What another rank says of its product.
@@ -81,6 +77,7 @@ impl<W: ProcessWork> RankCall<W> {
         session: &Arc<Session>,
         made: Result<(String, W), Error>,
     ) -> Result<RankCall<W>, Error> {
+        session.check()?;
         let own = made.and_then(|(words, work)| {
             let of = (session.rank(), session.ranks());
             let signals = Signals::new(session.device(), of, session.within())?;
@@ -111,11 +108,9 @@ impl<W: ProcessWork> RankCall<W> {
             number: session.opened(),
             // Until it is known: the others may open it although this rank cannot open theirs.
             is_open: true,
-            parts: Some((work, signals)),
+            parts: Some((work, Arc::new(signals))),
             round: 0,
             is_pending: false,
-            is_over: false,
-            is_stuck: false,
         };
         let opened = call.open(&memory);
         let why = opened.as_ref().err().map(Error::to_string);
@@ -129,6 +124,13 @@ impl<W: ProcessWork> RankCall<W> {
             let why = printed(&all[rank][1]);
             return Err(HostError::Refused { rank, why }.into());
         }
+        let (work, signals) = call.parts();
+        session.begun(LiveProduct {
+            number: call.number,
+            member: work.member().clone(),
+            flags: work.flags().cloned(),
+            signals: signals.clone(),
+        })?;
         Ok(call)
     }
 
@@ -138,6 +140,7 @@ impl<W: ProcessWork> RankCall<W> {
         let Some((work, signals)) = &mut self.parts else {
             return Ok(());
         };
+        let signals = Arc::get_mut(signals).expect("no other has them yet");
         let device = work.member().device.clone();
         let shared = work.shared().clone();
         let (mut peers, mut is_any_open) = (Vec::new(), false);
@@ -160,7 +163,7 @@ impl<W: ProcessWork> RankCall<W> {
         Ok(())
     }
 
-    fn parts(&self) -> &(W, Signals) {
+    fn parts(&self) -> &(W, Arc<Signals>) {
         self.parts.as_ref().expect("the parts go with the call")
     }
 
@@ -170,34 +173,21 @@ impl<W: ProcessWork> RankCall<W> {
 
     /// Enqueues a round.
     pub(super) fn run(&mut self) -> Result<(), Error> {
-        if self.is_over {
-            return Err(HostError::Over.into());
-        }
+        self.session.check()?;
         self.round = self.round.saturating_add(1);
         self.is_pending = true;
         let (work, signals) = self.parts();
         let ran = work.enqueue(signals, self.round);
-        if let Err(why) = &ran {
-            let lost = why.lost_rank().unwrap_or(self.session.rank());
-            self.give_up(lost);
-        }
-        ran
+        let ran = ran.and_then(|()| signals.end(&work.member().device, self.round));
+        ran.inspect_err(|why| self.session.give_up(why))
     }
 
     /// Waits until the rounds so far are done on this rank, for at most `within`.
     pub(super) fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        if self.is_over {
-            return Err(HostError::Over.into());
-        }
+        self.session.check()?;
         let waited = self.look(within);
-        match &waited {
-            Ok(()) => self.is_pending = false,
-            Err(why) => {
-                let lost = why.lost_rank().unwrap_or(self.session.rank());
-                self.give_up(lost);
-            }
-        }
-        waited
+        self.is_pending &= waited.is_err();
+        waited.inspect_err(|why| self.session.give_up(why))
     }
 
     fn look(&self, within: Duration) -> Result<(), Error> {
@@ -207,6 +197,8 @@ impl<W: ProcessWork> RankCall<W> {
             let left = within.saturating_sub(start.elapsed());
             let is_done = ended(work.member(), left.min(LOOK))?;
             let words = signals.values()?;
+            // In another thread another product of this rank may have failed: then these words are released.
+            self.session.check()?;
             // Work that went on after another rank gave up has memory that was never written for it.
             if let Some(why) = signals.given_up(&words) {
                 return Err(why.into());
@@ -215,22 +207,14 @@ impl<W: ProcessWork> RankCall<W> {
                 return Ok(());
             }
             if left.is_zero() {
-                return Err(signals.late(&words, self.round, within).into());
+                return Err(signals.late(&words, within).into());
             }
         }
-    }
-
-    /// Tells the others that this rank gives up, and lets its streams end.
-    fn give_up(&mut self, lost: usize) {
-        self.is_over = true;
-        let (work, signals) = self.parts();
-        // The streams that go on write the memory of the others: these must hear of it before.
-        self.is_stuck = signals.tell(lost).is_err() || !drained(work, signals);
     }
 }
 
 /// Whether the streams of a rank have ended within a time.
-fn ended(member: &Member, within: Duration) -> Result<bool, Error> {
+pub(super) fn ended(member: &Member, within: Duration) -> Result<bool, Error> {
     let start = Instant::now();
     for stream in [&member.copies, &member.device] {
         let left = within.saturating_sub(start.elapsed());
@@ -241,24 +225,6 @@ fn ended(member: &Member, within: Duration) -> Result<bool, Error> {
         }
     }
     Ok(true)
-}
-
-/// Releases the flags of this rank until its streams have ended, and returns whether they have.
-fn drained<W: ProcessWork>(work: &W, signals: &Signals) -> bool {
-    let start = Instant::now();
-    loop {
-        // A rank that is late may set a flag to its round after the release: then it is released again. What fails here fails
-        // behind another error, which is the one to report.
-        for flags in work.flags().into_iter().chain([signals.own()]) {
-            let _ = flags.release(RELEASE);
-        }
-        match ended(work.member(), LOOK) {
-            Ok(false) if start.elapsed() < RELEASE => {}
-            Ok(false) => return false,
-            // A context that is lost has no work.
-            Ok(true) | Err(_) => return true,
-        }
-    }
 }
 
 /// The memory of all ranks, if all have the same product.
@@ -286,23 +252,24 @@ fn agreed<'a>(said: &[Said<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
 
 impl<W: ProcessWork> Drop for RankCall<W> {
     fn drop(&mut self) {
-        if self.is_pending && !self.is_over {
+        if self.is_pending && !self.session.has_failed() {
             // The error, if there is one, is told to the others; there is nobody here to be told.
             let _ = self.wait(self.session.within());
         }
-        let Some((mut work, mut signals)) = self.parts.take() else {
+        let is_stuck = self.session.ended(self.number);
+        let Some((mut work, signals)) = self.parts.take() else {
             return;
         };
-        if self.is_stuck {
+        match Arc::into_inner(signals) {
+            Some(signals) if !is_stuck => {
+                let kept = (work.shared().clone(), signals.own().clone());
+                work.meet(Vec::new());
+                drop((work, signals));
+                let (number, is_open) = (self.number, self.is_open);
+                self.session.closed(number, is_open, Box::new(kept));
+            }
             // A device that frees memory waits for its streams, which do not end.
-            mem::forget((work, signals));
-            return;
+            signals => mem::forget((work, signals)),
         }
-        work.meet(Vec::new());
-        signals.part();
-        let kept = (work.shared().clone(), signals.own().clone());
-        drop((work, signals));
-        self.session
-            .closed(self.number, self.is_open, Box::new(kept));
     }
 }

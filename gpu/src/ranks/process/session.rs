@@ -4,14 +4,18 @@ use core::any::Any;
 use core::fmt;
 use std::collections::BTreeSet;
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use colex_device::Device;
+use colex_device::{Device, Flags};
 
+use super::call::{LOOK, ended};
 use super::fields::{joined, split};
+use super::signals::Signals;
 use crate::error::{Error, HostError, MeetingFailure};
 use crate::ranks::Meeting;
+use crate::ranks::host::devices::RELEASE;
+use crate::ranks::work::Member;
 
 /// What all ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,30 @@ pub(super) struct Session {
     ranks: usize,
     within: Duration,
     state: Mutex<State>,
+    products: Mutex<Products>,
+}
+
+/// A product that runs: what ends its work once a rank is lost.
+pub(super) struct LiveProduct {
+    pub(super) number: u64,
+    pub(super) member: Member,
+    /// The flags for which a kernel waits.
+    pub(super) flags: Option<Flags>,
+    pub(super) signals: Arc<Signals>,
+}
+
+/// The products of this rank. They share a stream, so that one which waits for a lost rank holds up the others: all fail together.
+#[derive(Default)]
+struct Products {
+    live: Vec<LiveProduct>,
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    /// The rank because of which they failed.
+    lost: usize,
+    /// Whether streams may still run: then nothing of this rank may be freed.
+    is_stuck: bool,
 }
 
 struct State {
@@ -85,6 +113,7 @@ impl Session {
                 alive: 0,
                 kept: Vec::new(),
             }),
+            products: Mutex::default(),
         }
     }
 
@@ -107,6 +136,54 @@ impl Session {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn products(&self) -> MutexGuard<'_, Products> {
+        self.products.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.products().failure.is_some()
+    }
+
+    /// Refuses further work after a failure.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.products().check(self.rank)
+    }
+
+    /// Notes a product whose memory all ranks have open.
+    pub(super) fn begun(&self, product: LiveProduct) -> Result<(), Error> {
+        let mut products = self.products();
+        products.check(self.rank)?;
+        products.live.push(product);
+        Ok(())
+    }
+
+    /// Forgets a product, and returns whether its memory may not be freed.
+    pub(super) fn ended(&self, number: u64) -> bool {
+        let mut products = self.products();
+        products.live.retain(|product| product.number != number);
+        let failure = &products.failure;
+        failure.as_ref().is_some_and(|failure| failure.is_stuck)
+    }
+
+    /// Tells the others that this rank gives up, and lets its streams end.
+    pub(super) fn give_up(&self, why: &Error) {
+        let mut products = self.products();
+        if products.failure.is_some() {
+            return;
+        }
+        let lost = why.lost_rank().unwrap_or(self.rank);
+        let told = products
+            .live
+            .iter()
+            .map(|product| product.signals.tell(lost));
+        // Each of them is told, also after one that cannot be.
+        let told: Vec<_> = told.collect();
+        // The streams that go on write the memory of the others: these must have heard of it before.
+        let is_told = told.iter().all(Result::is_ok);
+        let is_stuck = !(is_told && drained(&products.live));
+        products.failure = Some(Failure { lost, is_stuck });
     }
 
     /// Gives pieces of bytes to all ranks, which all take the same step, and returns those of every rank. Memory that all ranks
@@ -175,6 +252,40 @@ impl Session {
     /// The products of this rank that live.
     pub(super) fn alive(&self) -> usize {
         self.state().alive
+    }
+}
+
+impl Products {
+    fn check(&self, rank: usize) -> Result<(), Error> {
+        match &self.failure {
+            Some(Failure { lost, .. }) => Err(HostError::Ended { rank, lost: *lost }.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Releases the flags of products until their streams have ended, and returns whether they have.
+fn drained(products: &[LiveProduct]) -> bool {
+    let start = Instant::now();
+    loop {
+        // A rank that is late may set a flag to its round after the release: then it is released again. What fails here fails
+        // behind another error, which is the one to report.
+        for product in products {
+            for flags in product.flags.iter().chain([product.signals.own()]) {
+                let _ = flags.release(RELEASE);
+            }
+        }
+        let has_ended = |product: &LiveProduct| match ended(&product.member, LOOK) {
+            Ok(has_ended) => has_ended,
+            // A context that is lost has no work.
+            Err(_) => true,
+        };
+        if products.iter().all(has_ended) {
+            return true;
+        }
+        if start.elapsed() > RELEASE {
+            return false;
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use colex_device::{Buffer, Device, Flags};
 use crate::error::{Error, HostError};
 use crate::ranks::host::devices::RELEASE;
 
-/// What a flag says: the round to which a rank has come, the round in which it is done with the memory of the owner of the flag, and
-/// that it has given up, with the number of the rank because of which, counted from 1.
+/// What a flag says: the round to which a rank has come, the last round in which it is done with the memory of the owner of the flag
+/// (the owner itself: with the round), and that it has given up, with the number of the rank because of which, counted from 1.
 #[derive(Clone, Copy)]
 enum Signal {
     Came = 0,
@@ -54,11 +54,6 @@ impl Signals {
         Ok(())
     }
 
-    /// Gives back the words of the others.
-    pub(super) fn part(&mut self) {
-        self.peers.clear();
-    }
-
     fn index(&self, signal: Signal, rank: usize) -> usize {
         signal as usize * self.ranks + rank
     }
@@ -66,8 +61,15 @@ impl Signals {
     /// Tells all others, after the earlier work of a stream, that this rank has come to a round: its memory may be used.
     pub(super) fn come(&self, stream: &Device, round: u32) -> Result<(), Error> {
         let index = self.index(Signal::Came, self.rank);
-        let mut peers = self.peers.iter();
-        peers.try_for_each(|(_, flags)| Ok(flags.set(stream, index, round)?))
+        let peers = self.peers.iter().map(|(_, flags)| flags);
+        let mut all = peers.chain([&self.own]);
+        all.try_for_each(|flags| Ok(flags.set(stream, index, round)?))
+    }
+
+    /// Notes, after the earlier work of a stream, that this rank has ended a round.
+    pub(super) fn end(&self, stream: &Device, round: u32) -> Result<(), Error> {
+        let index = self.index(Signal::Done, self.rank);
+        Ok(self.own.set(stream, index, round)?)
     }
 
     /// Tells another rank, after the earlier work of a stream, that this rank is done with its memory in a round.
@@ -122,7 +124,7 @@ impl Signals {
                 return Err(why.into());
             }
             if start.elapsed() >= self.within {
-                return Err(self.late(&words, round, self.within).into());
+                return Err(self.late(&words, self.within).into());
             }
             thread::sleep(Duration::from_micros(200));
         }
@@ -145,29 +147,28 @@ impl Signals {
         })
     }
 
-    /// Which rank holds up a round.
-    pub(super) fn late(&self, words: &[u32], round: u32, within: Duration) -> HostError {
-        let behind = |signal: Signal| {
-            self.others()
-                .map(|rank| (rank, words[self.index(signal, rank)]))
-                .find(|(_, found)| *found < round)
+    /// Which rank holds up the others: the one that is the farthest behind. Rounds after it wait for it, on all ranks.
+    pub(super) fn late(&self, words: &[u32], within: Duration) -> HostError {
+        let place = |rank: usize| {
+            [Signal::Came, Signal::Done].map(|signal| words[self.index(signal, rank)])
         };
-        if let Some((rank, found)) = behind(Signal::Came) {
-            let round = found + 1;
-            return HostError::Absent {
+        // Of two that are equally far this rank is the second: it ends a round after the others.
+        let behind = self.others().min_by_key(|rank| place(*rank));
+        let rank = match behind {
+            Some(rank) if place(rank) <= place(self.rank) => rank,
+            _ => self.rank,
+        };
+        match place(rank) {
+            [came, done] if done < came => HostError::Unfinished {
                 rank,
-                round,
+                round: came,
                 within,
-            };
-        }
-        let (rank, round) = match behind(Signal::Done) {
-            Some((rank, found)) => (rank, found + 1),
-            None => (self.rank, round),
-        };
-        HostError::Unfinished {
-            rank,
-            round,
-            within,
+            },
+            [came, _] => HostError::Absent {
+                rank,
+                round: came.saturating_add(1),
+                within,
+            },
         }
     }
 
@@ -179,5 +180,50 @@ impl Signals {
         // Each of them is told, also after one that cannot be.
         let told: Vec<_> = told.collect();
         Ok(told.into_iter().collect::<Result<(), _>>()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All places of all ranks within two rounds.
+    #[test]
+    fn law_the_rank_that_is_the_farthest_behind_is_named() {
+        let device = Device::simulator(colex_atom::Arch::Sm90a);
+        let within = Duration::from_millis(5);
+        // Came and done: between two rounds, or in one.
+        let places = [[5, 5], [6, 5], [6, 6], [7, 6]];
+        let mut cases = 0;
+        for ranks in 1..=4usize {
+            for rank in 0..ranks {
+                let signals = Signals::new(&device, (rank, ranks), within).expect("memory");
+                for drawn in 0..4usize.pow(ranks as u32) {
+                    let place = |of: usize| places[drawn / 4usize.pow(of as u32) % 4];
+                    let signal = |at: usize| (0..ranks).map(move |of| place(of)[at]);
+                    let mut words: Vec<u32> = signal(0).chain(signal(1)).collect();
+                    words.resize(3 * ranks, 0);
+                    let (named, sentence) = match signals.late(&words, within) {
+                        HostError::Absent { rank, round, .. } => (rank, [round - 1, round - 1]),
+                        HostError::Unfinished { rank, round, .. } => (rank, [round, round - 1]),
+                        other => panic!("{other}"),
+                    };
+                    assert_eq!(sentence, place(named));
+                    assert!((0..ranks).all(|of| place(of) >= place(named)));
+                    let is_other = |of: usize| of != rank && place(of) == place(named);
+                    assert!(named != rank || !(0..ranks).any(is_other));
+                    assert_eq!(signals.given_up(&words), None);
+                    for other in (0..ranks).filter(|other| *other != rank) {
+                        let mut words = words.clone();
+                        words[2 * ranks + other] = 1 + rank as u32;
+                        let lost = rank;
+                        let expected = HostError::GaveUp { rank: other, lost };
+                        assert_eq!(signals.given_up(&words), Some(expected));
+                    }
+                    cases += 1;
+                }
+            }
+        }
+        println!("law the_rank_that_is_the_farthest_behind_is_named: {cases} cases");
     }
 }
