@@ -11,7 +11,7 @@ use colex_gpu::ir::*;
 use colex_gpu::ranks::{
     GatherProduct, LinkSpeeds, Meeting, RankDevices, RankForecast, RankOptions,
 };
-use colex_gpu::ranks::{RankPlan, RankProblem};
+use colex_gpu::ranks::{GatherProductRank, RankPlan, RankProblem, RankProcess};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
 use colex_gpu::{Argument, Device, Flags, Gemm, Launch, View, ViewMut};
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
@@ -32,7 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     arrivals()?;
     devices()?;
     forecast()?;
-    host()
+    host()?;
+    processes()
 }
 
 fn placements() -> Result<(), Box<dyn Error>> {
@@ -386,5 +387,51 @@ fn host() -> Result<(), Box<dyn Error>> {
         println!("{}", thread.join().expect("no rank panics")?);
     }
     // ANCHOR_END: meeting
+    Ok(())
+}
+
+fn processes() -> Result<(), Box<dyn Error>> {
+    println!("\n== processes ==");
+    // ANCHOR: processes
+    /// What a process does with its device.
+    fn rank(meeting: Meeting, device: Device) -> Result<String, colex_gpu::Error> {
+        let process = RankProcess::join(meeting, &device)?;
+        let problem = RankProblem {
+            overlap: Overlap::GatherProduct,
+            ranks: 2,
+            m: 16,
+            n: 16,
+            k: 16,
+        };
+        let options = RankOptions::default();
+        let mut product = GatherProductRank::<bf16, f32>::new(&process, problem, &options)?;
+        let part = [bf16::from_f32(process.rank() as f32 + 1.0); 8 * 16];
+        product.a()?.write(&part)?;
+        product.b().write(&[bf16::ONE; 8 * 16])?;
+        product.run()?;
+        product.wait(Duration::from_secs(10))?;
+        let c = product.c().download()?;
+        let said = format!("rank {}: {} .. {}", process.rank(), c[0], c[16 * 8 - 1]);
+        if process.rank() == 1 {
+            return Ok(said); // it does not come to another round
+        }
+        let second = product
+            .run()
+            .and_then(|()| product.wait(Duration::from_secs(2)));
+        Ok(format!("{said}\nrank 0: {}", second.unwrap_err()))
+    }
+
+    let device = Device::simulator(Arch::Sm90a);
+    let meetings = Meeting::local(2, Duration::from_secs(2))?.into_iter();
+    let threads: Vec<_> = meetings
+        .map(|meeting| {
+            let device = device.clone(); // a process opens a GPU of its own
+            std::thread::spawn(move || rank(meeting, device))
+        })
+        .collect();
+    for thread in threads {
+        println!("{}", thread.join().expect("no rank panics")?);
+    }
+    // ANCHOR_END: processes
     Ok(())
 }

@@ -341,6 +341,38 @@ fn another_process_opens_a_buffer() {
     );
 }
 
+/// The driver counts: each handle is closed once, and the memory is there until the last of them.
+#[test]
+fn a_buffer_that_is_opened_twice_is_closed_twice() {
+    let act = || {
+        let [own, other] = devices::<2>();
+        let buffer = own.upload(&[1u32, 2]).unwrap();
+        let exported = of_another_process(&buffer.export().unwrap());
+        let [first, second] = [(); 2].map(|()| other.open_exported::<u32>(&exported).unwrap());
+        let closed = counted(&other, || {
+            drop(first);
+            Ok(())
+        });
+        assert_eq!(second.download().unwrap(), [1, 2]);
+        let again = counted(&other, || {
+            drop(second);
+            Ok(())
+        });
+        [closed, again]
+            .map(|counts| shown(&counts.unwrap()))
+            .join("; ")
+    };
+    let once = "cuCtxSetCurrent 2, cuCtxSynchronize 1, cuIpcCloseMemHandle 1";
+    assert_eq!(
+        said(
+            "peers::a_buffer_that_is_opened_twice_is_closed_twice",
+            "peers:2",
+            act
+        ),
+        format!("{once}; {once}")
+    );
+}
+
 #[test]
 fn exported_buffers_are_checked() {
     let act = || {

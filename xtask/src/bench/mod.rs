@@ -29,7 +29,7 @@ use colex_gpu::Device;
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
-use product::{convolution, epilogue, gated, gemm, groups, ranks};
+use product::{convolution, epilogue, gated, gemm, groups, processes, ranks};
 
 pub(crate) use product::sweep::Sweep;
 
@@ -61,6 +61,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("groups", Runner::Gpu(groups::run)),
     ("convolution", Runner::Gpu(convolution::run)),
     ("ranks", Runner::Processes(ranks::run)),
+    ("processes", Runner::Processes(processes::run)),
     ("attention", Runner::Gpu(attention::run)),
     ("decode", Runner::Gpu(attention::decode)),
     ("paged", Runner::Gpu(serving::paged)),
@@ -120,6 +121,9 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
     }
     if start::is_child() {
         return start::child();
+    }
+    if processes::is_child() {
+        return processes::child();
     }
     verdict::subject(host::description());
     println!("{}", host::description());

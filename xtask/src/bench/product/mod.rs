@@ -6,6 +6,7 @@ pub(crate) mod epilogue;
 pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod groups;
+pub(crate) mod processes;
 pub(crate) mod ranks;
 pub(crate) mod recorded;
 pub(crate) mod sweep;

@@ -26,18 +26,18 @@ const PROTOCOL: &str = "one process and one thread for all GPUs; batches of runs
 turn, host clock over each batch, medians of 9; normal numbers in bf16; results compared";
 
 /// Samples of each contender, and the least time of one.
-const SAMPLES: usize = 9;
-const BATCH: Duration = Duration::from_millis(15);
+pub(super) const SAMPLES: usize = 9;
+pub(super) const BATCH: Duration = Duration::from_millis(15);
 
 /// The longest wait for all GPUs, and the time after which the whole process ends.
-const WITHIN: Duration = Duration::from_secs(20);
+pub(super) const WITHIN: Duration = Duration::from_secs(20);
 const LONGEST: Duration = Duration::from_secs(540);
 
 /// Elements of C that the host computes too.
 const COMPARED: i64 = 64;
 
 /// A product of the list: hidden and intermediate extents of a layer of large models, and two more.
-fn cases(ranks: i64) -> Vec<RankProblem> {
+pub(super) fn cases(ranks: i64) -> Vec<RankProblem> {
     let of = |overlap, [m, n, k]: [i64; 3]| RankProblem {
         overlap,
         ranks,
@@ -146,7 +146,7 @@ impl Host {
 }
 
 /// Numbers of a normal distribution with the deviation 1/4, by the sum of twelve uniform ones; another list for each seed.
-fn normal(seed: u64) -> Noise<bf16> {
+pub(super) fn normal(seed: u64) -> Noise<bf16> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
         state ^= state << 13;
@@ -187,7 +187,7 @@ fn same(name: &str, found: &[Vec<bf16>], expected: &[Vec<bf16>]) -> Result<()> {
 }
 
 /// Elements of C as the host computes them: pairs of a row and a column, spread over the matrix.
-fn sampled(m: i64, n: i64) -> impl Iterator<Item = (i64, i64)> {
+pub(super) fn sampled(m: i64, n: i64) -> impl Iterator<Item = (i64, i64)> {
     (0..COMPARED).map(move |i| {
         let at = |extent: i64, step: i64| (i * step + i * i * 7 + 3) % extent;
         // The corners of each chunk's end come first.
@@ -200,7 +200,7 @@ fn sampled(m: i64, n: i64) -> impl Iterator<Item = (i64, i64)> {
 }
 
 /// Whether a bf16 is the sum of K products of such numbers, rounded `roundings` times.
-fn close(found: f64, expected: f64, k: i64, roundings: f64) -> bool {
+pub(super) fn close(found: f64, expected: f64, k: i64, roundings: f64) -> bool {
     // The terms have the deviation 1/16.
     let scale = (k as f64).sqrt() / 16.0;
     (found - expected).abs() <= (roundings + 1.0) * scale.max(expected.abs()) / 256.0
@@ -492,7 +492,7 @@ fn scatter(host: &Host, problem: RankProblem) -> Result<Value> {
 }
 
 /// Ends the process if the measurement hangs.
-fn watch() {
+pub(super) fn watch() {
     thread::spawn(|| {
         thread::sleep(LONGEST);
         eprintln!("the bench `ranks` has not ended within {LONGEST:?}: the process ends");

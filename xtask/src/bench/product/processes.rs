@@ -1,0 +1,378 @@
+//! Products over the GPUs of this host with a process for each: this one is rank 0, and starts the others, which meet it by TCP. Every
+//! result is compared, bit for bit with that of the path without overlap and by samples with the host's. At the end one process dies
+//! between two rounds, and the others have to end in time.
+
+use std::env;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::process::{self, Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use colex_gpu::kernels::GemmElement;
+use colex_gpu::ranks::{
+    GatherProductRank, Meeting, ProductScatterRank, RankDevices, RankOptions, RankPath,
+    RankProblem, RankProcess,
+};
+use colex_gpu::{Buffer, Device, Error};
+use colex_sched::Overlap;
+use half::bf16;
+use serde_json::{Value, json};
+
+use super::ranks::{BATCH, SAMPLES, WITHIN, cases, close, normal, sampled, watch};
+use crate::bench::device::{commit, driver};
+use crate::bench::host;
+use crate::verdict::{Checked, Ended};
+
+/// How the numbers are taken, for the reader of them.
+const PROTOCOL: &str = "one process for each GPU, on one host; batches of rounds enqueued without a wait between them, contenders in \
+turn, host clock over each batch from a barrier to the end of the slowest rank, medians of 9; normal numbers in bf16; results compared";
+
+/// The variable that tells a process its rank, the number of ranks, and where rank 0 listens.
+const RANK: &str = "COLEX_BENCH_RANK";
+
+/// The longest exchange.
+const MEETING: Duration = Duration::from_secs(120);
+
+/// The longest wait for a process that has died.
+const DEAD: Duration = Duration::from_secs(3);
+
+/// Whether this process was started as a rank.
+pub(in crate::bench) fn is_child() -> bool {
+    env::var_os(RANK).is_some()
+}
+
+/// Is the rank that the variable says.
+pub(in crate::bench) fn child() -> Result<ExitCode> {
+    watch();
+    let said = env::var(RANK)?;
+    let mut words = said.split(' ');
+    let mut word = || words.next().context("a rank, their number and an address");
+    let (rank, ranks): (usize, usize) = (word()?.parse()?, word()?.parse()?);
+    let address: SocketAddr = word()?.parse()?;
+    let meeting = Meeting::join(address, rank, ranks, MEETING)?;
+    Host::join(meeting)?.all(|_| Ok(()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A product of this rank.
+trait RankRounds {
+    fn run(&mut self) -> Result<(), Error>;
+    fn wait(&mut self, within: Duration) -> Result<(), Error>;
+    fn c(&self) -> &Buffer<bf16>;
+}
+
+impl RankRounds for GatherProductRank<bf16, bf16> {
+    fn run(&mut self) -> Result<(), Error> {
+        self.run()
+    }
+
+    fn wait(&mut self, within: Duration) -> Result<(), Error> {
+        self.wait(within)
+    }
+
+    fn c(&self) -> &Buffer<bf16> {
+        self.c()
+    }
+}
+
+impl<S: GemmElement> RankRounds for ProductScatterRank<bf16, S, bf16> {
+    fn run(&mut self) -> Result<(), Error> {
+        self.run()
+    }
+
+    fn wait(&mut self, within: Duration) -> Result<(), Error> {
+        self.wait(within)
+    }
+
+    fn c(&self) -> &Buffer<bf16> {
+        self.c()
+    }
+}
+
+/// A way to compute a product, with its name and its result.
+struct RankWay {
+    name: &'static str,
+    product: Box<dyn RankRounds>,
+    c: Vec<bf16>,
+}
+
+impl RankWay {
+    fn new(name: &'static str, product: impl RankRounds + 'static) -> Result<RankWay> {
+        let mut product: Box<dyn RankRounds> = Box::new(product);
+        product.c().fill_bytes(0xff)?;
+        // Flags of an earlier round serve for none.
+        product.run()?;
+        product.run()?;
+        product.wait(WITHIN)?;
+        let c = product.c().download()?;
+        Ok(RankWay { name, product, c })
+    }
+
+    /// Refuses a result that differs from another one.
+    fn same(&self, expected: &RankWay) -> Result<()> {
+        let pairs = self.c.iter().zip(&expected.c);
+        let differ = pairs.filter(|(a, b)| a.to_bits() != b.to_bits()).count();
+        ensure!(
+            differ == 0 && self.c.len() == expected.c.len(),
+            "{}: {differ} of {} elements differ from the product behind the copies",
+            self.name,
+            expected.c.len()
+        );
+        Ok(())
+    }
+}
+
+/// This rank.
+struct Host {
+    process: RankProcess,
+}
+
+impl Host {
+    fn join(meeting: Meeting) -> Result<Host> {
+        let device = Device::gpu(meeting.rank())?;
+        let process = RankProcess::join(meeting, &device)?;
+        Ok(Host { process })
+    }
+
+    /// Whether all ranks have found their results right.
+    fn agreed(&self, found: Result<()>) -> Result<()> {
+        let why = found
+            .err()
+            .map(|why| format!("{why:#}"))
+            .unwrap_or_default();
+        let all = self.process.exchange(why.as_bytes())?;
+        for (rank, why) in all.iter().enumerate() {
+            let why = String::from_utf8_lossy(why);
+            ensure!(why.is_empty(), "rank {rank}: {why}");
+        }
+        Ok(())
+    }
+
+    /// Microseconds of a round on the slowest rank, over a batch.
+    fn time(&self, way: &mut RankWay, runs: usize) -> Result<f64> {
+        self.process.exchange(&[])?;
+        let start = Instant::now();
+        for _ in 0..runs {
+            way.product.run()?;
+        }
+        way.product.wait(WITHIN)?;
+        let own = start.elapsed().as_secs_f64() * 1e6 / runs as f64;
+        let all = self.process.exchange(&own.to_le_bytes())?;
+        let times = all.iter().map(|bytes| {
+            let bytes = bytes[..].try_into().context("a time has eight bytes")?;
+            Ok(f64::from_le_bytes(bytes))
+        });
+        let times = times.collect::<Result<Vec<_>>>()?;
+        Ok(times.into_iter().fold(0.0, f64::max))
+    }
+
+    /// The sorted samples of all ways, taken in turn.
+    fn measure(&self, ways: &mut [RankWay]) -> Result<Vec<Vec<f64>>> {
+        let mut runs = Vec::new();
+        for way in &mut *ways {
+            self.time(way, 2)?;
+            // The same on all ranks.
+            let once = self.time(way, 4)?;
+            let many = (BATCH.as_secs_f64() * 1e6 / once).ceil() as usize;
+            runs.push(many.clamp(4, 256));
+        }
+        let mut samples = vec![Vec::new(); ways.len()];
+        for round in 0..SAMPLES {
+            for i in 0..ways.len() {
+                let i = (i + round) % ways.len();
+                samples[i].push(self.time(&mut ways[i], runs[i])?);
+            }
+        }
+        samples
+            .iter_mut()
+            .for_each(|all| all.sort_by(f64::total_cmp));
+        Ok(samples)
+    }
+
+    fn gather(&self, problem: RankProblem) -> Result<Vec<RankWay>> {
+        let RankProblem { ranks, m, n, k, .. } = problem;
+        let (rows, columns) = (m / ranks, n / ranks);
+        let rank = self.process.rank();
+        let noise_a: Vec<_> = (0..ranks).map(|rank| normal(2 * rank as u64 + 1)).collect();
+        let noise_b = normal(2 * rank as u64 + 2);
+        let with = |name, path| -> Result<RankWay> {
+            let product = GatherProductRank::new(&self.process, problem, &by(path))?;
+            noise_a[rank].fill(&product.a()?)?;
+            noise_b.fill(product.b())?;
+            RankWay::new(name, product)
+        };
+        let apart = with("one after the other", RankPath::OneAfterAnother)?;
+        let overlapped = with("overlapped", RankPath::PeerMemory)?;
+        let found = sampled(m, columns).try_for_each(|(i, j)| {
+            let a = |l: i64| noise_a[(i / rows) as usize].at((i % rows * k + l) as usize);
+            let b = |l: i64| noise_b.at((j * k + l) as usize);
+            let expected: f64 = (0..k).map(|l| a(l).to_f64() * b(l).to_f64()).sum();
+            let found = apart.c[(i * columns + j) as usize].to_f64();
+            ensure!(
+                close(found, expected, k, 1.0),
+                "element ({i},{j}) of C is {found}, and the host's {expected}"
+            );
+            Ok(())
+        });
+        self.agreed(found.and_then(|()| overlapped.same(&apart)))?;
+        Ok(vec![apart, overlapped])
+    }
+
+    fn scatter(&self, problem: RankProblem) -> Result<Vec<RankWay>> {
+        let RankProblem { ranks, m, n, k, .. } = problem;
+        let (rows, part) = (m / ranks, k / ranks);
+        let rank = self.process.rank();
+        let noise = |of: u64| -> Vec<_> {
+            let each = 0..ranks as u64;
+            each.map(|rank| normal(2 * rank + of)).collect()
+        };
+        let [noise_a, noise_b] = [1, 2].map(noise);
+        let with = |name, path| -> Result<RankWay> {
+            let product =
+                ProductScatterRank::<bf16, bf16, bf16>::new(&self.process, problem, &by(path))?;
+            noise_a[rank].fill(product.a())?;
+            noise_b[rank].fill(product.b())?;
+            RankWay::new(name, product)
+        };
+        let apart = with("one after the other", RankPath::OneAfterAnother)?;
+        let overlapped = with("overlapped, slots of bf16", RankPath::PeerMemory)?;
+        let own = rank as i64 * rows..(rank as i64 + 1) * rows;
+        let mut places = sampled(m, n).filter(|(i, _)| own.contains(i));
+        let found = places.try_for_each(|(i, j)| {
+            let term = |of: usize| -> f64 {
+                let a = |l: i64| noise_a[of].at((i * part + l) as usize);
+                let b = |l: i64| noise_b[of].at((j * part + l) as usize);
+                (0..part).map(|l| a(l).to_f64() * b(l).to_f64()).sum()
+            };
+            let expected: f64 = (0..ranks as usize).map(term).sum();
+            let found = apart.c[((i - own.start) * n + j) as usize].to_f64();
+            ensure!(
+                close(found, expected, k, 1.0 + ranks as f64),
+                "element ({i},{j}) of C is {found}, and the host's {expected}"
+            );
+            Ok(())
+        });
+        self.agreed(found.and_then(|()| overlapped.same(&apart)))?;
+        Ok(vec![apart, overlapped])
+    }
+
+    /// Measures all cases with all ranks, and hands the numbers of each over; then the last rank dies.
+    fn all(self, mut measured: impl FnMut(Value) -> Result<()>) -> Result<()> {
+        for problem in cases(self.process.ranks() as i64) {
+            let ways = match problem.overlap {
+                Overlap::GatherProduct => self.gather(problem),
+                Overlap::ProductScatter => self.scatter(problem),
+            };
+            let mut ways = ways.with_context(|| problem.to_string())?;
+            let samples = self.measure(&mut ways)?;
+            let names = ways.iter().map(|way| way.name);
+            let rows: Vec<Value> = names
+                .zip(&samples)
+                .map(|(name, all)| {
+                    let microseconds = all[all.len() / 2];
+                    json!({"name": name, "microseconds": microseconds, "samples": all})
+                })
+                .collect();
+            measured(json!({"product": problem.to_string(), "rows": rows}))?;
+        }
+        self.death()
+    }
+
+    /// The last rank dies between two rounds: the others name it in time, and free their memory.
+    fn death(self) -> Result<()> {
+        let problem = cases(self.process.ranks() as i64)[0];
+        let last = self.process.ranks() - 1;
+        let options = RankOptions::default();
+        let mut product = GatherProductRank::<bf16, bf16>::new(&self.process, problem, &options)?;
+        product.run()?;
+        product.wait(WITHIN)?;
+        if self.process.rank() == last {
+            // No destructor runs.
+            process::exit(0);
+        }
+        let start = Instant::now();
+        product.run()?;
+        let why = product.wait(DEAD).err().context("the last rank is dead")?;
+        let waited = start.elapsed();
+        drop(product);
+        drop(self.process);
+        let ended = start.elapsed();
+        if why.lost_rank() != Some(last) {
+            bail!("rank {last} has died, and the error is: {why}");
+        }
+        println!("  said after {waited:.1?}: {why}; ended after {ended:.1?}");
+        Ok(())
+    }
+}
+
+fn by(path: RankPath) -> RankOptions {
+    RankOptions {
+        path: Some(path),
+        ..RankOptions::default()
+    }
+}
+
+/// Starts the other ranks, measures all cases with them, and writes the numbers to a file after each.
+pub(in crate::bench) fn run(file: Option<&Path>) -> Result<()> {
+    watch();
+    let count = Device::gpu_count()?;
+    ensure!(
+        count >= 2,
+        "products over ranks need two GPUs, and there are {count}"
+    );
+    let ranks = count.min(RankDevices::MOST);
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let program = env::current_exe()?;
+    let start = |rank: usize| {
+        let mut child = Command::new(&program);
+        child.args(["bench", "processes"]);
+        child.env(RANK, format!("{rank} {ranks} {address}"));
+        child
+            .spawn()
+            .with_context(|| format!("rank {rank} cannot be started"))
+    };
+    let children = (1..ranks).map(start).collect::<Result<Vec<Child>>>()?;
+    let host = Host::join(Meeting::listen(listener, ranks, MEETING)?)?;
+    let first = host.process.device().clone();
+    println!("{ranks} processes, a GPU each: {}", first.name());
+    let mut all = json!({
+        "bench": "processes", "ranks": ranks, "device": first.name(), "driver": driver(&first),
+        "date": host::today(), "commit": commit(), "protocol": PROTOCOL, "cases": [],
+    });
+    let measured = host.all(|case| {
+        let product = case["product"].as_str().unwrap_or_default().to_string();
+        println!("{product}");
+        for row in case["rows"].as_array().into_iter().flatten() {
+            let name = row["name"].as_str().unwrap_or_default();
+            let time = row["microseconds"].as_f64().unwrap_or_default();
+            println!("  {name:<44} {time:>9.1} us");
+        }
+        Checked {
+            data: case.clone(),
+            ..Checked::new(product, Ended::Passed, PROTOCOL)
+        }
+        .add();
+        let cases = all["cases"].as_array_mut();
+        cases.context("cases are a list")?.push(case);
+        if let Some(path) = file {
+            let text = serde_json::to_string_pretty(&all)? + "\n";
+            std::fs::write(path, text)
+                .with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        Ok(())
+    });
+    let mut failed = Vec::new();
+    for (mut child, rank) in children.into_iter().zip(1..) {
+        if !child.wait()?.success() {
+            failed.push(rank);
+        }
+    }
+    measured?;
+    ensure!(
+        failed.is_empty(),
+        "the processes of ranks {failed:?} failed"
+    );
+    Ok(())
+}
