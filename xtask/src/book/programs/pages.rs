@@ -86,7 +86,7 @@ impl Included {
     /// The whole of a program, folded.
     fn whole(&self, program: &str) -> String {
         let name = source::example(program);
-        let found = self.programs.get(program);
+        let found = self.programs.get(program).ok();
         let text = found.map(source::Program::whole).unwrap_or_default();
         let numbers = found.map(source::Program::numbers).unwrap_or_default();
         let text = text
