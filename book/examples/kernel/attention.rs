@@ -343,9 +343,14 @@ fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
         k.assign(&sum, &sum * &shrink);
         k.assign(&out, &out * rows.broadcast_rows(&shrink));
 
-        // From here on, `new` holds the maximum times -scale, so that one fma makes each exponent.
-        k.assign(&new, &new * -scale);
-        k.assign(&scores, Expr::from(&scores).fma(scale, &of_row).exp2());
+        // The maximum times -scale, so that one fma makes each exponent.
+        let offset = k.map(&new * -scale);
+        k.assign(
+            &scores,
+            Expr::from(&scores)
+                .fma(scale, rows.broadcast_rows(&offset))
+                .exp2(),
+        );
         let of_row = rows.broadcast_rows(&sum);
         k.assign(&of_row, &of_row + &scores);
 
