@@ -1,19 +1,13 @@
-//! The first kernel: y = a x + y, written, printed, launched, timed, and launched with mistakes.
+//! The first kernel: y = a x + y, written, printed, launched, and launched with mistakes.
 //!
 //! Run it with `cargo run -p colex-book --example kernel_first`; each line `== .. ==` names a piece of the chapter.
 //! What depends on the machine goes to standard error.
 
 use std::error::Error;
-use std::sync::Arc;
 
 use colex_atom::Arch;
-use colex_gpu::cuda::RawStream;
-use colex_gpu::cuda::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
-use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use colex_gpu::ir::{Access, Compare, Kernel, KernelBuilder, Space, Special, Type};
-use colex_gpu::kernels::GemmProblem;
-use colex_gpu::{Argument, Device, DeviceError, Launch, Repeats, View, copy};
-use colex_layout::Layout;
+use colex_gpu::{Argument, Device, Launch};
 
 fn main() -> Result<(), Box<dyn Error>> {
     text();
@@ -21,10 +15,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     launched()?;
     no_gpu();
     wrong_launch()?;
-    timed()?;
-    with_cudarc()?;
-    with_raw_handles()?;
-    in_a_graph()?;
     same_bits()?;
     too_far()?;
     exercise_1()?;
@@ -134,140 +124,6 @@ fn wrong_launch() -> Result<(), Box<dyn Error>> {
         said(Launch::new(1, 2048), &[2f32.into(), 27u32.into()])
     );
     // ANCHOR_END: wrong_launch
-    Ok(())
-}
-
-/// Takes the time of a launch, where there is a GPU.
-fn timed() -> Result<(), Box<dyn Error>> {
-    // ANCHOR: timed
-    let device = Device::open();
-    let kernel = device.load(&axpy(device.arch()))?;
-    let n = 1000u32;
-    let (x, y) = (
-        device.zeros::<f32>(n as usize)?,
-        device.zeros::<f32>(n as usize)?,
-    );
-    let arguments = [(&x).into(), (&y).into(), 2f32.into(), n.into()];
-    let work =
-        |device: &Device| device.launch(&kernel, Launch::new(n.div_ceil(256), 256), &arguments);
-
-    match device.time(Repeats::default(), work) {
-        Ok(timing) => {
-            eprintln!("{timing}, {:?}, {:?}", kernel.origin(), kernel.resources());
-            assert!(timing.median() > 0.0);
-        }
-        Err(error) => {
-            assert_eq!(
-                error.to_string(),
-                "the simulator of sm_90a does not take the time: \
-                 it counts what a kernel does; only a GPU says how long that takes"
-            );
-            assert!(kernel.origin().is_none() && kernel.resources().is_none());
-        }
-    }
-    // ANCHOR_END: timed
-    Ok(())
-}
-
-// ANCHOR: with_cudarc
-/// Adds twice x to y, both of n elements.
-fn add_twice(
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
-    x: &CudaSlice<f32>,
-    y: &mut CudaSlice<f32>,
-    n: u32,
-) -> Result<(), DeviceError> {
-    let device = Device::from_cuda(context, stream)?;
-    let kernel = device.load(&axpy(device.arch()))?;
-    let (x, y) = (device.borrow_slice(x)?, device.borrow_slice_mut(y)?);
-    let arguments = [x.argument(), y.argument(), 2f32.into(), n.into()];
-    device.launch(&kernel, Launch::new(n.div_ceil(256), 256), &arguments)
-}
-// ANCHOR_END: with_cudarc
-
-/// Launches in a context and a stream that `cudarc` made, where there is a GPU.
-fn with_cudarc() -> Result<(), Box<dyn Error>> {
-    // ANCHOR: with_cudarc
-    if Device::gpu(0).is_ok() {
-        let context = CudaContext::new(0)?;
-        let stream = context.new_stream()?;
-        let x = stream.clone_htod(&[1f32, 2.0, 3.0])?;
-        let mut y = stream.clone_htod(&[10f32, 20.0, 30.0])?;
-        add_twice(context, stream.clone(), &x, &mut y, 3)?;
-        assert_eq!(stream.clone_dtoh(&y)?, [12.0, 24.0, 36.0]);
-    }
-    assert!(Device::simulator(Arch::Sm90a).cuda().is_none());
-    // ANCHOR_END: with_cudarc
-    Ok(())
-}
-
-// ANCHOR: with_raw_handles
-/// The sum of the elements of a column of a matrix that another library owns, row after row.
-///
-/// # Safety
-///
-/// Context and stream live for the call, and `matrix` is the address of `rows * columns` numbers.
-unsafe fn column_sum(
-    raw: RawStream,
-    matrix: u64,
-    [rows, columns]: [usize; 2],
-    j: usize,
-) -> Result<f32, Box<dyn Error>> {
-    // SAFETY: the caller promises that both live for the call, and nothing made here outlives it.
-    let device = unsafe { Device::from_raw(raw)? };
-    // SAFETY: the caller promises that the rest of the matrix lies behind its column.
-    let memory = unsafe { device.borrow_raw::<f32>(matrix + 4 * j as u64, rows * columns - j)? };
-    let column = View::new(&memory, Layout::new(rows as i64, columns as i64)?)?;
-    let mut out = device.zeros::<f32>(rows)?;
-    copy(&column, &out.view_mut(rows as i64)?)?;
-    Ok(out.download()?.iter().sum())
-}
-// ANCHOR_END: with_raw_handles
-
-/// Works in the stream of another library, where there is a GPU.
-fn with_raw_handles() -> Result<(), Box<dyn Error>> {
-    // ANCHOR: with_raw_handles
-    let device = Device::open();
-    if let Some(raw) = device.raw() {
-        let matrix = device.upload(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
-        // SAFETY: `device` and `matrix` live until the end of the block.
-        let sum = unsafe { column_sum(raw, matrix.address(), [2, 3], 1)? };
-        assert_eq!(sum, 7.0);
-    }
-    // ANCHOR_END: with_raw_handles
-    Ok(())
-}
-
-/// Captures a product into a graph of the program's, where there is a GPU, and runs that with other data.
-fn in_a_graph() -> Result<(), Box<dyn Error>> {
-    // ANCHOR: in_a_graph
-    if Device::gpu(0).is_ok() {
-        let context = CudaContext::new(0)?;
-        let stream = context.new_stream()?;
-        let device = Device::from_cuda(context, stream.clone())?;
-        let (a, b) = (device.upload(&[1f32, 2.0])?, device.upload(&[3f32, 4.0])?);
-        let sum = device.zeros::<f32>(1)?;
-        let mut written = sum.clone();
-        // Builds and loads the kernel: in a capture that would be refused.
-        let product = GemmProblem::new(1, 1, 2)
-            .on(&a, &b, &mut written)?
-            .prepare()?;
-
-        stream.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
-        let captured = product.run(&device);
-        let graph = stream.end_capture(CUgraphInstantiate_flags(0))?;
-        captured?;
-        let graph = graph.ok_or("nothing was captured")?;
-
-        a.write(&[5.0, 6.0])?;
-        graph.launch()?;
-        assert_eq!(sum.download()?, [39.0]);
-        // The graph goes before what it uses.
-        drop(graph);
-        drop(product);
-    }
-    // ANCHOR_END: in_a_graph
     Ok(())
 }
 

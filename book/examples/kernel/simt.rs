@@ -3,15 +3,13 @@
 //! Run it with `cargo run -p colex-book --example kernel_simt`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::cuda::cudarc::driver::{CudaContext, CudaSlice, CudaStream};
 use colex_gpu::kernels::GemmProblem;
 use colex_gpu::kernels::gemm::GemmMethod;
 use colex_gpu::tensor::{self, AtThread, Builder, TensorKernel};
-use colex_gpu::{Device, Gemm, Load, View, gemm};
+use colex_gpu::{Device, Load, gemm};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use std::error::Error;
-use std::sync::Arc;
 
 fn main() -> Result<(), Box<dyn Error>> {
     before()?;
@@ -19,8 +17,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     after()?;
     library()?;
     no_kernel()?;
-    any_strides()?;
-    own_memory()?;
     exercise_1()?;
     exercise_2()?;
     Ok(())
@@ -216,63 +212,6 @@ fn no_kernel() -> Result<(), Box<dyn Error>> {
     let error = gemm(&left, &right, &c.view_mut((4, 4))?).unwrap_err();
     println!("{error}");
     // ANCHOR_END: no_kernel
-    Ok(())
-}
-
-/// Multiplies a view whose rows overlap.
-fn any_strides() -> Result<(), Box<dyn Error>> {
-    println!("\n== any_strides ==");
-    // ANCHOR: any_strides
-    let device = Device::simulator(Arch::Sm80);
-    let signal: Vec<f32> = (0..10).map(|i| (i * i) as f32).collect();
-    let (signal, taps) = (device.upload(&signal)?, device.upload(&[1f32, -2.0, 1.0])?);
-    let mut out = device.poisoned::<f32>(8)?;
-
-    // A convolution: row i of A is the window of three elements that begins at element i. The rows overlap.
-    let windows = View::new(&signal, "(8,3):(1,1)")?;
-    let gemm = Gemm::new(&windows, &taps.view((1, 3))?, &out.view_mut((8, 1))?);
-    let call = gemm.prepare()?;
-    println!("{call}");
-    call.run(&device)?;
-    assert_eq!(out.download()?, [2.0; 8]); // the second difference of i * i
-    // ANCHOR_END: any_strides
-    Ok(())
-}
-
-// ANCHOR: own_memory
-/// C = A B^T, of M by K, N by K and M by N numbers.
-fn multiply(
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
-    [m, n, k]: [i64; 3],
-    [a, b]: [&CudaSlice<f32>; 2],
-    c: &mut CudaSlice<f32>,
-) -> Result<(), colex_gpu::Error> {
-    let device = Device::from_cuda(context, stream)?;
-    let (a, b, mut c) = (
-        device.borrow_slice(a)?,
-        device.borrow_slice(b)?,
-        device.borrow_slice_mut(c)?,
-    );
-    GemmProblem::new(m, n, k).on(&a, &b, &mut c)?.run()
-}
-// ANCHOR_END: own_memory
-
-/// Multiplies slices of `cudarc` in a stream of the program, where there is a GPU.
-fn own_memory() -> Result<(), Box<dyn Error>> {
-    // ANCHOR: own_memory
-    if Device::gpu(0).is_ok() {
-        let context = CudaContext::new(0)?;
-        let stream = context.new_stream()?;
-        let (a, b) = (
-            stream.clone_htod(&[1f32, 2.0, 3.0, 4.0])?,
-            stream.clone_htod(&[1f32, 10.0])?,
-        );
-        let mut c = stream.alloc_zeros(2)?;
-        multiply(context, stream.clone(), [2, 1, 2], [&a, &b], &mut c)?;
-        assert_eq!(stream.clone_dtoh(&c)?, [21.0, 43.0]);
-    }
-    // ANCHOR_END: own_memory
     Ok(())
 }
 
