@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     rows()?;
     columns()?;
     apart()?;
+    exercise_4()?;
     Ok(())
 }
 
@@ -58,12 +59,35 @@ fn apart() -> Result<(), Box<dyn Error>> {
     for layout in ["4096:1", "4096:8"] {
         let x = View::new(&x, layout)?;
         let call = Reduce::new(ReduceFunction::Sum, &x, &[0], &y).prepare()?;
-        let traffic = call.traffic().ok_or("there is a result")?;
+        let traffic = call.traffic().ok_or("the call has no result")?;
         println!(
             "{layout}: {} sectors, {} at best",
             traffic.sectors, traffic.least_sectors
         );
     }
     // ANCHOR_END: apart
+    Ok(())
+}
+
+/// Exercise 4: the first program with 8 rows.
+fn exercise_4() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_4 ==");
+    // ANCHOR: exercise_4
+    let device = Device::simulator(Arch::Sm90a);
+    let (x, mut y) = (
+        device.zeros::<bf16>(8 * 1024)?,
+        device.zeros::<bf16>(8 * 1024)?,
+    );
+    let (x, y) = (x.view((8, 1024))?, y.view_mut((8, 1024))?);
+    let call = Rowwise::new(RowFunction::Softmax, &x, &y).prepare()?;
+    for line in call.explain().lines().filter(|line| {
+        ["block", "Predicted"]
+            .iter()
+            .any(|word| line.contains(word))
+            && !line.starts_with("Beside")
+    }) {
+        println!("{line}");
+    }
+    // ANCHOR_END: exercise_4
     Ok(())
 }

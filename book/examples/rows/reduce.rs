@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     indices()?;
     sums()?;
     refusals()?;
+    exercise_4()?;
     Ok(())
 }
 
@@ -142,5 +143,37 @@ fn refusals() -> Result<(), Box<dyn Error>> {
         println!("{error}");
     }
     // ANCHOR_END: refusals
+    Ok(())
+}
+
+/// Exercise 4: three plans for one sum, each twice.
+fn exercise_4() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_4 ==");
+    // ANCHOR: exercise_4
+    let device = Device::simulator(Arch::Sm80);
+    let numbers: Vec<f32> = (0..1000).map(|i| 1.0 / (i + 1) as f32).collect();
+    let (x, mut y) = (device.upload(&numbers)?, device.poisoned::<f32>(1)?);
+    for (along, parts) in [(32, 1), (64, 1), (64, 3)] {
+        let mut found = Vec::new();
+        for _ in 0..2 {
+            let call = Reduce::new(ReduceFunction::Sum, &x.view(1000)?, &[0], &y.view_mut(1)?);
+            let call = call.prepare_with(|problem| {
+                let plan = ReducePlan::fastest(problem)?;
+                let (rows, accesses) = (1, 1);
+                Ok(ReducePlan {
+                    along,
+                    rows,
+                    accesses,
+                    parts,
+                    ..plan
+                })
+            })?;
+            call.run(&device)?;
+            drop(call);
+            found.push(y.download()?[0]);
+        }
+        println!("{along} threads, {parts} parts: {found:?}");
+    }
+    // ANCHOR_END: exercise_4
     Ok(())
 }
