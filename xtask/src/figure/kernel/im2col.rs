@@ -226,9 +226,9 @@ impl Window {
         };
         let c = Grid::from_fn(p * q, filters, output)?
             .headers(Headers::None, Headers::None)
-            .caption(format!("C, {} by {filters}", p * q));
+            .caption(format!("output, {} by {filters}", p * q));
         Ok(Picture::mma(self.matrix()?, b, c).title(format!(
-            "A of {} by {taps} C, B of {taps} C by {filters} and C of {} by {filters}",
+            "A of {} by {taps} C, B of {taps} C by {filters} and an output of {} by {filters}",
             p * q,
             p * q
         )))
@@ -263,7 +263,7 @@ mod tests {
     fn a_product_has_three_matrices() {
         let html = draw("im2col", &format!("product\n{SMALL}filters = 2"));
         let html = html.expect("it is well formed");
-        for caption in ["A, 6 by 9 C", "B, 9 C by 2", "C, 6 by 2"] {
+        for caption in ["A, 6 by 9 C", "B, 9 C by 2", "output, 6 by 2"] {
             assert!(html.contains(caption), "{caption}");
         }
     }
