@@ -128,7 +128,9 @@ pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
             let picture = schedule.iterations_picture()?;
             Ok(match body.value("cut") {
                 None => picture,
-                Some(_) => picture.title("whole tiles: the block of each tile, and its k-tiles over time"),
+                Some(_) => {
+                    picture.title("whole tiles: the block of each tile, and its k-tiles over time")
+                }
             })
         }
         Some(other) => Err(Error::new(format!("`axis = {other}` is not `iterations`"))),
