@@ -42,7 +42,8 @@ impl Included {
                 .piece(&shown.name)
                 .map_err(|what| (shown.line, what))?;
             let name = source::example(&shown.program);
-            edits.push((shown.range, block(&of_program(&name), "rust", piece, "")));
+            let of_piece = format!("{} data-piece=\"{}\"", of_program(&name), shown.name);
+            edits.push((shown.range, block(&of_piece, "rust", piece, "")));
             if let Some(output) = shown.output {
                 edits.push((
                     output.range,
@@ -85,11 +86,9 @@ impl Included {
     /// The whole of a program, folded.
     fn whole(&self, program: &str) -> String {
         let name = source::example(program);
-        let (text, numbers) = self
-            .programs
-            .get(program)
-            .map(|found| (found.whole(), found.numbers()))
-            .unwrap_or_default();
+        let found = self.programs.get(program).ok();
+        let text = found.map(source::Program::whole).unwrap_or_default();
+        let numbers = found.map(source::Program::numbers).unwrap_or_default();
         let text = text
             .replace('&', "&amp;")
             .replace('<', "&lt;")
@@ -164,7 +163,7 @@ mod tests {
         let (start, end) = page.split_once("\nText.\n").expect("the text stays");
         assert_eq!(
             start.replace("\n\n\n", "\n\n"),
-            "# A\n\n<div class=\"program\" data-program=\"layout_a\">\n\n````rust\nprintln!(\"{}\", 1 < 2);\n````\n\n</div>\n\n\
+            "# A\n\n<div class=\"program\" data-program=\"layout_a\" data-piece=\"p\">\n\n````rust\nprintln!(\"{}\", 1 < 2);\n````\n\n</div>\n\n\
              <div class=\"output\">\n\n````text\ntrue\n````\n\n</div>\n\n"
         );
         assert!(
