@@ -2,6 +2,8 @@
 
 #[path = "ranks/chunks.rs"]
 mod chunks;
+#[path = "ranks/departures.rs"]
+mod departures;
 #[path = "ranks/host.rs"]
 mod host;
 #[path = "ranks/process.rs"]

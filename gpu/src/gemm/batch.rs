@@ -536,6 +536,11 @@ impl BatchTiles {
         BatchTiles { rotated, ..self }
     }
 
+    /// The number of tiles of one product.
+    pub(crate) fn of_one(&self) -> Index {
+        self.one.size()
+    }
+
     /// The number of tiles.
     pub(crate) fn size(&self) -> Index {
         self.outer.last().unwrap_or(&self.one).size()

@@ -15,6 +15,7 @@ use super::choose::{
     tuned,
 };
 use super::chunks::call::GivenChunks;
+use super::chunks::departures::{self, GivenDepartures};
 use super::chunks::{self};
 use super::convolution::call::GivenConvolution;
 use super::convolution::columns::{Columns, ColumnsCall};
@@ -1419,6 +1420,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if let Some(chunks) = self.chunks.as_ref().filter(|_| batch.chunks().is_some()) {
             addresses.extend(chunks.flags());
             addresses.extend(chunks.other_owners());
+            addresses.extend(
+                chunks
+                    .departs()
+                    .into_iter()
+                    .flat_map(GivenDepartures::addresses),
+            );
         }
         let mut matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
         if let Some(lists) = &self.lists {
@@ -2077,7 +2084,9 @@ pub(super) fn prepare(
     let has_numbers = form.groups.is_some() || form.is_listed || has_flags;
     let numbers = has_numbers.then(|| 3 + second.iter().len());
     let others = 3 + second.iter().len() + numbers.iter().len();
-    let behind = others + form.owners().saturating_sub(1);
+    let departed = others + form.owners().saturating_sub(1);
+    let departs = form.chunks.is_some_and(|chunks| chunks.departs);
+    let behind = departed + if departs { 2 } else { 0 };
     let more = |role: Role, built: &TensorKernel| {
         let Some((given, layouts)) = given.zip(layouts.as_ref()) else {
             return Ok(None);
@@ -2108,6 +2117,7 @@ pub(super) fn prepare(
         of_batch,
         &kernel.built,
         (factors, numbers.map(|at| addresses[at])),
+        &addresses[departed..behind],
         more(Role::Product, &kernel.built)?,
     )?;
     let grid = launch(&seen, launched, form.groups, &kernel.built, device);
@@ -2116,8 +2126,9 @@ pub(super) fn prepare(
     // A kernel of rows has a tensor map of C, and C itself.
     let has_both = launched.stages_c() && form.groups.is_some_and(Groups::has_rows);
     operands.extend(has_both.then_some(c));
-    operands.extend(others..behind);
+    operands.extend(others..departed);
     operands.extend(numbers);
+    operands.extend(departed..behind);
     let mut launches = vec![prepared(&kernel, grid, given, &operands)?];
     if plan.divided_tiles(problem) > 0 {
         let sum = loaded(Role::Sum)?;
@@ -2326,6 +2337,7 @@ fn arguments(
     batch: OfBatch<'_>,
     built: &TensorKernel,
     (addresses, numbers): (([u64; 3], Option<u64>), Option<u64>),
+    departed: &[u64],
     epilogue: Option<Vec<Arg<'_>>>,
 ) -> Result<Vec<Argument>, Error> {
     let layouts = Operand::ALL.map(|operand| layout(problem, plan, batch, operand));
@@ -2340,6 +2352,8 @@ fn arguments(
     if let (Some(address), Some(layout)) = (numbers, &of_numbers) {
         given.push(Arg::checked(address, layout));
     }
+    let of_departures = departures::layouts(problem.batch);
+    given.extend(departures::arguments(departed, &of_departures));
     given.extend(epilogue.unwrap_or_else(|| factors(problem, plan).into()));
     Ok(built.arguments(&given)?)
 }

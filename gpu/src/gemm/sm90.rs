@@ -12,6 +12,7 @@ use colex_tiled::{Operand, TiledMma};
 
 use super::batch::{Batch, BatchForm, BatchTiles, agree};
 use super::chunks::arrivals::{ChunkFlags, Waits};
+use super::chunks::departures::Departures;
 use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
@@ -309,6 +310,8 @@ struct WarpSpecializedKernel<'a> {
     along_k: Option<(Tensor, Index)>,
     /// The flags of the chunks of A.
     arrivals: Option<ChunkFlags>,
+    /// The words that tell which chunks of C are in memory, and the parts of each.
+    departures: Option<(Departures, Index)>,
     rank: Index,
     group: Index,
     warp: Index,
@@ -661,6 +664,11 @@ fn build(
     if let Some(arrivals) = &arrivals {
         arrivals.agree(&mut k, &products[0]);
     }
+    let departures = batch.chunks.filter(|of| of.departs);
+    let departures = departures.map(|_| Departures::declare(&mut k));
+    if let Some(departures) = &departures {
+        departures.agree(&mut k, &products[0]);
+    }
     let numbers = batch.groups.map(|groups| tiles::declare(&mut k, groups));
     let split = (plan.split > 1).then(|| SplitSum::new(&mut k, plan));
     let map = |k: &mut Builder, name: &str, layout: &Layout| {
@@ -742,6 +750,12 @@ fn build(
         let steps = share(&mut k, &shares);
         Divided { sum, tiles, steps }
     });
+    // Each warpgroup that stores a part of a tile, of all blocks of a cluster.
+    let storing = plan.consumer_groups() / plan.tiles_at_once() * i64::from(size);
+    let departures = departures.zip(grid.products()).map(|(departures, grid)| {
+        let parts = k.within(grid.of_one() * storing, 1..MOST_ITEMS);
+        (departures, parts)
+    });
     let kernel = WarpSpecializedKernel {
         plan,
         batch,
@@ -753,6 +767,7 @@ fn build(
         divided,
         along_k: along_k_of_groups,
         arrivals,
+        departures,
         rank,
         group: k.uniform(WARPGROUP_THREADS),
         warp: k.uniform(32),
@@ -1183,6 +1198,7 @@ impl WarpSpecializedKernel<'_> {
         }
         self.each_item(k, turns.as_ref().map(|turns| &turns.own), |k, item| {
             let owner = item.product.last().cloned();
+            let chunk = owner.clone();
             let product = self.batch.product_of(Operand::C, &item.product);
             let terms = &terms.of_rows(item.rows.as_ref()).of_product(&product);
             let first_row = self.first_row(&item);
@@ -1237,7 +1253,12 @@ impl WarpSpecializedKernel<'_> {
                 Some(sum) => acc.iter().map(|acc| sum.total(k, acc)).collect(),
                 None => acc.clone(),
             };
-            let store = |k: &mut Builder| epilogue.store(k, &total, &at, terms);
+            let store = |k: &mut Builder| {
+                epilogue.store(k, &total, &at, terms);
+                if let (Some((departures, parts)), Some(chunk)) = (&self.departures, &chunk) {
+                    epilogue.when_stored(k, |k| departures.tell(k, chunk, parts));
+                }
+            };
             let keep = |k: &mut Builder| {
                 if let Some(Divided { sum, .. }) = &self.divided {
                     sum.keep(k, &total, &thread, (&item.part, &self.rank));

@@ -22,7 +22,7 @@ mod work;
 
 pub use buffers::RankBuffers;
 pub use host::devices::RankDevices;
-pub use host::gather_product::{GatherProduct, RankOptions};
+pub use host::gather_product::{GatherProduct, RankOptions, RankSends};
 pub use host::links::{LinkSpeeds, RankForecast};
 pub use host::product_scatter::ProductScatter;
 pub use meeting::Meeting;

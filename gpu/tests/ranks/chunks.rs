@@ -17,14 +17,14 @@ use half::bf16;
 
 /// The extents of a product in chunks: rows of a chunk, columns, K.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    m: i64,
-    n: i64,
-    k: i64,
-    chunks: i64,
+pub(super) struct Shape {
+    pub(super) m: i64,
+    pub(super) n: i64,
+    pub(super) k: i64,
+    pub(super) chunks: i64,
 }
 
-const SHAPE: Shape = Shape {
+pub(super) const SHAPE: Shape = Shape {
     m: 80,
     n: 40,
     k: 80,
@@ -33,7 +33,7 @@ const SHAPE: Shape = Shape {
 
 /// A kind of plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Cooperative,
     Pingpong,
     Cluster,
@@ -47,7 +47,7 @@ const KINDS: [Kind; 4] = [
     Kind::Gather,
 ];
 
-fn plan(kind: Kind, operands: Operands) -> GemmPlan {
+pub(super) fn plan(kind: Kind, operands: Operands) -> GemmPlan {
     let usual = GemmPlan {
         tile: [64, 32, 64],
         stages: 2,
@@ -73,18 +73,18 @@ fn plan(kind: Kind, operands: Operands) -> GemmPlan {
 }
 
 /// Numbers that look random, with rounding in their products.
-fn numbers(count: i64, seed: i64) -> Vec<bf16> {
+pub(super) fn numbers(count: i64, seed: i64) -> Vec<bf16> {
     let number = |i: i64| ((i * i * 31 + i * 17 + seed * 101 + 7) % 1009) as f32 / 337.0 - 1.5;
     (0..count).map(|i| bf16::from_f32(number(i))).collect()
 }
 
 impl Shape {
-    fn a(&self) -> Layout {
+    pub(super) fn a(&self) -> Layout {
         let (m, k) = (self.m, self.k);
         layout(&format!("({m},{k},{}):({k},1,{})", self.chunks, m * k))
     }
 
-    fn b(&self) -> Layout {
+    pub(super) fn b(&self) -> Layout {
         layout(&format!(
             "({},{k},{}):({k},1,0)",
             self.n,
@@ -93,17 +93,17 @@ impl Shape {
         ))
     }
 
-    fn c(&self) -> Layout {
+    pub(super) fn c(&self) -> Layout {
         let (m, n) = (self.m, self.n);
         layout(&format!("({m},{n},{}):({n},1,{})", self.chunks, m * n))
     }
 
-    fn owned(&self) -> Layout {
+    pub(super) fn owned(&self) -> Layout {
         layout(&format!("({},{n}):({n},1)", self.m, n = self.n))
     }
 }
 
-fn layout(text: &str) -> Layout {
+pub(super) fn layout(text: &str) -> Layout {
     text.into_layout().unwrap()
 }
 
@@ -112,7 +112,7 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
 }
 
 /// The bits of C of all chunks, of a product on one device that `act` completes.
-fn on_one_device(
+pub(super) fn on_one_device(
     shape: Shape,
     kind: Kind,
     act: impl for<'a> FnOnce(Gemm<'a, bf16, f32>, &'a Device) -> Gemm<'a, bf16, f32>,

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use colex_device::{Device, View, ViewMut};
 use colex_layout::Layout;
 
+use super::departures::GivenDepartures;
 use super::{ChunkForm, ChunkOrder, Chunks, MOST_OWNERS, refuse};
 use crate::error::{Error, disjoint};
 use crate::gemm::call::Gemm;
@@ -19,6 +20,7 @@ pub(crate) struct GivenChunks<'a> {
     arrived: Option<Flags>,
     /// The addresses of the owners' matrices of C, if each chunk has one.
     owners: Vec<(u64, u64)>,
+    pub(super) departs: Option<GivenDepartures>,
     memory: PhantomData<&'a ()>,
 }
 
@@ -38,6 +40,7 @@ impl Default for GivenChunks<'_> {
             first: 0,
             arrived: None,
             owners: Vec::new(),
+            departs: None,
             memory: PhantomData,
         }
     }
@@ -52,6 +55,11 @@ impl GivenChunks<'_> {
     /// The addresses of the owners' matrices behind the first.
     pub(crate) fn other_owners(&self) -> impl Iterator<Item = u64> {
         self.owners.iter().skip(1).map(|bytes| bytes.0)
+    }
+
+    /// The words that tell which chunks are stored.
+    pub(crate) fn departs(&self) -> Option<&GivenDepartures> {
+        self.departs.as_ref()
     }
 
     /// Whether each chunk of C has an owner.
@@ -85,6 +93,9 @@ impl GivenChunks<'_> {
                 self.first
             ));
         }
+        if let Some(departs) = &self.departs {
+            departs.checked(count)?;
+        }
         if let Some(flags) = &self.arrived {
             match flags.count {
                 None => return refuse("the flags are not contiguous".to_string()),
@@ -101,6 +112,7 @@ impl GivenChunks<'_> {
                 order: self.order,
                 arrives: self.arrived.is_some(),
                 owners: self.owners.len(),
+                departs: self.departs.is_some(),
             },
             first: self.first,
         })
@@ -116,6 +128,9 @@ impl GivenChunks<'_> {
         if let Some(flags) = &self.arrived {
             device.check_same("the flags", &flags.device)?;
             disjoint("C", c, "the flags", flags.bytes)?;
+        }
+        if let Some(departs) = &self.departs {
+            departs.check_memory(device, c)?;
         }
         for (i, own) in self.owners.iter().enumerate() {
             let name = format!("C of chunk {i}");

@@ -3,6 +3,7 @@
 
 pub(crate) mod arrivals;
 pub(crate) mod call;
+pub(crate) mod departures;
 
 use colex_atom::Arch;
 use colex_tensor::{Builder, Index};
@@ -52,6 +53,8 @@ pub(crate) struct ChunkForm {
     pub(crate) arrives: bool,
     /// The matrices of C, one for each chunk, if they have addresses of their own; else 0.
     pub(crate) owners: usize,
+    /// Whether the kernel tells when a chunk of C is in memory.
+    pub(crate) departs: bool,
 }
 
 /// The chunks of a call.
@@ -117,6 +120,21 @@ pub(crate) fn check(plan: &GemmPlan, form: ChunkForm) -> Result<(), Error> {
             "the plan divides K among {} clusters, whose parts another kernel adds: chunks have whole sums",
             plan.split
         ));
+    }
+    if form.departs {
+        if !plan.stored().stages_c() {
+            return refuse(
+                "the kernel tells when chunks of C are in memory, and the plan's threads store them: rows of whole vectors of 16 bytes are \
+                 stored by TMA, which says when"
+                    .to_string(),
+            );
+        }
+        if plan.cluster[2] > 1 {
+            return refuse(format!(
+                "the kernel tells when chunks of C are in memory, and {} blocks of a cluster divide K: one block has a tile",
+                plan.cluster[2]
+            ));
+        }
     }
     if form.owners == 0 {
         return Ok(());

@@ -463,6 +463,14 @@ impl ThreadEpilogue<'_> {
         }
     }
 
+    /// `body` in one thread of those that store, when what they have stored is in memory.
+    pub(crate) fn when_stored(&self, k: &mut Builder, body: impl FnOnce(&mut Builder)) {
+        k.if_(self.leads, |k| {
+            k.emit(|ir| ir.bulk_wait(0, false));
+            body(k);
+        });
+    }
+
     /// Waits for the stores in flight.
     pub(crate) fn finish(&self, k: &mut Builder) {
         if let StorePath::Staged(..) = self.end {

@@ -144,7 +144,7 @@ impl RankDevices {
     ) -> Result<(), Error> {
         let start = Instant::now();
         for (rank, member) in self.members.iter().enumerate() {
-            for stream in [&member.copies, &member.device] {
+            for stream in [&member.copies, &member.news, &member.device] {
                 let left = within.saturating_sub(start.elapsed());
                 match stream.synchronize_within(left) {
                     Ok(()) => {}

@@ -9,6 +9,7 @@ use super::devices::{RankDevices, release, wait_for};
 use super::links::{LinkSpeeds, RankForecast};
 use crate::error::{Error, HostError, RankError};
 use crate::kernels::GemmElement;
+use crate::ranks::work::Member;
 use crate::ranks::work::gather::{GatherShape, GatherWork};
 use crate::ranks::{RankPath, RankProblem};
 
@@ -27,8 +28,21 @@ pub struct RankOptions {
     pub path: Option<RankPath>,
     /// The pieces in which a chunk of A is copied, each with a flag; `None` for one.
     pub pieces: Option<i64>,
+    /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines.
+    pub sends: Option<RankSends>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
+}
+
+/// What brings the terms of a reduce-scatter to their owners while the product runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RankSends {
+    /// The copy engine of each rank: the kernel tells when the terms of an owner are stored ([`Gemm::departures`](crate::Gemm::departures)),
+    /// and the engine sends them in one piece while the kernel computes those of the next owner.
+    #[default]
+    Engines,
+    /// The kernel itself, tile by tile, by TMA into the memory of the owner.
+    Kernel,
 }
 
 /// All-gather and product on the devices of one process: C = A B^T, with the rows of A (M,K) and of B (N,K) over the ranks, and the
@@ -36,9 +50,9 @@ pub struct RankOptions {
 /// matrix (M,N/R).
 ///
 /// The call owns the operands. The part of A of a rank is a part of the memory into which the others' parts are gathered, so that
-/// the gathered A is one tensor (M/R,K,R) whose last mode is the rank. On the path [`RankPath::PeerMemory`] copy engines bring the
-/// parts of the other ranks, nearest rank first, each followed by a flag, while one kernel multiplies: the own part first,
-/// each other one after its flag.
+/// the gathered A is one tensor (M/R,K,R) whose last mode is the rank. On the path [`RankPath::PeerMemory`] the copy engine
+/// of each rank sends its part to the other ranks, the next rank first, each followed by a flag, while one kernel multiplies: the
+/// own part first, each other one after its flag.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -72,6 +86,8 @@ pub struct GatherProduct<T, C> {
     forecast: RankForecast,
     /// The work of each rank.
     works: Vec<GatherWork<T, C>>,
+    /// The flags of all ranks as the copies of each rank set them.
+    seen: Vec<Vec<Flags>>,
     round: u32,
     /// The events at which each rank came to the last round.
     came: Vec<Event>,
@@ -163,8 +179,8 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         options: &RankOptions,
     ) -> Result<GatherProduct<T, C>, Error> {
         let of = (&problem, Overlap::GatherProduct);
-        let (path, forecast, order) = chosen::<T, C>(&ranks.kind(), of, options)?;
-        let shape = GatherShape::new(problem, (path, order), options)?;
+        let (path, forecast, _) = chosen::<T, C>(&ranks.kind(), of, options)?;
+        let shape = GatherShape::new(problem, path, options)?;
         let works = ranks.members().iter();
         let works = works.map(|member| GatherWork::new(member, &shape));
         let mut works = works.collect::<Result<Vec<GatherWork<T, C>>, _>>()?;
@@ -172,11 +188,19 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         for (rank, work) in works.iter_mut().enumerate() {
             work.meet(ranks.as_peers(rank, &gathered)?);
         }
+        let of_rank = |member: &Member| {
+            let all = works.iter().map(GatherWork::arrived);
+            let seen = all.map(|flags| Ok(flags.as_peer_of(&member.device)?));
+            seen.collect::<Result<Vec<Flags>, Error>>()
+        };
+        let seen = ranks.members().iter().map(of_rank);
+        let seen = seen.collect::<Result<_, _>>()?;
         Ok(GatherProduct {
             ranks: ranks.clone(),
             shape,
             forecast,
             works,
+            seen,
             round: 0,
             came: Vec::new(),
             is_over: false,
@@ -287,10 +311,14 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         self.came = self.ranks.record()?;
         let (members, ready) = (self.ranks.members(), &self.came);
         // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
-        for work in &self.works {
-            wait_for(&work.member().copies, ready)?;
-            for from in work.sources()? {
-                work.fetch(from, self.round)?;
+        for (work, seen) in self.works.iter().zip(&self.seen) {
+            let copies = &work.member().copies;
+            wait_for(copies, ready)?;
+            for to in work.destinations() {
+                work.send(to, |flag| match self.shape.path {
+                    RankPath::PeerMemory => Ok(seen[to].set(copies, flag, self.round)?),
+                    _ => Ok(()),
+                })?;
             }
         }
         let copied = self.ranks.record_copies()?;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use colex_device::{Buffer, Event};
+use colex_device::{Buffer, Event, Flags};
 use colex_sched::Overlap;
 
-use super::devices::{RankDevices, wait_for};
-use super::gather_product::{RankOptions, chosen, of_rank};
+use super::devices::{RankDevices, release, wait_for};
+use super::gather_product::{RankOptions, RankSends, chosen, of_rank};
 use super::links::RankForecast;
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
@@ -18,8 +18,9 @@ use crate::ranks::{RankPath, RankProblem};
 /// `r M/R ..` of C.
 ///
 /// Each rank multiplies its share of K for the rows of all ranks, its own last, and stores the term of a chunk of rows into a slot
-/// of its own in the memory of the chunk's owner. On the path [`RankPath::PeerMemory`] the kernel does that itself, by TMA and
-/// one tensor map for each owner, tile by tile. The owner then adds the slots in the order of the ranks, in f32 with one
+/// of its own in the memory of the chunk's owner. On the path [`RankPath::PeerMemory`] the copy engine of the rank brings the term of
+/// a chunk there while the kernel computes the next one, or the kernel does that itself, by TMA and one tensor map for each
+/// owner, tile by tile ([`RankSends`]). The owner then adds the slots in the order of the ranks, in f32 with one
 /// rounding to `C`, so that every run gives the same bits. Slots hold elements `S`: f32, or `C` with half the bytes on
 /// the links and one more rounding of each term.
 ///
@@ -52,6 +53,7 @@ pub struct ProductScatter<T, S, C> {
     forecast: RankForecast,
     /// The work of each rank.
     works: Vec<ScatterWork<T, S, C>>,
+    round: u32,
     /// The events at which each rank came to the last round.
     came: Vec<Event>,
     is_over: bool,
@@ -83,6 +85,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
             shape,
             forecast,
             works,
+            round: 0,
             came: Vec::new(),
             is_over: false,
         })
@@ -144,8 +147,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         if self.is_over {
             return Err(HostError::Over.into());
         }
+        self.round = self.round.saturating_add(1);
         let ran = self.enqueue();
-        self.is_over = ran.is_err();
+        if ran.is_err() {
+            self.is_over = true;
+            release(&self.flags());
+        }
         ran
     }
 
@@ -155,9 +162,14 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     ///
     /// Returns an error that names a rank which is not done in time, [`lost_rank`](Error::lost_rank), or the error of a device.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        let waited = self.ranks.wait(within, (&self.came, &[]));
+        let waited = self.ranks.wait(within, (&self.came, &self.flags()));
         self.is_over |= waited.is_err();
         waited
+    }
+
+    /// The flags for which copies wait.
+    fn flags(&self) -> Vec<&Flags> {
+        self.works.iter().filter_map(ScatterWork::stored).collect()
     }
 
     fn enqueue(&mut self) -> Result<(), Error> {
@@ -165,14 +177,17 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         self.came = self.ranks.record()?;
         for work in &self.works {
             wait_for(&work.member().device, &self.came)?;
-            work.multiply()?;
+            wait_for(&work.member().copies, &self.came)?;
+            work.multiply(self.round)?;
         }
         let mut sent = self.ranks.record()?;
-        if self.shape.path == RankPath::OneAfterAnother {
+        if self.shape.sends == RankSends::Engines {
             for (work, multiplied) in self.works.iter().zip(&sent) {
-                work.member().copies.wait_for(multiplied)?;
+                if self.shape.path != RankPath::PeerMemory {
+                    work.member().copies.wait_for(multiplied)?;
+                }
                 for owner in work.owners()? {
-                    work.send(owner)?;
+                    work.send(owner, self.round)?;
                 }
             }
             sent = self.ranks.record_copies()?;

@@ -216,7 +216,7 @@ impl<W: ProcessWork> RankCall<W> {
 /// Whether the streams of a rank have ended within a time.
 pub(super) fn ended(member: &Member, within: Duration) -> Result<bool, Error> {
     let start = Instant::now();
-    for stream in [&member.copies, &member.device] {
+    for stream in [&member.copies, &member.news, &member.device] {
         let left = within.saturating_sub(start.elapsed());
         match stream.synchronize_within(left) {
             Ok(()) => {}

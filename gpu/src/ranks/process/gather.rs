@@ -45,21 +45,35 @@ impl<T: GemmElement, C: GemmElement> ProcessWork for GatherWork<T, C> {
     }
 
     fn enqueue(&self, signals: &Signals, round: u32) -> Result<(), Error> {
-        let Member { device, copies, .. } = self.member();
+        let Member {
+            device,
+            copies,
+            news,
+            ..
+        } = self.member();
         signals.come(device, round)?;
         copies.wait_for(&device.record()?)?;
-        for from in self.sources()? {
-            signals.await_one(copies, from, round)?;
-            self.fetch(from, round)?;
-            signals.done(copies, from, round)?;
+        for to in self.destinations() {
+            signals.await_one(copies, to, round)?;
+            self.send(to, |_| Ok(()))?;
+            signals.done(copies, to, round)?;
+        }
+        for from in self.sources() {
+            signals.await_done_by(news, from, round)?;
+            if self.path() == RankPath::PeerMemory {
+                for flag in self.flags_of(from) {
+                    self.arrived().set(news, flag, round)?;
+                }
+            }
         }
         let copied = copies.record()?;
         if self.path() != RankPath::PeerMemory {
-            device.wait_for(&copied)?;
+            signals.await_done(device, round)?;
         }
         self.multiply(round)?;
-        device.wait_for(&copied)?;
         // Later work of this stream may write A again.
+        device.wait_for(&copied)?;
+        device.wait_for(&news.record()?)?;
         signals.await_done(device, round)
     }
 }
@@ -79,8 +93,8 @@ impl<T: GemmElement, C: GemmElement> GatherProductRank<T, C> {
     ) -> Result<GatherProductRank<T, C>, Error> {
         let made = || {
             let of = (&problem, Overlap::GatherProduct);
-            let (path, forecast, order) = chosen::<T, C>(&process.kind(), of, options)?;
-            let shape = GatherShape::new(problem, (path, order), options)?;
+            let (path, forecast, _) = chosen::<T, C>(&process.kind(), of, options)?;
+            let shape = GatherShape::new(problem, path, options)?;
             process.idle()?;
             let member = Member::new(process.rank(), process.device())?;
             let work = GatherWork::new(&member, &shape)?;

@@ -10,7 +10,7 @@ use super::call::{ProcessWork, RankCall};
 use super::signals::Signals;
 use crate::error::Error;
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::{RankOptions, chosen};
+use crate::ranks::host::gather_product::{RankOptions, RankSends, chosen};
 use crate::ranks::host::links::RankForecast;
 use crate::ranks::work::Member;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
@@ -74,7 +74,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
     }
 
     fn flags(&self) -> Option<&Flags> {
-        None
+        self.stored()
     }
 
     fn enqueue(&self, signals: &Signals, round: u32) -> Result<(), Error> {
@@ -82,16 +82,19 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
         // An owner has added what its slots held before.
         signals.come(device, round)?;
         signals.await_all(device, round)?;
-        self.multiply()?;
-        let sends = match self.path() {
-            RankPath::OneAfterAnother => {
-                copies.wait_for(&device.record()?)?;
+        copies.wait_for(&device.record()?)?;
+        self.multiply(round)?;
+        let sends = match self.sends() {
+            RankSends::Engines => {
+                if self.path() != RankPath::PeerMemory {
+                    copies.wait_for(&device.record()?)?;
+                }
                 copies
             }
-            _ => device,
+            RankSends::Kernel => device,
         };
         for owner in self.owners()? {
-            self.send(owner)?;
+            self.send(owner, round)?;
             signals.done(sends, owner, round)?;
         }
         device.wait_for(&sends.record()?)?;

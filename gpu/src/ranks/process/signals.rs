@@ -93,6 +93,16 @@ impl Signals {
         peers.try_for_each(|(rank, _)| self.wait(stream, (Signal::Came, *rank), round))
     }
 
+    /// Makes the later work of a stream wait until another rank is done with this rank's memory in a round.
+    pub(super) fn await_done_by(
+        &self,
+        stream: &Device,
+        rank: usize,
+        round: u32,
+    ) -> Result<(), Error> {
+        self.wait(stream, (Signal::Done, rank), round)
+    }
+
     /// Makes the later work of a stream wait until all others are done with this rank's memory in a round.
     pub(super) fn await_done(&self, stream: &Device, round: u32) -> Result<(), Error> {
         let mut peers = self.peers.iter();

@@ -3,20 +3,18 @@
 use core::fmt;
 
 use colex_device::{Buffer, Flags, View, ViewMut};
-use colex_sched::OverlapPlan;
 
 use super::{Member, strided};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::{RankOptions, rank_error};
+use crate::ranks::host::gather_product::RankOptions;
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of an all-gather with a product have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct GatherShape {
     pub(crate) problem: RankProblem,
-    pub(crate) order: OverlapPlan,
     pub(crate) path: RankPath,
     /// The pieces of a chunk.
     pub(crate) pieces: i64,
@@ -28,7 +26,7 @@ const MOST_PIECES: i64 = 64;
 impl GatherShape {
     pub(crate) fn new(
         problem: RankProblem,
-        (path, order): (RankPath, OverlapPlan),
+        path: RankPath,
         options: &RankOptions,
     ) -> Result<GatherShape, Error> {
         let rows = problem.m / problem.ranks;
@@ -40,7 +38,6 @@ impl GatherShape {
         }
         Ok(GatherShape {
             problem,
-            order,
             path,
             pieces,
         })
@@ -132,39 +129,49 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         Ok(product.lines().next().unwrap_or_default().to_string())
     }
 
-    /// The other ranks, in the order in which their parts are fetched.
-    pub(crate) fn sources(&self) -> Result<Vec<usize>, Error> {
-        let order = &self.shape.order;
-        let chunks = order.chunks(self.member.rank as i64).map_err(rank_error)?;
-        Ok(chunks
-            .into_iter()
-            .skip(1)
-            .map(|from| from as usize)
-            .collect())
+    /// The other ranks, in the order in which they get this rank's part. Each rank begins with the next one, so that no two send to one
+    /// rank at a time.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = usize> {
+        let (rank, ranks) = (self.member.rank, self.shape.problem.ranks as usize);
+        (1..ranks).map(move |away| (rank + away) % ranks)
     }
 
-    /// Enqueues the copies of the part of another rank, with their flags. All of this rank come before its kernel: one that waits
-    /// for a flag takes the multiprocessors, and never a copy engine.
-    pub(crate) fn fetch(&self, from: usize, round: u32) -> Result<(), Error> {
-        let (stream, pieces) = (&self.member.copies, self.shape.pieces);
+    /// The other ranks, in the order in which their parts come.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = usize> {
+        let (rank, ranks) = (self.member.rank, self.shape.problem.ranks as usize);
+        (1..ranks).map(move |away| (rank + ranks - away) % ranks)
+    }
+
+    /// Enqueues the copies of this rank's part to another rank, piece by piece, and `then` behind each, with the number of its flag. All of
+    /// them come before the kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
+    ///
+    /// The sender's engine copies, as it writes: on four H200, engines that write bring 339 GB/s to each device while all work, and
+    /// engines that read bring 176 GB/s.
+    pub(crate) fn send(
+        &self,
+        to: usize,
+        then: impl Fn(usize) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (stream, pieces, rank) = (&self.member.copies, self.shape.pieces, self.member.rank);
         for piece in (0..pieces).rev() {
-            let at = |gathered| self.chunk(gathered, from, (piece, pieces));
-            stream.enqueue_copy(&at(&self.a)?, &at(&self.peers[from])?)?;
-            if self.shape.path == RankPath::PeerMemory {
-                let flag = from as i64 * pieces + piece;
-                self.arrived.set(stream, flag as usize, round)?;
-            }
+            let at = |gathered| self.chunk(gathered, rank, (piece, pieces));
+            stream.enqueue_copy(&at(&self.peers[to])?, &at(&self.a)?)?;
+            then((rank as i64 * pieces + piece) as usize)?;
         }
         Ok(())
+    }
+
+    /// The flags of the pieces of a rank.
+    pub(crate) fn flags_of(&self, rank: usize) -> core::ops::Range<usize> {
+        let pieces = self.shape.pieces as usize;
+        rank * pieces..(rank + 1) * pieces
     }
 
     /// Enqueues the product, with the flags of the own part.
     pub(crate) fn multiply(&self, round: u32) -> Result<(), Error> {
         if self.shape.path == RankPath::PeerMemory {
-            let first = self.member.rank as i64 * self.shape.pieces;
-            for flag in first..first + self.shape.pieces {
-                self.arrived
-                    .set(&self.member.device, flag as usize, round)?;
+            for flag in self.flags_of(self.member.rank) {
+                self.arrived.set(&self.member.device, flag, round)?;
             }
         }
         self.with_product(|product| product.run())

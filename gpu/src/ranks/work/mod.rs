@@ -19,6 +19,8 @@ pub(crate) struct Member {
     pub(crate) device: Device,
     /// With the stream of copies.
     pub(crate) copies: Device,
+    /// With a stream that waits for what other ranks say.
+    pub(crate) news: Device,
 }
 
 impl Member {
@@ -27,6 +29,7 @@ impl Member {
             rank,
             device: device.clone(),
             copies: device.on_new_stream()?,
+            news: device.on_new_stream()?,
         })
     }
 

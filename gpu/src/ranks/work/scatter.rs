@@ -3,7 +3,7 @@
 use core::fmt;
 
 use colex_atom::Ty;
-use colex_device::{Buffer, View, ViewMut};
+use colex_device::{Buffer, Flags, View, ViewMut};
 use colex_sched::OverlapPlan;
 
 use super::{Member, strided};
@@ -11,7 +11,7 @@ use crate::elementwise::{Map, MapExpression};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::{RankOptions, rank_error};
+use crate::ranks::host::gather_product::{RankOptions, RankSends, rank_error};
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of a product with a reduce-scatter have in common.
@@ -20,6 +20,8 @@ pub(crate) struct ScatterShape {
     pub(crate) problem: RankProblem,
     pub(crate) order: OverlapPlan,
     pub(crate) path: RankPath,
+    /// What brings the terms to their owners.
+    pub(crate) sends: RankSends,
     sum: MapExpression,
 }
 
@@ -34,10 +36,22 @@ impl ScatterShape {
             let (rows, most) = (problem.m / problem.ranks, 1);
             return Err(HostError::Pieces { pieces, rows, most }.into());
         }
+        let sends = match (path, options.sends) {
+            (RankPath::PeerMemory, sends) => sends.unwrap_or_default(),
+            (_, None | Some(RankSends::Engines)) => RankSends::Engines,
+            (_, Some(RankSends::Kernel)) => {
+                let (path, why) = (
+                    path.to_string(),
+                    "a kernel stores into the memory of the owners on the path peer memory",
+                );
+                return Err(HostError::Path { path, why }.into());
+            }
+        };
         Ok(ScatterShape {
             problem,
             order,
             path,
+            sends,
             sum: sum::<S, C>(problem.ranks)?,
         })
     }
@@ -72,7 +86,16 @@ pub(crate) struct ScatterWork<T, S, C> {
     slots: Buffer<S>,
     peers: Vec<Buffer<S>>,
     /// The terms of all chunks, if copies bring them to the owners.
-    terms: Option<Buffer<S>>,
+    terms: Option<Terms<S>>,
+}
+
+/// The terms that copies bring to the owners.
+#[derive(Debug)]
+struct Terms<S> {
+    all: Buffer<S>,
+    /// Where the kernel counts what it has stored of each chunk, and the flags of those that are stored, with the round behind them.
+    counts: Buffer<u32>,
+    stored: Flags,
 }
 
 impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
@@ -82,8 +105,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         shape: &ScatterShape,
     ) -> Result<ScatterWork<T, S, C>, Error> {
         let RankProblem { m, n, k, ranks, .. } = shape.problem;
-        let terms = match shape.path {
-            RankPath::OneAfterAnother => Some(member.buffer(m.saturating_mul(n))?),
+        let terms = match (shape.sends, ranks) {
+            (RankSends::Engines, 2..) => Some(Terms {
+                all: member.buffer(m.saturating_mul(n))?,
+                counts: member.buffer(ranks)?,
+                stored: Flags::new(&member.device, ranks as usize + 1)?,
+            }),
             _ => None,
         };
         Ok(ScatterWork {
@@ -123,6 +150,10 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         &self.c
     }
 
+    pub(crate) fn sends(&self) -> RankSends {
+        self.shape.sends
+    }
+
     pub(crate) fn slots(&self) -> &Buffer<S> {
         &self.slots
     }
@@ -140,26 +171,44 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         Ok(chunks.into_iter().map(|owner| owner as usize).collect())
     }
 
+    /// The flags for which copies wait.
+    pub(crate) fn stored(&self) -> Option<&Flags> {
+        self.terms.as_ref().map(|terms| &terms.stored)
+    }
+
     /// Enqueues the product, which stores its terms into the slots of the owners, or where copies find them.
-    pub(crate) fn multiply(&self) -> Result<(), Error> {
+    pub(crate) fn multiply(&self, round: u32) -> Result<(), Error> {
+        if let (Some(terms), RankPath::PeerMemory) = (&self.terms, self.shape.path) {
+            let behind = terms.stored.len() - 1;
+            terms.stored.set(&self.member.device, behind, round)?;
+        }
         self.with_product(|product| product.run())
     }
 
-    /// Enqueues the copy of a term into the slot in its owner's memory.
-    pub(crate) fn send(&self, owner: usize) -> Result<(), Error> {
-        let Some(terms) = &self.terms else {
+    /// Enqueues the copy of a term into the slot in the memory of another rank, its owner, once the kernel has stored it.
+    pub(crate) fn send(&self, owner: usize, round: u32) -> Result<(), Error> {
+        let Some(terms) = self.terms.as_ref().filter(|_| owner != self.member.rank) else {
             return Ok(());
         };
+        let copies = &self.member.copies;
+        if self.shape.path == RankPath::PeerMemory {
+            terms.stored.wait(copies, owner, round)?;
+        }
         let slot = self.part(&self.peers[owner], self.member.rank)?;
-        let term = self.part(terms, owner)?;
-        Ok(self.member.copies.enqueue_copy(&slot, &term)?)
+        let term = self.part(&terms.all, owner)?;
+        Ok(copies.enqueue_copy(&slot, &term)?)
     }
 
     /// Enqueues the sum of the slots in this rank's memory.
     pub(crate) fn add(&self) -> Result<(), Error> {
         let RankProblem { n, ranks, .. } = self.shape.problem;
         let elements = self.rows() * n;
-        let slots = (0..ranks as usize).map(|rank| self.part(&self.slots, rank));
+        let own = self.member.rank;
+        let slots = (0..ranks as usize).map(|rank| match &self.terms {
+            // This rank's own term has stayed where the kernel stored it.
+            Some(terms) if rank == own => self.part(&terms.all, own),
+            _ => self.part(&self.slots, rank),
+        });
         let slots = slots.collect::<Result<Vec<_>, _>>()?;
         let mut c = self.c.clone();
         let c = c.view_mut(elements)?;
@@ -191,9 +240,17 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let a = View::new(&self.a, strided([(rows, k), (k, 1), (ranks, rows * k)])?)?;
         let b = View::new(&self.b, strided([(n, k), (k, 1), (ranks, 0)])?)?;
         if let Some(terms) = &self.terms {
-            let mut terms = terms.clone();
+            // The handles are this call's, and only its kernel writes.
+            let mut all = terms.all.clone();
+            let (mut counts, mut stored) = (terms.counts.clone(), terms.stored.buffer().clone());
             let layout = strided([(rows, n), (n, 1), (ranks, rows * n)])?;
-            return act(Gemm::new(&a, &b, &ViewMut::new(&mut terms, layout)?));
+            let product = Gemm::new(&a, &b, &ViewMut::new(&mut all, layout)?);
+            if self.shape.path != RankPath::PeerMemory {
+                return act(product);
+            }
+            let product = product.chunks(ChunkOrder::Ascending, self.owners()?[0] as i64);
+            let (counts, stored) = (counts.view_mut(ranks)?, stored.view_mut(ranks + 1)?);
+            return act(product.departures(&counts, &stored));
         }
         let rank = self.member.rank;
         let owners = self.peers.iter().map(|slots| self.part(slots, rank));

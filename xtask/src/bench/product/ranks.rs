@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::ranks::{
-    GatherProduct, ProductScatter, RankDevices, RankOptions, RankPath, RankProblem,
+    GatherProduct, ProductScatter, RankDevices, RankOptions, RankPath, RankProblem, RankSends,
 };
 use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use colex_sched::Overlap;
@@ -412,11 +412,12 @@ fn scatter(host: &Host, problem: RankProblem) -> Result<Value> {
     fn with<S: GemmElement>(
         host: &Host,
         problem: RankProblem,
-        path: RankPath,
+        (path, sends): (RankPath, Option<RankSends>),
         noise: [&[Noise<bf16>]; 2],
     ) -> Result<ProductScatter<bf16, S, bf16>> {
         let options = RankOptions {
             path: Some(path),
+            sends,
             ..RankOptions::default()
         };
         let product = ProductScatter::new(&host.ranks, problem, &options)?;
@@ -459,30 +460,40 @@ fn scatter(host: &Host, problem: RankProblem) -> Result<Value> {
         }
         Ok(())
     };
-    let mut apart = with::<bf16>(host, problem, RankPath::OneAfterAnother, noise)?;
+    let mut apart = with::<bf16>(host, problem, (RankPath::OneAfterAnother, None), noise)?;
     let c = result(host, &mut apart)?;
     check("one after the other", &c, 1.0 + ranks as f64)?;
     let expected = c;
-    let mut halves = with::<bf16>(host, problem, RankPath::PeerMemory, noise)?;
-    let name = "overlapped, slots of bf16";
-    same(name, &result(host, &mut halves)?, &expected)?;
-    let mut wide = with::<f32>(host, problem, RankPath::PeerMemory, noise)?;
+    let mut overlapped = Vec::new();
+    for (sends, name) in [
+        (None, "overlapped, slots of bf16"),
+        (Some(RankSends::Kernel), "overlapped, slots of bf16 by TMA"),
+    ] {
+        let mut halves = with::<bf16>(host, problem, (RankPath::PeerMemory, sends), noise)?;
+        same(name, &result(host, &mut halves)?, &expected)?;
+        overlapped.push((name, halves));
+    }
+    let mut wide = with::<f32>(host, problem, (RankPath::PeerMemory, None), noise)?;
     let c = result(host, &mut wide)?;
     check("overlapped, slots of f32", &c, 1.0)?;
-    let mut wide_apart = with::<f32>(host, problem, RankPath::OneAfterAnother, noise)?;
+    let mut wide_apart = with::<f32>(host, problem, (RankPath::OneAfterAnother, None), noise)?;
     let behind = result(host, &mut wide_apart)?;
     same("overlapped, slots of f32", &c, &behind)?;
     drop(wide_apart);
-    let path = halves.explain()?.replace('\n', "\n  ");
+    let path = overlapped[0].1.explain()?.replace('\n', "\n  ");
     let (peers, into) = copied(host, rows * n)?;
     let alone = alone(host, [m, n, part])?;
-    let ways = vec![
+    let mut ways = vec![
         copies_alone(host, peers, into),
         RankWay::new("product alone", move || alone.run(host)),
         RankWay::new("one after the other", move || Ok(apart.run()?)),
-        RankWay::new(name, move || Ok(halves.run()?)),
-        RankWay::new("overlapped, slots of f32", move || Ok(wide.run()?)),
     ];
+    for (name, mut halves) in overlapped {
+        ways.push(RankWay::new(name, move || Ok(halves.run()?)));
+    }
+    ways.push(RankWay::new("overlapped, slots of f32", move || {
+        Ok(wide.run()?)
+    }));
     let found = RankRun {
         problem,
         path,
