@@ -6,7 +6,7 @@
 //! `colours = round` names a colour in the legend (`wave` where the key is absent).
 //!
 //! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`;
-//! `axis = iterations` draws every k-tile, by tile and by block; `cut = none` leaves tiles whole.
+//! `axis = iterations` draws every k-tile, by tile and by block.
 //!
 //! `figure ranks`: `gather` or `scatter`, a product across ranks over time. Keys: `ranks`, and the times `send`, `product` and
 //! `add` of a chunk.
@@ -114,25 +114,13 @@ fn with_padding(
 pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
     let ([m, n], k) = (pair(body, "tiles", "3x3")?, number(body, "k", 32)?);
     let args = StreamKSm90Args {
-        decomposition: match body.value("cut") {
-            None => Decomposition::StreamK,
-            Some("none") => Decomposition::DataParallel,
-            Some(other) => return Err(Error::new(format!("`cut = {other}` is not `none`"))),
-        },
+        decomposition: Decomposition::StreamK,
         ..StreamKSm90Args::new(number(body, "sms", 4)?)
     };
     let schedule = StreamKSm90::new(GemmCoord::new(m, n, 1), k, args)?;
     match body.value("axis") {
         None => schedule.picture().map_err(Error::from),
-        Some("iterations") => {
-            let picture = schedule.iterations_picture()?;
-            Ok(match body.value("cut") {
-                None => picture,
-                Some(_) => {
-                    picture.title("whole tiles: the block of each tile, and its k-tiles over time")
-                }
-            })
-        }
+        Some("iterations") => schedule.iterations_picture().map_err(Error::from),
         Some(other) => Err(Error::new(format!("`axis = {other}` is not `iterations`"))),
     }
 }
