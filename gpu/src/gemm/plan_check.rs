@@ -108,7 +108,7 @@ impl GemmPlan {
             1,
         )?;
         let most = i64::from(is_hopper);
-        self.limit("kernels that begin early", self.early.into(), most)?;
+        self.limit("early begins of its kernels", self.early.into(), most)?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
         self.limit(

@@ -9,7 +9,7 @@ use colex_proof::kernels::plans::listed::ListedPlan;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
 use colex_proof::kernels::{listed_plans, trapped};
 use colex_proof::sweep::Random;
-use colex_sched::pipeline::Schedule::Pingpong;
+use colex_sched::pipeline::Schedule::{Cooperative, Pingpong};
 use colex_sched::{Order, RasterOrder, ThreadblockSwizzle};
 use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
@@ -538,6 +538,52 @@ fn a_pingpong_schedule_has_limits() {
         said(GemmMethod::Simt, |plan| plan.schedule = Pingpong),
         "the plan asks for 2 tiles of a block at once: the SIMT kernel takes at most 1, 1 fewer"
     );
+}
+
+/// Kernels that begin early give the same bits, in parts of K and whole; other kernels than Hopper's refuse to.
+#[test]
+fn kernels_that_begin_early_multiply() {
+    let mut cases = 0;
+    for (cluster, split, schedule) in [
+        ([1, 1, 1], 1, Cooperative),
+        ([2, 1, 1], 3, Cooperative),
+        ([1, 1, 2], 2, Cooperative),
+        ([1, 2, 1], 1, Pingpong),
+    ] {
+        for (gather, swap) in [(false, false), (false, true), (true, false)] {
+            let cluster = match gather {
+                true => [1, 1, cluster[2]],
+                false => cluster,
+            };
+            let problem = GemmProblem::new(130, 72, 264);
+            let device = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(cases + 1));
+            let found = product_on(&device, GemmMethod::Hopper, problem, |plan| {
+                *plan = GemmPlan {
+                    tile: [64, 32, 64],
+                    warps: [1, 1],
+                    stages: 3,
+                    early: true,
+                    cluster,
+                    split,
+                    schedule,
+                    gather,
+                    swap,
+                    ..*plan
+                };
+            });
+            assert_eq!(found, Ok(0.0), "{cluster:?}, {split} parts, {schedule:?}");
+            cases += 1;
+        }
+    }
+    println!("law plans.early: {cases} cases");
+    for method in [GemmMethod::Simt, GemmMethod::Ampere, GemmMethod::Gemv] {
+        assert_eq!(
+            said(method, |plan| plan.early = true),
+            format!(
+                "the plan asks for 1 early begins of its kernels: the {method} kernel takes at most 0, 1 fewer"
+            )
+        );
+    }
 }
 
 /// The same of tf32 and of bytes, in four schedules, with C in both orders, read and not.
