@@ -22,6 +22,7 @@ use super::epilogue::terms::{KernelEpilogue, Terms};
 use super::family::{GemmFamily, Numbers};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_TILE;
+use super::sm90::begin_early;
 use crate::kernels::Major;
 
 /// The threads of a block.
@@ -296,6 +297,9 @@ fn build(
         thread: k.thread(),
         at,
     };
+    if plan.early {
+        begin_early(&mut k);
+    }
     let sums = kernel.main_loop(&mut k, (&a, &right), (&steps, &rank))?;
     kernel.store(&mut k, &c, &sums, (&terms, &rank));
     k.finish()

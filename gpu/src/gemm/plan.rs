@@ -130,7 +130,7 @@ pub struct GemmPlan {
     /// The number of the clusters' tiles whose K is not divided: the first of the order (0 if `split` is 1). Those that
     /// fill whole rounds need no parts.
     pub undivided: i64,
-    /// Whether a kernel may begin before the launch before it on the stream has ended (Hopper): its blocks take the
+    /// Whether a kernel may begin before the launch before it on the stream has ended (Hopper, and GEMV from `sm_90` on): its blocks take the
     /// multiprocessors that this launch leaves, prepare themselves, and wait there for its end. So does the kernel that adds the
     /// parts of K.
     pub early: bool,

@@ -107,7 +107,12 @@ impl GemmPlan {
             whole,
             1,
         )?;
-        let most = i64::from(is_hopper);
+        let begins = match self.method {
+            GemmMethod::Hopper => true,
+            GemmMethod::Gemv => arch >= Arch::Sm90,
+            _ => false,
+        };
+        let most = i64::from(begins);
         self.limit("early begins of its kernels", self.early.into(), most)?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;

@@ -707,11 +707,7 @@ fn build(
     }
     k.start_pipelines(&[&ring], size > 1);
     if plan.early {
-        // Nothing before this accesses global memory. Blocks of the launch behind find room when these end.
-        k.emit(|ir| {
-            ir.push(Sync::GridDependency { wait: true });
-            ir.push(Sync::GridDependency { wait: false });
-        });
+        begin_early(&mut k);
     }
     let most = (MOST_EXTENT / bk + 1).min(1 << 25);
     // Under each tap of a convolution, all channels.
@@ -783,6 +779,15 @@ fn build(
         |k| kernel.consume(k, &stored, &output, sum.as_ref(), &terms),
     );
     k.finish()
+}
+
+/// Waits for the end of the launch before, which the kernel need not await to begin: nothing in front of this accesses global
+/// memory. Blocks of the launch behind find room when those of this one end.
+pub(crate) fn begin_early(k: &mut Builder) {
+    k.emit(|ir| {
+        ir.push(Sync::GridDependency { wait: true });
+        ir.push(Sync::GridDependency { wait: false });
+    });
 }
 
 /// The tensor map and the stages of a factor. `blocks` blocks of the cluster load its tile together.

@@ -587,8 +587,8 @@ fn products() -> Result<Vec<Sample>, Error> {
             early: true,
             ..plan
         };
-        let is_hopper = plan.method == GemmMethod::Hopper;
-        [plan].into_iter().chain(is_hopper.then_some(early))
+        let begins = matches!(plan.method, GemmMethod::Hopper | GemmMethod::Gemv);
+        [plan].into_iter().chain(begins.then_some(early))
     };
     for plan in plans.flat_map(early) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));

@@ -576,7 +576,11 @@ fn kernels_that_begin_early_multiply() {
         }
     }
     println!("law plans.early: {cases} cases");
-    for method in [GemmMethod::Simt, GemmMethod::Ampere, GemmMethod::Gemv] {
+    let problem = GemmProblem::new(2, 72, 264);
+    let gemv = |arch: Arch| product(arch, GemmMethod::Gemv, problem, |plan| plan.early = true);
+    assert_eq!(gemv(Arch::Sm90a), Ok(0.0));
+    assert!(gemv(Arch::Sm80).is_err());
+    for method in [GemmMethod::Simt, GemmMethod::Ampere] {
         assert_eq!(
             said(method, |plan| plan.early = true),
             format!(

@@ -5,7 +5,7 @@
 //! early, before the first kernel has ended: then it waits for that end before its first access to memory.
 
 use colex_atom::Arch;
-use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Sync, Type};
+use colex_ir::{Access, Address, BinaryOp, KernelBuilder, Reg, Space, Type};
 use colex_tensor::{Builder, Error, Fragment, Index, TensorKernel};
 use colex_tiled::Operand;
 
@@ -240,11 +240,7 @@ pub(crate) fn build(
         &(vector * sum.threads + of_product),
     );
     if plan.early {
-        // Nothing before this accesses memory.
-        k.emit(|ir| {
-            ir.push(Sync::GridDependency { wait: true });
-            ir.push(Sync::GridDependency { wait: false });
-        });
+        sm90::begin_early(&mut k);
     }
     let mut total = Vec::new();
     for factor in 0..plan.operands.right_factors() as usize {

@@ -388,7 +388,8 @@ impl FromStr for PlanLine {
                     variant.method = match value {
                         "hopper" => GemmMethod::Hopper,
                         "ampere" => GemmMethod::Ampere,
-                        _ => anyhow::bail!("plans are of hopper or ampere, not of `{value}`"),
+                        "gemv" => GemmMethod::Gemv,
+                        _ => anyhow::bail!("plans are of hopper, ampere or gemv, not of `{value}`"),
                     }
                 }
                 "cluster" => variant.cluster = Some(shape(value)?),

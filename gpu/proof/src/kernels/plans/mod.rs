@@ -314,7 +314,7 @@ impl GemmPlanCase {
             plan.undivided = random.one(&[0, 0, 1, 2, 5]);
         }
         plan.early = match plan.method {
-            GemmMethod::Hopper => random.one_in(3),
+            GemmMethod::Hopper | GemmMethod::Gemv => random.one_in(3),
             _ => random.one_in(60),
         };
         if !random.one_in(4) {
