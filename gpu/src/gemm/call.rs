@@ -2122,7 +2122,15 @@ pub(super) fn prepare(
     )?;
     let grid = launch(&seen, launched, form.groups, &kernel.built, device);
     let [a, b, c] = order;
-    let mut operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
+    let [of_left, of_right] = match launched.second_left {
+        true => [second, None],
+        false => [None, second],
+    };
+    let mut operands = vec![a];
+    operands.extend(of_left);
+    operands.push(b);
+    operands.extend(of_right);
+    operands.push(c);
     // A kernel of rows has a tensor map of C, and C itself.
     let has_both = launched.stages_c() && form.groups.is_some_and(Groups::has_rows);
     operands.extend(has_both.then_some(c));
