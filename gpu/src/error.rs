@@ -70,6 +70,7 @@ impl Error {
             },
             ErrorKind::Ranks(RankError::Host(why)) => match why {
                 HostError::Late { rank, .. }
+                | HostError::Cut { rank, .. }
                 | HostError::Absent { rank, .. }
                 | HostError::Unfinished { rank, .. } => Some(*rank),
                 HostError::GaveUp { lost, .. } | HostError::Ended { lost, .. } => Some(*lost),
@@ -751,6 +752,18 @@ pub(crate) enum HostError {
         device: String,
         peer: String,
     },
+    #[error(
+        "rank {from}, {device}, has no access to the memory of rank {to}, {peer}, and there are no collectives of NCCL: {why}"
+    )]
+    NoWay {
+        from: usize,
+        to: usize,
+        device: String,
+        peer: String,
+        why: String,
+    },
+    #[error("the path {path} is not taken here: some ranks are simulated, and some are GPUs")]
+    Mixed { path: String },
     #[error("{problem}, and there are {given} devices: each rank has one")]
     Ranks { problem: String, given: usize },
     #[error("{found} is asked of the call of {wanted}")]
@@ -765,6 +778,12 @@ pub(crate) enum HostError {
         "rank {rank} has not ended within {within:?}: its flags are released, and what was computed is of no use"
     )]
     Late { rank: usize, within: Duration },
+    #[error(
+        "rank {rank} has not ended within {within:?}: the communicators are aborted, and what was computed is of no use"
+    )]
+    Cut { rank: usize, within: Duration },
+    #[error("the collectives have failed before: {why}")]
+    Failed { why: String },
     #[error("the product has failed before: its flags are released, and a new one has new flags")]
     Over,
     #[error(

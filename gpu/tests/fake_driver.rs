@@ -22,6 +22,9 @@ mod peers;
 mod processes;
 #[path = "fake_driver/ranks.rs"]
 mod ranks;
+#[cfg(feature = "nccl")]
+#[path = "fake_driver/ranks_nccl.rs"]
+mod ranks_nccl;
 
 use colex_atom::{
     Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Taps, TensorMap, TmaElement,

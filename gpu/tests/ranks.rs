@@ -6,8 +6,12 @@ mod chunks;
 mod departures;
 #[path = "ranks/host.rs"]
 mod host;
+#[path = "ranks/planted.rs"]
+mod planted;
 #[path = "ranks/process.rs"]
 mod process;
+#[path = "ranks/without_peers.rs"]
+mod without_peers;
 
 use colex_atom::Arch;
 use colex_gpu::ir::{Control, Kernel, Memory, Op, Order, Scope, Stmt, Sync};
@@ -15,7 +19,11 @@ use colex_gpu::ranks::{RankBuffers, RankPath, RankPlan, RankProblem};
 use colex_gpu::sim::{FaultKind, Ranks, SimOptions};
 use colex_sched::{Overlap, OverlapPlan};
 
-const OVERLAPS: [Overlap; 2] = [Overlap::GatherProduct, Overlap::ProductScatter];
+const OVERLAPS: [Overlap; 3] = [
+    Overlap::GatherProduct,
+    Overlap::ProductScatter,
+    Overlap::ProductReduce,
+];
 
 /// Numbers that look random, with rounding in their products.
 fn numbers(count: i64, seed: i64) -> Vec<f32> {
@@ -31,7 +39,7 @@ fn expected(problem: &RankProblem, seed: i64) -> [Vec<Vec<f32>>; 3] {
     // The terms of C: along K, or along its part on each rank.
     let terms = match problem.overlap {
         Overlap::GatherProduct => 1,
-        Overlap::ProductScatter => problem.ranks,
+        Overlap::ProductScatter | Overlap::ProductReduce => problem.ranks,
     };
     let each = k / terms;
     let element = |index: i64| {
@@ -65,7 +73,7 @@ fn law_a_product_over_ranks_is_that_of_one_host_bit_for_bit_under_every_schedule
             for [m, n, k] in [[1, 1, 1], [2, 1, 3], [1, 3, 2], [5, 7, 2], [9, 8, 3]] {
                 let (n, k) = match overlap {
                     Overlap::GatherProduct => (n * ranks, k),
-                    Overlap::ProductScatter => (n, k * ranks),
+                    Overlap::ProductScatter | Overlap::ProductReduce => (n, k * ranks),
                 };
                 let problem = RankProblem {
                     overlap,
@@ -263,6 +271,15 @@ fn law_every_flag_and_every_barrier_is_needed() {
         (vec![0, 1, 2, 3, 4, 5, 6], 7)
     );
     assert_eq!(found(&scatter, Change::NoBarrier), (vec![1, 2], 3));
+    let reduce = small(Overlap::ProductReduce);
+    // The same, then the sums counted at two others, and awaited of three ranks.
+    assert_eq!(
+        found(&reduce, Change::Relaxed),
+        (vec![3, 4, 5, 6, 7, 8, 9, 10, 11], 12)
+    );
+    let all = (0..12).collect();
+    assert_eq!(found(&reduce, Change::OneDevice), (all, 12));
+    assert_eq!(found(&reduce, Change::NoBarrier), (vec![1, 2, 3], 4));
 }
 
 #[test]
@@ -281,7 +298,7 @@ fn kernels_are_there_for_every_architecture_with_scopes() {
                 let ptx = plan.kernel(arch).unwrap().ptx().unwrap();
                 assert_eq!(
                     ptx.contains(".acquire.sys"),
-                    ranks > 1 || overlap == Overlap::ProductScatter
+                    ranks > 1 || overlap != Overlap::GatherProduct
                 );
             }
         }

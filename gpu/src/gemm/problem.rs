@@ -12,8 +12,14 @@ use crate::error::{Error, ErrorKind};
 use crate::method::Compute;
 use colex_device::{DeviceSlice, Element, View, ViewMut};
 
+// Collectives move every element of a product.
+#[cfg(not(feature = "nccl"))]
+use colex_device::Element as CollectiveElement;
+#[cfg(feature = "nccl")]
+use colex_device::cuda::NcclElement as CollectiveElement;
+
 /// An element type of GEMM operands and results.
-pub trait GemmElement: Element {
+pub trait GemmElement: Element + CollectiveElement {
     /// Its type in the table of atoms.
     const TY: Ty;
 

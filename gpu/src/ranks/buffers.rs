@@ -22,6 +22,8 @@ pub struct RankBuffers {
     /// Flags, one per rank: its chunk, or a tile of it, is there; its memory may be written.
     arrived: Vec<u64>,
     ready: Vec<u64>,
+    /// Of an all-reduce: tiles of the sum of a rank are there.
+    landed: Vec<u64>,
 }
 
 impl RankBuffers {
@@ -43,7 +45,9 @@ impl RankBuffers {
         let sizes = &plan.sizes;
         let shared = match plan.problem().overlap {
             Overlap::GatherProduct => sizes.ranks * sizes.rows * sizes.k,
-            Overlap::ProductScatter => sizes.ranks * sizes.rows * sizes.columns,
+            Overlap::ProductScatter | Overlap::ProductReduce => {
+                sizes.ranks * sizes.rows * sizes.columns
+            }
         };
         let mut all = |words: i64, flags: bool| -> Result<Vec<u64>, Error> {
             let bytes = words as u64 * 4;
@@ -65,6 +69,7 @@ impl RankBuffers {
             shared: all(shared, false)?,
             arrived: all(count, true)?,
             ready: all(count, true)?,
+            landed: all(count, true)?,
         })
     }
 
@@ -135,7 +140,7 @@ impl RankBuffers {
         // A counter of tiles grows by those of a chunk in each round.
         let each = match self.plan.problem().overlap {
             Overlap::GatherProduct => 1,
-            Overlap::ProductScatter => self.plan.sizes.tiles,
+            Overlap::ProductScatter | Overlap::ProductReduce => self.plan.sizes.tiles,
         };
         let most = i64::from(u32::MAX) / each;
         if round == 0 || i64::from(round) > most {
@@ -143,7 +148,11 @@ impl RankBuffers {
         }
         let mut all = vec![Argument::U32(rank as u32), Argument::U32(round)];
         all.extend([self.a[rank], self.b[rank], self.c[rank]].map(Argument::Pointer));
-        for buffers in [&self.shared, &self.arrived, &self.ready] {
+        let mut lists = vec![&self.shared, &self.arrived, &self.ready];
+        if self.plan.sizes.reduces {
+            lists.extend([&self.c, &self.landed]);
+        }
+        for buffers in lists {
             let steps = 0..ranks;
             all.extend(steps.map(|step| Argument::Pointer(buffers[(rank + step) % ranks])));
         }

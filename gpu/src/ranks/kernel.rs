@@ -2,7 +2,8 @@
 
 use colex_atom::Arch;
 use colex_ir::{
-    Access, Address, Compare, Guard, KernelBuilder, Order, Reg, Scope, Space, Special, Type,
+    Access, Address, AtomicOp, Compare, Guard, KernelBuilder, Memory, Operand, Order, Reg, Scope,
+    Space, Special, Type,
 };
 
 use super::plan::{RankPlan, Sizes};
@@ -28,6 +29,9 @@ pub(super) struct Parts<'s> {
     pub(super) shared: Vec<Reg>,
     pub(super) arrived: Vec<Reg>,
     pub(super) ready: Vec<Reg>,
+    /// Of an all-reduce, the same of C and of the flags of its sums.
+    pub(super) sums: Vec<Reg>,
+    pub(super) landed: Vec<Reg>,
     pub(super) thread: Reg,
     pub(super) block: Reg,
 }
@@ -45,10 +49,15 @@ impl<'s> Parts<'s> {
             names.map(|name| k.pointer(&name)).collect()
         };
         let lists = ["shared", "arrived", "ready"].map(&mut all);
+        let of_sums = match sizes.reduces {
+            true => ["sums", "landed"].map(&mut all),
+            false => [const { Vec::new() }; 2],
+        };
         let [rank, round] = [rank, round].map(|id| k.param(id));
         let [a, b, c] = operands.map(|id| k.param(id));
         let [shared, arrived, ready] =
             lists.map(|list| list.into_iter().map(|id| k.param(id)).collect());
+        let [sums, landed] = of_sums.map(|list| list.into_iter().map(|id| k.param(id)).collect());
         let thread = k.mov(Type::U32, Special::Tid(0));
         let block = k.mov(Type::U32, Special::Ctaid(0));
         Parts {
@@ -62,6 +71,8 @@ impl<'s> Parts<'s> {
             shared,
             arrived,
             ready,
+            sums,
+            landed,
             thread,
             block,
         }
@@ -136,6 +147,18 @@ impl<'s> Parts<'s> {
 /// Sets a flag, after all that the thread has seen.
 pub(super) fn raise(k: &mut KernelBuilder, flag: impl Into<Address>, value: Reg) {
     k.store(flags().order(Order::Release(Scope::Sys)), flag, value);
+}
+
+/// Adds 1 to a counter, after all that the thread has seen.
+pub(super) fn count(k: &mut KernelBuilder, counter: impl Into<Address>) {
+    k.push(Memory::Reduce {
+        op: AtomicOp::Add,
+        space: Space::Global,
+        ty: Type::U32,
+        order: Order::Release(Scope::Sys),
+        a: counter.into(),
+        s: vec![Operand::Int(1)],
+    });
 }
 
 /// Waits until a flag has at least a value.

@@ -4,9 +4,10 @@
 //! the products of the chunks that are there ([`colex_sched::OverlapPlan`] has the order and a timeline). A [`Meeting`] is what
 //! the ranks tell each other on the host.
 //!
-//! [`GatherProduct`] and [`ProductScatter`] run on the devices of one process, with the Hopper kernel of
-//! [`Gemm`](crate::Gemm): there the rank is the last mode of a batch. [`GatherProductRank`] and [`ProductScatterRank`] are the same
-//! products with a process for each device, which [`RankProcess`] joins. [`RankPlan`] has plain kernels in `f32` for the simulator, one
+//! [`GatherProduct`], [`ProductScatter`] and [`ProductReduce`] run on the devices of one process, with the Hopper kernel of
+//! [`Gemm`](crate::Gemm): there the rank is the last mode of a batch. Where devices have no access to each other's memory, or the
+//! caller asks for it, the communication is NCCL's, with the feature `nccl`. [`GatherProductRank`] and [`ProductScatterRank`] are the
+//! first two products with a process for each device, which [`RankProcess`] joins. [`RankPlan`] has plain kernels in `f32` for the simulator, one
 //! element of C per thread, with all flags inside the kernels.
 
 mod buffers;
@@ -17,6 +18,7 @@ mod meeting;
 mod plan;
 mod problem;
 mod process;
+mod reduce;
 mod scatter;
 mod work;
 
@@ -24,6 +26,7 @@ pub use buffers::RankBuffers;
 pub use host::devices::RankDevices;
 pub use host::gather_product::{GatherProduct, RankOptions, RankSends};
 pub use host::links::{LinkSpeeds, RankForecast};
+pub use host::product_reduce::ProductReduce;
 pub use host::product_scatter::ProductScatter;
 pub use meeting::Meeting;
 pub use plan::{RankPath, RankPlan};

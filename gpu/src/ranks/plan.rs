@@ -10,7 +10,7 @@ use colex_sim::{Ranks, Report, SimOptions};
 
 use super::buffers::RankBuffers;
 use super::problem::RankProblem;
-use super::{gather, scatter};
+use super::{gather, reduce, scatter};
 use crate::error::{Error, RankError};
 
 /// The way of the data between the ranks.
@@ -24,9 +24,10 @@ pub enum RankPath {
     PeerMemory,
     /// Copy engines copy all chunks, and the product runs before or after that.
     OneAfterAnother,
-    /// The collectives of NCCL, one for each chunk, beside the product of another.
+    /// The collectives of NCCL, one for each piece of all chunks, beside the product of another piece. Simulated ranks have copies
+    /// and sums of the host in their place, which adds as a ring of ranks does.
     NcclInChunks,
-    /// One collective of NCCL, before or after the product.
+    /// One collective of NCCL, before or after the product; on simulated ranks as [`RankPath::NcclInChunks`].
     NcclAfter,
 }
 
@@ -82,6 +83,8 @@ pub(super) struct Sizes {
     /// The blocks that compute a chunk, and all.
     pub(super) tiles: i64,
     pub(super) blocks: i64,
+    /// Whether every rank has the whole sum.
+    pub(super) reduces: bool,
 }
 
 impl RankPlan {
@@ -103,7 +106,9 @@ impl RankPlan {
         let ranks = problem.ranks;
         let (rows, columns, k) = match problem.overlap {
             Overlap::GatherProduct => (problem.m / ranks, problem.n / ranks, problem.k),
-            Overlap::ProductScatter => (problem.m / ranks, problem.n, problem.k / ranks),
+            Overlap::ProductScatter | Overlap::ProductReduce => {
+                (problem.m / ranks, problem.n, problem.k / ranks)
+            }
         };
         // What a rank addresses by 32 bits: its operands, the gathered A, the slots of all ranks.
         let (whole_a, terms) = (problem.m.checked_mul(k), problem.m.checked_mul(columns));
@@ -124,6 +129,8 @@ impl RankPlan {
         let more = match problem.overlap {
             Overlap::GatherProduct => ranks - 1,
             Overlap::ProductScatter => tiles,
+            // One block waits for the sums of the others.
+            Overlap::ProductReduce => tiles + 1,
         };
         Ok(RankPlan {
             problem,
@@ -135,6 +142,7 @@ impl RankPlan {
                 k,
                 tiles,
                 blocks: ranks * tiles + more,
+                reduces: problem.overlap == Overlap::ProductReduce,
             },
         })
     }
@@ -227,6 +235,7 @@ impl RankPlan {
         let kernel = match self.problem.overlap {
             Overlap::GatherProduct => gather::kernel(&self.sizes, arch),
             Overlap::ProductScatter => scatter::kernel(&self.sizes, arch),
+            Overlap::ProductReduce => reduce::kernel(&self.sizes, arch),
         };
         kernel.verify()?;
         Ok(kernel)

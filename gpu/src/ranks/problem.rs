@@ -10,7 +10,7 @@ use crate::error::{Error, RankError};
 ///
 /// [`Overlap::GatherProduct`] takes A and B sharded along their rows and gives C sharded along its columns: the rows of A are
 /// gathered. [`Overlap::ProductScatter`] takes A and B sharded along K and gives C sharded along its rows: the terms of C are
-/// reduced and scattered.
+/// reduced and scattered. [`Overlap::ProductReduce`] takes the same A and B and gives every rank the whole C.
 ///
 /// ```
 /// use colex_gpu::ranks::RankProblem;
@@ -43,6 +43,7 @@ impl RankProblem {
         match self.overlap {
             Overlap::GatherProduct => [rows, rows, columns],
             Overlap::ProductScatter => [columns, columns, rows],
+            Overlap::ProductReduce => [columns, columns, Placement::Replicate],
         }
     }
 
@@ -51,7 +52,7 @@ impl RankProblem {
     /// # Errors
     ///
     /// Returns an error for an extent below 1, a number of ranks below 1, a size that does not fit in 64 bits, or a sharded extent
-    /// that is not a multiple of the ranks.
+    /// that is not a multiple of the ranks. The rows of C are a multiple in any case, since each rank adds a chunk of them.
     pub fn layouts(&self) -> Result<[RankLayout; 3], Error> {
         let shapes = [[self.m, self.k], [self.n, self.k], [self.m, self.n]];
         let [a, b, c] = self.placements();
@@ -59,11 +60,15 @@ impl RankProblem {
             let layout = placement.layout(&shape, self.ranks);
             layout.map_err(|why| Error::from(RankError::Operand { name, why }))
         };
-        Ok([
+        let all = [
             layout("A", a, shapes[0])?,
             layout("B", b, shapes[1])?,
             layout("C", c, shapes[2])?,
-        ])
+        ];
+        if self.overlap == Overlap::ProductReduce {
+            layout("C", Placement::Shard(0), shapes[2])?;
+        }
+        Ok(all)
     }
 }
 

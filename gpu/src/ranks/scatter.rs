@@ -2,9 +2,9 @@
 //! owner, the rank's own chunk last; the last blocks add the slots in the order of the ranks.
 
 use colex_atom::Arch;
-use colex_ir::{AtomicOp, Compare, Kernel, Memory, Operand, Order, Scope, Space, Type};
+use colex_ir::{Compare, Kernel, Type};
 
-use super::kernel::{Parts, dot, elements, raise, wait};
+use super::kernel::{Parts, count, dot, elements, raise, wait};
 use super::plan::Sizes;
 
 pub(super) fn kernel(sizes: &Sizes, arch: Arch) -> Kernel {
@@ -16,7 +16,7 @@ pub(super) fn kernel(sizes: &Sizes, arch: Arch) -> Kernel {
 }
 
 /// One block computes a tile of the term of a chunk.
-fn multiply(p: &mut Parts<'_>) {
+pub(super) fn multiply(p: &mut Parts<'_>) {
     let sizes = p.sizes;
     let each = sizes.rows * sizes.columns;
     let (rank, round) = (p.rank, p.round);
@@ -55,20 +55,11 @@ fn multiply(p: &mut Parts<'_>) {
         k.store(elements(), to, sum);
     });
     p.k.sync();
-    p.k.if_(first, |k| {
-        k.push(Memory::Reduce {
-            op: AtomicOp::Add,
-            space: Space::Global,
-            ty: Type::U32,
-            order: Order::Release(Scope::Sys),
-            a: arrived.into(),
-            s: vec![Operand::Int(1)],
-        });
-    });
+    p.k.if_(first, |k| count(k, arrived));
 }
 
 /// One block adds the terms of a tile of this rank's chunk; `before` blocks come before those that do.
-fn add(p: &mut Parts<'_>, before: i64) {
+pub(super) fn add(p: &mut Parts<'_>, before: i64) {
     let sizes = p.sizes;
     let each = sizes.rows * sizes.columns;
     let tile = p.k.sub(Type::U32, p.block, before);
@@ -80,8 +71,18 @@ fn add(p: &mut Parts<'_>, before: i64) {
         }
     });
     p.k.sync();
-    let (index, _, exists) = p.element(tile);
-    let [from, to] = [p.shared[0], p.c].map(|base| p.word(base, index));
+    let (index, [row, column], exists) = p.element(tile);
+    let from = p.word(p.shared[0], index);
+    let to = match sizes.reduces {
+        false => vec![p.word(p.c, index)],
+        true => {
+            // The same place of C on all ranks.
+            let row = p.k.mad(Type::U32, p.rank, sizes.rows, row);
+            let index = p.k.mad(Type::U32, column, sizes.ranks * sizes.rows, row);
+            let all = p.sums.clone().into_iter();
+            all.map(|c| p.word(c, index)).collect()
+        }
+    };
     p.k.if_(exists, |k| {
         let mut sum = k.load(elements(), from);
         for rank in 1..sizes.ranks {
@@ -89,6 +90,6 @@ fn add(p: &mut Parts<'_>, before: i64) {
             let term = k.load(elements(), apart);
             sum = k.add(Type::F32, sum, term);
         }
-        k.store(elements(), to, sum);
+        to.into_iter().for_each(|to| k.store(elements(), to, sum));
     });
 }

@@ -38,7 +38,7 @@ fn build_nccl(folder: &Path) -> Result<(), String> {
 }
 
 /// What `act` says with a fake NCCL beside the fake driver.
-fn with_nccl(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
+pub(super) fn with_nccl(test: &str, scene: &str, act: impl FnOnce() -> String) -> String {
     static BUILT: OnceLock<()> = OnceLock::new();
     if env::var_os("FAKE_CUDA_TEST").is_none() {
         BUILT.get_or_init(|| build_nccl(&super::library(true)).unwrap());
@@ -55,7 +55,7 @@ fn lines(calls: &Path) -> std::path::PathBuf {
 }
 
 /// The lines of the fake NCCL so far.
-fn told() -> String {
+pub(super) fn told() -> String {
     let calls = env::var_os(library::CALLS).expect("the variable names the file with the counts");
     let text = fs::read_to_string(lines(calls.as_ref())).unwrap_or_default();
     text.lines().collect::<Vec<_>>().join("; ")
@@ -136,6 +136,13 @@ fn collectives_and_their_arguments() {
         each::<f32>(&device, &ranks[0]);
         each::<f16>(&device, &ranks[0]);
         each::<bf16>(&device, &ranks[0]);
+        each::<f64>(&device, &ranks[0]);
+        each::<i64>(&device, &ranks[0]);
+        each::<u64>(&device, &ranks[0]);
+        each::<i32>(&device, &ranks[0]);
+        each::<u32>(&device, &ranks[0]);
+        each::<i8>(&device, &ranks[0]);
+        each::<u8>(&device, &ranks[0]);
         ranks.remove(0).abort();
         told()
     };
@@ -151,7 +158,20 @@ fn collectives_and_their_arguments() {
             "peers:1",
             act
         ),
-        [of(7, 4), of(6, 2), of(9, 2), "abort 0".to_string()].concat()
+        [
+            of(7, 4),
+            of(6, 2),
+            of(9, 2),
+            of(8, 8),
+            of(4, 8),
+            of(5, 8),
+            of(2, 4),
+            of(3, 4),
+            of(0, 1),
+            of(1, 1),
+            "abort 0".to_string()
+        ]
+        .concat()
     );
 }
 
@@ -241,6 +261,30 @@ fn nccls_own_words() {
         with_nccl("collectives::nccls_own_words", "peers:1/refuses", act),
         "ncclCommInitRankConfig returned invalid usage (5): rank 0 is there already; ncclAllGather returned invalid argument \
          (4): rank 0: gather 4 of type 7, 0; abort 0"
+    );
+}
+
+/// What went wrong after a collective had begun.
+#[test]
+fn an_error_in_the_background() {
+    let act = || {
+        let device = super::device();
+        let ranks = Communicator::all(std::slice::from_ref(&device), LONG).unwrap();
+        ranks[0].check().unwrap();
+        let buffer = device.zeros::<f32>(4).unwrap();
+        let begun = sentence(ranks[0].all_reduce(&device, &buffer, &buffer));
+        let checked = sentence(ranks[0].check());
+        drop(ranks);
+        format!("{begun}; {checked}; {}", told())
+    };
+    assert_eq!(
+        with_nccl(
+            "collectives::an_error_in_the_background",
+            "peers:1/breaks",
+            act
+        ),
+        "no error; ncclCommGetAsyncError returned remote process exited or there was a network error (6): rank 0: a rank is \
+         gone; reduce 4 of type 7 by 0, 0 of rank 0, groups 0; abort 0"
     );
 }
 

@@ -475,6 +475,17 @@ struct Machine {
     /// The allocations of other processes, with how often each is open.
     opened: HashMap<u64, usize>,
     queues: HashMap<Handle, VecDeque<Step>>,
+    /// The collectives of the fake NCCL that not all ranks have come to, by number.
+    collectives: HashMap<u64, Collective>,
+}
+
+/// A collective: what each rank gives and takes, once its stream has come to it.
+#[derive(Default)]
+struct Collective {
+    ranks: usize,
+    words: u64,
+    come: HashMap<u64, [u64; 2]>,
+    is_over: bool,
 }
 
 /// A piece of work of a stream.
@@ -483,6 +494,7 @@ enum Step {
     Copy { to: u64, from: u64, count: u64 },
     WaitFor { word: u64, least: u32 },
     Reach { event: Handle },
+    Join { id: u64, rank: u64, ranks: usize, ends: [u64; 2], words: u64 },
 }
 
 /// The most words that are remembered of one copy.
@@ -518,6 +530,28 @@ impl Machine {
                 }
             }
             Some(Step::Reach { .. }) => {}
+            Some(&Step::Join { id, rank, ranks, ends, words }) => {
+                let collective = self.collectives.entry(id).or_default();
+                (collective.ranks, collective.words) = (ranks, words);
+                collective.come.insert(rank, ends);
+                if !collective.is_over {
+                    if collective.come.len() < ranks {
+                        return false;
+                    }
+                    collective.is_over = true;
+                    // All others go on at their next look.
+                    let all = collective.come.clone();
+                    for (from_rank, [from, _]) in &all {
+                        for [_, to] in all.values() {
+                            let to = to + 4 * from_rank * words;
+                            for at in (0..words).map(|word| 4 * word) {
+                                let word = self.words.get(&(from + at)).copied().unwrap_or(0);
+                                self.words.insert(to + at, word);
+                            }
+                        }
+                    }
+                }
+            }
         }
         queue.pop_front();
         true
@@ -544,6 +578,30 @@ fn give(stream: Handle, uses: &[u64], step: Step) -> Code {
         return 1;
     }
     machine.queues.entry(stream).or_default().push_back(step);
+    machine.settle();
+    0
+}
+
+/// Gives a stream a collective of the fake NCCL, which has access to all memory. The lower half of `slot` is the number of
+/// ranks, the upper one the rank.
+#[no_mangle]
+pub extern "C" fn fakeCollectiveJoin(stream: Handle, id: u64, slot: u64, from: u64, to: u64, words: u64) -> Code {
+    let (rank, ranks) = (slot >> 32, slot as u32 as usize);
+    give(stream, &[], Step::Join { id, rank, ranks, ends: [from, to], words })
+}
+
+/// Ends all collectives of a communicator, whose numbers begin with this one.
+#[no_mangle]
+pub extern "C" fn fakeCollectiveLeave(first: u64) -> Code {
+    let mut machine = MACHINE.lock().unwrap();
+    let machine = machine.get_or_insert_default();
+    let waiting = machine.queues.values().flatten().filter_map(|step| match step {
+        Step::Join { id, .. } => Some(*id),
+        _ => None,
+    });
+    for id in waiting.filter(|id| id >> 32 == first >> 32).collect::<Vec<_>>() {
+        machine.collectives.entry(id).or_default().is_over = true;
+    }
     machine.settle();
     0
 }

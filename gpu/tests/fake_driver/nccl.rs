@@ -1,13 +1,17 @@
 //! A library with NCCL's names that does nothing but answer, as the variable `FAKE_NCCL` says: `old`, `refuses` (every
-//! collective, with its arguments as the last error), `slow` (collectives stay in progress), or nothing.
+//! collective, with its arguments as the last error), `slow` (collectives stay in progress), `breaks` (an error in the
+//! background after the first collective), or nothing.
+//!
+//! Collectives are work of the fake driver's streams: one runs when the streams of all its ranks have come to it. An
+//! all-gather copies its elements; sums are of what kernels compute, and no kernel of the fake driver computes anything.
 //!
 //! A communicator is in progress until all ranks of its identifier are there, in this process. Every call that ends a
 //! communicator is a line of the file that `FAKE_CUDA_CALLS` names, with `.nccl` behind it.
 #![allow(non_snake_case)]
 
-use std::ffi::{c_char, CString};
+use std::ffi::{c_char, c_void, CString};
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 type Code = u32;
 
@@ -21,6 +25,10 @@ struct Rank {
     rank: i32,
     ranks: i32,
     is_slow: bool,
+    /// The answers until there is an error in the background.
+    breaks: Option<u32>,
+    /// The collectives that it has begun.
+    begun: u64,
 }
 
 /// All communicators; a handle is one more than the index.
@@ -99,17 +107,24 @@ pub extern "C" fn ncclCommInitRankConfig(
     if all.iter().any(|one| one.id == id.0 && one.rank == rank) {
         return fails(5, format!("rank {rank} is there already"));
     }
-    all.push(Rank { id: id.0, rank, ranks, is_slow: false });
+    all.push(Rank { id: id.0, rank, ranks, is_slow: false, breaks: None, begun: 0 });
     *handle = all.len();
     7
 }
 
 #[no_mangle]
 pub extern "C" fn ncclCommGetAsyncError(handle: usize, state: &mut Code) -> Code {
-    let all = RANKS.lock().unwrap();
-    let own = &all[handle - 1];
-    let come = all.iter().filter(|one| one.id == own.id).count();
-    *state = if own.is_slow || come < own.ranks as usize { 7 } else { 0 };
+    let mut all = RANKS.lock().unwrap();
+    let id = all[handle - 1].id;
+    let come = all.iter().filter(|one| one.id == id).count();
+    let own = &mut all[handle - 1];
+    let is_broken = own.breaks == Some(0);
+    own.breaks = own.breaks.map(|left| left.saturating_sub(1));
+    *state = match () {
+        () if is_broken => fails(6, format!("rank {}: a rank is gone", own.rank)),
+        () if own.is_slow || come < own.ranks as usize => 7,
+        () => 0,
+    };
     0
 }
 
@@ -133,6 +148,10 @@ pub extern "C" fn ncclCommDestroy(handle: usize) -> Code {
 
 #[no_mangle]
 pub extern "C" fn ncclCommAbort(handle: usize) -> Code {
+    let id = RANKS.lock().unwrap()[handle - 1].id[0];
+    if let Some(driver) = driver() {
+        (driver.leave)(u64::from(id) << 32);
+    }
     ends("abort", handle)
 }
 
@@ -152,21 +171,79 @@ pub extern "C" fn ncclGroupEnd() -> Code {
     if *open < 0 { fails(5, "no group is open".to_string()) } else { 7 }
 }
 
+/// What the fake driver has for collectives.
+struct FakeDriver {
+    join: extern "C" fn(stream: usize, id: u64, ranks: u64, from: u64, to: u64, words: u64) -> Code,
+    leave: extern "C" fn(first: u64) -> Code,
+}
+
+extern "C" {
+    fn dlopen(name: *const c_char, flags: i32) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// The fake driver, if it is the one that is loaded.
+fn driver() -> Option<&'static FakeDriver> {
+    static DRIVER: OnceLock<Option<FakeDriver>> = OnceLock::new();
+    let find = || unsafe {
+        let library = dlopen(c"libcuda.so.1".as_ptr(), 1);
+        if library.is_null() {
+            return None;
+        }
+        let [join, leave] = [c"fakeCollectiveJoin", c"fakeCollectiveLeave"]
+            .map(|name| dlsym(library, name.as_ptr()));
+        (!join.is_null() && !leave.is_null()).then(|| FakeDriver {
+            join: std::mem::transmute(join),
+            leave: std::mem::transmute(leave),
+        })
+    };
+    DRIVER.get_or_init(find).as_ref()
+}
+
+/// The arguments of a collective.
+struct Call {
+    handle: usize,
+    stream: usize,
+    from: u64,
+    to: u64,
+    /// The words of 32 bits that each rank gives to every other one.
+    words: u64,
+}
+
 /// A collective: refused with its arguments, or in progress for ever, or begun.
-fn begins(handle: usize, text: String) -> Code {
+fn begins(call: Call, text: String) -> Code {
     let mut all = RANKS.lock().unwrap();
-    let own = &mut all[handle - 1];
+    let own = &mut all[call.handle - 1];
+    let text = format!("{text}, {}", call.to.wrapping_sub(call.from) as i64);
     if scene("refuses") {
         return fails(4, format!("rank {}: {text}", own.rank));
     }
     own.is_slow = scene("slow");
+    own.breaks = scene("breaks").then_some(1);
+    own.begun += 1;
     tell(&format!("{text} of rank {}, groups {}", own.rank, OPEN.lock().unwrap()));
-    7
+    let id = u64::from(own.id[0]) << 32 | own.begun;
+    let joined = driver().map_or(0, |driver| {
+        let slot = own.ranks as u64 | (own.rank as u64) << 32;
+        (driver.join)(call.stream, id, slot, call.from, call.to, call.words)
+    });
+    if joined == 0 { 7 } else { fails(4, "the stream does not take it".to_string()) }
+}
+
+/// The bytes of an element of a type.
+fn size(ty: i32) -> u64 {
+    match ty {
+        0 | 1 => 1,
+        6 | 9 => 2,
+        4 | 5 | 8 => 8,
+        _ => 4,
+    }
 }
 
 #[no_mangle]
-pub extern "C" fn ncclAllGather(from: u64, to: u64, count: usize, ty: i32, handle: usize, _: usize) -> Code {
-    begins(handle, format!("gather {count} of type {ty}, {}", to.wrapping_sub(from) as i64))
+pub extern "C" fn ncclAllGather(from: u64, to: u64, count: usize, ty: i32, handle: usize, stream: usize) -> Code {
+    let words = count as u64 * size(ty) / 4;
+    begins(Call { handle, stream, from, to, words }, format!("gather {count} of type {ty}"))
 }
 
 #[no_mangle]
@@ -177,9 +254,9 @@ pub extern "C" fn ncclAllReduce(
     ty: i32,
     op: i32,
     handle: usize,
-    _: usize,
+    stream: usize,
 ) -> Code {
-    begins(handle, format!("reduce {count} of type {ty} by {op}, {}", to.wrapping_sub(from) as i64))
+    begins(Call { handle, stream, from, to, words: 0 }, format!("reduce {count} of type {ty} by {op}"))
 }
 
 #[no_mangle]
@@ -190,7 +267,7 @@ pub extern "C" fn ncclReduceScatter(
     ty: i32,
     op: i32,
     handle: usize,
-    _: usize,
+    stream: usize,
 ) -> Code {
-    begins(handle, format!("scatter {count} of type {ty} by {op}, {}", to.wrapping_sub(from) as i64))
+    begins(Call { handle, stream, from, to, words: 0 }, format!("scatter {count} of type {ty} by {op}"))
 }

@@ -12,16 +12,16 @@ use half::bf16;
 use super::{said, sentence};
 
 /// A time that no wait of these tests reaches, and one that several do.
-const LONG: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(20);
+pub(super) const LONG: Duration = Duration::from_secs(60);
+pub(super) const SHORT: Duration = Duration::from_millis(20);
 
-fn devices(count: usize) -> Vec<Device> {
+pub(super) fn devices(count: usize) -> Vec<Device> {
     let open = |ordinal| Device::gpu(ordinal).expect("the scene has the device");
     (0..count).map(open).collect()
 }
 
 /// A product whose matrices are small, so that the driver remembers them.
-fn problem(overlap: Overlap, ranks: i64) -> RankProblem {
+pub(super) fn problem(overlap: Overlap, ranks: i64) -> RankProblem {
     RankProblem {
         overlap,
         ranks,
@@ -117,7 +117,17 @@ fn a_rank_that_never_comes_is_named() {
 
 #[test]
 fn devices_without_peer_access_are_named() {
-    let act = || sentence(RankDevices::new(&devices(2)));
+    let act = || {
+        let together = RankDevices::new(&devices(2)).unwrap();
+        let options = RankOptions {
+            path: Some(RankPath::PeerMemory),
+            ..RankOptions::default()
+        };
+        let problem = problem(Overlap::GatherProduct, 2);
+        sentence(GatherProduct::<bf16, bf16>::new(
+            &together, problem, &options,
+        ))
+    };
     assert_eq!(
         said(
             "ranks::devices_without_peer_access_are_named",

@@ -4,34 +4,34 @@ use std::time::Duration;
 
 use colex_atom::Arch;
 use colex_gpu::ranks::{
-    GatherProduct, LinkSpeeds, ProductScatter, RankDevices, RankForecast, RankOptions, RankPath,
-    RankProblem,
+    GatherProduct, LinkSpeeds, ProductReduce, ProductScatter, RankDevices, RankForecast,
+    RankOptions, RankPath, RankProblem,
 };
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Device, Error, Gemm, View};
 use colex_sched::Overlap;
 use half::bf16;
 
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
-const PATHS: [RankPath; 2] = [RankPath::PeerMemory, RankPath::OneAfterAnother];
+pub(super) const PATHS: [RankPath; 2] = [RankPath::PeerMemory, RankPath::OneAfterAnother];
 
 /// Numbers that look random, with rounding in their products.
-fn numbers(count: i64, seed: i64) -> Vec<bf16> {
+pub(super) fn numbers(count: i64, seed: i64) -> Vec<bf16> {
     let number = |i: i64| ((i * i * 31 + i * 17 + seed * 101 + 7) % 1009) as f32 / 337.0 - 1.5;
     (0..count).map(|i| bf16::from_f32(number(i))).collect()
 }
 
-fn device(seed: u64) -> Device {
+pub(super) fn device(seed: u64) -> Device {
     let options = SimOptions::default().schedule(Schedule::from_seed(seed));
     Device::simulator_with(Arch::Sm90a, options)
 }
 
-fn together(device: &Device, ranks: i64) -> RankDevices {
+pub(super) fn together(device: &Device, ranks: i64) -> RankDevices {
     RankDevices::new(&vec![device.clone(); ranks as usize]).unwrap()
 }
 
-fn with(path: Option<RankPath>, pieces: Option<i64>) -> RankOptions {
+pub(super) fn with(path: Option<RankPath>, pieces: Option<i64>) -> RankOptions {
     RankOptions {
         path,
         pieces,
@@ -40,7 +40,7 @@ fn with(path: Option<RankPath>, pieces: Option<i64>) -> RankOptions {
 }
 
 /// The product of row-major matrices on one device.
-fn product(device: &Device, [m, n, k]: [i64; 3], a: &[bf16], b: &[bf16]) -> Vec<f32> {
+pub(super) fn product(device: &Device, [m, n, k]: [i64; 3], a: &[bf16], b: &[bf16]) -> Vec<f32> {
     let (a, b) = (device.upload(a).unwrap(), device.upload(b).unwrap());
     let mut c = device.poisoned::<f32>((m * n) as usize).unwrap();
     let views = (a.view((m, k)).unwrap(), b.view((n, k)).unwrap());
@@ -50,7 +50,7 @@ fn product(device: &Device, [m, n, k]: [i64; 3], a: &[bf16], b: &[bf16]) -> Vec<
     c.download().unwrap()
 }
 
-fn bits(numbers: &[f32]) -> Vec<u32> {
+pub(super) fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|x| x.to_bits()).collect()
 }
 
@@ -162,6 +162,55 @@ fn law_scattered_sums_are_those_of_the_terms_in_the_order_of_the_ranks() {
 }
 
 #[test]
+fn law_reduced_sums_are_on_every_rank_those_of_the_terms_in_the_order_of_the_ranks() {
+    let mut cases = 0;
+    for (ranks, pieces) in [(1, 1), (2, 1), (2, 2), (3, 3), (4, 2)] {
+        let [m, n, k] = [24 * ranks, 40, 72 * ranks];
+        let problem = RankProblem {
+            overlap: Overlap::ProductReduce,
+            ranks,
+            m,
+            n,
+            k,
+        };
+        for path in PATHS.iter().filter(|_| ranks > 1).map(Some).chain([None]) {
+            let device = device(cases);
+            let pieces = (path != Some(&RankPath::OneAfterAnother)).then_some(pieces);
+            let (together, options) = (together(&device, ranks), with(path.copied(), pieces));
+            let mut call =
+                ProductReduce::<bf16, f32, bf16>::new(&together, problem, &options).unwrap();
+            // New numbers in each round: an old sum is another one.
+            for round in 0..2 {
+                let part = |rank: i64, rows: i64, seed: i64| {
+                    numbers(rows * k / ranks, 100 * round + 10 * rank + seed)
+                };
+                let mut terms = Vec::new();
+                for rank in 0..ranks {
+                    let (a, b) = (part(rank, m, 1), part(rank, n, 2));
+                    call.a(rank as usize).unwrap().write(&a).unwrap();
+                    call.b(rank as usize).unwrap().write(&b).unwrap();
+                    terms.push(product(&device, [m, n, k / ranks], &a, &b));
+                }
+                call.run().unwrap();
+                call.wait(LONG).unwrap();
+                let sum = |at: usize| {
+                    let of = terms.iter().map(|term| term[at]);
+                    bf16::from_f32(of.reduce(|sum, term| sum + term).unwrap()).to_bits()
+                };
+                let expected: Vec<u16> = (0..(m * n) as usize).map(sum).collect();
+                for rank in 0..ranks as usize {
+                    let found = call.c(rank).unwrap().download().unwrap();
+                    let found: Vec<u16> = found.iter().map(|x| x.to_bits()).collect();
+                    assert_eq!(found, expected, "{problem} {path:?} {rank}");
+                }
+                cases += 1;
+            }
+        }
+    }
+    println!("law ranks.product_reduce: {cases} cases");
+}
+
+#[test]
 fn a_plan_says_its_path_and_what_others_take() {
     let device = device(0);
     let problem = RankProblem {
@@ -181,7 +230,7 @@ fn a_plan_says_its_path_and_what_others_take() {
         "all-gather and product, 64 x 32 x 64 over 2 ranks by peer memory, chunks in 2 pieces"
     );
     assert!(lines[1].starts_with("Hopper bf16 to bf16, tile "), "{said}");
-    let paths: Vec<&str> = lines[3..]
+    let paths: Vec<&str> = lines[3..7]
         .iter()
         .map(|line| line.trim().split(':').next().unwrap())
         .collect();
@@ -192,6 +241,12 @@ fn a_plan_says_its_path_and_what_others_take() {
             "copies, one after another with the product",
             "NCCL in chunks",
             "NCCL, one after another with the product"
+        ]
+    );
+    assert_eq!(
+        lines[7..],
+        [
+            "by peer memory, since all ranks have access to each other's memory, and streams set flags"
         ]
     );
     let scatter = RankProblem {
@@ -210,6 +265,22 @@ fn a_plan_says_its_path_and_what_others_take() {
         ),
         "{said}"
     );
+    let reduce = RankProblem {
+        overlap: Overlap::ProductReduce,
+        ..problem
+    };
+    let reduce = ProductReduce::<bf16, bf16, bf16>::new(
+        &together(&device, 2),
+        reduce,
+        &with(Some(RankPath::NcclInChunks), Some(4)),
+    );
+    let said = reduce.unwrap().explain().unwrap();
+    assert!(
+        said.starts_with(
+            "product and all-reduce, 64 x 32 x 64 over 2 ranks by NCCL in chunks, chunks in 4 pieces, terms of bf16\n"
+        ) && said.ends_with("\nby NCCL in chunks, as the caller chose"),
+        "{said}"
+    );
 }
 
 /// More bytes take longer, faster links do not, and what overlaps takes at least its longer part.
@@ -220,7 +291,12 @@ fn law_forecasts_are_monotonic() {
     let of = |problem: &RankProblem, links: &LinkSpeeds| {
         RankForecast::of::<bf16, bf16>(problem, Arch::Sm90a, 132, links).unwrap()
     };
-    for overlap in [Overlap::GatherProduct, Overlap::ProductScatter] {
+    let overlaps = [
+        Overlap::GatherProduct,
+        Overlap::ProductScatter,
+        Overlap::ProductReduce,
+    ];
+    for overlap in overlaps {
         for ranks in [2, 4, 8] {
             for [m, n, k] in [[2048, 8192, 8192], [8192, 57344, 8192], [8192, 2048, 2048]] {
                 let problem = RankProblem {
@@ -281,12 +357,6 @@ fn every_refusal_of_devices_verbatim() {
         said(RankDevices::new(&[device.clone(), other])),
         "rank 1, the simulator of sm_80, is sm_80, and rank 0 is sm_90a: the kernels of all ranks are those of one architecture"
     );
-    let other = Device::simulator(Arch::Sm90a);
-    assert_eq!(
-        said(RankDevices::new(&[device.clone(), other])),
-        "rank 0, the simulator of sm_90a, has no access to the memory of rank 1, the simulator of sm_90a: without it no copy goes \
-         from one to the other"
-    );
     let two = together(&device, 2);
     let refused = |problem: RankProblem, options: RankOptions| {
         let call = GatherProduct::<bf16, f32>::new(&two, problem, &options);
@@ -329,8 +399,8 @@ fn every_refusal_of_devices_verbatim() {
         ),
         (
             problem,
-            with(Some(RankPath::NcclAfter), None),
-            "the path NCCL, one after another with the product is not taken here: this call copies by itself, and asks no library",
+            with(Some(RankPath::NcclInChunks), Some(16)),
+            "16 pieces of a chunk of 8 rows: the number must divide the rows, and be at most 64",
         ),
     ];
     for (problem, options, sentence) in cases {

@@ -12,6 +12,9 @@ pub enum Overlap {
     /// C is a partial sum and is scattered along its rows: each rank sends each chunk of its term to the owner, which adds
     /// the terms.
     ProductScatter,
+    /// C is a partial sum and is reduced on every rank: as [`Overlap::ProductScatter`], and each owner sends its sum to the
+    /// others.
+    ProductReduce,
 }
 
 impl fmt::Display for Overlap {
@@ -19,6 +22,7 @@ impl fmt::Display for Overlap {
         f.write_str(match self {
             Overlap::GatherProduct => "all-gather and product",
             Overlap::ProductScatter => "product and reduce-scatter",
+            Overlap::ProductReduce => "product and all-reduce",
         })
     }
 }
@@ -123,12 +127,14 @@ impl OverlapPlan {
             // Its own first: the chunk of rank `rank - i` is the one that comes as number i.
             Overlap::GatherProduct => (rank - step).rem_euclid(self.ranks),
             // Its own last: it needs no way.
-            Overlap::ProductScatter => (rank + 1 + step).rem_euclid(self.ranks),
+            Overlap::ProductScatter | Overlap::ProductReduce => {
+                (rank + 1 + step).rem_euclid(self.ranks)
+            }
         }
     }
 
     /// Returns the chunks in the order in which a rank multiplies them: its own first if chunks are gathered, last if they
-    /// are scattered.
+    /// are scattered or reduced.
     ///
     /// # Errors
     ///
@@ -158,7 +164,7 @@ impl OverlapPlan {
     pub fn timeline(&self, times: &ChunkTimes) -> Result<Vec<ChunkSpan>, Error> {
         let mut spans = match self.overlap {
             Overlap::GatherProduct => self.gather(times),
-            Overlap::ProductScatter => self.scatter(times),
+            Overlap::ProductScatter | Overlap::ProductReduce => self.scatter(times),
         }?;
         spans.sort_by_key(|span| (span.rank, span.start, span.work));
         Ok(spans)
@@ -189,6 +195,7 @@ impl OverlapPlan {
     fn scatter(&self, times: &ChunkTimes) -> Result<Vec<ChunkSpan>, Error> {
         let mut spans = Vec::new();
         let mut ready = vec![0; self.ranks as usize];
+        let mut links = Vec::new();
         for rank in 0..self.ranks {
             let (mut now, mut free) = (0, 0);
             for chunk in self.chunks(rank)? {
@@ -207,9 +214,19 @@ impl OverlapPlan {
                 let ready = &mut ready[chunk as usize];
                 *ready = there.max(*ready);
             }
+            links.push(free);
         }
         for (rank, ready) in (0..).zip(ready) {
-            spans.push(span(rank, ChunkWork::Add, rank, ready, times.add)?);
+            let add = span(rank, ChunkWork::Add, rank, ready, times.add)?;
+            spans.push(add);
+            if self.overlap == Overlap::ProductReduce {
+                let mut free = add.end.max(links[rank as usize]);
+                for to in self.peers(rank)? {
+                    let send = span(rank, ChunkWork::Send { to }, rank, free, times.send)?;
+                    free = send.end;
+                    spans.push(send);
+                }
+            }
         }
         Ok(spans)
     }
@@ -231,11 +248,16 @@ impl OverlapPlan {
     /// Returns an error if a time does not fit in 64 bits.
     pub fn time_apart(&self, times: &ChunkTimes) -> Result<u64, Error> {
         let ranks = self.ranks as u64;
-        let sends = times.send.checked_mul(ranks - 1);
+        let times_sent = match self.overlap {
+            Overlap::GatherProduct | Overlap::ProductScatter => 1,
+            // The terms, then the sums.
+            Overlap::ProductReduce => 2,
+        };
+        let sends = times.send.checked_mul(times_sent * (ranks - 1));
         let products = times.product.checked_mul(ranks);
         let add = match self.overlap {
             Overlap::GatherProduct => 0,
-            Overlap::ProductScatter => times.add,
+            Overlap::ProductScatter | Overlap::ProductReduce => times.add,
         };
         let both = after(after(0, sends)?, products)?;
         after(both, Some(add))

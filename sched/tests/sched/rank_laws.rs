@@ -2,8 +2,8 @@
 
 use colex_layout::Layout;
 use colex_sched::{
-    ChunkTimes, ChunkWork, Collective, Error, GemmCoord, Overlap, OverlapPlan, Placement,
-    RankLayout, Route, local_product,
+    ChunkSpan, ChunkTimes, ChunkWork, Collective, Error, GemmCoord, Overlap, OverlapPlan,
+    Placement, RankLayout, Route, local_product,
 };
 use proptest::prelude::*;
 
@@ -715,7 +715,11 @@ fn every_refusal_verbatim() {
     );
 }
 
-const OVERLAPS: [Overlap; 2] = [Overlap::GatherProduct, Overlap::ProductScatter];
+const OVERLAPS: [Overlap; 3] = [
+    Overlap::GatherProduct,
+    Overlap::ProductScatter,
+    Overlap::ProductReduce,
+];
 
 #[test]
 fn law_a_timeline_is_possible_and_waits_for_nothing_else() {
@@ -728,7 +732,7 @@ fn law_a_timeline_is_possible_and_waits_for_nothing_else() {
                 let chunks = plan.chunks(rank).unwrap();
                 let own = match overlap {
                     Overlap::GatherProduct => chunks[0],
-                    Overlap::ProductScatter => chunks[chunks.len() - 1],
+                    Overlap::ProductScatter | Overlap::ProductReduce => chunks[chunks.len() - 1],
                 };
                 assert_eq!(own, rank);
                 let mut sorted = chunks.clone();
@@ -791,7 +795,17 @@ fn law_a_timeline_is_possible_and_waits_for_nothing_else() {
                             (Overlap::GatherProduct, ChunkWork::Product) if span.chunk != rank => {
                                 sent(span.chunk, rank)
                             }
-                            (Overlap::ProductScatter, ChunkWork::Send { .. }) => product(rank),
+                            (Overlap::ProductReduce, ChunkWork::Send { .. })
+                                if span.chunk == rank =>
+                            {
+                                let is_sum = |s: &&ChunkSpan| s.work == ChunkWork::Add;
+                                let mut own = spans.iter().filter(|s| s.rank == rank);
+                                own.find(is_sum).unwrap().end
+                            }
+                            (
+                                Overlap::ProductScatter | Overlap::ProductReduce,
+                                ChunkWork::Send { .. },
+                            ) => product(rank),
                             (_, ChunkWork::Add) => {
                                 let others = (0..ranks).filter(|other| *other != rank);
                                 others

@@ -39,8 +39,10 @@ enum Runner {
     Host(fn()),
     /// A fake driver, and a GPU if there is one.
     Driver(fn() -> Result<()>),
-    /// Processes that each open a GPU, or one that opens all of them; the numbers go to the file, if one is given.
+    /// Processes that each open a GPU; the numbers go to the file, if one is given.
     Processes(fn(Option<&Path>) -> Result<()>),
+    /// All GPUs in this process.
+    Ranks,
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
 }
@@ -60,7 +62,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("swiglu", Runner::Gpu(gated::run)),
     ("groups", Runner::Gpu(groups::run)),
     ("convolution", Runner::Gpu(convolution::run)),
-    ("ranks", Runner::Processes(ranks::run)),
+    ("ranks", Runner::Ranks),
     ("processes", Runner::Processes(processes::run)),
     ("attention", Runner::Gpu(attention::run)),
     ("decode", Runner::Gpu(attention::decode)),
@@ -97,7 +99,8 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         return match name {
             Some("gemm") => sweep.draw(from),
             Some("attention") => attention::draw(from, sweep),
-            _ => bail!("the benches `gemm` and `attention` are what is plotted"),
+            Some("ranks") => ranks::scaling::draw(from, sweep.svg()).map(|()| ExitCode::SUCCESS),
+            _ => bail!("the benches `gemm`, `attention` and `ranks` are what is plotted"),
         };
     }
     if cfg!(debug_assertions) {
@@ -137,7 +140,8 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             Runner::Host(run) => run(),
             Runner::Driver(run) => run()?,
             Runner::Processes(run) if name.is_some() => run(file)?,
-            Runner::Processes(_) => skipped("ask for it by its name".to_string()),
+            Runner::Ranks if name.is_some() => ranks::run(sweep.ranks(), file, sweep.svg())?,
+            Runner::Processes(_) | Runner::Ranks => skipped("ask for it by its name".to_string()),
             Runner::Gpu(run) => match Device::gpu(0) {
                 Ok(device) => run(&device, file)?,
                 Err(why) if name.is_none() => skipped(why.to_string()),
@@ -159,6 +163,8 @@ fn optimised() -> Result<ExitCode> {
             "--package",
             "xtask",
             "--no-default-features",
+            "--features",
+            if cfg!(feature = "nccl") { "nccl" } else { "" },
             "--",
         ])
         .args(env::args_os().skip(1))

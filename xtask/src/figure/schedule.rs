@@ -8,7 +8,7 @@
 //! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`;
 //! `axis = iterations` draws every k-tile, by tile and by block.
 //!
-//! `figure ranks`: `gather` or `scatter`, a product across ranks over time. Keys: `ranks`, and the times `send`, `product` and
+//! `figure ranks`: `gather`, `scatter` or `reduce`, a product across ranks over time. Keys: `ranks`, and the times `send`, `product` and
 //! `add` of a chunk.
 //!
 //! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
@@ -161,8 +161,9 @@ pub(super) fn ranks(body: &Body) -> Result<Picture, Error> {
     let overlap = match subjects {
         [name] if name == "gather" => Overlap::GatherProduct,
         [name] if name == "scatter" => Overlap::ProductScatter,
+        [name] if name == "reduce" => Overlap::ProductReduce,
         _ => {
-            let sentence = "a figure of ranks has one subject, `gather` or `scatter`";
+            let sentence = "a figure of ranks has one subject, `gather`, `scatter` or `reduce`";
             return Err(Error::new(sentence));
         }
     };
@@ -266,7 +267,7 @@ mod tests {
         );
         assert_eq!(
             error("ranks", "both"),
-            "a figure of ranks has one subject, `gather` or `scatter`"
+            "a figure of ranks has one subject, `gather`, `scatter` or `reduce`"
         );
         assert_eq!(
             error("ranks", "gather\nranks = 65"),

@@ -1,18 +1,21 @@
 //! `RankDevices`: the devices of a product, and the streams in which their copy engines work.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use colex_device::{Buffer, Device, Element, Event, Flags};
 
-use super::gather_product::RankKind;
+use super::choice::RankKind;
+use super::collective::Collectives;
 use crate::error::{Error, HostError};
 use crate::gemm::chunks::MOST_OWNERS;
+use crate::ranks::RankPath;
 use crate::ranks::work::Member;
 
 /// The devices of the ranks of one process, each with a stream for its kernels and one for copies.
 ///
-/// One device may have several ranks: then their work shares it. On a simulated device that is the only way, since its memory is
-/// its own.
+/// One device may have several ranks: then their work shares it. Without access to each other's memory, as simulated devices
+/// are, ranks have the collectives of NCCL.
 ///
 /// ```
 /// use colex_gpu::Device;
@@ -31,6 +34,10 @@ use crate::ranks::work::Member;
 pub struct RankDevices {
     members: Vec<Member>,
     has_flags: bool,
+    /// The first two of which one has no access to the memory of the other.
+    no_access: Option<HostError>,
+    /// Opened by the first product that needs them, and closed by one that fails.
+    collectives: Arc<Mutex<Option<Arc<Collectives>>>>,
 }
 
 /// For how long flags are written after a failure.
@@ -44,8 +51,8 @@ impl RankDevices {
     ///
     /// # Errors
     ///
-    /// Returns an error for no device or more than [`RankDevices::MOST`], for devices of different architectures, and for two of
-    /// which one has no access to the memory of the other. Returns the driver's error.
+    /// Returns an error for no device or more than [`RankDevices::MOST`], and for devices of different architectures. Returns the
+    /// driver's error. A product refuses devices without access to each other's memory unless it has the collectives of NCCL.
     pub fn new(devices: &[Device]) -> Result<RankDevices, Error> {
         let (given, most) = (devices.len(), RankDevices::MOST);
         let [first, ..] = devices else {
@@ -65,19 +72,19 @@ impl RankDevices {
                 .into());
             }
         }
-        let mut has_flags = true;
+        let (mut has_flags, mut no_access) = (true, None);
         for (rank, device) in devices.iter().enumerate() {
             for (other, peer) in devices.iter().enumerate() {
-                if !device.can_access(peer)? {
-                    return Err(HostError::NoAccess {
+                if device.can_access(peer)? {
+                    device.enable_access(peer)?;
+                } else {
+                    no_access.get_or_insert(HostError::NoAccess {
                         from: rank,
                         to: other,
                         device: device.name(),
                         peer: peer.name(),
-                    }
-                    .into());
+                    });
                 }
-                device.enable_access(peer)?;
             }
             has_flags &= device.has_stream_flags()?;
         }
@@ -86,6 +93,8 @@ impl RankDevices {
         Ok(RankDevices {
             members: members.collect::<Result<_, _>>()?,
             has_flags,
+            no_access,
+            collectives: Arc::default(),
         })
     }
 
@@ -101,6 +110,28 @@ impl RankDevices {
 
     pub(super) fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// The first two ranks of which one has no access to the memory of the other.
+    pub(super) fn no_access(&self) -> Option<&HostError> {
+        self.no_access.as_ref()
+    }
+
+    /// The collectives of these ranks, which are opened once.
+    pub(super) fn collectives(
+        &self,
+        path: RankPath,
+        within: Duration,
+    ) -> Result<Arc<Collectives>, Error> {
+        let opened = self.collectives.lock();
+        let mut opened = opened.unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = opened.as_ref().filter(|known| known.is_of_use()) {
+            return Ok(known.clone());
+        }
+        let devices: Vec<Device> = self.members.iter().map(|m| m.device.clone()).collect();
+        let new = Arc::new(Collectives::open(&devices, path, within)?);
+        *opened = Some(new.clone());
+        Ok(new)
     }
 
     /// The buffers of all ranks as the work of one rank has them.
@@ -120,6 +151,7 @@ impl RankDevices {
             count: self.count(),
             device: &self.members[0].device,
             has_flags: self.has_flags,
+            here: Some(self),
         }
     }
 

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use colex_device::{Buffer, Device, Event, Flags};
-use colex_sched::{Overlap, OverlapPlan};
+use colex_device::{Buffer, Event, Flags};
+use colex_layout::Layout;
+use colex_sched::Overlap;
 
+use super::by_nccl;
+use super::choice::{Chosen, chosen, ended};
 use super::devices::{RankDevices, release, wait_for};
-use super::links::{LinkSpeeds, RankForecast};
+use super::links::LinkSpeeds;
 use crate::error::{Error, HostError, RankError};
 use crate::kernels::GemmElement;
 use crate::ranks::work::Member;
@@ -24,14 +27,17 @@ use crate::ranks::{RankPath, RankProblem};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RankOptions {
     /// The path; `None` for [`RankPath::PeerMemory`] where the streams of all devices set flags, else for
-    /// [`RankPath::OneAfterAnother`].
+    /// [`RankPath::OneAfterAnother`], and for the faster path of NCCL where a device has no access to the memory of another one.
     pub path: Option<RankPath>,
-    /// The pieces in which a chunk of A is copied, each with a flag; `None` for one.
+    /// The pieces of a chunk: copies, each with a flag, or collectives of NCCL. `None` for one copy, and for as many collectives
+    /// as are predicted to be the fastest.
     pub pieces: Option<i64>,
     /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines.
     pub sends: Option<RankSends>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
+    /// The longest time in which NCCL makes the communicators or begins a collective; `None` for a minute.
+    pub nccl_within: Option<Duration>,
 }
 
 /// What brings the terms of a reduce-scatter to their owners while the product runs.
@@ -83,7 +89,7 @@ pub enum RankSends {
 pub struct GatherProduct<T, C> {
     ranks: RankDevices,
     shape: GatherShape,
-    forecast: RankForecast,
+    choice: Chosen,
     /// The work of each rank.
     works: Vec<GatherWork<T, C>>,
     /// The flags of all ranks as the copies of each rank set them.
@@ -97,66 +103,6 @@ pub struct GatherProduct<T, C> {
 pub(crate) fn rank_error(why: colex_sched::Error) -> Error {
     let name = "the plan";
     RankError::Operand { name, why }.into()
-}
-
-/// What a choice of a path asks of the devices of all ranks.
-pub(crate) struct RankKind<'a> {
-    pub(crate) count: usize,
-    /// One of them.
-    pub(crate) device: &'a Device,
-    /// Whether the streams of all set flags.
-    pub(crate) has_flags: bool,
-}
-
-/// Checks a problem, and chooses a path.
-pub(crate) fn chosen<T: GemmElement, C: GemmElement>(
-    ranks: &RankKind<'_>,
-    (problem, overlap): (&RankProblem, Overlap),
-    options: &RankOptions,
-) -> Result<(RankPath, RankForecast, OverlapPlan), Error> {
-    if problem.overlap != overlap {
-        return Err(HostError::Overlap {
-            found: problem.overlap.to_string(),
-            wanted: overlap.to_string(),
-        }
-        .into());
-    }
-    if problem.ranks != ranks.count as i64 {
-        return Err(HostError::Ranks {
-            problem: problem.to_string(),
-            given: ranks.count,
-        }
-        .into());
-    }
-    problem.layouts()?;
-    let order = OverlapPlan::new(overlap, problem.ranks).map_err(rank_error)?;
-    let device = ranks.device;
-    let multiprocessors = i64::from(device.limits().multiprocessors);
-    let forecast =
-        RankForecast::of::<T, C>(problem, device.arch(), multiprocessors, &options.links)?;
-    let usual = match (problem.ranks, ranks.has_flags) {
-        (1, _) => RankPath::Local,
-        (_, true) => RankPath::PeerMemory,
-        (_, false) => RankPath::OneAfterAnother,
-    };
-    let path = options.path.unwrap_or(usual);
-    let refused = |why| {
-        let path = path.to_string();
-        Err(HostError::Path { path, why }.into())
-    };
-    match (path, problem.ranks) {
-        (RankPath::Local, 1) => {}
-        (_, 1) => return refused("there is one rank, which sends nothing"),
-        (RankPath::Local, _) => return refused("there are several ranks"),
-        (RankPath::PeerMemory, _) if !ranks.has_flags => {
-            return refused("the driver's streams set no flags on these devices");
-        }
-        (RankPath::PeerMemory | RankPath::OneAfterAnother, _) => {}
-        (RankPath::NcclAfter | RankPath::NcclInChunks, _) => {
-            return refused("this call copies by itself, and asks no library");
-        }
-    }
-    Ok((path, forecast, order))
 }
 
 /// What belongs to a rank.
@@ -179,14 +125,16 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         options: &RankOptions,
     ) -> Result<GatherProduct<T, C>, Error> {
         let of = (&problem, Overlap::GatherProduct);
-        let (path, forecast, _) = chosen::<T, C>(&ranks.kind(), of, options)?;
-        let shape = GatherShape::new(problem, path, options)?;
+        let choice = chosen::<T, C>(&ranks.kind(), of, options)?;
+        let shape = GatherShape::new(problem, &choice, options)?;
         let works = ranks.members().iter();
         let works = works.map(|member| GatherWork::new(member, &shape));
         let mut works = works.collect::<Result<Vec<GatherWork<T, C>>, _>>()?;
-        let gathered: Vec<_> = works.iter().map(|work| work.gathered().clone()).collect();
-        for (rank, work) in works.iter_mut().enumerate() {
-            work.meet(ranks.as_peers(rank, &gathered)?);
+        if choice.collectives.is_none() {
+            let gathered: Vec<_> = works.iter().map(|work| work.gathered().clone()).collect();
+            for (rank, work) in works.iter_mut().enumerate() {
+                work.meet(ranks.as_peers(rank, &gathered)?);
+            }
         }
         let of_rank = |member: &Member| {
             let all = works.iter().map(GatherWork::arrived);
@@ -198,7 +146,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         Ok(GatherProduct {
             ranks: ranks.clone(),
             shape,
-            forecast,
+            choice,
             works,
             seen,
             round: 0,
@@ -226,13 +174,43 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         of_rank(&self.works, rank)?.a()
     }
 
-    /// Returns the memory of a rank into which A (M,K) is gathered, row-major: after a run it has all parts.
+    /// Returns the memory of a rank into which A is gathered: after a run it has all parts, as
+    /// [`gathered_layout`](GatherProduct::gathered_layout) says.
     ///
     /// # Errors
     ///
     /// Returns an error if there is no such rank.
     pub fn gathered(&self, rank: usize) -> Result<&Buffer<T>, Error> {
         Ok(of_rank(&self.works, rank)?.gathered())
+    }
+
+    /// Returns the layout of the gathered A, by rows of a piece, pieces, ranks, and K: row-major, but on the path
+    /// [`RankPath::NcclInChunks`], whose collectives bring the same piece of all ranks, the ranks lie within the pieces.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_gpu::Device;
+    /// # use colex_gpu::ranks::{GatherProduct, RankDevices, RankOptions, RankPath, RankProblem};
+    /// # use colex_sched::Overlap;
+    /// # use half::bf16;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let ranks = RankDevices::new(&[device.clone(), device])?;
+    /// let problem = RankProblem { overlap: Overlap::GatherProduct, ranks: 2, m: 32, n: 16, k: 16 };
+    /// let layout = |path| {
+    ///     let options = RankOptions { path: Some(path), pieces: Some(2), ..RankOptions::default() };
+    ///     let product = GatherProduct::<bf16, f32>::new(&ranks, problem, &options)?;
+    ///     Ok::<_, colex_gpu::Error>(product.gathered_layout()?.to_string())
+    /// };
+    /// assert_eq!(layout(RankPath::PeerMemory)?, "(8,2,2,16):(16,128,256,1)");
+    /// assert_eq!(layout(RankPath::NcclInChunks)?, "(8,2,2,16):(16,256,128,1)");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for more elements than 64 bits count.
+    pub fn gathered_layout(&self) -> Result<Layout, Error> {
+        self.shape.gathered()
     }
 
     /// Returns the part of B of a rank (N/R,K), row-major.
@@ -253,7 +231,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         Ok(of_rank(&self.works, rank)?.c())
     }
 
-    /// Returns the path, the plan of the product on rank 0, and the predicted times of all paths.
+    /// Returns the path, the plan of the product on rank 0, the predicted times of all paths, and why this one is taken.
     ///
     /// # Errors
     ///
@@ -263,7 +241,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
             "{}\n{}\n{}",
             self.shape,
             self.works[0].explain()?,
-            self.forecast
+            self.choice
         ))
     }
 
@@ -283,7 +261,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         if ran.is_err() {
             self.end();
         }
-        ran
+        ended(ran, self.choice.collectives.as_ref(), None)
     }
 
     /// Waits until all ranks are done, for at most `within`.
@@ -291,9 +269,10 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     /// # Errors
     ///
     /// Returns an error that names a rank which is not done in time, [`lost_rank`](Error::lost_rank), or the error of a device. The flags
-    /// are then released and the kernels end.
+    /// are then released and the kernels end. On a path of NCCL the communicators are aborted, and what NCCL has met is the error.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
         let waited = self.ranks.wait(within, (&self.came, &self.flags()));
+        let waited = ended(waited, self.choice.collectives.as_ref(), Some(within));
         self.is_over |= waited.is_err();
         waited
     }
@@ -309,6 +288,9 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
 
     fn enqueue(&mut self) -> Result<(), Error> {
         self.came = self.ranks.record()?;
+        if let Some(collectives) = &self.choice.collectives {
+            return by_nccl::gather(collectives, &self.works, self.shape.pieces);
+        }
         let (members, ready) = (self.ranks.members(), &self.came);
         // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
         for (work, seen) in self.works.iter().zip(&self.seen) {

@@ -69,6 +69,8 @@ pub struct RankForecast {
     /// The microseconds of the product alone, and of the copies of one rank alone.
     product: f64,
     copies: f64,
+    /// The pieces by which the paths in pieces are predicted.
+    pieces: Vec<(RankPath, i64)>,
 }
 
 /// Microseconds as whole nanoseconds.
@@ -90,15 +92,13 @@ impl RankForecast {
         links: &LinkSpeeds,
     ) -> Result<RankForecast, Error> {
         problem.layouts()?;
-        let order = OverlapPlan::new(problem.overlap, problem.ranks);
-        let order = order.map_err(|why| RankError::Operand {
-            name: "the plan",
-            why,
-        })?;
         let RankProblem { ranks, m, n, k, .. } = *problem;
-        let (n, k) = match problem.overlap {
-            Overlap::GatherProduct => (n / ranks, k),
-            Overlap::ProductScatter => (n, k / ranks),
+        let gathers = problem.overlap == Overlap::GatherProduct;
+        let reduces = problem.overlap == Overlap::ProductReduce;
+        let (n, k) = if gathers {
+            (n / ranks, k)
+        } else {
+            (n, k / ranks)
         };
         let rows = m / ranks;
         let each = GemmProblem {
@@ -113,51 +113,100 @@ impl RankForecast {
             multiprocessors,
         );
         let product = plan.cost(&each, multiprocessors).total();
-        let bytes = match problem.overlap {
-            Overlap::GatherProduct => rows as f64 * k as f64 * T::BYTES as f64,
-            Overlap::ProductScatter => rows as f64 * n as f64 * C::BYTES as f64,
+        let bytes = if gathers {
+            rows as f64 * k as f64 * T::BYTES as f64
+        } else {
+            rows as f64 * n as f64 * C::BYTES as f64
         };
-        let add = match problem.overlap {
-            Overlap::GatherProduct => 0.0,
-            // All slots are read and a chunk is written, at the speed of the device's memory.
-            Overlap::ProductScatter => bytes * (ranks + 1) as f64 / MEMORY + LAUNCH,
+        // All slots are read and a chunk is written, at the speed of the device's memory.
+        let add = if gathers {
+            0.0
+        } else {
+            bytes * (ranks + 1) as f64 / MEMORY + LAUNCH
         };
         if ranks == 1 {
             return Ok(RankForecast {
                 times: vec![(RankPath::Local, product)],
                 product,
                 copies: 0.0,
+                pieces: Vec::new(),
             });
         }
         let others = (ranks - 1) as f64;
         let send = |speed: f64| bytes / speed;
-        let overlapped = |speed: f64| -> Result<f64, Error> {
-            let times = ChunkTimes {
-                send: nanoseconds(send(speed)),
-                product: nanoseconds(product / ranks as f64),
-                add: nanoseconds(add),
-            };
-            let time = order.time(&times).map_err(|why| RankError::Operand {
-                name: "the plan",
-                why,
-            })?;
-            Ok(time as f64 / 1e3 + links.start)
+        let times = ChunkTimes {
+            send: nanoseconds(send(links.copies)),
+            product: nanoseconds(product / ranks as f64),
+            add: nanoseconds(add),
         };
-        let copies = others * send(links.copies) + links.start;
-        // NCCL has no sum that waits for its owner: its reduce-scatter adds on the way.
-        let nccl = others * send(links.nccl) + links.start;
-        // In chunks each collective is shorter, starts anew, and takes multiprocessors from the product.
-        let in_chunks = overlapped(links.nccl)? + others * links.start + product * NCCL_SHARE;
+        // The sums of an all-reduce go their own way below.
+        let until_added = match problem.overlap {
+            Overlap::ProductReduce => Overlap::ProductScatter,
+            other => other,
+        };
+        let order = OverlapPlan::new(until_added, ranks).and_then(|order| order.time(&times));
+        let overlapped = order.map_err(|why| RankError::Operand {
+            name: "the plan",
+            why,
+        })?;
+        let overlapped = overlapped as f64 / 1e3;
+        let copies = others * send(links.copies);
+        let ways = if reduces { 2.0 } else { 1.0 };
+        // NCCL has no sum that waits for its owner: its reductions add on the way.
+        let nccl = ways * others * send(links.nccl);
+        let peers = |pieces: f64| {
+            if !reduces {
+                return overlapped + links.start;
+            }
+            // The terms of a piece, beside the sums of the piece before, on the same links.
+            let stage = overlapped / pieces + links.start;
+            let push = copies / pieces + links.start;
+            stage + (pieces - 1.0) * stage.max(push + copies / pieces) + push
+        };
+        // Each collective starts anew, and takes multiprocessors from the product.
+        let in_chunks = |pieces: f64| {
+            let collective = nccl / pieces + links.start;
+            let part = product * (1.0 + NCCL_SHARE) / pieces + LAUNCH;
+            collective + (pieces - 1.0) * collective.max(part) + part
+        };
+        let best = |path: RankPath, time: &dyn Fn(f64) -> f64| {
+            let known = PIECES.into_iter().filter(|pieces| rows % pieces == 0);
+            let known = known.map(|pieces| (pieces, time(pieces as f64)));
+            let least = known.min_by(|a, b| a.1.total_cmp(&b.1));
+            let (pieces, time) = least.unwrap_or((1, time(1.0)));
+            ((path, time), (path, pieces))
+        };
+        let peers = best(RankPath::PeerMemory, &peers);
+        let in_chunks = best(RankPath::NcclInChunks, &in_chunks);
         Ok(RankForecast {
             times: vec![
-                (RankPath::PeerMemory, overlapped(links.copies)?),
-                (RankPath::OneAfterAnother, product + copies + add),
-                (RankPath::NcclInChunks, in_chunks),
-                (RankPath::NcclAfter, product + nccl),
+                peers.0,
+                (
+                    RankPath::OneAfterAnother,
+                    product + add + ways * (copies + links.start),
+                ),
+                in_chunks.0,
+                (RankPath::NcclAfter, product + nccl + links.start),
             ],
             product,
-            copies,
+            copies: ways * (copies + links.start),
+            pieces: vec![peers.1, in_chunks.1],
         })
+    }
+
+    /// Returns the faster of the paths by NCCL.
+    pub(super) fn by_nccl(&self) -> RankPath {
+        let after = RankPath::NcclAfter;
+        let is_nccl = |path: RankPath| matches!(path, RankPath::NcclInChunks | RankPath::NcclAfter);
+        let known = self.times.iter().filter(|(path, _)| is_nccl(*path));
+        let least = known.min_by(|a, b| a.1.total_cmp(&b.1));
+        least.map_or(after, |(path, _)| *path)
+    }
+
+    /// Returns the pieces of a chunk by which a path was predicted.
+    pub(crate) fn pieces(&self, path: RankPath) -> i64 {
+        let of = self.pieces.iter().find(|(known, _)| *known == path);
+        of.map_or(1, |(_, pieces)| *pieces)
     }
 
     /// Returns the path that is predicted to be the fastest.
@@ -175,6 +224,9 @@ impl RankForecast {
 
 /// The bytes per microsecond of the memory of a device.
 const MEMORY: f64 = 3.0e6;
+
+/// The pieces of a chunk that a path in pieces may take.
+const PIECES: [i64; 4] = [1, 2, 4, 8];
 
 /// The microseconds of a launch.
 const LAUNCH: f64 = 4.0;

@@ -5,9 +5,11 @@ use std::time::Duration;
 use colex_device::{Buffer, Event, Flags};
 use colex_sched::Overlap;
 
-use super::devices::{RankDevices, release, wait_for};
-use super::gather_product::{RankOptions, RankSends, chosen, of_rank};
-use super::links::RankForecast;
+use super::by_nccl;
+use super::choice::{Chosen, chosen, ended};
+use super::collective::Does;
+use super::devices::{RankDevices, wait_for};
+use super::gather_product::{RankOptions, of_rank};
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
@@ -23,6 +25,9 @@ use crate::ranks::{RankPath, RankProblem};
 /// owner, tile by tile ([`RankSends`]). The owner then adds the slots in the order of the ranks, in f32 with one
 /// rounding to `C`, so that every run gives the same bits. Slots hold elements `S`: f32, or `C` with half the bytes on
 /// the links and one more rounding of each term.
+///
+/// On the paths of NCCL the library adds the terms in an order of its own, and rounds every sum to `S`: the last bits differ from
+/// those of the other paths, and may differ between two versions or machines.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -50,7 +55,7 @@ use crate::ranks::{RankPath, RankProblem};
 pub struct ProductScatter<T, S, C> {
     ranks: RankDevices,
     shape: ScatterShape,
-    forecast: RankForecast,
+    choice: Chosen,
     /// The work of each rank.
     works: Vec<ScatterWork<T, S, C>>,
     round: u32,
@@ -64,26 +69,28 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     ///
     /// # Errors
     ///
-    /// As [`GatherProduct::new`](super::gather_product::GatherProduct::new), but for pieces, of which there is one.
+    /// As [`GatherProduct::new`](super::gather_product::GatherProduct::new), but for pieces, of which there is one on all paths but [`RankPath::NcclInChunks`].
     pub fn new(
         ranks: &RankDevices,
         problem: RankProblem,
         options: &RankOptions,
     ) -> Result<ProductScatter<T, S, C>, Error> {
         let of = (&problem, Overlap::ProductScatter);
-        let (path, forecast, order) = chosen::<T, S>(&ranks.kind(), of, options)?;
-        let shape = ScatterShape::new::<S, C>(problem, (path, order), options)?;
+        let choice = chosen::<T, S>(&ranks.kind(), of, options)?;
+        let shape = ScatterShape::new::<S, C>(problem, &choice, options)?;
         let works = ranks.members().iter();
         let works = works.map(|member| ScatterWork::new(member, &shape));
         let mut works = works.collect::<Result<Vec<ScatterWork<T, S, C>>, _>>()?;
-        let slots: Vec<_> = works.iter().map(|work| work.slots().clone()).collect();
-        for (rank, work) in works.iter_mut().enumerate() {
-            work.meet(ranks.as_peers(rank, &slots)?);
+        if choice.collectives.is_none() {
+            let slots: Vec<_> = works.iter().map(|work| work.slots().clone()).collect();
+            for (rank, work) in works.iter_mut().enumerate() {
+                work.meet(ranks.as_peers(rank, &slots)?);
+            }
         }
         Ok(ProductScatter {
             ranks: ranks.clone(),
             shape,
-            forecast,
+            choice,
             works,
             round: 0,
             came: Vec::new(),
@@ -94,6 +101,11 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     /// Returns the path that the call takes.
     pub fn path(&self) -> RankPath {
         self.shape.path
+    }
+
+    /// Returns the pieces of a chunk, each of which is a collective of NCCL on the path [`RankPath::NcclInChunks`]; else one.
+    pub fn pieces(&self) -> i64 {
+        self.shape.pieces
     }
 
     /// Returns the part of A of a rank (M,K/R), row-major.
@@ -123,18 +135,19 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         Ok(of_rank(&self.works, rank)?.c())
     }
 
-    /// Returns the path, the plan of the product on rank 0, and the predicted times of all paths.
+    /// Returns the path, the plan of the product on rank 0, the predicted times of all paths, and why this one is taken.
     ///
     /// # Errors
     ///
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
         Ok(format!(
-            "{}, slots of {}\n{}\n{}",
+            "{}, {} of {}\n{}\n{}",
             self.shape,
+            self.shape.holds(),
             S::TY,
             self.works[0].explain()?,
-            self.forecast
+            self.choice
         ))
     }
 
@@ -149,11 +162,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         }
         self.round = self.round.saturating_add(1);
         let ran = self.enqueue();
-        if ran.is_err() {
-            self.is_over = true;
-            release(&self.flags());
-        }
-        ran
+        self.is_over = ran.is_err();
+        ended(ran, self.choice.collectives.as_ref(), None)
     }
 
     /// Waits until all ranks are done, for at most `within`.
@@ -162,7 +172,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     ///
     /// Returns an error that names a rank which is not done in time, [`lost_rank`](Error::lost_rank), or the error of a device.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        let waited = self.ranks.wait(within, (&self.came, &self.flags()));
+        let waited = self.ranks.wait(within, (&self.came, &[]));
+        let waited = ended(waited, self.choice.collectives.as_ref(), Some(within));
         self.is_over |= waited.is_err();
         waited
     }
@@ -175,10 +186,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     fn enqueue(&mut self) -> Result<(), Error> {
         // An owner has added what its slots held before.
         self.came = self.ranks.record()?;
+        if let Some(collectives) = &self.choice.collectives {
+            return by_nccl::sum(collectives, (Does::Scatter, &self.works), self.shape.pieces);
+        }
         for work in &self.works {
             wait_for(&work.member().device, &self.came)?;
-            wait_for(&work.member().copies, &self.came)?;
-            work.multiply(self.round)?;
+            work.multiply(0)?;
         }
         let mut sent = self.ranks.record()?;
         if self.shape.sends == RankSends::Engines {
@@ -194,7 +207,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         }
         for work in &self.works {
             wait_for(&work.member().device, &sent)?;
-            work.add()?;
+            work.add(0)?;
         }
         Ok(())
     }

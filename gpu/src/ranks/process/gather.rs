@@ -10,8 +10,8 @@ use super::call::{ProcessWork, RankCall};
 use super::signals::Signals;
 use crate::error::Error;
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::{RankOptions, chosen};
-use crate::ranks::host::links::RankForecast;
+use crate::ranks::host::choice::{Chosen, chosen};
+use crate::ranks::host::gather_product::RankOptions;
 use crate::ranks::work::Member;
 use crate::ranks::work::gather::{GatherShape, GatherWork};
 use crate::ranks::{RankPath, RankProblem};
@@ -21,7 +21,7 @@ use crate::ranks::{RankPath, RankProblem};
 #[derive(Debug)]
 pub struct GatherProductRank<T: GemmElement, C: GemmElement> {
     shape: GatherShape,
-    forecast: RankForecast,
+    choice: Chosen,
     call: RankCall<GatherWork<T, C>>,
 }
 
@@ -93,26 +93,26 @@ impl<T: GemmElement, C: GemmElement> GatherProductRank<T, C> {
     ) -> Result<GatherProductRank<T, C>, Error> {
         let made = || {
             let of = (&problem, Overlap::GatherProduct);
-            let (path, forecast, _) = chosen::<T, C>(&process.kind(), of, options)?;
-            let shape = GatherShape::new(problem, path, options)?;
+            let choice = chosen::<T, C>(&process.kind(), of, options)?;
+            let shape = GatherShape::new(problem, &choice, options)?;
             process.idle()?;
             let member = Member::new(process.rank(), process.device())?;
             let work = GatherWork::new(&member, &shape)?;
-            Ok((shape, forecast, work))
+            Ok((shape, choice, work))
         };
         let (of, part) = match made() {
-            Ok((shape, forecast, work)) => {
+            Ok((shape, choice, work)) => {
                 let types = format!("{} to {}", T::TY, C::TY);
                 let words = format!("{shape}, {types}");
-                (Some((shape, forecast)), Ok((words, work)))
+                (Some((shape, choice)), Ok((words, work)))
             }
             Err(error) => (None, Err(error)),
         };
         let call = RankCall::new(&process.session, part)?;
-        let (shape, forecast) = of.expect("a call has a part, and this is what it was made of");
+        let (shape, choice) = of.expect("a call has a part, and this is what it was made of");
         Ok(GatherProductRank {
             shape,
-            forecast,
+            choice,
             call,
         })
     }
@@ -151,14 +151,14 @@ impl<T: GemmElement, C: GemmElement> GatherProductRank<T, C> {
         self.call.work().c()
     }
 
-    /// Returns the path, the plan of the product, and the predicted times of all paths.
+    /// Returns the path, the plan of the product, the predicted times of all paths, and why this one is taken.
     ///
     /// # Errors
     ///
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
         let plan = self.call.work().explain()?;
-        Ok(format!("{}\n{plan}\n{}", self.shape, self.forecast))
+        Ok(format!("{}\n{plan}\n{}", self.shape, self.choice))
     }
 
     /// Enqueues a round of this rank: its part of A is read after the earlier work of its stream, and later work comes after all ranks

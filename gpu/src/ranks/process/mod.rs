@@ -15,7 +15,7 @@ use colex_device::Device;
 use crate::error::{Error, HostError};
 use crate::ranks::Meeting;
 use crate::ranks::host::devices::RankDevices;
-use crate::ranks::host::gather_product::RankKind;
+use crate::ranks::host::choice::RankKind;
 use call::printed;
 use session::{Session, Step};
 
@@ -188,6 +188,7 @@ impl RankProcess {
             count: self.ranks(),
             device: self.device(),
             has_flags: true,
+            here: None,
         }
     }
 }

@@ -10,8 +10,8 @@ use super::call::{ProcessWork, RankCall};
 use super::signals::Signals;
 use crate::error::Error;
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::{RankOptions, RankSends, chosen};
-use crate::ranks::host::links::RankForecast;
+use crate::ranks::host::choice::{Chosen, chosen};
+use crate::ranks::host::gather_product::RankOptions;
 use crate::ranks::work::Member;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
 use crate::ranks::{RankPath, RankProblem};
@@ -54,7 +54,7 @@ use crate::ranks::{RankPath, RankProblem};
 #[derive(Debug)]
 pub struct ProductScatterRank<T: GemmElement, S: GemmElement, C: GemmElement> {
     shape: ScatterShape,
-    forecast: RankForecast,
+    choice: Chosen,
     call: RankCall<ScatterWork<T, S, C>>,
 }
 
@@ -82,13 +82,10 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
         // An owner has added what its slots held before.
         signals.come(device, round)?;
         signals.await_all(device, round)?;
-        copies.wait_for(&device.record()?)?;
-        self.multiply(round)?;
-        let sends = match self.sends() {
-            RankSends::Engines => {
-                if self.path() != RankPath::PeerMemory {
-                    copies.wait_for(&device.record()?)?;
-                }
+        self.multiply(0)?;
+        let sends = match self.path() {
+            RankPath::OneAfterAnother => {
+                copies.wait_for(&device.record()?)?;
                 copies
             }
             RankSends::Kernel => device,
@@ -99,7 +96,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
         }
         device.wait_for(&sends.record()?)?;
         signals.await_done(device, round)?;
-        self.add()
+        self.add(0)
     }
 }
 
@@ -118,26 +115,26 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
     ) -> Result<ProductScatterRank<T, S, C>, Error> {
         let made = || {
             let of = (&problem, Overlap::ProductScatter);
-            let (path, forecast, order) = chosen::<T, S>(&process.kind(), of, options)?;
-            let shape = ScatterShape::new::<S, C>(problem, (path, order), options)?;
+            let choice = chosen::<T, S>(&process.kind(), of, options)?;
+            let shape = ScatterShape::new::<S, C>(problem, &choice, options)?;
             process.idle()?;
             let member = Member::new(process.rank(), process.device())?;
             let work = ScatterWork::new(&member, &shape)?;
-            Ok((shape, forecast, work))
+            Ok((shape, choice, work))
         };
         let (of, part) = match made() {
-            Ok((shape, forecast, work)) => {
+            Ok((shape, choice, work)) => {
                 let types = format!("{} to {}", T::TY, C::TY);
                 let words = format!("{shape}, slots of {}, {types}", S::TY);
-                (Some((shape, forecast)), Ok((words, work)))
+                (Some((shape, choice)), Ok((words, work)))
             }
             Err(error) => (None, Err(error)),
         };
         let call = RankCall::new(&process.session, part)?;
-        let (shape, forecast) = of.expect("a call has a part, and this is what it was made of");
+        let (shape, choice) = of.expect("a call has a part, and this is what it was made of");
         Ok(ProductScatterRank {
             shape,
-            forecast,
+            choice,
             call,
         })
     }
@@ -162,7 +159,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
         self.call.work().c()
     }
 
-    /// Returns the path, the plan of the product, and the predicted times of all paths.
+    /// Returns the path, the plan of the product, the predicted times of all paths, and why this one is taken.
     ///
     /// # Errors
     ///
@@ -171,7 +168,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
         let (plan, slots) = (self.call.work().explain()?, S::TY);
         Ok(format!(
             "{}, slots of {slots}\n{plan}\n{}",
-            self.shape, self.forecast
+            self.shape, self.choice
         ))
     }
 

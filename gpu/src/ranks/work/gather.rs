@@ -3,12 +3,15 @@
 use core::fmt;
 
 use colex_device::{Buffer, Flags, View, ViewMut};
+use colex_layout::Layout;
+use colex_sched::OverlapPlan;
 
-use super::{Member, strided};
+use super::{Batch, MOST_PIECES, Member, piece_of, strided};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::RankOptions;
+use crate::ranks::host::choice::Chosen;
+use crate::ranks::host::gather_product::{RankOptions, rank_error};
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of an all-gather with a product have in common.
@@ -20,27 +23,41 @@ pub(crate) struct GatherShape {
     pub(crate) pieces: i64,
 }
 
-/// The most pieces of a chunk.
-const MOST_PIECES: i64 = 64;
-
 impl GatherShape {
     pub(crate) fn new(
         problem: RankProblem,
-        path: RankPath,
+        choice: &Chosen,
         options: &RankOptions,
     ) -> Result<GatherShape, Error> {
-        let rows = problem.m / problem.ranks;
+        let (path, rows) = (choice.path, problem.m / problem.ranks);
         // On four H200, two pieces were slower than one in every case, and four slower still.
-        let pieces = options.pieces.unwrap_or(1);
+        let usual = match path {
+            RankPath::NcclInChunks => choice.forecast.pieces(path),
+            _ => 1,
+        };
+        let pieces = options.pieces.unwrap_or(usual);
         if !(1..=MOST_PIECES).contains(&pieces) || rows % pieces != 0 {
             let most = MOST_PIECES;
             return Err(HostError::Pieces { pieces, rows, most }.into());
         }
         Ok(GatherShape {
             problem,
+            order: choice.order.clone(),
             path,
             pieces,
         })
+    }
+
+    /// The layout of the gathered A, by rows of a piece, pieces, ranks, and K. The collectives of a piece bring it from all ranks, so
+    /// that these lie within the pieces.
+    pub(crate) fn gathered(&self) -> Result<Layout, Error> {
+        let RankProblem { m, k, ranks, .. } = self.problem;
+        let rows = m / ranks / self.pieces;
+        let (piece, rank) = match self.path {
+            RankPath::NcclInChunks => (ranks * rows * k, rows * k),
+            _ => (rows * k, self.pieces * rows * k),
+        };
+        strided([(rows, k), (self.pieces, piece), (ranks, rank), (k, 1)])
     }
 }
 
@@ -61,6 +78,8 @@ pub(crate) struct GatherWork<T, C> {
     in_chunks: bool,
     /// The gathered A, and those of all ranks as this rank's copies have them.
     a: Buffer<T>,
+    /// The part of A, if it is not one of the gathered A: the path has collectives of pieces.
+    own: Option<Buffer<T>>,
     peers: Vec<Buffer<T>>,
     b: Buffer<T>,
     c: Buffer<C>,
@@ -73,8 +92,13 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
     pub(crate) fn new(member: &Member, shape: &GatherShape) -> Result<GatherWork<T, C>, Error> {
         let RankProblem { m, n, k, ranks, .. } = shape.problem;
         let flags = (ranks * shape.pieces) as usize;
+        let own = match shape.path {
+            RankPath::NcclInChunks => Some(member.buffer((m / ranks).saturating_mul(k))?),
+            _ => None,
+        };
         let mut work = GatherWork {
             in_chunks: true,
+            own,
             a: member.buffer(m.saturating_mul(k))?,
             peers: Vec::new(),
             b: member.buffer((n / ranks).saturating_mul(k))?,
@@ -83,9 +107,14 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
             member: member.clone(),
             shape: shape.clone(),
         };
-        if shape.path != RankPath::PeerMemory {
-            work.in_chunks = work.with_product(|product| product.explain()).is_ok();
-        }
+        work.in_chunks = match shape.path {
+            RankPath::PeerMemory => true,
+            RankPath::NcclInChunks => {
+                let plan = |piece| work.with_piece(piece, |product| product.explain());
+                (0..shape.pieces).all(|piece| plan(piece).is_ok())
+            }
+            _ => work.with_product(|product| product.explain()).is_ok(),
+        };
         Ok(work)
     }
 
@@ -104,6 +133,9 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
 
     /// The part of A of this rank.
     pub(crate) fn a(&self) -> Result<Buffer<T>, Error> {
+        if let Some(own) = &self.own {
+            return Ok(own.clone());
+        }
         self.chunk(&self.a, self.member.rank, (0, 1))
     }
 
@@ -125,7 +157,10 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
 
     /// The first line of the product's plan.
     pub(crate) fn explain(&self) -> Result<String, Error> {
-        let product = self.with_product(|product| product.explain())?;
+        let product = match self.shape.path {
+            RankPath::NcclInChunks => self.with_piece(0, |product| product.explain())?,
+            _ => self.with_product(|product| product.explain())?,
+        };
         Ok(product.lines().next().unwrap_or_default().to_string())
     }
 
@@ -177,6 +212,22 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         self.with_product(|product| product.run())
     }
 
+    /// What the rank gives to the collective of a piece, and where it takes the piece of all ranks.
+    pub(crate) fn ends(&self, piece: i64) -> Result<(Buffer<T>, Buffer<T>), Error> {
+        match &self.own {
+            None => Ok((self.a()?, self.a.clone())),
+            Some(own) => {
+                let of = (piece, self.shape.pieces);
+                Ok((piece_of(own, of)?, piece_of(&self.a, of)?))
+            }
+        }
+    }
+
+    /// Enqueues the product of a piece of all chunks, which a collective has brought.
+    pub(crate) fn multiply_piece(&self, piece: i64) -> Result<(), Error> {
+        self.with_piece(piece, |product| product.run())
+    }
+
     /// A piece of the chunk of a rank in gathered memory: of its number and the number of all.
     fn chunk(
         &self,
@@ -189,6 +240,24 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         let each = chunk / pieces;
         let start = (rank as i64 * chunk + piece * each) as usize;
         Ok(gathered.slice(start..start + each as usize)?)
+    }
+
+    /// What `act` makes of the product of a piece of all chunks, whose ranks lie within the piece.
+    fn with_piece<X>(
+        &self,
+        piece: i64,
+        act: impl FnOnce(Gemm<'_, T, C>) -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        let RankProblem { m, n, k, ranks, .. } = self.shape.problem;
+        let (n, chunk) = (n / ranks, m / ranks);
+        let rows = chunk / self.shape.pieces;
+        let batch = Batch {
+            sizes: [rows, n, k, ranks],
+            a: (&self.a, piece * ranks * rows * k, rows * k),
+            b: &self.b,
+            c: (&self.c, piece * rows * n, chunk * n),
+        };
+        batch.product((self.in_chunks, self.member.rank as i64), act)
     }
 
     /// What `act` makes of the product.

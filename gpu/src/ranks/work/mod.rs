@@ -6,10 +6,21 @@
 pub(crate) mod gather;
 pub(crate) mod scatter;
 
-use colex_device::{Buffer, Device, Element};
+use colex_device::{Buffer, Device, Element, View, ViewMut};
 use colex_layout::Layout;
 
 use crate::error::Error;
+use crate::gemm::{ChunkOrder, Gemm};
+use crate::kernels::GemmElement;
+use crate::ranks::RankPath;
+
+/// The most pieces of a chunk.
+const MOST_PIECES: i64 = 64;
+
+/// Whether a library brings the data to the other ranks.
+fn is_by_nccl(path: RankPath) -> bool {
+    matches!(path, RankPath::NcclAfter | RankPath::NcclInChunks)
+}
 
 /// A rank's device.
 #[derive(Clone, Debug)]
@@ -45,4 +56,43 @@ pub(crate) fn strided<const N: usize>(modes: [(i64, i64); N]) -> Result<Layout, 
     let leaves = leaves.into_iter().collect::<Result<Vec<_>, _>>();
     let layout = leaves.and_then(|leaves| Layout::concat(&leaves));
     Ok(layout.map_err(colex_tensor::Error::from)?)
+}
+
+/// Matrices of a batch in larger memory: for A and C the memory, where the first matrix begins, and how far the next one is.
+struct Batch<'a, T, C> {
+    /// Rows, columns, K, and the number of matrices.
+    sizes: [i64; 4],
+    a: (&'a Buffer<T>, i64, i64),
+    b: &'a Buffer<T>,
+    c: (&'a Buffer<C>, i64, i64),
+}
+
+impl<T: GemmElement, C: GemmElement> Batch<'_, T, C> {
+    /// What `act` makes of the product, which is one in chunks from `first` on if the kernel takes chunks: these have whole sums.
+    fn product<X>(
+        &self,
+        (in_chunks, first): (bool, i64),
+        act: impl FnOnce(Gemm<'_, T, C>) -> Result<X, Error>,
+    ) -> Result<X, Error> {
+        let [rows, n, k, count] = self.sizes;
+        let (a, from, apart) = self.a;
+        let a = a.slice(from as usize..)?;
+        let a = View::new(&a, strided([(rows, k), (k, 1), (count, apart)])?)?;
+        let b = View::new(self.b, strided([(n, k), (k, 1), (count, 0)])?)?;
+        let (c, from, apart) = self.c;
+        let mut c = c.slice(from as usize..)?;
+        let c = ViewMut::new(&mut c, strided([(rows, n), (n, 1), (count, apart)])?)?;
+        let product = Gemm::new(&a, &b, &c);
+        match in_chunks {
+            true => act(product.chunks(ChunkOrder::Descending, first)),
+            false => act(product),
+        }
+    }
+}
+
+/// A piece of memory, by its number and the number of all.
+fn piece_of<X: Element>(of: &Buffer<X>, (piece, pieces): (i64, i64)) -> Result<Buffer<X>, Error> {
+    let each = of.len() / pieces as usize;
+    let first = piece as usize * each;
+    Ok(of.slice(first..first + each)?)
 }

@@ -1,27 +1,28 @@
-//! `ScatterWork`: the work of one rank of a product with a reduce-scatter.
+//! `ScatterWork`: the work of one rank of a product with a reduce-scatter or an all-reduce.
 
 use core::fmt;
 
 use colex_atom::Ty;
-use colex_device::{Buffer, Flags, View, ViewMut};
-use colex_sched::OverlapPlan;
+use colex_device::{Buffer, View, ViewMut};
+use colex_sched::{Overlap, OverlapPlan};
 
-use super::{Member, strided};
+use super::{Batch, MOST_PIECES, Member, is_by_nccl, piece_of, strided};
 use crate::elementwise::{Map, MapExpression};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
-use crate::ranks::host::gather_product::{RankOptions, RankSends, rank_error};
+use crate::ranks::host::choice::Chosen;
+use crate::ranks::host::gather_product::{RankOptions, rank_error};
 use crate::ranks::{RankPath, RankProblem};
 
-/// What all ranks of a product with a reduce-scatter have in common.
+/// What all ranks of a product with a reduce-scatter or an all-reduce have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct ScatterShape {
     pub(crate) problem: RankProblem,
     pub(crate) order: OverlapPlan,
     pub(crate) path: RankPath,
-    /// What brings the terms to their owners.
-    pub(crate) sends: RankSends,
+    /// The pieces of a chunk.
+    pub(crate) pieces: i64,
     sum: MapExpression,
 }
 
@@ -29,37 +30,53 @@ impl ScatterShape {
     /// The shape of a product with slots of `S` and sums of `C`.
     pub(crate) fn new<S: GemmElement, C: GemmElement>(
         problem: RankProblem,
-        (path, order): (RankPath, OverlapPlan),
+        choice: &Chosen,
         options: &RankOptions,
     ) -> Result<ScatterShape, Error> {
-        if let Some(pieces) = options.pieces.filter(|pieces| *pieces != 1) {
-            let (rows, most) = (problem.m / problem.ranks, 1);
+        let (path, rows) = (choice.path, problem.m / problem.ranks);
+        let most = match (path, problem.overlap) {
+            (RankPath::NcclInChunks, _) => MOST_PIECES,
+            (RankPath::PeerMemory, Overlap::ProductReduce) => MOST_PIECES,
+            _ => 1,
+        };
+        let usual = choice.forecast.pieces(path).min(most);
+        let pieces = options.pieces.unwrap_or(usual);
+        if !(1..=most).contains(&pieces) || rows % pieces != 0 {
             return Err(HostError::Pieces { pieces, rows, most }.into());
         }
-        let sends = match (path, options.sends) {
-            (RankPath::PeerMemory, sends) => sends.unwrap_or_default(),
-            (_, None | Some(RankSends::Engines)) => RankSends::Engines,
-            (_, Some(RankSends::Kernel)) => {
-                let (path, why) = (
-                    path.to_string(),
-                    "a kernel stores into the memory of the owners on the path peer memory",
-                );
-                return Err(HostError::Path { path, why }.into());
-            }
-        };
+        // A collective adds the terms by itself: what is left is one rounding.
+        let slots = if is_by_nccl(path) { 1 } else { problem.ranks };
         Ok(ScatterShape {
             problem,
-            order,
+            order: choice.order.clone(),
             path,
-            sends,
-            sum: sum::<S, C>(problem.ranks)?,
+            pieces,
+            sum: sum::<S, C>(slots)?,
         })
+    }
+
+    /// What elements of the first type are, in words.
+    pub(crate) fn holds(&self) -> &'static str {
+        if is_by_nccl(self.path) {
+            "terms"
+        } else {
+            "slots"
+        }
+    }
+
+    /// Whether every rank has the whole sum.
+    fn reduces(&self) -> bool {
+        self.problem.overlap == Overlap::ProductReduce
     }
 }
 
 impl fmt::Display for ScatterShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by {}", self.problem, self.path)
+        write!(f, "{} by {}", self.problem, self.path)?;
+        match self.reduces() {
+            true => write!(f, ", chunks in {} pieces", self.pieces),
+            false => Ok(()),
+        }
     }
 }
 
@@ -74,7 +91,7 @@ fn sum<S: GemmElement, C: GemmElement>(ranks: i64) -> Result<MapExpression, Erro
     })
 }
 
-/// The work of one rank of a product with a reduce-scatter.
+/// The work of one rank of a product with a reduce-scatter or an all-reduce.
 #[derive(Debug)]
 pub(crate) struct ScatterWork<T, S, C> {
     member: Member,
@@ -82,20 +99,16 @@ pub(crate) struct ScatterWork<T, S, C> {
     a: Buffer<T>,
     b: Buffer<T>,
     c: Buffer<C>,
-    /// The slots of all ranks in this rank's memory, and those of all owners as this rank's work has them.
+    /// The slots of all ranks in this rank's memory, and those of all owners as this rank's work has them. On a path of NCCL the
+    /// sums of its collectives.
     slots: Buffer<S>,
     peers: Vec<Buffer<S>>,
-    /// The terms of all chunks, if copies bring them to the owners.
-    terms: Option<Terms<S>>,
-}
-
-/// The terms that copies bring to the owners.
-#[derive(Debug)]
-struct Terms<S> {
-    all: Buffer<S>,
-    /// Where the kernel counts what it has stored of each chunk, and the flags of those that are stored, with the round behind them.
-    counts: Buffer<u32>,
-    stored: Flags,
+    /// The terms of all chunks, if copies or collectives bring them to the owners; for these, piece after piece.
+    terms: Option<Buffer<S>>,
+    /// Of an all-reduce, C of all ranks as this rank's copies have them.
+    sums: Vec<Buffer<C>>,
+    /// Whether the kernel takes the product in chunks where it stores terms: they have whole sums then.
+    in_chunks: bool,
 }
 
 impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
@@ -105,29 +118,48 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         shape: &ScatterShape,
     ) -> Result<ScatterWork<T, S, C>, Error> {
         let RankProblem { m, n, k, ranks, .. } = shape.problem;
-        let terms = match (shape.sends, ranks) {
-            (RankSends::Engines, 2..) => Some(Terms {
-                all: member.buffer(m.saturating_mul(n))?,
-                counts: member.buffer(ranks)?,
-                stored: Flags::new(&member.device, ranks as usize + 1)?,
-            }),
+        let (chunk, whole) = ((m / ranks).saturating_mul(n), m.saturating_mul(n));
+        let terms = match shape.path {
+            RankPath::OneAfterAnother => Some(member.buffer(whole)?),
+            path if is_by_nccl(path) => Some(member.buffer(whole)?),
             _ => None,
         };
-        Ok(ScatterWork {
+        let slots = match (&terms, shape.reduces()) {
+            // An all-reduce leaves its sums in the place of the terms.
+            (Some(terms), true) if is_by_nccl(shape.path) => terms.clone(),
+            (Some(_), false) if is_by_nccl(shape.path) => member.buffer(chunk)?,
+            _ => member.buffer(whole)?,
+        };
+        let mut work = ScatterWork {
             a: member.buffer(m.saturating_mul(k / ranks))?,
             b: member.buffer(n.saturating_mul(k / ranks))?,
-            c: member.buffer((m / ranks).saturating_mul(n))?,
-            slots: member.buffer(m.saturating_mul(n))?,
+            c: member.buffer(if shape.reduces() { whole } else { chunk })?,
+            slots,
             peers: Vec::new(),
             terms,
+            sums: Vec::new(),
+            in_chunks: true,
             member: member.clone(),
             shape: shape.clone(),
-        })
+        };
+        if work.terms.is_some() {
+            let plan = |piece| work.with_product(piece, |product| product.explain());
+            let takes_chunks = (0..shape.pieces).all(|piece| plan(piece).is_ok());
+            // A reduce-scatter behind the product has the plan of the product alone.
+            let is_alone = shape.path == RankPath::OneAfterAnother && !shape.reduces();
+            work.in_chunks = takes_chunks && !is_alone;
+        }
+        Ok(work)
     }
 
     /// Takes the slots in the memory of all owners, as this rank's work has them.
     pub(crate) fn meet(&mut self, peers: Vec<Buffer<S>>) {
         self.peers = peers;
+    }
+
+    /// Takes C of all ranks, as this rank's copies have them.
+    pub(crate) fn meet_sums(&mut self, sums: Vec<Buffer<C>>) {
+        self.sums = sums;
     }
 
     pub(crate) fn member(&self) -> &Member {
@@ -160,7 +192,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
 
     /// The first line of the product's plan.
     pub(crate) fn explain(&self) -> Result<String, Error> {
-        let product = self.with_product(|product| product.explain())?;
+        let product = self.with_product(0, |product| product.explain())?;
         Ok(product.lines().next().unwrap_or_default().to_string())
     }
 
@@ -171,18 +203,17 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         Ok(chunks.into_iter().map(|owner| owner as usize).collect())
     }
 
-    /// The flags for which copies wait.
-    pub(crate) fn stored(&self) -> Option<&Flags> {
-        self.terms.as_ref().map(|terms| &terms.stored)
+    /// Enqueues the product of a piece of all chunks, which stores its terms into the slots of the owners, or where copies and
+    /// collectives find them.
+    pub(crate) fn multiply(&self, piece: i64) -> Result<(), Error> {
+        self.with_product(piece, |product| product.run())
     }
 
-    /// Enqueues the product, which stores its terms into the slots of the owners, or where copies find them.
-    pub(crate) fn multiply(&self, round: u32) -> Result<(), Error> {
-        if let (Some(terms), RankPath::PeerMemory) = (&self.terms, self.shape.path) {
-            let behind = terms.stored.len() - 1;
-            terms.stored.set(&self.member.device, behind, round)?;
-        }
-        self.with_product(|product| product.run())
+    /// What the rank gives to the collective of a piece, and where it takes the sums.
+    pub(crate) fn ends(&self, piece: i64) -> Result<(Buffer<S>, Buffer<S>), Error> {
+        let (terms, of) = (self.terms.as_ref(), (piece, self.shape.pieces));
+        let terms = terms.unwrap_or(&self.slots);
+        Ok((piece_of(terms, of)?, piece_of(&self.slots, of)?))
     }
 
     /// Enqueues the copy of a term into the slot in the memory of another rank, its owner, once the kernel has stored it.
@@ -199,18 +230,23 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         Ok(copies.enqueue_copy(&slot, &term)?)
     }
 
-    /// Enqueues the sum of the slots in this rank's memory.
-    pub(crate) fn add(&self) -> Result<(), Error> {
-        let RankProblem { n, ranks, .. } = self.shape.problem;
-        let elements = self.rows() * n;
-        let own = self.member.rank;
-        let slots = (0..ranks as usize).map(|rank| match &self.terms {
-            // This rank's own term has stayed where the kernel stored it.
-            Some(terms) if rank == own => self.part(&terms.all, own),
-            _ => self.part(&self.slots, rank),
-        });
+    /// Enqueues the sum of a piece of the slots in this rank's memory.
+    pub(crate) fn add(&self, piece: i64) -> Result<(), Error> {
+        let of = (piece, self.shape.pieces);
+        let slots = 0..self.shape.problem.ranks as usize;
+        let slots = slots.map(|rank| piece_of(&self.part(&self.slots, rank)?, of));
         let slots = slots.collect::<Result<Vec<_>, _>>()?;
-        let mut c = self.c.clone();
+        self.sum(&slots, &piece_of(&self.own()?, of)?)
+    }
+
+    /// Enqueues the rounding of what the collectives have added.
+    pub(crate) fn round(&self) -> Result<(), Error> {
+        self.sum(std::slice::from_ref(&self.slots), &self.c)
+    }
+
+    fn sum(&self, slots: &[Buffer<S>], c: &Buffer<C>) -> Result<(), Error> {
+        let elements = c.len() as i64;
+        let mut c = c.clone();
         let c = c.view_mut(elements)?;
         let mut map = Map::new(&self.shape.sum).output("c", &c);
         for (rank, slot) in slots.iter().enumerate() {
@@ -219,47 +255,72 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         map.run()
     }
 
+    /// Enqueues the copies of the sums of a piece to all other ranks.
+    pub(crate) fn share(&self, piece: i64) -> Result<(), Error> {
+        let (rank, of) = (self.member.rank, (piece, self.shape.pieces));
+        let own = piece_of(&self.own()?, of)?;
+        let others = self.shape.order.peers(rank as i64).map_err(rank_error)?;
+        for to in others {
+            let there = self.part(&self.sums[to as usize], rank)?;
+            let there = piece_of(&there, of)?;
+            self.member.copies.enqueue_copy(&there, &own)?;
+        }
+        Ok(())
+    }
+
+    /// The chunk of C of which this rank is the owner.
+    fn own(&self) -> Result<Buffer<C>, Error> {
+        match self.shape.reduces() {
+            true => self.part(&self.c, self.member.rank),
+            false => Ok(self.c.clone()),
+        }
+    }
+
     /// The rows of a chunk.
     fn rows(&self) -> i64 {
         self.shape.problem.m / self.shape.problem.ranks
     }
 
     /// The part of a number in memory that has one for each rank.
-    fn part(&self, of: &Buffer<S>, number: usize) -> Result<Buffer<S>, Error> {
-        let each = (self.rows() * self.shape.problem.n) as usize;
-        Ok(of.slice(number * each..(number + 1) * each)?)
+    fn part<X: GemmElement>(&self, of: &Buffer<X>, number: usize) -> Result<Buffer<X>, Error> {
+        piece_of(of, (number as i64, self.shape.problem.ranks))
     }
 
-    /// What `act` makes of the product.
+    /// What `act` makes of the product of a piece of all chunks.
     fn with_product<X>(
         &self,
+        piece: i64,
         act: impl FnOnce(Gemm<'_, T, S>) -> Result<X, Error>,
     ) -> Result<X, Error> {
         let RankProblem { n, k, ranks, .. } = self.shape.problem;
-        let (rows, k) = (self.rows(), k / ranks);
-        let a = View::new(&self.a, strided([(rows, k), (k, 1), (ranks, rows * k)])?)?;
-        let b = View::new(&self.b, strided([(n, k), (k, 1), (ranks, 0)])?)?;
+        let (chunk, k, pieces) = (self.rows(), k / ranks, self.shape.pieces);
+        let (rows, first) = (chunk / pieces, self.owners()?[0] as i64);
         if let Some(terms) = &self.terms {
-            // The handles are this call's, and only its kernel writes.
-            let mut all = terms.all.clone();
-            let (mut counts, mut stored) = (terms.counts.clone(), terms.stored.buffer().clone());
-            let layout = strided([(rows, n), (n, 1), (ranks, rows * n)])?;
-            let product = Gemm::new(&a, &b, &ViewMut::new(&mut all, layout)?);
-            if self.shape.path != RankPath::PeerMemory {
-                return act(product);
-            }
-            let product = product.chunks(ChunkOrder::Ascending, self.owners()?[0] as i64);
-            let (counts, stored) = (counts.view_mut(ranks)?, stored.view_mut(ranks + 1)?);
-            return act(product.departures(&counts, &stored));
+            // A piece of an all-reduce is rows of the whole C, since no rank has a part of its own.
+            let (from, apart) = match self.shape.reduces() {
+                true => (piece * ranks * rows, rows),
+                false => (piece * rows, chunk),
+            };
+            let batch = Batch {
+                sizes: [rows, n, k, ranks],
+                a: (&self.a, from * k, apart * k),
+                b: &self.b,
+                c: (terms, piece * ranks * rows * n, rows * n),
+            };
+            return batch.product((self.in_chunks, first), act);
         }
-        let rank = self.member.rank;
-        let owners = self.peers.iter().map(|slots| self.part(slots, rank));
+        let a = self.a.slice((piece * rows * k) as usize..)?;
+        let a = View::new(&a, strided([(rows, k), (k, 1), (ranks, chunk * k)])?)?;
+        let b = View::new(&self.b, strided([(n, k), (k, 1), (ranks, 0)])?)?;
+        let (rank, of) = (self.member.rank, (piece, pieces));
+        let owners = self.peers.iter();
+        let owners = owners.map(|slots| piece_of(&self.part(slots, rank)?, of));
         let mut owners = owners.collect::<Result<Vec<_>, _>>()?;
         let layout = strided([(rows, n), (n, 1)])?;
         let owners = owners.iter_mut();
         let owners = owners.map(|slot| ViewMut::new(slot, layout.clone()));
         let owners = owners.collect::<Result<Vec<_>, _>>()?;
         let product = Gemm::to_owners(&a, &b, &owners)?;
-        act(product.chunks(ChunkOrder::Ascending, self.owners()?[0] as i64))
+        act(product.chunks(ChunkOrder::Ascending, first))
     }
 }

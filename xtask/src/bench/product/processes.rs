@@ -19,7 +19,8 @@ use colex_sched::Overlap;
 use half::bf16;
 use serde_json::{Value, json};
 
-use super::ranks::{BATCH, SAMPLES, WITHIN, cases, close, normal, sampled, watch};
+use super::ranks::checked::{close, normal, sampled};
+use super::ranks::{BATCH, SAMPLES, WITHIN, cases, watch};
 use crate::bench::device::{commit, driver};
 use crate::bench::host;
 use crate::verdict::{Checked, Ended};
@@ -263,6 +264,8 @@ impl Host {
             let ways = match problem.overlap {
                 Overlap::GatherProduct => self.gather(problem),
                 Overlap::ProductScatter => self.scatter(problem),
+                // Ranks of several processes have no all-reduce.
+                Overlap::ProductReduce => continue,
             };
             let mut ways = ways.with_context(|| problem.to_string())?;
             let samples = self.measure(&mut ways)?;

@@ -435,7 +435,7 @@ impl Scale {
     }
 }
 
-fn svg(title: &str, words: &str, inner: &str, source: &str, end: f64) -> String {
+pub(super) fn svg(title: &str, words: &str, inner: &str, source: &str, end: f64) -> String {
     let height = end + 22.0;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"cx\" role=\"img\" viewBox=\"0 0 {WIDTH} {height:.1}\" \
@@ -457,7 +457,7 @@ fn escaped(text: &str) -> String {
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn put(out: &mut String, text: fmt::Arguments<'_>) {
+pub(super) fn put(out: &mut String, text: fmt::Arguments<'_>) {
     out.write_fmt(text).expect("a string takes all text");
 }
 

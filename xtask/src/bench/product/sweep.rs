@@ -22,6 +22,7 @@ use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
 use serde_json::{Value, json};
 
+use super::ranks::RankBench;
 use super::recorded::{Recorded, STRATUM_NAMES, geometric_mean, percentile, stratum};
 use crate::bench::device::{commit, driver};
 use crate::bench::host;
@@ -87,16 +88,19 @@ pub(crate) struct Sweep {
     /// Measure the plan of `Gemm::batch_invariant` too.
     #[arg(long, requires = "of_shapes")]
     invariant: bool,
-    /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`).
+    /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`), or the scaling over
+    /// devices (`scaling.svg`).
     #[arg(long, requires = "name")]
     svg: Option<PathBuf>,
-    /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..` wrote, or `bench attention
-    /// FILE --random ..`; nothing is measured.
+    /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..`, `bench attention FILE --random ..`,
+    /// or `bench ranks FILE --ranks ..` wrote; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
     /// Stop before the next shape after this number of seconds.
     #[arg(long)]
     seconds: Option<u64>,
+    #[command(flatten)]
+    ranks: RankBench,
 }
 
 /// The types of A and B, and of C.
@@ -138,6 +142,11 @@ impl Sweep {
     /// Returns whether problems are drawn.
     pub(in crate::bench) fn is_random(&self) -> bool {
         self.random.is_some()
+    }
+
+    /// Returns what is asked of the bench `ranks`.
+    pub(in crate::bench) fn ranks(&self) -> &RankBench {
+        &self.ranks
     }
 
     /// Returns the folder of the drawings.

@@ -266,6 +266,20 @@ impl Communicator {
         Ok(())
     }
 
+    /// Asks NCCL whether it has met an error in the background, for example a rank that is gone. A communicator with an
+    /// error is aborted.
+    ///
+    /// # Errors
+    ///
+    /// Returns NCCL's error, and an error after a failure.
+    pub fn check(&self) -> Result<(), Error> {
+        self.of_use()?;
+        let asked = self.is_settled("ncclCommGetAsyncError");
+        asked
+            .map(drop)
+            .inspect_err(|error| self.fail(error.to_string()))
+    }
+
     /// Gives the communicator up, and ends the kernels of its collectives that wait for other ranks.
     pub fn abort(self) {
         self.fail("it was aborted".to_string());

@@ -24,16 +24,25 @@ pub trait NcclElement: Element + sealed::Sealed {
     const CODE: c_int;
 }
 
-impl NcclElement for half::f16 {
-    const CODE: c_int = 6;
+macro_rules! elements {
+    ($($ty:ty = $code:literal;)*) => {$(
+        impl NcclElement for $ty {
+            const CODE: c_int = $code;
+        }
+    )*};
 }
 
-impl NcclElement for f32 {
-    const CODE: c_int = 7;
-}
-
-impl NcclElement for half::bf16 {
-    const CODE: c_int = 9;
+elements! {
+    i8 = 0;
+    u8 = 1;
+    i32 = 2;
+    u32 = 3;
+    i64 = 4;
+    u64 = 5;
+    half::f16 = 6;
+    f32 = 7;
+    f64 = 8;
+    half::bf16 = 9;
 }
 
 /// The identifier of a communicator: rank 0 makes it, and every rank is given it.

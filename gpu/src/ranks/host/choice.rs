@@ -1,0 +1,165 @@
+//! The choice of a path, and what ends the collectives of one that has failed.
+
+use core::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use colex_device::Device;
+use colex_sched::{Overlap, OverlapPlan};
+
+use super::collective::{Collectives, USUAL};
+use super::devices::RankDevices;
+use super::gather_product::{RankOptions, rank_error};
+use super::links::RankForecast;
+use crate::error::{Error, HostError};
+use crate::kernels::GemmElement;
+use crate::ranks::{RankPath, RankProblem};
+
+/// The path of a product, and why.
+#[derive(Clone, Debug)]
+pub(crate) struct Chosen {
+    pub(crate) path: RankPath,
+    pub(crate) forecast: RankForecast,
+    pub(crate) order: OverlapPlan,
+    why: String,
+    /// Those of a path of NCCL.
+    pub(super) collectives: Option<Arc<Collectives>>,
+}
+
+/// The predicted times of all paths, and why this one is taken.
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.forecast, self.why)
+    }
+}
+
+/// What a choice of a path asks of the devices of all ranks.
+pub(crate) struct RankKind<'a> {
+    pub(crate) count: usize,
+    /// One of them.
+    pub(crate) device: &'a Device,
+    /// Whether the streams of all set flags.
+    pub(crate) has_flags: bool,
+    /// All of them, if this process has them: then there are the collectives of NCCL.
+    pub(crate) here: Option<&'a RankDevices>,
+}
+
+/// Checks a problem, and chooses a path, for products or terms of elements `S`.
+pub(crate) fn chosen<T: GemmElement, S: GemmElement>(
+    ranks: &RankKind<'_>,
+    (problem, overlap): (&RankProblem, Overlap),
+    options: &RankOptions,
+) -> Result<Chosen, Error> {
+    if problem.overlap != overlap {
+        return Err(HostError::Overlap {
+            found: problem.overlap.to_string(),
+            wanted: overlap.to_string(),
+        }
+        .into());
+    }
+    if problem.ranks != ranks.count as i64 {
+        return Err(HostError::Ranks {
+            problem: problem.to_string(),
+            given: ranks.count,
+        }
+        .into());
+    }
+    problem.layouts()?;
+    let order = OverlapPlan::new(overlap, problem.ranks).map_err(rank_error)?;
+    let device = ranks.device;
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let forecast =
+        RankForecast::of::<T, S>(problem, device.arch(), multiprocessors, &options.links)?;
+    let no_access = ranks.here.and_then(RankDevices::no_access);
+    let (usual, reason) = match (problem.ranks, no_access, ranks.has_flags) {
+        (1, _, _) => (
+            RankPath::Local,
+            "there is one rank, which sends nothing".to_string(),
+        ),
+        (_, Some(why), _) => (forecast.by_nccl(), why.to_string()),
+        (_, None, true) => {
+            let why = "all ranks have access to each other's memory, and streams set flags";
+            (RankPath::PeerMemory, why.to_string())
+        }
+        (_, None, false) => {
+            let why = "the driver's streams set no flags on these devices";
+            (RankPath::OneAfterAnother, why.to_string())
+        }
+    };
+    let path = options.path.unwrap_or(usual);
+    let refused = |why| {
+        let path = path.to_string();
+        Err(HostError::Path { path, why }.into())
+    };
+    let mut collectives = None;
+    match (path, problem.ranks) {
+        (RankPath::Local, 1) => {}
+        (_, 1) => return refused("there is one rank, which sends nothing"),
+        (RankPath::Local, _) => return refused("there are several ranks"),
+        (RankPath::PeerMemory | RankPath::OneAfterAnother, _) if no_access.is_some() => {
+            let why = no_access.cloned().expect("it was asked");
+            return Err(why.into());
+        }
+        (RankPath::PeerMemory, _) if !ranks.has_flags => {
+            return refused("the driver's streams set no flags on these devices");
+        }
+        (RankPath::PeerMemory | RankPath::OneAfterAnother, _) => {}
+        (RankPath::NcclAfter | RankPath::NcclInChunks, _) => {
+            let Some(here) = ranks.here else {
+                return refused("ranks of several processes copy by themselves, and ask no library");
+            };
+            let opened = here.collectives(path, options.nccl_within.unwrap_or(USUAL));
+            collectives = Some(opened.map_err(|error| without(no_access, options, error))?);
+        }
+    }
+    Ok(Chosen {
+        path,
+        why: match options.path {
+            None => format!("by {path}, since {reason}"),
+            Some(_) => format!("by {path}, as the caller chose"),
+        },
+        forecast,
+        order,
+        collectives,
+    })
+}
+
+/// The error of a path that no one chose, where NCCL cannot be had.
+fn without(no_access: Option<&HostError>, options: &RankOptions, error: Error) -> Error {
+    match (no_access.cloned(), options.path) {
+        (
+            Some(HostError::NoAccess {
+                from,
+                to,
+                device,
+                peer,
+            }),
+            None,
+        ) => HostError::NoWay {
+            from,
+            to,
+            device,
+            peer,
+            why: error.to_string(),
+        }
+        .into(),
+        _ => error,
+    }
+}
+
+/// A result, after an error of which the collectives end; `within` is the time of a wait, which also asks NCCL for errors of the
+/// background.
+pub(super) fn ended(
+    done: Result<(), Error>,
+    collectives: Option<&Arc<Collectives>>,
+    within: Option<Duration>,
+) -> Result<(), Error> {
+    let Some(collectives) = collectives else {
+        return done;
+    };
+    let done = match within {
+        Some(_) => done.and_then(|()| collectives.check()),
+        None => done,
+    };
+    done.map_err(|error| collectives.end(error, within))
+}

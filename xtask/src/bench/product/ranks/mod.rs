@@ -1,0 +1,481 @@
+//! Products over the GPUs of this host, in one process: copies that overlap the product beside one after the other, and each part
+//! alone. Every result is compared, bit for bit with that of the path without overlap and by samples with the host's.
+
+pub(super) mod checked;
+pub(in crate::bench) mod scaling;
+
+use std::path::Path;
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use colex_gpu::ranks::{RankDevices, RankPath, RankProblem};
+use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
+use colex_sched::Overlap;
+use half::bf16;
+use serde_json::{Value, json};
+
+use crate::bench::device::{commit, driver};
+use crate::bench::host;
+use crate::output;
+use crate::verdict::{Checked, Ended};
+use checked::{Numbers, RankProduct, Way, check, close, normal, same};
+
+/// How the numbers are taken, for the reader of them.
+const PROTOCOL: &str = "one process and one thread for all GPUs; batches of runs enqueued without a wait between them, contenders in \
+turn, host clock over each batch, medians of 9; normal numbers in bf16; results compared";
+
+/// Samples of each contender, and the least time of one.
+pub(super) const SAMPLES: usize = 9;
+pub(super) const BATCH: Duration = Duration::from_millis(15);
+
+/// The longest wait for all GPUs, and the time after which the whole process ends.
+pub(super) const WITHIN: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(540);
+
+/// A product of the list: hidden and intermediate extents of a layer of large models, and two more.
+pub(super) fn cases(ranks: i64) -> Vec<RankProblem> {
+    let of = |overlap, [m, n, k]: [i64; 3]| RankProblem {
+        overlap,
+        ranks,
+        m,
+        n,
+        k,
+    };
+    let gathers = [
+        [8192, 57344, 8192],
+        [2048, 57344, 8192],
+        [8192, 28672, 4096],
+        [8192, 2560 * ranks, 8192],
+    ];
+    let scatters = [
+        [8192, 8192, 28672],
+        [2048, 8192, 28672],
+        [8192, 4096, 14336],
+        [8192, 8192, 2048 * ranks],
+    ];
+    let gathers = gathers.map(|sizes| of(Overlap::GatherProduct, sizes));
+    let reduces = scatters.map(|sizes| of(Overlap::ProductReduce, sizes));
+    let scatters = scatters.map(|sizes| of(Overlap::ProductScatter, sizes));
+    gathers.into_iter().chain(scatters).chain(reduces).collect()
+}
+
+/// One way to do the work: enqueues a run on all GPUs.
+struct RankWay<'a> {
+    name: String,
+    run: Box<dyn FnMut() -> Result<()> + 'a>,
+}
+
+impl<'a> RankWay<'a> {
+    fn new(name: impl Into<String>, run: impl FnMut() -> Result<()> + 'a) -> RankWay<'a> {
+        let (name, run) = (name.into(), Box::new(run));
+        RankWay { name, run }
+    }
+}
+
+/// The GPUs, and the streams of copies of this bench.
+struct Host {
+    devices: Vec<Device>,
+    ranks: RankDevices,
+    streams: Vec<Device>,
+}
+
+impl Host {
+    /// The GPUs of this host, or the first ones.
+    fn open(first: Option<usize>) -> Result<Host> {
+        let (count, need) = (Device::gpu_count()?, first.unwrap_or(2));
+        ensure!(
+            count >= need,
+            "these products over ranks need {need} GPUs, and there are {count}"
+        );
+        let devices = (0..first.unwrap_or(count).min(RankDevices::MOST)).map(Device::gpu);
+        let devices = devices.collect::<Result<Vec<_>, _>>()?;
+        let streams = devices.iter().map(Device::on_new_stream);
+        Ok(Host {
+            ranks: RankDevices::new(&devices)?,
+            streams: streams.collect::<Result<_, _>>()?,
+            devices,
+        })
+    }
+
+    /// Waits for all GPUs.
+    fn join(&self) -> Result<()> {
+        for (rank, device) in self.devices.iter().enumerate() {
+            for stream in [device, &self.streams[rank]] {
+                let waited = stream.synchronize_within(WITHIN);
+                waited.with_context(|| format!("rank {rank}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Microseconds of a run, over a batch.
+    fn time(&self, way: &mut RankWay<'_>, runs: usize) -> Result<f64> {
+        self.join()?;
+        let start = Instant::now();
+        for _ in 0..runs {
+            (way.run)()?;
+        }
+        self.join()?;
+        Ok(start.elapsed().as_secs_f64() * 1e6 / runs as f64)
+    }
+
+    /// The medians of all ways, taken in turn, and their samples.
+    fn measure(&self, ways: &mut [RankWay<'_>]) -> Result<Vec<Vec<f64>>> {
+        let mut runs = Vec::new();
+        for way in &mut *ways {
+            let named = |e: anyhow::Error, name: &str| e.context(name.to_string());
+            self.time(way, 2).map_err(|e| named(e, &way.name))?;
+            let once = self.time(way, 4).map_err(|e| named(e, &way.name))?;
+            let many = (BATCH.as_secs_f64() * 1e6 / once).ceil() as usize;
+            runs.push(many.clamp(4, 256));
+        }
+        let mut samples = vec![Vec::new(); ways.len()];
+        for round in 0..SAMPLES {
+            for i in 0..ways.len() {
+                let i = (i + round) % ways.len();
+                samples[i].push(self.time(&mut ways[i], runs[i])?);
+            }
+        }
+        samples
+            .iter_mut()
+            .for_each(|all| all.sort_by(f64::total_cmp));
+        Ok(samples)
+    }
+}
+
+/// What was found of one product.
+struct RankRun<'a> {
+    problem: RankProblem,
+    path: String,
+    ways: Vec<RankWay<'a>>,
+}
+
+/// Measures a product by its paths, after each has given a right result.
+fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
+    let RankProblem { ranks, m, n, k, .. } = problem;
+    let numbers = Numbers::new(ranks);
+    let new = |way: &Way| RankProduct::new(host, (problem, &numbers), way);
+    let roundings = match problem.overlap {
+        Overlap::GatherProduct => 1.0,
+        // Each term is rounded, and the sum.
+        Overlap::ProductScatter | Overlap::ProductReduce => 1.0 + ranks as f64,
+    };
+    let behind = |wide: bool| -> Result<_> {
+        let mut product = new(&Way::of(RankPath::OneAfterAnother, None, wide))?;
+        let c = product.result(host)?;
+        let roundings = if wide { 1.0 } else { roundings };
+        check("one after the other", (problem, &numbers), &c, roundings)?;
+        Ok((product, c))
+    };
+    let (mut apart, expected) = behind(false)?;
+    let wide = match problem.overlap {
+        Overlap::GatherProduct => None,
+        Overlap::ProductScatter | Overlap::ProductReduce => Some(behind(true)?.1),
+    };
+    let mut overlapped = Vec::new();
+    for way in ways_of(problem, nccl) {
+        let mut product = new(&way)?;
+        let name = way.name(product.pieces());
+        let c = product.result(host)?;
+        match (way.adds_as_it_likes(problem.overlap), way.wide, &wide) {
+            (true, _, _) => check(&name, (problem, &numbers), &c, 1.0 + 2.0 * ranks as f64)?,
+            (false, true, Some(wide)) => same(&name, &c, wide)?,
+            (false, _, _) => same(&name, &c, &expected)?,
+        }
+        overlapped.push((name, product));
+    }
+    let path = overlapped[0].1.explain()?.replace('\n', "\n  ");
+    let (sent, times, sizes) = match problem.overlap {
+        Overlap::GatherProduct => (m / ranks * k, 1, [m, n / ranks, k]),
+        Overlap::ProductScatter => (m / ranks * n, 1, [m, n, k / ranks]),
+        Overlap::ProductReduce => (m / ranks * n, 2, [m, n, k / ranks]),
+    };
+    let (peers, into) = copied(host, sent)?;
+    let alone = alone(host, sizes)?;
+    let mut ways = vec![copies_alone(host, (peers, into), times)];
+    ways.push(RankWay::new("product alone", move || alone.run(host)));
+    ways.push(RankWay::new("one after the other", move || apart.run()));
+    for (name, mut product) in overlapped {
+        ways.push(RankWay::new(name, move || product.run()));
+    }
+    let found = RankRun {
+        problem,
+        path,
+        ways,
+    };
+    report(host, found)
+}
+
+/// The paths of a case beside the one without overlap; the first is the one that the library takes.
+fn ways_of(problem: RankProblem, nccl: bool) -> Vec<Way> {
+    let rows = problem.m / problem.ranks;
+    let peers = |pieces, wide| Way::of(RankPath::PeerMemory, pieces, wide);
+    let mut all = match problem.overlap {
+        Overlap::GatherProduct => vec![
+            peers(None, false),
+            peers(Some(2), false),
+            peers(Some(4), false),
+        ],
+        Overlap::ProductScatter => vec![peers(None, false), peers(None, true)],
+        Overlap::ProductReduce => vec![
+            peers(None, false),
+            peers(Some(1), false),
+            peers(Some(2), false),
+            peers(Some(4), false),
+            peers(None, true),
+        ],
+    };
+    if nccl {
+        for path in [RankPath::NcclAfter, RankPath::NcclInChunks] {
+            all.push(Way::of(path, None, false));
+        }
+    }
+    all.retain(|way| way.pieces.is_none_or(|pieces| rows % pieces == 0));
+    all
+}
+
+/// Measures the ways of a product, and prints their line.
+fn report(host: &Host, mut found: RankRun<'_>) -> Result<Value> {
+    let samples = host.measure(&mut found.ways)?;
+    let median = |i: usize| samples[i][samples[i].len() / 2];
+    let all = found.ways.iter().enumerate();
+    let rows: Vec<Value> = all
+        .map(|(i, way)| json!({"name": way.name, "microseconds": median(i), "samples": samples[i]}))
+        .collect();
+    let [copies, product, apart] = [0, 1, 2].map(median);
+    let overlapped = 3..found.ways.len();
+    let best = overlapped.map(median).fold(f64::INFINITY, f64::min);
+    let perfect = copies.max(product);
+    println!("{}\n  {}", found.problem, found.path);
+    for (i, way) in found.ways.iter().enumerate() {
+        println!("  {:<44} {:>9.1} us", way.name, median(i));
+    }
+    println!(
+        "  the fastest is {:.3} times as fast as one after the other; the longer part alone would be {:.3}: {:.2} of that",
+        apart / best,
+        apart / perfect,
+        perfect / best
+    );
+    Checked {
+        data: json!({"rows": rows}),
+        ..Checked::new(found.problem.to_string(), Ended::Passed, PROTOCOL)
+    }
+    .add();
+    let RankProblem {
+        overlap,
+        ranks,
+        m,
+        n,
+        k,
+    } = found.problem;
+    Ok(json!({
+        "overlap": overlap.to_string(), "ranks": ranks, "m": m, "n": n, "k": k, "explained": found.path, "rows": rows,
+        "gain": apart / best, "perfect": apart / perfect, "checked": true,
+    }))
+}
+
+/// Buffers of all ranks, for each rank.
+type Parts = Vec<Vec<Buffer<bf16>>>;
+
+/// The copies of the parts of all ranks, alone: each rank takes those of the others, nearest first, once or twice.
+fn copies_alone(host: &Host, (peers, into): (Parts, Parts), times: usize) -> RankWay<'_> {
+    RankWay::new("copies alone", move || {
+        let count = host.devices.len();
+        for _ in 0..times {
+            for (rank, stream) in host.streams.iter().enumerate() {
+                for step in 1..count {
+                    let from = (rank + count - step) % count;
+                    stream.enqueue_copy(&into[rank][from], &peers[rank][from])?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// For each rank, the parts of the other ranks as its work has them, and memory of its own for each.
+fn copied(host: &Host, elements: i64) -> Result<(Parts, Parts)> {
+    let on = |device: &Device| device.zeros::<bf16>(elements as usize);
+    let parts = host.devices.iter().map(on).collect::<Result<Vec<_>, _>>()?;
+    let (mut peers, mut into) = (Vec::new(), Vec::new());
+    for device in &host.devices {
+        let of = parts.iter().map(|part| part.as_peer_of(device));
+        peers.push(of.collect::<Result<Vec<_>, _>>()?);
+        let own = parts.iter().map(|_| on(device));
+        into.push(own.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok((peers, into))
+}
+
+/// A product on each GPU alone.
+struct Alone {
+    sizes: [i64; 3],
+    a: Vec<Buffer<bf16>>,
+    b: Vec<Buffer<bf16>>,
+    c: Vec<Buffer<bf16>>,
+}
+
+fn alone(host: &Host, [m, n, k]: [i64; 3]) -> Result<Alone> {
+    let filled = |elements: i64, seed: u64| -> Result<Vec<Buffer<bf16>>> {
+        let noise = normal(seed);
+        let on = |device: &Device| {
+            let buffer = device.zeros::<bf16>(elements as usize)?;
+            noise.fill(&buffer)?;
+            Ok(buffer)
+        };
+        host.devices.iter().map(on).collect()
+    };
+    Ok(Alone {
+        sizes: [m, n, k],
+        a: filled(m * k, 101)?,
+        b: filled(n * k, 102)?,
+        c: filled(m * n, 103)?,
+    })
+}
+
+impl Alone {
+    /// Refuses elements of the first device's C that are not the host's.
+    fn check(&self, host: &Host) -> Result<()> {
+        self.c[0].fill_bytes(0xff)?;
+        self.run(host)?;
+        host.join()?;
+        let [m, n, k] = self.sizes;
+        let (c, [a, b]) = (self.c[0].download()?, [101, 102].map(normal));
+        for (i, j) in checked::sampled(m, n) {
+            let product =
+                |l: i64| a.at((i * k + l) as usize).to_f64() * b.at((j * k + l) as usize).to_f64();
+            let expected: f64 = (0..k).map(product).sum();
+            let found = c[(i * n + j) as usize].to_f64();
+            ensure!(
+                close(found, expected, k, 1.0),
+                "element ({i},{j}) of C is {found}, and the host's {expected}"
+            );
+        }
+        Ok(())
+    }
+
+    fn run(&self, host: &Host) -> Result<()> {
+        let [m, n, k] = self.sizes;
+        for rank in 0..self.a.len().min(host.devices.len()) {
+            let a: View<'_, bf16> = self.a[rank].view((m, k))?;
+            let b = self.b[rank].view((n, k))?;
+            let mut c = self.c[rank].clone();
+            let c: ViewMut<'_, bf16> = c.view_mut((m, n))?;
+            Gemm::new(&a, &b, &c).run()?;
+        }
+        Ok(())
+    }
+}
+
+/// Ends the process if the measurement hangs.
+pub(super) fn watch() {
+    thread::spawn(|| {
+        thread::sleep(LONGEST);
+        eprintln!("the bench `ranks` has not ended within {LONGEST:?}: the process ends");
+        process::exit(i32::from(output::FAILED));
+    });
+}
+
+/// What a caller of the bench `ranks` may choose.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(crate) struct RankBench {
+    /// Numbers of devices for the bench `ranks`, for example `1,2,4`: each of some products is divided over the first 1, 2 and 4
+    /// devices. `--svg` draws how the times shrink.
+    #[arg(long, requires = "name", value_delimiter = ',')]
+    ranks: Vec<usize>,
+    /// Measure the paths of NCCL too, with xtask's feature `nccl` and libnccl.
+    #[arg(long, requires = "name")]
+    nccl: bool,
+}
+
+/// A file of numbers, written after each of the products.
+fn keep(all: &Value, file: Option<&Path>) -> Result<()> {
+    let Some(path) = file else {
+        return Ok(());
+    };
+    let text = serde_json::to_string_pretty(all)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))
+}
+
+/// What a file of numbers says of the machine and the protocol.
+fn head(bench: &str, host: &Host) -> Value {
+    let first = &host.devices[0];
+    println!("{} GPUs: {}", host.devices.len(), first.name());
+    json!({
+        "bench": bench, "devices": host.devices.iter().map(Device::name).collect::<Vec<_>>(), "driver": driver(first),
+        "date": host::today(), "commit": commit(), "protocol": PROTOCOL, "cases": [],
+    })
+}
+
+/// Measures each of the products, and writes their numbers to a file after each.
+fn each(
+    (mut all, file): (Value, Option<&Path>),
+    products: Vec<RankProblem>,
+    mut measure: impl FnMut(RankProblem) -> Result<Value>,
+) -> Result<Value> {
+    let mut failed = Vec::new();
+    for problem in products {
+        match measure(problem).with_context(|| problem.to_string()) {
+            Ok(value) => {
+                let cases = all["cases"].as_array_mut();
+                cases.context("cases are a list")?.push(value);
+            }
+            Err(why) => {
+                println!("FAILED {why:#}");
+                failed.push(problem.to_string());
+            }
+        }
+        keep(&all, file)?;
+    }
+    match &failed[..] {
+        [] => Ok(all),
+        _ => bail!(
+            "{} of the products failed: {}",
+            failed.len(),
+            failed.join("; ")
+        ),
+    }
+}
+
+/// Measures all cases, or the scaling over numbers of devices; a folder is for drawings.
+pub(in crate::bench) fn run(
+    options: &RankBench,
+    file: Option<&Path>,
+    svg: Option<&Path>,
+) -> Result<()> {
+    ensure!(
+        !options.nccl || cfg!(feature = "nccl"),
+        "--nccl needs xtask's feature of that name: \
+         `cargo run --release -p xtask --no-default-features --features nccl -- bench ranks --nccl`"
+    );
+    watch();
+    if !options.ranks.is_empty() {
+        return scaling::run(&options.ranks, file, svg);
+    }
+    let host = Host::open(None)?;
+    let products = cases(host.devices.len() as i64);
+    let all = (head("ranks", &host), file);
+    each(all, products, |problem| case(&host, problem, options.nccl)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_is_a_problem_on_2_4_and_8_ranks() {
+        for ranks in [2, 4, 8] {
+            assert!(cases(ranks).iter().all(|problem| problem.layouts().is_ok()));
+        }
+    }
+
+    #[test]
+    fn a_sum_that_lacks_a_chunk_is_not_close() {
+        let k = 8192;
+        assert!(close(10.0, 10.02, k, 1.0));
+        // Without one of 32 parts of K, the deviation of what is missing is a sixth of the sum's.
+        assert!(!close(10.0, 11.0, k, 1.0));
+    }
+}
