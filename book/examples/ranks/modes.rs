@@ -9,7 +9,8 @@ use colex_atom::Arch;
 use colex_gpu::gemm::ChunkOrder;
 use colex_gpu::ir::*;
 use colex_gpu::ranks::{
-    GatherProduct, LinkSpeeds, Meeting, RankDevices, RankForecast, RankOptions,
+    GatherProduct, LinkSpeeds, Meeting, ProductReduce, RankDevices, RankForecast, RankOptions,
+    RankPath,
 };
 use colex_gpu::ranks::{GatherProductRank, RankPlan, RankProblem, RankProcess};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
@@ -31,7 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     product()?;
     arrivals()?;
     devices()?;
+    reduce()?;
     forecast()?;
+    apart()?;
     host()?;
     processes()
 }
@@ -220,7 +223,12 @@ fn hang() -> Result<(), Box<dyn Error>> {
 fn order() -> Result<(), Box<dyn Error>> {
     println!("\n== order ==");
     // ANCHOR: order
-    for overlap in [Overlap::GatherProduct, Overlap::ProductScatter] {
+    let all = [
+        Overlap::GatherProduct,
+        Overlap::ProductScatter,
+        Overlap::ProductReduce,
+    ];
+    for overlap in all {
         let plan = OverlapPlan::new(overlap, 4)?;
         println!(
             "{overlap}: rank 1 multiplies {:?}, and sends to {:?}",
@@ -324,6 +332,73 @@ fn devices() -> Result<(), Box<dyn Error>> {
     let c = product.c(1)?.download()?;
     println!("by {}: {} .. {}", product.path(), c[0], c[16 * 8 - 1]);
     // ANCHOR_END: devices
+    Ok(())
+}
+
+fn reduce() -> Result<(), Box<dyn Error>> {
+    println!("\n== reduce ==");
+    // ANCHOR: reduce
+    let device = Device::simulator(Arch::Sm90a);
+    let ranks = RankDevices::new(&[device.clone(), device])?;
+    let problem = RankProblem {
+        overlap: Overlap::ProductReduce,
+        ranks: 2,
+        m: 32,
+        n: 8,
+        k: 32,
+    };
+    let options = RankOptions {
+        pieces: Some(2),
+        ..RankOptions::default()
+    };
+    let mut product = ProductReduce::<bf16, f32, bf16>::new(&ranks, problem, &options)?;
+    for rank in 0..2 {
+        let part = [bf16::from_f32(rank as f32 + 1.0); 32 * 16];
+        product.a(rank)?.write(&part)?;
+        product.b(rank)?.write(&[bf16::ONE; 8 * 16])?;
+    }
+    product.run()?;
+    product.wait(Duration::from_secs(10))?;
+    let c = [product.c(0)?.download()?, product.c(1)?.download()?];
+    println!(
+        "{} elements on each rank, {} everywhere",
+        c[0].len(),
+        c[0][0]
+    );
+    println!("the same on both: {}", c[0] == c[1]);
+    // ANCHOR_END: reduce
+    Ok(())
+}
+
+fn apart() -> Result<(), Box<dyn Error>> {
+    println!("\n== apart ==");
+    // ANCHOR: apart
+    // Two simulated devices have no access to each other's memory.
+    let devices = [Arch::Sm90a; 2].map(Device::simulator);
+    let ranks = RankDevices::new(&devices)?;
+    let problem = RankProblem {
+        overlap: Overlap::GatherProduct,
+        ranks: 2,
+        m: 32,
+        n: 16,
+        k: 16,
+    };
+    let mut product = GatherProduct::<bf16, f32>::new(&ranks, problem, &RankOptions::default())?;
+    product.a(1)?.write(&[bf16::from_f32(2.0); 16 * 16])?;
+    product.b(0)?.write(&[bf16::ONE; 8 * 16])?;
+    product.run()?;
+    product.wait(Duration::from_secs(10))?;
+    // The last row of rank 1, as rank 0 has it.
+    println!("{:?}", &product.c(0)?.download()?[31 * 8..]);
+    println!("{}", product.explain()?.lines().last().unwrap_or_default());
+
+    let peers = RankOptions {
+        path: Some(RankPath::PeerMemory),
+        ..RankOptions::default()
+    };
+    let refused = GatherProduct::<bf16, f32>::new(&ranks, problem, &peers);
+    println!("{}", refused.unwrap_err());
+    // ANCHOR_END: apart
     Ok(())
 }
 
