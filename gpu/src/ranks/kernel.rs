@@ -49,9 +49,10 @@ impl<'s> Parts<'s> {
             names.map(|name| k.pointer(&name)).collect()
         };
         let lists = ["shared", "arrived", "ready"].map(&mut all);
-        let of_sums = match sizes.reduces {
-            true => ["sums", "landed"].map(&mut all),
-            false => [const { Vec::new() }; 2],
+        let of_sums = if sizes.reduces {
+            ["sums", "landed"].map(&mut all)
+        } else {
+            [const { Vec::new() }; 2]
         };
         let [rank, round] = [rank, round].map(|id| k.param(id));
         let [a, b, c] = operands.map(|id| k.param(id));

@@ -73,15 +73,14 @@ pub(super) fn add(p: &mut Parts<'_>, before: i64) {
     p.k.sync();
     let (index, [row, column], exists) = p.element(tile);
     let from = p.word(p.shared[0], index);
-    let to = match sizes.reduces {
-        false => vec![p.word(p.c, index)],
-        true => {
-            // The same place of C on all ranks.
-            let row = p.k.mad(Type::U32, p.rank, sizes.rows, row);
-            let index = p.k.mad(Type::U32, column, sizes.ranks * sizes.rows, row);
-            let all = p.sums.clone().into_iter();
-            all.map(|c| p.word(c, index)).collect()
-        }
+    let to = if sizes.reduces {
+        // The same place of C on all ranks.
+        let row = p.k.mad(Type::U32, p.rank, sizes.rows, row);
+        let index = p.k.mad(Type::U32, column, sizes.ranks * sizes.rows, row);
+        let all = p.sums.clone().into_iter();
+        all.map(|c| p.word(c, index)).collect()
+    } else {
+        vec![p.word(p.c, index)]
     };
     p.k.if_(exists, |k| {
         let mut sum = k.load(elements(), from);

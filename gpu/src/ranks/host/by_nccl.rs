@@ -5,7 +5,7 @@
 
 use colex_device::Device;
 
-use super::collective::{Collectives, Does, Part};
+use super::collective::{Collectives, Does, RankPart};
 use crate::error::Error;
 use crate::kernels::GemmElement;
 use crate::ranks::RankPath;
@@ -22,7 +22,7 @@ pub(super) fn gather<T: GemmElement, C: GemmElement>(
         let part = |work| {
             let (from, to) = GatherWork::ends(work, piece)?;
             let stream = in_stream(work);
-            Ok(Part { stream, from, to })
+            Ok(RankPart { stream, from, to })
         };
         let parts = works.iter().map(part).collect::<Result<Vec<_>, Error>>()?;
         collectives.enqueue(Does::Gather, &parts)
@@ -66,7 +66,7 @@ pub(super) fn sum<T: GemmElement, S: GemmElement, C: GemmElement>(
             member.copies.wait_for(&member.device.record()?)?;
             let (from, to) = work.ends(piece)?;
             let stream = &member.copies;
-            parts.push(Part { stream, from, to });
+            parts.push(RankPart { stream, from, to });
         }
         collectives.enqueue(does, &parts)?;
     }

@@ -44,8 +44,8 @@ pub(crate) struct RankKind<'a> {
     pub(crate) here: Option<&'a RankDevices>,
 }
 
-/// Checks a problem, and chooses a path, for products or terms of elements `S`.
-pub(crate) fn chosen<T: GemmElement, S: GemmElement>(
+/// Checks a problem, and chooses a path, for terms `S` whose sums are `C`.
+pub(crate) fn chosen<T: GemmElement, S: GemmElement, C: GemmElement>(
     ranks: &RankKind<'_>,
     (problem, overlap): (&RankProblem, Overlap),
     options: &RankOptions,
@@ -68,8 +68,8 @@ pub(crate) fn chosen<T: GemmElement, S: GemmElement>(
     let order = OverlapPlan::new(overlap, problem.ranks).map_err(rank_error)?;
     let device = ranks.device;
     let multiprocessors = i64::from(device.limits().multiprocessors);
-    let forecast =
-        RankForecast::of::<T, S>(problem, device.arch(), multiprocessors, &options.links)?;
+    let machine = (device.arch(), multiprocessors);
+    let forecast = RankForecast::with_sums::<T, S, C>(problem, machine, &options.links)?;
     let no_access = ranks.here.and_then(RankDevices::no_access);
     let (usual, reason) = match (problem.ranks, no_access, ranks.has_flags) {
         (1, _, _) => (
@@ -106,7 +106,9 @@ pub(crate) fn chosen<T: GemmElement, S: GemmElement>(
         (RankPath::PeerMemory | RankPath::OneAfterAnother, _) => {}
         (RankPath::NcclAfter | RankPath::NcclInChunks, _) => {
             let Some(here) = ranks.here else {
-                return refused("ranks of several processes copy by themselves, and ask no library");
+                return refused(
+                    "ranks of several processes copy by themselves, and ask no library",
+                );
             };
             let opened = here.collectives(path, options.nccl_within.unwrap_or(USUAL));
             collectives = Some(opened.map_err(|error| without(no_access, options, error))?);

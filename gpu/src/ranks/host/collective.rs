@@ -24,7 +24,7 @@ pub(super) enum Does {
 }
 
 /// A rank's part in a collective: its stream, what it gives and what it takes.
-pub(super) struct Part<'a, T> {
+pub(super) struct RankPart<'a, T> {
     pub(super) stream: &'a Device,
     pub(super) from: Buffer<T>,
     pub(super) to: Buffer<T>,
@@ -76,14 +76,14 @@ impl Collectives {
     pub(super) fn enqueue<T: GemmElement>(
         &self,
         does: Does,
-        parts: &[Part<'_, T>],
+        parts: &[RankPart<'_, T>],
     ) -> Result<(), Error> {
         match &*self.engine() {
             Engine::Host => on_host(does, parts),
             #[cfg(feature = "nccl")]
             Engine::Nccl(ranks) => Communicator::group(ranks, || {
                 ranks.iter().zip(parts).try_for_each(|(rank, part)| {
-                    let Part { stream, from, to } = part;
+                    let RankPart { stream, from, to } = part;
                     match does {
                         Does::Gather => rank.all_gather(stream, from, to),
                         Does::Scatter => rank.reduce_scatter(stream, from, to),
@@ -151,7 +151,7 @@ fn opened(_: &[Device], path: RankPath, _: Duration) -> Result<Engine, Error> {
 }
 
 /// A collective on simulated devices, whose work has ended when a call returns.
-fn on_host<T: GemmElement>(does: Does, parts: &[Part<'_, T>]) -> Result<(), Error> {
+fn on_host<T: GemmElement>(does: Does, parts: &[RankPart<'_, T>]) -> Result<(), Error> {
     let given = parts.iter().map(|part| part.from.download());
     let given = given.collect::<Result<Vec<_>, _>>()?;
     let all = match does {

@@ -125,7 +125,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         options: &RankOptions,
     ) -> Result<GatherProduct<T, C>, Error> {
         let of = (&problem, Overlap::GatherProduct);
-        let choice = chosen::<T, C>(&ranks.kind(), of, options)?;
+        let choice = chosen::<T, C, C>(&ranks.kind(), of, options)?;
         let shape = GatherShape::new(problem, &choice, options)?;
         let works = ranks.members().iter();
         let works = works.map(|member| GatherWork::new(member, &shape));

@@ -91,6 +91,15 @@ impl RankForecast {
         multiprocessors: i64,
         links: &LinkSpeeds,
     ) -> Result<RankForecast, Error> {
+        RankForecast::with_sums::<T, C, C>(problem, (arch, multiprocessors), links)
+    }
+
+    /// The same, of terms `S` whose sums are `C`.
+    pub(super) fn with_sums<T: GemmElement, S: GemmElement, C: GemmElement>(
+        problem: &RankProblem,
+        (arch, multiprocessors): (Arch, i64),
+        links: &LinkSpeeds,
+    ) -> Result<RankForecast, Error> {
         problem.layouts()?;
         let RankProblem { ranks, m, n, k, .. } = *problem;
         let gathers = problem.overlap == Overlap::GatherProduct;
@@ -108,7 +117,7 @@ impl RankForecast {
         let (addresses, steps) = ([256; 3], Default::default());
         let plan = choose(
             &each,
-            operands::<T, C>(&each, addresses, &steps),
+            operands::<T, S>(&each, addresses, &steps),
             arch,
             multiprocessors,
         );
@@ -116,7 +125,7 @@ impl RankForecast {
         let bytes = if gathers {
             rows as f64 * k as f64 * T::BYTES as f64
         } else {
-            rows as f64 * n as f64 * C::BYTES as f64
+            rows as f64 * n as f64 * S::BYTES as f64
         };
         // All slots are read and a chunk is written, at the speed of the device's memory.
         let add = if gathers {
@@ -151,6 +160,10 @@ impl RankForecast {
         })?;
         let overlapped = overlapped as f64 / 1e3;
         let copies = others * send(links.copies);
+        // Of an all-reduce, the copies of the sums, and with their start.
+        let sums = rows as f64 * n as f64 * C::BYTES as f64;
+        let sums = others * sums / links.copies;
+        let pushed = if reduces { sums + links.start } else { 0.0 };
         let ways = if reduces { 2.0 } else { 1.0 };
         // NCCL has no sum that waits for its owner: its reductions add on the way.
         let nccl = ways * others * send(links.nccl);
@@ -160,7 +173,7 @@ impl RankForecast {
             }
             // The terms of a piece, beside the sums of the piece before, on the same links.
             let stage = overlapped / pieces + links.start;
-            let push = copies / pieces + links.start;
+            let push = sums / pieces + links.start;
             stage + (pieces - 1.0) * stage.max(push + copies / pieces) + push
         };
         // Each collective starts anew, and takes multiprocessors from the product.
@@ -183,13 +196,13 @@ impl RankForecast {
                 peers.0,
                 (
                     RankPath::OneAfterAnother,
-                    product + add + ways * (copies + links.start),
+                    product + add + copies + links.start + pushed,
                 ),
                 in_chunks.0,
                 (RankPath::NcclAfter, product + nccl + links.start),
             ],
             product,
-            copies: ways * (copies + links.start),
+            copies: copies + links.start + pushed,
             pieces: vec![peers.1, in_chunks.1],
         })
     }

@@ -75,7 +75,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
         options: &RankOptions,
     ) -> Result<ProductReduce<T, S, C>, Error> {
         let of = (&problem, Overlap::ProductReduce);
-        let choice = chosen::<T, S>(&ranks.kind(), of, options)?;
+        let choice = chosen::<T, S, C>(&ranks.kind(), of, options)?;
         let shape = ScatterShape::new::<S, C>(problem, &choice, options)?;
         let works = ranks.members().iter();
         let works = works.map(|member| ScatterWork::new(member, &shape));

@@ -76,7 +76,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         options: &RankOptions,
     ) -> Result<ProductScatter<T, S, C>, Error> {
         let of = (&problem, Overlap::ProductScatter);
-        let choice = chosen::<T, S>(&ranks.kind(), of, options)?;
+        let choice = chosen::<T, S, C>(&ranks.kind(), of, options)?;
         let shape = ScatterShape::new::<S, C>(problem, &choice, options)?;
         let works = ranks.members().iter();
         let works = works.map(|member| ScatterWork::new(member, &shape));

@@ -93,7 +93,7 @@ impl<T: GemmElement, C: GemmElement> GatherProductRank<T, C> {
     ) -> Result<GatherProductRank<T, C>, Error> {
         let made = || {
             let of = (&problem, Overlap::GatherProduct);
-            let choice = chosen::<T, C>(&process.kind(), of, options)?;
+            let choice = chosen::<T, C, C>(&process.kind(), of, options)?;
             let shape = GatherShape::new(problem, &choice, options)?;
             process.idle()?;
             let member = Member::new(process.rank(), process.device())?;

@@ -14,8 +14,8 @@ use colex_device::Device;
 
 use crate::error::{Error, HostError};
 use crate::ranks::Meeting;
-use crate::ranks::host::devices::RankDevices;
 use crate::ranks::host::choice::RankKind;
+use crate::ranks::host::devices::RankDevices;
 use call::printed;
 use session::{Session, Step};
 

@@ -115,7 +115,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
     ) -> Result<ProductScatterRank<T, S, C>, Error> {
         let made = || {
             let of = (&problem, Overlap::ProductScatter);
-            let choice = chosen::<T, S>(&process.kind(), of, options)?;
+            let choice = chosen::<T, S, C>(&process.kind(), of, options)?;
             let shape = ScatterShape::new::<S, C>(problem, &choice, options)?;
             process.idle()?;
             let member = Member::new(process.rank(), process.device())?;

@@ -6,7 +6,7 @@ use colex_device::{Buffer, Flags, View, ViewMut};
 use colex_layout::Layout;
 use colex_sched::OverlapPlan;
 
-use super::{Batch, MOST_PIECES, Member, piece_of, strided};
+use super::{MOST_PIECES, Member, RankBatch, piece_of, strided};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
@@ -251,7 +251,7 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         let RankProblem { m, n, k, ranks, .. } = self.shape.problem;
         let (n, chunk) = (n / ranks, m / ranks);
         let rows = chunk / self.shape.pieces;
-        let batch = Batch {
+        let batch = RankBatch {
             sizes: [rows, n, k, ranks],
             a: (&self.a, piece * ranks * rows * k, rows * k),
             b: &self.b,

@@ -59,7 +59,7 @@ pub(crate) fn strided<const N: usize>(modes: [(i64, i64); N]) -> Result<Layout, 
 }
 
 /// Matrices of a batch in larger memory: for A and C the memory, where the first matrix begins, and how far the next one is.
-struct Batch<'a, T, C> {
+struct RankBatch<'a, T, C> {
     /// Rows, columns, K, and the number of matrices.
     sizes: [i64; 4],
     a: (&'a Buffer<T>, i64, i64),
@@ -67,7 +67,7 @@ struct Batch<'a, T, C> {
     c: (&'a Buffer<C>, i64, i64),
 }
 
-impl<T: GemmElement, C: GemmElement> Batch<'_, T, C> {
+impl<T: GemmElement, C: GemmElement> RankBatch<'_, T, C> {
     /// What `act` makes of the product, which is one in chunks from `first` on if the kernel takes chunks: these have whole sums.
     fn product<X>(
         &self,
@@ -83,9 +83,10 @@ impl<T: GemmElement, C: GemmElement> Batch<'_, T, C> {
         let mut c = c.slice(from as usize..)?;
         let c = ViewMut::new(&mut c, strided([(rows, n), (n, 1), (count, apart)])?)?;
         let product = Gemm::new(&a, &b, &c);
-        match in_chunks {
-            true => act(product.chunks(ChunkOrder::Descending, first)),
-            false => act(product),
+        if in_chunks {
+            act(product.chunks(ChunkOrder::Descending, first))
+        } else {
+            act(product)
         }
     }
 }

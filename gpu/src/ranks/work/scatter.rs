@@ -6,7 +6,7 @@ use colex_atom::Ty;
 use colex_device::{Buffer, View, ViewMut};
 use colex_sched::{Overlap, OverlapPlan};
 
-use super::{Batch, MOST_PIECES, Member, is_by_nccl, piece_of, strided};
+use super::{MOST_PIECES, Member, RankBatch, is_by_nccl, piece_of, strided};
 use crate::elementwise::{Map, MapExpression};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
@@ -73,10 +73,10 @@ impl ScatterShape {
 impl fmt::Display for ScatterShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} by {}", self.problem, self.path)?;
-        match self.reduces() {
-            true => write!(f, ", chunks in {} pieces", self.pieces),
-            false => Ok(()),
+        if self.reduces() {
+            write!(f, ", chunks in {} pieces", self.pieces)?;
         }
+        Ok(())
     }
 }
 
@@ -270,9 +270,10 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
 
     /// The chunk of C of which this rank is the owner.
     fn own(&self) -> Result<Buffer<C>, Error> {
-        match self.shape.reduces() {
-            true => self.part(&self.c, self.member.rank),
-            false => Ok(self.c.clone()),
+        if self.shape.reduces() {
+            self.part(&self.c, self.member.rank)
+        } else {
+            Ok(self.c.clone())
         }
     }
 
@@ -297,11 +298,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let (rows, first) = (chunk / pieces, self.owners()?[0] as i64);
         if let Some(terms) = &self.terms {
             // A piece of an all-reduce is rows of the whole C, since no rank has a part of its own.
-            let (from, apart) = match self.shape.reduces() {
-                true => (piece * ranks * rows, rows),
-                false => (piece * rows, chunk),
+            let (from, apart) = if self.shape.reduces() {
+                (piece * ranks * rows, rows)
+            } else {
+                (piece * rows, chunk)
             };
-            let batch = Batch {
+            let batch = RankBatch {
                 sizes: [rows, n, k, ranks],
                 a: (&self.a, from * k, apart * k),
                 b: &self.b,

@@ -266,8 +266,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Asks NCCL whether it has met an error in the background, for example a rank that is gone. A communicator with an
-    /// error is aborted.
+    /// Returns an error if NCCL has met one in the background, for example a rank that is gone. The communicator is then
+    /// aborted.
     ///
     /// # Errors
     ///

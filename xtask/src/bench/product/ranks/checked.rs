@@ -51,16 +51,16 @@ impl Numbers {
 }
 
 /// How a product is computed.
-pub(super) struct Way {
+pub(super) struct ProductWay {
     path: Option<RankPath>,
     pub(super) pieces: Option<i64>,
     /// Whether terms of sums are f32 and not bf16.
     pub(super) wide: bool,
 }
 
-impl Way {
-    pub(super) fn of(path: RankPath, pieces: Option<i64>, wide: bool) -> Way {
-        Way {
+impl ProductWay {
+    pub(super) fn of(path: RankPath, pieces: Option<i64>, wide: bool) -> ProductWay {
+        ProductWay {
             path: Some(path),
             pieces,
             wide,
@@ -68,8 +68,8 @@ impl Way {
     }
 
     /// As the library does it, with terms of bf16.
-    pub(super) fn usual() -> Way {
-        Way {
+    pub(super) fn usual() -> ProductWay {
+        ProductWay {
             path: None,
             pieces: None,
             wide: false,
@@ -127,7 +127,7 @@ impl RankProduct {
     pub(super) fn new(
         host: &Host,
         (problem, numbers): (RankProblem, &Numbers),
-        way: &Way,
+        way: &ProductWay,
     ) -> Result<RankProduct> {
         let options = RankOptions {
             path: way.path,

@@ -20,7 +20,7 @@ use crate::bench::device::{commit, driver};
 use crate::bench::host;
 use crate::output;
 use crate::verdict::{Checked, Ended};
-use checked::{Numbers, RankProduct, Way, check, close, normal, same};
+use checked::{Numbers, ProductWay, RankProduct, check, close, normal, same};
 
 /// How the numbers are taken, for the reader of them.
 const PROTOCOL: &str = "one process and one thread for all GPUs; batches of runs enqueued without a wait between them, contenders in \
@@ -156,14 +156,14 @@ struct RankRun<'a> {
 fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
     let RankProblem { ranks, m, n, k, .. } = problem;
     let numbers = Numbers::new(ranks);
-    let new = |way: &Way| RankProduct::new(host, (problem, &numbers), way);
+    let new = |way: &ProductWay| RankProduct::new(host, (problem, &numbers), way);
     let roundings = match problem.overlap {
         Overlap::GatherProduct => 1.0,
         // Each term is rounded, and the sum.
         Overlap::ProductScatter | Overlap::ProductReduce => 1.0 + ranks as f64,
     };
     let behind = |wide: bool| -> Result<_> {
-        let mut product = new(&Way::of(RankPath::OneAfterAnother, None, wide))?;
+        let mut product = new(&ProductWay::of(RankPath::OneAfterAnother, None, wide))?;
         let c = product.result(host)?;
         let roundings = if wide { 1.0 } else { roundings };
         check("one after the other", (problem, &numbers), &c, roundings)?;
@@ -209,9 +209,9 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
 }
 
 /// The paths of a case beside the one without overlap; the first is the one that the library takes.
-fn ways_of(problem: RankProblem, nccl: bool) -> Vec<Way> {
+fn ways_of(problem: RankProblem, nccl: bool) -> Vec<ProductWay> {
     let rows = problem.m / problem.ranks;
-    let peers = |pieces, wide| Way::of(RankPath::PeerMemory, pieces, wide);
+    let peers = |pieces, wide| ProductWay::of(RankPath::PeerMemory, pieces, wide);
     let mut all = match problem.overlap {
         Overlap::GatherProduct => vec![
             peers(None, false),
@@ -229,7 +229,7 @@ fn ways_of(problem: RankProblem, nccl: bool) -> Vec<Way> {
     };
     if nccl {
         for path in [RankPath::NcclAfter, RankPath::NcclInChunks] {
-            all.push(Way::of(path, None, false));
+            all.push(ProductWay::of(path, None, false));
         }
     }
     all.retain(|way| way.pieces.is_none_or(|pieces| rows % pieces == 0));
@@ -277,10 +277,14 @@ fn report(host: &Host, mut found: RankRun<'_>) -> Result<Value> {
 }
 
 /// Buffers of all ranks, for each rank.
-type Parts = Vec<Vec<Buffer<bf16>>>;
+type PeerBuffers = Vec<Vec<Buffer<bf16>>>;
 
 /// The copies of the parts of all ranks, alone: each rank takes those of the others, nearest first, once or twice.
-fn copies_alone(host: &Host, (peers, into): (Parts, Parts), times: usize) -> RankWay<'_> {
+fn copies_alone(
+    host: &Host,
+    (peers, into): (PeerBuffers, PeerBuffers),
+    times: usize,
+) -> RankWay<'_> {
     RankWay::new("copies alone", move || {
         let count = host.devices.len();
         for _ in 0..times {
@@ -296,7 +300,7 @@ fn copies_alone(host: &Host, (peers, into): (Parts, Parts), times: usize) -> Ran
 }
 
 /// For each rank, the parts of the other ranks as its work has them, and memory of its own for each.
-fn copied(host: &Host, elements: i64) -> Result<(Parts, Parts)> {
+fn copied(host: &Host, elements: i64) -> Result<(PeerBuffers, PeerBuffers)> {
     let on = |device: &Device| device.zeros::<bf16>(elements as usize);
     let parts = host.devices.iter().map(on).collect::<Result<Vec<_>, _>>()?;
     let (mut peers, mut into) = (Vec::new(), Vec::new());
