@@ -274,6 +274,32 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
 }
 
 #[test]
+fn ranks_of_several_processes_refuse_the_paths_of_nccl() {
+    let act = |process: RankProcess| {
+        [RankPath::NcclAfter, RankPath::NcclInChunks].map(|path| {
+            let options = with(Some(path), None);
+            let gather = GatherProductRank::<bf16, f32>::new(&process, gather(2), &options);
+            let options = with(Some(path), Some(2));
+            let scatter =
+                ProductScatterRank::<bf16, f32, bf16>::new(&process, scatter(2), &options);
+            [said(gather), said(scatter)]
+        })
+    };
+    let found = each(&Device::simulator(Arch::Sm90a), 2, LONG, act);
+    let why =
+        "is not taken here: ranks of several processes copy by themselves, and ask no library";
+    for paths in found {
+        for (path, said) in [RankPath::NcclAfter, RankPath::NcclInChunks]
+            .iter()
+            .zip(paths)
+        {
+            let sentence = format!("the path {path} {why}");
+            assert_eq!(said, [sentence.clone(), sentence]);
+        }
+    }
+}
+
+#[test]
 fn a_rank_that_never_comes_is_named_and_ends_the_others() {
     for absent in 0..3 {
         let device = Device::simulator(Arch::Sm90a);
