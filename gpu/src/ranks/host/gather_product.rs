@@ -32,7 +32,8 @@ pub struct RankOptions {
     /// The pieces of a chunk: copies, each with a flag, or collectives of NCCL. `None` for one copy, and for as many collectives
     /// as are predicted to be the fastest.
     pub pieces: Option<i64>,
-    /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines.
+    /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines, and for the
+    /// kernel in an all-reduce.
     pub sends: Option<RankSends>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
@@ -40,12 +41,11 @@ pub struct RankOptions {
     pub nccl_within: Option<Duration>,
 }
 
-/// What brings the terms of a reduce-scatter to their owners while the product runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What brings the terms of a sum over ranks to their owners while the product runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RankSends {
     /// The copy engine of each rank: the kernel tells when the terms of an owner are stored ([`Gemm::departures`](crate::Gemm::departures)),
     /// and the engine sends them in one piece while the kernel computes those of the next owner.
-    #[default]
     Engines,
     /// The kernel itself, tile by tile, by TMA into the memory of the owner.
     Kernel,
@@ -92,7 +92,7 @@ pub struct GatherProduct<T, C> {
     choice: Chosen,
     /// The work of each rank.
     works: Vec<GatherWork<T, C>>,
-    /// The flags of all ranks as the copies of each rank set them.
+    /// The flags of all ranks as the copies of each rank set them, on the path of peer memory.
     seen: Vec<Vec<Flags>>,
     round: u32,
     /// The events at which each rank came to the last round.
@@ -141,8 +141,14 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
             let seen = all.map(|flags| Ok(flags.as_peer_of(&member.device)?));
             seen.collect::<Result<Vec<Flags>, Error>>()
         };
-        let seen = ranks.members().iter().map(of_rank);
-        let seen = seen.collect::<Result<_, _>>()?;
+        let seen = match shape.path {
+            RankPath::PeerMemory => ranks
+                .members()
+                .iter()
+                .map(of_rank)
+                .collect::<Result<_, _>>()?,
+            _ => Vec::new(),
+        };
         Ok(GatherProduct {
             ranks: ranks.clone(),
             shape,
@@ -293,13 +299,13 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         }
         let (members, ready) = (self.ranks.members(), &self.came);
         // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
-        for (work, seen) in self.works.iter().zip(&self.seen) {
+        for (rank, work) in self.works.iter().enumerate() {
             let copies = &work.member().copies;
             wait_for(copies, ready)?;
             for to in work.destinations() {
-                work.send(to, |flag| match self.shape.path {
-                    RankPath::PeerMemory => Ok(seen[to].set(copies, flag, self.round)?),
-                    _ => Ok(()),
+                work.send(to, |flag| match self.seen.get(rank) {
+                    Some(seen) => Ok(seen[to].set(copies, flag, self.round)?),
+                    None => Ok(()),
                 })?;
             }
         }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use colex_device::{Buffer, Event};
+use colex_device::{Buffer, Event, Flags};
 use colex_sched::Overlap;
 
 use super::by_nccl;
 use super::choice::{Chosen, chosen, ended};
 use super::collective::Does;
-use super::devices::{RankDevices, wait_for};
-use super::gather_product::{RankOptions, of_rank};
+use super::devices::{RankDevices, release, wait_for};
+use super::gather_product::{RankOptions, RankSends, of_rank};
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
@@ -57,6 +57,7 @@ pub struct ProductReduce<T, S, C> {
     choice: Chosen,
     /// The work of each rank.
     works: Vec<ScatterWork<T, S, C>>,
+    round: u32,
     /// The events at which each rank came to the last round.
     came: Vec<Event>,
     is_over: bool,
@@ -93,6 +94,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
             shape,
             choice,
             works,
+            round: 0,
             came: Vec::new(),
             is_over: false,
         })
@@ -160,8 +162,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
         if self.is_over {
             return Err(HostError::Over.into());
         }
+        self.round = self.round.saturating_add(1);
         let ran = self.enqueue();
         self.is_over = ran.is_err();
+        if self.is_over {
+            release(&self.flags());
+        }
         ended(ran, self.choice.collectives.as_ref(), None)
     }
 
@@ -171,10 +177,15 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
     ///
     /// Returns an error that names a rank which is not done in time, [`lost_rank`](Error::lost_rank), or the error of a device.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        let waited = self.ranks.wait(within, (&self.came, &[]));
+        let waited = self.ranks.wait(within, (&self.came, &self.flags()));
         let waited = ended(waited, self.choice.collectives.as_ref(), Some(within));
         self.is_over |= waited.is_err();
         waited
+    }
+
+    /// The flags for which copies wait.
+    fn flags(&self) -> Vec<&Flags> {
+        self.works.iter().filter_map(ScatterWork::stored).collect()
     }
 
     /// Piece after piece: the products store into the slots, the owners add, and copies bring the sums to the others while the next
@@ -188,6 +199,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
         }
         for work in &self.works {
             wait_for(&work.member().device, &self.came)?;
+            wait_for(&work.member().copies, &self.came)?;
+            work.begin(self.round)?;
         }
         for piece in 0..pieces {
             for work in &self.works {
@@ -209,14 +222,16 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
 
     /// Events after which the terms are in the slots of their owners.
     fn sent(&self) -> Result<Vec<Event>, Error> {
-        if self.shape.path != RankPath::OneAfterAnother {
+        if self.shape.sends == RankSends::Kernel {
             return self.ranks.record();
         }
         for work in &self.works {
             let member = work.member();
-            member.copies.wait_for(&member.device.record()?)?;
+            if self.shape.path != RankPath::PeerMemory {
+                member.copies.wait_for(&member.device.record()?)?;
+            }
             for owner in work.owners()? {
-                work.send(owner)?;
+                work.send(owner, self.round)?;
             }
         }
         self.ranks.record_copies()

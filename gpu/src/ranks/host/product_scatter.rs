@@ -8,8 +8,8 @@ use colex_sched::Overlap;
 use super::by_nccl;
 use super::choice::{Chosen, chosen, ended};
 use super::collective::Does;
-use super::devices::{RankDevices, wait_for};
-use super::gather_product::{RankOptions, of_rank};
+use super::devices::{RankDevices, release, wait_for};
+use super::gather_product::{RankOptions, RankSends, of_rank};
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
@@ -22,7 +22,7 @@ use crate::ranks::{RankPath, RankProblem};
 /// Each rank multiplies its share of K for the rows of all ranks, its own last, and stores the term of a chunk of rows into a slot
 /// of its own in the memory of the chunk's owner. On the path [`RankPath::PeerMemory`] the copy engine of the rank brings the term of
 /// a chunk there while the kernel computes the next one, or the kernel does that itself, by TMA and one tensor map for each
-/// owner, tile by tile ([`RankSends`]). The owner then adds the slots in the order of the ranks, in f32 with one
+/// owner, tile by tile ([`RankSends`](super::gather_product::RankSends)). The owner then adds the slots in the order of the ranks, in f32 with one
 /// rounding to `C`, so that every run gives the same bits. Slots hold elements `S`: f32, or `C` with half the bytes on
 /// the links and one more rounding of each term.
 ///
@@ -163,6 +163,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         self.round = self.round.saturating_add(1);
         let ran = self.enqueue();
         self.is_over = ran.is_err();
+        if self.is_over {
+            release(&self.flags());
+        }
         ended(ran, self.choice.collectives.as_ref(), None)
     }
 
@@ -172,7 +175,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     ///
     /// Returns an error that names a rank which is not done in time, [`lost_rank`](Error::lost_rank), or the error of a device.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        let waited = self.ranks.wait(within, (&self.came, &[]));
+        let waited = self.ranks.wait(within, (&self.came, &self.flags()));
         let waited = ended(waited, self.choice.collectives.as_ref(), Some(within));
         self.is_over |= waited.is_err();
         waited
@@ -191,6 +194,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         }
         for work in &self.works {
             wait_for(&work.member().device, &self.came)?;
+            wait_for(&work.member().copies, &self.came)?;
+            work.begin(self.round)?;
             work.multiply(0)?;
         }
         let mut sent = self.ranks.record()?;

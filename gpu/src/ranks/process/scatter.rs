@@ -11,7 +11,7 @@ use super::signals::Signals;
 use crate::error::Error;
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::{Chosen, chosen};
-use crate::ranks::host::gather_product::RankOptions;
+use crate::ranks::host::gather_product::{RankOptions, RankSends};
 use crate::ranks::work::Member;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
 use crate::ranks::{RankPath, RankProblem};
@@ -82,10 +82,14 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
         // An owner has added what its slots held before.
         signals.come(device, round)?;
         signals.await_all(device, round)?;
+        copies.wait_for(&device.record()?)?;
+        self.begin(round)?;
         self.multiply(0)?;
-        let sends = match self.path() {
-            RankPath::OneAfterAnother => {
-                copies.wait_for(&device.record()?)?;
+        let sends = match self.sends() {
+            RankSends::Engines => {
+                if self.path() != RankPath::PeerMemory {
+                    copies.wait_for(&device.record()?)?;
+                }
                 copies
             }
             RankSends::Kernel => device,

@@ -4,14 +4,13 @@ use core::fmt;
 
 use colex_device::{Buffer, Flags, View, ViewMut};
 use colex_layout::Layout;
-use colex_sched::OverlapPlan;
 
 use super::{MOST_PIECES, Member, RankBatch, piece_of, strided};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::Chosen;
-use crate::ranks::host::gather_product::{RankOptions, rank_error};
+use crate::ranks::host::gather_product::RankOptions;
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of an all-gather with a product have in common.
@@ -42,7 +41,6 @@ impl GatherShape {
         }
         Ok(GatherShape {
             problem,
-            order: choice.order.clone(),
             path,
             pieces,
         })

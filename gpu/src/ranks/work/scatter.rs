@@ -3,7 +3,7 @@
 use core::fmt;
 
 use colex_atom::Ty;
-use colex_device::{Buffer, View, ViewMut};
+use colex_device::{Buffer, Flags, View, ViewMut};
 use colex_sched::{Overlap, OverlapPlan};
 
 use super::{MOST_PIECES, Member, RankBatch, is_by_nccl, piece_of, strided};
@@ -12,7 +12,7 @@ use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::Chosen;
-use crate::ranks::host::gather_product::{RankOptions, rank_error};
+use crate::ranks::host::gather_product::{RankOptions, RankSends, rank_error};
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of a product with a reduce-scatter or an all-reduce have in common.
@@ -23,6 +23,8 @@ pub(crate) struct ScatterShape {
     pub(crate) path: RankPath,
     /// The pieces of a chunk.
     pub(crate) pieces: i64,
+    /// What brings the terms to their owners.
+    pub(crate) sends: RankSends,
     sum: MapExpression,
 }
 
@@ -34,9 +36,21 @@ impl ScatterShape {
         options: &RankOptions,
     ) -> Result<ScatterShape, Error> {
         let (path, rows) = (choice.path, problem.m / problem.ranks);
-        let most = match (path, problem.overlap) {
-            (RankPath::NcclInChunks, _) => MOST_PIECES,
-            (RankPath::PeerMemory, Overlap::ProductReduce) => MOST_PIECES,
+        let usual = match (path, problem.overlap) {
+            (RankPath::PeerMemory, Overlap::ProductReduce) => RankSends::Kernel,
+            _ => RankSends::Engines,
+        };
+        let sends = options.sends.unwrap_or(usual);
+        if sends == RankSends::Kernel && path != RankPath::PeerMemory {
+            let (path, why) = (
+                path.to_string(),
+                "a kernel stores into the memory of the owners on the path of peer memory",
+            );
+            return Err(HostError::Path { path, why }.into());
+        }
+        let most = match (path, problem.overlap, sends) {
+            (RankPath::NcclInChunks, ..) => MOST_PIECES,
+            (RankPath::PeerMemory, Overlap::ProductReduce, RankSends::Kernel) => MOST_PIECES,
             _ => 1,
         };
         let usual = choice.forecast.pieces(path).min(most);
@@ -51,6 +65,7 @@ impl ScatterShape {
             order: choice.order.clone(),
             path,
             pieces,
+            sends,
             sum: sum::<S, C>(slots)?,
         })
     }
@@ -105,10 +120,21 @@ pub(crate) struct ScatterWork<T, S, C> {
     peers: Vec<Buffer<S>>,
     /// The terms of all chunks, if copies or collectives bring them to the owners; for these, piece after piece.
     terms: Option<Buffer<S>>,
+    /// How the kernel tells the copies which terms are stored.
+    told: Option<Told>,
     /// Of an all-reduce, C of all ranks as this rank's copies have them.
     sums: Vec<Buffer<C>>,
     /// Whether the kernel takes the product in chunks where it stores terms: they have whole sums then.
     in_chunks: bool,
+}
+
+/// How a kernel tells copies which terms are stored.
+#[derive(Debug)]
+struct Told {
+    /// Where the kernel counts what it has stored of each chunk.
+    counts: Buffer<u32>,
+    /// The flags of the chunks that are stored, with the round behind them.
+    stored: Flags,
 }
 
 impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
@@ -121,7 +147,17 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let (chunk, whole) = ((m / ranks).saturating_mul(n), m.saturating_mul(n));
         let terms = match shape.path {
             RankPath::OneAfterAnother => Some(member.buffer(whole)?),
+            RankPath::PeerMemory if shape.sends == RankSends::Engines => {
+                Some(member.buffer(whole)?)
+            }
             path if is_by_nccl(path) => Some(member.buffer(whole)?),
+            _ => None,
+        };
+        let told = match (shape.path, &terms) {
+            (RankPath::PeerMemory, Some(_)) => Some(Told {
+                counts: member.buffer(ranks)?,
+                stored: Flags::new(&member.device, ranks as usize + 1)?,
+            }),
             _ => None,
         };
         let slots = match (&terms, shape.reduces()) {
@@ -137,6 +173,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             slots,
             peers: Vec::new(),
             terms,
+            told,
             sums: Vec::new(),
             in_chunks: true,
             member: member.clone(),
@@ -144,10 +181,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         };
         if work.terms.is_some() {
             let plan = |piece| work.with_product(piece, |product| product.explain());
-            let takes_chunks = (0..shape.pieces).all(|piece| plan(piece).is_ok());
-            // A reduce-scatter behind the product has the plan of the product alone.
-            let is_alone = shape.path == RankPath::OneAfterAnother && !shape.reduces();
-            work.in_chunks = takes_chunks && !is_alone;
+            // Chunks have whole sums, so that all paths have the same bits.
+            work.in_chunks =
+                work.told.is_some() || (0..shape.pieces).all(|piece| plan(piece).is_ok());
         }
         Ok(work)
     }
@@ -182,10 +218,6 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         &self.c
     }
 
-    pub(crate) fn sends(&self) -> RankSends {
-        self.shape.sends
-    }
-
     pub(crate) fn slots(&self) -> &Buffer<S> {
         &self.slots
     }
@@ -216,25 +248,46 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         Ok((piece_of(terms, of)?, piece_of(&self.slots, of)?))
     }
 
+    /// The flags for which copies wait.
+    pub(crate) fn stored(&self) -> Option<&Flags> {
+        self.told.as_ref().map(|told| &told.stored)
+    }
+
+    pub(crate) fn sends(&self) -> RankSends {
+        self.shape.sends
+    }
+
+    /// Says the number of the round to the kernel that tells which terms are stored.
+    pub(crate) fn begin(&self, round: u32) -> Result<(), Error> {
+        let Some(stored) = self.stored() else {
+            return Ok(());
+        };
+        Ok(stored.set(&self.member.device, stored.len() - 1, round)?)
+    }
+
     /// Enqueues the copy of a term into the slot in the memory of another rank, its owner, once the kernel has stored it.
     pub(crate) fn send(&self, owner: usize, round: u32) -> Result<(), Error> {
+        // The own term is added where the kernel stores it.
         let Some(terms) = self.terms.as_ref().filter(|_| owner != self.member.rank) else {
             return Ok(());
         };
-        let copies = &self.member.copies;
-        if self.shape.path == RankPath::PeerMemory {
-            terms.stored.wait(copies, owner, round)?;
+        if let Some(stored) = self.stored() {
+            stored.wait(&self.member.copies, owner, round)?;
         }
         let slot = self.part(&self.peers[owner], self.member.rank)?;
-        let term = self.part(&terms.all, owner)?;
-        Ok(copies.enqueue_copy(&slot, &term)?)
+        let term = self.part(terms, owner)?;
+        Ok(self.member.copies.enqueue_copy(&slot, &term)?)
     }
 
     /// Enqueues the sum of a piece of the slots in this rank's memory.
     pub(crate) fn add(&self, piece: i64) -> Result<(), Error> {
         let of = (piece, self.shape.pieces);
         let slots = 0..self.shape.problem.ranks as usize;
-        let slots = slots.map(|rank| piece_of(&self.part(&self.slots, rank)?, of));
+        let own = self.member.rank;
+        let slots = slots.map(|rank| {
+            let all = self.terms.as_ref().filter(|_| rank == own);
+            piece_of(&self.part(all.unwrap_or(&self.slots), rank)?, of)
+        });
         let slots = slots.collect::<Result<Vec<_>, _>>()?;
         self.sum(&slots, &piece_of(&self.own()?, of)?)
     }
@@ -296,6 +349,18 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let RankProblem { n, k, ranks, .. } = self.shape.problem;
         let (chunk, k, pieces) = (self.rows(), k / ranks, self.shape.pieces);
         let (rows, first) = (chunk / pieces, self.owners()?[0] as i64);
+        if let (Some(terms), Some(Told { counts, stored })) = (&self.terms, &self.told) {
+            let a = View::new(&self.a, strided([(rows, k), (k, 1), (ranks, rows * k)])?)?;
+            let b = View::new(&self.b, strided([(n, k), (k, 1), (ranks, 0)])?)?;
+            // The handles are this call's, and only its kernel writes.
+            let mut terms = terms.clone();
+            let (mut counts, mut stored) = (counts.clone(), stored.buffer().clone());
+            let layout = strided([(rows, n), (n, 1), (ranks, rows * n)])?;
+            let product = Gemm::new(&a, &b, &ViewMut::new(&mut terms, layout)?);
+            let product = product.chunks(ChunkOrder::Ascending, first);
+            let (counts, stored) = (counts.view_mut(ranks)?, stored.view_mut(ranks + 1)?);
+            return act(product.departures(&counts, &stored));
+        }
         if let Some(terms) = &self.terms {
             // A piece of an all-reduce is rows of the whole C, since no rank has a part of its own.
             let (from, apart) = if self.shape.reduces() {
