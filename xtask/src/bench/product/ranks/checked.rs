@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use colex_gpu::Buffer;
 use colex_gpu::ranks::{
-    GatherProduct, ProductReduce, ProductScatter, RankOptions, RankPath, RankProblem,
+    GatherProduct, ProductReduce, ProductScatter, RankOptions, RankPath, RankProblem, RankSends,
 };
 use colex_sched::Overlap;
 use half::bf16;
@@ -56,6 +56,8 @@ pub(super) struct ProductWay {
     pub(super) pieces: Option<i64>,
     /// Whether terms of sums are f32 and not bf16.
     pub(super) wide: bool,
+    /// What brings the terms of sums to their owners.
+    sends: Option<RankSends>,
 }
 
 impl ProductWay {
@@ -64,6 +66,15 @@ impl ProductWay {
             path: Some(path),
             pieces,
             wide,
+            sends: None,
+        }
+    }
+
+    /// The same, whose terms are brought to their owners so.
+    pub(super) fn by(self, sends: RankSends) -> ProductWay {
+        ProductWay {
+            sends: Some(sends),
+            ..self
         }
     }
 
@@ -73,6 +84,7 @@ impl ProductWay {
             path: None,
             pieces: None,
             wide: false,
+            sends: None,
         }
     }
 
@@ -88,7 +100,12 @@ impl ProductWay {
             ""
         };
         let terms = if self.wide { ", terms of f32" } else { "" };
-        format!("{path}, {pieces} pieces{by}{terms}")
+        let sends = match self.sends {
+            None => "",
+            Some(RankSends::Engines) => ", sent by copy engines",
+            Some(RankSends::Kernel) => ", stored by the kernel",
+        };
+        format!("{path}, {pieces} pieces{by}{terms}{sends}")
     }
 
     /// Whether it adds terms in an order of its own.
@@ -132,6 +149,7 @@ impl RankProduct {
         let options = RankOptions {
             path: way.path,
             pieces: way.pieces,
+            sends: way.sends,
             ..RankOptions::default()
         };
         let ranks = &host.ranks;

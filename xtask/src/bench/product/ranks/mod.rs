@@ -10,8 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use colex_gpu::ranks::{RankDevices, RankPath, RankProblem};
+use colex_gpu::gemm::ChunkOrder;
+use colex_gpu::ranks::{RankDevices, RankPath, RankProblem, RankSends};
 use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
+use colex_layout::Layout;
 use colex_sched::Overlap;
 use half::bf16;
 use serde_json::{Value, json};
@@ -193,10 +195,13 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
         Overlap::ProductReduce => (m / ranks * n, 2, [m, n, k / ranks]),
     };
     let (peers, into) = copied(host, sent)?;
-    let alone = alone(host, sizes)?;
+    let alone = &alone(host, sizes)?;
     let mut ways = vec![copies_alone(host, (peers, into), times)];
-    ways.push(RankWay::new("product alone", move || alone.run(host)));
+    ways.push(RankWay::new("product alone", || alone.run(host)));
     ways.push(RankWay::new("one after the other", move || apart.run()));
+    ways.push(RankWay::new("product alone, in chunks", || {
+        alone.run_in_chunks(host, ranks)
+    }));
     for (name, mut product) in overlapped {
         ways.push(RankWay::new(name, move || product.run()));
     }
@@ -218,9 +223,14 @@ fn ways_of(problem: RankProblem, nccl: bool) -> Vec<ProductWay> {
             peers(Some(2), false),
             peers(Some(4), false),
         ],
-        Overlap::ProductScatter => vec![peers(None, false), peers(None, true)],
+        Overlap::ProductScatter => vec![
+            peers(None, false),
+            peers(None, false).by(RankSends::Kernel),
+            peers(None, true),
+        ],
         Overlap::ProductReduce => vec![
             peers(None, false),
+            peers(None, false).by(RankSends::Engines),
             peers(Some(1), false),
             peers(Some(2), false),
             peers(Some(4), false),
@@ -245,7 +255,7 @@ fn report(host: &Host, mut found: RankRun<'_>) -> Result<Value> {
         .map(|(i, way)| json!({"name": way.name, "microseconds": median(i), "samples": samples[i]}))
         .collect();
     let [copies, product, apart] = [0, 1, 2].map(median);
-    let overlapped = 3..found.ways.len();
+    let overlapped = 4..found.ways.len();
     let best = overlapped.map(median).fold(f64::INFINITY, f64::min);
     let perfect = copies.max(product);
     println!("{}\n  {}", found.problem, found.path);
@@ -356,6 +366,23 @@ impl Alone {
                 close(found, expected, k, 1.0),
                 "element ({i},{j}) of C is {found}, and the host's {expected}"
             );
+        }
+        Ok(())
+    }
+
+    /// The same product as the kernels of ranks take it: the rows of one rank after those of another.
+    fn run_in_chunks(&self, host: &Host, ranks: i64) -> Result<()> {
+        let [m, n, k] = self.sizes;
+        let rows = m / ranks;
+        let chunks =
+            |strides: (i64, i64, i64), columns: i64| Layout::new((rows, columns, ranks), strides);
+        for rank in 0..self.a.len().min(host.devices.len()) {
+            let a = View::new(&self.a[rank], chunks((k, 1, rows * k), k)?)?;
+            let b = View::new(&self.b[rank], Layout::new((n, k, ranks), (k, 1, 0))?)?;
+            let mut c = self.c[rank].clone();
+            let c = ViewMut::new(&mut c, chunks((n, 1, rows * n), n)?)?;
+            let product = Gemm::new(&a, &b, &c);
+            product.chunks(ChunkOrder::Descending, rank as i64).run()?;
         }
         Ok(())
     }
