@@ -577,8 +577,8 @@ impl fmt::Display for GemmPlan {
                 (parts, 0) => write!(f, "{parts} parts of K, ")?,
                 (parts, whole) => write!(f, "{parts} parts of K after {whole} tiles, ")?,
             }
-            f.write_str(if self.early { "early, " } else { "" })?;
         }
+        f.write_str(if self.early { "early, " } else { "" })?;
         self.order.fmt(f)?;
         f.write_str(if self.operands.gated {
             ", two right factors"

@@ -88,6 +88,9 @@ pub(crate) struct Sweep {
     /// Measure the plan of `Gemm::batch_invariant` too.
     #[arg(long, requires = "of_shapes")]
     invariant: bool,
+    /// Measure the default plan, or those of `--every`, with kernels that begin early too.
+    #[arg(long, requires = "of_shapes")]
+    early: bool,
     /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`), or the scaling over
     /// devices (`scaling.svg`).
     #[arg(long, requires = "name")]
@@ -706,6 +709,7 @@ fn measure<T: GemmElement, C: GemmElement>(
             tuned,
             every: sweep.every,
             invariant: sweep.invariant,
+            early: sweep.early,
         };
         let found = one(device, &pools, problem, &wanted, &mut wrong);
         let found = found.with_context(|| problem.to_string())?;
@@ -758,6 +762,8 @@ struct Wanted<'a> {
     every: bool,
     /// That of `Gemm::batch_invariant`.
     invariant: bool,
+    /// The same plans with kernels that begin early.
+    early: bool,
 }
 
 /// A new file of measured plans, which is removed at the end.
@@ -855,16 +861,29 @@ fn one<T: GemmElement, C: GemmElement>(
             .collect();
         ours.push(prepared(variant.text.clone(), FoundBy::List, calls));
     }
+    let mut all = Vec::new();
     if wanted.every {
         let operands = ready.map(|plan| plan.operands);
         let plans = |operands| GemmPlan::alternatives(problem, operands, device);
-        for plan in operands.map_or(Vec::new(), plans) {
-            let calls = gemms
-                .iter()
-                .map(|gemm| gemm.prepare_with(|_, _| Ok(plan)))
-                .collect();
-            ours.push(prepared(plan.to_string(), FoundBy::List, calls));
-        }
+        all.extend(operands.map_or(Vec::new(), plans));
+    }
+    if wanted.early {
+        let late = match &all[..] {
+            [] => ready.into_iter().collect(),
+            all => all.to_vec(),
+        };
+        let early = late.into_iter().map(|plan| GemmPlan {
+            early: true,
+            ..plan
+        });
+        all.extend(early.filter(|plan| plan.check(device.arch()).is_ok()));
+    }
+    for plan in all {
+        let calls = gemms
+            .iter()
+            .map(|gemm| gemm.prepare_with(|_, _| Ok(plan)))
+            .collect();
+        ours.push(prepared(plan.to_string(), FoundBy::List, calls));
     }
     // What cuBLASLt computes is the reference; what was there before shows what a kernel leaves unwritten.
     let c = &raw[0].2;
