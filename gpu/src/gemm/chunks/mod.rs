@@ -75,6 +75,10 @@ pub(crate) const MOST_OWNERS: usize = 16;
 
 /// The chunk at a step in a kernel.
 pub(crate) fn at(k: &mut Builder, order: ChunkOrder, [first, step, chunks]: [&Index; 3]) -> Index {
+    // Registers, once for each tile: no proof finds the bounds of the chunk, so the kernel checks them in 64 bits, and would find the step
+    // anew by divisions wherever it does.
+    let step = k.value(step);
+    let step = &k.index_of(step, 0..MOST_EXTENT);
     let chunk = match order {
         ChunkOrder::Ascending => {
             let chunk = first + step;
@@ -85,7 +89,9 @@ pub(crate) fn at(k: &mut Builder, order: ChunkOrder, [first, step, chunks]: [&In
             Index::select_less(&chunk, &0.into(), &(&chunk + chunks), &chunk)
         }
     };
-    k.within(chunk, 0..MOST_EXTENT)
+    let chunk = k.within(chunk, 0..MOST_EXTENT);
+    let chunk = k.value(&chunk);
+    k.index_of(chunk, 0..MOST_EXTENT)
 }
 
 /// The plan of a product in chunks: the fastest of the Hopper kernel's that divide no K.
