@@ -204,7 +204,7 @@ fn a_process_that_never_comes_or_dies_is_named() {
                     return error.to_string();
                 }
                 let start = Instant::now();
-                // Several rounds are enqueued before anybody waits.
+                // Several rounds are enqueued before the first wait.
                 for _ in 0..3 {
                     first.run().unwrap();
                     second.run().unwrap();

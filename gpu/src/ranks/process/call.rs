@@ -51,18 +51,18 @@ pub(super) struct RankCall<W: ProcessWork> {
 }
 
 /// What another rank says of its product.
-struct Said<'a> {
+struct BegunProduct<'a> {
     /// The product in words, with memory and signals; or why there is none.
     product: Result<(&'a [u8], [&'a [u8]; 2]), &'a [u8]>,
 }
 
-impl<'a> Said<'a> {
-    fn of([is_made, words, memory, signals]: [&'a [u8]; 4]) -> Said<'a> {
+impl<'a> BegunProduct<'a> {
+    fn of([is_made, words, memory, signals]: [&'a [u8]; 4]) -> BegunProduct<'a> {
         let product = match is_made {
             [1] => Ok((words, [memory, signals])),
             _ => Err(words),
         };
-        Said { product }
+        BegunProduct { product }
     }
 }
 
@@ -96,9 +96,9 @@ impl<W: ProcessWork> RankCall<W> {
         };
         let all = session.exchange(Step::Begin, fields.each_ref().map(Vec::as_slice))?;
         let (_, work, signals, shared) = own?;
-        let said: Vec<Said<'_>> = all
+        let said: Vec<BegunProduct<'_>> = all
             .iter()
-            .map(|fields| Said::of(fields.each_ref().map(Vec::as_slice)))
+            .map(|fields| BegunProduct::of(fields.each_ref().map(Vec::as_slice)))
             .collect();
         let memory = agreed(&said)?;
 
@@ -228,7 +228,7 @@ pub(super) fn ended(member: &Member, within: Duration) -> Result<bool, Error> {
 }
 
 /// The memory of all ranks, if all have the same product.
-fn agreed<'a>(said: &[Said<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
+fn agreed<'a>(said: &[BegunProduct<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
     let mut first: Option<&[u8]> = None;
     let mut memory = Vec::new();
     for (rank, one) in said.iter().enumerate() {
@@ -253,7 +253,7 @@ fn agreed<'a>(said: &[Said<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
 impl<W: ProcessWork> Drop for RankCall<W> {
     fn drop(&mut self) {
         if self.is_pending && !self.session.has_failed() {
-            // The error, if there is one, is told to the others; there is nobody here to be told.
+            // An error is told to the other ranks; a destructor returns none.
             let _ = self.wait(self.session.within());
         }
         let is_stuck = self.session.ended(self.number);

@@ -79,7 +79,7 @@ impl<T: GemmElement, C: GemmElement> ProcessWork for GatherWork<T, C> {
 }
 
 impl<T: GemmElement, C: GemmElement> GatherProductRank<T, C> {
-    /// Begins the product with all ranks: allocates the operands of this rank, zeros, and opens the memory of the others. All ranks
+    /// Builds the product with all ranks: allocates the operands of this rank, zeros, and opens the memory of the others. All ranks
     /// make this call, with the same problem, types, path and pieces.
     ///
     /// # Errors

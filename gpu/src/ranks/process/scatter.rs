@@ -105,7 +105,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
 }
 
 impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C> {
-    /// Begins the product with all ranks: allocates the operands and the slots of this rank, zeros, and opens the slots of the others.
+    /// Builds the product with all ranks: allocates the operands and the slots of this rank, zeros, and opens the slots of the others.
     /// All ranks make this call, with the same problem, types and path.
     ///
     /// # Errors

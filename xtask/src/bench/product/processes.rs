@@ -52,7 +52,7 @@ pub(in crate::bench) fn child() -> Result<ExitCode> {
     let (rank, ranks): (usize, usize) = (word()?.parse()?, word()?.parse()?);
     let address: SocketAddr = word()?.parse()?;
     let meeting = Meeting::join(address, rank, ranks, MEETING)?;
-    Host::join(meeting)?.all(|_| Ok(()))?;
+    ProcessHost::join(meeting)?.all(|_| Ok(()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -92,14 +92,14 @@ impl<S: GemmElement> RankRounds for ProductScatterRank<bf16, S, bf16> {
 }
 
 /// A way to compute a product, with its name and its result.
-struct RankWay {
+struct ProcessWay {
     name: &'static str,
     product: Box<dyn RankRounds>,
     c: Vec<bf16>,
 }
 
-impl RankWay {
-    fn new(name: &'static str, product: impl RankRounds + 'static) -> Result<RankWay> {
+impl ProcessWay {
+    fn new(name: &'static str, product: impl RankRounds + 'static) -> Result<ProcessWay> {
         let mut product: Box<dyn RankRounds> = Box::new(product);
         product.c().fill_bytes(0xff)?;
         // Flags of an earlier round serve for none.
@@ -107,11 +107,11 @@ impl RankWay {
         product.run()?;
         product.wait(WITHIN)?;
         let c = product.c().download()?;
-        Ok(RankWay { name, product, c })
+        Ok(ProcessWay { name, product, c })
     }
 
     /// Refuses a result that differs from another one.
-    fn same(&self, expected: &RankWay) -> Result<()> {
+    fn same(&self, expected: &ProcessWay) -> Result<()> {
         let pairs = self.c.iter().zip(&expected.c);
         let differ = pairs.filter(|(a, b)| a.to_bits() != b.to_bits()).count();
         ensure!(
@@ -125,15 +125,15 @@ impl RankWay {
 }
 
 /// This rank.
-struct Host {
+struct ProcessHost {
     process: RankProcess,
 }
 
-impl Host {
-    fn join(meeting: Meeting) -> Result<Host> {
+impl ProcessHost {
+    fn join(meeting: Meeting) -> Result<ProcessHost> {
         let device = Device::gpu(meeting.rank())?;
         let process = RankProcess::join(meeting, &device)?;
-        Ok(Host { process })
+        Ok(ProcessHost { process })
     }
 
     /// Whether all ranks have found their results right.
@@ -151,7 +151,7 @@ impl Host {
     }
 
     /// Microseconds of a round on the slowest rank, over a batch.
-    fn time(&self, way: &mut RankWay, runs: usize) -> Result<f64> {
+    fn time(&self, way: &mut ProcessWay, runs: usize) -> Result<f64> {
         self.process.exchange(&[])?;
         let start = Instant::now();
         for _ in 0..runs {
@@ -169,7 +169,7 @@ impl Host {
     }
 
     /// The sorted samples of all ways, taken in turn.
-    fn measure(&self, ways: &mut [RankWay]) -> Result<Vec<Vec<f64>>> {
+    fn measure(&self, ways: &mut [ProcessWay]) -> Result<Vec<Vec<f64>>> {
         let mut runs = Vec::new();
         for way in &mut *ways {
             self.time(way, 2)?;
@@ -191,17 +191,17 @@ impl Host {
         Ok(samples)
     }
 
-    fn gather(&self, problem: RankProblem) -> Result<Vec<RankWay>> {
+    fn gather(&self, problem: RankProblem) -> Result<Vec<ProcessWay>> {
         let RankProblem { ranks, m, n, k, .. } = problem;
         let (rows, columns) = (m / ranks, n / ranks);
         let rank = self.process.rank();
         let noise_a: Vec<_> = (0..ranks).map(|rank| normal(2 * rank as u64 + 1)).collect();
         let noise_b = normal(2 * rank as u64 + 2);
-        let with = |name, path| -> Result<RankWay> {
+        let with = |name, path| -> Result<ProcessWay> {
             let product = GatherProductRank::new(&self.process, problem, &by(path))?;
             noise_a[rank].fill(&product.a()?)?;
             noise_b.fill(product.b())?;
-            RankWay::new(name, product)
+            ProcessWay::new(name, product)
         };
         let apart = with("one after the other", RankPath::OneAfterAnother)?;
         let overlapped = with("overlapped", RankPath::PeerMemory)?;
@@ -220,7 +220,7 @@ impl Host {
         Ok(vec![apart, overlapped])
     }
 
-    fn scatter(&self, problem: RankProblem) -> Result<Vec<RankWay>> {
+    fn scatter(&self, problem: RankProblem) -> Result<Vec<ProcessWay>> {
         let RankProblem { ranks, m, n, k, .. } = problem;
         let (rows, part) = (m / ranks, k / ranks);
         let rank = self.process.rank();
@@ -229,12 +229,12 @@ impl Host {
             each.map(|rank| normal(2 * rank + of)).collect()
         };
         let [noise_a, noise_b] = [1, 2].map(noise);
-        let with = |name, path| -> Result<RankWay> {
+        let with = |name, path| -> Result<ProcessWay> {
             let product =
                 ProductScatterRank::<bf16, bf16, bf16>::new(&self.process, problem, &by(path))?;
             noise_a[rank].fill(product.a())?;
             noise_b[rank].fill(product.b())?;
-            RankWay::new(name, product)
+            ProcessWay::new(name, product)
         };
         let apart = with("one after the other", RankPath::OneAfterAnother)?;
         let overlapped = with("overlapped, slots of bf16", RankPath::PeerMemory)?;
@@ -337,7 +337,7 @@ pub(in crate::bench) fn run(file: Option<&Path>) -> Result<()> {
             .with_context(|| format!("rank {rank} cannot be started"))
     };
     let children = (1..ranks).map(start).collect::<Result<Vec<Child>>>()?;
-    let host = Host::join(Meeting::listen(listener, ranks, MEETING)?)?;
+    let host = ProcessHost::join(Meeting::listen(listener, ranks, MEETING)?)?;
     let first = host.process.device().clone();
     println!("{ranks} processes, a GPU each: {}", first.name());
     let mut all = json!({
