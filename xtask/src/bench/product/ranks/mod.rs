@@ -289,7 +289,8 @@ fn report(host: &Host, mut found: RankRun<'_>) -> Result<Value> {
 /// Buffers of all ranks, for each rank.
 type PeerBuffers = Vec<Vec<Buffer<bf16>>>;
 
-/// The copies of the parts of all ranks, alone: each rank takes those of the others, nearest first, once or twice.
+/// The copies of the parts of all ranks, alone: each rank sends its own to the others, the next rank first, once or twice. All ranks
+/// write into the one buffer that a rank has for this, whose contents are of no use.
 fn copies_alone(
     host: &Host,
     (peers, into): (PeerBuffers, PeerBuffers),
@@ -300,8 +301,8 @@ fn copies_alone(
         for _ in 0..times {
             for (rank, stream) in host.streams.iter().enumerate() {
                 for step in 1..count {
-                    let from = (rank + count - step) % count;
-                    stream.enqueue_copy(&into[rank][from], &peers[rank][from])?;
+                    let to = (rank + step) % count;
+                    stream.enqueue_copy(&peers[rank][to], &into[rank][to])?;
                 }
             }
         }
