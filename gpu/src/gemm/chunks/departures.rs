@@ -81,7 +81,7 @@ pub(crate) fn arguments<'l>(
 }
 
 impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
-    /// Tells when the chunks of C are in memory, while the kernel runs: the kernel counts what is stored of each chunk in `counts`, and
+    /// Sets a flag for each chunk of C when it is in memory, while the kernel runs: the kernel counts what is stored of each chunk in `counts`, and
     /// then sets the flag of the chunk in `departed` to the number of the round, at the scope of the system. So a stream that waits
     /// for the flag copies the chunk while the kernel computes the next one.
     ///
