@@ -2,7 +2,6 @@
 //! and the best of those it offers. All of them run in turn in one process. Their operands are rotated, so that the second-level cache holds
 //! none of them.
 
-use std::cmp::Ordering;
 use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -725,7 +724,7 @@ fn measure<T: GemmElement, C: GemmElement>(
     summarise(&all);
     let mut lowest: Vec<&Measured> = all.iter().collect();
     let ratio = |found: &Measured| found.best() / found.default();
-    lowest.sort_by(|x, y| ratio(x).partial_cmp(&ratio(y)).unwrap_or(Ordering::Less));
+    lowest.sort_by(|x, y| ratio(x).total_cmp(&ratio(y)));
     println!("\nthe lowest, measured again");
     for found in lowest.into_iter().take(AGAIN) {
         if started.elapsed() > budget {
@@ -997,7 +996,9 @@ fn summarise(all: &[Measured]) {
             Some(false) => format!("{name}, other"),
         };
         let line = |what: &str, of: &dyn Fn(&Measured) -> Option<f64>| {
-            let ratios: Vec<f64> = these.iter().filter_map(|found| of(found)).collect();
+            // A plan that was refused, or whose result was wrong, has no time; the lines of the shapes and the verdict name it.
+            let ratios = these.iter().filter_map(|found| of(found));
+            let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
             if ratios.is_empty() {
                 return;
             }
