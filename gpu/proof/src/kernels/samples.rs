@@ -425,7 +425,14 @@ fn attention() -> Result<Vec<Sample>, Error> {
             ..problem
         };
         let plan = plan.suited_to(&serving, 132);
-        for plan in [AttentionPlan { splits: 1, ..plan }, plan] {
+        for plan in [
+            AttentionPlan {
+                splits: 1,
+                by_lanes: false,
+                ..plan
+            },
+            plan,
+        ] {
             all.push(Sample::new(plan.build(Arch::Sm80)?.kernel, 255));
         }
         for rows in [16, 64] {

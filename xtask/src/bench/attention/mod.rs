@@ -331,7 +331,11 @@ fn decode_variants(
         });
     }
     for splits in [1, 2, 4, 8, 16, 32, 64, 128] {
-        all.push(AttentionPlan { splits, ..usual });
+        all.push(AttentionPlan {
+            splits,
+            by_lanes: usual.by_lanes && splits > 1,
+            ..usual
+        });
     }
     // Parts that lanes add: of the usual steps and of half as many keys, in one wave of two to six blocks on each multiprocessor.
     let places = i64::from(device.limits().multiprocessors) * usual.packs / group(problem);

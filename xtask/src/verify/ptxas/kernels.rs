@@ -1,6 +1,7 @@
 //! Whole kernels: assembled without a warning, in no more registers and with no more spills than they are allowed.
 
 use anyhow::{Context, Result};
+use colex_gpu::ir::{Alu, BinaryOp, Control, Op, Stmt, Type};
 use colex_proof::corpus::{Sample, drawn_samples, samples};
 
 #[path = "../../../../gpu/examples/attention.rs"]
@@ -34,6 +35,14 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
     for sample in &samples {
         let kernel = &sample.kernel;
         progress.at(&format!("{} for {}", kernel.name, kernel.target));
+        let long = long_divisions(&kernel.body, false);
+        if long > 0 {
+            complaints.push(format!(
+                "{} for {}: {long} divisions of 64 bits in loops, of some hundred instructions each: an index that no proof bounds is \
+                 checked in 64 bits, with all that it is made of, unless it is in a register",
+                kernel.name, kernel.target
+            ));
+        }
         let text = kernel.ptx()?;
         let target = kernel.target.target();
         let seen = match ptxas.report(&text, target, &folder)? {
@@ -51,6 +60,23 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
         samples.len()
     );
     Ok(Outcome::of(samples.len(), covered, &complaints))
+}
+
+/// The divisions of 64 bits within loops.
+fn long_divisions(body: &[Stmt], is_loop: bool) -> usize {
+    let each = body.iter().map(|stmt| match &stmt.op {
+        Op::Control(Control::If { then, other, .. }) => {
+            long_divisions(then, is_loop) + long_divisions(other, is_loop)
+        }
+        Op::Control(Control::Loop { body }) => long_divisions(body, true),
+        Op::Alu(Alu::Binary {
+            op: BinaryOp::Div | BinaryOp::Rem,
+            ty: Type::S64 | Type::U64,
+            ..
+        }) if is_loop => 1,
+        _ => 0,
+    });
+    each.sum()
 }
 
 /// The registers that a kernel takes, or what is wrong with what the assembler said of it.
@@ -88,6 +114,21 @@ mod tests {
     fn sample(registers: u32) -> Sample {
         let kernel = colex_proof::corpus::reduce(colex_atom::Arch::Sm80);
         Sample::new(kernel, registers)
+    }
+
+    #[test]
+    fn long_divisions_are_counted_in_loops() {
+        let mut k = colex_gpu::ir::KernelBuilder::new("k", colex_atom::Arch::Sm80);
+        let x = k.mov(Type::U64, 9);
+        k.div(Type::U64, x, 2);
+        k.loop_(|k| {
+            let rest = k.rem(Type::U64, x, 2);
+            k.div(Type::U64, rest, 3);
+            k.div(Type::U32, 7, 2);
+            let is_over = k.setp(colex_gpu::ir::Compare::Eq, Type::U64, rest, 0);
+            k.break_if(is_over);
+        });
+        assert_eq!(long_divisions(&k.finish().body, false), 2);
     }
 
     #[test]
