@@ -828,9 +828,10 @@ pub(crate) enum HostError {
 
 /// Why a rank has given up.
 fn because(rank: usize, lost: usize) -> String {
-    match rank == lost {
-        true => "because of a failure of its own".to_string(),
-        false => format!("because rank {lost} was late or gone"),
+    if rank == lost {
+        "because of a failure of its own".to_string()
+    } else {
+        format!("because rank {lost} was late or gone")
     }
 }
 

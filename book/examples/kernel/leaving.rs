@@ -77,7 +77,7 @@ fn map() -> Result<(), Box<dyn Error>> {
     // ANCHOR: map
     let mut k = Builder::new("k", Arch::Sm90, 128);
     let slab = "(64,32):(32,1)"; // 64 rows of 32 floats in shared memory
-    k.tma_tensor("from", Ty::F32, "(1024,_32):(32,_1)", &[64, 32], slab, 1);
+    k.tma_tensor("from", Ty::F32, "(1024,_32):(32,_1)", [64, 32], slab, 1);
     let exported = k.finish()?.export()?;
     println!(
         "{}",

@@ -18,13 +18,13 @@ use crate::method::AttentionMethod;
 /// let problem = AttentionProblem::new(Ty::Bf16, 1, [32, 8], [1, 8192], [128, 128]);
 /// let plan = AttentionPlan::new(AttentionMethod::Ampere, AttentionOperands::of(&problem, [0; 4]));
 /// let whole = plan.suited_to(&problem, 132);
-/// let whole = AttentionPlan { splits: 1, ..whole }.cost(&problem, 132);
+/// let whole = AttentionPlan { splits: 1, by_lanes: false, ..whole }.cost(&problem, 132);
 /// // 128 steps of 64 keys and two more, of a microsecond each.
 /// assert_eq!(whole.steps, 130.0);
 /// assert_eq!(whole.to_string(), "162.1 us: launch 1.4, steps 130.0, loads 8.2, products 30.7, combination 0.0");
 /// let divided = plan.suited_to(&problem, 132).cost(&problem, 132);
 /// assert!(divided.total() < 0.3 * whole.total());
-/// assert_eq!(divided.combination, 8.0); // four steps, and one for every eight of 32 parts
+/// assert_eq!(divided.combination, 3.96); // three steps, and 0.03 for each of 32 parts, which lanes add
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionCost {

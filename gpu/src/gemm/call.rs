@@ -2122,9 +2122,10 @@ pub(super) fn prepare(
     )?;
     let grid = launch(&seen, launched, form.groups, &kernel.built, device);
     let [a, b, c] = order;
-    let [of_left, of_right] = match launched.second_left {
-        true => [second, None],
-        false => [None, second],
+    let [of_left, of_right] = if launched.second_left {
+        [second, None]
+    } else {
+        [None, second]
     };
     let mut operands = vec![a];
     operands.extend(of_left);

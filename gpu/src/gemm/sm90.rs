@@ -205,9 +205,10 @@ impl GemmFamily for Hopper {
             }
         };
         let mut given = Vec::new();
-        let [of_left, of_right] = match plan.second_left {
-            true => [second, None],
-            false => [None, second],
+        let [of_left, of_right] = if plan.second_left {
+            [second, None]
+        } else {
+            [None, second]
         };
         match batch.convolution() {
             Some(convolution) => {

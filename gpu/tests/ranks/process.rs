@@ -218,9 +218,10 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
         let usual = RankOptions::default();
         let new = GatherProductRank::<bf16, f32>::new;
         sentences.push(said(new(&process, shape, &usual)));
-        sentences.push(match is_first {
-            true => said(new(&process, own, &usual)),
-            false => said(GatherProductRank::<bf16, bf16>::new(&process, own, &usual)),
+        sentences.push(if is_first {
+            said(new(&process, own, &usual))
+        } else {
+            said(GatherProductRank::<bf16, bf16>::new(&process, own, &usual))
         });
         let pieces = with(None, Some(if is_first { 1 } else { 2 }));
         sentences.push(said(new(&process, own, &pieces)));
@@ -229,11 +230,12 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
             k: 72 * 2,
             ..own
         };
-        sentences.push(match is_first {
-            true => said(new(&process, own, &usual)),
-            false => said(ProductScatterRank::<bf16, f32, f32>::new(
+        sentences.push(if is_first {
+            said(new(&process, own, &usual))
+        } else {
+            said(ProductScatterRank::<bf16, f32, f32>::new(
                 &process, other, &usual,
-            )),
+            ))
         });
         // What one rank cannot do at all is its own error there.
         let odd = RankProblem {

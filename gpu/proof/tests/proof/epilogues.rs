@@ -1094,9 +1094,10 @@ fn law_swapped_products_of_two_factors_are_those_in_place() {
         let more = device.upload(&more).expect("memory");
         let more = more.view((m, n)).expect("a view");
         for turned in [false, true] {
-            let layout = match turned {
-                false => Layout::new((m, n), (n, 1)),
-                true => Layout::new((m, n), (1, m)),
+            let layout = if turned {
+                Layout::new((m, n), (1, m))
+            } else {
+                Layout::new((m, n), (n, 1))
             };
             let layout = layout.expect("a layout");
             let result = |change: &dyn Fn(GemmPlan) -> GemmPlan| {

@@ -551,10 +551,7 @@ fn kernels_that_begin_early_multiply() {
         ([1, 2, 1], 1, Pingpong),
     ] {
         for (gather, swap) in [(false, false), (false, true), (true, false)] {
-            let cluster = match gather {
-                true => [1, 1, cluster[2]],
-                false => cluster,
-            };
+            let cluster = if gather { [1, 1, cluster[2]] } else { cluster };
             let problem = GemmProblem::new(130, 72, 264);
             let device = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(cases + 1));
             let found = product_on(&device, GemmMethod::Hopper, problem, |plan| {

@@ -50,10 +50,13 @@ pub(super) struct RankCall<W: ProcessWork> {
     is_pending: bool,
 }
 
+/// A product in words, with its memory and its signals.
+type WordsAndMemory<'a> = (&'a [u8], [&'a [u8]; 2]);
+
 /// What another rank says of its product.
 struct BegunProduct<'a> {
     /// The product in words, with memory and signals; or why there is none.
-    product: Result<(&'a [u8], [&'a [u8]; 2]), &'a [u8]>,
+    product: Result<WordsAndMemory<'a>, &'a [u8]>,
 }
 
 impl<'a> BegunProduct<'a> {

@@ -275,10 +275,9 @@ fn drained(products: &[LiveProduct]) -> bool {
                 let _ = flags.release(RELEASE);
             }
         }
-        let has_ended = |product: &LiveProduct| match ended(&product.member, LOOK) {
-            Ok(has_ended) => has_ended,
+        let has_ended = |product: &LiveProduct| {
             // A context that is lost has no work.
-            Err(_) => true,
+            ended(&product.member, LOOK).unwrap_or(true)
         };
         if products.iter().all(has_ended) {
             return true;

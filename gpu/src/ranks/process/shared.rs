@@ -42,9 +42,10 @@ pub(super) struct SharedBuffer {
 impl SharedBuffer {
     /// Shares a buffer with ranks of this process, and of others if it is a GPU's.
     pub(super) fn new<T: Element>(buffer: &Buffer<T>) -> Result<SharedBuffer, Error> {
-        let exported = match buffer.device().is_simulator() {
-            true => Vec::new(),
-            false => buffer.export()?.to_bytes(),
+        let exported = if buffer.device().is_simulator() {
+            Vec::new()
+        } else {
+            buffer.export()?.to_bytes()
         };
         let mut shelf = shelf();
         let key = shelf.next;

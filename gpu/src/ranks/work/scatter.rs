@@ -62,7 +62,7 @@ impl ScatterShape {
         let slots = if is_by_nccl(path) { 1 } else { problem.ranks };
         Ok(ScatterShape {
             problem,
-            order: choice.order.clone(),
+            order: choice.order,
             path,
             pieces,
             sends,

@@ -324,11 +324,14 @@ struct Shape<'a> {
     bytes: i64,
 }
 
+/// What enqueues the loop over cuBLASLt.
+type LibraryRun<'a> = dyn Fn(&Device) -> Result<(), Error> + 'a;
+
 /// Measures the loop and the calls in turn, and writes what was found.
 fn report(
     device: &Device,
     shape: &Shape<'_>,
-    (library, copied): (&dyn Fn(&Device) -> Result<(), Error>, &CopyCall<'_>),
+    (library, copied): (&LibraryRun<'_>, &CopyCall<'_>),
     (calls, wrong): (&[(String, GemmCall<'_>)], &[String]),
     lines: &mut Lines,
 ) -> Result<()> {

@@ -36,7 +36,8 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
         let kernel = &sample.kernel;
         progress.at(&format!("{} for {}", kernel.name, kernel.target));
         let long = long_divisions(&kernel.body, false);
-        if long > 0 {
+        let known = KNOWN.iter().find(|(name, _)| *name == kernel.name);
+        if long > known.map_or(0, |(_, count)| *count) {
             complaints.push(format!(
                 "{} for {}: {long} divisions of 64 bits in loops, of some hundred instructions each: an index that no proof bounds is \
                  checked in 64 bits, with all that it is made of, unless it is in a register",
@@ -61,6 +62,9 @@ pub(in crate::verify) fn check(run: &mut Run, progress: &Progress) -> Result<Out
     );
     Ok(Outcome::of(samples.len(), covered, &complaints))
 }
+
+/// Kernels with divisions of 64 bits in loops, and the most that one has: two forms of Ampere's.
+const KNOWN: [(&str, usize); 1] = [("gemm_sm80", 4)];
 
 /// The divisions of 64 bits within loops.
 fn long_divisions(body: &[Stmt], is_loop: bool) -> usize {
