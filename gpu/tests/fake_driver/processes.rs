@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use colex_gpu::ranks::{
-    GatherProductRank, Meeting, ProductScatterRank, RankOptions, RankPath, RankProblem, RankProcess,
+    GatherProductRank, Meeting, ProductScatterRank, RankOptions, RankSends, RankPath, RankProblem, RankProcess,
 };
 use colex_gpu::{Device, ExportedBuffer};
 use colex_sched::Overlap;
@@ -120,6 +120,14 @@ fn problem(overlap: Overlap, ranks: usize) -> RankProblem {
     }
 }
 
+/// Terms that the kernel stores at their owners: copies would wait for a kernel, and this driver runs none.
+fn by_kernel() -> RankOptions {
+    RankOptions {
+        sends: Some(RankSends::Kernel),
+        ..RankOptions::default()
+    }
+}
+
 fn gather(process: &RankProcess, options: &RankOptions) -> GatherProductRank<bf16, bf16> {
     let problem = problem(Overlap::GatherProduct, process.ranks());
     GatherProductRank::new(process, problem, options).unwrap()
@@ -184,7 +192,7 @@ fn a_process_that_never_comes_or_dies_is_named() {
         for (lost, rounds) in [(0, 0), (1, 0), (2, 0), (1, 1), (2, 2)] {
             let act = move |process: RankProcess| {
                 let mut first = gather(&process, &RankOptions::default());
-                let mut second = scatter(&process, &RankOptions::default());
+                let mut second = scatter(&process, &by_kernel());
                 let is_lost = process.rank() == lost;
                 for _ in 0..rounds {
                     first.run().unwrap();
@@ -292,7 +300,7 @@ fn memory_that_another_process_has_open_is_kept() {
 fn memory_of_a_process_that_does_not_leave_is_never_freed() {
     let act = || {
         let act = |process: RankProcess| {
-            let product = scatter(&process, &RankOptions::default());
+            let product = scatter(&process, &by_kernel());
             let of_rank = process.rank();
             // In any order.
             match of_rank {

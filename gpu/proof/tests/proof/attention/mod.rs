@@ -855,7 +855,7 @@ fn one_query_of_many_keys_is_divided_by_itself() {
         let plan = call.plan().expect("a plan");
         assert_eq!(
             plan.to_string(),
-            "Ampere f16, features 64, tile 16x64, 1 consumers, 2 stages, packs of 4 heads, 12 parts of the keys"
+            "Ampere f16, features 64, tile 16x64, 1 consumers, 2 stages, packs of 4 heads, 12 parts of the keys, added by lanes"
         );
         call.run().expect("it runs");
         found.push(o.download().expect("all is written"));
