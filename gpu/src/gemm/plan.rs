@@ -307,7 +307,7 @@ impl GemmPlan {
         epilogue: Option<&KernelEpilogue>,
         arch: Arch,
     ) -> Result<TensorKernel, crate::Error> {
-        self.check_built(arch)?;
+        self.check_kernel(arch)?;
         let launched = self.launched();
         let epilogue = launched.epilogue(epilogue);
         Ok(split_sum::build(&launched, batch, &epilogue, arch)?)
@@ -333,7 +333,7 @@ impl GemmPlan {
         epilogue: Option<&KernelEpilogue>,
         arch: Arch,
     ) -> Result<TensorKernel, crate::Error> {
-        self.check_built(arch)?;
+        self.check_kernel(arch)?;
         let launched = self.launched();
         let epilogue = launched.epilogue(epilogue);
         Ok(self

@@ -66,11 +66,6 @@ impl GemmPlan {
     /// Returns the errors of [`check`](GemmPlan::check), except that of the type of C.
     pub(crate) fn check_kernel(&self, arch: Arch) -> Result<(), Error> {
         self.limit("second left factors", self.second_left.into(), 0)?;
-        self.check_built(arch)
-    }
-
-    /// Checks the same of the plan of a call, or of that of its kernel.
-    pub(crate) fn check_built(&self, arch: Arch) -> Result<(), Error> {
         if self.swap {
             let swaps = match self.method {
                 GemmMethod::Hopper => true,

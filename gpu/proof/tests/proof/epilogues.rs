@@ -1051,7 +1051,6 @@ fn law_swapped_products_of_two_factors_are_those_in_place() {
         tile,
         warps: [warps, 1],
         stages: 3,
-        cluster: [1; 3],
         swap: true,
         ..plan
     };
