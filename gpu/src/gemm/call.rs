@@ -2122,16 +2122,7 @@ pub(super) fn prepare(
     )?;
     let grid = launch(&seen, launched, form.groups, &kernel.built, device);
     let [a, b, c] = order;
-    let [of_left, of_right] = if launched.second_left {
-        [second, None]
-    } else {
-        [None, second]
-    };
-    let mut operands = vec![a];
-    operands.extend(of_left);
-    operands.push(b);
-    operands.extend(of_right);
-    operands.push(c);
+    let mut operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
     // A kernel of rows has a tensor map of C, and C itself.
     let has_both = launched.stages_c() && form.groups.is_some_and(Groups::has_rows);
     operands.extend(has_both.then_some(c));

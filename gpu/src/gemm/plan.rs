@@ -140,9 +140,6 @@ pub struct GemmPlan {
     /// the order are then those of the kernel, whose M is the problem's N. With few rows, an instruction has fewer columns
     /// that are not used than rows.
     pub swap: bool,
-    /// Whether the second factor of a product with two is a left one, A2: so has it the kernel of a plan that swaps A and B
-    /// (`false` in the plan of a call).
-    pub second_left: bool,
     /// Whether the threads of a warpgroup load A and B by `cp.async` or through registers, in place of TMA (Hopper). They
     /// load rows of any alignment into the same tiles of shared memory.
     pub gather: bool,
@@ -185,7 +182,6 @@ impl GemmPlan {
                 },
             },
             swap: false,
-            second_left: false,
             gather: false,
             whole: false,
         };
@@ -404,24 +400,8 @@ impl GemmPlan {
                 ..self.operands
             },
             swap: false,
-            second_left: self.operands.gated,
             ..*self
         }
-    }
-
-    /// The names of the parameters of the left factors of a kernel, and of the right ones.
-    pub(crate) fn names_of_factors(&self) -> [&'static [&'static str]; 2] {
-        if self.second_left {
-            [&["A", "A2"], &["B"]]
-        } else {
-            [&["A"], self.operands.names_of_right_factors()]
-        }
-    }
-
-    /// The rows of the tiles of all left factors of a kernel, and the columns of those of all right ones.
-    pub(crate) fn tiles_of_factors(&self) -> [i64; 2] {
-        let [left, right] = self.names_of_factors().map(|names| names.len() as i64);
-        [self.tile[0] * left, self.tile[1] * right]
     }
 
     /// The problem as the kernel sees it, and the operands in its order.

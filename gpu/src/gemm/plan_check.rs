@@ -65,21 +65,13 @@ impl GemmPlan {
     ///
     /// Returns the errors of [`check`](GemmPlan::check), except that of the type of C.
     pub(crate) fn check_kernel(&self, arch: Arch) -> Result<(), Error> {
-        self.limit("second left factors", self.second_left.into(), 0)?;
-        if self.swap {
-            let swaps = match self.method {
-                GemmMethod::Hopper => true,
-                GemmMethod::Gemv => !self.operands.gated,
-                _ => false,
-            };
-            self.limit("swaps of A and B", 1, swaps.into())?;
-        }
-        self.launched().check_launched(arch)
-    }
-
-    /// Checks that the kernel of a plan can be built, which swaps nothing.
-    fn check_launched(&self, arch: Arch) -> Result<(), Error> {
         let family = self.method.family();
+        if self.swap {
+            let can = matches!(self.method, GemmMethod::Hopper | GemmMethod::Gemv);
+            let swaps = can && !self.operands.gated;
+            self.limit("swaps of A and B", 1, swaps.into())?;
+            return self.launched().check_kernel(arch);
+        }
         // Threads neither round to tf32 nor load bytes.
         let is_hopper = self.method == GemmMethod::Hopper;
         let most = i64::from(is_hopper && self.operands.ab.bits() == 16);
@@ -141,8 +133,8 @@ impl GemmPlan {
         self.number("tile along K", self.tile[2], least..=most_k / k * k, k)?;
         self.number("number of stages", self.stages, family.stages(), 1)?;
         self.number("strip width", self.strip()?, 1..=MOST_STRIP, 1)?;
-        let [rows, columns] = self.tiles_of_factors();
-        let elements = (rows + columns) * self.tile[2] * self.stages;
+        let columns = self.tile[1] * self.operands.right_factors();
+        let elements = (self.tile[0] + columns) * self.tile[2] * self.stages;
         let ty = family.held(&self.operands);
         let bytes = elements * i64::from(ty.bits()) / 8;
         let room = i64::from(Limits::of(arch).shared);

@@ -205,11 +205,6 @@ impl GemmFamily for Hopper {
             }
         };
         let mut given = Vec::new();
-        let [of_left, of_right] = if plan.second_left {
-            [second, None]
-        } else {
-            [None, second]
-        };
         match batch.convolution() {
             Some(convolution) => {
                 let (map, numbers) = built.im2col_arguments("A", la, &convolution.taps())?;
@@ -218,11 +213,8 @@ impl GemmFamily for Hopper {
             }
             None => given.push(factor("A", la, a)?),
         }
-        if let Some(second) = of_left {
-            given.push(factor("A2", la, second)?);
-        }
         given.push(factor("B", lb, b)?);
-        if let Some(second) = of_right {
+        if let Some(second) = second {
             given.push(factor("B2", lb, second)?);
         }
         if plan.stages_c() {
@@ -306,7 +298,7 @@ struct WarpSpecializedKernel<'a> {
     batch: BatchForm,
     mma: &'a TiledMma,
     ring: Pipeline,
-    /// The left and then the right factors in global memory, with their stages.
+    /// A and the right factors in global memory, with their stages.
     factors: Vec<Factor>,
     /// The number of steps along K.
     steps: Index,
@@ -380,7 +372,7 @@ impl Source {
     }
 }
 
-/// A left or right factor of the product.
+/// A factor of the product: A or a right factor.
 struct Factor {
     operand: Operand,
     source: Source,
@@ -570,14 +562,14 @@ pub(crate) fn most_beside(plan: &GemmPlan) -> i64 {
     }
     let [m, n, k] = plan.tile;
     let threads = i64::from(WARPGROUP_THREADS);
-    let [rows, columns] = plan.tiles_of_factors();
-    let sums = m * n * plan.operands.right_factors() / threads;
+    let columns = n * plan.operands.right_factors();
+    let sums = m * columns / threads;
     // Elements that go through registers are all under way before the first is stored.
     let through = |operand, extent| match plan.operands.vector(operand) {
         1 => extent * k / threads,
         _ => 0,
     };
-    let loaded = through(Operand::A, rows) + through(Operand::B, columns);
+    let loaded = through(Operand::A, m) + through(Operand::B, columns);
     // A part of C that is read, and its addresses where the neighbours in memory are those of other threads.
     let read = match (plan.operands.beta, plan.operands.major(Operand::C)) {
         (false, _) => 0,
@@ -596,8 +588,9 @@ pub(crate) fn most_beside(plan: &GemmPlan) -> i64 {
 
 /// The bytes of shared memory of a number of stages and of the epilogue.
 pub(crate) fn tile_bytes(plan: &GemmPlan, stages: i64) -> i64 {
-    let [rows, columns] = plan.tiles_of_factors();
-    let stage = (rows + columns) * plan.tile[2] * i64::from(plan.operands.ab.bits()) / 8;
+    let [m, n, k] = plan.tile;
+    let columns = n * plan.operands.right_factors();
+    let stage = (m + columns) * k * i64::from(plan.operands.ab.bits()) / 8;
     stage * stages + shared_bytes(&plan.stored())
 }
 
@@ -649,12 +642,10 @@ fn build(
     if plan.gather {
         ring = ring.filled_by(WARPGROUP_THREADS);
     }
-    let mut factors = Vec::new();
-    let sides = [(Operand::A, along_n), (Operand::B, along_m)];
-    for (names, (operand, blocks)) in plan.names_of_factors().into_iter().zip(sides) {
-        for name in names {
-            factors.push(factor(&mut k, plan, &batch, (operand, *name), blocks)?);
-        }
+    let mut factors = vec![factor(&mut k, plan, &batch, (Operand::A, "A"), along_n)?];
+    for name in plan.operands.names_of_right_factors() {
+        let right = (Operand::B, *name);
+        factors.push(factor(&mut k, plan, &batch, right, along_m)?);
     }
     let stored = plan.stored();
     let stored_mma = stored.tiled_mma()?;
@@ -1193,10 +1184,10 @@ impl WarpSpecializedKernel<'_> {
             .iter()
             .map(|factor| k.gmma_operand(mma, factor.operand, &factor.stages, &leader));
         let descriptors: Vec<_> = descriptors.collect();
-        let [left, _] = self.plan.names_of_factors();
-        let (left, right) = descriptors.split_at(left.len());
-        // (MMA, MMA_M, MMA_N) of each left factor with each right one
-        let acc = (0..left.len() * right.len())
+        let (da, right) = (&descriptors[0], &descriptors[1..]);
+        // (MMA, MMA_M, MMA_N) of each right factor
+        let acc = right
+            .iter()
             .map(|_| k.fragment_of(mma, Operand::C, (self.plan.tile[0], self.plan.tile[1])));
         let acc: Vec<Fragment> = acc.collect();
         let thread = k.thread();
@@ -1247,10 +1238,7 @@ impl WarpSpecializedKernel<'_> {
                 let accumulate = k.less(&0.into(), step);
                 let scale = accumulate;
                 k.wgmma_fence();
-                let pairs = left
-                    .iter()
-                    .flat_map(|da| right.iter().map(move |db| (da, db)));
-                for ((da, db), acc) in pairs.zip(&acc) {
+                for (db, acc) in right.iter().zip(&acc) {
                     k.wgmma_tile(mma, acc, &da.at(&stage), &db.at(&stage), scale);
                 }
                 k.wgmma_commit();

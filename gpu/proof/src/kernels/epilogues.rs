@@ -437,12 +437,8 @@ fn run<T: GemmElement, C: GemmElement>(
         }
     }
     // A plan of small tiles, or the one that the call finds.
-    let swaps = match method {
-        GemmMethod::Hopper => true,
-        GemmMethod::Gemv => !is_gated,
-        _ => false,
-    };
-    let swap = swaps && r.below(3) == 0;
+    let swaps = matches!(method, GemmMethod::Hopper | GemmMethod::Gemv);
+    let swap = swaps && !is_gated && r.below(3) == 0;
     let own = (only.is_some() || r.below(5) > 0) && is_contiguous;
     let said = |why: &str| {
         format!(

@@ -1037,97 +1037,6 @@ fn gated_products_without_k_and_with_packed_factors() {
     }
 }
 
-/// A plan that swaps A and B of a product with two right factors has the bits of one that does not: for few rows and many, with
-/// clusters, parts of K, loads by threads, C in both orders, and a term that is no constant of a row or a column.
-#[test]
-fn law_swapped_products_of_two_factors_are_those_in_place() {
-    let gate = Epilogue::new(Ty::F32, |e| {
-        let second = e.second_accumulator();
-        // Not the same if the accumulators change places.
-        e.accumulator() + second * 3.0 + e.tensor("more", Ty::F32)
-    });
-    let gate = gate.expect("an epilogue");
-    let of = |plan: GemmPlan, tile: [i64; 3], warps: i64| GemmPlan {
-        tile,
-        warps: [warps, 1],
-        stages: 3,
-        swap: true,
-        ..plan
-    };
-    let changes: [&dyn Fn(GemmPlan) -> GemmPlan; 9] = [
-        &|plan| of(plan, [64, 8, 64], 1),
-        &|plan| of(plan, [64, 16, 64], 1),
-        &|plan| of(plan, [128, 16, 32], 2),
-        &|plan| of(plan, [64, 64, 16], 1),
-        &|plan| GemmPlan {
-            cluster: [2, 1, 1],
-            ..of(plan, [64, 16, 64], 1)
-        },
-        &|plan| GemmPlan {
-            cluster: [1, 2, 1],
-            ..of(plan, [64, 8, 64], 1)
-        },
-        &|plan| GemmPlan {
-            cluster: [1, 1, 2],
-            ..of(plan, [64, 16, 32], 1)
-        },
-        &|plan| GemmPlan {
-            split: 3,
-            ..of(plan, [64, 16, 16], 1)
-        },
-        &|plan| GemmPlan {
-            gather: true,
-            ..of(plan, [64, 16, 64], 1)
-        },
-    ];
-    let device = Device::simulator(Arch::Sm90a);
-    let small = |count: i64, step: i64| -> Vec<f16> {
-        let number = |i: i64| f16::from_f32((i * step % 7 - 3) as f32);
-        (0..count).map(number).collect()
-    };
-    let mut cases = 0;
-    for [m, n, k] in [[1, 72, 64], [5, 136, 128], [16, 64, 40], [24, 200, 96]] {
-        let [a, b, second] = [small(m * k, 5), small(n * k, 3), small(n * k, 11)]
-            .map(|elements| device.upload(&elements).expect("memory"));
-        let more: Vec<f32> = (0..m * n).map(|i| (i % 13) as f32).collect();
-        let more = device.upload(&more).expect("memory");
-        let more = more.view((m, n)).expect("a view");
-        for turned in [false, true] {
-            let layout = if turned {
-                Layout::new((m, n), (1, m))
-            } else {
-                Layout::new((m, n), (n, 1))
-            };
-            let layout = layout.expect("a layout");
-            let result = |change: &dyn Fn(GemmPlan) -> GemmPlan| {
-                let mut c = device.poisoned::<f32>((m * n) as usize).expect("C");
-                let name;
-                {
-                    let (a, b) = (a.view((m, k)).expect("A"), b.view((n, k)).expect("B"));
-                    let second = second.view((n, k)).expect("B2");
-                    let of_c = ViewMut::new(&mut c, &layout).expect("C");
-                    let product = Gemm::new(&a, &b, &of_c).b2(&second).epilogue(&gate);
-                    let plan =
-                        |operands, _| Ok(change(GemmPlan::new(GemmMethod::Hopper, operands)));
-                    let call = product.tensor("more", &more).prepare_with(plan);
-                    let call = call.unwrap_or_else(|e| panic!("{m}x{n}x{k}: {e}"));
-                    name = call.to_string();
-                    call.run(&device).unwrap_or_else(|e| panic!("{name}: {e}"));
-                }
-                (name, c.download().expect("all is written"))
-            };
-            let (_, right) = result(&|plan| plan);
-            for change in changes {
-                let (name, found) = result(change);
-                assert!(name.contains("A and B swapped"), "{name}");
-                assert_eq!(found, right, "{m}x{n}x{k}: {name}");
-                cases += 1;
-            }
-        }
-    }
-    println!("law gemm.swapped_gated: {cases} cases");
-}
-
 #[test]
 fn what_suits_no_second_factor_gets_a_sentence() {
     let refused = "(acc: f32, acc2: f64) -> C { acc }"
@@ -1212,11 +1121,8 @@ fn what_suits_no_second_factor_gets_a_sentence() {
             .to_string()
     };
     assert_eq!(
-        planned(|plan| GemmPlan {
-            second_left: true,
-            ..plan
-        }),
-        "the plan asks for 1 second left factors: the Hopper kernel takes at most 0, 1 fewer"
+        planned(|plan| GemmPlan { swap: true, ..plan }),
+        "the plan asks for 1 swaps of A and B: the Hopper kernel takes at most 0, 1 fewer"
     );
     assert_eq!(
         planned(|mut plan| {

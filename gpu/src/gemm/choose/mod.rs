@@ -63,8 +63,6 @@ impl GemmPlan {
         };
         let plans = rows.iter().map(|row| row.plan(operands, arch));
         plans
-            // Swapped products with two factors have not been measured.
-            .filter(|plan| !(plan.swap && operands.gated))
             .filter(|plan| plan.check_kernel(arch).is_ok())
             .collect()
     }
@@ -225,7 +223,7 @@ impl GemmPlan {
     pub(crate) fn cost(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
         let (problem, _) = self.seen(problem);
         if self.operands.gated {
-            return self.launched().cost_of_both(&problem, multiprocessors);
+            return self.cost_of_both(&problem, multiprocessors);
         }
         match self.method {
             GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, multiprocessors),
@@ -234,25 +232,21 @@ impl GemmPlan {
         }
     }
 
-    /// The cost of a kernel with two right or two left factors: that of one with all of their columns or rows.
+    /// The cost of a product with two right factors: that of one with all of their columns.
     fn cost_of_both(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
-        let [rows, columns] = self.tiles_of_factors();
+        let [m, n, k] = self.tile;
         let one = GemmPlan {
-            tile: [rows, columns, self.tile[2]],
+            tile: [m, 2 * n, k],
             operands: Operands {
                 gated: false,
                 ..self.operands
             },
-            second_left: false,
             ..*self
         };
-        let mut all = *problem;
-        let twice = if self.second_left {
-            &mut all.m
-        } else {
-            &mut all.n
+        let all = GemmProblem {
+            n: problem.n.saturating_mul(2),
+            ..*problem
         };
-        *twice = twice.saturating_mul(2);
         one.cost(&all, multiprocessors)
     }
 

@@ -19,17 +19,8 @@ use super::sweep::{CHOICES, Lines, PROTOCOL, Work, difference, normal, round, sa
 use crate::bench::device::{commit, driver};
 use crate::bench::host;
 
-/// M, N of each factor, K: the sizes of the goal, and those of a step of decoding of 1, 8, 16 and 64 sequences.
-const SHAPES: [[i64; 3]; 5] = [
-    [8192, 14336, 4096],
-    [64, 14336, 4096],
-    [16, 14336, 4096],
-    [8, 14336, 4096],
-    [1, 14336, 4096],
-];
-
-/// The most rows with which plans that swap A and B are measured.
-const FEW: i64 = 64;
+/// M, N of each factor, K: the sizes of the goal, and those of a step of decoding.
+const SHAPES: [[i64; 3]; 2] = [[8192, 14336, 4096], [64, 14336, 4096]];
 
 const REPEATS: Repeats = Repeats {
     warmups: 1,
@@ -54,9 +45,8 @@ pub(in crate::bench) fn run(device: &Device, json: Option<&Path>) -> Result<()> 
         .try_for_each(|shape| one(device, shape, &mut lines))
 }
 
-/// The plans beside the usual one. Those that swap A and B have the rows of the problem as columns of a tile, 8 or more, and a tile of
-/// rows of both factors.
-fn variants(usual: GemmPlan, rows: i64) -> Vec<GemmPlan> {
+/// The plans beside the usual one.
+fn variants(usual: GemmPlan) -> Vec<GemmPlan> {
     let of = |[m, n]: [i64; 2], warps: i64, cluster: [i64; 3], stages: i64| GemmPlan {
         tile: [m, n, usual.tile[2]],
         warps: [warps, 1],
@@ -65,34 +55,14 @@ fn variants(usual: GemmPlan, rows: i64) -> Vec<GemmPlan> {
         swap: false,
         ..usual
     };
-    let columns = ((rows + 7) / 8 * 8).max(8);
-    let swapped = |m: i64, halves: i64, cluster: [i64; 3], split: i64, stages: i64| GemmPlan {
-        tile: [m, columns, halves],
-        warps: [m / 64, 1],
-        cluster,
-        split,
-        stages,
-        swap: true,
-        ..usual
-    };
-    let mut all = vec![
+    vec![
         of([128, 128], 2, [2, 1, 1], 4),
         of([128, 128], 2, [1, 2, 1], 4),
         of([128, 128], 2, [1, 1, 1], 4),
         of([128, 96], 2, [2, 1, 1], 5),
         of([64, 128], 1, [2, 1, 1], 5),
         of([64, 64], 1, [1, 1, 1], 8),
-    ];
-    if rows <= FEW {
-        all.extend([
-            swapped(64, 64, [1, 1, 1], 1, 8),
-            swapped(64, 128, [1, 1, 1], 1, 4),
-            swapped(64, 128, [1, 1, 1], 2, 4),
-            swapped(64, 128, [1, 1, 2], 1, 4),
-            swapped(128, 64, [1, 1, 1], 1, 4),
-        ]);
-    }
-    all
+    ]
 }
 
 fn one(device: &Device, [m, n, k]: [i64; 3], lines: &mut Lines) -> Result<()> {
@@ -125,7 +95,7 @@ fn one(device: &Device, [m, n, k]: [i64; 3], lines: &mut Lines) -> Result<()> {
         ("swiglu".to_string(), gated.prepare()?),
     ];
     if let Some(usual) = calls[1].1.plan().copied() {
-        for plan in variants(usual, m) {
+        for plan in variants(usual) {
             if usual.method != GemmMethod::Hopper || plan == usual {
                 continue;
             }
@@ -197,57 +167,4 @@ fn one(device: &Device, [m, n, k]: [i64; 3], lines: &mut Lines) -> Result<()> {
         }))?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use colex_atom::Arch;
-    use colex_gpu::Buffer;
-    use colex_gpu::kernels::ViewMut;
-
-    /// The plans for few rows that swap A and B are plans that a call takes, and compute what the usual one does.
-    #[test]
-    fn plans_for_few_rows_run_and_agree() -> Result<()> {
-        let device = Device::simulator(Arch::Sm90a);
-        let [m, n, k] = [5, 136, 128];
-        let swiglu = Epilogue::new(Ty::F32, |e| {
-            (e.accumulator().silu() * e.second_accumulator()).to(Ty::Bf16)
-        })?;
-        let numbers = |count: i64, step: i64| -> Vec<bf16> {
-            let number = |i: i64| bf16::from_f32((i * step % 7 - 3) as f32 / 4.0);
-            (0..count).map(number).collect()
-        };
-        let a = device.upload(&numbers(m * k, 5))?;
-        let [gate, up] = [3, 11].map(|step| device.upload(&numbers(n * k, step)));
-        let (gate, up): (Buffer<bf16>, Buffer<bf16>) = (gate?, up?);
-        let mut swapped = 0;
-        let mut right: Option<Vec<bf16>> = None;
-        let usual = GemmMethod::Hopper;
-        let plans = |operands| {
-            let usual = GemmPlan::new(usual, operands);
-            [usual]
-                .into_iter()
-                .chain(variants(usual, m))
-                .collect::<Vec<GemmPlan>>()
-        };
-        for number in 0..12 {
-            let mut c = device.poisoned::<bf16>((m * n) as usize)?;
-            {
-                let c: ViewMut<'_, bf16> = c.view_mut((m, n))?;
-                let (a, gate) = (a.view((m, k))?, gate.view((n, k))?);
-                let product = Gemm::new(&a, &gate, &c);
-                let product = product.b2(&up.view((n, k))?).epilogue(&swiglu);
-                let plan = |operands, _| Ok(plans(operands)[number]);
-                let call = product.prepare_with(plan)?;
-                swapped += i64::from(call.plan().is_some_and(|plan| plan.swap));
-                call.run(&device)?;
-            }
-            let found = c.download()?;
-            let off = difference(&found, right.get_or_insert_with(|| found.clone()));
-            ensure!(off < 1e-3, "plan {number} is {off} off");
-        }
-        assert_eq!(swapped, 5);
-        Ok(())
-    }
 }

@@ -145,7 +145,6 @@ fn numbers(plan: &mut GemmPlan) -> Vec<&mut i64> {
         early: _,
         order,
         swap: _,
-        second_left: _,
         gather: _,
         whole: _,
     } = plan;
@@ -531,7 +530,6 @@ impl fmt::Display for GemmPlanCase {
             early,
             order,
             swap,
-            second_left,
             gather,
             whole,
         } = &self.plan;
@@ -550,7 +548,7 @@ impl fmt::Display for GemmPlanCase {
         write!(
             f,
             "{method} for {} of {call_ab} to {call_c}: {ab} to {c}, {majors:?}, vectors {vectors:?}, beta {beta}, gated {gated}, tile \
-             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, early {early}, {order}, swap {swap}, second left {second_left}, gather {gather}, whole {whole}",
+             {tile:?}, {stages} stages, warps {warps:?}, {schedule:?}, cluster {cluster:?}, {split} parts, {undivided} tiles whole, early {early}, {order}, swap {swap}, gather {gather}, whole {whole}",
             self.arch
         )
     }
