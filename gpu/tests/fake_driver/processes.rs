@@ -9,7 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use colex_gpu::ranks::{
-    GatherProductRank, Meeting, ProductScatterRank, RankOptions, RankSends, RankPath, RankProblem, RankProcess,
+    GatherProductRank, Meeting, ProductScatterRank, RankOptions, RankPath, RankProblem,
+    RankProcess, RankSends,
 };
 use colex_gpu::{Device, ExportedBuffer};
 use colex_sched::Overlap;
