@@ -1987,8 +1987,8 @@ fn of_zeros(problem: GemmProblem) -> GemmProblem {
 /// The plan of a product, checked, for its extents.
 fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<GemmPlan, Error> {
     let groups = shape.batch.groups();
-    let operands = |method| match groups {
-        Some(groups) => groups::narrowed(groups, method, shape.operands),
+    let operands = |way| match groups {
+        Some(groups) => groups::narrowed(groups, way, shape.operands),
         None => shape.operands,
     };
     let convolution = shape.batch.convolution();
@@ -2028,7 +2028,7 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
     if convolution.is_some() {
         convolutions::form::check(&plan)?;
     }
-    plan.check_call(problem, &operands(plan.method))?;
+    plan.check_call(problem, &operands((plan.method, plan.gather)))?;
     let plan = plan.narrowed(problem);
     Ok(GemmPlan {
         // The parts of groups end anywhere.
@@ -2041,14 +2041,14 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
 fn wished(
     wish: Wish,
     problem: &GemmProblem,
-    operands: impl Fn(GemmMethod) -> Operands,
+    operands: impl Fn((GemmMethod, bool)) -> Operands,
     shape: &GemmShape,
     device: &Device,
 ) -> GemmPlan {
     let multiprocessors = i64::from(device.limits().multiprocessors);
     match wish {
         Wish::Plan(plan) => plan,
-        Wish::Method(method) => GemmPlan::new(method, operands(method)),
+        Wish::Method(method) => GemmPlan::new(method, operands((method, false))),
         Wish::Fastest => choose(problem, shape.operands, device.arch(), multiprocessors),
         Wish::Whole => choose_whole(problem, shape.operands, device.arch(), multiprocessors),
         Wish::BatchInvariant => {

@@ -236,11 +236,11 @@ impl GemmPlan {
     /// let names: Vec<_> = built.parameters().map(|parameter| parameter.name.to_string()).collect();
     /// assert_eq!(names, ["A", "B", "C", "rows_of_C", "m", "n", "k", "l0", "offsets", "alpha", "beta"]);
     ///
+    /// let plan = GemmPlan { split: 2, ..plan };
     /// let refused = plan.build_groups(Groups::AlongK, Arch::Sm90a).unwrap_err();
     /// assert_eq!(
     ///     refused.to_string(),
-    ///     "groups: the plan loads by TMA, which brings what lies behind a part of K too: groups along K are loaded by threads, \
-    ///      with `gather`"
+    ///     "groups: the plan divides K into 2 parts for 1 blocks of a cluster each: K of a group is not divided"
     /// );
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -252,7 +252,7 @@ impl GemmPlan {
         self.check(arch)?;
         let one = GemmProblem::new(1, 1, 1);
         groups::check(groups, self, &one)?;
-        let operands = groups::narrowed(groups, self.method, self.operands);
+        let operands = groups::narrowed(groups, (self.method, self.gather), self.operands);
         let plan = GemmPlan {
             operands,
             whole: false,

@@ -20,6 +20,7 @@ use super::epilogue::split_sum::SplitSum;
 use super::epilogue::terms::{KernelEpilogue, MakeMap, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::groups::Groups;
+use super::groups::clear::{Cleared, clear_before, clear_behind};
 use super::groups::tiles::{self, GroupRows, GroupTile, MOST_ROWS, Span};
 use super::operand::{Fetch, boxed_layout};
 use super::plan::{GemmPlan, Operands};
@@ -30,8 +31,8 @@ use crate::kernels::{GemmProblem, Major};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{FenceKind, Sync, Type};
 use colex_tensor::{
-    Arg, Builder, Cond, Error, Fragment, Im2colTensor, Index, Pipeline, Tensor, TensorKernel,
-    TmaTensor,
+    Arg, Builder, Cond, Error, Fragment, Im2colTensor, Index, Pipeline, Stage, Tensor,
+    TensorKernel, TmaTensor,
 };
 
 /// The most steps along K of all shares together.
@@ -964,7 +965,11 @@ impl WarpSpecializedKernel<'_> {
                 // One step of zeros of an empty part.
                 Some(columns) => {
                     let bk = self.plan.tile[2];
-                    tiles::larger(&((columns.length() + (bk - 1)) / bk), &1.into())
+                    let length = match self.plan.gather {
+                        true => columns.length(),
+                        false => self.before(columns) + columns.length(),
+                    };
+                    tiles::larger(&((length + (bk - 1)) / bk), &1.into())
                 }
                 None => item.steps.clone(),
             };
@@ -1102,13 +1107,17 @@ impl WarpSpecializedKernel<'_> {
                 (factor, tensor, filter, pixels)
             });
             // The last tile of a group of rows begins in it, and has rows of the group behind it, which are not stored.
-            let moved = self.first_row(&item).map(|first| {
-                let by = |(factor, map): &(&Factor, &TmaTensor)| match factor.operand {
-                    Operand::A => map.offset_by((&first, 0)),
-                    Operand::B | Operand::C => (*map).clone(),
-                };
-                maps.iter().map(by).collect::<Vec<TmaTensor>>()
-            });
+            // So has the last step of a part of K, whose numbers the consumers clear.
+            let first = (self.first_row(&item), item.columns.as_ref());
+            let by = |(factor, map): &(&Factor, &TmaTensor)| match (factor.operand, &first) {
+                (Operand::A, (Some(row), _)) => map.offset_by((row, 0)),
+                (_, (_, Some(columns))) => {
+                    map.offset_by((0, &columns.first / self.unit() * self.unit()))
+                }
+                _ => (*map).clone(),
+            };
+            let is_moved = first.0.is_some() || first.1.is_some();
+            let moved = is_moved.then(|| maps.iter().map(by).collect::<Vec<TmaTensor>>());
             k.for_(0, &item.steps, 1, |k, step| {
                 let stage = producer.acquire(k);
                 let full = stage.barrier();
@@ -1153,6 +1162,61 @@ impl WarpSpecializedKernel<'_> {
         if [along_m, along_n] != [1, 1] {
             producer.tail(k);
         }
+    }
+
+    /// The multiple at which a box of tensor maps may begin along K: of 16 bytes, if that is the contiguous mode of a factor.
+    fn unit(&self) -> i64 {
+        match self.plan.operands.majors[..2].contains(&Major::Second) {
+            true => 128 / i64::from(self.plan.operands.ab.bits()),
+            false => 1,
+        }
+    }
+
+    /// The numbers that lie before a part of K in its first step.
+    fn before(&self, columns: &Span) -> Index {
+        &columns.first % self.unit()
+    }
+
+    /// Clears what lies before and behind a part of K in a stage that TMA has filled, if step `step` has any of it. All consumers
+    /// share the stage, and do it together.
+    fn clear_around(
+        &self,
+        k: &mut Builder,
+        columns: &Span,
+        (step, stage): (&Index, &Stage),
+        thread: &Index,
+    ) {
+        let bk = self.plan.tile[2];
+        let before = self.before(columns);
+        // The maximum states a bound that holds anyway, and that no proof finds.
+        let rest = tiles::larger(&(&before + columns.length() - step * bk), &0.into());
+        let is_cut = [
+            (k.equal(step, &0.into()), k.less(&0.into(), &before)),
+            (k.less(&rest, &bk.into()), Cond::Known(true)),
+        ];
+        let [begins, ends] = is_cut.map(|(a, b)| k.both(a, b));
+        let threads = self.plan.consumer_groups() * i64::from(WARPGROUP_THREADS);
+        let tiles = |k: &mut Builder, clear: fn(&mut Builder, Cleared<'_>, &Index), at: &Index| {
+            for factor in &self.factors {
+                let cleared = Cleared {
+                    tile: &factor.stages.at(2, stage),
+                    major: self.plan.operands.major(factor.operand),
+                    thread,
+                    threads,
+                };
+                clear(k, cleared, at);
+            }
+        };
+        k.if_(begins, |k| tiles(k, clear_before, &before));
+        k.if_(ends, |k| tiles(k, clear_behind, &rest));
+        let neither = k.both(Builder::not(begins), Builder::not(ends));
+        k.if_(Builder::not(neither), |k| {
+            // `wgmma` reads by another proxy than the one by which threads store.
+            k.fence(FenceKind::ProxyAsyncShared);
+            // The barriers of the epilogue come before.
+            let barrier = Index::from(self.plan.consumer_groups() + 1);
+            k.sync_named(&barrier, threads as u32);
+        });
     }
 
     fn consume(
@@ -1234,6 +1298,8 @@ impl WarpSpecializedKernel<'_> {
                 if self.plan.gather {
                     // Threads have written what `wgmma` reads by another proxy.
                     k.fence(FenceKind::ProxyAsyncShared);
+                } else if let Some(columns) = &item.columns {
+                    self.clear_around(k, columns, (step, &stage), &thread);
                 }
                 let accumulate = k.less(&0.into(), step);
                 let scale = accumulate;

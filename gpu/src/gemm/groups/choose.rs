@@ -11,21 +11,30 @@ use crate::gemm::problem::GemmProblem;
 use crate::method::GemmMethod;
 use colex_sched::pipeline::Schedule;
 
+/// A part of K that is on average at most this long is a short sum.
+const SHORT: i64 = 128;
+
 fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ErrorKind::Groups { why }.into())
 }
 
-/// The operands as a method's kernel takes them: a part of a matrix that begins or ends at any element of its contiguous mode has
-/// no vectors along it, and no tensor map. The rows of A may be read behind a group, where they are masked.
-pub(crate) fn narrowed(groups: Groups, method: GemmMethod, operands: Operands) -> Operands {
+/// The operands as the kernel of a method takes them, and whether its threads load (`gather`): a part of a matrix that begins or
+/// ends at any element of its contiguous mode has no vectors along it. TMA brings a part of K that begins at any element, and the
+/// consumers clear what lies behind it. The rows of A may be read behind a group, where they are masked.
+pub(crate) fn narrowed(
+    groups: Groups,
+    (method, gather): (GemmMethod, bool),
+    operands: Operands,
+) -> Operands {
     let mut operands = operands;
+    let is_by_tma = method == GemmMethod::Hopper && !gather;
     for operand in Operand::ALL {
         let major = operands.majors[operand as usize];
         let is_cut = match (groups, operand) {
             (Groups::Rows, Operand::A | Operand::C) => major == Major::First,
             // Hopper's kernel stores whole tiles by TMA, and others by element.
             (Groups::Masked, Operand::C) => major == Major::First && method != GemmMethod::Hopper,
-            (Groups::AlongK, Operand::A | Operand::B) => major == Major::Second,
+            (Groups::AlongK, Operand::A | Operand::B) => major == Major::Second && !is_by_tma,
             (Groups::Rows, Operand::B)
             | (Groups::Masked, Operand::A | Operand::B)
             | (Groups::AlongK, Operand::C) => false,
@@ -46,14 +55,6 @@ pub(crate) fn check(groups: Groups, plan: &GemmPlan, problem: &GemmProblem) -> R
     if plan.method == GemmMethod::Gemv {
         return refuse(
             "the GEMV kernel computes one row of one product: the kernels of all rows take groups"
-                .to_string(),
-        );
-    }
-    let is_hopper = plan.method == GemmMethod::Hopper;
-    if is_hopper && !groups.has_rows() && !plan.gather {
-        return refuse(
-            "the plan loads by TMA, which brings what lies behind a part of K too: groups along K are loaded by threads, with \
-             `gather`"
                 .to_string(),
         );
     }
@@ -125,13 +126,24 @@ pub(crate) fn choose(
         Groups::Rows => problem.m / problem.batch.max(1),
         Groups::Masked | Groups::AlongK => problem.m,
     };
-    for method in GemmMethod::BY_SPEED {
-        let operands = narrowed(groups, method, operands);
-        let usual = GemmPlan::new(method, operands);
+    let columns = problem.k / problem.batch.max(1);
+    let ways = GemmMethod::BY_SPEED
+        .into_iter()
+        .flat_map(|method| [false, true].map(|gather| (method, gather)));
+    // Rows of A are loaded by TMA, or by another method.
+    let ways = ways.filter(|(method, gather)| {
+        !gather || (*method == GemmMethod::Hopper && !groups.has_rows())
+    });
+    for (method, gather) in ways {
+        let operands = narrowed(groups, (method, gather), operands);
+        let usual = GemmPlan {
+            gather,
+            ..GemmPlan::new(method, operands)
+        };
         let suits = |plan: &GemmPlan| {
             plan.check_kernel(arch).is_ok() && check(groups, plan, problem).is_ok()
         };
-        let suited = suited(groups, &usual, rows);
+        let suited = suited(groups, &usual, (rows, columns));
         let found = [suited, Some(usual)].into_iter().flatten();
         if let Some(plan) = found.into_iter().find(suits) {
             return plan;
@@ -140,23 +152,30 @@ pub(crate) fn choose(
     // Its check says what is wrong.
     GemmPlan::new(
         GemmMethod::Simt,
-        narrowed(groups, GemmMethod::Simt, operands),
+        narrowed(groups, (GemmMethod::Simt, false), operands),
     )
 }
 
 /// A plan of Hopper's kernel for groups of this number of rows. Few rows have one consumer, and more stages. Blocks share tiles of
-/// B only where most groups have rows for both; how many rows of masked matrices count is not known. Groups along K are loaded by
-/// threads.
-fn suited(groups: Groups, usual: &GemmPlan, rows: i64) -> Option<GemmPlan> {
+/// B only where most groups have rows for both; how many rows of masked matrices count is not known. Where threads load, blocks
+/// share nothing.
+fn suited(groups: Groups, usual: &GemmPlan, (rows, columns): (i64, i64)) -> Option<GemmPlan> {
     if usual.method != GemmMethod::Hopper {
         return None;
     }
     let [m, n, k] = usual.tile;
     if !groups.has_rows() {
+        // Short sums are bound by the stores of C, which begin earlier in smaller tiles: measured.
+        let is_short = columns <= SHORT;
+        let narrow = usual.gather || is_short;
         return Some(GemmPlan {
-            tile: [m, n / 2, k],
-            cluster: [1; 3],
-            gather: true,
+            tile: [m, if narrow { n / 2 } else { n }, k],
+            stages: if is_short && !usual.gather {
+                6
+            } else {
+                usual.stages
+            },
+            cluster: [if is_short && !usual.gather { 2 } else { 1 }, 1, 1],
             ..*usual
         });
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod call;
 mod choose;
+pub(crate) mod clear;
 pub(crate) mod lists;
 pub(crate) mod problem;
 pub(crate) mod tiles;

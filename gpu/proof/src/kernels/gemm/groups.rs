@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::{GroupProblem, Groups};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
-use colex_gpu::kernels::{Compute, GemmElement};
+use colex_gpu::kernels::{Compute, GemmElement, Major};
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use colex_sched::{Order, RasterOrder};
@@ -101,7 +101,7 @@ fn filled<T: GemmElement>(r: &mut Random, layout: &Layout, most: i64) -> Vec<T> 
 }
 
 /// A plan with drawn numbers that the kernels take.
-fn drawn(r: &mut Random, mut plan: GemmPlan) -> GemmPlan {
+fn drawn(r: &mut Random, kind: Groups, mut plan: GemmPlan) -> GemmPlan {
     let raster = r.one(&[RasterOrder::AlongM, RasterOrder::AlongN]);
     let width = r.one(&[1, 2, 8]);
     plan.order = Order::Grouped { width, raster };
@@ -111,6 +111,15 @@ fn drawn(r: &mut Random, mut plan: GemmPlan) -> GemmPlan {
             plan.warps = [consumers, 1];
             plan.tile[0] = 64 * consumers;
             plan.tile[1] = r.one(&[32, 64, 96, 128]);
+            if kind == Groups::AlongK && plan.operands.ab.bits() == 16 && r.one_in(3) {
+                // A part of K that begins anywhere has no vectors along it for threads.
+                plan.gather = true;
+                for operand in [0, 1] {
+                    if plan.operands.majors[operand] == Major::Second {
+                        plan.operands.vectors[operand] = 1;
+                    }
+                }
+            }
             plan.cluster = if plan.gather {
                 [1; 3]
             } else {
@@ -234,7 +243,7 @@ fn run<T: GemmElement, C: GemmElement>(device: &Device, r: &mut Random) -> Resul
         let plan = *usual.plan().ok_or_else(|| text(&"nothing to do"))?;
         let call = if by_plan {
             product
-                .prepare_with(|_, _| Ok(drawn(r, plan)))
+                .prepare_with(|_, _| Ok(drawn(r, kind, plan)))
                 .map_err(|e| text(&e))?
         } else {
             usual
@@ -248,7 +257,7 @@ fn run<T: GemmElement, C: GemmElement>(device: &Device, r: &mut Random) -> Resul
         }
         let done = call.run(device);
         done.map_err(|e| format!("{what}, {call}: {e}"))?;
-        let is_hopper = device.arch() == Arch::Sm90a && kind != Groups::AlongK;
+        let is_hopper = device.arch() == Arch::Sm90a;
         let is_mapped = |layout: &Layout, is_cut: bool| {
             let strides = layout.leaves().iter().map(|leaf| {
                 let stride = leaf.stride.as_int().map_or(0, |n| n.value());

@@ -221,13 +221,6 @@ fn refused_groups_say_what_would_be_right() {
     let [a, b, c, numbers] = PLAIN;
     let of = |kind, layouts| refused(kind, layouts, |call| call, None);
     let by_plan = |plan| refused(Groups::Rows, PLAIN, |call| call, Some(plan));
-    let along_k = [
-        "(16,8):(8,1)",
-        "(16,8):(8,1)",
-        "(16,16,2):(16,1,256)",
-        numbers,
-    ];
-    let by_tma: fn(&mut GemmPlan) = |_| {};
     let sentences = [
         of(Groups::Rows, [a, b, c, "3:2"]),
         of(Groups::Rows, [a, b, c, "4:1"]),
@@ -245,7 +238,6 @@ fn refused_groups_say_what_would_be_right() {
         by_plan(|plan| {
             (plan.schedule, plan.tile, plan.warps) = (Pingpong, [64, 128, 64], [1, 1]);
         }),
-        refused(Groups::AlongK, along_k, |call| call, Some(by_tma)),
     ];
     assert_eq!(
         sentences,
@@ -268,10 +260,29 @@ fn refused_groups_say_what_would_be_right() {
             "groups: the plan divides K into 2 parts for 1 blocks of a cluster each: K of a group is not divided",
             "groups: the plan is a pingpong schedule, whose consumers know the tile after theirs: tiles of groups take a \
              cooperative one",
-            "groups: the plan loads by TMA, which brings what lies behind a part of K too: groups along K are loaded by threads, \
-             with `gather`",
         ]
     );
+}
+
+/// Threads that load a part of K from any element on have no vectors along it.
+#[test]
+fn vectors_along_parts_of_k_are_refused_for_threads() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm90a);
+    let (a, offsets) = (device.zeros::<bf16>(128)?, device.zeros::<u32>(3)?);
+    let mut c = device.zeros::<f32>(512)?;
+    let a = a.view((16, 8))?;
+    let c = ViewMut::new(&mut c, "(16,16,2):(16,1,256)")?;
+    let product = Gemm::new(&a, &a, &c).groups(Groups::AlongK, &offsets.view(3)?);
+    let by_threads = product.prepare_with(|operands, _| {
+        let mut plan = GemmPlan::new(GemmMethod::Hopper, operands);
+        (plan.cluster, plan.tile, plan.gather) = ([1; 3], [128, 128, 64], true);
+        Ok(plan)
+    });
+    assert_eq!(
+        by_threads.expect_err("it is refused").to_string(),
+        "the plan was made for another product: A is read by 8 elements in the plan and no more than 1 can be in the call"
+    );
+    Ok(())
 }
 
 /// What else a call refuses: no offsets, 3xTF32, and a C that overlaps the numbers.
