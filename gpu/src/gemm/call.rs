@@ -562,7 +562,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let packing = factors
             .as_ref()
             .and_then(|places| self.said_of_packing(&problem, places, &c, &apart));
-        let matrices = match factors {
+        let mut matrices = match factors {
             Some(places) => {
                 if problem.compute == Some(Compute::Tf32x3) {
                     problem.k *= high_low::TIMES;
@@ -575,6 +575,11 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 [zeros, zeros, c.matrix()]
             }
         };
+        if let Some(lists) = &self.lists {
+            for (operand, matrix) in Operand::ALL.into_iter().zip(&mut matrices) {
+                matrix.address |= lists.aligned(operand);
+            }
+        }
         let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), bound);
         Ok(Some(Opened {
             problem,
@@ -850,8 +855,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         if let Some(b2) = &self.b2 {
             disjoint("the workspace", given.bytes(), B2, b2.bytes())?;
         }
-        for (name, bytes) in self.given.tensors() {
-            disjoint("the workspace", given.bytes(), name.to_string(), bytes)?;
+        for (name, bytes) in self.given.memory().chain(self.more_memory()) {
+            disjoint("the workspace", given.bytes(), name, bytes)?;
         }
         let mut memory = Workspace::given(given.bytes(), self.workspace()?, ["product", "Gemm"])?;
         self.call(&mut memory, self.may_pack(), |_, _| Ok(self.wish()))
@@ -1002,7 +1007,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 groups.count()?
             }
             None if let Some(lists) = &self.lists => lists.count(),
-            None => behind.iter().product(),
+            // An extent of 0 may stand beside others whose product no number holds.
+            None => behind
+                .iter()
+                .fold(1, |all, extent| extent.saturating_mul(all)),
         };
         if let Some(chunks) = &self.chunks {
             chunks.checked(&behind)?;
@@ -1065,6 +1073,29 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             return convolutions::refuse("none is computed in 3xTF32: tf32 and f32 are");
         }
         Ok(())
+    }
+
+    /// Whether the product is one of high and low parts.
+    pub(crate) fn is_three_products(&self) -> bool {
+        self.compute == Some(Compute::Tf32x3)
+    }
+
+    /// The memory that the call gives beside the matrices: tensors of the epilogue and the lists of their rows.
+    pub(crate) fn given_memory(&self) -> impl Iterator<Item = (String, (u64, u64))> {
+        self.given.memory()
+    }
+
+    /// The numbers of groups, the matrices of lists, and the flags of chunks.
+    fn more_memory(&self) -> impl Iterator<Item = (String, (u64, u64))> {
+        let groups = (self.groups.as_ref()).map(|groups| (groups.name().to_string(), groups.bytes));
+        let lists = self.lists.iter().flat_map(|lists| {
+            let named = |(operand, at, bytes): (Operand, usize, _)| {
+                (format!("{} {at}", operand.name()), bytes)
+            };
+            lists.memory().map(named)
+        });
+        let chunks = self.chunks.iter().flat_map(GivenChunks::memory);
+        groups.into_iter().chain(lists).chain(chunks)
     }
 
     /// Checks that a product of chunks asks for nothing that only other products have.

@@ -63,10 +63,6 @@ fn law_coordinates_in_groups_are_those_of_c() {
         };
         for method in methods {
             for kind in [Groups::Rows, Groups::Masked, Groups::AlongK] {
-                if kind == Groups::AlongK && method == GemmMethod::Hopper {
-                    // The parts of K begin anywhere in rows of K, and a tensor map takes whole vectors.
-                    continue;
-                }
                 let counts: Vec<u32> = match kind {
                     Groups::Masked => vec![5, 0, 80, 66],
                     Groups::Rows => offsets.to_vec(),
@@ -445,7 +441,7 @@ fn a_scaled_sum_given_as_an_epilogue_is_the_plain_kernel() {
             let of_c = c.view_mut((64, 64)).expect("a view");
             let plain = Gemm::new(&view, &view, &of_c).alpha(2.0).beta(beta);
             let plain = plain.prepare().expect("a plan");
-            let scaled = Epilogue::scaled(Ty::F32, Ty::F16, beta != 0.0);
+            let scaled = Epilogue::scaled(Ty::F32, Ty::F16, beta != 0.0).expect("an epilogue");
             let given = Gemm::new(&view, &view, &of_c)
                 .epilogue(&scaled)
                 .scalar("alpha", 2.0)
@@ -732,12 +728,16 @@ fn what_suits_no_epilogue_gets_a_sentence() {
         "epilogue: bias has the shape (8,4), and the product (8,8): a tensor of the epilogue has a layout of that shape, of \
          stride 0 where its elements do not change"
     );
-    let integers = Epilogue::scaled(Ty::S32, Ty::S32, false);
+    for (sums, c) in [(Ty::F16, Ty::F16), (Ty::F32, Ty::S4)] {
+        let refused = Epilogue::scaled(sums, c, false);
+        assert!(refused.is_err(), "{sums} to {c} has no epilogue");
+    }
+    let integers = Epilogue::scaled(Ty::S32, Ty::S32, false).expect("an epilogue");
     assert_eq!(
         said(&plain.clone().epilogue(&integers)),
         "epilogue: its accumulators are s32, and those of the product f32"
     );
-    let floats = Epilogue::scaled(Ty::F32, Ty::F32, false);
+    let floats = Epilogue::scaled(Ty::F32, Ty::F32, false).expect("an epilogue");
     assert_eq!(
         said(&plain.clone().epilogue(&floats)),
         "epilogue: its C is of f32, and that of the call of f16"

@@ -57,6 +57,15 @@ impl GivenChunks<'_> {
         self.owners.iter().skip(1).map(|bytes| bytes.0)
     }
 
+    /// The memory of the flags, of the owners' matrices and of the words that tell which chunks are stored.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = (String, (u64, u64))> {
+        let flags = (self.arrived.iter()).map(|flags| ("the flags".to_string(), flags.bytes));
+        let owners = (self.owners.iter().enumerate())
+            .map(|(owner, bytes)| (format!("C of owner {owner}"), *bytes));
+        let departs = self.departs.iter().flat_map(GivenDepartures::memory);
+        flags.chain(owners).chain(departs)
+    }
+
     /// The words that tell which chunks are stored.
     pub(crate) fn departs(&self) -> Option<&GivenDepartures> {
         self.departs.as_ref()

@@ -33,6 +33,16 @@ impl GivenDepartures {
         [self.counts, self.departed].map(|words| words.bytes.0)
     }
 
+    /// The memory of both.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = (String, (u64, u64))> {
+        [
+            ("the counts", self.counts),
+            ("the flags of departures", self.departed),
+        ]
+        .into_iter()
+        .map(|(name, words)| (name.to_string(), words.bytes))
+    }
+
     /// Checks the numbers of words.
     ///
     /// # Errors

@@ -184,10 +184,19 @@ impl<'a> Given<'a> {
     }
 
     /// The tensors with their bytes.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&str, (u64, u64))> {
+    pub(super) fn tensors(&self) -> impl Iterator<Item = (&str, (u64, u64))> {
         self.tensors
             .iter()
             .map(|given| (&given.name[..], given.bytes))
+    }
+
+    /// The memory of the tensors, and of the lists of their rows.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = (String, (u64, u64))> {
+        self.tensors.iter().flat_map(|given| {
+            let rows = (given.rows.as_ref())
+                .map(|rows| (format!("the rows of {}", given.name), rows.bytes));
+            std::iter::once((given.name.clone(), given.bytes)).chain(rows)
+        })
     }
 
     /// Refuses a name that the epilogue does not have.
@@ -275,7 +284,15 @@ impl<'a> Given<'a> {
         };
         let Some(layout) = &given.layout else {
             let is_empty = m == 0 || n == 0 || behind.contains(&0);
-            return if is_empty { Ok(None) } else { shape() };
+            return match &given.rows {
+                _ if is_empty => Ok(None),
+                Some(_) => refuse(format!(
+                    "{name} has the shape {}: a tensor whose rows are a list has at least one, and as many columns as the product, \
+                     {n}",
+                    given.shape
+                )),
+                None => shape(),
+            };
         };
         let mut wanted: Vec<i64> = [m, n].into_iter().chain(behind.iter().copied()).collect();
         if let Some(rows) = &given.rows {
@@ -445,9 +462,9 @@ impl<'a> Given<'a> {
     }
 }
 
-/// The layout of a list of rows, as a matrix of the product's shape.
+/// The layout of a list of rows, as a matrix of the product's shape. That of a product without elements is not launched.
 fn list_layout([m, n]: [i64; 2]) -> Result<Layout, Error> {
-    Ok(Layout::new((m, n), (1, 0)).map_err(colex_tensor::Error::from)?)
+    Ok(Layout::new((m.max(1), n.max(1)), (1, 0)).map_err(colex_tensor::Error::from)?)
 }
 
 impl EpilogueArguments {

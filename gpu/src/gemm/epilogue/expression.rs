@@ -853,17 +853,22 @@ impl Epilogue {
     /// use colex_gpu::gemm::Epilogue;
     ///
     /// assert_eq!(
-    ///     Epilogue::scaled(Ty::F32, Ty::F16, true).to_string(),
+    ///     Epilogue::scaled(Ty::F32, Ty::F16, true)?.to_string(),
     ///     "(acc: f32, alpha: scalar f32, beta: scalar f32, c: f16) -> \
     ///      C { cvt.rn.f16(fma(acc, alpha, mul(cvt.rn.f32(c), beta))) }"
     /// );
+    /// # Ok::<(), colex_gpu::Error>(())
     /// ```
-    pub fn scaled(accumulator: Ty, c: Ty, reads_c: bool) -> Epilogue {
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Epilogue::new`]: of an accumulator that no product has, and of a C whose numbers are not converted.
+    pub fn scaled(accumulator: Ty, c: Ty, reads_c: bool) -> Result<Epilogue, Error> {
         let wide = match accumulator {
             Ty::S32 => Ty::F64,
             ty => ty,
         };
-        let epilogue = Epilogue::new(accumulator, |e| {
+        Epilogue::new(accumulator, |e| {
             let [alpha, beta] = ["alpha", "beta"].map(|name| e.scalar(name, wide));
             let sum = e.accumulator().to(wide);
             let total = if !reads_c {
@@ -877,8 +882,7 @@ impl Epilogue {
                 }
             };
             total.rounded(c, Round::Nearest)
-        });
-        epilogue.expect("invariant: the types of a product have this epilogue")
+        })
     }
 
     /// Returns the inputs in the order of their numbers; the accumulator is the first.
@@ -886,7 +890,7 @@ impl Epilogue {
     /// ```
     /// # use colex_atom::Ty;
     /// # use colex_gpu::gemm::Epilogue;
-    /// let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false);
+    /// let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false)?;
     /// let names: Vec<&str> = scaled.inputs().map(|input| &input.name[..]).collect();
     /// assert_eq!(names, ["acc", "alpha", "beta"]);
     /// ```
@@ -899,7 +903,7 @@ impl Epilogue {
     /// ```
     /// # use colex_atom::Ty;
     /// # use colex_gpu::gemm::Epilogue;
-    /// let scaled = Epilogue::scaled(Ty::S32, Ty::S32, false);
+    /// let scaled = Epilogue::scaled(Ty::S32, Ty::S32, false)?;
     /// assert_eq!(scaled.outputs().next().unwrap().formula.ty(), Ty::S32);
     /// ```
     pub fn outputs(&self) -> impl Iterator<Item = &EpilogueOutput> {
@@ -1020,7 +1024,7 @@ impl Epilogue {
     /// ```
     /// # use colex_atom::Ty;
     /// # use colex_gpu::gemm::Epilogue;
-    /// let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false);
+    /// let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false)?;
     /// let bits = |x: f32| u64::from(x.to_bits());
     /// assert_eq!(scaled.evaluate(&[bits(3.0), bits(0.5), bits(0.0)])?, [bits(1.5)]);
     /// # Ok::<(), colex_gpu::Error>(())

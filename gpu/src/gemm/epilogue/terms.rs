@@ -150,7 +150,8 @@ impl KernelEpilogue {
     /// The epilogue of a product without another.
     pub(crate) fn scaled(operands: &Operands) -> KernelEpilogue {
         KernelEpilogue {
-            epilogue: Epilogue::scaled(sum_type(operands.ab), operands.c, operands.beta),
+            epilogue: Epilogue::scaled(sum_type(operands.ab), operands.c, operands.beta)
+                .expect("invariant: the types of a checked plan have this epilogue"),
             forms: Vec::new(),
         }
     }

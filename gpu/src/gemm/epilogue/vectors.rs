@@ -79,7 +79,8 @@ impl<'a> WithVectors<'a> {
         let (stored, sources) = epilogue.with_elements();
         let own = epilogue.outputs().count();
         let [m, n] = product.extents;
-        let products: i64 = product.behind.iter().product();
+        let products =
+            (product.behind.iter()).fold(1_i64, |all, extent| extent.saturating_mul(all));
         let mut vectors = Vec::new();
         for one in epilogue.reductions() {
             vectors.push(vector(given, one, product)?);

@@ -56,7 +56,12 @@ pub(crate) fn extents(operand: Operand, shape: &IntTuple) -> Result<([i64; 2], V
     if let ([first, second], 1) = (shape.leaves(), shape.depth()) {
         return Ok(([first.value(), second.value()], Vec::new()));
     }
-    let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
+    // An extent of 0 may stand beside others whose product no number holds.
+    let size = |mode: IntTuple| {
+        let extents = mode.leaves();
+        let all = extents.iter().map(|extent| extent.value());
+        all.fold(1_i64, |all, extent| extent.saturating_mul(all))
+    };
     let extents: Vec<i64> = shape.modes().map(size).collect();
     match &extents[..] {
         [first, second, batch @ ..] if !shape.is_leaf() => Ok(([*first, *second], batch.to_vec())),

@@ -53,14 +53,17 @@ pub(crate) fn clear_behind(k: &mut Builder, cleared: Cleared<'_>, rest: &Index) 
         return;
     }
     let whole = rest / vector * vector;
-    cleared.each_row(k, |k, row| {
-        for i in 1..vector {
-            let column = &whole + i;
-            let is_behind = k.less(rest, &(&column + 1));
-            let is_there = k.less(&column, &columns.into());
-            let is_cleared = k.both(is_behind, is_there);
-            cleared.clear_one(k, is_cleared, (row, &column));
-        }
+    let is_divided = k.less(&whole, rest);
+    k.if_(is_divided, |k| {
+        cleared.each_row(k, |k, row| {
+            for i in 1..vector {
+                let column = &whole + i;
+                let is_behind = k.less(rest, &(&column + 1));
+                let is_there = k.less(&column, &columns.into());
+                let is_cleared = k.both(is_behind, is_there);
+                cleared.clear_one(k, is_cleared, (row, &column));
+            }
+        });
     });
 }
 

@@ -25,6 +25,8 @@ const ROW: i64 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct GivenLists<'a> {
     addresses: Vec<[u64; 3]>,
+    /// Those of every matrix, with its number in its list.
+    bytes: Vec<(Operand, usize, (u64, u64))>,
     memory: PhantomData<&'a ()>,
 }
 
@@ -89,6 +91,11 @@ impl GivenLists<'_> {
     /// The number of products.
     pub(crate) fn count(&self) -> i64 {
         self.addresses.len() as i64
+    }
+
+    /// Returns the bytes of every matrix, with its number in its list.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = (Operand, usize, (u64, u64))> {
+        self.bytes.iter().copied()
     }
 
     /// An address with the alignment that all of an operand have.
@@ -236,10 +243,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             let of = of.iter().enumerate();
             of.map(move |(at, bytes)| (operand, at, *bytes))
         });
-        check_apart(all.collect())?;
+        let all_bytes: Vec<(Operand, usize, (u64, u64))> = all.collect();
+        check_apart(all_bytes.clone())?;
         let row = |i: usize| [0, 1, 2].map(|operand: usize| bytes[operand][i].0);
         let lists = GivenLists {
             addresses: (0..of_c).map(row).collect(),
+            bytes: all_bytes,
             memory: PhantomData,
         };
         let mut gemm = Gemm::new(first_a, first_b, first_c);
@@ -254,6 +263,25 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         };
         if self.has_second() || self.groups.is_some() {
             return refuse("a product by lists has one right factor, and no groups".to_string());
+        }
+        if self.is_three_products() {
+            return refuse(
+                "3xTF32 divides each matrix into high and low parts, and lists are not packed: `Compute::Tf32` takes lists"
+                    .to_string(),
+            );
+        }
+        for (name, bytes) in self.given_memory() {
+            for (operand, at, of_c) in lists
+                .memory()
+                .filter(|(operand, ..)| *operand == Operand::C)
+            {
+                disjoint(
+                    format!("{} {at}", operand.name()),
+                    of_c,
+                    name.clone(),
+                    bytes,
+                )?;
+            }
         }
         let mut epilogue = self.own_epilogue().into_iter();
         let more = |epilogue: &crate::gemm::Epilogue| {

@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use super::Groups;
 use super::choose::most_tall;
+use super::tiles::MOST_GROUPS;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::problem::GemmProblem;
 
@@ -36,12 +37,14 @@ pub struct GroupProblem {
 impl GroupProblem {
     /// Returns what each group has for these numbers: rows of A and C, or, of groups along K, columns of A and B.
     ///
-    /// Numbers that are missing count as 0, and those that are too many are not read.
+    /// Numbers that are missing count as 0, and those that are too many are not read. A negative extent has nothing, and a product
+    /// has at most 65,536 groups: none beyond these is returned.
     pub fn spans(&self, numbers: &[u32]) -> Vec<Range<i64>> {
         let extent = match self.kind {
             Groups::Rows | Groups::Masked => self.m,
             Groups::AlongK => self.k,
         };
+        let extent = extent.max(0);
         let at = |i: i64| {
             let number = usize::try_from(i).ok().and_then(|i| numbers.get(i));
             number.map_or(0, |number| i64::from(*number).min(extent))
@@ -56,7 +59,7 @@ impl GroupProblem {
             Groups::Masked => 0..at(group),
             Groups::AlongK => at(group)..at(group + 1).max(at(group)),
         };
-        (0..self.groups).map(of).collect()
+        (0..self.groups.min(MOST_GROUPS)).map(of).collect()
     }
 
     /// Returns the most tiles that a plan's kernel has for the groups, regardless of their numbers: blocks beyond the tiles that

@@ -49,11 +49,13 @@ fn numbers(r: &mut Random, kind: Groups, groups: i64) -> (Vec<u32>, i64) {
         return ((0..groups).map(|_| of(r)).collect(), i64::from(most));
     }
     // Rows before the first group.
-    let mut offsets = vec![r.below(5_u32)];
+    let mut offsets = vec![if r.one_in(3) { 0 } else { r.below(5_u32) }];
     for _ in 0..groups {
         let length = match r.below(5_u64) {
             0 => 0,
             1 => 1,
+            // Whole vectors.
+            2 => r.below(most + 1) / 8 * 8,
             _ => r.below(most + 1),
         };
         offsets.push(offsets[offsets.len() - 1] + length);

@@ -1,7 +1,7 @@
 //! Products in groups: against the products of their parts on the host, under several schedules; with epilogues; what is refused.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::gemm::{Epilogue, Groups};
+use colex_gpu::gemm::{Epilogue, GroupProblem, Groups};
 use colex_gpu::kernels::Compute;
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::{Device, Error, Gemm, View, ViewMut, testing};
@@ -262,6 +262,28 @@ fn refused_groups_say_what_would_be_right() {
              cooperative one",
         ]
     );
+}
+
+/// What a description says of extents and numbers of groups that no product has.
+#[test]
+fn spans_of_impossible_problems_are_empty() {
+    let problem = GroupProblem {
+        kind: Groups::Masked,
+        groups: 2,
+        m: -5,
+        n: 1,
+        k: 1,
+    };
+    assert_eq!(problem.spans(&[3, 4]), [0..0, 0..0]);
+    for kind in Groups::ALL {
+        let groups = i64::MAX;
+        let all = GroupProblem {
+            kind,
+            groups,
+            ..problem
+        };
+        assert_eq!(all.spans(&[]).len(), 1 << 16);
+    }
 }
 
 /// Threads that load a part of K from any element on have no vectors along it.

@@ -255,6 +255,38 @@ fn one_row_twice_is_a_data_race() -> Result<(), Error> {
     Ok(())
 }
 
+/// A product of no rows has nothing to do, with lists of no rows too; a tensor of no rows has none that a list could name.
+#[test]
+fn lists_of_no_rows_are_empty() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm90a);
+    let x = device.zeros::<bf16>(128)?;
+    let (old, rows) = (device.zeros::<f32>(256)?, device.zeros::<u32>(16)?);
+    let (mut c, mut to) = (device.zeros::<f32>(256)?, device.zeros::<f32>(256)?);
+    let epilogue = residual();
+    let b = x.view((16, 8))?;
+    {
+        let (none, c, to) = (x.view((0, 8))?, c.view_mut((0, 16))?, to.view_mut((0, 16))?);
+        let call = Gemm::new(&none, &b, &c)
+            .epilogue(&epilogue)
+            .tensor_rows("residual", &old.view((9, 16))?, &rows.view(0)?)
+            .output("scattered", &to)
+            .prepare()?;
+        assert_eq!(call.to_string(), "nothing to do");
+    }
+    let (c, to) = (c.view_mut((16, 16))?, to.view_mut((16, 16))?);
+    let refused = Gemm::new(&b, &b, &c)
+        .epilogue(&epilogue)
+        .tensor_rows("residual", &old.view((0, 16))?, &rows.view(16)?)
+        .output("scattered", &to)
+        .run();
+    assert_eq!(
+        refused.expect_err("it is refused").to_string(),
+        "epilogue: residual has the shape (0,16): a tensor whose rows are a list has at least one, and as many columns as the \
+         product, 16"
+    );
+    Ok(())
+}
+
 #[test]
 fn what_suits_no_list_gets_a_sentence() -> Result<(), Error> {
     let device = Device::simulator(Arch::Sm90a);

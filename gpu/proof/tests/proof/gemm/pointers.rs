@@ -2,6 +2,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::{Epilogue, GemmMethod, GemmPlan};
+use colex_gpu::kernels::Compute;
 use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use half::f16;
@@ -260,6 +261,19 @@ fn what_suits_no_list_gets_a_sentence() {
     assert_eq!(
         said(lists().epilogue(&two)),
         "batch: the epilogue of a product by lists has outputs beside C, which all products would write: C alone has a list"
+    );
+    assert_eq!(
+        said(lists().compute(Compute::Tf32x3)),
+        "batch: 3xTF32 divides each matrix into high and low parts, and lists are not packed: `Compute::Tf32` takes lists"
+    );
+    // A tensor of the epilogue, and the rows of one, that lie in a matrix of C behind the first.
+    let biased: Epilogue = "(acc: f32, bias: tensor f32) -> C { add(acc, bias) }"
+        .parse()
+        .expect("an epilogue");
+    let why = said(lists().epilogue(&biased).tensor("bias", &outputs[1]));
+    assert!(
+        why.starts_with("C 1 lies at ") && why.contains("bias"),
+        "{why}"
     );
     let halves = device.zeros::<f16>(64).expect("memory");
     let halves = [halves.view((8, 8)).expect("a view")];
