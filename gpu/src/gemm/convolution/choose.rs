@@ -3,15 +3,37 @@
 use colex_atom::Arch;
 
 use super::form::{Im2col, check};
+use crate::gemm::choose::SOME_ROWS;
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::gemm::prepared::Wish;
 use crate::gemm::problem::GemmProblem;
 use crate::method::GemmMethod;
 
 /// The plan of the list that the model says is the fastest for what it loads: whole tiles of channels under each tap.
+///
+/// The kernel sums a tile of channels under all taps before the next one, so the tile along K decides the order of a sum. A plan
+/// that does not depend on the batch has the tile of [`SOME_ROWS`] positions.
 pub(crate) fn choose(
     im2col: &Im2col,
     wish: Wish,
+    problem: &GemmProblem,
+    of: (Operands, Arch),
+    multiprocessors: i64,
+) -> GemmPlan {
+    let step = (wish == Wish::BatchInvariant).then(|| {
+        let some = GemmProblem {
+            m: SOME_ROWS,
+            ..*problem
+        };
+        fastest(im2col, (wish, None), &some, of, multiprocessors).tile[2]
+    });
+    fastest(im2col, (wish, step), problem, of, multiprocessors)
+}
+
+/// The fastest plan of the list with a tile along K, if one is given.
+fn fastest(
+    im2col: &Im2col,
+    (wish, step): (Wish, Option<i64>),
     problem: &GemmProblem,
     (operands, arch): (Operands, Arch),
     multiprocessors: i64,
@@ -29,6 +51,7 @@ pub(crate) fn choose(
     let plans = GemmPlan::candidates(operands, arch).into_iter();
     let plans = plans.filter(|plan| check(plan).is_ok());
     let plans = plans.flat_map(|plan| plan.in_parts(&loaded(&plan), multiprocessors));
+    let plans = plans.filter(|plan| step.is_none_or(|step| plan.tile[2] == step));
     let timed = plans.filter(is_wanted).map(|plan| {
         let time = plan.cost(&loaded(&plan), multiprocessors).total();
         (time, plan)

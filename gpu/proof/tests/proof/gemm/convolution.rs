@@ -88,6 +88,41 @@ fn convolutions_take_the_route_that_their_strides_allow() {
     assert_eq!(said(Arch::Sm80, [x, three, y], [1, 1], None), "write the");
 }
 
+/// The order of a sum does not depend on the batch: all plans that a batch-invariant convolution takes for any number of images have
+/// one tile along K, and one part of it.
+#[test]
+fn law_batch_invariant_convolutions_sum_in_one_order() -> Result<(), Error> {
+    let device = Device::simulator(Arch::Sm90a);
+    let (mut cases, mut others) = (0, 0);
+    for channels in (8..=104).step_by(8) {
+        let filters = device.zeros::<bf16>(64 * 9 * channels as usize)?;
+        let filters = filters.view((64, 3, 3, channels))?;
+        let mut orders = Vec::new();
+        for images in [1, 2, 7, 30, 64, 200, 500] {
+            let x = device.zeros::<bf16>((images * 49 * channels) as usize)?;
+            let mut y = device.zeros::<bf16>((images * 49 * 64) as usize)?;
+            let x = x.view((images, 7, 7, channels))?;
+            let y = y.view_mut((images, 7, 7, 64))?;
+            let product = || Convolution::new(&x, &filters, &y).padding([1, 1]).product();
+            let order = |plan: Option<&GemmPlan>| {
+                let plan = plan.expect("a kernel");
+                (plan.method, plan.tile[2], plan.split, plan.cluster[2])
+            };
+            let call = product()?.batch_invariant().prepare()?;
+            orders.push(order(call.plan()));
+            let usual = product()?.prepare()?;
+            others += usize::from(order(usual.plan()) != orders[0]);
+            cases += 1;
+        }
+        orders.dedup();
+        assert_eq!(orders.len(), 1, "{channels} channels: {orders:?}");
+    }
+    // The law says something: the fastest plans have several orders.
+    assert!(others > 0);
+    println!("law convolution.invariant: {cases} cases");
+    Ok(())
+}
+
 /// Convolutions without images, filters or channels are computed.
 #[test]
 fn convolutions_without_elements_are_computed() -> Result<(), Error> {
