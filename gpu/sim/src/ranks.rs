@@ -92,6 +92,7 @@ impl Ranks {
             peers: Peers {
                 reach: vec![vec![false; ranks]; ranks],
                 joined: false,
+                reductions_meet: false,
             },
         })
     }
@@ -161,6 +162,58 @@ impl Ranks {
     /// default.
     pub fn host_joins(&mut self, joins: bool) {
         self.peers.joined = joins;
+    }
+
+    /// Says whether the reductions of bulk copies of several ranks (`cp.reduce.async.bulk`) are atomic with each other. They are
+    /// not by default: the PTX ISA gives each of them the order `.relaxed.gpu`, whose scope is one device. Links between devices may
+    /// carry atomic operations to the device that has the memory; a program that relies on it says so here.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_ir::launch::{Argument, Launch};
+    /// use colex_ir::{Access, Address, Base, CopyArgs, End, FenceKind, KernelBuilder, Space, Type};
+    /// use colex_sim::{FaultKind, Ranks, SimOptions};
+    ///
+    /// // Each of two ranks adds 1 to four numbers of rank 0.
+    /// let mut k = KernelBuilder::new("add", Arch::Sm90a);
+    /// let sums = k.pointer("sums");
+    /// let sums = k.param(sums);
+    /// k.dynamic_shared(16);
+    /// let ones = k.address_of(Base::DynamicShared);
+    /// for i in 0..4 {
+    ///     let one = k.mov(Type::F32, 1.0);
+    ///     k.store(Access::new(Space::Shared, Type::F32), Address::from(ones).at(4 * i), one);
+    /// }
+    /// k.fence(FenceKind::ProxyAsyncShared);
+    /// let add = colex_atom::copy("SM90_BULK_REDUCE_ADD_F32_S2G").expect("an atom of the table");
+    /// let (dst, src) = (End::Memory(sums.into()), End::Memory(ones.into()));
+    /// k.copy_atom(&add, CopyArgs { dst, src, size: Some(16.into()), ..CopyArgs::default() });
+    /// k.bulk_commit();
+    /// k.bulk_wait(0, false);
+    /// let kernel = k.finish();
+    ///
+    /// let run = |meet: bool| {
+    ///     let mut ranks = Ranks::connected(2)?;
+    ///     ranks.host_joins(true);
+    ///     ranks.reductions_meet(meet);
+    ///     let sums = ranks.allocate(0, 16)?;
+    ///     ranks.write(sums, &[0; 16])?;
+    ///     let arguments = [0, 1].map(|_| Some(vec![Argument::Pointer(sums)]));
+    ///     let launch = Launch::new(1, 1).dynamic_shared(16);
+    ///     let ran = ranks.simulate(&kernel, &launch, &arguments, &SimOptions::default());
+    ///     Ok::<_, colex_sim::Error>((ran, ranks.read(sums, 4)?))
+    /// };
+    /// let (ran, sum) = run(true)?;
+    /// assert!(ran.is_ok());
+    /// assert_eq!(sum, 2.0f32.to_le_bytes());
+    ///
+    /// let fault = run(false)?.0.unwrap_err();
+    /// assert_eq!(fault.kind(), FaultKind::Race);
+    /// assert!(fault.what().contains("both are reductions of bulk copies"));
+    /// # Ok::<(), colex_sim::Error>(())
+    /// ```
+    pub fn reductions_meet(&mut self, meet: bool) {
+        self.peers.reductions_meet = meet;
     }
 
     /// Allocates uninitialised bytes in the memory of a rank, as [`Memory::allocate`] does.

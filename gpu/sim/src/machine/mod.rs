@@ -37,7 +37,7 @@ use crate::report::trace::{Trace, TraceOptions};
 use crate::report::{Count, Printed, Report};
 use crate::state::block::SHARED_BASE;
 use crate::state::memory::Memory;
-use crate::state::program::{Program, is_system};
+use crate::state::program::{Program, is_system, reduces};
 use colex_ir::launch::{Argument, EntrySignature, Launch, LaunchClaims};
 use colex_ir::{Kernel, Stmt};
 
@@ -133,12 +133,14 @@ impl<'a, 'k> Machine<'a, 'k> {
             options.schedule,
         );
         let global = Global::new(launch.threads().div_ceil(32) as usize);
+        let steps = program.stmts.iter();
+        let global = global.with_reductions(steps.map(|stmt| stmt.is_some_and(reduces)));
         let global = match peers {
             None => global,
-            Some(_) => {
+            Some(peers) => {
                 let is_system = |stmt: &Option<&Stmt>| stmt.is_some_and(is_system);
                 let steps = program.stmts.iter().map(is_system);
-                global.on_devices(clusters, steps.collect())
+                global.on_devices(clusters, steps.collect(), peers.reductions_meet)
             }
         };
         let align = program.kernel.dynamic_shared.unwrap_or(16).max(1);

@@ -28,6 +28,8 @@ pub(crate) struct Peers {
     pub(crate) reach: Vec<Vec<bool>>,
     /// Whether the host waits for all ranks before anything else uses their memory.
     pub(crate) joined: bool,
+    /// Whether the reductions of copies of several ranks are atomic with each other.
+    pub(crate) reductions_meet: bool,
 }
 
 /// The ranks of a launch; a launch on one device has one.
@@ -336,6 +338,14 @@ impl Machine<'_, '_> {
             self.devices.rank_of(here.cluster),
             self.devices.rank_of(there.cluster),
         );
+        if [here.accessor.epoch(), there.epoch]
+            .iter()
+            .all(|epoch| self.global.reduces(*epoch))
+        {
+            return "both are reductions of bulk copies, which the PTX ISA makes atomic on one device (`.relaxed.gpu`): \
+                    `Ranks::reductions_meet(true)` takes those of several devices for atomic too"
+                .to_string();
+        }
         let ordered = |epoch: Epoch| epoch.proxy() == Some(Proxy::Atomic);
         match (ordered(here.accessor.epoch()), ordered(there.epoch)) {
             (true, true) => {

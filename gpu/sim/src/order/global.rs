@@ -88,6 +88,10 @@ pub(crate) struct Global {
     warps_per_block: usize,
     /// On several devices: the clusters of each, and whether the ordered access of a step has the scope of the system.
     devices: Option<(u32, Vec<bool>)>,
+    /// Whether a step is a copy that reduces; empty if none is.
+    reducing: Vec<bool>,
+    /// Whether the reductions of copies of several devices are atomic with each other.
+    reductions_meet: bool,
 }
 
 impl Global {
@@ -99,12 +103,45 @@ impl Global {
         }
     }
 
+    /// The same of a program, of each step of which is said whether it is a copy that reduces.
+    pub(crate) fn with_reductions(self, steps: impl Iterator<Item = bool>) -> Self {
+        let steps: Vec<bool> = steps.collect();
+        let reducing = if steps.contains(&true) {
+            steps
+        } else {
+            Vec::new()
+        };
+        Global { reducing, ..self }
+    }
+
     /// The same on several devices of `clusters` clusters each; of each step, whether its access has the scope of the system.
-    pub(crate) fn on_devices(self, clusters: u32, is_system: Vec<bool>) -> Self {
+    pub(crate) fn on_devices(
+        self,
+        clusters: u32,
+        is_system: Vec<bool>,
+        reductions_meet: bool,
+    ) -> Self {
         Global {
             devices: Some((clusters, is_system)),
+            reductions_meet,
             ..self
         }
+    }
+
+    /// Whether an access is one of a copy that reduces.
+    pub(crate) fn reduces(&self, epoch: Epoch) -> bool {
+        let is_one = self.reducing.get(epoch.pc()).is_some_and(|is| *is);
+        is_one && epoch.proxy() == Some(Proxy::Async)
+    }
+
+    /// Whether two accesses are atomic with each other: both ordered ones, or both of copies that reduce, since these have the
+    /// order `.relaxed.gpu` (PTX ISA, `cp.reduce.async.bulk`). A copy and an ordered access are of two proxies.
+    fn are_atomic(&self, mark: Mark, cluster: u32, access: &Access<'_>) -> bool {
+        let both_reduce = self.reduces(mark.epoch) && self.reduces(access.epoch);
+        if both_reduce && self.reductions_meet {
+            return true;
+        }
+        (both_reduce || access.shares(mark.epoch)) && !self.is_apart(mark, cluster, access)
     }
 
     /// Whether two ordered accesses are of different devices and one of them has a narrower scope than the system's: then
@@ -227,7 +264,8 @@ impl Global {
                 compared.write = 0;
             }
             self.compare(compared, cluster, access)?;
-            Ok(match (access.writes(), access.is_atomic()) {
+            let is_atomic = access.is_atomic() || self.reduces(access.epoch);
+            Ok(match (access.writes(), is_atomic) {
                 (false, _) => GlobalCell {
                     reads: self.with(old.reads, own, cluster, access),
                     ..old
@@ -303,14 +341,14 @@ impl Global {
         if cell.write != 0 {
             self.each(cell.write, after)?;
         }
-        if cell.atomics != 0 && !access.is_atomic() {
-            self.each(cell.atomics, after)?;
-        } else if cell.atomics != 0 && self.devices.is_some() {
+        // On one device, ordered accesses are atomic with all others that are no copies.
+        let is_clear = access.is_atomic() && self.devices.is_none() && self.reducing.is_empty();
+        if cell.atomics != 0 && !is_clear {
             self.each(cell.atomics, |mark| {
-                if self.is_apart(mark, cluster, access) {
-                    after(mark)
-                } else {
+                if self.are_atomic(mark, cluster, access) {
                     Ok(())
+                } else {
+                    after(mark)
                 }
             })?;
         }
@@ -318,8 +356,7 @@ impl Global {
             return Ok(());
         }
         let clear = |mark: Mark| {
-            let shares = access.shares(mark.epoch) && !self.is_apart(mark, cluster, access);
-            if shares || mark.before(cluster, access) {
+            if self.are_atomic(mark, cluster, access) || mark.before(cluster, access) {
                 Ok(())
             } else {
                 Err(Race::Unordered {

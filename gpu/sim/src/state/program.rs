@@ -212,12 +212,13 @@ fn meets_others(stmt: &Stmt) -> bool {
             | Memory::PrefetchTensorMap { .. }
             | Memory::CreatePolicy { .. } => false,
         },
-        Op::Atom(Atom::Copy { atom, .. }) => atom.reduction().is_some(),
-        Op::Atom(Atom::Mma { .. })
-        | Op::Alu(_)
-        | Op::Exchange(_)
-        | Op::Sync(_)
-        | Op::Async(_)
-        | Op::Control(_) => false,
+        Op::Atom(_) => reduces(stmt),
+        Op::Alu(_) | Op::Exchange(_) | Op::Sync(_) | Op::Async(_) | Op::Control(_) => false,
     }
+}
+
+/// Whether an instruction is a copy that reduces: each of its operations on an element is atomic (PTX ISA,
+/// `cp.reduce.async.bulk`).
+pub(crate) fn reduces(stmt: &Stmt) -> bool {
+    matches!(&stmt.op, Op::Atom(Atom::Copy { atom, .. }) if atom.reduction().is_some())
 }

@@ -3,6 +3,7 @@
 mod launches;
 mod letters;
 mod planted;
+mod reductions;
 mod scopes;
 
 use colex_ir::launch::{Argument, Launch};
