@@ -20,6 +20,8 @@ pub(crate) struct GivenChunks<'a> {
     arrived: Option<Flags>,
     /// The addresses of the owners' matrices of C, if each chunk has one.
     owners: Vec<(u64, u64)>,
+    /// Whether chunks are added to what the owners' matrices hold.
+    adds: bool,
     pub(super) departs: Option<GivenDepartures>,
     memory: PhantomData<&'a ()>,
 }
@@ -40,6 +42,7 @@ impl Default for GivenChunks<'_> {
             first: 0,
             arrived: None,
             owners: Vec::new(),
+            adds: false,
             departs: None,
             memory: PhantomData,
         }
@@ -102,6 +105,15 @@ impl GivenChunks<'_> {
                 self.first
             ));
         }
+        if self.adds && self.owners.len() < 2 {
+            return refuse(format!(
+                "the chunks are added to what several owners have, and C has {}: a factor of C adds to one matrix",
+                match self.owners.len() {
+                    0 => "no owners".to_string(),
+                    count => format!("{count} owner"),
+                }
+            ));
+        }
         if let Some(departs) = &self.departs {
             departs.checked(count)?;
         }
@@ -122,6 +134,7 @@ impl GivenChunks<'_> {
                 arrives: self.arrived.is_some(),
                 owners: self.owners.len(),
                 departs: self.departs.is_some(),
+                adds: self.adds,
             },
             first: self.first,
         })
@@ -289,5 +302,42 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             ..GivenChunks::default()
         });
         Ok(gemm)
+    }
+
+    /// Adds each chunk to what the matrix of its owner holds, in place of a store: by reductions of TMA
+    /// (`cp.reduce.async.bulk.tensor` with `.add`), one for each part of a tile. So the products of several devices have one sum
+    /// in the memory of an owner, which has to hold zeros, or a first term, before the first of them adds.
+    ///
+    /// Sums have the type of C: f32, f16 or bf16, and are rounded to it at each addition, in the order in which the additions
+    /// happen. So the last bits of two runs may differ, unless all sums are exact.
+    ///
+    /// The PTX ISA makes such an addition atomic among the kernels of one device. For those of several devices it promises nothing:
+    /// links between devices may carry them to the device that has the memory.
+    /// [`Ranks::reductions_meet`](colex_sim::Ranks::reductions_meet) says so to the simulator.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::gemm::ChunkOrder;
+    /// use colex_gpu::{Device, Gemm, View};
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// let (a, b) = (device.upload(&[bf16::ONE; 2 * 8 * 16])?, device.upload(&[bf16::ONE; 8 * 16])?);
+    /// let (mut c, mut d) = (device.upload(&[0.5f32; 64])?, device.upload(&[100f32; 64])?);
+    /// let a = View::new(&a, "(8,16,2):(16,1,128)")?;
+    /// let b = View::new(&b, "(8,16,2):(16,1,0)")?;
+    /// let owners = [c.view_mut((8, 8))?, d.view_mut((8, 8))?];
+    /// Gemm::to_owners(&a, &b, &owners)?.chunks(ChunkOrder::Ascending, 1).adds().run()?;
+    /// drop(owners);
+    /// assert_eq!((c.download()?[63], d.download()?[0]), (16.5, 116.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The call returns an error if C has fewer than two owners ([`to_owners`](Gemm::to_owners)), or elements that TMA does not add.
+    pub fn adds(mut self) -> Self {
+        self.chunks.get_or_insert_default().adds = true;
+        self
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod arrivals;
 pub(crate) mod call;
 pub(crate) mod departures;
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Reduction, TmaElement};
 use colex_tensor::{Builder, Index};
 
 use super::choose::choose_whole;
@@ -55,6 +55,8 @@ pub(crate) struct ChunkForm {
     pub(crate) owners: usize,
     /// Whether the kernel tells when a chunk of C is in memory.
     pub(crate) departs: bool,
+    /// Whether the kernel adds each tile to what the owner's matrix holds, in place of a store.
+    pub(crate) adds: bool,
 }
 
 /// The chunks of a call.
@@ -156,6 +158,13 @@ pub(crate) fn check(plan: &GemmPlan, form: ChunkForm) -> Result<(), Error> {
         return refuse(
             "C has an owner for each chunk, and is read: its factor must be 0".to_string(),
         );
+    }
+    let ty = stored.operands.c;
+    let sum = TmaElement::try_from(ty).map(|element| element.reduced(Reduction::Add));
+    if form.adds && !matches!(sum, Ok(Some(_))) {
+        return refuse(format!(
+            "the kernel adds to C of {ty}: TMA adds elements of f32, f16 and bf16"
+        ));
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use crate::gemm::operand::boxed_layout;
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::sm90::{WARPGROUP_THREADS, owner_name};
 use crate::kernels::Major;
+use colex_atom::Reduction;
 use colex_ir::FenceKind;
 use colex_layout::{ComposedLayout, Layout};
 use colex_sched::pipeline::Schedule;
@@ -52,6 +53,8 @@ pub(crate) struct Staged {
     map: TmaTensor,
     /// Those of the owners of the chunks behind the first, if each chunk has one.
     others: Vec<TmaTensor>,
+    /// Whether a part is added to what its owner's matrix holds.
+    adds: bool,
     shared: Tensor,
     /// The layout of a part in shared memory.
     tile: ComposedLayout,
@@ -115,6 +118,7 @@ impl StorePath {
         Ok(StorePath::Staged(Box::new(Staged {
             map,
             others,
+            adds: batch.chunks.is_some_and(|chunks| chunks.adds),
             shared,
             tile,
             landed,
@@ -202,11 +206,14 @@ impl Staged {
         }
     }
 
-    /// Stores a part into the matrix of its chunk's owner.
+    /// Stores a part into the matrix of its chunk's owner, or adds it there.
     fn store_to_owner(&self, k: &mut Builder, owner: &Index, place: &[Index], part: &Tensor) {
         for (number, map) in std::iter::once(&self.map).chain(&self.others).enumerate() {
             let is_it = k.equal(owner, &(number as i64).into());
-            k.if_(is_it, |k| k.tma_store(map, place.to_vec(), part));
+            k.if_(is_it, |k| match self.adds {
+                false => k.tma_store(map, place.to_vec(), part),
+                true => k.tma_reduce(map, Reduction::Add, place.to_vec(), part),
+            });
         }
     }
 }
