@@ -5,7 +5,7 @@ use crate::order::grouped::{GroupTile, Grouped};
 use crate::order::raster::Raster;
 use crate::pipeline::{Durations, Pipeline, Span, timeline};
 use crate::problem::coord::{GemmCoord, Tile};
-use crate::ranks::overlap::{ChunkTimes, ChunkWork, OverlapPlan};
+use crate::ranks::overlap::{ChunkSpan, ChunkTimes, ChunkWork, OverlapPlan};
 use crate::split::segment::Segment;
 use crate::split::stream_k::{StreamK, StreamKRole};
 use crate::split::stream_k_sm90::StreamKSm90;
@@ -343,21 +343,82 @@ impl OverlapPlan {
     /// # Ok::<(), colex_sched::Error>(())
     /// ```
     pub fn picture(&self, times: &ChunkTimes) -> Result<Picture, Error> {
-        let spans = self.timeline(times)?;
-        let end = i64::try_from(self.time(times)?).unwrap_or(i64::MAX);
+        self.drawn(&self.timeline(times)?, 1, &self.overlap().to_string())
+    }
+
+    /// Returns a picture of what ranks were measured to do when, drawn as that of the timeline. A cell is `unit` of the time of the
+    /// spans, and has the span that lasts in its middle. A product that was measured as a whole is labelled with an x. The caption
+    /// should say how long a cell is.
+    ///
+    /// ```
+    /// use colex_sched::{ChunkSpan, ChunkWork, Overlap, OverlapPlan};
+    /// let plan = OverlapPlan::new(Overlap::GatherProduct, 2)?;
+    /// let send = ChunkSpan { rank: 1, work: ChunkWork::Send { to: 0 }, chunk: 1, start: 100, end: 490 };
+    /// let product = ChunkSpan { work: ChunkWork::Products, start: 0, end: 700, ..send };
+    /// let picture = plan.picture_of(&[send, product], 100, "a cell is 100 ns")?;
+    /// assert_eq!(picture.svg().matches(">x<").count(), 7);
+    /// # Ok::<(), colex_sched::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for a unit of 0, for a span of a rank or a chunk that the plan does not have or that ends before it begins,
+    /// or for more cells than a picture holds.
+    pub fn picture_of(
+        &self,
+        spans: &[ChunkSpan],
+        unit: u64,
+        caption: &str,
+    ) -> Result<Picture, Error> {
+        if unit == 0 {
+            let sentence = "a cell is 0 units of time long: it has to be at least 1".to_string();
+            return Err(Error::invalid(sentence));
+        }
+        let ranks = self.ranks();
+        for ChunkSpan {
+            rank,
+            chunk,
+            start,
+            end,
+            ..
+        } in spans
+        {
+            let known = 0..ranks;
+            if !known.contains(rank) || !known.contains(chunk) || start > end {
+                return Err(Error::invalid(format!(
+                    "rank {rank} has chunk {chunk} from {start} to {end}: ranks and chunks are numbered from 0 to {}, and a span \
+                     ends at its start or later",
+                    ranks - 1
+                )));
+            }
+        }
+        self.drawn(spans, unit, caption)
+    }
+
+    /// Spans in cells of a unit.
+    fn drawn(&self, spans: &[ChunkSpan], unit: u64, caption: &str) -> Result<Picture, Error> {
+        let last = spans.iter().map(|span| span.end).max().unwrap_or(0);
+        let end = i64::try_from(last.div_ceil(unit)).unwrap_or(i64::MAX);
         let rows = 2 * self.ranks();
         drawable("cells", end.saturating_mul(rows))?;
         let cell = |row: i64, time: i64| {
             let here = |sends: bool| (row % 2 == 0) == sends;
+            // Twice the middle of the cell.
+            let middle = (2 * time as u128 + 1) * u128::from(unit);
             let span = spans.iter().find(|span| {
                 let sends = matches!(span.work, ChunkWork::Send { .. });
-                let now = span.start as i64 <= time && time < span.end as i64;
-                span.rank == row / 2 && here(sends) && now
+                let [start, end] = [span.start, span.end].map(|time| 2 * u128::from(time));
+                span.rank == row / 2 && here(sends) && start <= middle && middle < end
             });
-            match span {
-                None => Cell::default(),
-                Some(span) if span.work == ChunkWork::Add => Cell::new(["+"]).filled(Fill::Void),
-                Some(span) => Cell::new([span.chunk.to_string()]).filled(Fill::pastel(span.chunk)),
+            let Some(span) = span else {
+                return Cell::default();
+            };
+            match span.work {
+                ChunkWork::Add => Cell::new(["+"]).filled(Fill::Void),
+                ChunkWork::Products => Cell::new(["x"]),
+                ChunkWork::Send { .. } | ChunkWork::Product => {
+                    Cell::new([span.chunk.to_string()]).filled(Fill::pastel(span.chunk))
+                }
             }
         };
         let names = (0..rows).map(|row| {
@@ -369,7 +430,7 @@ impl OverlapPlan {
             self.overlap()
         );
         let grid = grid(rows, end, cell)?
-            .caption(self.overlap().to_string())
+            .caption(caption)
             .headers(Headers::Named(names.collect()), Headers::Numbers);
         Ok(Picture::of(grid).title(title))
     }

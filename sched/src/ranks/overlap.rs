@@ -50,6 +50,8 @@ pub enum ChunkWork {
     Product,
     /// It adds the terms of all ranks.
     Add,
+    /// It multiplies all chunks, in its order: of a product that was measured as a whole. The span has the first chunk.
+    Products,
 }
 
 /// What a rank does with a chunk, and when.
