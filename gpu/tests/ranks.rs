@@ -10,6 +10,8 @@ mod host;
 mod planted;
 #[path = "ranks/process.rs"]
 mod process;
+#[path = "ranks/reductions.rs"]
+mod reductions;
 #[path = "ranks/without_peers.rs"]
 mod without_peers;
 

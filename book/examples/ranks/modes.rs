@@ -9,8 +9,8 @@ use colex_atom::Arch;
 use colex_gpu::gemm::ChunkOrder;
 use colex_gpu::ir::*;
 use colex_gpu::ranks::{
-    GatherProduct, LinkSpeeds, Meeting, ProductReduce, RankDevices, RankForecast, RankOptions,
-    RankPath,
+    GatherProduct, LinkSpeeds, Meeting, ProductReduce, ProductScatter, RankDevices, RankForecast,
+    RankOptions, RankPath, RankSends,
 };
 use colex_gpu::ranks::{GatherProductRank, RankPlan, RankProblem, RankProcess};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
@@ -32,6 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     product()?;
     arrivals()?;
     devices()?;
+    added()?;
     reduce()?;
     forecast()?;
     apart()?;
@@ -332,6 +333,44 @@ fn devices() -> Result<(), Box<dyn Error>> {
     let c = product.c(1)?.download()?;
     println!("by {}: {} .. {}", product.path(), c[0], c[16 * 8 - 1]);
     // ANCHOR_END: devices
+    Ok(())
+}
+
+fn added() -> Result<(), Box<dyn Error>> {
+    println!("\n== added ==");
+    // ANCHOR: added
+    let device = Device::simulator(Arch::Sm90a);
+    let ranks = RankDevices::new(&vec![device; 3])?;
+    // The terms of rank 0, 1 and 2 for each element of C: 16 times an element of A.
+    let sum = |terms: [f32; 3], sends| -> Result<f32, colex_gpu::Error> {
+        let problem = RankProblem {
+            overlap: Overlap::ProductScatter,
+            ranks: 3,
+            m: 24,
+            n: 8,
+            k: 48,
+        };
+        let options = RankOptions {
+            sends: Some(sends),
+            ..RankOptions::default()
+        };
+        let mut product = ProductScatter::<bf16, bf16, bf16>::new(&ranks, problem, &options)?;
+        for (rank, term) in terms.into_iter().enumerate() {
+            product
+                .a(rank)?
+                .write(&[bf16::from_f32(term / 16.0); 24 * 16])?;
+            product.b(rank)?.write(&[bf16::ONE; 8 * 16])?;
+        }
+        product.run()?;
+        product.wait(Duration::from_secs(10))?;
+        Ok(product.c(1)?.download()?[0].to_f32())
+    };
+    for terms in [[256.0, 1.0, 1.0], [1.0, 1.0, 256.0]] {
+        let slots = sum(terms, RankSends::Kernel)?;
+        let added = sum(terms, RankSends::Reduction)?;
+        println!("{terms:?}: {slots} by slots, {added} by additions in bf16");
+    }
+    // ANCHOR_END: added
     Ok(())
 }
 

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use colex_gpu::ranks::{
-    GatherProduct, ProductScatter, RankDevices, RankOptions, RankPath, RankProblem,
+    GatherProduct, ProductReduce, ProductScatter, RankDevices, RankOptions, RankPath, RankProblem,
+    RankSends,
 };
 use colex_gpu::{Device, Flags};
-use colex_sched::Overlap;
+use colex_sched::{ChunkWork, Overlap};
 use half::bf16;
 
 use super::{said, sentence};
@@ -113,6 +114,88 @@ fn a_rank_that_never_comes_is_named() {
             ))
             .join("; ")
     );
+}
+
+/// The record of a run has each copy, product and sum of each rank once, and the copies of a rank come after each other.
+#[test]
+fn law_a_timeline_has_every_step_of_every_rank() {
+    let act = || {
+        let ranks = 3;
+        let together = RankDevices::new(&devices(ranks)).unwrap();
+        let mut cases = 0;
+        for (overlap, path, sends) in [
+            (Overlap::GatherProduct, RankPath::PeerMemory, None),
+            (Overlap::GatherProduct, RankPath::OneAfterAnother, None),
+            (Overlap::ProductScatter, RankPath::OneAfterAnother, None),
+            (
+                Overlap::ProductScatter,
+                RankPath::PeerMemory,
+                Some(RankSends::Kernel),
+            ),
+            (
+                Overlap::ProductScatter,
+                RankPath::PeerMemory,
+                Some(RankSends::Reduction),
+            ),
+            (
+                Overlap::ProductReduce,
+                RankPath::PeerMemory,
+                Some(RankSends::Reduction),
+            ),
+        ] {
+            let options = RankOptions {
+                path: Some(path),
+                sends,
+                pieces: Some(1),
+                ..RankOptions::default()
+            };
+            let problem = problem(overlap, ranks as i64);
+            let spans = match overlap {
+                Overlap::GatherProduct => {
+                    GatherProduct::<bf16, bf16>::new(&together, problem, &options)
+                        .unwrap()
+                        .timeline(LONG)
+                }
+                Overlap::ProductScatter => {
+                    ProductScatter::<bf16, f32, bf16>::new(&together, problem, &options)
+                        .unwrap()
+                        .timeline(LONG)
+                }
+                Overlap::ProductReduce => {
+                    ProductReduce::<bf16, f32, bf16>::new(&together, problem, &options)
+                        .unwrap()
+                        .timeline(LONG)
+                }
+            }
+            .unwrap();
+            for rank in 0..ranks as i64 {
+                let of_rank: Vec<_> = spans.iter().filter(|span| span.rank == rank).collect();
+                let count = |is: fn(&ChunkWork) -> bool| {
+                    of_rank.iter().filter(|span| is(&span.work)).count()
+                };
+                let sends = count(|work| matches!(work, ChunkWork::Send { .. }));
+                let copied = match (overlap, path) {
+                    (Overlap::ProductScatter, RankPath::PeerMemory) => 0,
+                    _ => ranks - 1,
+                };
+                let adds = usize::from(overlap != Overlap::GatherProduct);
+                assert_eq!(sends, copied, "{problem} {path}");
+                assert_eq!(count(|work| *work == ChunkWork::Products), 1);
+                assert_eq!(count(|work| *work == ChunkWork::Add), adds);
+                assert_eq!(of_rank.len(), sends + 1 + adds);
+                let is_send = |work: &ChunkWork| matches!(work, ChunkWork::Send { .. });
+                let copies: Vec<_> = of_rank.iter().filter(|span| is_send(&span.work)).collect();
+                assert!(copies.windows(2).all(|pair| pair[0].end <= pair[1].start));
+                assert!(of_rank.iter().all(|span| span.start < span.end));
+                cases += 1;
+            }
+        }
+        format!("{cases}")
+    };
+    let test = "ranks::law_a_timeline_has_every_step_of_every_rank";
+    let cases = said(test, "peers:3", act);
+    assert_eq!(cases, "18");
+    println!("law a_timeline_has_every_step_of_every_rank: {cases} cases");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn numbers(count: i64, seed: i64) -> Vec<bf16> {
 }
 
 /// What each rank says, in a thread of its own with the device that all share.
-fn each<T: Send + 'static>(
+pub(super) fn each<T: Send + 'static>(
     device: &Device,
     ranks: usize,
     within: Duration,

@@ -9,8 +9,10 @@ use super::choice::RankKind;
 use super::collective::Collectives;
 use crate::error::{Error, HostError};
 use crate::gemm::chunks::MOST_OWNERS;
-use crate::ranks::RankPath;
+use crate::kernels::GemmElement;
 use crate::ranks::work::Member;
+use crate::ranks::work::scatter::ScatterWork;
+use crate::ranks::{RankPath, RankSends};
 
 /// The devices of the ranks of one process, each with a stream for its kernels and one for copies.
 ///
@@ -153,6 +155,30 @@ impl RankDevices {
             has_flags: self.has_flags,
             here: Some(self),
         }
+    }
+
+    /// Begins a round of sums over ranks, to which all have come: an owner has added what its slots held before. Where kernels add to
+    /// the sum of an owner, all sums are zeros before the first kernel.
+    pub(super) fn begin<T: GemmElement, S: GemmElement, C: GemmElement>(
+        &self,
+        works: &[ScatterWork<T, S, C>],
+        (came, round): (&[Event], u32),
+    ) -> Result<(), Error> {
+        for work in works {
+            wait_for(&work.member().device, came)?;
+            wait_for(&work.member().copies, came)?;
+            work.begin(round)?;
+        }
+        if works
+            .iter()
+            .any(|work| work.sends() == RankSends::Reduction)
+        {
+            let zeros = self.record()?;
+            for member in &self.members {
+                wait_for(&member.device, &zeros)?;
+            }
+        }
+        Ok(())
     }
 
     /// Events at the ends of the streams in which kernels run.

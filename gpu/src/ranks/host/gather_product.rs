@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use colex_device::{Buffer, Event, Flags};
 use colex_layout::Layout;
-use colex_sched::Overlap;
+use colex_sched::{ChunkSpan, ChunkWork, Overlap};
 
 use super::by_nccl;
 use super::choice::{Chosen, chosen, ended};
 use super::devices::{RankDevices, release, wait_for};
 use super::links::LinkSpeeds;
+use super::timeline::{Record, recorded};
 use crate::error::{Error, HostError, RankError};
 use crate::kernels::GemmElement;
 use crate::ranks::work::Member;
@@ -49,6 +50,11 @@ pub enum RankSends {
     Engines,
     /// The kernel itself, tile by tile, by TMA into the memory of the owner.
     Kernel,
+    /// The kernel itself, by reductions of TMA: it adds each tile to the one sum that the owner has, which is zeros before
+    /// ([`Gemm::adds`](crate::Gemm::adds)). There are no slots, and nothing is added afterwards. The sum is rounded to the type of the
+    /// slots at each addition, and the order of the additions is that in which they happen: two runs may differ in the last
+    /// bits.
+    Reduction,
 }
 
 /// All-gather and product on the devices of one process: C = A B^T, with the rows of A (M,K) and of B (N,K) over the ranks, and the
@@ -259,11 +265,46 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     /// Returns an error after a failure, and the devices' errors. After one of these the flags are released, so that no
     /// kernel waits for a copy that was not enqueued.
     pub fn run(&mut self) -> Result<(), Error> {
+        self.run_recorded(&mut Record::default())
+    }
+
+    /// Runs the product four times, and returns what each rank did when in the last run, in nanoseconds since all ranks came to it:
+    /// rank by rank, by start. The product is one span, since one kernel multiplies. [`OverlapPlan::picture_of`](colex_sched::OverlapPlan::picture_of) draws it.
+    ///
+    /// The times are those of events around each step on the streams of the rank, whose time counts from an event of its own: between
+    /// two ranks they are as exact as a stream waits for an event of another device, which is a few microseconds.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_gpu::Device;
+    /// # use colex_gpu::ranks::{GatherProduct, RankDevices, RankOptions, RankProblem};
+    /// # use colex_sched::Overlap;
+    /// # use half::bf16;
+    /// # use std::time::Duration;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let ranks = RankDevices::new(&[device.clone(), device])?;
+    /// let problem = RankProblem { overlap: Overlap::GatherProduct, ranks: 2, m: 16, n: 16, k: 32 };
+    /// let mut product = GatherProduct::<bf16, f32>::new(&ranks, problem, &RankOptions::default())?;
+    /// // The simulator has no time.
+    /// let error = product.timeline(Duration::from_secs(10)).unwrap_err();
+    /// assert!(error.to_string().starts_with("the simulator cannot take the time"), "{error}");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`run`](GatherProduct::run) and [`wait`](GatherProduct::wait), an error for a path of NCCL, and one on the simulator.
+    pub fn timeline(&mut self, within: Duration) -> Result<Vec<ChunkSpan>, Error> {
+        let path = self.shape.path;
+        recorded(self, path, Self::run_recorded, Self::wait, within)
+    }
+
+    fn run_recorded(&mut self, record: &mut Record) -> Result<(), Error> {
         if self.is_over {
             return Err(HostError::Over.into());
         }
         self.round = self.round.saturating_add(1);
-        let ran = self.enqueue();
+        let ran = self.enqueue(record);
         if ran.is_err() {
             self.end();
         }
@@ -292,29 +333,34 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
         release(&self.flags());
     }
 
-    fn enqueue(&mut self) -> Result<(), Error> {
+    fn enqueue(&mut self, record: &mut Record) -> Result<(), Error> {
         self.came = self.ranks.record()?;
         if let Some(collectives) = &self.choice.collectives {
             return by_nccl::gather(collectives, &self.works, self.shape.pieces);
         }
         let (members, ready) = (self.ranks.members(), &self.came);
+        record.begin(members.iter(), ready)?;
         // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
         for (rank, work) in self.works.iter().enumerate() {
             let copies = &work.member().copies;
             wait_for(copies, ready)?;
             for to in work.destinations() {
-                work.send(to, |flag| match self.seen.get(rank) {
+                let set = |flag| match self.seen.get(rank) {
                     Some(seen) => Ok(seen[to].set(copies, flag, self.round)?),
                     None => Ok(()),
-                })?;
+                };
+                let does = (rank, ChunkWork::Send { to: to as i64 }, rank);
+                record.around(does, copies, || work.send(to, set))?;
             }
         }
         let copied = self.ranks.record_copies()?;
         for (work, copied) in self.works.iter().zip(&copied) {
+            let Member { rank, device, .. } = work.member();
             if self.shape.path != RankPath::PeerMemory {
-                work.member().device.wait_for(copied)?;
+                device.wait_for(copied)?;
             }
-            work.multiply(self.round)?;
+            let does = (*rank, ChunkWork::Products, *rank);
+            record.around(does, device, || work.multiply(self.round))?;
         }
         for member in members {
             wait_for(&member.device, &copied)?;

@@ -68,6 +68,8 @@ impl Default for LinkSpeeds {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankForecast {
     times: Vec<(RankPath, f64)>,
+    /// The time of peer memory if kernels add to the sums of the owners.
+    reduction: Option<f64>,
     /// The microseconds of the product alone, and of the copies of one rank alone.
     product: f64,
     copies: f64,
@@ -138,6 +140,7 @@ impl RankForecast {
         if ranks == 1 {
             return Ok(RankForecast {
                 times: vec![(RankPath::Local, product)],
+                reduction: None,
                 product,
                 copies: 0.0,
                 pieces: Vec::new(),
@@ -145,22 +148,25 @@ impl RankForecast {
         }
         let others = (ranks - 1) as f64;
         let send = |speed: f64| bytes / speed;
-        let times = ChunkTimes {
-            send: nanoseconds(send(links.copies)),
-            product: nanoseconds(product / ranks as f64),
-            add: nanoseconds(add),
-        };
         // The sums of an all-reduce go their own way below.
         let until_added = match problem.overlap {
             Overlap::ProductReduce => Overlap::ProductScatter,
             other => other,
         };
-        let order = OverlapPlan::new(until_added, ranks).and_then(|order| order.time(&times));
-        let overlapped = order.map_err(|why| RankError::Operand {
-            name: "the plan",
-            why,
-        })?;
-        let overlapped = overlapped as f64 / 1e3;
+        let until_added = |add: f64| -> Result<f64, Error> {
+            let times = ChunkTimes {
+                send: nanoseconds(send(links.copies)),
+                product: nanoseconds(product / ranks as f64),
+                add: nanoseconds(add),
+            };
+            let order = OverlapPlan::new(until_added, ranks).and_then(|order| order.time(&times));
+            let time = order.map_err(|why| RankError::Operand {
+                name: "the plan",
+                why,
+            })?;
+            Ok(time as f64 / 1e3)
+        };
+        let overlapped = until_added(add)?;
         let copies = others * send(links.copies);
         // Of an all-reduce, the copies of the sums, and with their start.
         let sums = rows as f64 * n as f64 * C::BYTES as f64;
@@ -169,7 +175,7 @@ impl RankForecast {
         let ways = if reduces { 2.0 } else { 1.0 };
         // NCCL has no sum that waits for its owner: its reductions add on the way.
         let nccl = ways * others * send(links.nccl);
-        let peers = |pieces: f64| {
+        let peers = |overlapped: f64, pieces: f64| {
             if !reduces {
                 return overlapped + links.start;
             }
@@ -187,7 +193,22 @@ impl RankForecast {
             let (pieces, time) = least.unwrap_or((1, time(1.0)));
             ((path, time), (path, pieces))
         };
-        let peers = best(RankPath::PeerMemory, &peers);
+        // Zeros are written before the kernels, which add; then the sum is rounded, unless it is C.
+        let rounded = if S::TY == C::TY {
+            0.0
+        } else {
+            (rows as f64 * n as f64) * (S::BYTES + C::BYTES) as f64 / MEMORY + LAUNCH
+        };
+        let zeros = bytes / MEMORY + LAUNCH;
+        let reduction = match gathers {
+            true => None,
+            false => Some(until_added(zeros + rounded)?),
+        };
+        let reduction = reduction.map(|overlapped| {
+            let time = |pieces| peers(overlapped, pieces);
+            best(RankPath::PeerMemory, &time).0.1
+        });
+        let peers = best(RankPath::PeerMemory, &|pieces| peers(overlapped, pieces));
         let in_chunks = best(RankPath::NcclInChunks, &in_chunks);
         Ok(RankForecast {
             times: vec![
@@ -199,6 +220,7 @@ impl RankForecast {
                 in_chunks.0,
                 (RankPath::NcclAfter, product + nccl + links.start),
             ],
+            reduction,
             product,
             copies: copies + links.start + pushed,
             pieces: vec![peers.1, in_chunks.1],
@@ -218,6 +240,29 @@ impl RankForecast {
     pub(crate) fn pieces(&self, path: RankPath) -> i64 {
         let of = self.pieces.iter().find(|(known, _)| *known == path);
         of.map_or(1, |(_, pieces)| *pieces)
+    }
+
+    /// Returns the predicted time of [`RankPath::PeerMemory`] if kernels add to the sums of the owners
+    /// ([`RankSends::Reduction`](super::gather_product::RankSends::Reduction)); `None` of an all-gather, and of one rank.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_gpu::ranks::{LinkSpeeds, RankForecast, RankPath, RankProblem};
+    /// # use colex_sched::Overlap;
+    /// # use half::bf16;
+    /// let of = |overlap| {
+    ///     let problem = RankProblem { overlap, ranks: 4, m: 8192, n: 8192, k: 8192 };
+    ///     RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, 132, &LinkSpeeds::default())
+    /// };
+    /// let scatter = of(Overlap::ProductScatter)?;
+    /// // No slots are read: what is saved is their sum.
+    /// let slots = scatter.microseconds(RankPath::PeerMemory).expect("four ranks");
+    /// assert!(scatter.reduction().is_some_and(|time| time < slots));
+    /// assert_eq!(of(Overlap::GatherProduct)?.reduction(), None);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn reduction(&self) -> Option<f64> {
+        self.reduction
     }
 
     /// Returns the path that is predicted to be the fastest.
@@ -255,6 +300,10 @@ impl fmt::Display for RankForecast {
         )?;
         for (path, time) in &self.times {
             write!(f, "\n  {path}: {time:.0} us")?;
+        }
+        if let Some(time) = self.reduction {
+            let path = RankPath::PeerMemory;
+            write!(f, "\n  {path}, kernels that add: {time:.0} us")?;
         }
         Ok(())
     }

@@ -8,3 +8,4 @@ pub(crate) mod gather_product;
 pub(crate) mod links;
 pub(crate) mod product_reduce;
 pub(crate) mod product_scatter;
+mod timeline;

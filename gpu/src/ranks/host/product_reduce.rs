@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use colex_device::{Buffer, Event, Flags};
-use colex_sched::Overlap;
+use colex_sched::{ChunkSpan, ChunkWork, Overlap};
 
 use super::by_nccl;
 use super::choice::{Chosen, chosen, ended};
 use super::collective::Does;
 use super::devices::{RankDevices, release, wait_for};
 use super::gather_product::{RankOptions, RankSends, of_rank};
+use super::timeline::{Record, recorded};
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
+use crate::ranks::work::Member;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
 use crate::ranks::{RankPath, RankProblem};
 
@@ -159,11 +161,46 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
     ///
     /// Returns an error after a failure, and the devices' errors.
     pub fn run(&mut self) -> Result<(), Error> {
+        self.run_recorded(&mut Record::default())
+    }
+
+    /// Runs the product four times, and returns what each rank did when in the last run, in nanoseconds since all ranks came to it:
+    /// rank by rank, by start. Where copy engines send the terms, the product of each chunk is a span of its own. [`OverlapPlan::picture_of`](colex_sched::OverlapPlan::picture_of) draws it.
+    ///
+    /// The times are those of events around each step on the streams of the rank, whose time counts from an event of its own: between
+    /// two ranks they are as exact as a stream waits for an event of another device, which is a few microseconds.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_gpu::Device;
+    /// # use colex_gpu::ranks::{ProductReduce, RankDevices, RankOptions, RankProblem};
+    /// # use colex_sched::Overlap;
+    /// # use half::bf16;
+    /// # use std::time::Duration;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let ranks = RankDevices::new(&[device.clone(), device])?;
+    /// let problem = RankProblem { overlap: Overlap::ProductReduce, ranks: 2, m: 16, n: 16, k: 32 };
+    /// let mut product = ProductReduce::<bf16, f32, f32>::new(&ranks, problem, &RankOptions::default())?;
+    /// // The simulator has no time.
+    /// let error = product.timeline(Duration::from_secs(10)).unwrap_err();
+    /// assert!(error.to_string().starts_with("the simulator cannot take the time"), "{error}");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`run`](ProductReduce::run) and [`wait`](ProductReduce::wait), an error for a path of NCCL, and one on the simulator.
+    pub fn timeline(&mut self, within: Duration) -> Result<Vec<ChunkSpan>, Error> {
+        let path = self.shape.path;
+        recorded(self, path, Self::run_recorded, Self::wait, within)
+    }
+
+    fn run_recorded(&mut self, record: &mut Record) -> Result<(), Error> {
         if self.is_over {
             return Err(HostError::Over.into());
         }
         self.round = self.round.saturating_add(1);
-        let ran = self.enqueue();
+        let ran = self.enqueue(record);
         self.is_over = ran.is_err();
         if self.is_over {
             release(&self.flags());
@@ -190,29 +227,34 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
 
     /// Piece after piece: the products store into the slots, the owners add, and copies bring the sums to the others while the next
     /// piece is multiplied. On the path [`RankPath::OneAfterAnother`], which has one piece, copies bring the terms too.
-    fn enqueue(&mut self) -> Result<(), Error> {
+    fn enqueue(&mut self, record: &mut Record) -> Result<(), Error> {
         // All have read their C of the round before, and an owner has added what its slots held.
         self.came = self.ranks.record()?;
         let pieces = self.shape.pieces;
         if let Some(collectives) = &self.choice.collectives {
             return by_nccl::sum(collectives, (Does::Reduce, &self.works), pieces);
         }
-        for work in &self.works {
-            wait_for(&work.member().device, &self.came)?;
-            wait_for(&work.member().copies, &self.came)?;
-            work.begin(self.round)?;
-        }
+        self.ranks.begin(&self.works, (&self.came, self.round))?;
+        record.begin(self.ranks.members().iter(), &self.came)?;
         for piece in 0..pieces {
             for work in &self.works {
-                work.multiply(piece)?;
+                record.multiply(work, piece, self.round)?;
             }
-            let sent = self.sent()?;
+            let sent = self.sent(record)?;
             for work in &self.works {
-                let member = work.member();
-                wait_for(&member.device, &sent)?;
-                work.add(piece)?;
-                member.copies.wait_for(&member.device.record()?)?;
-                work.share(piece)?;
+                let Member {
+                    rank,
+                    device,
+                    copies,
+                    ..
+                } = work.member();
+                wait_for(device, &sent)?;
+                record.around((*rank, ChunkWork::Add, *rank), device, || work.add(piece))?;
+                copies.wait_for(&device.record()?)?;
+                for to in work.others()? {
+                    let does = (*rank, ChunkWork::Send { to: to as i64 }, *rank);
+                    record.around(does, copies, || work.share(piece, to))?;
+                }
             }
         }
         let copied = self.ranks.record_copies()?;
@@ -221,8 +263,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
     }
 
     /// Events after which the terms are in the slots of their owners.
-    fn sent(&self) -> Result<Vec<Event>, Error> {
-        if self.shape.sends == RankSends::Kernel {
+    fn sent(&self, record: &mut Record) -> Result<Vec<Event>, Error> {
+        if self.shape.sends != RankSends::Engines {
             return self.ranks.record();
         }
         for work in &self.works {
@@ -230,9 +272,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
             if self.shape.path != RankPath::PeerMemory {
                 member.copies.wait_for(&member.device.record()?)?;
             }
-            for owner in work.owners()? {
-                work.send(owner, self.round)?;
-            }
+            record.send(work, self.round)?;
         }
         self.ranks.record_copies()
     }

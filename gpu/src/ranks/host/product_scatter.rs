@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use colex_device::{Buffer, Event, Flags};
-use colex_sched::Overlap;
+use colex_sched::{ChunkSpan, ChunkWork, Overlap};
 
 use super::by_nccl;
 use super::choice::{Chosen, chosen, ended};
 use super::collective::Does;
 use super::devices::{RankDevices, release, wait_for};
 use super::gather_product::{RankOptions, RankSends, of_rank};
+use super::timeline::{Record, recorded};
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
+use crate::ranks::work::Member;
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
 use crate::ranks::{RankPath, RankProblem};
 
@@ -157,11 +159,46 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
     ///
     /// Returns an error after a failure, and the devices' errors.
     pub fn run(&mut self) -> Result<(), Error> {
+        self.run_recorded(&mut Record::default())
+    }
+
+    /// Runs the product four times, and returns what each rank did when in the last run, in nanoseconds since all ranks came to it:
+    /// rank by rank, by start. Where copy engines send the terms, the product of each chunk is a span of its own. [`OverlapPlan::picture_of`](colex_sched::OverlapPlan::picture_of) draws it.
+    ///
+    /// The times are those of events around each step on the streams of the rank, whose time counts from an event of its own: between
+    /// two ranks they are as exact as a stream waits for an event of another device, which is a few microseconds.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_gpu::Device;
+    /// # use colex_gpu::ranks::{ProductScatter, RankDevices, RankOptions, RankProblem};
+    /// # use colex_sched::Overlap;
+    /// # use half::bf16;
+    /// # use std::time::Duration;
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # let ranks = RankDevices::new(&[device.clone(), device])?;
+    /// let problem = RankProblem { overlap: Overlap::ProductScatter, ranks: 2, m: 16, n: 16, k: 32 };
+    /// let mut product = ProductScatter::<bf16, f32, f32>::new(&ranks, problem, &RankOptions::default())?;
+    /// // The simulator has no time.
+    /// let error = product.timeline(Duration::from_secs(10)).unwrap_err();
+    /// assert!(error.to_string().starts_with("the simulator cannot take the time"), "{error}");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`run`](ProductScatter::run) and [`wait`](ProductScatter::wait), an error for a path of NCCL, and one on the simulator.
+    pub fn timeline(&mut self, within: Duration) -> Result<Vec<ChunkSpan>, Error> {
+        let path = self.shape.path;
+        recorded(self, path, Self::run_recorded, Self::wait, within)
+    }
+
+    fn run_recorded(&mut self, record: &mut Record) -> Result<(), Error> {
         if self.is_over {
             return Err(HostError::Over.into());
         }
         self.round = self.round.saturating_add(1);
-        let ran = self.enqueue();
+        let ran = self.enqueue(record);
         self.is_over = ran.is_err();
         if self.is_over {
             release(&self.flags());
@@ -186,17 +223,16 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         self.works.iter().filter_map(ScatterWork::stored).collect()
     }
 
-    fn enqueue(&mut self) -> Result<(), Error> {
+    fn enqueue(&mut self, record: &mut Record) -> Result<(), Error> {
         // An owner has added what its slots held before.
         self.came = self.ranks.record()?;
         if let Some(collectives) = &self.choice.collectives {
             return by_nccl::sum(collectives, (Does::Scatter, &self.works), self.shape.pieces);
         }
+        self.ranks.begin(&self.works, (&self.came, self.round))?;
+        record.begin(self.ranks.members().iter(), &self.came)?;
         for work in &self.works {
-            wait_for(&work.member().device, &self.came)?;
-            wait_for(&work.member().copies, &self.came)?;
-            work.begin(self.round)?;
-            work.multiply(0)?;
+            record.multiply(work, 0, self.round)?;
         }
         let mut sent = self.ranks.record()?;
         if self.shape.sends == RankSends::Engines {
@@ -204,15 +240,14 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
                 if self.shape.path != RankPath::PeerMemory {
                     work.member().copies.wait_for(multiplied)?;
                 }
-                for owner in work.owners()? {
-                    work.send(owner, self.round)?;
-                }
+                record.send(work, self.round)?;
             }
             sent = self.ranks.record_copies()?;
         }
         for work in &self.works {
-            wait_for(&work.member().device, &sent)?;
-            work.add(0)?;
+            let Member { rank, device, .. } = work.member();
+            wait_for(device, &sent)?;
+            record.around((*rank, ChunkWork::Add, *rank), device, || work.add(0))?;
         }
         Ok(())
     }

@@ -79,11 +79,11 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
 
     fn enqueue(&self, signals: &Signals, round: u32) -> Result<(), Error> {
         let Member { device, copies, .. } = self.member();
-        // An owner has added what its slots held before.
+        // An owner has added what its slots held before, or its sum is zeros.
+        self.begin(round)?;
         signals.come(device, round)?;
         signals.await_all(device, round)?;
         copies.wait_for(&device.record()?)?;
-        self.begin(round)?;
         self.multiply(0)?;
         let sends = match self.sends() {
             RankSends::Engines => {
@@ -92,10 +92,13 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork for ScatterWork
                 }
                 copies
             }
-            RankSends::Kernel => device,
+            RankSends::Kernel | RankSends::Reduction => device,
         };
         for owner in self.owners()? {
-            self.send(owner, round)?;
+            if owner != self.member().rank {
+                self.await_stored(owner, round)?;
+                self.send(owner)?;
+            }
             signals.done(sends, owner, round)?;
         }
         device.wait_for(&sends.record()?)?;
@@ -129,7 +132,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
         let (of, part) = match made() {
             Ok((shape, choice, work)) => {
                 let types = format!("{} to {}", T::TY, C::TY);
-                let words = format!("{shape}, slots of {}, {types}", S::TY);
+                let words = format!("{shape}, {} of {}, {types}", shape.holds(), S::TY);
                 (Some((shape, choice)), Ok((words, work)))
             }
             Err(error) => (None, Err(error)),
@@ -169,10 +172,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
     ///
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
-        let (plan, slots) = (self.call.work().explain()?, S::TY);
+        let (plan, holds) = (self.call.work().explain()?, self.shape.holds());
         Ok(format!(
-            "{}, slots of {slots}\n{plan}\n{}",
-            self.shape, self.choice
+            "{}, {holds} of {}\n{plan}\n{}",
+            self.shape,
+            S::TY,
+            self.choice
         ))
     }
 

@@ -18,7 +18,7 @@ use crate::ranks::RankPath;
 const MOST_PIECES: i64 = 64;
 
 /// Whether a library brings the data to the other ranks.
-fn is_by_nccl(path: RankPath) -> bool {
+pub(crate) fn is_by_nccl(path: RankPath) -> bool {
     matches!(path, RankPath::NcclAfter | RankPath::NcclInChunks)
 }
 

@@ -1,5 +1,6 @@
 //! `ScatterWork`: the work of one rank of a product with a reduce-scatter or an all-reduce.
 
+use core::any::Any;
 use core::fmt;
 
 use colex_atom::Ty;
@@ -41,7 +42,7 @@ impl ScatterShape {
             _ => RankSends::Engines,
         };
         let sends = options.sends.unwrap_or(usual);
-        if sends == RankSends::Kernel && path != RankPath::PeerMemory {
+        if sends != RankSends::Engines && path != RankPath::PeerMemory {
             let (path, why) = (
                 path.to_string(),
                 "a kernel stores into the memory of the owners on the path of peer memory",
@@ -50,7 +51,11 @@ impl ScatterShape {
         }
         let most = match (path, problem.overlap, sends) {
             (RankPath::NcclInChunks, ..) => MOST_PIECES,
-            (RankPath::PeerMemory, Overlap::ProductReduce, RankSends::Kernel) => MOST_PIECES,
+            (
+                RankPath::PeerMemory,
+                Overlap::ProductReduce,
+                RankSends::Kernel | RankSends::Reduction,
+            ) => MOST_PIECES,
             _ => 1,
         };
         let usual = choice.forecast.pieces(path).min(most);
@@ -59,7 +64,8 @@ impl ScatterShape {
             return Err(HostError::Pieces { pieces, rows, most }.into());
         }
         // A collective adds the terms by itself: what is left is one rounding.
-        let slots = if is_by_nccl(path) { 1 } else { problem.ranks };
+        let is_one = is_by_nccl(path) || sends == RankSends::Reduction;
+        let slots = if is_one { 1 } else { problem.ranks };
         Ok(ScatterShape {
             problem,
             order: choice.order,
@@ -72,10 +78,10 @@ impl ScatterShape {
 
     /// What elements of the first type are, in words.
     pub(crate) fn holds(&self) -> &'static str {
-        if is_by_nccl(self.path) {
-            "terms"
-        } else {
-            "slots"
+        match (is_by_nccl(self.path), self.sends) {
+            (true, _) => "terms",
+            (false, RankSends::Reduction) => "sums",
+            (false, _) => "slots",
         }
     }
 
@@ -93,6 +99,11 @@ impl fmt::Display for ScatterShape {
         }
         Ok(())
     }
+}
+
+/// The same buffer, if its elements have the type.
+fn same_type<C: GemmElement, S: GemmElement>(c: &Buffer<C>) -> Option<Buffer<S>> {
+    (c as &dyn Any).downcast_ref().cloned()
 }
 
 /// The sum of the slots in the order of the ranks.
@@ -115,7 +126,7 @@ pub(crate) struct ScatterWork<T, S, C> {
     b: Buffer<T>,
     c: Buffer<C>,
     /// The slots of all ranks in this rank's memory, and those of all owners as this rank's work has them. On a path of NCCL the
-    /// sums of its collectives.
+    /// sums of its collectives; if kernels add, the one sum of this owner, which is its C where both have one type.
     slots: Buffer<S>,
     peers: Vec<Buffer<S>>,
     /// The terms of all chunks, if copies or collectives bring them to the owners; for these, piece after piece.
@@ -160,7 +171,19 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             }),
             _ => None,
         };
+        let c = member.buffer(if shape.reduces() { whole } else { chunk })?;
         let slots = match (&terms, shape.reduces()) {
+            _ if shape.sends == RankSends::Reduction => {
+                let own = if shape.reduces() {
+                    piece_of(&c, (member.rank as i64, ranks))?
+                } else {
+                    c.clone()
+                };
+                match same_type(&own) {
+                    Some(sums) => sums,
+                    None => member.buffer(chunk)?,
+                }
+            }
             // An all-reduce leaves its sums in the place of the terms.
             (Some(terms), true) if is_by_nccl(shape.path) => terms.clone(),
             (Some(_), false) if is_by_nccl(shape.path) => member.buffer(chunk)?,
@@ -169,7 +192,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let mut work = ScatterWork {
             a: member.buffer(m.saturating_mul(k / ranks))?,
             b: member.buffer(n.saturating_mul(k / ranks))?,
-            c: member.buffer(if shape.reduces() { whole } else { chunk })?,
+            c,
             slots,
             peers: Vec::new(),
             terms,
@@ -257,23 +280,31 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         self.shape.sends
     }
 
-    /// Says the number of the round to the kernel that tells which terms are stored.
+    /// Says the number of the round to the kernel that tells which terms are stored, or fills the sum with zeros to which kernels add.
     pub(crate) fn begin(&self, round: u32) -> Result<(), Error> {
+        if self.sends() == RankSends::Reduction {
+            return Ok(self.slots.fill_bytes(0)?);
+        }
         let Some(stored) = self.stored() else {
             return Ok(());
         };
         Ok(stored.set(&self.member.device, stored.len() - 1, round)?)
     }
 
-    /// Enqueues the copy of a term into the slot in the memory of another rank, its owner, once the kernel has stored it.
-    pub(crate) fn send(&self, owner: usize, round: u32) -> Result<(), Error> {
+    /// Makes the stream of copies wait until the kernel has stored the term of an owner, if it tells.
+    pub(crate) fn await_stored(&self, owner: usize, round: u32) -> Result<(), Error> {
+        match self.stored() {
+            Some(stored) => Ok(stored.wait(&self.member.copies, owner, round)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Enqueues the copy of a term into the slot in the memory of another rank, its owner.
+    pub(crate) fn send(&self, owner: usize) -> Result<(), Error> {
         // The own term is added where the kernel stores it.
         let Some(terms) = self.terms.as_ref().filter(|_| owner != self.member.rank) else {
             return Ok(());
         };
-        if let Some(stored) = self.stored() {
-            stored.wait(&self.member.copies, owner, round)?;
-        }
         let slot = self.part(&self.peers[owner], self.member.rank)?;
         let term = self.part(terms, owner)?;
         Ok(self.member.copies.enqueue_copy(&slot, &term)?)
@@ -282,6 +313,14 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
     /// Enqueues the sum of a piece of the slots in this rank's memory.
     pub(crate) fn add(&self, piece: i64) -> Result<(), Error> {
         let of = (piece, self.shape.pieces);
+        if self.sends() == RankSends::Reduction {
+            let c = self.own()?;
+            if c.address() == self.slots.address() {
+                return Ok(());
+            }
+            let sum = piece_of(&self.slots, of)?;
+            return self.sum(std::slice::from_ref(&sum), &piece_of(&c, of)?);
+        }
         let slots = 0..self.shape.problem.ranks as usize;
         let own = self.member.rank;
         let slots = slots.map(|rank| {
@@ -308,17 +347,19 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         map.run()
     }
 
-    /// Enqueues the copies of the sums of a piece to all other ranks.
-    pub(crate) fn share(&self, piece: i64) -> Result<(), Error> {
+    /// The other ranks, in the order in which they get the sums of this one.
+    pub(crate) fn others(&self) -> Result<Vec<usize>, Error> {
+        let peers = self.shape.order.peers(self.member.rank as i64);
+        let peers = peers.map_err(rank_error)?;
+        Ok(peers.into_iter().map(|to| to as usize).collect())
+    }
+
+    /// Enqueues the copy of the sums of a piece to another rank.
+    pub(crate) fn share(&self, piece: i64, to: usize) -> Result<(), Error> {
         let (rank, of) = (self.member.rank, (piece, self.shape.pieces));
         let own = piece_of(&self.own()?, of)?;
-        let others = self.shape.order.peers(rank as i64).map_err(rank_error)?;
-        for to in others {
-            let there = self.part(&self.sums[to as usize], rank)?;
-            let there = piece_of(&there, of)?;
-            self.member.copies.enqueue_copy(&there, &own)?;
-        }
-        Ok(())
+        let there = piece_of(&self.part(&self.sums[to], rank)?, of)?;
+        Ok(self.member.copies.enqueue_copy(&there, &own)?)
     }
 
     /// The chunk of C of which this rank is the owner.
@@ -381,13 +422,18 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let b = View::new(&self.b, strided([(n, k), (k, 1), (ranks, 0)])?)?;
         let (rank, of) = (self.member.rank, (piece, pieces));
         let owners = self.peers.iter();
-        let owners = owners.map(|slots| piece_of(&self.part(slots, rank)?, of));
+        let adds = self.sends() == RankSends::Reduction;
+        let owners = owners.map(|slots| match adds {
+            true => piece_of(slots, of),
+            false => piece_of(&self.part(slots, rank)?, of),
+        });
         let mut owners = owners.collect::<Result<Vec<_>, _>>()?;
         let layout = strided([(rows, n), (n, 1)])?;
         let owners = owners.iter_mut();
         let owners = owners.map(|slot| ViewMut::new(slot, layout.clone()));
         let owners = owners.collect::<Result<Vec<_>, _>>()?;
         let product = Gemm::to_owners(&a, &b, &owners)?;
-        act(product.chunks(ChunkOrder::Ascending, first))
+        let product = product.chunks(ChunkOrder::Ascending, first);
+        act(if adds { product.adds() } else { product })
     }
 }
