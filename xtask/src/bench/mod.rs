@@ -99,7 +99,7 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         return match name {
             Some("gemm") => sweep.draw(from),
             Some("attention") => attention::draw(from, sweep),
-            Some("ranks") => ranks::scaling::draw(from, sweep.svg()).map(|()| ExitCode::SUCCESS),
+            Some("ranks") => ranks::draw(from, sweep.svg()).map(|()| ExitCode::SUCCESS),
             _ => bail!("the benches `gemm`, `attention` and `ranks` are what is plotted"),
         };
     }

@@ -36,7 +36,7 @@ pub(super) fn draw(body: &Body) -> Result<String, Error> {
     bars(&read(file)?, &runs, body.value("group"))
 }
 
-fn read(file: &str) -> Result<Value, Error> {
+pub(super) fn read(file: &str) -> Result<Value, Error> {
     let root = workspace::root().map_err(|error| Error::new(error.to_string()))?;
     let path = root.join("gpu/bench").join(file);
     let text = fs::read_to_string(&path)

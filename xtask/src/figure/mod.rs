@@ -63,6 +63,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("stream-k", Draw::Picture(schedule::stream_k)),
     ("pipeline", Draw::Picture(schedule::pipeline)),
     ("ranks", Draw::Picture(schedule::ranks)),
+    ("rank-timeline", Draw::Picture(schedule::rank_timeline)),
     ("composition", Draw::Picture(composition::draw)),
     ("tma-box", Draw::Picture(tma::draw)),
     ("im2col", Draw::Picture(kernel::im2col::draw)),

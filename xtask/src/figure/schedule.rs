@@ -11,6 +11,9 @@
 //! `figure ranks`: `gather`, `scatter` or `reduce`, a product across ranks over time. Keys: `ranks`, and the times `send`, `product` and
 //! `add` of a chunk.
 //!
+//! `figure rank-timeline`: what ranks were measured to do, drawn as `figure ranks` draws a plan. The subject is a file of `gpu/bench`, which
+//! `cargo xtask bench ranks FILE --timeline` wrote. Keys: `case`, its number from 0.
+//!
 //! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
 //! durations `load`, `multiply`, `epilogue`.
 
@@ -21,7 +24,8 @@ use colex_sched::{
     StreamKSm90Args, Tile,
 };
 
-use super::{Body, Error};
+use super::{Body, Error, bench};
+use crate::bench::product::ranks::timeline;
 
 pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
     let [m, n] = pair(body, "tiles", "4x4")?;
@@ -177,6 +181,18 @@ pub(super) fn ranks(body: &Body) -> Result<Picture, Error> {
     plan.picture(&times).map_err(Error::from)
 }
 
+pub(super) fn rank_timeline(body: &Body) -> Result<Picture, Error> {
+    let [file] = body.subjects()? else {
+        return Err(Error::new(
+            "the figure has one subject, a file of gpu/bench",
+        ));
+    };
+    let case = number(body, "case", 0)? as usize;
+    let wrong = |why: anyhow::Error| Error::new(format!("gpu/bench/{file}: {why}"));
+    let all = bench::read(file)?;
+    timeline::picture(&all, case).map_err(wrong)
+}
+
 fn number(body: &Body, key: &str, default: i64) -> Result<i64, Error> {
     let Some(text) = body.value(key) else {
         return Ok(default);
@@ -268,6 +284,14 @@ mod tests {
         assert_eq!(
             error("ranks", "both"),
             "a figure of ranks has one subject, `gather`, `scatter` or `reduce`"
+        );
+        assert_eq!(
+            error("rank-timeline", "copy.json"),
+            "gpu/bench/copy.json: the file is none of `bench ranks --timeline`"
+        );
+        assert_eq!(
+            error("rank-timeline", "case = 1"),
+            "the figure has one subject, a file of gpu/bench"
         );
         assert_eq!(
             error("ranks", "gather\nranks = 65"),

@@ -91,11 +91,11 @@ pub(crate) struct Sweep {
     #[arg(long, requires = "of_shapes")]
     early: bool,
     /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`), or the scaling over
-    /// devices (`scaling.svg`).
+    /// devices (`scaling.svg`), or their timelines (`timeline-0.svg` and so on).
     #[arg(long, requires = "name")]
     svg: Option<PathBuf>,
     /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..`, `bench attention FILE --random ..`,
-    /// or `bench ranks FILE --ranks ..` wrote; nothing is measured.
+    /// or `bench ranks FILE` with `--ranks ..` or `--timeline` wrote; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
     /// Stop before the next shape after this number of seconds.

@@ -5,7 +5,7 @@ use colex_gpu::Buffer;
 use colex_gpu::ranks::{
     GatherProduct, ProductReduce, ProductScatter, RankOptions, RankPath, RankProblem, RankSends,
 };
-use colex_sched::Overlap;
+use colex_sched::{ChunkSpan, Overlap};
 use half::bf16;
 
 use super::{Host, WITHIN};
@@ -46,6 +46,24 @@ impl Numbers {
         Numbers {
             a: ranks.clone().map(|rank| normal(2 * rank + 1)).collect(),
             b: ranks.map(|rank| normal(2 * rank + 2)).collect(),
+        }
+    }
+
+    /// Integers from -2 to 2, whose products have sums that f32 holds exactly.
+    pub(super) fn integers(ranks: i64) -> Numbers {
+        let of = |seed: u64| {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            Noise::of(move || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                bf16::from_f32((state % 5) as f32 - 2.0)
+            })
+        };
+        let ranks = 0..ranks as u64;
+        Numbers {
+            a: ranks.clone().map(|rank| of(2 * rank + 1)).collect(),
+            b: ranks.map(|rank| of(2 * rank + 2)).collect(),
         }
     }
 }
@@ -104,6 +122,7 @@ impl ProductWay {
             None => "",
             Some(RankSends::Engines) => ", sent by copy engines",
             Some(RankSends::Kernel) => ", stored by the kernel",
+            Some(RankSends::Reduction) => ", added by the kernel",
         };
         format!("{path}, {pieces} pieces{by}{terms}{sends}")
     }
@@ -114,7 +133,8 @@ impl ProductWay {
             self.path,
             Some(RankPath::NcclAfter | RankPath::NcclInChunks)
         );
-        by_nccl && overlap != Overlap::GatherProduct
+        let by_kernels = self.sends == Some(RankSends::Reduction);
+        (by_nccl || by_kernels) && overlap != Overlap::GatherProduct
     }
 }
 
@@ -177,6 +197,11 @@ impl RankProduct {
             });
         }
         Ok(product)
+    }
+
+    /// What each rank did when in one run.
+    pub(super) fn timeline(&mut self) -> Result<Vec<ChunkSpan>> {
+        Ok(each!(self, one => one.timeline(WITHIN))?)
     }
 
     pub(super) fn run(&mut self) -> Result<()> {

@@ -3,6 +3,7 @@
 
 pub(super) mod checked;
 pub(in crate::bench) mod scaling;
+pub(crate) mod timeline;
 
 use std::path::Path;
 use std::process;
@@ -176,6 +177,9 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
         Overlap::GatherProduct => None,
         Overlap::ProductScatter | Overlap::ProductReduce => Some(behind(true)?.1),
     };
+    if problem.overlap == Overlap::ProductScatter {
+        exact(host, problem)?;
+    }
     let mut overlapped = Vec::new();
     for way in ways_of(problem, nccl) {
         let mut product = new(&way)?;
@@ -213,6 +217,25 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
     report(host, found)
 }
 
+/// The rounds in which sums of integers are compared.
+const EXACT: usize = 10;
+
+/// Refuses kernels that add to the sums of the owners if a sum of integers lacks a term: the sums are exact, so they have the bits of
+/// those of slots in every order.
+fn exact(host: &Host, problem: RankProblem) -> Result<()> {
+    let numbers = Numbers::integers(problem.ranks);
+    let of = |sends| {
+        let way = ProductWay::of(RankPath::PeerMemory, None, true).by(sends);
+        RankProduct::new(host, (problem, &numbers), &way)
+    };
+    let expected = of(RankSends::Kernel)?.result(host)?;
+    let mut added = of(RankSends::Reduction)?;
+    for _ in 0..EXACT {
+        same("sums of integers", &added.result(host)?, &expected)?;
+    }
+    Ok(())
+}
+
 /// The paths of a case beside the one without overlap; the first is the one that the library takes.
 fn ways_of(problem: RankProblem, nccl: bool) -> Vec<ProductWay> {
     let rows = problem.m / problem.ranks;
@@ -227,6 +250,8 @@ fn ways_of(problem: RankProblem, nccl: bool) -> Vec<ProductWay> {
             peers(None, false),
             peers(None, false).by(RankSends::Kernel),
             peers(None, true),
+            peers(None, false).by(RankSends::Reduction),
+            peers(None, true).by(RankSends::Reduction),
         ],
         Overlap::ProductReduce => vec![
             peers(None, false),
@@ -235,6 +260,7 @@ fn ways_of(problem: RankProblem, nccl: bool) -> Vec<ProductWay> {
             peers(Some(2), false),
             peers(Some(4), false),
             peers(None, true),
+            peers(None, false).by(RankSends::Reduction),
         ],
     };
     if nccl {
@@ -420,6 +446,23 @@ pub(crate) struct RankBench {
     /// Measure the paths of NCCL too, with xtask's feature `nccl` and libnccl.
     #[arg(long, requires = "name")]
     nccl: bool,
+    /// Record one run of some products with the bench `ranks`: what each device does when. `--svg` draws it.
+    #[arg(long, requires = "name", conflicts_with = "ranks")]
+    timeline: bool,
+}
+
+/// Draws what a file has: the scaling over devices, or timelines.
+pub(in crate::bench) fn draw(from: &Path, folder: Option<&Path>) -> Result<()> {
+    let text = std::fs::read_to_string(from);
+    let text = text.with_context(|| format!("{} cannot be read", from.display()))?;
+    let all: Value =
+        serde_json::from_str(&text).with_context(|| format!("{} is not JSON", from.display()))?;
+    let folder = folder.context("--svg names the folder of the drawing")?;
+    if all["bench"] == timeline::BENCH {
+        timeline::draw_into(&all, folder)
+    } else {
+        scaling::draw_into(&all, folder)
+    }
 }
 
 /// A file of numbers, written after each of the products.
@@ -485,6 +528,9 @@ pub(in crate::bench) fn run(
     watch();
     if !options.ranks.is_empty() {
         return scaling::run(&options.ranks, file, svg);
+    }
+    if options.timeline {
+        return timeline::run(file, svg);
     }
     let host = Host::open(None)?;
     let products = cases(host.devices.len() as i64);

@@ -100,18 +100,7 @@ pub(super) fn run(counts: &[usize], file: Option<&Path>, folder: Option<&Path>) 
 }
 
 /// Draws what a file has.
-pub(in crate::bench) fn draw(from: &Path, folder: Option<&Path>) -> Result<()> {
-    let text = std::fs::read_to_string(from);
-    let text = text.with_context(|| format!("{} cannot be read", from.display()))?;
-    let all: Value =
-        serde_json::from_str(&text).with_context(|| format!("{} is not JSON", from.display()))?;
-    draw_into(
-        &all,
-        folder.context("--svg names the folder of the drawing")?,
-    )
-}
-
-fn draw_into(all: &Value, folder: &Path) -> Result<()> {
+pub(super) fn draw_into(all: &Value, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
     let path = folder.join("scaling.svg");
