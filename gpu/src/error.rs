@@ -753,6 +753,16 @@ pub(crate) enum HostError {
         peer: String,
     },
     #[error(
+        "rank {from}, {device}, does no atomic operations in the memory of rank {to}, {peer}: kernels that add to its sums need them, and \
+         slots do not"
+    )]
+    NoAtomics {
+        from: usize,
+        to: usize,
+        device: String,
+        peer: String,
+    },
+    #[error(
         "rank {from}, {device}, has no access to the memory of rank {to}, {peer}, and there are no collectives of NCCL: {why}"
     )]
     NoWay {

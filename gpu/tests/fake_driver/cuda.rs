@@ -10,8 +10,8 @@
 //! current and that its stream belongs to. The linker refuses a text with `setmaxnreg`: a real one ignores the instruction,
 //! and the kernel runs at a third of its speed.
 //!
-//! In a scene `peers:COUNT` or `apart:COUNT` there are several devices, with or without access to each other's memory, and
-//! small memory is remembered: streams run their copies and flags in order, as far as no flag holds them up. A copy in
+//! In a scene `peers:COUNT`, `weak:COUNT` or `apart:COUNT` there are several devices, with access to each other's memory, with access
+//! by links that carry no atomic operations, or without access, and small memory is remembered: streams run their copies and flags in order, as far as no flag holds them up. A copy in
 //! memory to which the current context has no access is refused, as a real one would be. Memory that is freed while another
 //! process has it open, and memory that is closed without being open, end the process: what a real driver does then is
 //! undefined.
@@ -45,6 +45,11 @@ fn scene(name: &str) -> bool {
 /// The number after the scene's name and a colon.
 fn number(name: &str) -> Option<Code> {
     said().strip_prefix(name)?.strip_prefix(':')?.parse().ok()
+}
+
+/// The devices that have access to each other's memory.
+fn peers() -> Option<Code> {
+    number("peers").or(number("weak"))
 }
 
 /// A part of a scene `gpu:MAJOR:MINOR:SHARED:VERSION`: a device of that compute capability, with that much shared memory
@@ -287,7 +292,7 @@ pub extern "C" fn cuDeviceGetCount(count: &mut i32) -> Code {
 
 /// The number of devices.
 fn devices() -> usize {
-    let several = number("peers").or(number("apart"));
+    let several = peers().or(number("apart"));
     several.map_or(1, |count| count as usize)
 }
 
@@ -458,7 +463,7 @@ pub extern "C" fn cuMemAlloc_v2(address: &mut u64, bytes: usize) -> Code {
 
 /// Whether the scene has a memory.
 fn remembers() -> bool {
-    number("peers").or(number("apart")).is_some()
+    peers().or(number("apart")).is_some()
 }
 
 /// The memory of all devices, and the work of the streams that has not run.
@@ -667,14 +672,21 @@ pub extern "C" fn cuStreamWaitValue32_v2(stream: Handle, word: u64, least: u32, 
 #[no_mangle]
 pub extern "C" fn cuDeviceCanAccessPeer(can: &mut i32, device: i32, peer: i32) -> Code {
     counted!(cuDeviceCanAccessPeer);
-    *can = i32::from(number("peers").is_some() && device != peer);
+    *can = i32::from(peers().is_some() && device != peer);
+    0
+}
+
+#[no_mangle]
+pub extern "C" fn cuDeviceGetP2PAttribute(has: &mut i32, attribute: u32, device: i32, peer: i32) -> Code {
+    counted!(cuDeviceGetP2PAttribute);
+    *has = i32::from(attribute == 3 && device != peer && number("weak").is_none());
     0
 }
 
 #[no_mangle]
 pub extern "C" fn cuCtxEnablePeerAccess(peer: Handle, _: u32) -> Code {
     counted!(cuCtxEnablePeerAccess);
-    if number("peers").is_none() {
+    if peers().is_none() {
         return 217;
     }
     let mut machine = MACHINE.lock().unwrap();

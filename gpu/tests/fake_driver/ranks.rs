@@ -222,6 +222,44 @@ fn devices_without_peer_access_are_named() {
 }
 
 #[test]
+fn links_without_atomic_operations_are_named() {
+    let act = || {
+        let together = RankDevices::new(&devices(2)).unwrap();
+        let new = |overlap, sends| {
+            let options = RankOptions {
+                sends: Some(sends),
+                ..RankOptions::default()
+            };
+            let problem = problem(overlap, 2);
+            match overlap {
+                Overlap::ProductScatter => sentence(ProductScatter::<bf16, f32, bf16>::new(
+                    &together, problem, &options,
+                )),
+                _ => sentence(ProductReduce::<bf16, f32, bf16>::new(
+                    &together, problem, &options,
+                )),
+            }
+        };
+        [
+            new(Overlap::ProductScatter, RankSends::Kernel),
+            new(Overlap::ProductScatter, RankSends::Reduction),
+            new(Overlap::ProductReduce, RankSends::Reduction),
+        ]
+        .join("; ")
+    };
+    let refused = "rank 0, Fake, does no atomic operations in the memory of rank 1, Fake: kernels that add to its sums need them, and \
+                   slots do not";
+    assert_eq!(
+        said(
+            "ranks::links_without_atomic_operations_are_named",
+            "weak:2",
+            act
+        ),
+        format!("no error; {refused}; {refused}")
+    );
+}
+
+#[test]
 fn without_flags_of_streams_the_copies_come_first() {
     let act = || {
         let all = devices(1);

@@ -73,6 +73,28 @@ impl Device {
         }
     }
 
+    /// Returns whether atomic operations of this device work in the memory of another device as in its own: always in its own,
+    /// never with the simulator, and between two GPUs where the link carries them (`cuDeviceGetP2PAttribute`).
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// let [device, other] = [Device::simulator(Arch::Sm90a), Device::simulator(Arch::Sm90a)];
+    /// assert!(device.has_native_atomics(&device)?);
+    /// assert!(!device.has_native_atomics(&other)?);
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the driver's error.
+    pub fn has_native_atomics(&self, peer: &Device) -> Result<bool, Error> {
+        match (&self.0, &peer.0) {
+            _ if self.is_same_device(peer) => Ok(true),
+            (Kind::Gpu(own), Kind::Gpu(peer)) => own.has_native_atomics(peer),
+            (Kind::Gpu(_) | Kind::Simulator(_), _) => Ok(false),
+        }
+    }
+
     /// Gives the work of this device access to the memory of another device (`cuCtxEnablePeerAccess`), if it has none
     /// yet. [`Buffer::as_peer_of`] calls it.
     ///

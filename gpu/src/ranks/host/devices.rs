@@ -157,6 +157,28 @@ impl RankDevices {
         }
     }
 
+    /// Refuses kernels that add to the sums of other ranks if a link does not carry atomic operations.
+    pub(super) fn check_sends(&self, sends: RankSends) -> Result<(), Error> {
+        if sends != RankSends::Reduction {
+            return Ok(());
+        }
+        for (from, Member { device, .. }) in self.members.iter().enumerate() {
+            for (to, Member { device: peer, .. }) in self.members.iter().enumerate() {
+                if !device.has_native_atomics(peer)? {
+                    let (device, peer) = (device.name(), peer.name());
+                    return Err(HostError::NoAtomics {
+                        from,
+                        to,
+                        device,
+                        peer,
+                    }
+                    .into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Begins a round of sums over ranks, to which all have come: an owner has added what its slots held before. Where kernels add to
     /// the sum of an owner, all sums are zeros before the first kernel.
     pub(super) fn begin<T: GemmElement, S: GemmElement, C: GemmElement>(

@@ -54,6 +54,10 @@ pub enum RankSends {
     /// ([`Gemm::adds`](crate::Gemm::adds)). There are no slots, and nothing is added afterwards. The sum is rounded to the type of the
     /// slots at each addition, and the order of the additions is that in which they happen: two runs may differ in the last
     /// bits.
+    ///
+    /// The devices of one process have to be linked such that atomic operations work between them
+    /// ([`Device::has_native_atomics`](crate::Device::has_native_atomics)). Ranks of several processes do not know each other's devices: there
+    /// the caller has to know it.
     Reduction,
 }
 

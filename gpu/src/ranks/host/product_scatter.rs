@@ -80,6 +80,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         let of = (&problem, Overlap::ProductScatter);
         let choice = chosen::<T, S, C>(&ranks.kind(), of, options)?;
         let shape = ScatterShape::new::<S, C>(problem, &choice, options)?;
+        ranks.check_sends(shape.sends)?;
         let works = ranks.members().iter();
         let works = works.map(|member| ScatterWork::new(member, &shape));
         let mut works = works.collect::<Result<Vec<ScatterWork<T, S, C>>, _>>()?;

@@ -48,6 +48,7 @@ table! {
     device_get_name: "cuDeviceGetName"(*mut c_char, c_int, c_int);
     device_get_attribute: "cuDeviceGetAttribute"(*mut c_int, c_uint, c_int);
     device_can_access_peer: "cuDeviceCanAccessPeer"(*mut c_int, c_int, c_int);
+    device_get_p2p_attribute: "cuDeviceGetP2PAttribute"(*mut c_int, c_uint, c_int, c_int);
     primary_retain: "cuDevicePrimaryCtxRetain"(*mut sys::Context, c_int);
     primary_release: "cuDevicePrimaryCtxRelease_v2"(c_int);
     ctx_get_device: "cuCtxGetDevice"(*mut c_int);

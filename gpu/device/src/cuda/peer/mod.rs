@@ -36,6 +36,19 @@ impl Gpu {
         Ok(can != 0)
     }
 
+    /// Whether the link to another GPU carries atomic operations.
+    pub(crate) fn has_native_atomics(&self, peer: &Gpu) -> Result<bool, Error> {
+        /// `CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED`.
+        const NATIVE_ATOMIC: u32 = 3;
+        let mut has = 0;
+        self.call("cuDeviceGetP2PAttribute", |api| {
+            let (own, other) = (self.shared.device, peer.shared.device);
+            // SAFETY: stores one integer; both are devices that contexts were made of.
+            unsafe { (api.device_get_p2p_attribute)(&mut has, NATIVE_ATOMIC, own, other) }
+        })?;
+        Ok(has != 0)
+    }
+
     /// Lets the work of this context use the memory of another one, now and later.
     pub(crate) fn enable_access(&self, peer: &Gpu) -> Result<(), Error> {
         /// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`.
