@@ -53,6 +53,8 @@ pub(crate) struct PreparedLaunch {
     loaded: Arc<LoadedKernel>,
     launch: Launch,
     slots: Vec<Slot>,
+    /// Whether no block begins before the launch before it has ended.
+    in_order: bool,
 }
 
 /// An argument whose address is open.
@@ -155,7 +157,14 @@ impl PreparedLaunch {
             loaded,
             launch,
             slots: arguments.into_iter().map(slot).collect(),
+            in_order: false,
         }
+    }
+
+    /// The same launch, of which no block begins before the launch before it has ended if `in_order`, even if the kernel's threads
+    /// wait for that end.
+    pub(crate) fn in_order(self, in_order: bool) -> PreparedLaunch {
+        PreparedLaunch { in_order, ..self }
     }
 
     fn bind(&self, addresses: &[u64], device: &Device) -> Result<Vec<Argument>, Error> {
@@ -215,6 +224,9 @@ impl<A> Call<A> {
     pub(crate) fn run(&self, device: &Device) -> Result<(), Error> {
         let mut launches = self.shape.launches.iter().zip(&self.arguments);
         launches.try_for_each(|(one, arguments)| {
+            if one.in_order {
+                return Ok(device.launch_in_order(&*one.loaded, one.launch, arguments)?);
+            }
             Ok(device.launch(&*one.loaded, one.launch, arguments)?)
         })
     }

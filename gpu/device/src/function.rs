@@ -444,6 +444,10 @@ impl Device {
     /// the running kernel is returned by the call that waits for it, such as [`synchronize`](Device::synchronize) or a
     /// download.
     ///
+    /// A kernel whose threads all execute `griddepcontrol.wait` before they access global memory or end is launched with
+    /// programmatic stream serialisation: its blocks may take multiprocessors that the launch before it leaves, and wait there
+    /// until that launch has ended and its writes are visible. [`launch_in_order`](Device::launch_in_order) launches it without.
+    ///
     /// On a GPU the addresses of a kernel are not checked. On a system whose devices can access the host's memory, a
     /// stray address may reach that memory. Run a kernel on the simulator first.
     ///
@@ -468,10 +472,45 @@ impl Device {
         arguments: &[Argument],
     ) -> Result<(), Error> {
         let loaded = kernel.loaded_on(self)?;
+        self.enqueue(loaded, (launch, loaded.waits_first), arguments)
+    }
+
+    /// Runs a kernel over a grid as [`launch`](Device::launch) does, but none of its blocks begins before the launch before it has
+    /// ended, whatever the kernel waits for.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// # use colex_ir::KernelBuilder;
+    /// # use colex_ir::launch::Launch;
+    /// # let kernel = KernelBuilder::new("empty", device.arch()).finish();
+    /// device.launch_in_order(&device.load(&kernel)?, Launch::new(1, 32), &[])?;
+    /// # Ok::<(), colex_device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`launch`](Device::launch).
+    pub fn launch_in_order(
+        &self,
+        kernel: &impl Launchable,
+        launch: Launch,
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
+        let loaded = kernel.loaded_on(self)?;
+        self.enqueue(loaded, (launch, false), arguments)
+    }
+
+    fn enqueue(
+        &self,
+        loaded: &LoadedKernel,
+        (launch, begins_early): (Launch, bool),
+        arguments: &[Argument],
+    ) -> Result<(), Error> {
         match (&self.0, &loaded.code) {
             (Kind::Gpu(gpu), Code::Gpu(code)) => {
                 loaded.check_launch(&launch, arguments, gpu.limits())?;
-                gpu.launch(code, (&launch, loaded.waits_first), arguments)
+                gpu.launch(code, (&launch, begins_early), arguments)
             }
             _ => self.profile(loaded, launch, arguments).map(drop),
         }

@@ -372,6 +372,19 @@ impl BatchForm {
         }
     }
 
+    /// Whether the products are those of a plain batch: no groups, lists, chunks or convolution.
+    pub(crate) fn is_plain(&self) -> bool {
+        let BatchForm {
+            modes: _,
+            shared: _,
+            groups,
+            filter,
+            is_listed,
+            chunks,
+        } = self;
+        groups.is_none() && filter.is_none() && !is_listed && chunks.is_none()
+    }
+
     /// The matrices of C, one for each chunk, if they have addresses of their own; else 0.
     pub(crate) fn owners(&self) -> usize {
         self.chunks.map_or(0, |chunks| chunks.owners)

@@ -2103,8 +2103,8 @@ pub(super) fn prepare(
     let steps = order.map(|operand| shape.steps[operand]);
     let of_batch = (&shape.batch, form, &steps);
     let loaded = |role: Role| {
-        let key = (launched.of_kernel(), form, epilogue.clone(), role);
-        loaded(&key, device)
+        let of_kernel = launched.of_kernel(&form, device.arch());
+        loaded(&(of_kernel, form, epilogue.clone(), role), device)
     };
     let kernel = loaded(Role::Product)?;
     let in_order = order.map(|operand| addresses[operand]);
@@ -2139,7 +2139,8 @@ pub(super) fn prepare(
         let order = order.iter().copied().chain(behind..addresses.len());
         let loaded = kernel.loaded.clone();
         loaded.check_launch(&grid, &given, device.limits())?;
-        Ok::<_, Error>(PreparedLaunch::new(loaded, grid, given, addresses, order))
+        let launch = PreparedLaunch::new(loaded, grid, given, addresses, order);
+        Ok::<_, Error>(launch.in_order(!plan.early))
     };
     let factors = (in_order, second.map(|at| addresses[at]));
     let given = arguments(
@@ -2223,7 +2224,8 @@ fn kernels_of(
     };
     let kernels = plans.iter().flat_map(|plan| {
         let (form, epilogue) = form(plan, shape);
-        let key = move |role| (plan.launched().of_kernel(), form, epilogue.clone(), role);
+        let of_kernel = plan.launched().of_kernel(&form, device.arch());
+        let key = move |role| (of_kernel, form, epilogue.clone(), role);
         let sum = (plan.split > 1).then_some(Role::Sum);
         [Role::Product].into_iter().chain(sum).map(key)
     });

@@ -131,8 +131,9 @@ pub struct GemmPlan {
     /// fill whole rounds need no parts.
     pub undivided: i64,
     /// Whether a kernel may begin before the launch before it on the stream has ended (Hopper, and GEMV from `sm_90` on): its blocks take the
-    /// multiprocessors that this launch leaves, prepare themselves, and wait there for its end. So does the kernel that adds the
-    /// parts of K.
+    /// multiprocessors that this launch leaves, prepare themselves, and wait there until it has ended and its writes are visible. So does the
+    /// kernel that adds the parts of K. No other work of the stream sees a difference but in time. The model of time sets this for
+    /// short products; a plan with `false` in [`Gemm::prepare_with`](super::Gemm::prepare_with) is launched in order.
     pub early: bool,
     /// The order in which blocks (on Hopper, clusters) visit the tiles: a grouped order with strips of 1 to 65536 tiles.
     pub order: Order,
@@ -413,12 +414,23 @@ impl GemmPlan {
         }
     }
 
-    /// The plan of the kernel, which takes any number of parts of K if it takes several.
-    pub(crate) fn of_kernel(&self) -> GemmPlan {
+    /// The plan of the kernel, which takes any number of parts of K if it takes several. One of plain products waits for the launch
+    /// before it where it can: whether it begins before that has ended is left to its launch.
+    pub(crate) fn of_kernel(&self, form: &BatchForm, arch: Arch) -> GemmPlan {
         GemmPlan {
             split: self.split.min(2),
             undivided: 0,
+            early: self.early || form.is_plain() && self.can_begin_early(arch),
             ..*self
+        }
+    }
+
+    /// Whether a kernel of the method can wait for the launch before it.
+    pub(crate) fn can_begin_early(&self, arch: Arch) -> bool {
+        match self.method {
+            GemmMethod::Hopper => true,
+            GemmMethod::Gemv => arch >= Arch::Sm90,
+            GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => false,
         }
     }
 

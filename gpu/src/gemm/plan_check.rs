@@ -107,12 +107,7 @@ impl GemmPlan {
             whole,
             1,
         )?;
-        let begins = match self.method {
-            GemmMethod::Hopper => true,
-            GemmMethod::Gemv => arch >= Arch::Sm90,
-            _ => false,
-        };
-        let most = i64::from(begins);
+        let most = i64::from(self.can_begin_early(arch));
         self.limit("early begins of its kernels", self.early.into(), most)?;
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;

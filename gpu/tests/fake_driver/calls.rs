@@ -602,6 +602,30 @@ fn kernels_of_a_product_may_begin_early() {
     println!("law kernels_of_a_product_may_begin_early: {cases} cases");
 }
 
+/// A short product begins early by itself, and a long one does not; both have one kernel.
+#[test]
+fn short_products_begin_early_by_themselves() {
+    let act = || {
+        let device = device();
+        let elements = [2048 * 4096, 1024 * 4096, 2048 * 1024];
+        let [a, b, c] = elements.map(|elements| device.uninitialised::<bf16>(elements).unwrap());
+        let mut cases = 0;
+        for ([m, n, k], begins) in [([64, 64, 64], 1), ([1, 64, 63], 1), ([2048, 1024, 4096], 0)] {
+            let problem = GemmProblem::new(m, n, k);
+            let product = on(problem, [&a, &b], &c).unwrap();
+            let call = product.prepare().unwrap();
+            let counts = counted(&device, || call.run(&device)).unwrap();
+            let found = counts.get("launches_that_begin_early").copied();
+            assert_eq!(found.unwrap_or(0), begins, "{call}");
+            cases += 1;
+        }
+        cases.to_string()
+    };
+    let name = "calls::short_products_begin_early_by_themselves";
+    let cases = said(name, "whole", act);
+    println!("law short_products_begin_early_by_themselves: {cases} cases");
+}
+
 /// Packed sequences are sorted by a kernel before that of the products, but not where a capture meets memory that later calls
 /// overwrite. With memory of the call or of the caller, a capture has both kernels.
 #[test]

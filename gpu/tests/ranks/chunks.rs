@@ -773,6 +773,16 @@ fn every_refusal_of_chunks_verbatim() {
         split.unwrap_err().to_string(),
         "batch: chunks: the plan divides K among 2 clusters, whose parts another kernel adds: chunks have whole sums"
     );
+    let early = product().prepare_with(|operands, _| {
+        Ok(GemmPlan {
+            early: true,
+            ..plan(Kind::Cooperative, operands)
+        })
+    });
+    assert_eq!(
+        early.unwrap_err().to_string(),
+        "batch: chunks: the plan begins early: blocks that wait would keep multiprocessors from the kernels that bring the chunks"
+    );
     let flags = device.zeros::<u32>(8).unwrap();
     assert_eq!(
         said(product().arrivals(&flags.view(4).unwrap())),

@@ -63,12 +63,12 @@ const EARLY_IN_CAPTURES: i32 = 12030;
 impl Gpu {
     /// Enqueues a launch on the stream. A failure of the kernel is reported by the call that waits for it.
     ///
-    /// The shape and the arguments must have been checked against the device's limits and the function's parameters. A kernel
-    /// whose threads wait first may begin before the launch before it has ended.
+    /// The shape and the arguments must have been checked against the device's limits and the function's parameters. With
+    /// `begins_early`, which takes a kernel whose threads wait first, blocks may begin before the launch before it has ended.
     pub(crate) fn launch(
         &self,
         function: &Loaded,
-        (launch, waits_first): (&Launch, bool),
+        (launch, begins_early): (&Launch, bool),
         arguments: &[Argument],
     ) -> Result<(), Error> {
         let maps = maps(arguments)?;
@@ -77,7 +77,7 @@ impl Gpu {
         if launch.cluster != [1; 3] {
             attributes.push(LaunchAttribute::cluster(launch.cluster));
         }
-        if waits_first && self.driver_version() >= EARLY_IN_CAPTURES {
+        if begins_early && self.driver_version() >= EARLY_IN_CAPTURES {
             attributes.push(LaunchAttribute::begins_early());
         }
         let config = LaunchConfig {

@@ -258,7 +258,10 @@ fn chunks() -> Result<Vec<Sample>, Error> {
             plans.push(usual);
             let listed = GemmPlan::candidates(operands, arch).into_iter();
             let is_taken = |plan: &GemmPlan| plan.method == GemmMethod::Hopper && plan.split == 1;
-            plans.extend(listed.filter(is_taken));
+            plans.extend(listed.filter(is_taken).map(|plan| GemmPlan {
+                early: false,
+                ..plan
+            }));
             Ok(usual)
         })?;
         for plan in plans {
@@ -589,15 +592,14 @@ fn products() -> Result<Vec<Sample>, Error> {
     // A plan of one consumer begins with 255 registers.
     let lists = [(Ty::Bf16, 8), (Ty::Bf16, 1), (Ty::Tf32, 4), (Ty::S8, 16)];
     let plans = lists.into_iter().flat_map(|(ty, n)| listed_plans(ty, n));
-    let early = |plan: GemmPlan| {
-        let early = GemmPlan {
-            early: true,
+    let in_order = |plan: GemmPlan| {
+        let late = GemmPlan {
+            early: false,
             ..plan
         };
-        let begins = matches!(plan.method, GemmMethod::Hopper | GemmMethod::Gemv);
-        [plan].into_iter().chain(begins.then_some(early))
+        [plan].into_iter().chain(plan.early.then_some(late))
     };
-    for plan in plans.flat_map(early) {
+    for plan in plans.flat_map(in_order) {
         all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
         let sum = plan.build_sum(Arch::Sm90a)?;
         all.extend(sum.map(|sum| Sample::new(sum.kernel, 96)));

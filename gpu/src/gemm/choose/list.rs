@@ -103,22 +103,23 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 256, 64], 2).cluster([2, 1, 1]),
     hopper([128, 192, 64], 2).cluster([2, 1, 1]),
     hopper([192, 128, 64], 3).cluster([1, 2, 1]),
-    hopper([128, 128, 64], 2).cluster([2, 2, 1]),
     hopper([128, 128, 64], 2).cluster([1, 4, 1]),
     hopper([128, 128, 64], 2),
     // Short K over many tiles.
     hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
     hopper([64, 128, 64], 1).cluster([2, 2, 1]),
+    hopper([64, 128, 64], 1).cluster([2, 1, 1]),
     hopper([64, 128, 64], 1),
     hopper([64, 64, 64], 1),
     hopper([64, 32, 64], 1),
     // Long K over few tiles.
     hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
+    hopper([128, 128, 64], 2).cluster([2, 1, 1]).split(),
     hopper([128, 128, 64], 2).split(),
+    hopper([64, 128, 64], 1).cluster([4, 1, 1]).split(),
     hopper([64, 128, 64], 1).split(),
     hopper([64, 32, 128], 1).split(),
     hopper([64, 16, 128], 1).split(),
-    hopper([64, 64, 64], 1).cluster([1, 1, 8]),
     // Few rows.
     hopper([128, 16, 64], 2).swapped(),
     hopper([64, 16, 128], 1).swapped(),
@@ -127,7 +128,6 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([64, 16, 16], 1).swapped(),
     hopper([64, 64, 16], 1),
     hopper([128, 128, 16], 2),
-    hopper([128, 256, 16], 2),
 ];
 
 /// Plans for rows of any alignment.
@@ -181,6 +181,8 @@ impl Row {
             cluster: self.cluster,
             schedule: self.schedule,
             split: if self.splits { 2 } else { 1 },
+            // Their kernels wait for the launch before them; of long products they are launched in order.
+            early: usual.can_begin_early(arch),
             swap: self.swap,
             gather: self.gather,
             order: Order::Grouped {

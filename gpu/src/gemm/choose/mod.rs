@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use colex_atom::{Arch, Ty};
 use colex_device::{Device, Memo};
+use colex_ir::launch::Limits;
 
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::gemm::prepared::Wish;
@@ -145,7 +146,11 @@ impl fmt::Display for PlanCost {
     }
 }
 
-/// Constants of the model: fitted to what plans took for 1,146 shapes on an H200, those of threads for 163 (`PERFORMANCE.md`).
+/// Products that take longer by the model do not begin early: above it, nothing is gained that stands out from the noise.
+const SHORT: f64 = 12.0;
+
+/// Constants of the model: fitted to what plans took for 1,146 shapes on an H200, those of threads for 163, and those of a step
+/// and of parts of K again to 1,061 (`PERFORMANCE.md`).
 /// All shapes are of 16-bit numbers. For tf32 and s8 nothing is fitted: the tensor cores and the power limit are taken to
 /// multiply half and twice as many, as NVIDIA's table of the H200 has it (989 TFLOP/s of bf16, 495 of tf32, 1,979 TOP/s of s8,
 /// dense).
@@ -155,31 +160,33 @@ mod h200 {
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
     pub(super) const PRODUCTS: f64 = 1670.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
-    pub(super) const SHARED: f64 = 111.0;
+    pub(super) const SHARED: f64 = 124.0;
     /// Bytes that a multiprocessor loads in a clock.
-    pub(super) const LOADS: f64 = 98.3;
+    pub(super) const LOADS: f64 = 140.0;
     /// Clocks of TMA for a row of a box, however short: of one that begins at a line of 128 bytes, at a sector of 32, and
     /// between sectors.
     pub(super) const ROW: [f64; 3] = [1.32, 0.789, 0.81];
     /// The bytes that such rows take of what is loaded, for each byte.
     pub(super) const LINES: [f64; 3] = [1.0, 1.77, 2.36];
     /// Clocks of a step along K beside the loads.
-    pub(super) const STEP: f64 = 32.2;
+    pub(super) const STEP: f64 = 19.5;
     /// The part of a step more where the blocks of a cluster along M or N wait for each other.
-    pub(super) const CLUSTER: f64 = 0.0662;
+    pub(super) const CLUSTER: f64 = 0.0099;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 7090.0;
+    pub(super) const CACHE: f64 = 8380.0;
     /// Operations in a microsecond that the power limit allows for all multiprocessors.
     pub(super) const POWER: f64 = 4.0e9;
     /// Bytes of the device's memory in a microsecond, where nothing else takes time: a sum of squares has the rest.
     pub(super) const MEMORY: f64 = 4.64e6;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
     pub(super) const FIXED: [f64; 2] = [1.79, 1.27];
+    /// The microseconds by which a kernel that begins early hides its launch: half of 300 drawn shapes gained more.
+    pub(super) const EARLY: f64 = 0.4;
     /// Clocks of a sum over a cluster, and for each byte of a block's accumulators.
     pub(super) const SUM: [f64; 2] = [1250.0, 0.12];
     /// Microseconds of the kernel that adds parts of K; clocks for each byte that a block writes; bytes that are read in a
     /// microsecond.
-    pub(super) const SPLIT: [f64; 3] = [1.7, 0.0262, 2.11e6];
+    pub(super) const SPLIT: [f64; 3] = [1.38, 0.0179, 2.75e6];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
     pub(super) const EPILOGUE: [f64; 4] = [535.0, 0.106, 0.4, 0.993];
     /// The same in pairs and one by one where threads load; and the part more for each other block of the multiprocessor.
@@ -225,11 +232,53 @@ impl GemmPlan {
         if self.operands.gated {
             return self.cost_of_both(&problem, multiprocessors);
         }
-        match self.method {
+        let mut cost = match self.method {
             GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, multiprocessors),
             GemmMethod::Gemv => self.launched().cost_of_gemv(&problem, multiprocessors),
             _ => self.cost_of_blocks(&problem, multiprocessors),
+        };
+        if self.early {
+            cost.fixed -= h200::EARLY;
         }
+        cost
+    }
+
+    /// The plan with its microseconds. Of those that can begin early, it is one that does so where that gains: where the product is
+    /// short, and the plan does not [crowd](Self::crowds).
+    fn timed(
+        self,
+        problem: &GemmProblem,
+        arch: Arch,
+        multiprocessors: i64,
+    ) -> (f64, GemmPlan) {
+        let late = GemmPlan {
+            early: false,
+            ..self
+        };
+        let time = late.cost(problem, multiprocessors).total();
+        let gains = time < SHORT && !self.crowds(problem, arch, multiprocessors);
+        if !(self.early && gains) {
+            return (time, late);
+        }
+        (self.cost(problem, multiprocessors).total(), self)
+    }
+
+    /// Whether single blocks that fill a multiprocessor each take more than half of the device and up to three quarters. Those of
+    /// the next launch then find room for a part of them only. Of 31 such drawn products on an H100, an early begin made most
+    /// slower, by 2 % on average and by up to 20 %; all others gained.
+    fn crowds(&self, problem: &GemmProblem, arch: Arch, multiprocessors: i64) -> bool {
+        let plan = self.launched();
+        if plan.method != GemmMethod::Hopper || plan.cluster != [1; 3] {
+            return false;
+        }
+        let room = i64::from(Limits::of(arch).shared) + KEPT;
+        let each = tile_bytes(&plan, plan.stages) + BESIDE_TILES + KEPT;
+        let is_alone = plan.consumer_groups() > 1 || 2 * each > room;
+        let whole = self.cluster_tiles(problem) - self.divided_tiles(problem);
+        let parts = self.divided_tiles(problem).saturating_mul(self.split);
+        let blocks = whole.saturating_add(parts);
+        let more_than_half = blocks.saturating_mul(2) > multiprocessors;
+        is_alone && more_than_half && blocks.saturating_mul(4) <= multiprocessors * 3
     }
 
     /// The cost of a product with two right factors: that of one with all of their columns.
@@ -295,7 +344,10 @@ impl GemmPlan {
         } else {
             of_rows(h200::ROW) * (bk * bytes / 128.0).max(1.0)
         };
-        let mut step = (bk * (of_each * multiply.max(shared)).max(loads)).max(filling + h200::STEP);
+        // The root of sixth powers: where both take as long, neither hides the other whole.
+        let computing = of_each * multiply.max(shared);
+        let together = (computing.powi(6) + loads.powi(6)).sqrt().cbrt();
+        let mut step = (bk * together).max(filling + h200::STEP);
         if cm * cn > 1 {
             step *= 1.0 + h200::CLUSTER;
         }
@@ -608,8 +660,9 @@ fn timed(
         .iter()
         .filter(|plan| plan.may_be_chosen(problem))
         .flat_map(|plan| plan.in_parts(problem, multiprocessors));
-    let time = |plan: &GemmPlan| plan.cost(problem, multiprocessors).total();
-    plans.map(|plan| (time(&plan), plan)).collect()
+    plans
+        .map(|plan| plan.timed(problem, arch, multiprocessors))
+        .collect()
 }
 
 /// The plans for a problem with their microseconds, the fastest first.
@@ -835,7 +888,112 @@ impl GemmPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gemm::batch::BatchForm;
     use crate::gemm::plan::vector;
+
+    /// A product of rows that tensor maps describe.
+    fn aligned(m: i64, n: i64, k: i64) -> (GemmProblem, Operands) {
+        let operands = Operands {
+            ab: Ty::Bf16,
+            c: Ty::Bf16,
+            majors: [Major::Second; 3],
+            vectors: [8; 3],
+            beta: false,
+            gated: false,
+        };
+        (GemmProblem::new(m, n, k), operands)
+    }
+
+    /// Plans begin early that can, of products below [`SHORT`] whose blocks do not crowd; the model counts [`h200::EARLY`] for it.
+    /// Nothing else of a plan follows from it, so that kernels are as many as rows of the list.
+    #[test]
+    fn law_short_products_begin_early() {
+        let mut state = 77_u64;
+        let mut draw = |count: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            ((state >> 33) % count) as i64
+        };
+        let (mut cases, mut found) = (0, [0; 3]);
+        for _ in 0..300 {
+            let extents = [(); 3].map(|()| {
+                let bits = 1 + draw(13);
+                8 * (1 + draw(1 << bits))
+            });
+            let [m, n, k] = extents;
+            let (problem, operands) = aligned(m, n, k);
+            let kept = listed(operands, Arch::Sm90a);
+            for (time, plan) in ranked(&problem, operands, Arch::Sm90a, 132) {
+                let late = GemmPlan {
+                    early: false,
+                    ..plan
+                };
+                let alone = late.cost(&problem, 132).total();
+                let crowds = late.crowds(&problem, Arch::Sm90a, 132);
+                let short = alone < SHORT;
+                assert_eq!(plan.early, short && !crowds, "{problem}, {plan}");
+                let gained = if plan.early { h200::EARLY } else { 0.0 };
+                assert!((alone - gained - time).abs() < 1e-9, "{problem}, {plan}");
+                let form = BatchForm::default();
+                let of_kernel = plan.of_kernel(&form, Arch::Sm90a);
+                assert_eq!(of_kernel, late.of_kernel(&form, Arch::Sm90a));
+                assert!(kept.iter().any(|listed| *listed == of_kernel), "{plan}");
+                found[if plan.early { 0 } else { 1 + usize::from(short) }] += 1;
+                cases += 1;
+            }
+        }
+        assert!(found.iter().all(|count| *count > 20), "{found:?}");
+        println!("law choose.early: {cases} cases, early, long and crowded: {found:?}");
+    }
+
+    /// What crowds are single blocks that fill their multiprocessors, more than 66 and up to 99 of 132.
+    #[test]
+    fn what_crowds_are_more_than_half_of_the_blocks_that_run_at_once() {
+        let crowds = |row: usize, m: i64, n: i64| {
+            let (problem, operands) = aligned(m, n, 64);
+            let kept = listed(operands, Arch::Sm90a);
+            kept[row].crowds(&problem, Arch::Sm90a, 132)
+        };
+        let row = |wanted: &str| {
+            let (_, operands) = aligned(8, 8, 8);
+            let kept = listed(operands, Arch::Sm90a);
+            let found = kept
+                .iter()
+                .position(|plan| plan.to_string().contains(wanted));
+            found.expect("a plan of the list")
+        };
+        let large = row("tile 128x128x64, 6 stages, 2 consumers, cluster 1x1x1, early");
+        let by = |blocks: i64| crowds(large, 128 * blocks, 128);
+        assert_eq!([66, 67, 99, 100].map(by), [false, true, true, false]);
+        let clustered = row("tile 64x128x64, 8 stages, 1 consumers, cluster 2x1x1, early");
+        assert!(!crowds(clustered, 64 * 80, 128));
+        let small = row("tile 64x64x16, 10 stages, 1 consumers, cluster 1x1x1, early");
+        assert!(!crowds(small, 64 * 80, 64));
+    }
+
+    /// The products that earlier models missed, with what was measured for them on an H200.
+    #[test]
+    fn products_with_a_long_k_share_what_they_load() {
+        let chosen = |m: i64, n: i64, k: i64| {
+            let (problem, operands) = aligned(m, n, k);
+            let plan = choose(&problem, operands, Arch::Sm90a, 132);
+            (plan.tile, plan.cluster, plan.split, plan.early)
+        };
+        // 19.4 us; 64x128 in 4 parts took 25.1.
+        let shared = ([128, 128, 64], [2, 1, 1], 8, false);
+        assert_eq!(chosen(512, 512, 16384), shared);
+        // 23.5 us in 14 parts; 64x128 in 16 parts took 31.2.
+        let shared = ([64, 128, 64], [4, 1, 1], 15, false);
+        assert_eq!(chosen(256, 256, 65536), shared);
+        // 7.6 us; 128x128 took 9.4.
+        let early = ([64, 128, 64], [2, 1, 1], 1, true);
+        assert_eq!(chosen(1000, 1000, 1000), early);
+        // 84.1 us; 128x256 in 5 parts took 88.8.
+        let whole = ([128, 192, 64], [2, 1, 1], 1, false);
+        assert_eq!(chosen(3000, 3000, 3000), whole);
+        let (problem, operands) = aligned(8192, 8192, 512);
+        let plan = choose(&problem, operands, Arch::Sm90a, 132);
+        assert_eq!(plan.schedule, Schedule::Pingpong);
+    }
 
     /// On an H200, Ampere's kernel takes 1.4 to 2.2 times as long as threads that load for `wgmma` for the first three. Small
     /// products remain with it.
@@ -946,7 +1104,12 @@ mod tests {
                 packed += 1;
                 continue;
             }
-            let chosen = choose(&problem, operands, Arch::Sm90a, 132).to_string();
+            // The record is of plans that do not begin early.
+            let chosen = GemmPlan {
+                early: false,
+                ..choose(&problem, operands, Arch::Sm90a, 132)
+            };
+            let chosen = chosen.to_string();
             let times = list(&shape).into_iter().skip(4).map(|pair| {
                 let name = &names[pair[0].as_u64().expect("the number of a plan") as usize];
                 (*name == chosen, pair[1].as_f64().expect("microseconds"))

@@ -105,7 +105,10 @@ pub(crate) fn choose(
 ) -> GemmPlan {
     let plan = choose_whole(problem, operands, arch, multiprocessors);
     match plan.method {
-        GemmMethod::Hopper => plan,
+        GemmMethod::Hopper => GemmPlan {
+            early: false,
+            ..plan
+        },
         _ => GemmPlan::new(GemmMethod::Hopper, operands),
     }
 }
@@ -128,6 +131,12 @@ pub(crate) fn check(plan: &GemmPlan, form: ChunkForm) -> Result<(), Error> {
             "the plan divides K among {} clusters, whose parts another kernel adds: chunks have whole sums",
             plan.split
         ));
+    }
+    if plan.early {
+        return refuse(
+            "the plan begins early: blocks that wait would keep multiprocessors from the kernels that bring the chunks"
+                .to_string(),
+        );
     }
     if form.departs {
         if !plan.stored().stages_c() {

@@ -48,7 +48,13 @@ fn fastest(
         k: im2col.loaded(plan.tile[2]),
         ..*problem
     };
+    // How they begin is measured for plain products alone.
+    let in_order = |plan| GemmPlan {
+        early: false,
+        ..plan
+    };
     let plans = GemmPlan::candidates(operands, arch).into_iter();
+    let plans = plans.map(in_order);
     let plans = plans.filter(|plan| check(plan).is_ok());
     let plans = plans.flat_map(|plan| plan.in_parts(&loaded(&plan), multiprocessors));
     let plans = plans.filter(|plan| step.is_none_or(|step| plan.tile[2] == step));

@@ -9,4 +9,5 @@ pub(crate) mod groups;
 pub(crate) mod processes;
 pub(crate) mod ranks;
 pub(crate) mod recorded;
+mod reference;
 pub(crate) mod sweep;

@@ -22,6 +22,7 @@ use half::{bf16, f16};
 use serde_json::{Value, json};
 
 use super::ranks::RankBench;
+use super::reference::{Factors, Sampled};
 use super::recorded::{Recorded, STRATUM_NAMES, geometric_mean, percentile, stratum};
 use crate::bench::device::{commit, driver};
 use crate::bench::host;
@@ -29,7 +30,7 @@ use crate::output;
 use crate::verdict::{Checked, Ended};
 
 pub(in crate::bench) const PROTOCOL: &str = "one process; graphs of calls replayed in turn, another one first in each round; medians; \
-normal numbers; operands rotated over 240 MB or 192 sets; each result compared with cuBLASLt's";
+normal numbers; operands rotated over 240 MB or 192 sets; each result compared with cuBLASLt's, and elements of both with the host's";
 
 /// Bytes of all operands of a batch together: several times the second-level cache.
 const ROTATED: i64 = 240 << 20;
@@ -87,7 +88,7 @@ pub(crate) struct Sweep {
     /// Measure the plan of `Gemm::batch_invariant` too.
     #[arg(long, requires = "of_shapes")]
     invariant: bool,
-    /// Measure the default plan, or those of `--every`, with kernels that begin early too.
+    /// Measure the default plan, or those of `--every`, with kernels that begin the other way too: early, or in order.
     #[arg(long, requires = "of_shapes")]
     early: bool,
     /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`), or the scaling over
@@ -451,6 +452,8 @@ impl PlanLine {
 pub(in crate::bench) struct Pools<T, C> {
     operands: Buffer<T>,
     results: Buffer<C>,
+    /// The numbers that the operands repeat.
+    block: Vec<T>,
 }
 
 /// Where the matrices of one set lie: a step in elements from one matrix to the next.
@@ -475,9 +478,22 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
         };
         let operands =
             device.uninitialised(most(&|p| step::<T>(p.m * p.k) + step::<T>(p.n * p.k)))?;
-        normal(&operands)?;
+        let block = normal(&operands)?;
         let results = device.uninitialised(most(&|p| step::<C>(p.m * p.n)))?;
-        Ok(Pools { operands, results })
+        Ok(Pools {
+            operands,
+            results,
+            block,
+        })
+    }
+
+    /// The numbers of A and B of the first set.
+    fn factors<'a>(&'a self, problem: &'a GemmProblem) -> Factors<'a, T> {
+        Factors {
+            problem,
+            block: &self.block,
+            b: step::<T>(problem.m * problem.k) as usize,
+        }
     }
 
     /// A, B and C of the set with a number.
@@ -500,8 +516,8 @@ impl<T: GemmElement, C: GemmElement> Pools<T, C> {
 /// Elements of the block of numbers that is repeated: a prime, so that no row of a matrix repeats another.
 const BLOCK: usize = 4_194_301;
 
-/// Fills a buffer with normally distributed numbers, small integers where the type has no others.
-pub(in crate::bench) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()> {
+/// Fills a buffer with normally distributed numbers, small integers where the type has no others. Returns those that it repeats.
+pub(in crate::bench) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<Vec<T>> {
     let mut random = Random::new(7, 1);
     let scale = if T::BYTES == 1 { 30.0 } else { 1.0 };
     let count = BLOCK.min(buffer.len());
@@ -522,7 +538,7 @@ pub(in crate::bench) fn normal<T: GemmElement>(buffer: &Buffer<T>) -> Result<()>
             .copy_from(&buffer.slice(..more)?)?;
         filled += more;
     }
-    Ok(())
+    Ok(block)
 }
 
 /// Values of JSON, one on each line, kept and written to a file if one is wanted.
@@ -761,7 +777,7 @@ struct Wanted<'a> {
     every: bool,
     /// That of `Gemm::batch_invariant`.
     invariant: bool,
-    /// The same plans with kernels that begin early.
+    /// The same plans with kernels that begin the other way.
     early: bool,
 }
 
@@ -867,15 +883,15 @@ fn one<T: GemmElement, C: GemmElement>(
         all.extend(operands.map_or(Vec::new(), plans));
     }
     if wanted.early {
-        let late = match &all[..] {
+        let these = match &all[..] {
             [] => ready.into_iter().collect(),
             all => all.to_vec(),
         };
-        let early = late.into_iter().map(|plan| GemmPlan {
-            early: true,
+        let other = these.into_iter().map(|plan| GemmPlan {
+            early: !plan.early,
             ..plan
         });
-        all.extend(early.filter(|plan| plan.check(device.arch()).is_ok()));
+        all.extend(other.filter(|plan| plan.check(device.arch()).is_ok()));
     }
     for plan in all {
         let calls = gemms
@@ -884,18 +900,28 @@ fn one<T: GemmElement, C: GemmElement>(
             .collect();
         ours.push(prepared(plan.to_string(), FoundBy::List, calls));
     }
-    // What cuBLASLt computes is the reference; what was there before shows what a kernel leaves unwritten.
+    // What cuBLASLt computes is the reference, and the host decides where it is wrong itself; what was there before shows what a
+    // kernel leaves unwritten.
     let c = &raw[0].2;
     library.run(device, 0, [&raw[0].0, &raw[0].1], c)?;
     let expected = samples(c)?;
+    let places = places(c.len());
+    let factors = pools.factors(problem);
     for (name, _, calls) in &mut ours {
         let Ok(ready) = calls else { continue };
         c.fill_bytes(0xff)?;
         ready[0].run(device)?;
-        let off = difference(&samples(c)?, &expected);
-        if off.is_nan() || off > 1e-2 {
-            wrong.push(format!("{problem}: {name}: {off:.1e} off"));
-            *calls = Err(format!("wrong: {off:.1e} off"));
+        let found = samples(c)?;
+        let sampled = Sampled {
+            places: &places,
+            values: &found,
+        };
+        let errors = factors.compare(&sampled, &expected);
+        if !errors.are_small() {
+            wrong.push(format!("{problem}: {name}: {errors}"));
+            *calls = Err(format!("wrong: {errors}"));
+        } else if errors.is_library_wrong() {
+            println!("cuBLASLt's first result of {problem} is wrong: {name}: {errors}");
         }
     }
     let mut works: Vec<Box<Work<'_>>> = Vec::new();
@@ -948,18 +974,28 @@ pub(in crate::bench) fn repeats(sets: i64) -> Repeats {
 
 /// All elements of C, or parts of it from its beginning to its end.
 pub(in crate::bench) fn samples<C: GemmElement>(c: &Buffer<C>) -> Result<Vec<C>> {
-    const WHOLE: usize = 1 << 20;
-    const PARTS: usize = 64;
-    if c.len() <= WHOLE {
-        return Ok(c.download()?);
-    }
-    let length = WHOLE / PARTS;
-    let mut all = Vec::with_capacity(WHOLE);
-    for part in 0..PARTS {
-        let start = (c.len() - length) * part / (PARTS - 1);
-        all.extend(c.slice(start..start + length)?.download()?);
+    let mut all = Vec::new();
+    for part in parts(c.len()) {
+        all.extend(c.slice(part)?.download()?);
     }
     Ok(all)
+}
+
+/// The parts of a number of elements that are compared.
+fn parts(elements: usize) -> Vec<std::ops::Range<usize>> {
+    const WHOLE: usize = 1 << 20;
+    const PARTS: usize = 64;
+    if elements <= WHOLE {
+        return std::iter::once(0..elements).collect();
+    }
+    let length = WHOLE / PARTS;
+    let starts = (0..PARTS).map(|part| (elements - length) * part / (PARTS - 1));
+    starts.map(|start| start..start + length).collect()
+}
+
+/// Where the elements lie that [`samples`] returns.
+fn places(elements: usize) -> Vec<usize> {
+    parts(elements).into_iter().flatten().collect()
 }
 
 /// The norm of the difference over the norm of what is expected.
