@@ -245,12 +245,7 @@ impl GemmPlan {
 
     /// The plan with its microseconds. Of those that can begin early, it is one that does so where that gains: where the product is
     /// short, and the plan does not [crowd](Self::crowds).
-    fn timed(
-        self,
-        problem: &GemmProblem,
-        arch: Arch,
-        multiprocessors: i64,
-    ) -> (f64, GemmPlan) {
+    fn timed(self, problem: &GemmProblem, arch: Arch, multiprocessors: i64) -> (f64, GemmPlan) {
         let late = GemmPlan {
             early: false,
             ..self
@@ -937,7 +932,11 @@ mod tests {
                 let of_kernel = plan.of_kernel(&form, Arch::Sm90a);
                 assert_eq!(of_kernel, late.of_kernel(&form, Arch::Sm90a));
                 assert!(kept.iter().any(|listed| *listed == of_kernel), "{plan}");
-                found[if plan.early { 0 } else { 1 + usize::from(short) }] += 1;
+                found[if plan.early {
+                    0
+                } else {
+                    1 + usize::from(short)
+                }] += 1;
                 cases += 1;
             }
         }

@@ -143,10 +143,12 @@ mod tests {
                 };
                 let places: Vec<usize> = (0..(m * n) as usize).collect();
                 // By rows and columns, as the issue of a product says it.
-                let number = |major: Major, [row, column]: [i64; 2], [rows, columns]: [i64; 2]| match major {
-                    Major::First => row + column * rows,
-                    Major::Second => row * columns + column,
-                } as usize;
+                let number =
+                    |major: Major, [row, column]: [i64; 2], [rows, columns]: [i64; 2]| match major {
+                        Major::First => row + column * rows,
+                        Major::Second => row * columns + column,
+                    }
+                        as usize;
                 let [of_a, of_b, of_c] = problem.majors;
                 let mut right = vec![0.0; places.len()];
                 for i in 0..m {
@@ -170,7 +172,10 @@ mod tests {
                         let mut wrong = right.clone();
                         wrong[at] = value;
                         let errors = of(&wrong, &right);
-                        assert!(!errors.are_small() && !errors.is_library_wrong(), "{errors}");
+                        assert!(
+                            !errors.are_small() && !errors.is_library_wrong(),
+                            "{errors}"
+                        );
                         let errors = of(&right, &wrong);
                         assert!(errors.are_small() && errors.is_library_wrong(), "{errors}");
                         let errors = of(&wrong, &wrong);

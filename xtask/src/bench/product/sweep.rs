@@ -22,8 +22,8 @@ use half::{bf16, f16};
 use serde_json::{Value, json};
 
 use super::ranks::RankBench;
-use super::reference::{Factors, Sampled};
 use super::recorded::{Recorded, STRATUM_NAMES, geometric_mean, percentile, stratum};
+use super::reference::{Factors, Sampled};
 use crate::bench::device::{commit, driver};
 use crate::bench::host;
 use crate::output;
