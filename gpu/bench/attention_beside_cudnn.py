@@ -5,7 +5,8 @@ Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE] [--to
 python attention_beside_cudnn.py --drawn FOLDER [--out FILE] [--seconds N] [--from N]: the problems that
 `xtask bench attention --random N --seed S --export FOLDER` drew, beside cuDNN and PyTorch's flash attention where these take
 them. It writes one problem a line; `xtask bench attention --plot FILE --svg FOLDER` draws what FILE has. Or
-python attention_beside_cudnn.py --decode: cuDNN alone in a step of decoding, in bytes of Q, K, V and O a second.
+python attention_beside_cudnn.py --decode [FOLDER]: cuDNN in a step of decoding, in bytes of Q, K, V and O a second; alone, or
+with the kernels of `decode.json` of such a folder.
 
 With `--tokens 1` the tensors lie token by token, all heads of each, and not head by head.
 
@@ -225,6 +226,24 @@ def encoded(of, address):
     return raw, at
 
 
+class LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute: an identifier, padding, and a value of 64 bytes, here a number."""
+
+    _fields_ = [("id", ctypes.c_int), ("padding", ctypes.c_char * 4), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60)]
+
+
+class LaunchConfig(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [(name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")] + [
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(LaunchAttribute)), ("count", ctypes.c_uint)
+    ]
+
+
+# CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel waits for the launch before it by itself.
+BEGINS_EARLY = LaunchAttribute(6, b"", 1, b"")
+
+
 def bound(folder, launches, memory, functions):
     """The launches of a problem for tensors by name, to be repeated on the current stream."""
     all_of_them = []
@@ -248,12 +267,13 @@ def bound(folder, launches, memory, functions):
         all_of_them.append((loaded(folder, launch, functions), launch, arguments, kept))
 
     def run():
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        stream = torch.cuda.current_stream().cuda_stream
         for function, launch, arguments, _ in all_of_them:
-            code = driver.cuLaunchKernel(
-                function, *launch["grid"], *launch["block"], launch["shared"], stream, arguments, None
-            )
-            check(code, "cuLaunchKernel")
+            config = LaunchConfig(*launch["grid"], *launch["block"], launch["shared"], stream, None, 0)
+            if launch["early"]:
+                config.attributes, config.count = ctypes.pointer(BEGINS_EARLY), 1
+            code = driver.cuLaunchKernelEx(ctypes.byref(config), function, arguments, None)
+            check(code, "cuLaunchKernelEx")
 
     return run
 
@@ -425,11 +445,11 @@ def measure_drawn(folder, entry, functions):
     return row
 
 
-def run_drawn(folder, option):
+def run_drawn(folder, option, manifest="drawn.json"):
     seconds, began = float(option.get("--seconds", 600)), time.perf_counter()
     torch.manual_seed(int(option.get("--seed", 0)))
     torch.zeros(1, device="cuda")
-    with open(os.path.join(folder, "drawn.json")) as file:
+    with open(os.path.join(folder, manifest)) as file:
         manifest = json.load(file)
     present = torch.cuda.get_device_properties(0).multi_processor_count
     if present != manifest["multiprocessors"]:
@@ -509,7 +529,7 @@ def issue_shapes():
 
 def main():
     if sys.argv[1] == "--decode":
-        return decode()
+        return run_drawn(sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2])), "decode.json") if sys.argv[2:] else decode()
     if sys.argv[1] == "--drawn":
         return run_drawn(sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2])))
     folder, options = sys.argv[1], sys.argv[2:]

@@ -792,7 +792,8 @@ fn planned(
     match wish {
         AttentionWish::Plan(plan) => Ok(plan),
         AttentionWish::Method(method) => {
-            Ok(AttentionPlan::new(method, operands).suited_to(problem, multiprocessors))
+            let plan = AttentionPlan::new(method, operands).suited_to(problem, multiprocessors);
+            Ok(plan.beginning(problem, (device.arch(), multiprocessors)))
         }
         AttentionWish::Fastest => {
             AttentionPlan::fastest(problem, operands, device.arch(), multiprocessors)
@@ -1186,11 +1187,11 @@ mod tests {
             let call = Attention::new(&query, &keys, &keys, &o);
             call.workspace().expect("a plan")
         };
-        // 12 parts of 4 rows: 64 numbers and two more, in pieces of 256 bytes.
-        assert_eq!(need, 12 * 4 * 64 * 4 + 2 * 256);
+        // 24 parts of 4 rows: 64 numbers and two more, in pieces of 256 bytes.
+        assert_eq!(need, 24 * 4 * 64 * 4 + 2 * 512);
         for (bytes, parts) in [
-            (None, 12),
-            (Some(need), 12),
+            (None, 24),
+            (Some(need), 24),
             (Some(need - 1), 1),
             (Some(0), 1),
         ] {

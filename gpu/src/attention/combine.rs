@@ -21,6 +21,7 @@ use colex_tensor::{Builder, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 use super::family::checked_sum;
 use super::plan::AttentionPlan;
 use super::problem::{AttentionProblem, AttentionTensor};
+use crate::gemm::sm90::begin_early;
 
 /// The most parts of the keys.
 pub(crate) const MOST_SPLITS: i64 = 128;
@@ -191,6 +192,9 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
         at: [row.clone(), feature.clone()],
         parts,
     };
+    if plan.early {
+        begin_early(&mut k);
+    }
     let sink = sinks.map(|sinks| {
         let sink = k.gather(&sinks.elements((&row, 0)));
         k.map(Expr::from(&sink) * LOG2_E)

@@ -4,7 +4,7 @@ use core::fmt;
 
 use colex_atom::Arch;
 
-use super::plan::{AttentionOperands, AttentionPlan};
+use super::plan::{AttentionOperands, AttentionPlan, begins_early};
 use super::problem::{AttentionProblem, AttentionTensor};
 use crate::method::AttentionMethod;
 
@@ -19,18 +19,17 @@ use crate::method::AttentionMethod;
 /// let plan = AttentionPlan::new(AttentionMethod::Ampere, AttentionOperands::of(&problem, [0; 4]));
 /// let whole = plan.suited_to(&problem, 132);
 /// let whole = AttentionPlan { splits: 1, by_lanes: false, ..whole }.cost(&problem, 132);
-/// // 128 steps of 64 keys and two more, of a microsecond each.
-/// assert_eq!(whole.steps, 130.0);
-/// assert_eq!(whole.to_string(), "162.1 us: launch 1.4, steps 130.0, loads 8.2, products 30.7, combination 0.0");
+/// // 128 steps of 64 keys, of 1.2 microseconds each.
+/// assert_eq!(whole.steps, 153.6);
+/// assert_eq!(whole.to_string(), "157.5 us: launch 3.9, steps 153.6, loads 8.2, products 30.7, combination 0.0");
 /// let divided = plan.suited_to(&problem, 132).cost(&problem, 132);
-/// assert!(divided.total() < 0.3 * whole.total());
-/// assert_eq!(divided.combination, 3.96); // three steps, and 0.03 for each of 32 parts, which lanes add
+/// assert!(divided.total() < 0.2 * whole.total());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionCost {
-    /// The launch, the first loads and the end.
+    /// The launch, and the first loads and the end of the blocks, one wave of blocks after the other.
     pub launch: f64,
-    /// The waits of a block for its steps of keys, one wave of blocks after the other.
+    /// The steps of keys of a block that is alone, one wave of blocks after the other.
     pub steps: f64,
     /// The bytes that all blocks load: each once from the memory of the device, all of them through the second-level cache.
     pub loads: f64,
@@ -41,13 +40,22 @@ pub struct AttentionCost {
 }
 
 impl AttentionCost {
-    /// Returns the microseconds of the call: the loads and the products run side by side, the rest one after the other.
+    /// Returns the microseconds of the call. The steps, the loads and the products run side by side: the largest of the three
+    /// counts, and a little more where another one is close to it, as the sixth root of the sum of their sixth powers says.
     pub fn total(&self) -> f64 {
-        self.launch + self.steps + self.loads.max(self.products) + self.combination
+        let terms = [self.steps, self.loads, self.products];
+        let most = terms.into_iter().fold(0.0, f64::max);
+        let shares = terms.map(|term| (term / most).powi(6));
+        let beside = if most > 0.0 {
+            most * shares.iter().sum::<f64>().powf(1.0 / 6.0)
+        } else {
+            0.0
+        };
+        self.launch + beside + self.combination
     }
 }
 
-/// `162.1 us: launch 1.4, steps 130.0, loads 8.2, products 30.7, combination 0.0`
+/// `157.5 us: launch 3.9, steps 153.6, loads 8.2, products 30.7, combination 0.0`
 impl fmt::Display for AttentionCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AttentionCost {
@@ -71,27 +79,50 @@ pub(crate) struct Pace {
     pub(crate) places: i64,
     /// The blocks of one multiprocessor, which share its tensor cores.
     pub(crate) beside: i64,
-    /// Microseconds of a step of keys beside its loads and products, and those of a tile of queries.
+    /// Microseconds of a launch.
+    pub(crate) launch: f64,
+    /// Microseconds of a step of keys of a block that is alone, and those of a tile of queries.
     pub(crate) waits: [f64; 2],
     /// Microseconds of a multiprocessor for a score, and for each feature of Q and of V of it.
     pub(crate) score: [f64; 2],
 }
 
-/// Constants of the model. Those of products that are not Hopper's, and the waits, are chosen and not measured.
+/// Constants of the model. The numbers of `PERFORMANCE.md` that they were fitted to: steps of decoding by Ampere's kernel in 1 to
+/// 128 parts, and drawn problems of up to 100 microseconds, all on an H200.
 pub(crate) mod h200 {
-    /// A launch, as the model of products has it.
+    /// A launch of Ampere's kernel, as the model of products has it.
     pub(crate) const LAUNCH: f64 = 1.4;
+    /// A launch of Hopper's kernel, which fetches tensor maps and initialises barriers.
+    pub(crate) const HOPPER_LAUNCH: f64 = 2.6;
+    /// What an early begin takes off a launch: that of a product of 512 cubed (`PERFORMANCE.md`).
+    pub(crate) const EARLY: f64 = 0.4;
     /// Bytes of the device's memory, and of the second-level cache, in a microsecond: those of the model of products.
     pub(crate) const BYTES: [f64; 2] = [4.07e6, 13.2e6];
     /// Hopper's scores: close to 510, 700 and 700 TFLOP/s with 64, 128 and 256 features (`PERFORMANCE.md`).
     pub(crate) const HOPPER: [f64; 2] = [2.5e-5, 3.1e-7];
-    /// Ampere's scores.
+    /// How much longer a score takes where one consumer is alone: no other computes while it waits. Chosen, not measured.
+    pub(crate) const ALONE: f64 = 1.4;
+    /// Ampere's scores. Chosen, not measured.
     pub(crate) const AMPERE: [f64; 2] = [5.5e-5, 7.0e-7];
-    /// Of the second kernel: it takes as long as four steps of keys, and one for every eight parts.
-    pub(crate) const COMBINATION: [f64; 2] = [4.0, 0.125];
-    /// The same where lanes share the parts: one for every 32.
-    pub(crate) const COMBINATION_BY_LANES: [f64; 2] = [3.0, 0.03];
+    /// What the cap of a score adds to it.
+    pub(crate) const SOFTCAP: f64 = 5.0e-5;
+    /// A step of Ampere's kernel: the wait, and what loads and instructions of a warp take for a feature of a key.
+    pub(crate) const STEP: [f64; 2] = [0.5, 0.7 / 16384.0];
+    /// A tile of queries of Ampere's kernel: its first loads and its end.
+    pub(crate) const TILE: f64 = 2.5;
+    /// The second kernel: its launch, its first loads and its end.
+    pub(crate) const COMBINATION: f64 = 3.0;
+    /// A wait of a thread of it that adds parts one after the other.
+    pub(crate) const WAIT: f64 = 0.3;
+    /// Of lanes that share the parts: what each part takes.
+    pub(crate) const BY_LANES: f64 = 0.03;
+    /// A wave of such warps, of which a multiprocessor has 64.
+    pub(crate) const WAVE: f64 = 2.6;
+    pub(crate) const WARPS: f64 = 64.0;
 }
+
+/// A call that takes no longer gains from kernels that begin early (`PERFORMANCE.md`, of products).
+const GAINS_FROM_EARLY: f64 = 12.0;
 
 /// The most tiles of queries whose keys are counted; of more, every n-th.
 const COUNTED: i64 = 16;
@@ -154,8 +185,12 @@ pub(crate) struct CountedWork {
     loads: f64,
     /// The microseconds of a multiprocessor for the scores of a step.
     scores: f64,
-    /// The microseconds of the second kernel, and those of it for each part.
-    combination: [f64; 2],
+    /// What an early begin takes off each launch.
+    early: f64,
+    /// The microseconds in which the second-level cache takes a part of all rows.
+    part: f64,
+    /// The waves of warps that lanes share the parts in.
+    waves: f64,
 }
 
 impl CountedWork {
@@ -187,27 +222,47 @@ impl CountedWork {
         };
         let once: f64 = AttentionTensor::ALL.map(bytes).iter().sum();
         let features = (inner + outer) as f64;
-        let [rows, keys] = plan.tile.map(|n| n as f64);
+        let [queries, keys] = plan.tile.map(|n| n as f64);
         let loaded = tiles as f64 * steps * keys * features * width;
         let [of_memory, of_cache] = h200::BYTES;
         let pace = plan.method.family().pace(plan, multiprocessors);
         let [of_score, of_feature] = pace.score;
+        let capped = if operands.softcap { h200::SOFTCAP } else { 0.0 };
+        let rows = problem.batch as f64 * problem.heads[0] as f64 * problem.lengths[0] as f64;
+        let warps = rows * (outer as f64 / 4.0).max(1.0);
         CountedWork {
             tiles,
             steps,
             loads: (once / of_memory).max(loaded / of_cache),
-            scores: rows * keys * (of_score + of_feature * features),
+            scores: queries * keys * (of_score + of_feature * features + capped),
             pace,
-            combination: if plan.by_lanes {
-                h200::COMBINATION_BY_LANES
-            } else {
-                h200::COMBINATION
-            },
+            early: if plan.early { h200::EARLY } else { 0.0 },
+            part: 2.0 * rows * (outer as f64 + 2.0) * 4.0 / of_cache,
+            waves: (warps / (h200::WARPS * multiprocessors.max(1) as f64)).ceil(),
         }
     }
 
+    /// The microseconds of the second kernel for this number of parts.
+    fn combination(&self, splits: i64, by_lanes: bool) -> f64 {
+        if splits <= 1 {
+            return 0.0;
+        }
+        let adding = if by_lanes {
+            h200::BY_LANES * splits as f64 + h200::WAVE * (self.waves - 1.0).max(0.0)
+        } else {
+            // The maxima first, and then all: four parts at once, and the rest one by one.
+            h200::WAIT * 2.0 * (splits / 4 + splits % 4) as f64
+        };
+        h200::COMBINATION - self.early + adding + self.part * splits as f64
+    }
+
+    /// Whether the second kernel is faster if the lanes of a warp share this number of parts.
+    pub(crate) fn wants_lanes(&self, splits: i64) -> bool {
+        self.combination(splits, true) < self.combination(splits, false)
+    }
+
     /// What the plan costs with this number of parts of the keys.
-    pub(crate) fn cost(&self, splits: i64) -> AttentionCost {
+    pub(crate) fn cost(&self, splits: i64, by_lanes: bool) -> AttentionCost {
         let splits = splits.max(1);
         let blocks = self.tiles.saturating_mul(splits);
         let places = self.pace.places;
@@ -216,16 +271,18 @@ impl CountedWork {
         let [of_step, of_tile] = self.pace.waits;
         // Fewer blocks than places have more of a multiprocessor each.
         let beside = (blocks as f64 / places as f64).min(1.0) * self.pace.beside as f64;
-        let [once, of_each] = self.combination;
+        // Of several blocks of a multiprocessor, one loads its first keys while others compute.
+        let alone = if self.pace.beside > 1 {
+            waves.min(1.0)
+        } else {
+            waves
+        };
         AttentionCost {
-            launch: h200::LAUNCH,
-            steps: waves * (of_part * of_step + of_tile),
+            launch: self.pace.launch - self.early + alone * of_tile,
+            steps: waves * of_part * of_step + (waves - alone) * of_tile,
             loads: self.loads,
             products: waves * of_part * self.scores * beside.max(1.0),
-            combination: match splits {
-                1 => 0.0,
-                _ => once + of_each * splits as f64,
-            },
+            combination: self.combination(splits, by_lanes),
         }
     }
 }
@@ -233,10 +290,26 @@ impl CountedWork {
 impl AttentionPlan {
     /// Returns what the model says of the plan for a problem on a device of this number of multiprocessors.
     ///
-    /// The model counts waves of blocks. A block waits for each of its steps of keys and for two more, and loads and computes
-    /// beside that. A number that no kernel takes counts as the nearest one that is possible.
+    /// The model counts waves of blocks, and what a block that is alone takes for its steps of keys; the loads and the products of
+    /// all blocks run beside that. A number that no kernel takes counts as the nearest one that is possible.
     pub fn cost(&self, problem: &AttentionProblem, multiprocessors: u32) -> AttentionCost {
-        CountedWork::of(self, problem, multiprocessors.into()).cost(self.splits)
+        let work = CountedWork::of(self, problem, multiprocessors.into());
+        work.cost(self.splits, self.by_lanes)
+    }
+
+    /// Returns the plan with kernels that begin early, if the architecture has them and the call gains: a short one, and one whose
+    /// second kernel adds parts of the keys.
+    pub(crate) fn beginning(
+        self,
+        problem: &AttentionProblem,
+        (arch, multiprocessors): (Arch, u32),
+    ) -> AttentionPlan {
+        let gains =
+            self.splits > 1 || self.cost(problem, multiprocessors).total() <= GAINS_FROM_EARLY;
+        AttentionPlan {
+            early: self.early || (gains && begins_early(arch)),
+            ..self
+        }
     }
 
     /// Returns the plans for a problem on an architecture, the one that the model says is the fastest first: those of each
@@ -262,7 +335,13 @@ impl AttentionPlan {
         for method in AttentionMethod::BY_SPEED {
             let usual = AttentionPlan::new(method, operands);
             let suited = usual.suited_to(problem, multiprocessors);
-            let splits = |splits| AttentionPlan { splits, ..suited };
+            let suited = suited.beginning(problem, (arch, multiprocessors));
+            let work = CountedWork::of(&suited, problem, multiprocessors.into());
+            let splits = |splits| AttentionPlan {
+                splits,
+                by_lanes: splits > 1 && work.wants_lanes(splits),
+                ..suited
+            };
             let parts = [suited.splits, 1, suited.splits / 2, suited.splits * 2];
             for plan in parts.map(splits).into_iter().chain([usual]) {
                 let checked = plan.check(arch);
@@ -328,9 +407,195 @@ mod tests {
         assert_eq!(parts(1, 8, 2039 * 64), 33);
         // 64 sequences of 8192 keys: 512 blocks fill the places twice.
         assert_eq!(parts(64, 8, 8192), 1);
-        // A few steps are not worth a second kernel.
-        assert_eq!(parts(1, 8, 256), 1);
+        // Two steps are not worth a second kernel, and four are.
+        assert_eq!([parts(1, 8, 128), parts(1, 8, 256)], [1, 4]);
         assert_eq!(parts(1, 8, 0), 1);
+    }
+
+    /// The model says what an H200 took within a factor of 1.3, of steps of decoding and of small calls, of which it chooses among
+    /// plans that differ by more. The times and plans are those of `PERFORMANCE.md`.
+    #[test]
+    fn the_model_is_near_what_was_measured() {
+        let (ampere, hopper) = (AttentionMethod::Ampere, AttentionMethod::Hopper);
+        let of = |batch, heads, lengths, features| {
+            AttentionProblem::new(Ty::Bf16, batch, heads, lengths, [features; 2])
+        };
+        let long = of(1, [32, 8], [1, 131_072], 128);
+        let many = of(64, [32, 8], [1, 8192], 128);
+        // Method, problem, tile, stages or consumers, packs, parts, by lanes, microseconds.
+        let measured = [
+            (ampere, long, [16, 64], 4, 1, false, 2336.6),
+            (ampere, long, [16, 64], 4, 4, false, 603.2),
+            (ampere, long, [16, 64], 4, 8, false, 309.1),
+            (ampere, long, [16, 64], 4, 16, false, 167.6),
+            (ampere, long, [16, 64], 4, 32, false, 133.8),
+            (ampere, long, [16, 64], 4, 32, true, 130.0),
+            (ampere, long, [16, 64], 4, 64, false, 156.0),
+            (ampere, long, [16, 64], 4, 128, false, 164.5),
+            (ampere, many, [16, 32], 4, 1, false, 467.1),
+            (ampere, many, [16, 32], 4, 2, false, 504.2),
+            (ampere, many, [16, 32], 4, 2, true, 524.9),
+            (
+                ampere,
+                of(27, [2, 2], [1, 2688], 64),
+                [16, 64],
+                1,
+                9,
+                false,
+                17.9,
+            ),
+            (
+                ampere,
+                of(9, [32, 8], [7, 749], 64),
+                [32, 64],
+                4,
+                6,
+                false,
+                12.7,
+            ),
+            (
+                ampere,
+                of(41, [64, 16], [1, 547], 96),
+                [16, 64],
+                4,
+                1,
+                false,
+                40.2,
+            ),
+            (
+                ampere,
+                of(62, [16, 16], [1, 136], 64),
+                [16, 64],
+                1,
+                1,
+                false,
+                13.9,
+            ),
+            (
+                ampere,
+                of(63, [32, 32], [2, 117], 64),
+                [16, 64],
+                1,
+                1,
+                false,
+                20.0,
+            ),
+            (
+                ampere,
+                of(57, [32, 32], [17, 40], 128),
+                [32, 64],
+                1,
+                1,
+                false,
+                22.1,
+            ),
+            (
+                hopper,
+                of(47, [4, 1], [1, 72], 192),
+                [128, 80],
+                1,
+                1,
+                false,
+                7.5,
+            ),
+            (
+                hopper,
+                of(5, [8, 8], [1, 98], 64),
+                [192, 128],
+                1,
+                1,
+                false,
+                5.5,
+            ),
+            (
+                hopper,
+                of(9, [32, 32], [24, 24], 192),
+                [128, 80],
+                1,
+                1,
+                false,
+                11.8,
+            ),
+            (
+                hopper,
+                of(57, [1, 1], [4, 608], 96),
+                [128, 128],
+                1,
+                1,
+                false,
+                10.5,
+            ),
+            (
+                hopper,
+                of(7, [2, 2], [23, 29], 96),
+                [128, 128],
+                1,
+                1,
+                false,
+                4.6,
+            ),
+            (
+                hopper,
+                of(1, [16, 8], [536, 536], 256),
+                [128, 80],
+                1,
+                1,
+                false,
+                16.7,
+            ),
+        ];
+        let mut far = Vec::new();
+        for (method, problem, tile, packs, splits, by_lanes, time) in measured {
+            let operands = AttentionOperands::of(&problem, [0; 4]);
+            let plan = AttentionPlan {
+                tile,
+                consumers: match method {
+                    AttentionMethod::Hopper => tile[0] / 64,
+                    AttentionMethod::Ampere => tile[0] / 16,
+                },
+                packs,
+                splits,
+                by_lanes,
+                ..AttentionPlan::new(method, operands)
+            };
+            let cost = plan.cost(&problem, 132);
+            let ratio = cost.total() / time;
+            if !(1.0 / 1.3..=1.3).contains(&ratio) {
+                far.push(format!("{problem}, {plan}: {cost}, measured {time}"));
+            }
+        }
+        assert!(far.is_empty(), "{}", far.join("\n"));
+    }
+
+    /// Few queries have no consumers without one, and few keys no step that is mostly empty; where a group of heads reads many
+    /// keys, Ampere's kernel takes them.
+    #[test]
+    fn small_problems_take_small_tiles() {
+        let said = |batch, heads, lengths, features| {
+            let problem = AttentionProblem::new(Ty::Bf16, batch, heads, lengths, features);
+            let operands = AttentionOperands::of(&problem, [0; 4]);
+            let plan = AttentionPlan::fastest(&problem, operands, Arch::Sm90a, 132);
+            plan.expect("a plan").to_string()
+        };
+        let found = [
+            said(5, [8, 8], [1, 98], [64; 2]),
+            said(4, [8, 4], [26, 26], [256; 2]),
+            said(17, [32, 16], [1, 272], [192; 2]),
+            said(27, [2, 2], [1, 2688], [64; 2]),
+            said(2, [128, 32], [16, 16341], [64; 2]),
+            said(1, [8, 8], [120, 4096], [64; 2]),
+        ];
+        assert_eq!(
+            found,
+            [
+                "Hopper bf16, features 64, tile 64x128, 1 consumers, 2 stages, 2 tiles of queries, early",
+                "Hopper bf16, features 256, tile 64x32, 1 consumers, 2 stages, early",
+                "Ampere bf16, features 192, tile 16x32, 1 consumers, 2 stages, packs of 2 heads",
+                "Ampere bf16, features 64, tile 16x64, 1 consumers, 2 stages, 7 parts of the keys, added by lanes, early",
+                "Ampere bf16, features 64, tile 64x64, 4 consumers, 2 stages, packs of 4 heads, 8 parts of the keys, early",
+                "Hopper bf16, features 64, tile 128x128, 2 consumers, 2 stages, in turns, 2 tiles of queries",
+            ]
+        );
     }
 
     /// The steps that the model counts are those of the mask, key by key.

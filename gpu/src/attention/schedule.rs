@@ -18,6 +18,7 @@ use colex_tensor::{Arg, Builder, Error, Expr, Index, TensorKernel};
 use super::family::rows_of;
 use super::plan::AttentionPlan;
 use super::problem::{AttentionProblem, MOST_LENGTH, Sequences};
+use crate::gemm::sm90::begin_early;
 
 /// The most sequences that are ordered: the work grows with the square of their number.
 pub(crate) const MOST_SEQUENCES: i64 = 2048;
@@ -129,6 +130,9 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
     let block = k.within(block, 0..MOST_SEQUENCES / WARPS);
     let (warp, lane) = (k.uniform(LANES as u32), k.lane());
     let own = block * WARPS + k.within(&warp, 0..WARPS);
+    if plan.early {
+        begin_early(&mut k);
+    }
     let is_one = k.less(&own, &count);
     k.if_(is_one, |k| {
         let [own_keys, own_items] = measured(k, &own);

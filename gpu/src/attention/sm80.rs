@@ -21,6 +21,7 @@ use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
 use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::{OperandTiles, Tiles};
+use crate::gemm::sm90::begin_early;
 use crate::kernels::Major;
 
 /// A ring of `cp.async` stages and `mma.sync`. The consumers of a plan are warps, which divide the queries of a block.
@@ -56,9 +57,6 @@ const FEATURES: [[i64; 2]; 6] = [
     [192, 192],
     [256, 256],
 ];
-
-/// The fewest parts that the lanes of a warp share in the kernel that adds them.
-const FEWEST_BY_LANES: i64 = 8;
 
 impl AttentionFamily for AmpereAttention {
     /// The tiles take at most 96 KiB, which all architectures since sm_80 have.
@@ -111,7 +109,8 @@ impl AttentionFamily for AmpereAttention {
         }
         let steps = problem.lengths[1].saturating_add(keys - 1) / keys;
         let work = CountedWork::of(&plan, problem, multiprocessors);
-        let time = |splits: &i64| work.cost(*splits).total();
+        let by_lanes = |splits: i64| splits > 1 && work.wants_lanes(splits);
+        let time = |splits: &i64| work.cost(*splits, by_lanes(*splits)).total();
         let divided = 1..=steps.clamp(1, MOST_SPLITS);
         // Of equal times the fewest parts are taken.
         let least = divided.clone().min_by(|x, y| time(x).total_cmp(&time(y)));
@@ -132,17 +131,21 @@ impl AttentionFamily for AmpereAttention {
             tile: [rows, keys],
             splits,
             // A warp reads as many parts at once: on an H200, one sequence of 131,072 keys in 32 parts takes 0.97 of the time.
-            by_lanes: splits >= FEWEST_BY_LANES,
+            by_lanes: by_lanes(splits),
             ..plan
         }
     }
 
     fn pace(&self, plan: &AttentionPlan, multiprocessors: i64) -> Pace {
         let beside = (MULTIPROCESSOR / shared(&plan.operands, plan.tile, plan.stages)).max(1);
+        let [inner, outer] = plan.operands.features;
+        let [once, of_feature] = h200::STEP;
+        let step = once + of_feature * (plan.tile[1] * (inner + outer)) as f64;
         Pace {
             places: multiprocessors.max(1).saturating_mul(beside),
             beside,
-            waits: [1.0, 2.0],
+            launch: h200::LAUNCH,
+            waits: [step, h200::TILE],
             score: h200::AMPERE,
         }
     }
@@ -389,6 +392,9 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let (heads, tid) = (q.extent(2), k.thread());
     let (head, batch) = (&rest % &heads, &rest / &heads);
     let of_keys = &head / &scores_of.group;
+    if plan.early {
+        begin_early(&mut k);
+    }
     // The rows of the block's sequence, among those of all.
     let (mut q, mut keys, mut values, mut output) = (q, keys, values, output);
     let mut batches = [batch.clone(), batch.clone()];

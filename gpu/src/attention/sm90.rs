@@ -28,6 +28,7 @@ use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
 use crate::calls::unencoded;
 use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::{boxed_layout, shares, uneven};
+use crate::gemm::sm90::begin_early;
 use crate::kernels::Major;
 
 /// Threads of a warpgroup, and the rows of its instructions.
@@ -104,6 +105,8 @@ impl AttentionFamily for HopperAttention {
     /// Three consumers of 64 features want long rows under a causal mask: up to 2048 queries two were faster on an H200, from
     /// 4096 on three.
     ///
+    /// Each consumer has a query. Of no more than 64 keys, or 32, a step has as many.
+    ///
     /// Sequences are sorted where a block could have several items: a block that has one has nothing to balance.
     fn suited_to(
         &self,
@@ -111,29 +114,44 @@ impl AttentionFamily for HopperAttention {
         problem: &AttentionProblem,
         multiprocessors: i64,
     ) -> AttentionPlan {
+        let ([queries, of_keys], [_, keys]) = (problem.lengths, plan.tile);
+        let is_short = plan.operands.is_causal() && queries < 3072;
+        let most = match plan.operands.features[0] {
+            ..=64 if is_short => 2,
+            _ => plan.consumers,
+        };
+        let needed = (queries.max(1) / ROWS + i64::from(queries % ROWS > 0)).max(1);
+        let consumers = plan.consumers.min(most).min(needed);
+        let keys = match of_keys {
+            ..=32 => keys.min(32),
+            33..=64 => keys.min(64),
+            _ => keys,
+        };
+        let plan = AttentionPlan {
+            tile: [ROWS * consumers, keys],
+            consumers,
+            turns: plan.turns && consumers > 1,
+            ..plan
+        };
         let is_counted = (2..=MOST_SEQUENCES).contains(&problem.batch);
         let has_several = schedule::most_items(&plan, problem) > multiprocessors;
         let sorted = plan.operands.packed[0] && is_counted && has_several;
-        let plan = AttentionPlan { sorted, ..plan };
-        let is_short = plan.operands.is_causal() && problem.lengths[0] < 3072;
-        if plan.operands.features[0] > 64 || !is_short {
-            return plan;
-        }
-        let consumers = 2;
-        AttentionPlan {
-            tile: [ROWS * consumers, plan.tile[1]],
-            consumers,
-            ..plan
-        }
+        AttentionPlan { sorted, ..plan }
     }
 
     /// A block is alone on its multiprocessor, and computes tile after tile. What a step waits for is in the time of its scores.
-    fn pace(&self, _: &AttentionPlan, multiprocessors: i64) -> Pace {
+    fn pace(&self, plan: &AttentionPlan, multiprocessors: i64) -> Pace {
+        let alone = if plan.consumers == 1 {
+            h200::ALONE
+        } else {
+            1.0
+        };
         Pace {
             places: multiprocessors.max(1),
             beside: 1,
+            launch: h200::HOPPER_LAUNCH,
             waits: [0.0, 1.0],
-            score: h200::HOPPER,
+            score: h200::HOPPER.map(|of| of * alone),
         }
     }
 
@@ -263,6 +281,8 @@ struct HopperKernel {
     page: Option<i64>,
     /// Whether a kernel before this one has sorted the sequences.
     sorted: bool,
+    /// Whether it may begin before the launch before it has ended.
+    early: bool,
     /// Whether the next scores are issued before the present product with values.
     overlap: bool,
     /// The registers of a thread of the producer and of a consumer, if the plan has them.
@@ -370,6 +390,7 @@ impl HopperKernel {
             packed: operands.packed,
             page: operands.page,
             sorted: plan.sorted,
+            early: plan.early,
             overlap: plan.overlap,
             registers: plan.registers,
         })
@@ -528,7 +549,20 @@ impl HopperKernel {
         let of_queries = k.pipeline(self.consumers * self.ahead, 1, 1);
         let [of_keys, of_values] = [(); 2].map(|()| k.pipeline(self.stages, 1, consumers));
         let rings = [of_queries, of_keys, of_values];
+        if self.early {
+            // The first load needs the maps; one thread brings them while others initialise barriers.
+            let thread = k.thread();
+            let producer = k.equal(&thread, &(self.consumers * GROUP).into());
+            k.if_(producer, |k| {
+                for map in [&q, &keys_map, &values_map] {
+                    k.prefetch_map(map);
+                }
+            });
+        }
         k.start_pipelines(&[&rings[0], &rings[1], &rings[2]], false);
+        if self.early {
+            begin_early(&mut k);
+        }
 
         let tiles = (&queries + (self.queries() - 1)) / self.queries();
         let order = Order::Grouped {

@@ -83,6 +83,8 @@ fn candidates(
         }
     };
     let [rows, keys] = first.tile;
+    let early = !first.early;
+    add(AttentionPlan { early, ..first });
     match first.method {
         AttentionMethod::Hopper => {
             let (pairs, strip) = (!first.pairs && operands.is_causal(), 4);

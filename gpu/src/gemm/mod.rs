@@ -19,7 +19,7 @@ mod register_staged;
 mod simt;
 mod sm70;
 mod sm80;
-mod sm90;
+pub(crate) mod sm90;
 
 pub use crate::autotune::Autotune;
 pub use crate::method::GemmMethod;

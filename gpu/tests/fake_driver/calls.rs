@@ -643,6 +643,72 @@ fn short_products_begin_early_by_themselves() {
     println!("law short_products_begin_early_by_themselves: {cases} cases");
 }
 
+/// The kernels of attention may begin early if the plan says so, and not otherwise: that of a whole problem by both methods, that
+/// which adds parts of the keys in both ways, and that which sorts sequences.
+#[test]
+fn kernels_of_attention_may_begin_early() {
+    let act = || {
+        let device = device();
+        let [q, k, o] = [(); 3].map(|()| buffer::<bf16>(&device));
+        let numbers = buffer::<u32>(&device);
+        let offsets = view(&numbers, "41:1");
+        let one = [
+            view(&q, "(1,8,1,64):(512,64,64,1)"),
+            view(&k, "(1,2,4096,64):(524288,262144,64,1)"),
+        ];
+        let packed = [
+            view(&q, "(300,8,64):(512,64,1)"),
+            view(&k, "(300,2,64):(128,64,1)"),
+        ];
+        let outputs = [
+            view_mut(&o, "(1,8,1,64):(512,64,64,1)"),
+            view_mut(&o, "(300,8,64):(512,64,1)"),
+        ];
+        let whole = Attention::new(&one[0], &one[1], &one[1], &outputs[0]);
+        let of_sequences = Attention::new(&packed[0], &packed[1], &packed[1], &outputs[1])
+            .query_offsets(&offsets, 200)
+            .key_offsets(&offsets, 200);
+        let mut cases = 0;
+        let (ampere, hopper) = (AttentionMethod::Ampere, AttentionMethod::Hopper);
+        for (call, method, splits, by_lanes, sorted) in [
+            (&whole, ampere, 1, false, false),
+            (&whole, ampere, 4, false, false),
+            (&whole, ampere, 9, true, false),
+            (&whole, hopper, 1, false, false),
+            (&of_sequences, ampere, 1, false, false),
+            (&of_sequences, hopper, 1, false, false),
+            (&of_sequences, hopper, 1, false, true),
+        ] {
+            for early in [false, true] {
+                let call = call.prepare_with(|operands, _| {
+                    Ok(AttentionPlan {
+                        splits,
+                        by_lanes,
+                        sorted,
+                        early,
+                        ..AttentionPlan::new(method, operands)
+                    })
+                });
+                let call = call.unwrap();
+                let counts = counted(&device, || call.run(&device)).unwrap();
+                let launches = 1 + u64::from(splits > 1 || sorted);
+                assert_eq!(counts["cuLaunchKernelEx"], launches);
+                let found = counts.get("launches_that_begin_early").copied();
+                assert_eq!(found, early.then_some(launches), "{call}");
+                cases += 1;
+            }
+        }
+        // Short calls and those with parts of the keys begin early by themselves.
+        for call in [&whole, &of_sequences] {
+            assert!(call.plan().unwrap().early);
+        }
+        cases.to_string()
+    };
+    let name = "calls::kernels_of_attention_may_begin_early";
+    let cases = said(name, "whole", act);
+    println!("law kernels_of_attention_may_begin_early: {cases} cases");
+}
+
 /// Packed sequences are sorted by a kernel before that of the products, but not where a capture meets memory that later calls
 /// overwrite. With memory of the call or of the caller, a capture has both kernels.
 #[test]

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::super::device::commit;
 use super::super::host;
 use super::super::product::sweep::{Random, Sweep};
+use super::{DECODED, decoded};
 
 /// The heads of the drawn problems: features of Q and K, and those of V.
 pub(super) const FEATURES: [[i64; 2]; 6] = [
@@ -215,7 +216,9 @@ fn exported(
     let addresses: Vec<u64> = (1..=memory.len() as u64).map(|i| i * APART).collect();
     let mut launches = Vec::new();
     for one in plan.launches(problem, device, &addresses)? {
-        launches.push(launch(&one, &memory, file)?);
+        let mut one = launch(&one, &memory, file)?;
+        one["early"] = json!(plan.early);
+        launches.push(one);
     }
     let memory: Vec<Value> = (memory.iter())
         .map(|(name, bytes)| json!({"name": name, "bytes": bytes}))
@@ -276,11 +279,12 @@ fn launch(
     }))
 }
 
-/// The file of the launches in a folder of exported kernels.
-const MANIFEST: &str = "drawn.json";
+/// The files of the launches in a folder of exported kernels: of drawn problems, and of the steps of `bench decode`.
+const MANIFESTS: [&str; 2] = ["drawn.json", "decode.json"];
 
 /// Writes the kernels of the default plans of drawn problems as PTX into a folder, and `drawn.json`, which has the problems and
-/// says how the kernels are launched. It needs no GPU: the plans are those of an H100 or H200.
+/// says how the kernels are launched; in `decode.json` are those of the steps of decoding. It needs no GPU: the plans are those
+/// of an H100 or H200.
 pub(in crate::bench) fn export(folder: &Path, sweep: &Sweep) -> Result<ExitCode> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
@@ -297,22 +301,27 @@ pub(in crate::bench) fn export(folder: &Path, sweep: &Sweep) -> Result<ExitCode>
         files.insert(ptx.to_string(), name.clone());
         Ok(name)
     };
-    let mut problems = Vec::new();
-    for number in sweep.numbers() {
-        let problem = drawn(sweep.seed(), number);
-        let one = exported(&problem, &device, &mut file);
-        problems.push(one.with_context(|| problem.to_string())?);
+    let numbers = sweep.numbers();
+    let random: Vec<AttentionProblem> = numbers.map(|i| drawn(sweep.seed(), i)).collect();
+    let steps: Vec<AttentionProblem> = DECODED.map(decoded).to_vec();
+    let mut count = 0;
+    for (name, all) in MANIFESTS.into_iter().zip([random, steps]) {
+        let mut problems = Vec::new();
+        for problem in all {
+            let one = exported(&problem, &device, &mut file);
+            problems.push(one.with_context(|| problem.to_string())?);
+        }
+        count += problems.len();
+        let manifest = json!({
+            "bench": "attention", "seed": sweep.seed(), "commit": commit(), "date": host::today(),
+            "multiprocessors": device.limits().multiprocessors, "problems": problems,
+        });
+        let path = folder.join(name);
+        std::fs::write(&path, format!("{manifest}\n"))
+            .with_context(|| format!("{} cannot be written", path.display()))?;
     }
-    let manifest = json!({
-        "bench": "attention", "seed": sweep.seed(), "commit": commit(), "date": host::today(),
-        "multiprocessors": device.limits().multiprocessors, "problems": problems,
-    });
-    let path = folder.join(MANIFEST);
-    std::fs::write(&path, format!("{manifest}\n"))
-        .with_context(|| format!("{} cannot be written", path.display()))?;
     println!(
-        "{} problems and {} kernels in {}",
-        problems.len(),
+        "{count} problems and {} kernels in {}",
         files.len(),
         folder.display()
     );

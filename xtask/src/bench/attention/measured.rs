@@ -7,7 +7,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use colex_atom::Ty;
 use colex_gpu::attention::{
-    Attention, AttentionCall, AttentionProblem, AttentionTensor, Mask, reference,
+    Attention, AttentionCall, AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor,
+    Mask, reference,
 };
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::{Buffer, Device, Error, Repeats, View, ViewMut};
@@ -60,8 +61,8 @@ pub(in crate::bench) fn run(
         }
         let problem = drawn(sweep.seed(), number);
         let found = match problem.ty {
-            Ty::Bf16 => one(device, &problem, &of_bf16),
-            _ => one(device, &problem, &of_f16),
+            Ty::Bf16 => one(device, &problem, &of_bf16, sweep.is_every()),
+            _ => one(device, &problem, &of_f16, sweep.is_every()),
         };
         let found = found.with_context(|| problem.to_string())?;
         println!(
@@ -72,6 +73,9 @@ pub(in crate::bench) fn run(
             found.error,
             found.plan
         );
+        for (plan, [time, model]) in &found.others {
+            println!("{time:>12.2}, by the model {model:.2} | {plan}");
+        }
         if found.error.is_nan() || found.error > MOST_ERROR {
             wrong.push(format!(
                 "{problem}: {}: {:.1e} off",
@@ -100,6 +104,8 @@ struct MeasuredProblem {
     /// Microseconds of a call.
     time: f64,
     error: f64,
+    /// The other plans of the model, with the microseconds that were measured and those that the model says.
+    others: Vec<(String, [f64; 2])>,
 }
 
 impl MeasuredProblem {
@@ -107,6 +113,8 @@ impl MeasuredProblem {
         json!({
             "problem": described(problem), "plan": self.plan, "us": round(self.time), "library": {}, "refused": {},
             "errors": {"ours": self.error},
+            "others": self.others.iter().map(|(plan, [time, model])| json!({"plan": plan, "us": round(*time), "model": round(*model)}))
+                .collect::<Vec<Value>>(),
         })
     }
 }
@@ -115,8 +123,46 @@ fn one<T: GemmElement>(
     device: &Device,
     problem: &AttentionProblem,
     noise: &Noise<T>,
+    every: bool,
 ) -> Result<MeasuredProblem> {
-    with_calls(device, (problem, noise), sets(problem), |calls, error| {
+    let (plan, time, mut error) = timed(device, (problem, noise), None)?;
+    let operands = AttentionOperands::of(problem, [0; 4]);
+    let multiprocessors = device.limits().multiprocessors;
+    let mut others = Vec::new();
+    if every {
+        let plans = AttentionPlan::alternatives(problem, operands, device.arch(), multiprocessors);
+        for other in plans.iter().filter(|other| other.to_string() != plan) {
+            let (name, time, apart) = timed(device, (problem, noise), Some(*other))?;
+            let model = other.cost(problem, multiprocessors).total();
+            others.push((name, [time, model]));
+            error = if apart > error || apart.is_nan() {
+                apart
+            } else {
+                error
+            };
+        }
+    }
+    if every {
+        let usual = AttentionPlan::fastest(problem, operands, device.arch(), multiprocessors)?;
+        let model = usual.cost(problem, multiprocessors).total();
+        others.insert(0, (plan.clone(), [time, model]));
+    }
+    Ok(MeasuredProblem {
+        plan,
+        time,
+        error,
+        others,
+    })
+}
+
+/// The plan of the calls, the microseconds of one, and the relative error; of the default plan if there is none.
+fn timed<T: GemmElement>(
+    device: &Device,
+    (problem, noise): (&AttentionProblem, &Noise<T>),
+    plan: Option<AttentionPlan>,
+) -> Result<(String, f64, f64)> {
+    let of = (problem, noise, plan);
+    with_calls(device, of, sets(problem), |calls, error| {
         let work: &Work<'_> = &|device: &Device, i: usize| calls[i % calls.len()].run(device);
         let repeats = Repeats {
             warmups: 1,
@@ -124,11 +170,7 @@ fn one<T: GemmElement>(
             batch: calls.len().max(3),
         };
         let times = device.time_in_turns(repeats, &[work])?;
-        Ok(MeasuredProblem {
-            plan: calls[0].to_string(),
-            time: times[0].median(),
-            error,
-        })
+        Ok((calls[0].to_string(), times[0].median(), error))
     })
 }
 
@@ -151,7 +193,7 @@ fn room<T: GemmElement>(problem: &AttentionProblem, tensor: AttentionTensor) -> 
 /// Gives the prepared calls of all sets of operands to `body`, with the relative error of the first.
 fn with_calls<T: GemmElement, R>(
     device: &Device,
-    (problem, noise): (&AttentionProblem, &Noise<T>),
+    (problem, noise, plan): (&AttentionProblem, &Noise<T>, Option<AttentionPlan>),
     sets: i64,
     body: impl FnOnce(&[AttentionCall<'_>], f64) -> Result<R>,
 ) -> Result<R> {
@@ -197,7 +239,10 @@ fn with_calls<T: GemmElement, R>(
         if problem.sinks.is_some() {
             call = call.sinks(&sinks_view);
         }
-        calls.push(call.prepare()?);
+        calls.push(match plan {
+            Some(plan) => call.prepare_with(|_, _| Ok(plan))?,
+            None => call.prepare()?,
+        });
     }
     calls[0].run(device)?;
     let mut comparison = RowErrors::default();
@@ -316,8 +361,8 @@ mod tests {
         for problem in problems.take(8) {
             let error = |_: &[AttentionCall<'_>], error: f64| Ok(error);
             let found = match problem.ty {
-                Ty::Bf16 => with_calls(&device, (&problem, &of_bf16), 2, error),
-                _ => with_calls(&device, (&problem, &of_f16), 2, error),
+                Ty::Bf16 => with_calls(&device, (&problem, &of_bf16, None), 2, error),
+                _ => with_calls(&device, (&problem, &of_f16, None), 2, error),
             };
             let found = found.expect("it runs");
             assert!(found < MOST_ERROR, "{problem}: {found}");

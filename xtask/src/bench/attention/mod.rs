@@ -299,26 +299,38 @@ fn measure(
 /// The sequences and the keys of each that a step of decoding is measured with: 32 heads on 8, of 128 features.
 const DECODED: [[i64; 2]; 2] = [[64, 8192], [1, 131_072]];
 
+/// The problem of a step of decoding.
+fn decoded([batch, keys]: [i64; 2]) -> AttentionProblem {
+    AttentionProblem::new(Ty::Bf16, batch, [32, 8], [1, keys], [128; 2])
+}
+
 /// Measures one query of each sequence and many keys: the default plan of the call, and plans beside it.
 pub(super) fn decode(device: &Device, json: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("decode", "TB/s", device);
     println!("{PROTOCOL}; bytes of Q, K, V and O");
-    for [batch, keys] in DECODED {
-        let problem = AttentionProblem::new(Ty::Bf16, batch, [32, 8], [1, keys], [128; 2]);
-        measure_decode(device, &problem, &mut report)?;
+    for step in DECODED {
+        measure_decode(device, &decoded(step), &mut report)?;
     }
     report.write(json)
 }
 
-/// The default plan, and others with a change each: stages, keys of a step and parts of the keys; then parts that lanes add.
+/// The default plan, and others with a change each: kernels that begin early or not, parts that lanes add or threads; stages, keys of a step and parts of the keys; then parts that lanes add.
 fn decode_variants(
     problem: &AttentionProblem,
     operands: AttentionOperands,
     device: &Device,
 ) -> Vec<AttentionPlan> {
-    let usual = AttentionPlan::new(AttentionMethod::Ampere, operands)
-        .suited_to(problem, device.limits().multiprocessors);
+    let multiprocessors = device.limits().multiprocessors;
+    let usual = AttentionPlan::fastest(problem, operands, device.arch(), multiprocessors);
+    let usual = usual.unwrap_or_else(|_| AttentionPlan::new(AttentionMethod::Ampere, operands));
     let mut all = vec![usual];
+    for (early, by_lanes) in [(true, false), (true, true), (false, false), (false, true)] {
+        all.push(AttentionPlan {
+            early,
+            by_lanes,
+            ..usual
+        });
+    }
     for stages in [3, 4] {
         all.push(AttentionPlan { stages, ..usual });
     }

@@ -153,6 +153,11 @@ impl Sweep {
     }
 
     /// Returns the folder of the drawings.
+    /// Whether the other plans of the model are measured too.
+    pub(in crate::bench) fn is_every(&self) -> bool {
+        self.every
+    }
+
     pub(in crate::bench) fn svg(&self) -> Option<&Path> {
         self.svg.as_deref()
     }

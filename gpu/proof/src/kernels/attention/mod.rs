@@ -2,7 +2,7 @@
 
 pub mod pages;
 
-use colex_atom::Ty;
+use colex_atom::{Arch, Ty};
 use colex_gpu::attention::{
     Attention, AttentionMethod, AttentionPlan, AttentionProblem, AttentionTensor, Mask, reference,
 };
@@ -15,7 +15,7 @@ use crate::sweep::Random;
 
 /// Computes drawn problems on a device, and compares every element: types, head sizes, lengths, groups, masks, soft-caps,
 /// strides, alignments, magnitudes, sinks and plans, packs of heads and parts of the keys among them. Elements outside of the
-/// tensors are NaN, and stay. Returns the number of elements.
+/// tensors are NaN, and stay. A second run of each plan has the same bits. Returns the number of elements.
 ///
 /// # Errors
 ///
@@ -163,7 +163,13 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     let mut on_sums = device
         .poisoned::<f32>((batch * heads * queries) as usize)
         .map_err(|e| text(&e))?;
+    let downloaded = |sums: &Buffer<f32>| {
+        let o = on_o.download().map_err(|e| text(&e))?;
+        Ok::<_, String>((o, sums.download().map_err(|e| text(&e))?))
+    };
+    let first_run;
     {
+        let sums_of_first = on_sums.clone();
         let at = |buffer: &Buffer<T>, i: usize| {
             let count = buffer.len();
             buffer.slice(first[i]..count).map_err(|e| text(&e))
@@ -221,6 +227,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
                     packs,
                     splits,
                     by_lanes: splits % 2 == 1 && splits > 1,
+                    early: stages == 3 && device.arch() >= Arch::Sm90,
                     ..plan
                 })
             });
@@ -231,12 +238,20 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             }
         };
         let prepared = prepared.map_err(|e| text(&e))?;
-        prepared
-            .run(device)
-            .map_err(|e| format!("{what}, {prepared}: {e}"))?;
+        let again = || {
+            let run = prepared.run(device);
+            run.map_err(|e| format!("{what}, {prepared}: {e}"))
+        };
+        again()?;
+        first_run = downloaded(&sums_of_first)?;
+        // NaN in every element: the second run has to write all of them too.
+        on_o.fill_bytes(0xff).map_err(|e| text(&e))?;
+        again()?;
     }
-    let found = on_o.download().map_err(|e| text(&e))?;
-    let sums = on_sums.download().map_err(|e| text(&e))?;
+    let (found, sums) = downloaded(&on_sums)?;
+    if bits_of(&found) != bits_of(&first_run.0) || bits_of(&sums) != bits_of(&first_run.1) {
+        return Err(format!("{what}: two runs of a plan differ in bits"));
+    }
     let parts = [&q[first[0]..], &k[first[1]..], &v[first[2]..]];
     let (found, sums) = (
         Found {
@@ -247,6 +262,11 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     );
     compare(&problem, parts, &sinks, found, sums).map_err(|why| format!("{what}: {why}"))?;
     Ok((batch * heads * queries * outer) as usize)
+}
+
+/// The bits of the values of elements.
+fn bits_of<T: GemmElement>(elements: &[T]) -> Vec<u64> {
+    elements.iter().map(|x| x.to_f64().to_bits()).collect()
 }
 
 /// Uploads numbers, or one number if there are none.

@@ -241,6 +241,7 @@ fn law_hopper_attention_is_that_of_the_reference() {
             plan.pairs = pairs;
             plan.ahead = ahead;
             plan.overlap = overlap;
+            plan.early = case % 2 == 1;
             let of_consumer = [248, 208, 160][consumers as usize - 1];
             plan.registers = has_registers.then_some([24, of_consumer]);
             // Wide heads leave no room for what was drawn.
@@ -373,6 +374,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             overlap: of(&[0, 1]) == 1,
             persistent: of(&[0, 1]) == 1,
             sorted: of(&[0, 0, 1]) == 1,
+            early: of(&[0, 0, 1]) == 1,
             registers: match of(&[0, 0, 0, 1]) {
                 0 => None,
                 _ => Some([
@@ -391,6 +393,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
                 overlap: false,
                 persistent: false,
                 sorted: false,
+                early: arch == Arch::Sm90a && plan.early,
                 registers: None,
                 packs: of(&[1, 1, 2, 3, 7, 64]),
                 splits: of(&[1, 1, 2, 128]),
@@ -545,8 +548,19 @@ fn bits(
     schedule: u64,
     change: &dyn Fn(AttentionPlan) -> AttentionPlan,
 ) -> (Vec<u16>, Vec<u32>) {
+    let on = (Arch::Sm80, AttentionMethod::Ampere);
+    bits_on(on, problem, schedule, change)
+}
+
+/// The same with a plan of another kernel, and for another architecture.
+fn bits_on(
+    (arch, method): (Arch, AttentionMethod),
+    problem: &AttentionProblem,
+    schedule: u64,
+    change: &dyn Fn(AttentionPlan) -> AttentionPlan,
+) -> (Vec<u16>, Vec<u32>) {
     let options = SimOptions::default().schedule(Schedule::from_seed(schedule));
-    let device = Device::simulator_with(Arch::Sm80, options);
+    let device = Device::simulator_with(arch, options);
     let numbers = numbers_of(problem);
     let [q, k, v] = [0, 1, 2].map(|i| {
         let memory = device.upload(&numbers[i]).expect("memory");
@@ -577,12 +591,7 @@ fn bits(
             }
             None => call,
         };
-        let plan = |operands, _| {
-            Ok(change(AttentionPlan::new(
-                AttentionMethod::Ampere,
-                operands,
-            )))
-        };
+        let plan = |operands, _| Ok(change(AttentionPlan::new(method, operands)));
         let call = call
             .prepare_with(plan)
             .expect("a plan that the kernel takes");
@@ -772,6 +781,48 @@ fn law_parts_of_the_keys_are_all_of_them() {
     println!("law attention.parts: {cases} cases");
 }
 
+/// Kernels that begin early have the bits of those that do not: both methods, whole and with parts of the keys that are added in
+/// both ways. Before sm_90 they are refused.
+#[test]
+fn law_attention_that_begins_early_has_the_same_bits() {
+    let (ampere, hopper) = (AttentionMethod::Ampere, AttentionMethod::Hopper);
+    let mut cases = 0;
+    for problem in serving().into_iter().filter(|of| of.lengths[1] > 0) {
+        for (method, splits, by_lanes) in [
+            (ampere, 1, false),
+            (ampere, 3, false),
+            (ampere, 3, true),
+            (hopper, 1, false),
+        ] {
+            let [late, early] = [false, true].map(|early| {
+                let change = |plan: AttentionPlan| AttentionPlan {
+                    splits,
+                    by_lanes,
+                    early,
+                    ..plan
+                };
+                let seed = if early { 3 } else { 0 };
+                bits_on((Arch::Sm90a, method), &problem, seed, &change)
+            });
+            assert_eq!(early, late, "{problem}, {method}, {splits} parts");
+            cases += 1;
+        }
+    }
+    println!("law attention.early: {cases} cases");
+    let problem = AttentionProblem::new(Ty::F16, 1, [2, 2], [100, 100], [64, 64]);
+    let plan = AttentionPlan {
+        early: true,
+        ..AttentionPlan::new(ampere, AttentionOperands::of(&problem, [0; 4]))
+    };
+    let refused = plan
+        .check(Arch::Sm80)
+        .expect_err("sm_80 has no early begin");
+    assert_eq!(
+        refused.to_string(),
+        "the plan asks for 1 early begins of its kernels: the Ampere attention kernel takes at most 0, 1 fewer"
+    );
+}
+
 /// A sink is one more term of each row's sum, in every plan: whole, with packs of heads, and once with parts of the keys. A sink
 /// of -inf has the bits of a call without sinks. A row that sees no key has zeros and the sink.
 #[test]
@@ -855,7 +906,7 @@ fn one_query_of_many_keys_is_divided_by_itself() {
         let plan = call.plan().expect("a plan");
         assert_eq!(
             plan.to_string(),
-            "Ampere f16, features 64, tile 16x64, 1 consumers, 2 stages, packs of 4 heads, 12 parts of the keys, added by lanes"
+            "Ampere f16, features 64, tile 16x64, 1 consumers, 2 stages, packs of 4 heads, 24 parts of the keys, added by lanes"
         );
         call.run().expect("it runs");
         found.push(o.download().expect("all is written"));
