@@ -31,6 +31,9 @@ use crate::gemm::operand::{boxed_layout, shares, uneven};
 use crate::gemm::sm90::begin_early;
 use crate::kernels::Major;
 
+/// The most consumers: with the producer's warpgroup, a block has 1024 threads.
+const MOST_CONSUMERS: i64 = 7;
+
 /// Threads of a warpgroup, and the rows of its instructions.
 const GROUP: i64 = 128;
 const ROWS: i64 = 64;
@@ -115,6 +118,10 @@ impl AttentionFamily for HopperAttention {
         multiprocessors: i64,
     ) -> AttentionPlan {
         let ([queries, of_keys], [_, keys]) = (problem.lengths, plan.tile);
+        // Numbers that no kernel takes stay as they are, for the check to name them.
+        if !(1..=MOST_CONSUMERS).contains(&plan.consumers) {
+            return plan;
+        }
         let is_short = plan.operands.is_causal() && queries < 3072;
         let most = match plan.operands.features[0] {
             ..=64 if is_short => 2,
@@ -315,7 +322,7 @@ impl HopperKernel {
             ));
         }
         let numbers = [
-            ("number of consumers", consumers, 1, 7, 1),
+            ("number of consumers", consumers, 1, MOST_CONSUMERS, 1),
             (
                 "number of queries of a block",
                 queries,

@@ -321,8 +321,14 @@ fn decode_variants(
     device: &Device,
 ) -> Vec<AttentionPlan> {
     let multiprocessors = device.limits().multiprocessors;
-    let usual = AttentionPlan::fastest(problem, operands, device.arch(), multiprocessors);
-    let usual = usual.unwrap_or_else(|_| AttentionPlan::new(AttentionMethod::Ampere, operands));
+    let late =
+        AttentionPlan::new(AttentionMethod::Ampere, operands).suited_to(problem, multiprocessors);
+    let early = AttentionPlan {
+        early: true,
+        ..late
+    };
+    let begins = late.splits > 1 && early.check(device.arch()).is_ok();
+    let usual = if begins { early } else { late };
     let mut all = vec![usual];
     for (early, by_lanes) in [(true, false), (true, true), (false, false), (false, true)] {
         all.push(AttentionPlan {
