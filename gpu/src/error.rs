@@ -104,6 +104,7 @@ impl Error {
             ErrorKind::PlanVector { .. }
             | ErrorKind::PlanAccess { .. }
             | ErrorKind::Elementwise(ElementwiseError::Vector { .. })
+            | ErrorKind::Rowwise(RowwiseError::Asynchronous { .. })
             | ErrorKind::Reduce(ReduceError::Stored { .. }) => PlanRefusal::Vector,
             ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
             ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
@@ -603,6 +604,11 @@ pub(crate) enum RowwiseError {
         "the plan's last tile begins {beyond} columns behind the row: it may begin {most} behind it"
     )]
     Beyond { beyond: i64, most: i64 },
+    #[error(
+        "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since \
+         sm_80 have them (this one is {arch})"
+    )]
+    Asynchronous { arch: Arch },
 }
 
 impl RowwiseError {

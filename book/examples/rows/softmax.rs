@@ -3,13 +3,16 @@
 //! Run it with `cargo run -p colex-book --example rows_softmax`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan, RowwiseProblem, reference};
+use colex_gpu::rowwise::{
+    RowFunction, RowStorage, Rowwise, RowwisePlan, RowwiseProblem, reference,
+};
 use colex_gpu::{Device, softmax};
 use half::bf16;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     plans()?;
+    ahead()?;
     views()?;
     norm()?;
     refusals()?;
@@ -26,6 +29,50 @@ fn plans() -> Result<(), Box<dyn Error>> {
         println!("{}", plan.explain(&problem));
     }
     // ANCHOR_END: plans
+    Ok(())
+}
+
+/// Rows one after the other, in clusters of two blocks, against the default plan.
+fn ahead() -> Result<(), Box<dyn Error>> {
+    println!("\n== ahead ==");
+    // ANCHOR: ahead
+    let device = Device::simulator(Arch::Sm90a);
+    let numbers: Vec<f32> = (0..16 * 500)
+        .map(|i| (i * 37 % 101) as f32 / 25.0)
+        .collect();
+    let x = device.upload(&numbers)?;
+    let (mut y, mut other) = (
+        device.poisoned::<f32>(16 * 500)?,
+        device.poisoned::<f32>(16 * 500)?,
+    );
+    let (x, shape) = (x.view((16, 500))?, (16, 500));
+    softmax(&x, &other.view_mut(shape)?)?;
+    let call = Rowwise::new(RowFunction::Softmax, &x, &y.view_mut(shape)?);
+    let call = call.prepare_with(|problem, arch| {
+        let plan = RowwisePlan::fastest(problem, arch)?;
+        let storage = RowStorage::Ahead {
+            rows: 2,
+            clusters: 3,
+        };
+        Ok(RowwisePlan {
+            threads: 32,
+            rows: 1,
+            accesses: 2,
+            blocks: 2,
+            storage,
+            ..plan
+        })
+    })?;
+    println!("{call}");
+    call.run(&device)?;
+    let (y, other) = (y.download()?, other.download()?);
+    let agree = |(a, b): (&[f32], &[f32])| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-7);
+    let rows = y
+        .chunks(500)
+        .zip(other.chunks(500))
+        .filter(|pair| agree(*pair));
+    println!("{} rows agree", rows.count());
+    // ANCHOR_END: ahead
     Ok(())
 }
 

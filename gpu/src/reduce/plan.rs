@@ -86,6 +86,9 @@ pub(super) const BLOCKS: i64 = 528;
 /// blocks of such a launch. The share of the time by parts below which such a plan is worth another order of the additions.
 const ALONE_BYTES: [i64; 3] = [256, 128, 64];
 const ALONE_THREADS: i64 = 512;
+
+/// The accesses of such a thread to elements of 16 bits that are added: the additions of more leave the memory waiting.
+const ALONE_ACCESSES: i64 = 4;
 const ALONE_BLOCKS: i64 = 120;
 const GAIN: f64 = 0.95;
 
@@ -217,6 +220,12 @@ impl ReducePlan {
         }
         let bytes = self.vector * i64::from(problem.ty.bits()) / 8;
         let reduced = size(&problem.reduced);
+        let is_narrow_sum = problem.function.is_sum() && problem.ty.bits() == 16;
+        let accesses = if is_narrow_sum {
+            ALONE_ACCESSES
+        } else {
+            ACCESSES
+        };
         let mut widths = ALONE_BYTES.into_iter().map(|width| (width / bytes).max(1));
         widths.find_map(|along| {
             let across = power_up(reduced).min(ALONE_THREADS / along);
@@ -224,7 +233,7 @@ impl ReducePlan {
                 along,
                 across,
                 rows: 1,
-                accesses: div_up(reduced, across).min(ACCESSES),
+                accesses: div_up(reduced, across).min(accesses),
                 parts: 1,
                 parts_inner: false,
                 ..*self
@@ -341,7 +350,7 @@ impl ReducePlan {
     ///     "sum bf16, 4096 results of 4096
     /// An access takes 8 elements of the inner mode, 16 bytes: addresses, strides and extents allow 8.
     /// The inner mode is kept: 4 threads have 32 of 4096 results side by side.
-    /// 128 threads across and 8 accesses make 1024 elements of a result, and there are 4096, in 4 turns.
+    /// 128 threads across and 4 accesses make 512 elements of a result, and there are 4096, in 8 turns.
     /// A block of 512 threads has 1 row of results; the launch has 128 blocks.
     /// 33562624 bytes are moved, and 33562624 must be."
     /// );

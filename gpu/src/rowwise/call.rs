@@ -7,7 +7,7 @@ use colex_device::{Memo, View, ViewMut};
 use colex_layout::Layout;
 use colex_tensor::{Arg, TensorKernel};
 
-use super::plan::RowwisePlan;
+use super::plan::{RowStorage, RowwisePlan, STREAMED};
 use super::problem::{RowFunction, RowTensor, RowwiseProblem, check_type};
 use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, RowwiseError, disjoint};
@@ -296,7 +296,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     /// ```
     /// use colex_atom::Arch;
     /// use colex_gpu::Device;
-    /// use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan};
+    /// use colex_gpu::rowwise::{RowFunction, RowStorage, Rowwise, RowwisePlan};
     ///
     /// let device = Device::simulator(Arch::Sm80);
     /// let x = device.upload(&[1.0f32; 2 * 100])?;
@@ -304,7 +304,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     /// let call = Rowwise::new(RowFunction::Softmax, &x.view((2, 100))?, &y.view_mut((2, 100))?);
     /// let call = call.prepare_with(|problem, arch| {
     ///     let plan = RowwisePlan::fastest(problem, arch)?;
-    ///     Ok(RowwisePlan { threads: 64, rows: 1, accesses: 1, held: false, ..plan })
+    ///     Ok(RowwisePlan { threads: 64, rows: 1, accesses: 1, storage: RowStorage::Passes { kept: 0 }, ..plan })
     /// })?;
     /// assert_eq!(
     ///     call.to_string(),
@@ -386,12 +386,17 @@ impl Planned for RowwisePlan {
             let threads = self.threads.max(1);
             [lane / threads, (lane % threads).saturating_mul(self.vector)]
         };
+        let chunks = match self.storage {
+            RowStorage::Registers | RowStorage::Passes { kept: 0 } => 1,
+            RowStorage::Ahead { rows, .. } => rows,
+            RowStorage::Passes { .. } => STREAMED,
+        };
         let traffic = Traffic {
             compulsory: problem.compulsory_bytes(),
             moved: self.bytes(problem),
             sectors: 1,
             least_sectors: 1,
-            under_way: product([own, size, read]),
+            under_way: product([own, size, read, chunks]),
             threads: self.threads.saturating_mul(self.rows),
             blocks: self.grid(problem),
             launches: 1,
@@ -403,9 +408,12 @@ impl Planned for RowwisePlan {
         let plan = *self;
         let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
-        let held = !plan.held;
+        let storage = match plan.storage {
+            RowStorage::Registers | RowStorage::Ahead { .. } => RowStorage::Passes { kept: 0 },
+            RowStorage::Passes { .. } => RowStorage::Registers,
+        };
         let all = accesses.into_iter().chain(threads);
-        all.chain([RowwisePlan { held, ..plan }]).collect()
+        all.chain([RowwisePlan { storage, ..plan }]).collect()
     }
 
     fn check_for(&self, arch: Arch, problem: &RowwiseProblem) -> Result<(), Error> {

@@ -1,24 +1,36 @@
-//! The kernel of a plan: rows in registers, or read in passes.
+//! The kernel of a plan: rows in registers, the next ones on their way to shared memory or not, or rows read in passes.
 //!
 //! Threads share a row in vectors, one beside the other, so that a warp reads consecutive bytes. What the rows of a block have in
 //! common is one partition: every tensor has the same one. The totals of a row go through `reduce_along` of a tile of one
-//! element for each thread, or through `reduce_cluster` where a row has several blocks.
+//! element for each thread, through the lanes of each warp where a block of many warps has one row, or through
+//! `reduce_cluster` where a row has several blocks.
+//!
+//! Shared memory keeps each thread's own elements: only this thread copies them there and reads them, so it waits for its own
+//! copies and for no other thread.
 
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
 use colex_ir::Type;
 use colex_layout::{C, Layout};
-use colex_tensor::{AtThread, Builder, Error, Expr, Fragment, Index, Mask, Tensor, TensorKernel};
+use colex_tensor::{AtThread, Builder, Cond, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 use colex_tiled::TiledCopy;
 
-use super::plan::RowwisePlan;
+use super::plan::{RowStorage, RowwisePlan, STREAMED};
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
+use crate::memory_bound::plan::WARP;
 
 /// A kernel that is being built.
+#[derive(Clone)]
 struct RowKernel<'a> {
     plan: &'a RowwisePlan,
     tensors: Vec<(RowTensor, Tensor)>,
     copy: TiledCopy,
+    /// What shared memory keeps of the inputs: (rows, columns, slot).
+    kept: Vec<(RowTensor, Tensor)>,
+    /// The copies to it.
+    to_shared: Option<TiledCopy>,
+    /// A number of each warp, for the first total of a row and for the second.
+    scratch: Option<[Tensor; 2]>,
     /// One element for each thread.
     lanes: TiledCopy,
     thread: Index,
@@ -71,25 +83,49 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let bits = i64::from(operands.ty.bits());
     let (rows, threads, vector) = (plan.rows, plan.threads, plan.vector);
     let over = Layout::new((rows, threads), (threads, 1))?;
-    let tiled = |vector: i64| {
+    let tiled = |atom: CopyAtom, vector: i64| {
         let values = Layout::new((1, vector), (0, 1))?;
-        TiledCopy::new(universal(bits * vector), bits, &over, &values)
+        TiledCopy::new(atom, bits, &over, &values)
     };
+    let slots = plan.storage.slots();
+    let inputs = operands.tensors().filter(|_| slots > 0);
+    let inputs = inputs.filter(|of| !of.is_output() && !of.is_of_columns());
+    let of_slots = Layout::new(
+        (rows, plan.chunk(), slots.max(1)),
+        (plan.chunk(), 1, rows * plan.chunk()),
+    )?;
+    let kept: Vec<_> = inputs
+        .map(|of| (of, k.shared_tensor(operands.ty, &of_slots)))
+        .collect();
+    let to_shared = match slots {
+        0 => None,
+        _ => Some(tiled(asynchronous(bits * vector), vector)?),
+    };
+    let scratch = plan.has_scratch().then(|| {
+        let warps = threads / WARP;
+        [(); 2].map(|()| k.shared_tensor(Ty::F32, (warps, 1)))
+    });
     let block = k.block_index(0);
     let block = k.within(block, 0..MOST * plan.blocks);
     let row = RowKernel {
         plan,
         tensors,
-        copy: tiled(vector)?,
-        lanes: tiled(1)?,
+        copy: tiled(universal(bits * vector), vector)?,
+        kept,
+        to_shared,
+        scratch,
+        lanes: tiled(universal(bits), 1)?,
         thread: k.thread(),
         at: [&block / plan.blocks, &block % plan.blocks],
         epsilon,
     };
-    if plan.held {
-        row.of_registers(&mut k);
-    } else {
-        row.of_passes(&mut k);
+    match plan.storage {
+        RowStorage::Registers => {
+            let part = row.rows(&mut k, &Index::constant(0), true);
+            row.of_registers(&mut k, &part);
+        }
+        RowStorage::Ahead { rows, clusters } => row.of_rows_ahead(&mut k, rows, clusters),
+        RowStorage::Passes { .. } => row.of_passes(&mut k),
     }
     k.finish()
 }
@@ -98,6 +134,13 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
 fn universal(bits: i64) -> CopyAtom {
     let name = format!("UniversalCopy<uint{bits}_t>");
     colex_atom::copy(&name).expect("16 to 128 bits are in the table")
+}
+
+/// The asynchronous copy of `bits` bits to shared memory, which puts zeros in place of what lies beyond a tensor.
+fn asynchronous(bits: i64) -> CopyAtom {
+    let cache = if bits == 128 { "GLOBAL" } else { "ALWAYS" };
+    let name = format!("SM80_CP_ASYNC_CACHE{cache}_ZFILL<uint{bits}_t>");
+    colex_atom::copy(&name).expect("32 to 128 bits are in the table")
 }
 
 /// A register with a number.
@@ -138,22 +181,65 @@ impl RowKernel<'_> {
         self.copy.at(&self.thread).partition_src(&tile) // (CPY, CPY_M, CPY_N)
     }
 
+    fn fragment(&self, k: &mut Builder, of: &Tensor) -> Fragment {
+        match self.plan.vector {
+            1 => k.fragment_unpacked(of),
+            _ => k.fragment_like(of),
+        }
+    }
+
     /// Loads a thread's part of a tensor.
     fn load(&self, k: &mut Builder, of: &Tensor, chunk: &Index) -> Part {
         let of = self.part(of, chunk);
-        let held = match self.plan.vector {
-            1 => k.fragment_unpacked(&of),
-            _ => k.fragment_like(&of),
-        };
+        let held = self.fragment(k, &of);
         k.copy_in_bounds(&self.copy, &of, &held);
+        Part { held, of }
+    }
+
+    /// A thread's part of what a slot of shared memory keeps.
+    fn slot(&self, kept: &Tensor, slot: &Index) -> Tensor {
+        let copy = self.copy.at(&self.thread);
+        copy.partition_src(&kept.at(2, slot)) // (CPY, CPY_M, CPY_N)
+    }
+
+    /// Starts the copies of a thread's part of the inputs to a slot of shared memory.
+    fn fetch(&self, k: &mut Builder, chunk: &Index, slot: &Index) {
+        let copy = self.to_shared.as_ref().expect("the plan has slots");
+        for (which, kept) in &self.kept {
+            let of = self.tensor(*which).expect("an input");
+            let (of, to) = (self.part(of, chunk), self.slot(kept, slot));
+            k.copy_in_bounds(copy, &of, &to);
+        }
+    }
+
+    /// Takes a thread's part of a tensor from a slot of shared memory.
+    fn take(&self, k: &mut Builder, which: RowTensor, chunk: &Index, slot: &Index) -> Part {
+        let mut all = self.kept.iter();
+        let (_, kept) = (all.find(|(of, _)| *of == which)).expect("an input is kept");
+        let of = self.part(self.tensor(which).expect("an input"), chunk);
+        let held = self.fragment(k, &of);
+        k.copy(&self.copy, &self.slot(kept, slot), &held);
         Part { held, of }
     }
 
     /// Loads a thread's part of the rows, with the residual. `first` is the pass that stores the sum of both.
     fn rows(&self, k: &mut Builder, chunk: &Index, first: bool) -> Part {
-        let x = self.load(k, self.x(), chunk);
-        if let Some(residual) = self.tensor(RowTensor::Residual) {
-            let residual = self.load(k, residual, chunk);
+        self.rows_by(k, chunk, first, |k, which| {
+            self.load(k, self.tensor(which).expect("an input"), chunk)
+        })
+    }
+
+    /// A thread's part of the rows, with the residual, by a way to load a tensor's.
+    fn rows_by(
+        &self,
+        k: &mut Builder,
+        chunk: &Index,
+        first: bool,
+        load: impl Fn(&mut Builder, RowTensor) -> Part,
+    ) -> Part {
+        let x = load(k, RowTensor::X);
+        if self.tensor(RowTensor::Residual).is_some() {
+            let residual = load(k, RowTensor::Residual);
             let sum = x.wide() + residual.wide();
             k.assign(&x.held, sum.to(self.plan.operands.ty));
             if let (true, Some(to)) = (first, self.tensor(RowTensor::Sum)) {
@@ -164,20 +250,29 @@ impl RowKernel<'_> {
         x
     }
 
-    /// Whether an element of a part is one of the row.
-    fn is_inside(&self, part: &Part) -> Mask {
-        Expr::coordinate(&part.of, 1).lt(self.x().extent(1))
+    /// The elements of a part in f32, or a function of them, and another number in place of those beyond the end of the row.
+    fn inside(&self, k: &mut Builder, part: &Part, value: impl Into<Expr>, other: f64) -> Fragment {
+        let value = k.map(value);
+        let (extent, vector) = (self.x().extent(1), self.plan.vector);
+        // A row ends with a vector, so a test for each vector suffices.
+        let tests: Vec<Cond> = (0..value.layout().size() / vector)
+            .map(|i| {
+                let first = part.of.coordinates(i * vector);
+                let column = first.last().expect("a part has columns");
+                k.less(column, &extent)
+            })
+            .collect();
+        k.mask(&value, other, |_, i| tests[(i / vector) as usize]);
+        value
     }
 
-    /// The elements of a part, and another number in place of those beyond the end.
-    fn inside(&self, part: &Part, value: &Expr, other: f64) -> Expr {
-        self.is_inside(part).select(value, other)
-    }
-
-    /// The total of a number of each thread over the threads of its row.
-    fn total(&self, k: &mut Builder, op: BinaryOp, own: &Fragment) -> Fragment {
+    /// The total of a number of each thread over the threads of its row: the first or the second one of the row.
+    fn total(&self, k: &mut Builder, op: BinaryOp, own: &Fragment, which: usize) -> Fragment {
         if self.plan.blocks > 1 {
             return k.reduce_cluster(op, own, self.plan.blocks as u32);
+        }
+        if let Some(scratch) = &self.scratch {
+            return self.total_of_warps(k, op, own, &scratch[which]);
         }
         let tile = self
             .x()
@@ -186,21 +281,52 @@ impl RowKernel<'_> {
         k.reduce_along(op, own, &part, 1)
     }
 
-    /// The number of columns in f32.
-    fn columns(&self) -> Expr {
-        Expr::from(self.x().extent(1)).to(Ty::F32)
+    /// The total over a block: each warp puts its own into shared memory, and the lanes of each warp add those of all warps.
+    fn total_of_warps(
+        &self,
+        k: &mut Builder,
+        op: BinaryOp,
+        own: &Fragment,
+        scratch: &Tensor,
+    ) -> Fragment {
+        let warps = self.plan.threads / WARP;
+        let (warp, lane) = (&self.thread / WARP, k.lane());
+        let all = k.reduce_warp(op, own);
+        if self.plan.operands.function == RowFunction::RmsNorm {
+            // No other total of the row comes between this one and that of the row before.
+            k.sync();
+        }
+        let is_first = Expr::from(&lane).equals(0);
+        k.scatter(&all, &scratch.elements(warp).only(is_first));
+        k.sync();
+        let all = k.gather(&scratch.elements(&lane % warps));
+        let all = match op {
+            Add if warps < WARP => {
+                let is_one = Expr::from(&lane).lt(warps);
+                k.map(is_one.select(&all, 0.0))
+            }
+            _ => all,
+        };
+        k.reduce_warp(op, &all)
+    }
+
+    /// The mean of a total over the columns.
+    fn mean_of(&self, k: &mut Builder, total: &Fragment) -> Fragment {
+        let columns = Expr::from(self.x().extent(1)).to(Ty::F32);
+        k.map(total * columns.recip())
     }
 
     /// The reciprocal of the root of a mean of squares.
     fn scale(&self, k: &mut Builder, squares: &Fragment) -> Fragment {
         let epsilon = self.epsilon.clone().unwrap_or_else(|| Expr::from(0.0));
-        k.map((squares / self.columns() + epsilon).rsqrt())
+        let mean = self.mean_of(k, squares);
+        k.map((mean + epsilon).rsqrt())
     }
 
-    /// The results of a part, which are stored.
+    /// The results of a part whose elements less the maximum or the mean are `x`, or of whose powers are, which are stored.
     fn store(&self, k: &mut Builder, part: &Part, totals: &Totals, chunk: &Index) {
         let x = part.wide();
-        let mut y = match (totals, self.plan.operands.function) {
+        let y = match (totals, self.plan.operands.function) {
             (Totals::Powers { top, sum }, RowFunction::LogSoftmax) => {
                 let log = k.map(Expr::from(sum).log());
                 x - top - &log
@@ -209,22 +335,26 @@ impl RowKernel<'_> {
                 let inverse = k.map(Expr::from(sum).recip());
                 (x - top).exp() * &inverse
             }
-            (Totals::Moments { mean, scale }, _) => {
-                let x = match mean {
-                    Some(mean) => x - mean,
-                    None => x,
-                };
-                x * scale
-            }
+            (Totals::Moments { mean, scale }, _) => match mean {
+                Some(mean) => (x - mean) * scale,
+                None => x * scale,
+            },
         };
-        if let Some(weight) = self.tensor(RowTensor::Weight) {
-            let weight = self.load(k, weight, chunk);
-            y = y * weight.wide();
-        }
-        if let Some(bias) = self.tensor(RowTensor::Bias) {
-            let bias = self.load(k, bias, chunk);
-            y = y + bias.wide();
-        }
+        self.put(k, part, y, chunk);
+    }
+
+    /// Stores results of a part, which the factors and terms of the columns change first.
+    fn put(&self, k: &mut Builder, part: &Part, y: Expr, chunk: &Index) {
+        let weight = self.tensor(RowTensor::Weight);
+        let weight = weight.map(|of| self.load(k, of, chunk).wide());
+        let bias = self.tensor(RowTensor::Bias);
+        let bias = bias.map(|of| self.load(k, of, chunk).wide());
+        let y = match (weight, bias) {
+            (Some(weight), Some(bias)) => y.fma(weight, bias),
+            (Some(weight), None) => y * weight,
+            (None, Some(bias)) => y + bias,
+            (None, None) => y,
+        };
         k.assign(&part.held, y.to(self.plan.operands.ty));
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, chunk);
@@ -232,60 +362,198 @@ impl RowKernel<'_> {
     }
 
     /// Rows that registers hold: each element is read once.
-    fn of_registers(&self, k: &mut Builder) {
+    fn of_registers(&self, k: &mut Builder, part: &Part) {
         let zero = Index::constant(0);
-        let part = self.rows(k, &zero, true);
-        let x = part.wide();
-        let totals = match self.plan.operands.function {
-            RowFunction::Softmax | RowFunction::LogSoftmax => {
-                let masked = self.inside(&part, &x, f64::NEG_INFINITY);
-                let own = k.reduce_all(Max, masked.clone());
-                let top = self.total(k, Max, &own);
-                let top = under(k, &top);
-                let own = k.reduce_all(Add, (masked - &top).exp());
-                let sum = self.total(k, Add, &own);
-                Totals::Powers { top, sum }
+        let y = match self.plan.operands.function {
+            RowFunction::Softmax => {
+                let x = self.inside(k, part, part.wide(), f64::NEG_INFINITY);
+                let top = self.top(k, &x);
+                k.assign(&x, (&x - &top).exp());
+                let own = k.reduce_all(Add, &x);
+                let sum = self.total(k, Add, &own, 1);
+                let inverse = k.map(Expr::from(&sum).recip());
+                &x * &inverse
+            }
+            RowFunction::LogSoftmax => {
+                let x = self.inside(k, part, part.wide(), f64::NEG_INFINITY);
+                let top = self.top(k, &x);
+                k.assign(&x, &x - &top);
+                let own = k.reduce_all(Add, Expr::from(&x).exp());
+                let sum = self.total(k, Add, &own, 1);
+                let log = k.map(Expr::from(&sum).log());
+                &x - &log
             }
             RowFunction::RmsNorm => {
                 // Elements beyond the end are 0.
-                let own = k.reduce_all(Add, &x * &x);
-                let squares = self.total(k, Add, &own);
-                let scale = self.scale(k, &squares);
-                Totals::Moments { mean: None, scale }
+                let x = k.map(part.wide());
+                let own = self.squares(k, &x);
+                let squares = self.total(k, Add, &own, 0);
+                &x * &self.scale(k, &squares)
             }
             RowFunction::LayerNorm => {
-                let own = k.reduce_all(Add, x.clone());
-                let sum = self.total(k, Add, &own);
-                let mean = k.map(&sum / self.columns());
-                let apart = self.inside(&part, &(x - &mean), 0.0);
-                let own = k.reduce_all(Add, &apart * &apart);
-                let squares = self.total(k, Add, &own);
-                let scale = self.scale(k, &squares);
-                let mean = Some(mean);
-                Totals::Moments { mean, scale }
+                let own = k.reduce_all(Add, part.wide());
+                let sum = self.total(k, Add, &own, 0);
+                let mean = self.mean_of(k, &sum);
+                let x = self.inside(k, part, part.wide() - &mean, 0.0);
+                let own = self.squares(k, &x);
+                let squares = self.total(k, Add, &own, 1);
+                &x * &self.scale(k, &squares)
             }
         };
-        self.store(k, &part, &totals, &zero);
+        self.put(k, part, y, &zero);
     }
 
-    /// Reads all chunks of the rows.
-    fn pass(&self, k: &mut Builder, first: bool, body: impl Fn(&mut Builder, &Part, &Index)) {
+    /// The maximum of a row, or 0 where it is -inf.
+    fn top(&self, k: &mut Builder, x: &Fragment) -> Fragment {
+        let own = k.reduce_all(Max, x);
+        let top = self.total(k, Max, &own, 0);
+        under(k, &top)
+    }
+
+    /// The sum of the squares of a thread's numbers.
+    fn squares(&self, k: &mut Builder, x: &Fragment) -> Fragment {
+        k.reduce_all(Add, x * x)
+    }
+
+    /// Rows in registers, one after the other. `ahead` further ones are on their way to shared memory, or are there.
+    fn of_rows_ahead(&self, k: &mut Builder, ahead: i64, clusters: i64) {
+        let zero = Index::constant(0);
+        let grid = k.grid_extent(0);
+        let step = k.within(grid / self.plan.blocks, 1..clusters + 1);
+        let rows = k.within(self.x().extent(0), 1..MOST + 1);
+        let tiles = (rows + (self.plan.rows - 1)) / self.plan.rows;
+        let of_row = |row: Index| {
+            let at = [row.min(&tiles), self.at[1].clone()];
+            RowKernel { at, ..self.clone() }
+        };
+        for slot in 0..ahead {
+            let row = &self.at[0] + &step * slot;
+            of_row(row).fetch(k, &zero, &Index::constant(slot));
+            k.cp_async_commit();
+        }
+        let slot = k.var(0, 0..ahead);
+        k.for_(&self.at[0], &tiles, &step, |k, row| {
+            let own = of_row(row.clone());
+            let at = k.get(&slot);
+            k.cp_async_wait(ahead as u32 - 1);
+            let part = own.slot_rows(k, &zero, &at, true);
+            of_row(row + &step * ahead).fetch(k, &zero, &at);
+            k.cp_async_commit();
+            own.of_registers(k, &part);
+            k.set(&slot, (at + 1) % ahead);
+        });
+        k.cp_async_wait(0);
+    }
+
+    /// Reads all chunks of the rows, in the pass with a number. Shared memory may keep the first chunks from the first pass on.
+    /// Later passes begin with the others, last ones first: caches may still have those that were read last.
+    fn pass(&self, k: &mut Builder, number: usize, body: impl Fn(&mut Builder, &Part, &Index)) {
         let all = self.plan.chunk() * self.plan.blocks;
         let chunks = (self.x().extent(1) + (all - 1)) / all;
-        k.for_(0, chunks, 1, |k, chunk| {
-            let part = self.rows(k, chunk, first);
+        let RowStorage::Passes { kept } = self.plan.storage else {
+            return;
+        };
+        if kept == 0 {
+            return k.for_(0, &chunks, 1, |k, i| {
+                let chunk = self.turned(k, number, &0.into(), &chunks, i);
+                let part = self.rows(k, &chunk, number == 0);
+                body(k, &part, &chunk);
+            });
+        }
+        let least = chunks.min(&kept.into());
+        if number == 0 {
+            self.stream(
+                k,
+                &chunks,
+                |_, i| i.clone(),
+                |k, part, i| body(k, part, i),
+                true,
+            );
+            return;
+        }
+        let rest = k.within(&chunks - &least, 0..MOST);
+        let chunk = |k: &mut Builder, i: &Index| {
+            let i = &least + i;
+            self.turned(k, number, &least, &chunks, &i)
+        };
+        self.stream(k, &rest, chunk, &body, false);
+        k.for_(0, &least, 1, |k, chunk| {
+            let part = self.slot_rows(k, chunk, chunk, false);
             body(k, &part, chunk);
         });
     }
 
+    /// The chunk of a turn from `first` to `end`: every second pass goes back.
+    fn turned(
+        &self,
+        k: &mut Builder,
+        number: usize,
+        first: &Index,
+        end: &Index,
+        i: &Index,
+    ) -> Index {
+        match number % 2 {
+            0 => i.clone(),
+            _ => k.within(first + end - i - 1, 0..MOST),
+        }
+    }
+
+    /// Takes a number of chunks from shared memory. The copies of the next ones are under way meanwhile.
+    fn stream(
+        &self,
+        k: &mut Builder,
+        count: &Index,
+        chunk: impl Fn(&mut Builder, &Index) -> Index,
+        body: impl Fn(&mut Builder, &Part, &Index),
+        first: bool,
+    ) {
+        let fetch = |k: &mut Builder, i: &Index| {
+            let is_one = k.less(i, count);
+            k.if_(is_one, |k| {
+                let chunk = chunk(k, i);
+                let slot = self.slot_of(&chunk);
+                self.fetch(k, &chunk, &slot);
+            });
+            // A group without a copy counts too.
+            k.cp_async_commit();
+        };
+        for i in 0..STREAMED {
+            fetch(k, &Index::constant(i));
+        }
+        k.for_(0, count, 1, |k, i| {
+            k.cp_async_wait(STREAMED as u32 - 1);
+            let own = chunk(k, i);
+            let part = self.slot_rows(k, &own, &self.slot_of(&own), first);
+            fetch(k, &(i + STREAMED));
+            body(k, &part, &own);
+        });
+    }
+
+    /// The slot of a chunk: its own, or the next one of those that all other chunks use in turn.
+    fn slot_of(&self, chunk: &Index) -> Index {
+        let kept = self.plan.storage.slots() - STREAMED;
+        let other = chunk % STREAMED + kept;
+        Index::select_less(chunk, &kept.into(), &chunk.min(&kept.into()), &other)
+    }
+
+    /// The rows' part of a chunk that is in a slot.
+    fn slot_rows(&self, k: &mut Builder, chunk: &Index, slot: &Index, first: bool) -> Part {
+        self.rows_by(k, chunk, first, |k, which| self.take(k, which, chunk, slot))
+    }
+
     /// The total of a function of each element, by a pass over the rows.
-    fn sum(&self, k: &mut Builder, first: bool, of: impl Fn(&Part) -> Expr) -> Fragment {
+    fn sum(
+        &self,
+        k: &mut Builder,
+        which: usize,
+        of: impl Fn(&mut Builder, &Part) -> Fragment,
+    ) -> Fragment {
         let own = number(k, 0.0);
-        self.pass(k, first, |k, part, _| {
-            let more = k.reduce_all(Add, of(part));
+        self.pass(k, which, |k, part, _| {
+            let more = of(k, part);
             k.assign(&own, &own + &more);
         });
-        self.total(k, Add, &own)
+        self.total(k, Add, &own, which)
     }
 
     /// Rows that registers do not hold: they are read again.
@@ -293,41 +561,43 @@ impl RowKernel<'_> {
         let totals = match self.plan.operands.function {
             RowFunction::Softmax | RowFunction::LogSoftmax => {
                 let (top, sum) = (number(k, f64::NEG_INFINITY), number(k, 0.0));
-                self.pass(k, true, |k, part, _| {
-                    let x = self.inside(part, &part.wide(), f64::NEG_INFINITY);
-                    let own = k.reduce_all(Max, x.clone());
+                self.pass(k, 0, |k, part, _| {
+                    let x = self.inside(k, part, part.wide(), f64::NEG_INFINITY);
+                    let own = k.reduce_all(Max, &x);
                     let next = k.map(Expr::from(&top).max(&own));
                     let below = under(k, &next);
-                    let own = k.reduce_all(Add, (x - &below).exp());
+                    let own = k.reduce_all(Add, (&x - &below).exp());
                     // The sum so far, under the new maximum.
                     let kept = (&top - &below).exp();
                     k.assign(&sum, Expr::from(&sum).fma(kept, &own));
                     k.assign(&top, &next);
                 });
-                let all = self.total(k, Max, &top);
+                let all = self.total(k, Max, &top, 0);
                 let all = under(k, &all);
                 let own = k.map(&sum * (&top - &all).exp());
-                let sum = self.total(k, Add, &own);
+                let sum = self.total(k, Add, &own, 1);
                 Totals::Powers { top: all, sum }
             }
             RowFunction::RmsNorm => {
-                let squares = self.sum(k, true, |part| part.wide() * part.wide());
+                let squares =
+                    self.sum(k, 0, |k, part| k.reduce_all(Add, part.wide() * part.wide()));
                 let scale = self.scale(k, &squares);
                 Totals::Moments { mean: None, scale }
             }
             RowFunction::LayerNorm => {
-                let sum = self.sum(k, true, Part::wide);
-                let mean = k.map(&sum / self.columns());
-                let squares = self.sum(k, false, |part| {
-                    let apart = self.inside(part, &(part.wide() - &mean), 0.0);
-                    &apart * &apart
+                let sum = self.sum(k, 0, |k, part| k.reduce_all(Add, part.wide()));
+                let mean = self.mean_of(k, &sum);
+                let squares = self.sum(k, 1, |k, part| {
+                    let apart = self.inside(k, part, part.wide() - &mean, 0.0);
+                    self.squares(k, &apart)
                 });
                 let scale = self.scale(k, &squares);
                 let mean = Some(mean);
                 Totals::Moments { mean, scale }
             }
         };
-        self.pass(k, false, |k, part, chunk| {
+        let last = self.plan.operands.function.reads() as usize - 1;
+        self.pass(k, last, |k, part, chunk| {
             self.store(k, part, &totals, chunk);
         });
     }

@@ -8,5 +8,5 @@ pub(crate) mod problem;
 pub mod reference;
 
 pub use call::{Rowwise, RowwiseCall, layer_norm, log_softmax, rms_norm, softmax};
-pub use plan::RowwisePlan;
+pub use plan::{RowStorage, RowwisePlan};
 pub use problem::{RowFunction, RowTensor, RowwiseOperands, RowwiseProblem};

@@ -3,13 +3,15 @@
 use core::fmt;
 
 use colex_atom::Arch;
+use colex_ir::launch::Limits;
 use colex_tensor::TensorKernel;
 
 use super::kernel;
 use super::problem::{RowFunction, RowTensor, RowwiseOperands, RowwiseProblem, check_type};
 use crate::error::{Error, RowwiseError};
+use crate::gemm::sm90::clusters_at_once;
 use crate::memory_bound::plan::{
-    MOST_THREADS, PlanCheck, WARP, check_operands, check_width, counted, div_up, product,
+    MOST_THREADS, PlanCheck, WARP, WIDEST, check_operands, check_width, counted, div_up, product,
 };
 
 /// How a kernel divides rows among its threads.
@@ -46,13 +48,100 @@ pub struct RowwisePlan {
     pub accesses: i64,
     /// The blocks of a cluster that share a row: 1, 2, 4 or 8.
     pub blocks: i64,
-    /// Whether the threads have a whole row in registers. Otherwise it is read again for the results.
-    pub held: bool,
+    /// Where the rows are between their reading and the results.
+    pub storage: RowStorage,
 }
+
+/// Where rows are between their reading and the results.
+///
+/// ```
+/// use colex_atom::{Arch, Ty};
+/// use colex_gpu::rowwise::{RowFunction, RowStorage, RowwisePlan, RowwiseProblem};
+///
+/// let plan = |columns| {
+///     let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1000, columns]);
+///     RowwisePlan::fastest(&problem, Arch::Sm90a).map(|plan| plan.storage)
+/// };
+/// assert_eq!(plan(4096)?, RowStorage::Registers);
+/// assert!(matches!(plan(1 << 14)?, RowStorage::Ahead { rows: 3, .. }));
+/// assert!(matches!(plan(1 << 20)?, RowStorage::Passes { .. }));
+/// # Ok::<(), colex_gpu::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RowStorage {
+    /// The threads have a whole row in registers. The launch has a block or a cluster for each tile of rows.
+    Registers,
+    /// The threads have a whole row in registers. Each cluster of the launch has one tile of rows after the other, and shared
+    /// memory receives the next ones meanwhile.
+    Ahead {
+        /// The tiles of rows that are under way to shared memory, or there.
+        rows: i64,
+        /// The most clusters of the launch.
+        clusters: i64,
+    },
+    /// The row is read again for the results.
+    Passes {
+        /// The chunks of each block that shared memory keeps, so that they are read once.
+        kept: i64,
+    },
+}
+
+impl RowStorage {
+    /// Returns whether registers hold a whole row.
+    pub(crate) fn is_whole(self) -> bool {
+        match self {
+            RowStorage::Registers | RowStorage::Ahead { .. } => true,
+            RowStorage::Passes { .. } => false,
+        }
+    }
+
+    /// Returns the chunks for which a block has shared memory.
+    pub(crate) fn slots(self) -> i64 {
+        match self {
+            RowStorage::Registers => 0,
+            RowStorage::Ahead { rows, .. } => rows,
+            RowStorage::Passes { kept: 0 } => 0,
+            RowStorage::Passes { kept } => kept.saturating_add(STREAMED),
+        }
+    }
+}
+
+/// The chunks that are on their way through shared memory beside those that it keeps.
+pub(crate) const STREAMED: i64 = 4;
+
+/// The most slots of shared memory, and the most clusters of a launch in which each has several rows.
+const MOST_SLOTS: i64 = 64;
+const MOST_CLUSTERS: i64 = 4096;
+
+/// The bytes of a row's part that a block has of rows one after the other, those of each of two blocks beside each other, and
+/// the threads of both kinds.
+const AHEAD_BYTES: i64 = 65536;
+const AHEAD_THREADS: i64 = 1024;
+
+/// The most elements of a thread of those.
+const AHEAD_ELEMENTS: i64 = 32;
+
+/// The most rows that are on their way to a block.
+const MOST_AHEAD: i64 = 8;
+
+/// The bytes of shared memory that totals take, and alignments.
+const RESERVED: i64 = 8192;
+
+/// The bytes of the narrowest copy to shared memory.
+const NARROWEST: i64 = 4;
+
+/// The warps from which on each of them adds their totals by its lanes.
+const MANY_WARPS: i64 = 8;
+
+/// The chunks that shared memory keeps of the longest rows.
+const KEPT: i64 = 9;
 
 /// The most bytes of a row that a thread has in registers, and the most where that suffices.
 const HELD: i64 = 128;
 const PREFERRED: i64 = 64;
+
+/// The most bytes of a row that a thread has in registers where fewer threads have less work beyond the end of a row.
+const DENSE: i64 = 96;
 
 /// The most elements that a thread has in registers, which hold each of them apart if accesses are of one element.
 const MOST_ELEMENTS: i64 = 64;
@@ -99,7 +188,7 @@ impl RowwisePlan {
             rows: 1,
             accesses: 1,
             blocks: 1,
-            held: true,
+            storage: RowStorage::Registers,
         };
         let is_single = plan.vector == 1;
         let has_residual = operands.has(RowTensor::Residual);
@@ -119,6 +208,19 @@ impl RowwisePlan {
             .map(|log| least << log)
             .take_while(|t| *t <= HELD_THREADS);
         let short = threads.find_map(|threads| held_by(threads, 1, preferred));
+        // Half the threads, or the most of a short row, with a few more accesses.
+        let denser = if is_single || has_residual {
+            None
+        } else {
+            let threads = short.map_or(HELD_THREADS, |short| short.threads / 2);
+            let held = held_by(threads, 1, DENSE / (plan.size() * plan.vector));
+            held.filter(|held| held.threads >= WARP)
+        };
+        let short = match (short, denser) {
+            (Some(short), Some(denser)) if 8 * short.chunk() < 9 * denser.chunk() => Some(short),
+            (_, Some(denser)) => Some(denser),
+            (short, None) => short,
+        };
         let longer = || {
             let mut threads = [HELD_THREADS, 2 * HELD_THREADS].into_iter();
             threads.find_map(|threads| held_by(threads, 1, most))
@@ -131,15 +233,68 @@ impl RowwisePlan {
         let in_registers = short
             .or_else(|| longer().filter(|_| is_single || has_residual))
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
-        Ok(match in_registers {
-            Some(plan) => RowwisePlan {
+        let ahead = || plan.one_after_the_other(problem, arch);
+        Ok(match in_registers.or_else(ahead) {
+            Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
                     1 => (THREADS / plan.threads).max(1),
                     _ => 1,
                 },
                 ..plan
             },
+            Some(plan) => plan,
             None => plan.in_passes(problem, arch),
+        })
+    }
+
+    /// The bytes of an element.
+    fn size(&self) -> i64 {
+        i64::from(self.operands.ty.bits()) / 8
+    }
+
+    /// The tensors with rows that are read.
+    fn inputs(&self) -> i64 {
+        let all = self.operands.tensors();
+        all.filter(|of| !of.is_output() && !of.is_of_columns())
+            .count() as i64
+    }
+
+    /// Whether a block may have rows on their way to shared memory: Hopper's shared memory, and vectors of 16 bytes.
+    fn has_room(&self, arch: Arch) -> bool {
+        has_clusters(arch) && self.vector * self.size() == WIDEST && self.inputs() == 1
+    }
+
+    /// The plan whose blocks have one row after the other, by the fewest blocks that hold a row.
+    fn one_after_the_other(self, problem: &RowwiseProblem, arch: Arch) -> Option<RowwisePlan> {
+        let size = self.size();
+        let held = |(blocks, bytes): (i64, i64)| {
+            let part = div_up(problem.columns(), blocks).saturating_mul(size);
+            (part <= bytes).then_some((blocks, part))
+        };
+        let most = AHEAD_THREADS * AHEAD_ELEMENTS * size;
+        let mut ways = [1, 2, 4, MOST_BLOCKS]
+            .map(|blocks| (blocks, AHEAD_BYTES))
+            .into_iter()
+            .chain([(MOST_BLOCKS, most)]);
+        let (blocks, part) = ways.find_map(held).filter(|_| self.has_room(arch))?;
+        // Two smaller blocks beside each other wait at their barriers in turn.
+        let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
+        let threads = AHEAD_THREADS / beside;
+        let plan = RowwisePlan {
+            threads,
+            accesses: div_up(problem.columns(), self.vector * threads * blocks),
+            blocks,
+            ..self
+        };
+        let shared = Limits::of(arch).shared as i64 / beside - RESERVED;
+        let slots = shared / (plan.chunk() * size + 1);
+        let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
+        Some(RowwisePlan {
+            storage: RowStorage::Ahead {
+                rows: slots.clamp(1, MOST_AHEAD),
+                clusters: clusters_at_once(blocks, multiprocessors) * beside,
+            },
+            ..plan
         })
     }
 
@@ -164,9 +319,20 @@ impl RowwisePlan {
             threads,
             accesses,
             blocks,
-            held: false,
+            storage: RowStorage::Passes { kept: 0 },
             ..self
         };
+        if blocks == MOST_BLOCKS && self.has_room(arch) {
+            let threads = 2 * PASS_THREADS;
+            let storage = RowStorage::Passes { kept: KEPT };
+            let accesses = 1;
+            return RowwisePlan {
+                threads,
+                accesses,
+                storage,
+                ..plan
+            };
+        }
         // A tile begins at most so far behind the end of a row.
         let is_near = (blocks - 1) * plan.chunk() <= FARTHEST;
         RowwisePlan {
@@ -197,28 +363,26 @@ impl RowwisePlan {
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
-    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    /// use colex_gpu::rowwise::{RowFunction, RowStorage, RowwisePlan, RowwiseProblem};
     ///
     /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1, 1 << 20]);
     /// let plan = RowwisePlan::fastest(&problem, Arch::Sm80)?;
-    /// assert!(!plan.held); // the row is read twice and written once
+    /// assert_eq!(plan.storage, RowStorage::Passes { kept: 0 }); // the row is read twice and written once
     /// assert_eq!(plan.bytes(&problem), 3 * 4 << 20);
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     pub fn bytes(&self, problem: &RowwiseProblem) -> i64 {
-        let size = i64::from(self.operands.ty.bits()) / 8;
-        let again = if self.held {
-            0
-        } else {
-            self.operands.function.reads() - 1
+        let again = match self.storage {
+            RowStorage::Registers | RowStorage::Ahead { .. } => 0,
+            RowStorage::Passes { .. } => self.operands.function.reads() - 1,
         };
-        let read = self
-            .operands
-            .tensors()
-            .filter(|t| !t.is_output() && !t.is_of_columns());
-        let of_pass = problem.rows().saturating_mul(problem.columns());
-        let of_pass = of_pass.saturating_mul(size);
-        let of_all = of_pass.saturating_mul(again * read.count() as i64);
+        let kept = match self.storage {
+            RowStorage::Passes { kept } => product([kept.max(0), self.chunk(), self.blocks]),
+            RowStorage::Registers | RowStorage::Ahead { .. } => 0,
+        };
+        let columns = problem.columns().saturating_sub(kept).max(0);
+        let of_pass = product([problem.rows(), columns, self.size()]);
+        let of_all = of_pass.saturating_mul(again * self.inputs());
         problem.compulsory_bytes().saturating_add(of_all)
     }
 
@@ -265,15 +429,25 @@ impl RowwisePlan {
             _ => format!(" of each of {blocks} blocks"),
         };
         let accesses = counted((self.accesses, "access"));
-        let chunks = if self.held {
+        let chunks = if self.storage.is_whole() {
             String::new()
         } else {
             format!(", in {}", counted((div_up(columns, all), "turn")))
         };
-        let how = if self.held {
-            "Rows stay in registers".to_string()
-        } else {
-            format!("Rows are read {} times", self.operands.function.reads())
+        let reads = self.operands.function.reads();
+        let how = match self.storage {
+            RowStorage::Registers => "Rows stay in registers".to_string(),
+            RowStorage::Ahead { rows, .. } => {
+                let next = counted((rows, "tile"));
+                format!(
+                    "Rows stay in registers, and shared memory receives the next {next} of rows"
+                )
+            }
+            RowStorage::Passes { kept: 0 } => format!("Rows are read {reads} times"),
+            RowStorage::Passes { kept } => {
+                let kept = counted((kept, "turn"));
+                format!("Rows are read {reads} times, but shared memory keeps {kept}")
+            }
         };
         format!(
             "{problem}\n\
@@ -286,7 +460,12 @@ impl RowwisePlan {
 
     /// Returns the blocks of a launch.
     pub(crate) fn grid(&self, problem: &RowwiseProblem) -> i64 {
-        div_up(problem.rows(), self.rows).saturating_mul(self.blocks)
+        let tiles = div_up(problem.rows(), self.rows);
+        let clusters = match self.storage {
+            RowStorage::Ahead { clusters, .. } => tiles.min(clusters),
+            RowStorage::Registers | RowStorage::Passes { .. } => tiles,
+        };
+        clusters.saturating_mul(self.blocks)
     }
 
     /// Checks that the kernel can be built: every number.
@@ -316,7 +495,41 @@ impl RowwisePlan {
             let what = "number of threads of a block of a cluster";
             check.number(what, self.threads, [WARP, MOST_THREADS, WARP])?;
         }
+        self.check_storage(&check, arch)?;
         check.block(self.threads * self.rows)
+    }
+
+    /// Checks the numbers of the storage, and the shared memory.
+    fn check_storage(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
+        match self.storage {
+            RowStorage::Registers => {}
+            RowStorage::Ahead { rows, clusters } => {
+                let of = [1, MOST_SLOTS, 1];
+                check.number("number of tiles of rows ahead", rows, of)?;
+                let of = [1, MOST_CLUSTERS, 1];
+                check.number("number of clusters", clusters, of)?;
+            }
+            RowStorage::Passes { kept } => {
+                let of = [0, MOST_SLOTS, 1];
+                check.number("number of chunks that are kept", kept, of)?;
+            }
+        }
+        let slots = self.storage.slots();
+        if slots == 0 {
+            return Ok(());
+        }
+        if arch < Arch::Sm80 || self.vector * self.size() < NARROWEST {
+            return Err(RowwiseError::Asynchronous { arch }.into());
+        }
+        let slot = product([self.rows, self.chunk(), self.size(), self.inputs()]);
+        let bytes = slots.saturating_mul(slot).saturating_add(RESERVED);
+        let most = i64::from(Limits::of(arch).shared);
+        check.limit("bytes of shared memory for rows", bytes, most)
+    }
+
+    /// Whether the totals of a row go through the lanes of each warp: in a block of many warps, each lane would add many numbers.
+    pub(crate) fn has_scratch(&self) -> bool {
+        self.blocks == 1 && self.rows == 1 && self.threads >= MANY_WARPS * WARP
     }
 
     /// Checks that the plan is for a problem.
@@ -338,10 +551,10 @@ impl RowwisePlan {
         check_width(plan, (call.vector, call.contiguous), "columns")?;
         let all = self.chunk().saturating_mul(self.blocks);
         let columns = problem.columns();
-        if self.held && all < columns {
+        if self.storage.is_whole() && all < columns {
             return refused(RowwiseError::Columns { all, columns });
         }
-        let beyond = if self.held {
+        let beyond = if self.storage.is_whole() {
             all.saturating_sub(self.chunk()).saturating_sub(columns)
         } else {
             all.saturating_sub(self.chunk())
@@ -433,10 +646,16 @@ impl fmt::Display for RowwisePlan {
         if self.blocks > 1 {
             write!(f, ", clusters of {} blocks", self.blocks)?;
         }
-        f.write_str(if self.held {
-            ", rows in registers"
-        } else {
-            ", rows in passes"
-        })
+        match self.storage {
+            RowStorage::Registers => f.write_str(", rows in registers"),
+            RowStorage::Ahead { rows, clusters } => {
+                let [rows, clusters] = [(rows, "tile"), (clusters, "cluster")].map(counted);
+                write!(f, ", rows in registers, {rows} ahead, {clusters}")
+            }
+            RowStorage::Passes { kept: 0 } => f.write_str(", rows in passes"),
+            RowStorage::Passes { kept } => {
+                write!(f, ", rows in passes, {} kept", counted((kept, "chunk")))
+            }
+        }
     }
 }

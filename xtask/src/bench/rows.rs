@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use colex_gpu::Device;
 use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
 use colex_gpu::rowwise::{
-    RowFunction, Rowwise, RowwiseCall, RowwisePlan, RowwiseProblem, reference,
+    RowFunction, RowStorage, Rowwise, RowwiseCall, RowwisePlan, RowwiseProblem, reference,
 };
 use colex_layout::Layout;
 use half::bf16;
@@ -138,35 +138,79 @@ fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
             plans.push((what, changed));
         }
     };
-    for [up, down] in [[2, 1], [4, 1], [1, 2], [1, 4]] {
-        let threads = plan.threads * up / down;
-        let accesses = (plan.accesses * down + up - 1) / up;
-        let changed = RowwisePlan {
-            threads,
-            accesses,
-            rows: (plan.rows * down / up).max(1),
-            ..*plan
-        };
+    // More threads with fewer accesses, and fewer with more.
+    let other = |up: i64, down: i64| RowwisePlan {
+        threads: plan.threads * up / down,
+        accesses: (plan.accesses * down + up - 1) / up,
+        rows: (plan.rows * down / up).max(1),
+        ..*plan
+    };
+    let passes = |[threads, accesses]: [i64; 2], blocks: i64, kept: i64| RowwisePlan {
+        threads,
+        accesses,
+        rows: 1,
+        blocks,
+        storage: RowStorage::Passes { kept },
+        ..*plan
+    };
+    for [up, down] in [[2, 1], [1, 2]] {
+        let changed = other(up, down);
+        let RowwisePlan {
+            threads, accesses, ..
+        } = changed;
         add(format!("{threads} threads, {accesses} accesses"), changed);
     }
-    for rows in [plan.rows * 2, plan.rows * 4, plan.rows / 2] {
-        add(
-            format!("{rows} rows in a block"),
-            RowwisePlan { rows, ..*plan },
-        );
-    }
-    for [threads, accesses] in [[256, 2], [512, 4], [1024, 2], [1024, 4]] {
-        let what = format!("in passes, {threads} threads, {accesses} accesses");
-        for blocks in [1, plan.blocks] {
-            let changed = RowwisePlan {
-                threads,
-                accesses,
-                rows: 1,
-                blocks,
-                held: false,
+    match plan.storage {
+        RowStorage::Registers => {
+            for rows in [plan.rows * 2, plan.rows / 2] {
+                add(
+                    format!("{rows} rows in a block"),
+                    RowwisePlan { rows, ..*plan },
+                );
+            }
+        }
+        RowStorage::Ahead { rows, clusters } => {
+            let ahead = |plan: RowwisePlan, rows: i64, clusters: i64| RowwisePlan {
+                storage: RowStorage::Ahead { rows, clusters },
+                ..plan
+            };
+            for fewer in [1, 2] {
+                add(format!("{fewer} ahead"), ahead(*plan, fewer, clusters));
+            }
+            // All that would fit, if clusters did not lie in groups of multiprocessors.
+            let all = 132 / plan.blocks * (clusters * plan.blocks / 100).max(1);
+            add(format!("{all} clusters"), ahead(*plan, rows, all));
+            let two = RowwisePlan {
+                threads: 512,
+                blocks: plan.blocks * plan.threads / 512,
                 ..*plan
             };
-            add(format!("{what}, {blocks} blocks"), changed);
+            let of_two = 2 * clusters * plan.blocks / two.blocks;
+            add(
+                format!("two blocks of 512 threads, {} blocks", two.blocks),
+                ahead(two, rows, of_two),
+            );
+            add(
+                "a launch of all rows".to_string(),
+                RowwisePlan {
+                    storage: RowStorage::Registers,
+                    ..*plan
+                },
+            );
+            add(
+                format!("in passes, {} blocks", plan.blocks),
+                passes([512, 4], plan.blocks, 0),
+            );
+        }
+        RowStorage::Passes { .. } => {
+            for kept in [1, 5, 8] {
+                let changed = passes([plan.threads, plan.accesses], plan.blocks, kept);
+                add(format!("{kept} kept"), changed);
+            }
+            for shape in [[512, 4], [512, 2], [1024, 2]] {
+                let what = format!("in passes, {} threads, {} accesses", shape[0], shape[1]);
+                add(what, passes(shape, plan.blocks, 0));
+            }
         }
     }
     plans

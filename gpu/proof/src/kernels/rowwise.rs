@@ -1,7 +1,9 @@
 //! Functions of rows on a device, against double precision.
 
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::rowwise::{RowFunction, RowTensor, Rowwise, RowwisePlan, RowwiseProblem, reference};
+use colex_gpu::rowwise::{
+    RowFunction, RowStorage, RowTensor, Rowwise, RowwisePlan, RowwiseProblem, reference,
+};
 use colex_gpu::{Buffer, Device, View, ViewMut};
 use colex_layout::{IntTuple, Layout, Stride, Tuple};
 use half::{bf16, f16};
@@ -100,7 +102,16 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         rows,
         accesses: 1 + r.below(8_i64),
         blocks: r.one(&[1, 1, 1, 2, 4, 8]),
-        held: r.one_in(2),
+        storage: match r.below(4_u64) {
+            0 => RowStorage::Registers,
+            1 | 2 => RowStorage::Ahead {
+                rows: 1 + r.below(3_i64),
+                clusters: 1 + r.below(4_i64),
+            },
+            _ => RowStorage::Passes {
+                kept: r.below(4_i64),
+            },
+        },
         ..plan
     };
     let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);

@@ -7,7 +7,7 @@ use colex_gpu::quantise::{Quantise, QuantisePlan};
 use colex_gpu::reduce::scan::{Scan, ScanPlan};
 use colex_gpu::reduce::top_k::{TopK, TopKPlan};
 use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem};
-use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan};
+use colex_gpu::rowwise::{RowFunction, RowStorage, Rowwise, RowwisePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Device, Error, PlanRefusal};
 use colex_proof::sweep::Random;
@@ -105,7 +105,16 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             plan.rows = number(&mut r, &[1, 1, 2, 4, 32]);
             plan.accesses = number(&mut r, &[1, 2, 4, 8]);
             plan.blocks = number(&mut r, &[1, 1, 1, 2]);
-            plan.held = r.one_in(2);
+            plan.storage = match r.below(4_u64) {
+                0 => RowStorage::Registers,
+                1 | 2 => RowStorage::Ahead {
+                    rows: number(&mut r, &[1, 2, 3]),
+                    clusters: number(&mut r, &[1, 2, 14]),
+                },
+                _ => RowStorage::Passes {
+                    kept: number(&mut r, &[0, 1, 2]),
+                },
+            };
             if r.one_in(4) {
                 plan.operands.contiguous = r.one_in(2);
                 plan.operands.vector = number(&mut r, &[1, 4]);

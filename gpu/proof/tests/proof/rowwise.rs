@@ -1,12 +1,17 @@
 //! Softmax and norms of rows by the kernels of the library against double precision.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan, RowwiseProblem, reference};
+use colex_gpu::rowwise::{
+    RowFunction, RowStorage, Rowwise, RowwisePlan, RowwiseProblem, reference,
+};
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
 use colex_gpu::{Device, View, ViewMut, softmax};
 use colex_layout::Layout;
 use colex_proof::sweep::Random;
+
+/// Rows of which shared memory keeps nothing.
+const PASSES: RowStorage = RowStorage::Passes { kept: 0 };
 
 fn simulator(arch: Arch, seed: u64) -> Device {
     let options = SimOptions::default().schedule(Schedule::from_seed(seed));
@@ -78,7 +83,30 @@ fn law_plans_of_rows_agree() {
             rows: 1,
             accesses,
             blocks,
-            held: false,
+            storage: RowStorage::Passes { kept: 0 },
+            ..plan
+        }
+    };
+    let ahead = |(threads, accesses): (i64, i64), rows, blocks, (ahead, clusters): (i64, i64)| {
+        move |plan| RowwisePlan {
+            threads,
+            rows,
+            accesses,
+            blocks,
+            storage: RowStorage::Ahead {
+                rows: ahead,
+                clusters,
+            },
+            ..plan
+        }
+    };
+    let kept = |threads, blocks, kept| {
+        move |plan| RowwisePlan {
+            threads,
+            rows: 1,
+            accesses: 1,
+            blocks,
+            storage: RowStorage::Passes { kept },
             ..plan
         }
     };
@@ -91,6 +119,39 @@ fn law_plans_of_rows_agree() {
             result(Arch::Sm90a, function, [rows, columns], &x, held(64, 2, 2)),
             result(Arch::Sm80, function, [rows, columns], &x, passes(64, 1, 1)),
             result(Arch::Sm90a, function, [rows, columns], &x, passes(32, 2, 2)),
+            // One row after the other; two at a time, of which the second tile has one; by a block of many warps; by a cluster.
+            result(
+                Arch::Sm80,
+                function,
+                [rows, columns],
+                &x,
+                ahead((32, 8), 1, 1, (2, 1)),
+            ),
+            result(
+                Arch::Sm80,
+                function,
+                [rows, columns],
+                &x,
+                ahead((64, 4), 2, 1, (1, 1)),
+            ),
+            result(
+                Arch::Sm80,
+                function,
+                [rows, columns],
+                &x,
+                ahead((256, 1), 1, 1, (3, 2)),
+            ),
+            result(
+                Arch::Sm90a,
+                function,
+                [rows, columns],
+                &x,
+                ahead((64, 2), 1, 2, (2, 1)),
+            ),
+            // One chunk of many is kept, and more than there are.
+            result(Arch::Sm80, function, [rows, columns], &x, kept(32, 1, 1)),
+            result(Arch::Sm80, function, [rows, columns], &x, kept(256, 1, 3)),
+            result(Arch::Sm90a, function, [rows, columns], &x, kept(32, 2, 2)),
         ];
         for (i, found) in found.iter().enumerate() {
             for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
@@ -126,10 +187,24 @@ fn law_nan_and_infinity_of_rows() {
         threads: 32,
         rows: 1,
         accesses: 1,
-        held: false,
+        storage: RowStorage::Passes { kept: 0 },
         ..plan
     };
-    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 2] = [&|plan| plan, &passes];
+    let kept = |plan| RowwisePlan {
+        storage: RowStorage::Passes { kept: 1 },
+        ..passes(plan)
+    };
+    let ahead = |plan| RowwisePlan {
+        threads: 32,
+        rows: 1,
+        accesses: 1,
+        storage: RowStorage::Ahead {
+            rows: 2,
+            clusters: 2,
+        },
+        ..plan
+    };
+    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 4] = [&|plan| plan, &passes, &kept, &ahead];
     for plan in plans {
         let y = result(Arch::Sm80, RowFunction::Softmax, [6, 40], &x, plan);
         for row in [0, 1, 2, 4] {
@@ -144,39 +219,50 @@ fn law_nan_and_infinity_of_rows() {
         assert_eq!(y[123], -inf);
         assert!(y[..120].iter().all(|y| y.is_nan()));
     }
-    println!("law rowwise.nan: 24 rows");
+    println!("law rowwise.nan: 48 rows");
 }
 
-/// One row that a block does not hold: in passes of a block, and of a cluster.
+/// One row that a block does not hold: in passes of a block, in the registers of a cluster, in passes of a cluster.
 #[test]
-fn long_rows_are_read_in_passes_by_a_block_or_a_cluster() {
-    let columns = 40_000;
+fn long_rows_are_held_by_a_cluster_or_read_in_passes() {
+    let ahead = RowStorage::Ahead {
+        rows: 4,
+        clusters: 30,
+    };
+    for (arch, columns, storage, blocks) in [
+        (Arch::Sm80, 40_000, PASSES, 1),
+        (Arch::Sm90a, 40_000, ahead, 4),
+        (Arch::Sm90a, 40_001, PASSES, 2),
+    ] {
+        long_row(arch, columns, storage, blocks);
+    }
+}
+
+fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
     let x: Vec<f32> = (0..columns)
         .map(|i| (i * 7919 % 613) as f32 / 100.0)
         .collect();
     let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
     let want = reference::row(RowFunction::Softmax, &wide, None, None, 0.0);
-    for (arch, blocks) in [(Arch::Sm80, 1), (Arch::Sm90a, 2)] {
-        let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1, columns as i64]);
-        let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
-        assert_eq!((plan.held, plan.blocks), (false, blocks), "{plan}");
-        let device = simulator(arch, 1);
-        let (from, mut to) = (
-            device.upload(&x).expect("memory"),
-            Output::<f32>::new(&device, columns).expect("memory"),
+    let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1, columns as i64]);
+    let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
+    assert_eq!((plan.storage, plan.blocks), (storage, blocks), "{plan}");
+    let device = simulator(arch, 1);
+    let (from, mut to) = (
+        device.upload(&x).expect("memory"),
+        Output::<f32>::new(&device, columns).expect("memory"),
+    );
+    softmax(
+        &from.view(columns).expect("a view"),
+        &to.buffer().view_mut(columns).expect("a view"),
+    )
+    .expect("it runs");
+    let found = to.elements().expect("all elements");
+    for (found, want) in found.iter().zip(&want) {
+        assert!(
+            (f64::from(*found) - want).abs() <= 2e-6 * want,
+            "{found} {want}"
         );
-        softmax(
-            &from.view(columns).expect("a view"),
-            &to.buffer().view_mut(columns).expect("a view"),
-        )
-        .expect("it runs");
-        let found = to.elements().expect("all elements");
-        for (found, want) in found.iter().zip(&want) {
-            assert!(
-                (f64::from(*found) - want).abs() <= 2e-6 * want,
-                "{found} {want}"
-            );
-        }
     }
 }
 
@@ -191,27 +277,51 @@ fn the_plan_of_rows_is_the_measured_one() {
             threads,
             accesses,
             blocks,
-            held,
+            storage,
             ..
         } = plan;
-        (threads, accesses, blocks, held)
+        (threads, accesses, blocks, storage)
     };
     let softmax = |ty, columns| plan(RowFunction::Softmax, ty, columns, Arch::Sm90a);
-    assert_eq!(softmax(Ty::F32, 33), (8, 5, 1, true));
-    assert_eq!(softmax(Ty::Bf16, 33), (8, 5, 1, true));
-    assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, true));
-    assert_eq!(softmax(Ty::F32, 4097), (256, 17, 1, true));
-    assert_eq!(softmax(Ty::Bf16, 5120), (256, 3, 1, true));
-    assert_eq!(softmax(Ty::Bf16, 16384), (512, 4, 1, false));
-    assert_eq!(softmax(Ty::F32, 65536), (512, 4, 4, false));
-    assert_eq!(softmax(Ty::F32, 131_072), (512, 4, 8, false));
-    assert_eq!(softmax(Ty::F32, 1 << 20), (512, 4, 8, false));
-    // The last of eight tiles of 16,384 columns would begin too far behind the end of a row.
-    assert_eq!(softmax(Ty::Bf16, 1 << 20), (512, 2, 8, false));
-    let norm = |columns| plan(RowFunction::LayerNorm, Ty::Bf16, columns, Arch::Sm90a);
-    assert_eq!(norm(16384), (256, 2, 1, false));
+    let registers = RowStorage::Registers;
+    assert_eq!(softmax(Ty::F32, 33), (8, 5, 1, registers));
+    assert_eq!(softmax(Ty::Bf16, 33), (8, 5, 1, registers));
+    assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, registers));
+    assert_eq!(softmax(Ty::F32, 4097), (256, 17, 1, registers));
+    // 128 threads with five accesses have no lane without work; 256 with three would have a sixth without.
+    assert_eq!(softmax(Ty::Bf16, 5120), (128, 5, 1, registers));
+    assert_eq!(softmax(Ty::F32, 5120), (256, 5, 1, registers));
     let before = plan(RowFunction::Softmax, Ty::Bf16, 1 << 20, Arch::Sm80);
-    assert_eq!(before, (512, 4, 1, false));
+    assert_eq!(before, (512, 4, 1, PASSES));
+}
+
+/// Longer rows, by what fits into the shared memory of Hopper's multiprocessors.
+#[test]
+fn the_plan_of_long_rows_follows_from_their_bytes() {
+    let plan = |function, ty, columns| {
+        let problem = RowwiseProblem::new(function, ty, [1 << 12, columns]);
+        let plan = RowwisePlan::fastest(&problem, Arch::Sm90a).expect("a plan");
+        assert!(
+            plan.check(Arch::Sm90a).is_ok() && plan.takes(&problem),
+            "{plan}"
+        );
+        (plan.threads, plan.accesses, plan.blocks, plan.storage)
+    };
+    let softmax = |ty, columns| plan(RowFunction::Softmax, ty, columns);
+    let ahead = |rows, clusters| RowStorage::Ahead { rows, clusters };
+    assert_eq!(softmax(Ty::Bf16, 16384), (512, 4, 1, ahead(3, 264)));
+    assert_eq!(softmax(Ty::F32, 16384), (1024, 4, 1, ahead(3, 132)));
+    assert_eq!(softmax(Ty::Bf16, 65536), (1024, 4, 2, ahead(3, 66)));
+    assert_eq!(softmax(Ty::F32, 65536), (1024, 4, 4, ahead(3, 30)));
+    assert_eq!(softmax(Ty::Bf16, 131_072), (1024, 4, 4, ahead(3, 30)));
+    assert_eq!(softmax(Ty::F32, 131_072), (1024, 4, 8, ahead(3, 14)));
+    assert_eq!(softmax(Ty::Bf16, 1 << 18), (1024, 4, 8, ahead(3, 14)));
+    assert_eq!(softmax(Ty::F32, 1 << 18), (1024, 8, 8, ahead(1, 14)));
+    let kept = RowStorage::Passes { kept: 9 };
+    assert_eq!(softmax(Ty::F32, 1 << 20), (1024, 1, 8, kept));
+    assert_eq!(softmax(Ty::Bf16, 1 << 20), (1024, 1, 8, kept));
+    let norm = plan(RowFunction::LayerNorm, Ty::Bf16, 16384);
+    assert_eq!(norm, (512, 4, 1, ahead(3, 264)));
 }
 
 /// A norm with a residual holds a row that one without reads again.
@@ -232,14 +342,14 @@ fn a_residual_is_a_reason_to_hold_a_row() {
             &y.view_mut(shape).expect("y"),
         );
         let plan = call.plan().expect("a plan").expect("a problem");
-        assert!(!plan.held, "{plan}");
+        assert!(plan.storage != RowStorage::Registers, "{plan}");
         let call = call.residual(
             &residual.view(shape).expect("residual"),
             &sum.view_mut(shape).expect("sum"),
         );
         let plan = call.plan().expect("a plan").expect("a problem");
         assert_eq!((plan.threads, plan.accesses, plan.blocks), held, "{plan}");
-        assert!(plan.held, "{plan}");
+        assert!(plan.storage == RowStorage::Registers, "{plan}");
     }
 }
 
@@ -296,6 +406,21 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| {
             (plan.operands.contiguous, plan.vector) = (false, 4)
         }));
+        let ahead = |rows, clusters| RowStorage::Ahead { rows, clusters };
+        found.push(planned(&|plan| plan.storage = ahead(0, 1)));
+        found.push(planned(&|plan| plan.storage = ahead(1, 0)));
+        found.push(planned(&|plan| plan.storage = ahead(64, 1)));
+        found.push(planned(&|plan| {
+            plan.storage = RowStorage::Passes { kept: 65 }
+        }));
+        let problem = of(RowFunction::Softmax).problem().expect("a problem");
+        let plan = RowwisePlan::fastest(&problem.expect("rows"), Arch::Sm70).expect("a plan");
+        let plan = RowwisePlan {
+            storage: RowStorage::Passes { kept: 1 },
+            ..plan
+        };
+        let refused = plan.check(Arch::Sm70).expect_err("it is refused");
+        found.push(refused.to_string());
     }
     {
         let layout = Layout::new(((2, 2), 25), ((25, 100), 1)).expect("a layout");
@@ -343,6 +468,12 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the operands of the plan are `softmax of f32, x, y, rows of 9223372036854775807 modes`: rows have 1 to 16 modes",
             "the operands of the plan are `softmax of f32, x, y, rows of 1 mode`: accesses of several elements need columns with \
              the stride 1",
+            "the plan's number of tiles of rows ahead is 0: the softmax kernel takes 1 to 64",
+            "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
+            "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",
+            "the plan's number of chunks that are kept is 65: the softmax kernel takes 0 to 64",
+            "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since \
+             sm_80 have them (this one is sm_70)",
             "((2,2),25):((25,100),1) has a mode with several strides: each mode of a tensor of rows must have one, so give its \
              parts as modes",
             "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
@@ -409,7 +540,16 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
             blocks: number(&[1, 1, 1, 2, 8]),
-            held: number(&[0, 1]) == 1,
+            storage: match number(&[0, 0, 1, 2]) {
+                0 => RowStorage::Registers,
+                1 => RowStorage::Ahead {
+                    rows: number(&[1, 2, 3]),
+                    clusters: number(&[1, 14, 132]),
+                },
+                _ => RowStorage::Passes {
+                    kept: number(&[0, 0, 1, 9]),
+                },
+            },
         };
         if let Ok(fastest) = RowwisePlan::fastest(&problem, arch) {
             if number(&[0, 0, 1]) == 1 {
