@@ -2,15 +2,14 @@
 //!
 //! Threads share a row in vectors, one beside the other, so that a warp reads consecutive bytes. What the rows of a block have in
 //! common is one partition: every tensor has the same one. The totals of a row go through `reduce_along` of a tile of one
-//! element for each thread, through the lanes of each warp where a block of many warps has one row, or through
-//! `reduce_cluster` where a row has several blocks.
+//! element for each thread, or through the lanes of each warp where a block of many warps or a cluster has one row.
 //!
 //! Shared memory keeps each thread's own elements: only this thread copies them there and reads them, so it waits for its own
 //! copies and for no other thread.
 
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
-use colex_ir::Type;
+use colex_ir::{Access, Address, RegType, Space, Type};
 use colex_layout::{C, Layout};
 use colex_tensor::{AtThread, Builder, Cond, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 use colex_tiled::TiledCopy;
@@ -29,8 +28,8 @@ struct RowKernel<'a> {
     kept: Vec<(RowTensor, Tensor)>,
     /// The copies to it.
     to_shared: Option<TiledCopy>,
-    /// A number of each warp, for the first total of a row and for the second.
-    scratch: Option<[Tensor; 2]>,
+    /// The addresses of a number of each warp in shared memory, for the first total of a row and for the second.
+    scratch: Option<[Index; 2]>,
     /// One element for each thread.
     lanes: TiledCopy,
     thread: Index,
@@ -101,10 +100,8 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         0 => None,
         _ => Some(tiled(asynchronous(bits * vector), vector)?),
     };
-    let scratch = plan.has_scratch().then(|| {
-        let warps = threads / WARP;
-        [(); 2].map(|()| k.shared_tensor(Ty::F32, (warps, 1)))
-    });
+    let of_warps = 4 * (threads / WARP) as u32;
+    let scratch = (plan.has_scratch()).then(|| [(); 2].map(|()| k.shared_bytes(of_warps, 128)));
     let block = k.block_index(0);
     let block = k.within(block, 0..MOST * plan.blocks);
     let row = RowKernel {
@@ -126,6 +123,10 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         }
         RowStorage::Ahead { rows, clusters } => row.of_rows_ahead(&mut k, rows, clusters),
         RowStorage::Passes { .. } => row.of_passes(&mut k),
+    }
+    if plan.blocks > 1 {
+        // A block that ends takes its shared memory with it, and another one may still read its totals.
+        k.cluster_sync();
     }
     k.finish()
 }
@@ -268,9 +269,6 @@ impl RowKernel<'_> {
 
     /// The total of a number of each thread over the threads of its row: the first or the second one of the row.
     fn total(&self, k: &mut Builder, op: BinaryOp, own: &Fragment, which: usize) -> Fragment {
-        if self.plan.blocks > 1 {
-            return k.reduce_cluster(op, own, self.plan.blocks as u32);
-        }
         if let Some(scratch) = &self.scratch {
             return self.total_of_warps(k, op, own, &scratch[which]);
         }
@@ -281,25 +279,32 @@ impl RowKernel<'_> {
         k.reduce_along(op, own, &part, 1)
     }
 
-    /// The total over a block: each warp puts its own into shared memory, and the lanes of each warp add those of all warps.
+    /// The total over a block or a cluster. Each warp puts its own into shared memory, and the lanes of each warp add those of
+    /// all warps. The two totals of a row have memory of their own: who puts the next row's first total there has met all others
+    /// at the second one of this row, and so they have read the first.
     fn total_of_warps(
         &self,
         k: &mut Builder,
         op: BinaryOp,
         own: &Fragment,
-        scratch: &Tensor,
+        scratch: &Index,
     ) -> Fragment {
         let warps = self.plan.threads / WARP;
         let (warp, lane) = (&self.thread / WARP, k.lane());
         let all = k.reduce_warp(op, own);
         if self.plan.operands.function == RowFunction::RmsNorm {
             // No other total of the row comes between this one and that of the row before.
-            k.sync();
+            self.meet(k);
         }
-        let is_first = Expr::from(&lane).equals(0);
-        k.scatter(&all, &scratch.elements(warp).only(is_first));
-        k.sync();
-        let all = k.gather(&scratch.elements(&lane % warps));
+        let [put, take] = [warp, &lane % warps].map(|place| scratch + place * 4);
+        let put = k.address(&put, false);
+        let is_first = k.equal(&lane, &0.into());
+        let number = all.regs()[0];
+        k.where_(is_first, |ir| {
+            ir.store(Access::new(Space::Shared, Type::F32), put, number);
+        });
+        self.meet(k);
+        let all = self.of_all_blocks(k, op, &take);
         let all = match op {
             Add if warps < WARP => {
                 let is_one = Expr::from(&lane).lt(warps);
@@ -308,6 +313,40 @@ impl RowKernel<'_> {
             _ => all,
         };
         k.reduce_warp(op, &all)
+    }
+
+    /// Waits for all threads that share a row.
+    fn meet(&self, k: &mut Builder) {
+        match self.plan.blocks {
+            1 => k.sync(),
+            _ => k.cluster_sync(),
+        }
+    }
+
+    /// The total of the numbers at an address in the shared memory of each block.
+    fn of_all_blocks(&self, k: &mut Builder, op: BinaryOp, at: &Index) -> Fragment {
+        let load = |k: &mut Builder, space: Space, at: Address| {
+            let number = k.emit(|ir| {
+                let d = ir.reg(RegType::F32);
+                ir.load_to(Access::new(space, Type::F32), &[d], at);
+                d
+            });
+            Expr::register(number, Ty::F32)
+        };
+        if self.plan.blocks == 1 {
+            let at = k.address(at, false);
+            let all = load(k, Space::Shared, at);
+            return k.map(all);
+        }
+        let at = k.value(at);
+        let numbers: Vec<Expr> = (0..self.plan.blocks)
+            .map(|rank| {
+                let at = k.emit(|ir| ir.mapa(at, rank));
+                load(k, Space::Cluster, at.into())
+            })
+            .collect();
+        let all = numbers.into_iter().reduce(|a, b| Expr::binary(op, a, b));
+        k.map(all.expect("a cluster has blocks"))
     }
 
     /// The mean of a total over the columns.

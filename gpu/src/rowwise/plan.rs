@@ -527,9 +527,10 @@ impl RowwisePlan {
         check.limit("bytes of shared memory for rows", bytes, most)
     }
 
-    /// Whether the totals of a row go through the lanes of each warp: in a block of many warps, each lane would add many numbers.
+    /// Whether the totals of a row go through the lanes of each warp: in a cluster, and in a block of many warps, where each lane
+    /// would add many numbers otherwise.
     pub(crate) fn has_scratch(&self) -> bool {
-        self.blocks == 1 && self.rows == 1 && self.threads >= MANY_WARPS * WARP
+        self.blocks > 1 || self.rows == 1 && self.threads >= MANY_WARPS * WARP
     }
 
     /// Checks that the plan is for a problem.
