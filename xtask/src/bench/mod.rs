@@ -69,6 +69,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("paged", Runner::Gpu(serving::paged)),
     ("varlen", Runner::Gpu(serving::varlen)),
     ("rows", Runner::Gpu(rows::run)),
+    ("norms", Runner::Gpu(rows::norms)),
     ("maps", Runner::Gpu(maps::run)),
     ("reduce", Runner::Gpu(reduce::run)),
 ];

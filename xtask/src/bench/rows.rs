@@ -17,11 +17,11 @@ use super::product::sweep::normal;
 /// Elements of the input, which exceeds the second-level cache in every type.
 const ELEMENTS: i64 = 1 << 26;
 
-/// Columns of the rows: short ones, long ones, and some that no vector divides.
-const COLUMNS: [i64; 9] = [33, 256, 1000, 4096, 4097, 16384, 65536, 131_072, 1 << 20];
+/// Columns of the rows: long ones, some that no vector divides, and short ones.
+const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 4096];
 
 /// Columns of the rows of norms.
-const WIDTHS: [i64; 4] = [1000, 4096, 5120, 16384];
+const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
 pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("rows", "TB/s", device);
@@ -30,6 +30,12 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
         group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
         group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
     }
+    report.write(json)
+}
+
+pub(super) fn norms(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("norms", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in WIDTHS {
         group::<bf16>(device, &mut report, RowFunction::LogSoftmax, columns, false)?;
         for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
