@@ -49,7 +49,7 @@ fn same_arithmetic() -> Result<(), Box<dyn Error>> {
 /// Copies `from` to `to` through tiles of 32 by 32 in shared memory. Each block of 256 threads copies one tile.
 fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("by_tiles", Arch::Sm80, 256);
-    // Any layout of rank 2 will do: its integers are dynamic, so the launch replaces them.
+    // Any layout of rank 2 will do: its integers are dynamic (not known when the kernel is built), so the launch replaces them.
     let any = Layout::new((1, 1), (1, 1))?;
     let from = k.tensor("from", Ty::F32, &any);
     let to = k.tensor("to", Ty::F32, &any);

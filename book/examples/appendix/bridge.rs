@@ -214,11 +214,11 @@ fn tv_layout() -> Result<(), Box<dyn Error>> {
     // ANCHOR: tv_layout
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let copy = TiledCopy::new(word, 32, &layout!((4,8):(8,1)), &layout!((1,2):(0,1)))?;
-    println!("{}  of the tile {}", copy.tv(), copy.tiler());
+    println!("{:#}  of the tile {:#}", copy.tv(), copy.tiler());
 
     let mma = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
     let mma = TiledMma::new(mma, &layout!((2,2,1):(1,2,0)), (32, 32, 16))?;
-    println!("{}", mma.tv(Operand::C)?);
+    println!("{:#}", mma.tv(Operand::C)?);
     // ANCHOR_END: tv_layout
     Ok(())
 }

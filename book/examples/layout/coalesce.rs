@@ -40,6 +40,7 @@ fn by_mode() -> Result<(), Error> {
     let a = layout!((2,(1,6)):(1,(6,2)));
     println!("{}", a.coalesce((1, 1))?); // still of rank 2
     println!("{}", a.coalesce(1)?);
+    println!("{}", a.coalesce((1, (1, 1)))?); // 1:6 becomes 1:0
     // ANCHOR_END: by_mode
     Ok(())
 }

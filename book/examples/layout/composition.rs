@@ -132,6 +132,7 @@ fn how_often() -> Result<(), Error> {
     println!("\n== how_often ==");
     // ANCHOR: how_often
     let (mut cute_accepts, mut cute_wrong, mut we_accept, mut lost) = (0, 0, 0, 0);
+    let (mut inside_accepts, mut inside_wrong) = (0, 0); // B injective and inside A
     for s in 2..=9 {
         let a = Layout::new((s, 20), (1, 100))?;
         for x in 0..4096 {
@@ -149,10 +150,15 @@ fn how_often() -> Result<(), Error> {
                 let is_right = r.table()? == truth;
                 cute_wrong += u32::from(!is_right);
                 lost += u32::from(is_right && ours.is_err());
+                if b.is_injective()? && b.cosize()? <= a.size() {
+                    inside_accepts += 1;
+                    inside_wrong += u32::from(!is_right);
+                }
             }
         }
     }
     println!("CuTe's rule accepts {cute_accepts}, of which {cute_wrong} are wrong");
+    println!("  with B injective and inside A: {inside_accepts}, of which {inside_wrong} are wrong");
     println!("Colex accepts {we_accept}, and loses {lost} of those that are right");
     // ANCHOR_END: how_often
     Ok(())

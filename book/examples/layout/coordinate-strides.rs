@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run -p colex-book --example layout_coordinate_strides`; each line `== .. ==` names a piece of the chapter.
 
-use colex_layout::{C, Error, IntTuple, Layout};
+use colex_layout::{C, Error, IntTuple, Layout, tiler};
 
 fn main() -> Result<(), Error> {
     identity()?;
@@ -23,7 +23,7 @@ fn identity() -> Result<(), Error> {
     println!("{identity:#}");
     println!("{}", identity.coord_at(14)?);
 
-    let tiled = identity.logical_divide((2,))?;
+    let tiled = identity.logical_divide(&tiler!((2, _)))?;
     println!("{tiled:#}");
     // The second row of the second tile is row 3: outside of 3 rows, and visibly so.
     println!("{}", tiled.coord_at(((1, 1), 4))?);
@@ -104,6 +104,10 @@ fn law() -> Result<(), Error> {
     for i in 0..data.size() {
         assert_eq!(a.at(coords.coord_at(i)?)?, data.at(i)?);
     }
+
+    let matrix: Layout = "(4,3):(1,4)".parse()?;
+    assert_eq!(matrix.logical_divide(6)?, "(6,2):(1,6)".parse()?);
+    assert!(Layout::identity((4, 3))?.logical_divide(6).is_err());
     // ANCHOR_END: law
     Ok(())
 }

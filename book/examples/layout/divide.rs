@@ -127,10 +127,13 @@ fn refused() {
     // ANCHOR_END: refused
 }
 
-/// Shows a tiler of too many modes.
+/// Shows a tile that overlaps itself, and a tiler of too many modes.
 fn wrong_rank() {
     println!("\n== wrong_rank ==");
     // ANCHOR: wrong_rank
+    let overlapping = tiler!((2,2):(1,1));
+    println!("{}", layout!(24:1).logical_divide(&overlapping).unwrap_err());
+
     let a = layout!((9,(4,8)):(59,(13,1)));
     println!("{}", a.logical_divide(&tiler!((3, 2, 2))).unwrap_err());
     // ANCHOR_END: wrong_rank

@@ -138,11 +138,11 @@ fn from_a_shape() -> Result<(), Error> {
         Ok(Layout::row_major(shape)?.to_string())
     }
 
-    println!("{}", column_major("_8")?);
-    println!("{}", column_major("8")?);
-    println!("{}", column_major("(_2,_4)")?);
-    println!("{}", column_major("(_2,4)")?);
-    println!("{}", row_major("(_2,4)")?);
+    println!("{}", column_major("_8")?); // make_layout(Int<8>{})
+    println!("{}", column_major("8")?); // make_layout(8): the stride is static all the same
+    println!("{}", column_major("(_2,_4)")?); // static extents, static strides
+    println!("{}", column_major("(_2,4)")?); // no stride needs the dynamic 4
+    println!("{}", row_major("(_2,4)")?); // the first stride is the dynamic 4
     // ANCHOR_END: from_a_shape
     Ok(())
 }

@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run -p colex-book --example layout_product`; each line `== .. ==` names a piece of the chapter.
 
-use colex_layout::{Error, Layout, LayoutLeft, layout, tiler};
+use colex_layout::{Error, Layout, LayoutLeft, LayoutRight, layout, tiler};
 
 fn main() -> Result<(), Error> {
     by_hand()?;
@@ -111,6 +111,8 @@ fn to_shape() -> Result<(), Error> {
     let block = layout!((8,8):(8,1));
     let tile = block.tile_to_shape((16, 32), LayoutLeft)?;
     assert_eq!(tile, layout!(((8,2),(8,4)):((8,64),(1,128))));
+    let along_rows = block.tile_to_shape((16, 32), LayoutRight)?;
+    assert_eq!(along_rows, layout!(((8,2),(8,4)):((8,256),(1,64))));
     // ANCHOR_END: to_shape
     Ok(())
 }

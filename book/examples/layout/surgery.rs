@@ -97,6 +97,9 @@ fn joined() -> Result<(), Error> {
 fn appended() -> Result<(), Error> {
     println!("\n== appended ==");
     // ANCHOR: appended
+    let tile = layout!((128,64):(64,1));
+    println!("{}", tile.append(&layout!(3:8192))?); // three stages
+
     let (a, b) = (layout!(3:1), layout!(4:3));
     let ab = a.append(&b)?;
     println!("{ab}");

@@ -13,6 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     multiplication()?;
     retiled()?;
     store()?;
+    rows_of_b()?;
     vectorized()?;
     half_a_change()?;
     does_not_fit()?;
@@ -157,6 +158,35 @@ fn store() -> Result<(), Box<dyn Error>> {
         })
     ));
     // ANCHOR_END: store
+    Ok(())
+}
+
+/// Compares two orders of the rows of B under the permuted tile.
+fn rows_of_b() -> Result<(), Box<dyn Error>> {
+    println!("\n== rows_of_b ==");
+    // ANCHOR: rows_of_b
+    let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mma = TiledMma::new(atom, "(2,2,1):(1,2,0)", "(32,(2,4,2,2):(1,4,16,2),16)")?;
+    let slab: Layout = "(128,64):(4096,1)".parse()?;
+    let passes = |shared: &str| -> Result<[usize; 2], Box<dyn Error>> {
+        let (shared, _) = shared.parse::<ComposedLayout>()?.to_xor()?;
+        let store = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
+        let store = TiledCopy::new(store, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
+        let load = colex_atom::copy("SM75_U32x4_LDSM_N")?;
+        let load = TiledCopy::for_operand(load, 16, &mma, Operand::B)?;
+        let sides = [
+            store.report(&slab, &shared)?.destination,
+            load.report(&shared, &shared)?.source,
+        ];
+        Ok(sides.map(|side| match side {
+            Some(Traffic::Shared { passes, .. }) => passes,
+            _ => 0,
+        }))
+    };
+    println!("{:?}", passes("Sw<3,3,3> o 0 o (128,64):(64,1)")?);
+    let reordered = "Sw<3,3,3> o 0 o ((2,2,4,2,4),64):((64,1024,128,512,2048),1)";
+    println!("{:?}", passes(reordered)?);
+    // ANCHOR_END: rows_of_b
     Ok(())
 }
 

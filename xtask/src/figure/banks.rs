@@ -3,11 +3,11 @@
 //! The subjects are two layouts, plain or composed, of one shape; or one composed layout, which stands after its inner
 //! layout. Keys:
 //! - `bits`: the width of an element; needed;
-//! - `label`, as in `figure layout`; without it, the bank.
+//! - `label`, `titles` and `highlight`, as in `figure layout`; without a label, the bank.
 
-use colex_draw::{LabelBy, Picture, banks};
+use colex_draw::{ColorBy, LabelBy, Picture, banks};
 
-use super::options::{inner, is_composed, label, needed, parsed, table};
+use super::options::{highlight, inner, is_composed, label, needed, parsed, table, titles};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -35,7 +35,32 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
         )));
     }
     let label = label(body, LabelBy::Bank(bits))?;
-    Ok(banks(&before, &after, bits, label))
+    let [first, .., last] = body.subjects()? else {
+        return Ok(banks(&before, &after, bits, label));
+    };
+    let names = titles(body, 2)?;
+    if body.value("highlight").is_none() && names.is_empty() {
+        return Ok(banks(&before, &after, bits, label));
+    }
+    let color = ColorBy::Bank(bits);
+    let mut grids = Vec::new();
+    for (at, (table, text)) in [(&before, first), (&after, last)].into_iter().enumerate() {
+        let (mut grid, rows) = (table.grid(color, label), table.rows());
+        if let Some(cells) = highlight(body, at, text)? {
+            grid = grid.focus(|row, col| cells.contains(&(row + rows * col)));
+        }
+        grids.push(match names.get(at) {
+            Some(name) => grid.caption(*name),
+            None => grid,
+        });
+    }
+    let title = format!(
+        "The banks of {} and of {}",
+        before.heading(),
+        after.heading()
+    );
+    let legend = before.legend(color);
+    Ok(Picture::beside(grids).title(title).legend(legend))
 }
 
 #[cfg(test)]
@@ -49,6 +74,14 @@ mod tests {
         assert_eq!(html.matches("<svg ").count(), 1);
         assert_eq!(html.matches(">511</text>").count(), 2);
         assert!(html.contains(">bank 0 to 31</text>"));
+    }
+
+    #[test]
+    fn an_access_is_outlined_in_both() {
+        let body = "(8,8):(8,1)\nSw<3,0,3> o 0 o (8,8):(8,1)\nbits = 128\nhighlight = (_,0)\ntitles = a; b";
+        let html = draw("banks", body).expect("the body is well formed");
+        assert_eq!(html.matches("font-weight=\"bold\"").count(), 16);
+        assert!(html.contains(">bank 0 to 31</text>") && html.contains(">b</text>"));
     }
 
     /// `figure.svg` in the repository's root is what this draws; with the variable `COLEX_BLESS` it is written anew.

@@ -6,7 +6,7 @@
 //!   a cell to the number of its colour; or `inside (M,N)`, which leaves the cells outside M rows and N columns grey; or
 //!   `modulo N`, the offset modulo N, up to 8;
 //! - `label`: what stands in the cells, one of `offset`, `index`, `coord`, `nothing` and `bank BITS`;
-//! - `highlight`: coordinates, separated by `;`, with `_` for whole modes;
+//! - `highlight`: coordinates, separated by `;`, with `_` for whole modes; with `|` between them, those of each subject;
 //! - `titles`: the texts above the grids, separated by `;`, in place of the layouts;
 //! - `legend`: `none` leaves out the scale of the colours;
 //! - `place`: `above` puts the grids one above the other.
@@ -70,7 +70,7 @@ fn finished(body: &Body, grids: Vec<Grid>, paint: Option<&Paint>) -> Result<Vec<
             grid = paint.on(&grid, at, text)?;
         }
         let rows = grid.rows();
-        if let Some(cells) = highlight(body, text)? {
+        if let Some(cells) = highlight(body, at, text)? {
             grid = grid.focus(|row, col| cells.contains(&(row + rows * col)));
         }
         finished.push(match titles.get(at) {
@@ -274,6 +274,11 @@ mod tests {
         assert_eq!(bold("((2,2),6):((1,2),4)\nhighlight = ((_,1),3); (0,0)"), 3);
         assert_eq!(bold("Sw<2,0,2> o 0 o (4,4):(4,1)\nhighlight = (_,3)"), 4);
         assert_eq!(bold("8:2\nhighlight = 5"), 1);
+        assert_eq!(bold("8:2\n4:1\nhighlight = 5 | 1; 2"), 3);
+        assert_eq!(
+            refused("layout", "8:2\n4:1\nhighlight = 5 | 1 | 2"),
+            "`highlight = 5 | 1 | 2` has 3 parts for 2 subjects"
+        );
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //!
 //! The subject is its name, in any of CuTe's spellings. Keys:
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
-//! - `squares`: rows and columns, such as `(8,8)`: heavy lines run between squares of this size.
+//! - `squares`: rows and columns, such as `(8,8)`: heavy lines run between squares of this size;
+//! - `element`: row and column of an element of C, which is outlined with its row of A and its column of B.
 
 use colex_draw::{Grid, Picture, ThreadValues};
 
 use super::options::pair;
+use super::tiled::outlined;
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -17,6 +19,9 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let Some(operand) = body.value("operand") else {
         if let Some(squares) = body.value("squares") {
             return in_squares(name, atom.maps()?, pair(squares)?);
+        }
+        if let Some(element) = body.value("element") {
+            return with_element(name, atom.maps()?, pair(element)?);
         }
         return atom.picture().map_err(Error::from);
     };
@@ -54,16 +59,59 @@ fn in_squares(
         grid(&b.transposed(), "B", "k", "n"),
         grid(&c, "C", "m", "n"),
     );
-    let layouts = [("A", &a), ("B", &b), ("C", &c)].map(|(name, map)| (name, map.heading()));
+    Ok(described(picture, name, [&c, &a, &b]))
+}
+
+/// The three operands, with an outline around an element of C, its row of A and its column of B.
+fn with_element(
+    name: &str,
+    [c, a, b]: [ThreadValues; 3],
+    (m, n): (i64, i64),
+) -> Result<Picture, Error> {
+    if !(0..c.rows()).contains(&m) || !(0..c.cols()).contains(&n) {
+        let (rows, cols) = (c.rows(), c.cols());
+        let why = format!("C has {rows} by {cols} elements, and none at ({m},{n})");
+        return Err(Error::new(why));
+    }
+    let upright = b.transposed();
+    let picture = Picture::mma(
+        outlined(&a.grid(), |row, _| row == m)?
+            .caption("A")
+            .axes("m", "k"),
+        outlined(&upright.grid(), |_, col| col == n)?
+            .caption("B")
+            .axes("k", "n"),
+        outlined(&c.grid(), |row, col| (row, col) == (m, n))?
+            .caption("C")
+            .axes("m", "n"),
+    );
+    Ok(described(picture, name, [&c, &a, &b]))
+}
+
+/// The picture with its title, and with notes that have the layouts.
+fn described(picture: Picture, name: &str, [c, a, b]: [&ThreadValues; 3]) -> Picture {
+    let layouts = [("A", a), ("B", b), ("C", c)].map(|(name, map)| (name, map.heading()));
     let title = layouts.map(|(name, layout)| format!("{name} {layout}"));
     let title = format!("Which thread holds what of {name}: {}", title.join(", "));
     let notes = layouts.map(|(name, layout)| format!("{name}  {layout}"));
-    Ok(notes.into_iter().fold(picture.title(title), Picture::note))
+    notes.into_iter().fold(picture.title(title), Picture::note)
 }
 
 #[cfg(test)]
 mod tests {
     use crate::figure::{draw, refused};
+
+    #[test]
+    fn an_element_is_outlined_with_what_it_is_computed_from() {
+        let body = "SM80_8x8x4_F64F64F64F64_TN\nelement = (1,2)";
+        let html = draw("mma", body).expect("the instruction exists");
+        // The thread and the value of four cells of A, of four of B and of one of C.
+        assert_eq!(html.matches("font-weight=\"bold\"").count(), 2 * 9);
+        assert_eq!(
+            refused("mma", "SM80_8x8x4_F64F64F64F64_TN\nelement = (8,0)"),
+            "C has 8 by 8 elements, and none at (8,0)"
+        );
+    }
 
     #[test]
     fn an_instruction_is_drawn_whole_or_by_operand() {

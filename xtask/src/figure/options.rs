@@ -92,11 +92,27 @@ fn bank_bits(name: &str) -> Option<i64> {
     (bits > 0).then_some(bits)
 }
 
-/// The key `highlight`: coordinates of the layout `text`, with `_` for whole modes, separated by `;`. The indices of
-/// the cells that it names, if it is given.
-pub(super) fn highlight(body: &Body, text: &str) -> Result<Option<BTreeSet<i64>>, Error> {
+/// The key `highlight`: coordinates of the layout `text`, which is subject `at`, with `_` for whole modes, separated by
+/// `;`. The indices of the cells that it names, if it is given. Bars separate the coordinates of the subjects.
+pub(super) fn highlight(
+    body: &Body,
+    at: usize,
+    text: &str,
+) -> Result<Option<BTreeSet<i64>>, Error> {
     let Some(coords) = body.value("highlight") else {
         return Ok(None);
+    };
+    let parts: Vec<&str> = coords.split('|').collect();
+    let subjects = body.subjects()?.len();
+    let coords = match parts.as_slice() {
+        [all] => all,
+        parts if parts.len() == subjects => parts[at],
+        parts => {
+            let count = parts.len();
+            return Err(Error::new(format!(
+                "`highlight = {coords}` has {count} parts for {subjects} subjects"
+            )));
+        }
     };
     let places = Layout::column_major(inner(text)?.shape())?;
     let mut cells = BTreeSet::new();

@@ -17,7 +17,7 @@
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
 //! - `copy`: with `operand`, a copy atom: the tiled copy of 16-bit values that fits the operand, source and destination.
 
-use colex_draw::{Grid, Picture, ThreadValues};
+use colex_draw::{Grid, Mark, Picture, ThreadValues};
 use colex_layout::{IntTuple, Layout, Tiler};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
@@ -114,9 +114,12 @@ fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture
             .thread
             .is_none_or(|thread| owners.any(|(owner, _)| *owner == thread))
     };
-    let grid = map
-        .grid()
-        .focus(|row, col| row < rows && col < cols && holds(row, col));
+    let stands_out = |row, col| row < rows && col < cols && holds(row, col);
+    let grid = if (rows, cols) == (map.rows(), map.cols()) {
+        outlined(&map.grid(), stands_out)?.caption(map.heading())
+    } else {
+        map.grid().focus(stands_out)
+    };
     let tile = copy.tile_shape()?;
     let [m, k] = [0, 1].map(|mode| tile.leaves()[mode].value());
     let grid = if focus.transposed {
@@ -133,6 +136,21 @@ fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture
     };
     let title = format!("{}: what lies inside stands out", map.heading());
     Ok(Picture::of(grid).title(title))
+}
+
+/// The cells of the grid with an outline around some of them, and none paler than it was.
+pub(super) fn outlined(
+    grid: &Grid,
+    stands_out: impl Fn(i64, i64) -> bool,
+) -> Result<Grid, Error> {
+    let cell = |row, col| {
+        let mut cell = grid.cell(row, col).clone();
+        if stands_out(row, col) {
+            cell.mark = Mark::Focus;
+        }
+        cell
+    };
+    Ok(Grid::from_fn(grid.rows(), grid.cols(), cell)?)
 }
 
 pub(super) fn mma(body: &Body) -> Result<Picture, Error> {
