@@ -9,12 +9,14 @@
 //! - `highlight`: coordinates, separated by `;`, with `_` for whole modes; with `|` between them, those of each subject;
 //! - `titles`: the texts above the grids, separated by `;`, in place of the layouts;
 //! - `legend`: `none` leaves out the scale of the colours;
-//! - `place`: `above` puts the grids one above the other.
+//! - `place`: `above` puts the grids one above the other;
+//! - `rows` and `columns`: the names beside the rows and above the columns of every grid, separated by `;`, in place of
+//!   their numbers.
 //!
 //! Layouts with coordinate strides, such as `(4,8):(1@0,1@1)`, show their coordinates; they have no `label`, and of the
 //! colours only `nothing`, `by` and `inside`.
 
-use colex_draw::{ColorBy, Fill, Grid, LabelBy, Nesting, Picture, Table};
+use colex_draw::{ColorBy, Fill, Grid, Headers, LabelBy, Nesting, Picture, Table};
 use colex_layout::Layout;
 
 use super::options::{color, highlight, inner, is_composed, label, pair, parsed, table, titles};
@@ -44,8 +46,9 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let label = label(body, LabelBy::Offset)?;
     let tables = texts.iter().map(|text| table(text));
     let tables: Vec<Table> = tables.collect::<Result<_, _>>()?;
-    let is_plain = ["highlight", "titles", "legend"].map(|key| body.value(key).is_none());
-    if let ([table], None, [true, true, true]) = (tables.as_slice(), &paint, is_plain) {
+    let keys = ["highlight", "titles", "legend", "rows", "columns"];
+    let is_plain = keys.iter().all(|key| body.value(key).is_none());
+    if let ([table], None, true) = (tables.as_slice(), &paint, is_plain) {
         return Ok(table.picture(color, label));
     }
     let grids = tables
@@ -73,12 +76,23 @@ fn finished(body: &Body, grids: Vec<Grid>, paint: Option<&Paint>) -> Result<Vec<
         if let Some(cells) = highlight(body, at, text)? {
             grid = grid.focus(|row, col| cells.contains(&(row + rows * col)));
         }
+        let [down, across] = ["rows", "columns"].map(|key| names(body.value(key)));
+        if body.value("rows").or(body.value("columns")).is_some() {
+            grid = grid.headers(down, across);
+        }
         finished.push(match titles.get(at) {
             Some(title) => grid.caption(*title),
             None => grid,
         });
     }
     Ok(finished)
+}
+
+/// The names of rows or columns; their numbers if the key is absent.
+fn names(text: Option<&str>) -> Headers {
+    text.map_or(Headers::Numbers, |text| {
+        Headers::Named(text.split(';').map(|name| name.trim().to_string()).collect())
+    })
 }
 
 /// The grids as the keys `place` and `legend` say.
@@ -261,6 +275,16 @@ mod tests {
             html.contains(">index 0 to 3</text>")
         };
         assert!(scale("") && !scale("legend = none"));
+    }
+
+    #[test]
+    fn rows_and_columns_may_have_names() {
+        let html = draw("layout", "(2,3):(3,1)\nrows = h0; h1\ncolumns = a; b; c").expect("named");
+        for name in ["h0", "h1", "a", "b", "c"] {
+            assert_eq!(html.matches(&format!(">{name}<")).count(), 1, "{name}");
+        }
+        let html = draw("layout", "(2,3):(3,1)\nrows = h0; h1").expect("rows alone have names");
+        assert!(html.contains(">h1<") && html.contains(">2<"), "{html}");
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! The subject is its name, in any of CuTe's spellings. Keys:
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
 //! - `squares`: rows and columns, such as `(8,8)`: heavy lines run between squares of this size;
-//! - `element`: row and column of an element of C, which is outlined with its row of A and its column of B.
+//! - `element`: row and column of an element of C, which is outlined with its row of A and its column of B;
+//! - `thread`: the one to show before the others, without the other keys.
 
+use colex_atom::MmaAtom;
 use colex_draw::{Grid, Picture, ThreadValues};
 
-use super::options::pair;
+use super::options::{pair, parsed};
 use super::tiled::outlined;
 use super::{Body, Error};
 
@@ -23,9 +25,12 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
         if let Some(element) = body.value("element") {
             return with_element(name, atom.maps()?, pair(element)?);
         }
+        if let Some(thread) = body.value("thread") {
+            return of_thread(&atom, parsed(thread, "a thread")?);
+        }
         return atom.picture().map_err(Error::from);
     };
-    let [c, a, b] = atom.maps()?;
+    let [c, a, b] = titled(&atom)?;
     let map: ThreadValues = match operand {
         "a" => a,
         "b" => b.transposed(),
@@ -37,6 +42,29 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
         }
     };
     Ok(map.picture())
+}
+
+/// The maps of C, A and B under their layouts. All of them are static, so the marks would say nothing.
+fn titled(atom: &MmaAtom) -> Result<[ThreadValues; 3], Error> {
+    let [c, a, b] = atom.maps()?;
+    let traits = atom.traits();
+    Ok([
+        c.titled(format!("{:#}", traits.c)),
+        a.titled(format!("{:#}", traits.a)),
+        b.titled(format!("{:#}", traits.b)),
+    ])
+}
+
+/// The three operands, with the cells of one thread in focus.
+fn of_thread(atom: &MmaAtom, thread: i64) -> Result<Picture, Error> {
+    let [c, a, b] = titled(atom)?;
+    if !(0..c.threads()).contains(&thread) {
+        let threads = c.threads();
+        return Err(Error::new(format!(
+            "there is no thread {thread} of {threads}"
+        )));
+    }
+    ThreadValues::mma_of(&c, &a, &b, thread).map_err(Error::from)
 }
 
 /// The three operands, with heavy lines between squares of `rows` by `cols`.
@@ -119,6 +147,17 @@ mod tests {
         assert_eq!(html.matches(">T16</text>").count(), 4 + 4 + 8);
         let html = draw("mma", "SM70_8x8x4_F32F16F16F32_NT\noperand = c").expect("it has a C");
         assert_eq!(html.matches(">T16</text>").count(), 8);
+    }
+
+    #[test]
+    fn a_thread_stands_out() {
+        let html = draw("mma", "SM80_16x8x16_F32F16F16F32_TN\nthread = 5").expect("it is there");
+        // Its eight values of A, four of B and four of C, each with two lines of text.
+        assert_eq!(html.matches("font-weight=\"bold\"").count(), 2 * (8 + 4 + 4));
+        assert_eq!(
+            refused("mma", "SM80_16x8x16_F32F16F16F32_TN\nthread = 32"),
+            "there is no thread 32 of 32"
+        );
     }
 
     #[test]

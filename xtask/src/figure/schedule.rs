@@ -3,24 +3,25 @@
 //! `figure raster`: orders of tiles by name (`GemmIdentity<2>`, `grouped 8 along m`, `persistent along n, swizzle 4`,
 //! `Hilbert`, `Morton`), side by side. Keys: `tiles = 4x4`, `workers = 8` (places of a wave), `cluster = 2x1`, and
 //! `padded = 2x8`, which also draws the places beyond the tiles, hatched, of the orders that have such places;
-//! `colours = round` names a colour in the legend (`wave` where the key is absent).
+//! `colours = round` names a colour in the legend (`wave` where the key is absent); `highlight = 3; 7` frames places.
 //!
 //! `figure stream-k`: the blocks that compute each tile. Keys: `tiles = 3x3`, `k = 32` (k-tiles), `sms = 4`;
 //! `axis = iterations` draws every k-tile, by tile and by block.
 //!
 //! `figure ranks`: `gather`, `scatter` or `reduce`, a product across ranks over time. Keys: `ranks`, and the times `send`, `product` and
-//! `add` of a chunk.
+//! `add` of a chunk; `sends = receivers` writes into the cells of a send which rank receives.
 //!
 //! `figure rank-timeline`: what ranks were measured to do, drawn as `figure ranks` draws a plan. The subject is a file of `gpu/bench`, which
 //! `cargo xtask bench ranks FILE --timeline` wrote. Keys: `case`, its number from 0.
 //!
 //! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
-//! durations `load`, `multiply`, `epilogue`.
+//! durations `load`, `multiply`, `epilogue`; `rows`, names separated by `;`, first of the stages and then of the consumers, draws a
+//! row for each of them, and without it the loads are in as few rows as they need.
 
-use colex_draw::{Cell, Fill, Grid, Picture};
-use colex_sched::pipeline::{Durations, WarpSpecialized};
+use colex_draw::{Cell, Fill, Grid, Headers, Picture};
+use colex_sched::pipeline::{Durations, Span, WarpSpecialized, timeline};
 use colex_sched::{
-    ChunkTimes, Decomposition, GemmCoord, Order, Overlap, OverlapPlan, StreamKSm90,
+    ChunkSpan, ChunkTimes, ChunkWork, Decomposition, GemmCoord, Order, Overlap, OverlapPlan, StreamKSm90,
     StreamKSm90Args, Tile,
 };
 
@@ -36,14 +37,19 @@ pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
     let names = body.subjects()?;
     let orders = names.iter().map(|name| name.parse::<Order>());
     let orders = orders.collect::<Result<Vec<_>, _>>()?;
-    if let ([order], None) = (orders.as_slice(), body.value("padded")) {
+    let framed = body.value("highlight").map(places).transpose()?;
+    if let ([order], None, None) = (orders.as_slice(), body.value("padded"), &framed) {
         let raster = order.raster(GemmCoord::new(m, n, 1), cluster)?;
         return raster.picture(workers).map_err(Error::from);
     }
     let padded = pair(body, "padded", &format!("{m}x{n}"))?;
     let grids = orders.iter().zip(names).map(|(order, name)| {
         let tiles = GemmCoord::new(m, n, 1);
-        let grid = with_padding(order, tiles, padded, cluster, workers)?;
+        let mut grid = with_padding(order, tiles, padded, cluster, workers)?;
+        if let Some(framed) = &framed {
+            let cells = grid.clone();
+            grid = grid.focus(|row, col| framed.contains(&cells.cell(row, col).lines[0]));
+        }
         Ok(grid.caption(name.trim_start_matches("persistent ")))
     });
     let grids = grids.collect::<Result<Vec<_>, Error>>()?;
@@ -73,6 +79,16 @@ pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
     Ok(Picture::beside(grids)
         .title(title)
         .legend(legend.chain(beyond)))
+}
+
+/// Places of an order, separated by `;`.
+fn places(text: &str) -> Result<Vec<String>, Error> {
+    let places = text.split(';').map(str::trim);
+    let place = |text: &str| match text.parse::<u16>() {
+        Ok(_) => Ok(text.to_string()),
+        Err(_) => Err(Error::new(format!("`highlight`: `{text}` is no place"))),
+    };
+    places.map(place).collect()
 }
 
 /// The tiles of an order, and beside them the places of the padded grid that have no tile, if the order has any.
@@ -157,7 +173,45 @@ pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
         epilogue: time("epilogue", 2)?,
     };
     let pipeline = plan.build()?;
-    pipeline.picture(&durations).map_err(Error::from)
+    let Some(names) = body.value("rows") else {
+        return pipeline.picture(&durations).map_err(Error::from);
+    };
+    let names: Vec<String> = names.split(';').map(|name| name.trim().into()).collect();
+    by_stage(&timeline(&pipeline, &durations)?, stages, names)
+}
+
+/// The spans of a pipeline in a row for each stage and one for each consumer, under their names.
+fn by_stage(spans: &[Span], stages: usize, names: Vec<String>) -> Result<Picture, Error> {
+    let row_of = |span: &Span| match span.what {
+        "load" => span.item as usize % stages,
+        // The producer is the first actor.
+        _ => stages + span.actor - 1,
+    };
+    let rows = spans.iter().map(row_of).max().unwrap_or(0) + 1;
+    if names.len() != rows {
+        return Err(Error::new(format!(
+            "`rows` has {} names, and there are {stages} stages and {} consumers",
+            names.len(),
+            rows - stages
+        )));
+    }
+    let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
+    let cell = |row: i64, time: i64| {
+        let here = |span: &&Span| {
+            row_of(span) as i64 == row && (span.start..span.end).contains(&(time as u64))
+        };
+        match spans.iter().find(here) {
+            None => Cell::default(),
+            Some(span) if span.what == "epilogue" => Cell::new(["E"]).filled(Fill::Void),
+            Some(span) => {
+                Cell::new([span.item.to_string()]).filled(Fill::pastel(span.item.into()))
+            }
+        }
+    };
+    let grid = Grid::from_fn(rows as i64, end as i64, cell)?;
+    let title = format!("over time: {}", names.join(", "));
+    let grid = grid.headers(Headers::Named(names), Headers::Numbers);
+    Ok(Picture::of(grid).title(title))
 }
 
 pub(super) fn ranks(body: &Body) -> Result<Picture, Error> {
@@ -178,7 +232,50 @@ pub(super) fn ranks(body: &Body) -> Result<Picture, Error> {
         product: time("product", 3)?,
         add: time("add", 1)?,
     };
-    plan.picture(&times).map_err(Error::from)
+    match body.value("sends") {
+        None => plan.picture(&times).map_err(Error::from),
+        Some("receivers") => to_receivers(&plan, &times),
+        Some(other) => Err(Error::new(format!("`sends = {other}` is not `receivers`"))),
+    }
+}
+
+/// The timeline of a plan; a cell of a send names the rank that receives.
+fn to_receivers(plan: &OverlapPlan, times: &ChunkTimes) -> Result<Picture, Error> {
+    let spans = plan.timeline(times)?;
+    let end = plan.time(times)? as i64;
+    let cell = |row: i64, time: i64| {
+        let here = |span: &&ChunkSpan| {
+            let sends = matches!(span.work, ChunkWork::Send { .. });
+            span.rank == row / 2
+                && sends == (row % 2 == 0)
+                && (span.start..span.end).contains(&(time as u64))
+        };
+        match spans.iter().find(here) {
+            None => Cell::default(),
+            Some(span) => match span.work {
+                ChunkWork::Send { to } => {
+                    Cell::new([format!("\u{2192}{to}")]).filled(Fill::pastel(span.chunk))
+                }
+                ChunkWork::Product => {
+                    Cell::new([span.chunk.to_string()]).filled(Fill::pastel(span.chunk))
+                }
+                ChunkWork::Add => Cell::new(["+"]).filled(Fill::Void),
+            },
+        }
+    };
+    let names = (0..2 * plan.ranks()).map(|row| {
+        let does = if row % 2 == 0 { "sends" } else { "computes" };
+        format!("rank {} {does}", row / 2)
+    });
+    let title = format!(
+        "{}: to which rank each rank sends, and which chunk it computes, over time",
+        plan.overlap()
+    );
+    let grid = Grid::from_fn(2 * plan.ranks(), end, cell)?
+        .caption(plan.overlap().to_string())
+        .headers(Headers::Named(names.collect()), Headers::Numbers);
+    let chunks = (0..plan.ranks()).map(|chunk| (Fill::pastel(chunk), format!("chunk {chunk}")));
+    Ok(Picture::of(grid).title(title).legend(chunks))
 }
 
 pub(super) fn rank_timeline(body: &Body) -> Result<Picture, Error> {
@@ -253,7 +350,16 @@ mod tests {
         assert!(draw("stream-k", "tiles = 5x1").is_ok());
         assert!(draw("stream-k", "tiles = 5x1\naxis = iterations").is_ok());
         assert!(draw("pipeline", "pingpong\ntiles = 4\nk = 2").is_ok());
+        let rows = "rows = s0; s1; s2; s3; c0; c1";
+        let html = draw("pipeline", &format!("pingpong\ntiles = 4\nk = 2\n{rows}"));
+        let html = html.expect("a row for each stage and consumer");
+        assert!(html.contains(">s3<") && html.contains(">c1<"), "{html}");
+        let html = draw("raster", "GemmIdentity<1>\ntiles = 4x3\nhighlight = 3; 11");
+        let html = html.expect("places are framed");
+        assert_eq!(html.matches("font-weight=\"bold\"").count(), 2);
         assert!(draw("ranks", "gather").is_ok());
+        let html = draw("ranks", "gather\nsends = receivers").expect("well formed");
+        assert!(html.contains(">\u{2192}3<"), "{html}");
         assert!(draw("ranks", "scatter\nranks = 8\nsend = 1").is_ok());
     }
 
@@ -280,6 +386,18 @@ mod tests {
         assert_eq!(
             error("pipeline", "serial"),
             "`serial` is neither cooperative nor pingpong"
+        );
+        assert_eq!(
+            error("pipeline", "cooperative\nrows = a; b"),
+            "`rows` has 2 names, and there are 4 stages and 2 consumers"
+        );
+        assert_eq!(
+            error("raster", "Hilbert\nhighlight = first"),
+            "`highlight`: `first` is no place"
+        );
+        assert_eq!(
+            error("ranks", "gather\nsends = all"),
+            "`sends = all` is not `receivers`"
         );
         assert_eq!(
             error("ranks", "both"),

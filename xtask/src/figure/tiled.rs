@@ -8,6 +8,7 @@
 //! - `threads` and `values`: layouts over the tile; needed;
 //! - `tensor`: extents such as `(24,16)`. The drawing is that of all tiles that cover them, what is inside in focus; heavy
 //!   lines separate tiles and, within a tile, warps;
+//! - `sectors`: columns of a sector of memory: heavy lines run between sectors, if both sides of the copy are equal;
 //! - `transposed = yes`: the first mode goes right instead of down; the axes are named, and heavy lines separate tiles.
 //!
 //! Keys of `tiled-mma`:
@@ -41,8 +42,26 @@ pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
     };
     match body.value("tensor") {
         Some(tensor) => padded(&copy, pair(tensor)?, focus),
-        None => sides(&copy, focus),
+        None => match body.value("sectors") {
+            Some(columns) => in_sectors(&copy, parsed(columns, "a number of columns")?),
+            None => sides(&copy, focus),
+        },
     }
+}
+
+/// A copy whose sides are equal, with heavy lines between the sectors of a row.
+fn in_sectors(copy: &TiledCopy, columns: i64) -> Result<Picture, Error> {
+    let [map, other] = copy.maps()?;
+    if map != other || columns < 1 {
+        return Err(Error::new(
+            "`sectors = ..` is a number of columns from 1 on, of a copy whose sides are equal",
+        ));
+    }
+    let layout = format!("{:#}", copy.tv_of(Side::Source)?);
+    let across = (map.cols() + columns - 1) / columns;
+    let grid = map.grid();
+    let grid = grid.regions(move |row, col| row * across + col / columns);
+    Ok(Picture::of(grid.caption(layout)))
 }
 
 /// What to show before the rest, and which way.
