@@ -278,7 +278,7 @@ fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let scores = k.fragment_of(&mma, Operand::C, [64, 64]); // (MMA, MMA_M, MMA_N)
     let out = k.accumulators(&mma, [64, 64]); // (MMA, MMA_M, MMA_N)
 
-    // For each row: the maximum so far, the next one, the sum, and what the sums are still worth.
+    // For each row: the maximum so far, the next one, the sum, and the factor for the old sums.
     let rows = Rows::new(&mma, [64, 64])?;
     let (top, new) = (k.row_values(&rows, Ty::F32), k.row_values(&rows, Ty::F32));
     let (sum, shrink) = (k.row_values(&rows, Ty::F32), k.row_values(&rows, Ty::F32));

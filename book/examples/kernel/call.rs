@@ -12,6 +12,8 @@ use std::sync::Arc;
 fn main() -> Result<(), Box<dyn Error>> {
     any_strides()?;
     own_memory()?;
+    exercise_1()?;
+    exercise_2()?;
     Ok(())
 }
 
@@ -69,5 +71,35 @@ fn own_memory() -> Result<(), Box<dyn Error>> {
         assert_eq!(stream.clone_dtoh(&c)?, [21.0, 43.0]);
     }
     // ANCHOR_END: own_memory
+    Ok(())
+}
+
+/// Prints what a product does with four layouts of A.
+fn exercise_1() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_1 ==");
+    // ANCHOR: exercise_1
+    let device = Device::simulator(Arch::Sm80);
+    let (numbers, b) = (device.zeros::<f32>(64)?, device.zeros::<f32>(5 * 8)?);
+    let mut c = device.zeros::<f32>(3 * 5)?;
+    for layout in ["(3,8):(8,1)", "(3,8):(1,3)", "(3,8):(16,2)", "(3,8):(0,1)"] {
+        let a = View::new(&numbers, layout)?;
+        let call = Gemm::new(&a, &b.view((5, 8))?, &c.view_mut((3, 5))?).prepare()?;
+        println!("{layout}: {call}");
+    }
+    // ANCHOR_END: exercise_1
+    Ok(())
+}
+
+/// Scales C without a product.
+fn exercise_2() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_2 ==");
+    // ANCHOR: exercise_2
+    let device = Device::simulator(Arch::Sm80);
+    let (a, b) = (device.zeros::<f32>(3)?, device.zeros::<f32>(2)?);
+    let mut c = device.upload(&[1f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+    let (a, b) = (a.view((3, 0))?, b.view((2, 0))?); // K is 0
+    Gemm::new(&a, &b, &c.view_mut((3, 2))?).beta(0.5).run()?;
+    println!("{:?}", c.download()?);
+    // ANCHOR_END: exercise_2
     Ok(())
 }

@@ -171,7 +171,7 @@ fn in_a_graph() -> Result<(), Box<dyn Error>> {
         a.write(&[5.0, 6.0])?;
         graph.launch()?;
         assert_eq!(sum.download()?, [39.0]);
-        // The graph goes before what it uses.
+        // Drop the graph before the call and the memory that it uses.
         drop(graph);
         drop(product);
     }

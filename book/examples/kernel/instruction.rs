@@ -123,7 +123,7 @@ fn collective() {
     // ANCHOR: collective
     let branch_on = |shift: u32| {
         let mut k = KernelBuilder::new("k", Arch::Sm90a);
-        k.block([256, 1, 1]).min_blocks(1);
+        k.block([256, 1, 1]).min_blocks(1); // `setmaxnreg` needs a known number of registers
         let thread = k.mov(Type::U32, Special::Tid(0));
         let group = k.shr(Type::U32, thread, shift);
         let p = k.setp(Compare::Eq, Type::U32, group, 0);

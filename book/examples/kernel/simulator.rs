@@ -196,7 +196,7 @@ fn two_lanes() {
             if met {
                 k.warp_sync();
             }
-            let theirs = k.xor(Type::B32, mine, 124);
+            let theirs = k.xor(Type::B32, mine, 124); // 124 = 31 * 4: lane t reads lane 31 - t
             k.load(SHARED, theirs);
         }
     };

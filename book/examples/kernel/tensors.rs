@@ -89,7 +89,7 @@ fn check(built: &TensorKernel, [m, n, k]: [usize; 3]) -> Result<(), Box<dyn Erro
     let number = |i: usize| f16::from_f32((i * 7 % 11) as f32 / 4.0 - 1.0);
     let (a, b): (Vec<f16>, Vec<f16>) = (
         (0..m * ld).map(number).collect(),
-        (3..n * ld + 3).map(number).collect(),
+        (3..n * ld + 3).map(number).collect(), // other numbers than those of a
     );
     let device = Device::open();
     let kernel = built.load(&device)?;

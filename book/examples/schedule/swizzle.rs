@@ -125,6 +125,7 @@ fn traffic() -> Result<(), Error> {
     assert_eq!(found[0], ("GemmIdentity<8>".to_string(), 1188)); // megabytes from memory
     assert_eq!(found[1], ("GemmIdentity<4>".to_string(), 1458));
     assert_eq!(found[2], ("GemmIdentity<1>".to_string(), 2344));
+    assert_eq!(found[3], ("GemmIdentity<2>".to_string(), 2344));
     // ANCHOR_END: traffic
     smaller(&orders)
 }

@@ -91,7 +91,11 @@ fn finished(body: &Body, grids: Vec<Grid>, paint: Option<&Paint>) -> Result<Vec<
 /// The names of rows or columns; their numbers if the key is absent.
 fn names(text: Option<&str>) -> Headers {
     text.map_or(Headers::Numbers, |text| {
-        Headers::Named(text.split(';').map(|name| name.trim().to_string()).collect())
+        Headers::Named(
+            text.split(';')
+                .map(|name| name.trim().to_string())
+                .collect(),
+        )
     })
 }
 

@@ -153,7 +153,10 @@ mod tests {
     fn a_thread_stands_out() {
         let html = draw("mma", "SM80_16x8x16_F32F16F16F32_TN\nthread = 5").expect("it is there");
         // Its eight values of A, four of B and four of C, each with two lines of text.
-        assert_eq!(html.matches("font-weight=\"bold\"").count(), 2 * (8 + 4 + 4));
+        assert_eq!(
+            html.matches("font-weight=\"bold\"").count(),
+            2 * (8 + 4 + 4)
+        );
         assert_eq!(
             refused("mma", "SM80_16x8x16_F32F16F16F32_TN\nthread = 32"),
             "there is no thread 32 of 32"

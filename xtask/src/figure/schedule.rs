@@ -19,10 +19,10 @@
 //! row for each of them, and without it the loads are in as few rows as they need.
 
 use colex_draw::{Cell, Fill, Grid, Headers, Picture};
-use colex_sched::pipeline::{Durations, Span, WarpSpecialized, timeline};
+use colex_sched::pipeline::{self, Durations, Span, WarpSpecialized};
 use colex_sched::{
-    ChunkSpan, ChunkTimes, ChunkWork, Decomposition, GemmCoord, Order, Overlap, OverlapPlan, StreamKSm90,
-    StreamKSm90Args, Tile,
+    ChunkSpan, ChunkTimes, ChunkWork, Decomposition, GemmCoord, Order, Overlap, OverlapPlan,
+    StreamKSm90, StreamKSm90Args, Tile,
 };
 
 use super::{Body, Error, bench};
@@ -177,7 +177,7 @@ pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
         return pipeline.picture(&durations).map_err(Error::from);
     };
     let names: Vec<String> = names.split(';').map(|name| name.trim().into()).collect();
-    by_stage(&timeline(&pipeline, &durations)?, stages, names)
+    by_stage(&pipeline::timeline(&pipeline, &durations)?, stages, names)
 }
 
 /// The spans of a pipeline in a row for each stage and one for each consumer, under their names.
@@ -203,9 +203,7 @@ fn by_stage(spans: &[Span], stages: usize, names: Vec<String>) -> Result<Picture
         match spans.iter().find(here) {
             None => Cell::default(),
             Some(span) if span.what == "epilogue" => Cell::new(["E"]).filled(Fill::Void),
-            Some(span) => {
-                Cell::new([span.item.to_string()]).filled(Fill::pastel(span.item.into()))
-            }
+            Some(span) => Cell::new([span.item.to_string()]).filled(Fill::pastel(span.item.into())),
         }
     };
     let grid = Grid::from_fn(rows as i64, end as i64, cell)?;
