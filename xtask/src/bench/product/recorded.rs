@@ -386,17 +386,15 @@ fn panel(out: &mut String, said: &str, [default, tuned]: [&[f64]; 2], top: f64) 
         put(out, format_args!("<path class=\"cx-range\" d=\"{path}\"/>"));
     }
     // What the highest bar stands for, since its height is that of the panel.
-    for (share, y) in [(most, floor - PANEL), (most / 2.0, floor - PANEL / 2.0)] {
-        put(
-            out,
-            format_args!(
-                "<text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{:.0}</text>",
-                LEFT - 6.0,
-                y + 4.0,
-                share * default.len() as f64
-            ),
-        );
-    }
+    put(
+        out,
+        format_args!(
+            "<text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{:.0}</text>",
+            LEFT - 6.0,
+            floor - PANEL + 4.0,
+            most * default.len() as f64
+        ),
+    );
     put(
         out,
         format_args!(
