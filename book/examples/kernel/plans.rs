@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     mapped();
     unmapped();
     with_fields()?;
+    in_order()?;
     loaded()?;
     exercise_2();
     exercise_3();
@@ -99,6 +100,32 @@ fn with_fields() -> Result<(), Box<dyn Error>> {
     drop(call);
     assert!(c.download()?.iter().all(|sum| sum.to_f32() == 512.0));
     // ANCHOR_END: with_fields
+    Ok(())
+}
+
+/// The plan of a short product, and the same one launched in order.
+fn in_order() -> Result<(), Box<dyn Error>> {
+    println!("\n== in_order ==");
+    let device = Device::simulator(Arch::Sm90a);
+    let (a, b) = (
+        device.zeros::<bf16>(64 * 256)?,
+        device.zeros::<bf16>(64 * 256)?,
+    );
+    let mut c = device.poisoned::<bf16>(64 * 64)?;
+    let (a, b) = (a.view((64, 256))?, b.view((64, 256))?);
+    let c = c.view_mut((64, 64))?;
+    // ANCHOR: in_order
+    let product = Gemm::new(&a, &b, &c);
+    let call = product.prepare()?;
+    println!("{call}");
+    if let Some(plan) = call.plan().copied() {
+        let in_order = GemmPlan {
+            early: false,
+            ..plan
+        };
+        println!("{}", product.prepare_with(|_, _| Ok(in_order))?);
+    }
+    // ANCHOR_END: in_order
     Ok(())
 }
 
