@@ -476,7 +476,7 @@ impl Device {
     }
 
     /// Runs a kernel over a grid as [`launch`](Device::launch) does, but none of its blocks begins before the launch before it has
-    /// ended, whatever the kernel waits for.
+    /// ended, also if the kernel waits for it.
     ///
     /// ```
     /// # use colex_device::{Arch, Device};

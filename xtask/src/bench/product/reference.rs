@@ -122,7 +122,7 @@ impl<T: GemmElement> Factors<'_, T> {
 mod tests {
     use super::*;
 
-    /// For every order of the matrices: a right result is right whatever the library says, and one wrong element is found although it is
+    /// For every order of the matrices: a right result is right regardless of what the library says, and one wrong element is found although it is
     /// one of thousands, where the library has it right.
     #[test]
     fn law_the_host_decides_where_results_differ() {
