@@ -3,11 +3,11 @@
 //! The subjects are two layouts, plain or composed, of one shape; or one composed layout, which stands after its inner
 //! layout. Keys:
 //! - `bits`: the width of an element; needed;
-//! - `label`, `titles` and `highlight`, as in `figure layout`; without a label, the bank.
+//! - `label`, `titles`, `highlight` and `outline`, as in `figure layout`; without a label, the bank.
 
 use colex_draw::{ColorBy, LabelBy, Picture, banks};
 
-use super::options::{highlight, inner, is_composed, label, needed, parsed, table, titles};
+use super::options::{inner, is_composed, label, marked, needed, parsed, table, titles};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -39,16 +39,14 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
         return Ok(banks(&before, &after, bits, label));
     };
     let names = titles(body, 2)?;
-    if body.value("highlight").is_none() && names.is_empty() {
+    let is_marked = ["highlight", "outline"].map(|key| body.value(key).is_some());
+    if is_marked == [false, false] && names.is_empty() {
         return Ok(banks(&before, &after, bits, label));
     }
     let color = ColorBy::Bank(bits);
     let mut grids = Vec::new();
     for (at, (table, text)) in [(&before, first), (&after, last)].into_iter().enumerate() {
-        let (mut grid, rows) = (table.grid(color, label), table.rows());
-        if let Some(cells) = highlight(body, at, text)? {
-            grid = grid.focus(|row, col| cells.contains(&(row + rows * col)));
-        }
+        let grid = marked(table.grid(color, label), body, at, text)?;
         grids.push(match names.get(at) {
             Some(name) => grid.caption(*name),
             None => grid,

@@ -6,10 +6,10 @@
 //! Keys:
 //! - `element`: the number of an element to outline in all three.
 
-use colex_draw::{ColorBy, Fill, Grid, LabelBy, Mark, Nesting, Picture, Table};
+use colex_draw::{ColorBy, Fill, Grid, LabelBy, Mark, Picture, Table};
 use colex_layout::Layout;
 
-use super::options::parsed;
+use super::options::{nesting, parsed};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -74,17 +74,6 @@ impl Colours {
         let grid = grid.nested(down, right);
         Ok(grid.caption(format!("{name} = {}", table.heading())))
     }
-}
-
-/// Where the heavy lines of a layout's rows and columns are.
-fn nesting(layout: &Layout) -> Result<[Nesting; 2], Error> {
-    Ok(match layout.rank() {
-        0 | 1 => [Nesting::default(), Nesting::of(layout)?],
-        rank => [
-            Nesting::of(layout.get(&[0])?)?,
-            Nesting::of(layout.take(1..rank)?)?,
-        ],
-    })
 }
 
 #[cfg(test)]

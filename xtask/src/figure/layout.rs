@@ -7,6 +7,7 @@
 //!   `modulo N`, the offset modulo N, up to 8;
 //! - `label`: what stands in the cells, one of `offset`, `index`, `coord`, `nothing` and `bank BITS`;
 //! - `highlight`: coordinates, separated by `;`, with `_` for whole modes; with `|` between them, those of each subject;
+//! - `outline`: the same, but the other cells keep their colours;
 //! - `titles`: the texts above the grids, separated by `;`, in place of the layouts;
 //! - `legend`: `none` leaves out the scale of the colours;
 //! - `place`: `above` puts the grids one above the other;
@@ -16,10 +17,12 @@
 //! Layouts with coordinate strides, such as `(4,8):(1@0,1@1)`, show their coordinates; they have no `label`, and of the
 //! colours only `nothing`, `by` and `inside`.
 
-use colex_draw::{ColorBy, Fill, Grid, Headers, LabelBy, Nesting, Picture, Table};
+use colex_draw::{ColorBy, Fill, Grid, Headers, LabelBy, Picture, Table};
 use colex_layout::Layout;
 
-use super::options::{color, highlight, inner, is_composed, label, pair, parsed, table, titles};
+use super::options::{
+    color, inner, is_composed, label, marked, nesting, pair, parsed, table, titles,
+};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -46,7 +49,7 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let label = label(body, LabelBy::Offset)?;
     let tables = texts.iter().map(|text| table(text));
     let tables: Vec<Table> = tables.collect::<Result<_, _>>()?;
-    let keys = ["highlight", "titles", "legend", "rows", "columns"];
+    let keys = ["highlight", "outline", "titles", "legend", "rows", "columns"];
     let is_plain = keys.iter().all(|key| body.value(key).is_none());
     if let ([table], None, true) = (tables.as_slice(), &paint, is_plain) {
         return Ok(table.picture(color, label));
@@ -72,10 +75,7 @@ fn finished(body: &Body, grids: Vec<Grid>, paint: Option<&Paint>) -> Result<Vec<
         if let Some(paint) = paint {
             grid = paint.on(&grid, at, text)?;
         }
-        let rows = grid.rows();
-        if let Some(cells) = highlight(body, at, text)? {
-            grid = grid.focus(|row, col| cells.contains(&(row + rows * col)));
-        }
+        grid = marked(grid, body, at, text)?;
         let [down, across] = ["rows", "columns"].map(|key| names(body.value(key)));
         if body.value("rows").or(body.value("columns")).is_some() {
             grid = grid.headers(down, across);
@@ -184,14 +184,7 @@ impl Paint {
             Paint::Inside(..) => Fill::Void,
         };
         let cell = |row, col| grid.cell(row, col).clone().filled(fill(row, col));
-        let layout = inner(text)?;
-        let [down, right] = match layout.rank() {
-            0 | 1 => [Nesting::default(), Nesting::of(&layout)?],
-            rank => [
-                Nesting::of(layout.get(&[0])?)?,
-                Nesting::of(layout.take(1..rank)?)?,
-            ],
-        };
+        let [down, right] = nesting(&inner(text)?)?;
         let painted = Grid::from_fn(rows, cols, cell)?.nested(down, right);
         Ok(painted.caption(text))
     }
@@ -303,6 +296,7 @@ mod tests {
         assert_eq!(bold("Sw<2,0,2> o 0 o (4,4):(4,1)\nhighlight = (_,3)"), 4);
         assert_eq!(bold("8:2\nhighlight = 5"), 1);
         assert_eq!(bold("8:2\n4:1\nhighlight = 5 | 1; 2"), 3);
+        assert_eq!(bold("(4,(2,3)):(1,(4,8))\noutline = (1,_)"), 6);
         assert_eq!(
             refused("layout", "8:2\n4:1\nhighlight = 5 | 1 | 2"),
             "`highlight = 5 | 1 | 2` has 3 parts for 2 subjects"

@@ -9,8 +9,7 @@
 use colex_atom::MmaAtom;
 use colex_draw::{Grid, Picture, ThreadValues};
 
-use super::options::{pair, parsed};
-use super::tiled::outlined;
+use super::options::{outlined, pair, parsed};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use colex_draw::{ColorBy, LabelBy, Table};
+use colex_draw::{ColorBy, Grid, LabelBy, Mark, Nesting, Table};
 use colex_layout::{ComposedLayout, Coord, Layout};
 
 use super::{Body, Error};
@@ -92,14 +92,52 @@ fn bank_bits(name: &str) -> Option<i64> {
     (bits > 0).then_some(bits)
 }
 
-/// The key `highlight`: coordinates of the layout `text`, which is subject `at`, with `_` for whole modes, separated by
-/// `;`. The indices of the cells that it names, if it is given. Bars separate the coordinates of the subjects.
-pub(super) fn highlight(
-    body: &Body,
-    at: usize,
-    text: &str,
-) -> Result<Option<BTreeSet<i64>>, Error> {
-    let Some(coords) = body.value("highlight") else {
+/// The grid of the layout `text`, which is subject `at`, with the cells that the keys `highlight` and `outline` name:
+/// those of `highlight` before the others, those of `outline` with the others as they are.
+pub(super) fn marked(grid: Grid, body: &Body, at: usize, text: &str) -> Result<Grid, Error> {
+    let rows = grid.rows();
+    if let Some(cells) = cells(body, "highlight", at, text)? {
+        return Ok(grid.focus(|row, col| cells.contains(&(row + rows * col))));
+    }
+    let Some(cells) = cells(body, "outline", at, text)? else {
+        return Ok(grid);
+    };
+    let [down, right] = nesting(&inner(text)?)?;
+    let grid = outlined(&grid, |row, col| cells.contains(&(row + rows * col)))?;
+    Ok(grid.nested(down, right).caption(text))
+}
+
+/// The cells of the grid with an outline around some of them, and none paler than it was.
+pub(super) fn outlined(
+    grid: &Grid,
+    stands_out: impl Fn(i64, i64) -> bool,
+) -> Result<Grid, Error> {
+    let cell = |row, col| {
+        let mut cell = grid.cell(row, col).clone();
+        if stands_out(row, col) {
+            cell.mark = Mark::Focus;
+        }
+        cell
+    };
+    Ok(Grid::from_fn(grid.rows(), grid.cols(), cell)?)
+}
+
+/// Where the heavy lines of a layout's rows and columns are.
+pub(super) fn nesting(layout: &Layout) -> Result<[Nesting; 2], Error> {
+    Ok(match layout.rank() {
+        0 | 1 => [Nesting::default(), Nesting::of(layout)?],
+        rank => [
+            Nesting::of(layout.get(&[0])?)?,
+            Nesting::of(layout.take(1..rank)?)?,
+        ],
+    })
+}
+
+/// The key `key`, `highlight` or `outline`: coordinates of the layout `text`, which is subject `at`, with `_` for whole
+/// modes, separated by `;`. The indices of the cells that it names, if it is given. Bars separate the coordinates of the
+/// subjects.
+fn cells(body: &Body, key: &str, at: usize, text: &str) -> Result<Option<BTreeSet<i64>>, Error> {
+    let Some(coords) = body.value(key) else {
         return Ok(None);
     };
     let parts: Vec<&str> = coords.split('|').collect();
@@ -110,7 +148,7 @@ pub(super) fn highlight(
         parts => {
             let count = parts.len();
             return Err(Error::new(format!(
-                "`highlight = {coords}` has {count} parts for {subjects} subjects"
+                "`{key} = {coords}` has {count} parts for {subjects} subjects"
             )));
         }
     };

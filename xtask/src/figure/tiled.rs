@@ -18,11 +18,11 @@
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
 //! - `copy`: with `operand`, a copy atom: the tiled copy of 16-bit values that fits the operand, source and destination.
 
-use colex_draw::{Grid, Mark, Picture, ThreadValues};
+use colex_draw::{Grid, Picture, ThreadValues};
 use colex_layout::{IntTuple, Layout, Tiler};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
-use super::options::{is_transposed, needed, pair, parsed};
+use super::options::{is_transposed, needed, outlined, pair, parsed};
 use super::{Body, Error};
 
 pub(super) fn copy(body: &Body) -> Result<Picture, Error> {
@@ -155,21 +155,6 @@ fn padded(copy: &TiledCopy, extents: (i64, i64), focus: Focus) -> Result<Picture
     };
     let title = format!("{}: what lies inside stands out", map.heading());
     Ok(Picture::of(grid).title(title))
-}
-
-/// The cells of the grid with an outline around some of them, and none paler than it was.
-pub(super) fn outlined(
-    grid: &Grid,
-    stands_out: impl Fn(i64, i64) -> bool,
-) -> Result<Grid, Error> {
-    let cell = |row, col| {
-        let mut cell = grid.cell(row, col).clone();
-        if stands_out(row, col) {
-            cell.mark = Mark::Focus;
-        }
-        cell
-    };
-    Ok(Grid::from_fn(grid.rows(), grid.cols(), cell)?)
 }
 
 pub(super) fn mma(body: &Body) -> Result<Picture, Error> {
