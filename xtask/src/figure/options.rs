@@ -108,10 +108,7 @@ pub(super) fn marked(grid: Grid, body: &Body, at: usize, text: &str) -> Result<G
 }
 
 /// The cells of the grid with an outline around some of them, and none paler than it was.
-pub(super) fn outlined(
-    grid: &Grid,
-    stands_out: impl Fn(i64, i64) -> bool,
-) -> Result<Grid, Error> {
+pub(super) fn outlined(grid: &Grid, stands_out: impl Fn(i64, i64) -> bool) -> Result<Grid, Error> {
     let cell = |row, col| {
         let mut cell = grid.cell(row, col).clone();
         if stands_out(row, col) {
