@@ -158,7 +158,9 @@ fn how_often() -> Result<(), Error> {
         }
     }
     println!("CuTe's rule accepts {cute_accepts}, of which {cute_wrong} are wrong");
-    println!("  with B injective and inside A: {inside_accepts}, of which {inside_wrong} are wrong");
+    println!(
+        "  with B injective and inside A: {inside_accepts}, of which {inside_wrong} are wrong"
+    );
     println!("Colex accepts {we_accept}, and loses {lost} of those that are right");
     // ANCHOR_END: how_often
     Ok(())

@@ -131,8 +131,8 @@ fn refused() {
 fn wrong_rank() {
     println!("\n== wrong_rank ==");
     // ANCHOR: wrong_rank
-    let overlapping = tiler!((2,2):(1,1));
-    println!("{}", layout!(24:1).logical_divide(&overlapping).unwrap_err());
+    let (line, overlapping) = (layout!(24:1), tiler!((2,2):(1,1)));
+    println!("{}", line.logical_divide(&overlapping).unwrap_err());
 
     let a = layout!((9,(4,8)):(59,(13,1)));
     println!("{}", a.logical_divide(&tiler!((3, 2, 2))).unwrap_err());
