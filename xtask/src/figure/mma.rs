@@ -117,11 +117,11 @@ fn with_element(
 
 /// The picture with its title, and with notes that have the layouts.
 fn described(picture: Picture, name: &str, [c, a, b]: [&ThreadValues; 3]) -> Picture {
-    let layouts =
-        [("A", a), ("B", b), ("C", c)].map(|(name, map)| (name, map.heading().replace('_', "")));
-    let title = layouts.map(|(name, layout)| format!("{name} {layout}"));
-    let title = format!("Which thread holds what of {name}: {}", title.join(", "));
-    let notes = layouts.map(|(name, layout)| format!("{name}  {layout}"));
+    let notes = [("A", a), ("B", b), ("C", c)].map(|(name, map)| {
+        let layout = map.heading().replace('_', "");
+        format!("{name}  {layout}")
+    });
+    let title = format!("Which thread holds what of {name}: {}", notes.join(", "));
     notes.into_iter().fold(picture.title(title), Picture::note)
 }
 
