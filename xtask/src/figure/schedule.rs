@@ -258,6 +258,7 @@ fn to_receivers(plan: &OverlapPlan, times: &ChunkTimes) -> Result<Picture, Error
                     Cell::new([span.chunk.to_string()]).filled(Fill::pastel(span.chunk))
                 }
                 ChunkWork::Add => Cell::new(["+"]).filled(Fill::Void),
+                ChunkWork::Products => Cell::new(["x"]).filled(Fill::Void),
             },
         }
     };
