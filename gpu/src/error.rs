@@ -104,7 +104,7 @@ impl Error {
             ErrorKind::PlanVector { .. }
             | ErrorKind::PlanAccess { .. }
             | ErrorKind::Elementwise(ElementwiseError::Vector { .. })
-            | ErrorKind::Rowwise(RowwiseError::Asynchronous { .. })
+            | ErrorKind::Rowwise(RowwiseError::Asynchronous { .. } | RowwiseError::Gaps { .. })
             | ErrorKind::Reduce(ReduceError::Stored { .. }) => PlanRefusal::Vector,
             ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
             ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
@@ -609,6 +609,11 @@ pub(crate) enum RowwiseError {
          sm_80 have them (this one is {arch})"
     )]
     Asynchronous { arch: Arch },
+    #[error(
+        "the plan's rows are shifted: x and y must begin at a multiple of the plan's accesses, each row where the one before it \
+         ends, and have at most {most} elements"
+    )]
+    Gaps { most: i64 },
 }
 
 impl RowwiseError {

@@ -7,6 +7,7 @@ use colex_device::{Memo, View, ViewMut};
 use colex_layout::Layout;
 use colex_tensor::{Arg, TensorKernel};
 
+use super::kernel;
 use super::plan::{RowStorage, RowwisePlan, STREAMED};
 use super::problem::{RowFunction, RowTensor, RowwiseProblem, check_type};
 use crate::calls::Addresses;
@@ -387,7 +388,7 @@ impl Planned for RowwisePlan {
             [lane / threads, (lane % threads).saturating_mul(self.vector)]
         };
         let chunks = match self.storage {
-            RowStorage::Registers | RowStorage::Passes { kept: 0 } => 1,
+            RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { kept: 0 } => 1,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Passes { .. } => STREAMED,
         };
@@ -409,7 +410,9 @@ impl Planned for RowwisePlan {
         let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
         let storage = match plan.storage {
-            RowStorage::Registers | RowStorage::Ahead { .. } => RowStorage::Passes { kept: 0 },
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => {
+                RowStorage::Passes { kept: 0 }
+            }
             RowStorage::Passes { .. } => RowStorage::Registers,
         };
         let all = accesses.into_iter().chain(threads);
@@ -431,8 +434,14 @@ impl Planned for RowwisePlan {
 
     fn prepare(key: &RowwiseKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
         let RowwiseKey { plan, problem, .. } = key;
-        let kernel = on.kernel(plan, ())?;
-        let layouts = problem.layouts()?;
+        let built = on.kernel(plan, ())?;
+        let is_shifted = plan.storage == RowStorage::Shifted;
+        let layouts = if is_shifted {
+            let all = problem.rows().saturating_mul(problem.columns());
+            vec![kernel::shifted(all)?; 2]
+        } else {
+            problem.layouts()?
+        };
         let tensors = on.addresses.iter().zip(&layouts);
         let mut given: Vec<Arg<'_>> = tensors
             .map(|(at, layout)| Arg::checked(*at, layout))
@@ -440,12 +449,15 @@ impl Planned for RowwisePlan {
         if plan.operands.function.is_norm() {
             given.push(Arg::Value(f32::from_bits(key.epsilon).into()));
         }
+        if is_shifted {
+            given.push(Arg::Value((problem.columns() as u32).into()));
+        }
         let grid = LaunchGrid {
             blocks: [plan.grid(problem), 1, 1],
             threads: plan.threads * plan.rows,
             cluster: plan.blocks,
         };
-        let launch = on.launch(&kernel, &given, 0..on.addresses.len(), grid)?;
+        let launch = on.launch(&built, &given, 0..on.addresses.len(), grid)?;
         Ok(Made {
             plan: *plan,
             problem: problem.clone(),

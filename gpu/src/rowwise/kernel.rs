@@ -10,11 +10,13 @@
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
 use colex_ir::{Access, Address, RegType, Space, Type};
-use colex_layout::{C, Layout};
-use colex_tensor::{AtThread, Builder, Cond, Error, Expr, Fragment, Index, Tensor, TensorKernel};
+use colex_layout::{C, Int, Layout};
+use colex_tensor::{
+    AtThread, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
+};
 use colex_tiled::TiledCopy;
 
-use super::plan::{RowStorage, RowwisePlan, STREAMED};
+use super::plan::{MOST_SHIFTED, RowStorage, RowwisePlan, STREAMED};
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use crate::memory_bound::plan::WARP;
 
@@ -36,6 +38,8 @@ struct RowKernel<'a> {
     /// The tile of the rows, and the rank of the block among those of a row.
     at: [Index; 2],
     epsilon: Option<Expr>,
+    /// The columns of rows that are one mode with their elements.
+    columns: Option<Index>,
 }
 
 /// The part of a row that a thread has in registers.
@@ -70,7 +74,11 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     if plan.blocks > 1 {
         k.cluster([plan.blocks as u32, 1, 1]);
     }
-    let layouts = RowwiseProblem::like(operands).layouts()?;
+    let is_shifted = plan.storage == RowStorage::Shifted;
+    let layouts = match plan.storage {
+        RowStorage::Shifted => vec![shifted(1 << 16)?; 2],
+        _ => RowwiseProblem::like(operands).layouts()?,
+    };
     let named = operands.tensors().zip(&layouts);
     let tensors: Vec<_> = named
         .map(|(tensor, layout)| (tensor, k.tensor(tensor.name(), operands.ty, layout)))
@@ -79,6 +87,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         let register = k.scalar_argument("epsilon", Type::F32);
         Expr::register(register, Ty::F32)
     });
+    let columns = is_shifted.then(|| k.index_argument("columns", 1..MOST_SHIFTED));
     let bits = i64::from(operands.ty.bits());
     let (rows, threads, vector) = (plan.rows, plan.threads, plan.vector);
     let over = Layout::new((rows, threads), (threads, 1))?;
@@ -115,8 +124,10 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         thread: k.thread(),
         at: [&block / plan.blocks, &block % plan.blocks],
         epsilon,
+        columns,
     };
     match plan.storage {
+        RowStorage::Shifted => row.of_shifted(&mut k),
         RowStorage::Registers => {
             let part = row.rows(&mut k, &Index::constant(0), true);
             row.of_registers(&mut k, &part);
@@ -135,6 +146,11 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
 fn universal(bits: i64) -> CopyAtom {
     let name = format!("UniversalCopy<uint{bits}_t>");
     colex_atom::copy(&name).expect("16 to 128 bits are in the table")
+}
+
+/// The layout of rows one after the other, as one mode.
+pub(super) fn shifted(elements: i64) -> Result<Layout, colex_layout::Error> {
+    Layout::concat(&[Layout::leaf(Int::Dynamic(elements), Int::Static(1))?])
 }
 
 /// The asynchronous copy of `bits` bits to shared memory, which puts zeros in place of what lies beyond a tensor.
@@ -251,9 +267,8 @@ impl RowKernel<'_> {
         x
     }
 
-    /// The elements of a part in f32, or a function of them, and another number in place of those beyond the end of the row.
-    fn inside(&self, k: &mut Builder, part: &Part, value: impl Into<Expr>, other: f64) -> Fragment {
-        let value = k.map(value);
+    /// Puts another number in place of those beyond the end of the row.
+    fn outside(&self, k: &mut Builder, part: &Part, value: &Fragment, other: f64) {
         let (extent, vector) = (self.x().extent(1), self.plan.vector);
         // A row ends with a vector, so a test for each vector suffices.
         let tests: Vec<Cond> = (0..value.layout().size() / vector)
@@ -263,7 +278,13 @@ impl RowKernel<'_> {
                 k.less(column, &extent)
             })
             .collect();
-        k.mask(&value, other, |_, i| tests[(i / vector) as usize]);
+        k.mask(value, other, |_, i| tests[(i / vector) as usize]);
+    }
+
+    /// A function of the elements of a part, and another number in place of those beyond the end of the row.
+    fn inside(&self, k: &mut Builder, part: &Part, value: Expr, other: f64) -> Fragment {
+        let value = k.map(value);
+        self.outside(k, part, &value, other);
         value
     }
 
@@ -351,8 +372,9 @@ impl RowKernel<'_> {
 
     /// The mean of a total over the columns.
     fn mean_of(&self, k: &mut Builder, total: &Fragment) -> Fragment {
-        let columns = Expr::from(self.x().extent(1)).to(Ty::F32);
-        k.map(total * columns.recip())
+        let columns = self.columns.clone();
+        let columns = columns.unwrap_or_else(|| self.x().extent(1));
+        k.map(total * Expr::from(columns).to(Ty::F32).recip())
     }
 
     /// The reciprocal of the root of a mean of squares.
@@ -402,10 +424,22 @@ impl RowKernel<'_> {
 
     /// Rows that registers hold: each element is read once.
     fn of_registers(&self, k: &mut Builder, part: &Part) {
-        let zero = Index::constant(0);
-        let y = match self.plan.operands.function {
+        let x = k.map(part.wide());
+        let y = self.results(k, x, &|k, x, other| self.outside(k, part, x, other));
+        self.put(k, part, y, &Index::constant(0));
+    }
+
+    /// The results of a thread's numbers of a row, without factors and terms. Those beyond its end are 0, and `outside` puts
+    /// another number in their place.
+    fn results(
+        &self,
+        k: &mut Builder,
+        x: Fragment,
+        outside: &dyn Fn(&mut Builder, &Fragment, f64),
+    ) -> Expr {
+        match self.plan.operands.function {
             RowFunction::Softmax => {
-                let x = self.inside(k, part, part.wide(), f64::NEG_INFINITY);
+                outside(k, &x, f64::NEG_INFINITY);
                 let top = self.top(k, &x);
                 k.assign(&x, (&x - &top).exp());
                 let own = k.reduce_all(Add, &x);
@@ -414,7 +448,7 @@ impl RowKernel<'_> {
                 &x * &inverse
             }
             RowFunction::LogSoftmax => {
-                let x = self.inside(k, part, part.wide(), f64::NEG_INFINITY);
+                outside(k, &x, f64::NEG_INFINITY);
                 let top = self.top(k, &x);
                 k.assign(&x, &x - &top);
                 let own = k.reduce_all(Add, Expr::from(&x).exp());
@@ -423,23 +457,21 @@ impl RowKernel<'_> {
                 &x - &log
             }
             RowFunction::RmsNorm => {
-                // Elements beyond the end are 0.
-                let x = k.map(part.wide());
                 let own = self.squares(k, &x);
                 let squares = self.total(k, Add, &own, 0);
                 &x * &self.scale(k, &squares)
             }
             RowFunction::LayerNorm => {
-                let own = k.reduce_all(Add, part.wide());
+                let own = k.reduce_all(Add, &x);
                 let sum = self.total(k, Add, &own, 0);
                 let mean = self.mean_of(k, &sum);
-                let x = self.inside(k, part, part.wide() - &mean, 0.0);
+                k.assign(&x, &x - &mean);
+                outside(k, &x, 0.0);
                 let own = self.squares(k, &x);
                 let squares = self.total(k, Add, &own, 1);
                 &x * &self.scale(k, &squares)
             }
-        };
-        self.put(k, part, y, &zero);
+        }
     }
 
     /// The maximum of a row, or 0 where it is -inf.
@@ -447,6 +479,78 @@ impl RowKernel<'_> {
         let own = k.reduce_all(Max, x);
         let top = self.total(k, Max, &own, 0);
         under(k, &top)
+    }
+
+    /// A row without regard for where it begins. Threads take the vectors inside of it at multiples of their width, and eight
+    /// threads each take one of the elements before and behind them.
+    fn of_shifted(&self, k: &mut Builder) {
+        let RowwisePlan {
+            threads,
+            vector,
+            accesses,
+            operands,
+            ..
+        } = *self.plan;
+        let [x, y] = [RowTensor::X, RowTensor::Y].map(|of| self.tensor(of).expect("it is there"));
+        let columns = self.columns.clone().expect("the kernel has the argument");
+        let all = k.within(x.extent(0), 1..MOST_SHIFTED + 1);
+        let first = k.within(&self.at[0] * &columns, 0..MOST_SHIFTED);
+        let end = (&first + &columns).min(&all);
+        // Vectors from `begin` to `stop` are inside, and elements up to `head` and from `tail` on are not in them.
+        let begin = (&first + (vector - 1)) / vector;
+        let stop = &end / vector;
+        let head = (&begin * vector).min(&end);
+        let tail = Index::select_less(&(&stop * vector), &head, &head, &(&stop * vector));
+        let vectors: Vec<(Index, Cond)> = (0..accesses)
+            .map(|access| {
+                let number = &begin + access * threads + &self.thread;
+                let is_inside = k.less(&number, &stop);
+                (number, is_inside)
+            })
+            .collect();
+        let at = |of: &Tensor, (number, is_inside): &(Index, Cond)| {
+            let at = of.elements(number * vector).vectors(0, vector);
+            at.outside(Outside::Stated).only(Mask::from(*is_inside))
+        };
+        let side = &self.thread / vector;
+        let lane = &self.thread % vector;
+        let one = [&first + &lane, &tail + &lane];
+        let one = Index::select_less(&side, &1.into(), &one[0], &one[1]);
+        let bound = Index::select_less(&side, &1.into(), &head, &end);
+        let (is_edge, is_one) = (k.less(&side, &2.into()), k.less(&one, &bound));
+        let is_one = k.both(is_edge, is_one);
+        let edge = |of: &Tensor| {
+            let at = of.elements(&one).outside(Outside::Stated);
+            at.only(Mask::from(is_one))
+        };
+        let loaded: Vec<Fragment> = vectors.iter().map(|v| k.gather(&at(x, v))).collect();
+        let own = k.gather(&edge(x));
+        let count = accesses * vector;
+        let line = |n: i64| Layout::column_major(n).expect("a vector").to_static();
+        let wide = k.fragment(Ty::F32, line(count + 1));
+        for (access, loaded) in (0..).zip(&loaded) {
+            let to = wide.values(access * vector, vector);
+            let from = loaded.with_layout(line(vector));
+            k.assign(&to, Expr::from(&from).to(Ty::F32));
+        }
+        let from = own.with_layout(line(1));
+        k.assign(&wide.values(count, 1), Expr::from(&from).to(Ty::F32));
+        let tests: Vec<Cond> = vectors
+            .iter()
+            .map(|(_, test)| *test)
+            .chain([is_one])
+            .collect();
+        let results = self.results(k, wide.clone(), &|k, x, other| {
+            k.mask(x, other, |_, i| tests[(i / vector) as usize]);
+        });
+        k.assign(&wide, results);
+        for (access, vector_at) in (0..).zip(&vectors) {
+            let of = wide.values(access * vector, vector);
+            let of = k.map(Expr::from(&of).to(operands.ty));
+            let as_loaded = loaded[0].layout();
+            k.scatter(of.with_layout(as_loaded), &at(y, vector_at));
+        }
+        k.scatter(Expr::from(&wide.values(count, 1)).to(operands.ty), &edge(y));
     }
 
     /// The sum of the squares of a thread's numbers.

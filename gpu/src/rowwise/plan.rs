@@ -79,6 +79,10 @@ pub enum RowStorage {
         /// The most clusters of the launch.
         clusters: i64,
     },
+    /// The threads have a whole row in registers. Rows lie one after the other without gaps, and begin where they do: accesses
+    /// take the vectors inside of a row at multiples of their width, and single elements what is left at both ends. Of a softmax
+    /// or a norm of two tensors.
+    Shifted,
     /// The row is read again for the results.
     Passes {
         /// The chunks of each block that shared memory keeps, so that they are read once.
@@ -90,7 +94,7 @@ impl RowStorage {
     /// Returns whether registers hold a whole row.
     pub(crate) fn is_whole(self) -> bool {
         match self {
-            RowStorage::Registers | RowStorage::Ahead { .. } => true,
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => true,
             RowStorage::Passes { .. } => false,
         }
     }
@@ -98,7 +102,7 @@ impl RowStorage {
     /// Returns the chunks for which a block has shared memory.
     pub(crate) fn slots(self) -> i64 {
         match self {
-            RowStorage::Registers => 0,
+            RowStorage::Registers | RowStorage::Shifted => 0,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Passes { kept: 0 } => 0,
             RowStorage::Passes { kept } => kept.saturating_add(STREAMED),
@@ -120,6 +124,10 @@ const AHEAD_THREADS: i64 = 1024;
 
 /// The most elements of a thread of those.
 const AHEAD_ELEMENTS: i64 = 32;
+
+/// The most elements of tensors whose rows are one mode with their elements, and the least columns of such rows by default.
+pub(crate) const MOST_SHIFTED: i64 = 1 << 30;
+const SHIFTED_COLUMNS: i64 = 512;
 
 /// The most rows that are on their way to a block.
 const MOST_AHEAD: i64 = 8;
@@ -234,7 +242,8 @@ impl RowwisePlan {
             .or_else(|| longer().filter(|_| is_single || has_residual))
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
         let ahead = || plan.one_after_the_other(problem, arch);
-        Ok(match in_registers.or_else(ahead) {
+        let shifted = plan.shifted(problem);
+        Ok(match shifted.or(in_registers).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
                     1 => (THREADS / plan.threads).max(1),
@@ -262,6 +271,28 @@ impl RowwisePlan {
     /// Whether a block may have rows on their way to shared memory: Hopper's shared memory, and vectors of 16 bytes.
     fn has_room(&self, arch: Arch) -> bool {
         has_clusters(arch) && self.vector * self.size() == WIDEST && self.inputs() == 1
+    }
+
+    /// The plan of rows of narrow elements that no vector divides: single elements of 16 bits would take as many instructions as
+    /// wide ones, for half the bytes.
+    fn shifted(self, problem: &RowwiseProblem) -> Option<RowwisePlan> {
+        let vector = WIDEST / self.size();
+        let columns = problem.columns();
+        let plan = RowwisePlan {
+            vector,
+            storage: RowStorage::Shifted,
+            ..self
+        };
+        let is_narrow = self.vector * self.size() < NARROWEST && columns >= SHIFTED_COLUMNS;
+        if !is_narrow || self.operands.tensors().count() != 2 || !problem.has_no_gaps(vector) {
+            return None;
+        }
+        let mut threads = [64, 128, 256, 512].into_iter().map(|threads| RowwisePlan {
+            threads,
+            accesses: div_up(columns / vector, threads),
+            ..plan
+        });
+        threads.find(|plan| plan.accesses * vector <= AHEAD_ELEMENTS)
     }
 
     /// The plan whose blocks have one row after the other, by the fewest blocks that hold a row.
@@ -373,12 +404,12 @@ impl RowwisePlan {
     /// ```
     pub fn bytes(&self, problem: &RowwiseProblem) -> i64 {
         let again = match self.storage {
-            RowStorage::Registers | RowStorage::Ahead { .. } => 0,
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => 0,
             RowStorage::Passes { .. } => self.operands.function.reads() - 1,
         };
         let kept = match self.storage {
             RowStorage::Passes { kept } => product([kept.max(0), self.chunk(), self.blocks]),
-            RowStorage::Registers | RowStorage::Ahead { .. } => 0,
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
         let of_pass = product([problem.rows(), columns, self.size()]);
@@ -415,7 +446,7 @@ impl RowwisePlan {
         let bytes = vector.saturating_mul(i64::from(self.operands.ty.bits())) / 8;
         let (allowed, columns) = (self.operands.vector, problem.columns());
         let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
-        let all = self.chunk().saturating_mul(blocks);
+        let all = self.capacity();
         let [elements, sharing, of_block, of_rows, grid] = [
             (vector, "element"),
             (threads, "thread"),
@@ -437,6 +468,7 @@ impl RowwisePlan {
         let reads = self.operands.function.reads();
         let how = match self.storage {
             RowStorage::Registers => "Rows stay in registers".to_string(),
+            RowStorage::Shifted => "Rows stay in registers, wherever they begin".to_string(),
             RowStorage::Ahead { rows, .. } => {
                 let next = counted((rows, "tile"));
                 format!(
@@ -463,7 +495,7 @@ impl RowwisePlan {
         let tiles = div_up(problem.rows(), self.rows);
         let clusters = match self.storage {
             RowStorage::Ahead { clusters, .. } => tiles.min(clusters),
-            RowStorage::Registers | RowStorage::Passes { .. } => tiles,
+            RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { .. } => tiles,
         };
         clusters.saturating_mul(self.blocks)
     }
@@ -503,6 +535,7 @@ impl RowwisePlan {
     fn check_storage(&self, check: &PlanCheck<'_>, arch: Arch) -> Result<(), Error> {
         match self.storage {
             RowStorage::Registers => {}
+            RowStorage::Shifted => return self.check_shifted(check),
             RowStorage::Ahead { rows, clusters } => {
                 let of = [1, MOST_SLOTS, 1];
                 check.number("number of tiles of rows ahead", rows, of)?;
@@ -527,10 +560,34 @@ impl RowwisePlan {
         check.limit("bytes of shared memory for rows", bytes, most)
     }
 
+    /// Checks what a plan needs that regards rows as one mode.
+    fn check_shifted(&self, check: &PlanCheck<'_>) -> Result<(), Error> {
+        let [rows, blocks] = [self.rows, self.blocks];
+        check.number("number of rows of a block of shifted rows", rows, [1, 1, 1])?;
+        check.number("number of blocks of a shifted row", blocks, [1, 1, 1])?;
+        let of = [2 * WARP, MOST_THREADS, WARP];
+        check.number("number of threads of a shifted row", self.threads, of)?;
+        if self.operands.tensors().count() != 2 || self.operands.modes != 1 {
+            return check.refuse("shifted rows are one mode of x and of y, and of no other tensor");
+        }
+        Ok(())
+    }
+
+    /// The columns that the threads of a row have.
+    fn capacity(&self) -> i64 {
+        let all = self.chunk().saturating_mul(self.blocks);
+        match self.storage {
+            // Fewer elements than a vector are left at the ends, or there is one vector less inside.
+            RowStorage::Shifted => all.saturating_add(self.vector.saturating_sub(1)),
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Passes { .. } => all,
+        }
+    }
+
     /// Whether the totals of a row go through the lanes of each warp: in a cluster, and in a block of many warps, where each lane
     /// would add many numbers otherwise.
     pub(crate) fn has_scratch(&self) -> bool {
-        self.blocks > 1 || self.rows == 1 && self.threads >= MANY_WARPS * WARP
+        let is_shifted = self.storage == RowStorage::Shifted;
+        self.blocks > 1 || is_shifted || self.rows == 1 && self.threads >= MANY_WARPS * WARP
     }
 
     /// Checks that the plan is for a problem.
@@ -548,9 +605,14 @@ impl RowwisePlan {
             ..self.operands
         };
         check_operands(&self.operands, &like, &call)?;
-        let plan = (self.vector, self.operands.contiguous);
-        check_width(plan, (call.vector, call.contiguous), "columns")?;
-        let all = self.chunk().saturating_mul(self.blocks);
+        if self.storage != RowStorage::Shifted {
+            let plan = (self.vector, self.operands.contiguous);
+            check_width(plan, (call.vector, call.contiguous), "columns")?;
+        } else if !problem.has_no_gaps(self.vector) {
+            let most = MOST_SHIFTED;
+            return refused(RowwiseError::Gaps { most });
+        }
+        let all = self.capacity();
         let columns = problem.columns();
         if self.storage.is_whole() && all < columns {
             return refused(RowwiseError::Columns { all, columns });
@@ -649,6 +711,7 @@ impl fmt::Display for RowwisePlan {
         }
         match self.storage {
             RowStorage::Registers => f.write_str(", rows in registers"),
+            RowStorage::Shifted => f.write_str(", shifted rows in registers"),
             RowStorage::Ahead { rows, clusters } => {
                 let [rows, clusters] = [(rows, "tile"), (clusters, "cluster")].map(counted);
                 write!(f, ", rows in registers, {rows} ahead, {clusters}")

@@ -5,6 +5,7 @@ use core::fmt;
 use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
+use super::plan::MOST_SHIFTED;
 use crate::error::{Error, ErrorKind, RowwiseError};
 use crate::memory_bound::plan::{WIDEST, refused_operands};
 
@@ -406,6 +407,19 @@ impl RowwiseProblem {
         };
         let mut vectors = [16, 8, 4, 2].into_iter().filter(|v| *v <= most);
         vectors.find(|vector| divides(*vector)).unwrap_or(1)
+    }
+
+    /// Returns whether the rows of all tensors lie one after the other without gaps, from a multiple of a vector on.
+    pub(crate) fn has_no_gaps(&self, vector: i64) -> bool {
+        let is_one = |(_, strides): &(RowTensor, Strides)| {
+            let follows = self.rows() == 1 || strides.rows == [self.columns];
+            follows && strides.aligned % vector.max(1) == 0
+        };
+        let all = self.rows().saturating_mul(self.columns);
+        self.rows.len() == 1
+            && self.is_contiguous()
+            && all <= MOST_SHIFTED
+            && self.tensors.iter().all(is_one)
     }
 
     /// Returns the layouts of the tensors in the modes of the kernel: (rows, column), the rows of several modes if there are

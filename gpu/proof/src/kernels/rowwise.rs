@@ -96,6 +96,19 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     let plan = RowwisePlan::fastest(problem, device.arch()).ok()?;
     let threads = 1 << r.below(11_u32);
     let rows = 1 << r.below(6_u32);
+    if r.one_in(4) {
+        let plan = RowwisePlan {
+            vector: r.one(&[1, 4]) * 32 / i64::from(plan.operands.ty.bits()),
+            threads: 1 << (6 + r.below(3_u32)),
+            rows: 1,
+            accesses: 1 + r.below(4_i64),
+            blocks: 1,
+            storage: RowStorage::Shifted,
+            ..plan
+        };
+        let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);
+        return fits.then_some(plan);
+    }
     let plan = RowwisePlan {
         vector: (plan.vector >> r.below(2_u32)).max(1),
         threads,
@@ -121,7 +134,7 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
 fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String> {
     let function = r.one(&RowFunction::ALL);
     let columns = match r.below(4_u64) {
-        0 => r.one(&[1, 2, 33, 1000, 4096]),
+        0 => r.one(&[1, 2, 33, 1000, 1027, 4096]),
         1 => 8 * (1 + r.below(200_i64)),
         _ => 1 + r.below(600_i64),
     };

@@ -174,6 +174,43 @@ fn law_plans_of_rows_agree() {
     println!("law rowwise.plans: {cases} cases");
 }
 
+/// Rows that begin anywhere, of any number of columns, and whose vectors do not.
+#[test]
+fn law_shifted_rows_are_those_of_the_reference() {
+    let shifted = |plan: RowwisePlan| RowwisePlan {
+        vector: 4,
+        threads: 64,
+        rows: 1,
+        accesses: 2,
+        storage: RowStorage::Shifted,
+        ..plan
+    };
+    let mut cases = 0;
+    for columns in (1..=12).chain([63, 64, 65, 253, 254, 255, 509, 512, 515]) {
+        let rows = 5;
+        let x: Vec<f32> = (0..rows * columns)
+            .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
+            .collect();
+        for function in RowFunction::ALL {
+            let found = result(Arch::Sm80, function, [rows, columns], &x, shifted);
+            for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
+                let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+                let want = reference::row(function, &x, None, None, 1e-5);
+                let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+                for (want, found) in want.iter().zip(found) {
+                    let apart = (want - f64::from(*found)).abs();
+                    assert!(
+                        apart <= 4e-6 * largest + 1e-6,
+                        "{function}, {columns} columns: {found}, not {want}"
+                    );
+                }
+            }
+            cases += 1;
+        }
+    }
+    println!("law rowwise.shifted: {cases} cases");
+}
+
 #[test]
 fn law_nan_and_infinity_of_rows() {
     let (nan, inf) = (f32::NAN, f32::INFINITY);
@@ -204,7 +241,15 @@ fn law_nan_and_infinity_of_rows() {
         },
         ..plan
     };
-    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 4] = [&|plan| plan, &passes, &kept, &ahead];
+    let shifted = |plan| RowwisePlan {
+        threads: 64,
+        rows: 1,
+        accesses: 1,
+        storage: RowStorage::Shifted,
+        ..plan
+    };
+    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 5] =
+        [&|plan| plan, &passes, &kept, &ahead, &shifted];
     for plan in plans {
         let y = result(Arch::Sm80, RowFunction::Softmax, [6, 40], &x, plan);
         for row in [0, 1, 2, 4] {
@@ -219,7 +264,7 @@ fn law_nan_and_infinity_of_rows() {
         assert_eq!(y[123], -inf);
         assert!(y[..120].iter().all(|y| y.is_nan()));
     }
-    println!("law rowwise.nan: 48 rows");
+    println!("law rowwise.nan: 60 rows");
 }
 
 /// One row that a block does not hold: in passes of a block, in the registers of a cluster, in passes of a cluster.
@@ -288,6 +333,8 @@ fn the_plan_of_rows_is_the_measured_one() {
     assert_eq!(softmax(Ty::Bf16, 33), (8, 5, 1, registers));
     assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, registers));
     assert_eq!(softmax(Ty::F32, 4097), (256, 17, 1, registers));
+    assert_eq!(softmax(Ty::Bf16, 4097), (128, 4, 1, RowStorage::Shifted));
+    assert_eq!(softmax(Ty::Bf16, 16383), (512, 4, 1, RowStorage::Shifted));
     // 128 threads with five accesses have no lane without work; 256 with three would have a sixth without.
     assert_eq!(softmax(Ty::Bf16, 5120), (128, 5, 1, registers));
     assert_eq!(softmax(Ty::F32, 5120), (256, 5, 1, registers));
@@ -413,6 +460,18 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| {
             plan.storage = RowStorage::Passes { kept: 65 }
         }));
+        let shifted = |plan: &mut RowwisePlan, [threads, rows, blocks]: [i64; 3]| {
+            plan.storage = RowStorage::Shifted;
+            (plan.threads, plan.rows, plan.blocks) = (threads, rows, blocks);
+        };
+        found.push(planned(&|plan| shifted(plan, [64, 2, 1])));
+        found.push(planned(&|plan| shifted(plan, [64, 1, 2])));
+        found.push(planned(&|plan| shifted(plan, [32, 1, 1])));
+        found.push(planned(&|plan| {
+            shifted(plan, [64, 1, 1]);
+            plan.operands.function = RowFunction::RmsNorm;
+            plan.operands.given[2] = true;
+        }));
         let problem = of(RowFunction::Softmax).problem().expect("a problem");
         let plan = RowwisePlan::fastest(&problem.expect("rows"), Arch::Sm70).expect("a plan");
         let plan = RowwisePlan {
@@ -427,6 +486,23 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         let x = View::new(&memory, &layout).expect("a view");
         let y = ViewMut::new(&mut output, &layout).expect("a view");
         found.push(error(softmax(&x, &y)));
+    }
+    {
+        let layout = Layout::new((2, 33), (36, 1)).expect("a layout");
+        let x = View::new(&memory, &layout).expect("a view");
+        let y = ViewMut::new(&mut output, &layout).expect("a view");
+        let call = Rowwise::new(RowFunction::Softmax, &x, &y).prepare_with(|problem, arch| {
+            let plan = RowwisePlan::fastest(problem, arch)?;
+            let storage = RowStorage::Shifted;
+            Ok(RowwisePlan {
+                vector: 4,
+                threads: 64,
+                rows: 1,
+                storage,
+                ..plan
+            })
+        });
+        found.push(call.expect_err("it is refused").to_string());
     }
     {
         let x = memory.view((2, 33)).expect("a view");
@@ -472,10 +548,17 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
             "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",
             "the plan's number of chunks that are kept is 65: the softmax kernel takes 0 to 64",
+            "the plan's number of rows of a block of shifted rows is 2: the softmax kernel takes 1 only",
+            "the plan's number of blocks of a shifted row is 2: the softmax kernel takes 1 only",
+            "the plan's number of threads of a shifted row is 32: the softmax kernel takes 64 to 1024, in multiples of 32",
+            "the operands of the plan are `RMSNorm of f32, x, weight, y, rows of 1 mode`: shifted rows are one mode of x and of y, \
+             and of no other tensor",
             "the plan's accesses go to shared memory by asynchronous copies: these take 4, 8 or 16 bytes, and architectures since \
              sm_80 have them (this one is sm_70)",
             "((2,2),25):((25,100),1) has a mode with several strides: each mode of a tensor of rows must have one, so give its \
              parts as modes",
+            "the plan's rows are shifted: x and y must begin at a multiple of the plan's accesses, each row where the one before it \
+             ends, and have at most 1073741824 elements",
             "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
             "functions of rows of f64: the tensors must be f32, f16 or bf16",
         ]
@@ -540,8 +623,9 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
             blocks: number(&[1, 1, 1, 2, 8]),
-            storage: match number(&[0, 0, 1, 2]) {
+            storage: match number(&[0, 0, 1, 2, 3]) {
                 0 => RowStorage::Registers,
+                3 => RowStorage::Shifted,
                 1 => RowStorage::Ahead {
                     rows: number(&[1, 2, 3]),
                     clusters: number(&[1, 14, 132]),
