@@ -167,7 +167,17 @@ fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
         add(format!("{threads} threads, {accesses} accesses"), changed);
     }
     match plan.storage {
-        RowStorage::Registers => {
+        RowStorage::Registers | RowStorage::Shifted => {
+            if plan.storage == RowStorage::Shifted {
+                let single = RowwisePlan {
+                    vector: 1,
+                    threads: 256,
+                    accesses: plan.threads * plan.accesses * plan.vector / 256 + 1,
+                    storage: RowStorage::Registers,
+                    ..*plan
+                };
+                add("single elements, 256 threads".to_string(), single);
+            }
             for rows in [plan.rows * 2, plan.rows / 2] {
                 add(
                     format!("{rows} rows in a block"),
