@@ -301,8 +301,8 @@ impl RowKernel<'_> {
     }
 
     /// The total over a block or a cluster. Each warp puts its own into shared memory, and the lanes of each warp add those of
-    /// all warps. The two totals of a row have memory of their own: who puts the next row's first total there has met all others
-    /// at the second one of this row, and so they have read the first.
+    /// all warps. The two totals of a row have memory of their own: a warp that puts the first total of the next row there has
+    /// met all others at the second total of this row, before which they read the first.
     fn total_of_warps(
         &self,
         k: &mut Builder,

@@ -177,10 +177,12 @@ const PASS_BYTES: i64 = 65536;
 const FARTHEST: i64 = 65536;
 
 impl RowwisePlan {
-    /// Returns the plan of a length of rows that was the fastest on an H200 (`PERFORMANCE.md`). Up to 16 KiB, the registers of a
-    /// block hold the row. A longer row is read again in passes, and the later ones find it in the caches. The registers of a
-    /// block, or of a cluster on Hopper, also hold the longer rows of a norm with a residual, which has two tensors to read
-    /// again, and those of accesses of one element.
+    /// Returns the plan for a length of rows. Up to 16 KiB, the registers of a block hold the row; such plans were the fastest on
+    /// an H200 (`PERFORMANCE.md`). On Hopper, a block or a cluster has longer rows of whole vectors one after the other: up to
+    /// 512 KiB, and up to 1 MiB for 2^18 columns of f32 but in a layer norm. Still longer ones are read again in passes, and shared memory keeps a part.
+    ///
+    /// Elsewhere the passes after the first find a row in the caches. The registers of a block, or of a cluster on Hopper, also
+    /// hold the longer rows of a norm with a residual, which has two tensors to read again, and those of accesses of one element.
     ///
     /// # Errors
     ///
