@@ -931,7 +931,7 @@ mod tests {
                 let form = BatchForm::default();
                 let of_kernel = plan.of_kernel(&form, Arch::Sm90a);
                 assert_eq!(of_kernel, late.of_kernel(&form, Arch::Sm90a));
-                assert!(kept.iter().any(|listed| *listed == of_kernel), "{plan}");
+                assert!(kept.contains(&of_kernel), "{plan}");
                 found[if plan.early {
                     0
                 } else {
