@@ -446,9 +446,27 @@ fn attention() -> Result<Vec<Sample>, Error> {
         }
         let combination = plan.build_combination(Arch::Sm80)?;
         all.extend(combination.map(|built| Sample::new(built.kernel, 64)));
+        // Kernels that begin early.
+        let early = AttentionPlan {
+            early: true,
+            ..plan
+        };
+        all.push(Sample::new(early.build(Arch::Sm90a)?.kernel, 255));
+        let combination = early.build_combination(Arch::Sm90a)?;
+        all.extend(combination.map(|built| Sample::new(built.kernel, 64)));
         for mask in masks {
             let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
             let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+            all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+            // Few queries and keys.
+            let small = AttentionProblem {
+                lengths: [20, 20],
+                ..problem
+            };
+            let plan = AttentionPlan {
+                early: true,
+                ..plan.suited_to(&small, 132)
+            };
             all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
             for problem in [packed, paged(packed, 16), paged(problem, 64)] {
                 if problem.sequences[0] == packed.sequences[0] || mask == Mask::Causal {
