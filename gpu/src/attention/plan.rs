@@ -187,7 +187,7 @@ impl AttentionPlan {
     /// );
     /// // One sequence has only four blocks.
     /// let one = AttentionProblem::new(Ty::Bf16, 1, [32, 4], [1, 8192], [128, 128]);
-    /// assert_eq!(plan.suited_to(&one, 132).splits, 32);
+    /// assert_eq!(plan.suited_to(&one, 132).splits, 43);
     /// ```
     #[must_use]
     pub fn suited_to(self, problem: &AttentionProblem, multiprocessors: u32) -> AttentionPlan {
