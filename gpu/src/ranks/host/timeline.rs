@@ -19,16 +19,16 @@ pub(super) struct Record {
     /// For each rank the event from which its times count: all ranks have come.
     starts: Vec<Event>,
     events: Vec<Event>,
-    steps: Vec<Step>,
+    steps: Vec<RecordedStep>,
 }
 
 /// A rank, what it does, and with which chunk.
-pub(super) type Does = (usize, ChunkWork, usize);
+pub(super) type RankStep = (usize, ChunkWork, usize);
 
 /// A step between two events, by their numbers.
 #[derive(Debug)]
-struct Step {
-    does: Does,
+struct RecordedStep {
+    does: RankStep,
     between: [usize; 2],
 }
 
@@ -62,7 +62,7 @@ impl Record {
     /// Enqueues a step in a stream, between two events if the run is recorded.
     pub(super) fn around(
         &mut self,
-        does: Does,
+        does: RankStep,
         stream: &Device,
         step: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
@@ -121,15 +121,15 @@ impl Record {
         Ok(self.events.len().saturating_sub(1))
     }
 
-    fn add(&mut self, does: Does, between: [usize; 2]) {
+    fn add(&mut self, does: RankStep, between: [usize; 2]) {
         if self.is_on {
-            self.steps.push(Step { does, between });
+            self.steps.push(RecordedStep { does, between });
         }
     }
 
     /// The spans of all steps in nanoseconds, rank by rank, by start.
     fn spans(&self) -> Result<Vec<ChunkSpan>, Error> {
-        let span = |step: &Step| {
+        let span = |step: &RecordedStep| {
             let (rank, work, chunk) = step.does;
             let time = |event: usize| -> Result<u64, Error> {
                 let milliseconds = self.events[event].milliseconds_since(&self.starts[rank])?;
