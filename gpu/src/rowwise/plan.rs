@@ -313,6 +313,16 @@ impl RowwisePlan {
                 (self.operands.function != RowFunction::LayerNorm).then_some((MOST_BLOCKS, most)),
             );
         let (blocks, part) = ways.find_map(held).filter(|_| self.has_room(arch))?;
+        // The blocks of a cluster wait for each other longer than a second pass takes, which mostly hits the second-level cache:
+        // measured for softmax. A layer norm has two more passes.
+        let most_blocks = match (self.operands.function, size) {
+            (RowFunction::LayerNorm, _) => MOST_BLOCKS,
+            (_, ..4) => 1,
+            _ => 4,
+        };
+        if blocks > most_blocks {
+            return None;
+        }
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
         let threads = AHEAD_THREADS / beside;
@@ -358,7 +368,8 @@ impl RowwisePlan {
             storage: RowStorage::Passes { kept: 0 },
             ..self
         };
-        if blocks == MOST_BLOCKS && self.has_room(arch) {
+        let part = div_up(problem.columns(), blocks).saturating_mul(size);
+        if blocks == MOST_BLOCKS && part > AHEAD_BYTES && self.has_room(arch) {
             let threads = 2 * PASS_THREADS;
             let storage = RowStorage::Passes { kept: KEPT };
             let accesses = 1;

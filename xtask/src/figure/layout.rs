@@ -49,7 +49,14 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let label = label(body, LabelBy::Offset)?;
     let tables = texts.iter().map(|text| table(text));
     let tables: Vec<Table> = tables.collect::<Result<_, _>>()?;
-    let keys = ["highlight", "outline", "titles", "legend", "rows", "columns"];
+    let keys = [
+        "highlight",
+        "outline",
+        "titles",
+        "legend",
+        "rows",
+        "columns",
+    ];
     let is_plain = keys.iter().all(|key| body.value(key).is_none());
     if let ([table], None, true) = (tables.as_slice(), &paint, is_plain) {
         return Ok(table.picture(color, label));

@@ -1,0 +1,152 @@
+//! The calls between products: functions of rows, reductions, selections, gathers, maps, quantisation, convolutions.
+
+use colex_atom::Ty;
+use colex_gpu::elementwise::{MapExpression, Pairing};
+use colex_gpu::quantise::Quantise;
+use colex_gpu::reduce::ReduceFunction;
+use colex_gpu::reduce::top_k::top_k;
+use colex_gpu::{
+    Buffer, Device, Map, Rotary, arg_max, convolution, cumulative_sum, gather, layer_norm,
+    log_softmax, quantise, reduce, rms_norm, softmax,
+};
+use half::bf16;
+
+use super::calls::{Work, buffer, view, view_mut};
+
+/// Those that divide their work into parts, unless they are captured.
+pub(super) const IN_PARTS: [&str; 3] = [
+    "reduce, all",
+    "cumulative_sum of a long row",
+    "top_k of a long row",
+];
+
+/// Every call, with how many launches it makes.
+pub(super) fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
+    let mut all: Vec<(String, Work<'_>, u64)> = Vec::new();
+    let floats = || -> Buffer<f32> { buffer(device) };
+    let halves = || -> Buffer<bf16> { buffer(device) };
+    let numbers = || -> Buffer<i32> { buffer(device) };
+    for (name, rows, of_weight) in [
+        ("short rows", "(64,100):(100,1)", "100:1"),
+        ("rows", "(8,4096):(4096,1)", "4096:1"),
+        ("rows of no whole vectors", "(8,4097):(4097,1)", "4097:1"),
+        ("rows one after the other", "(8,16384):(16384,1)", "16384:1"),
+        ("long rows", "(2,131072):(131072,1)", "131072:1"),
+    ] {
+        let [x, y, weight] = [(); 3].map(|()| halves());
+        for function in 0..4 {
+            let [x, y, weight] = [&x, &y, &weight].map(Clone::clone);
+            let called = ["softmax", "log_softmax", "rms_norm", "layer_norm"][function];
+            let work: Work<'_> = Box::new(move || {
+                let (x, y) = (view(&x, rows), view_mut(&y, rows));
+                let weight = view(&weight, of_weight);
+                match function {
+                    0 => softmax(&x, &y),
+                    1 => log_softmax(&x, &y),
+                    2 => rms_norm(&x, &weight, 1e-5, &y),
+                    _ => layer_norm(&x, &weight, &weight, 1e-5, &y),
+                }
+            });
+            all.push((format!("{called} of {name}"), work, 1));
+        }
+    }
+    for (name, modes, of_y, launches) in [
+        ("rows", &[1][..], "64:1", 1),
+        ("columns", &[0], "1000:1", 1),
+        ("all", &[0, 1], "1:1", 1),
+    ] {
+        let (x, y) = (floats(), floats());
+        let work: Work<'_> = Box::new(move || {
+            let x = view(&x, "(64,1000):(1000,1)");
+            reduce(ReduceFunction::Sum, &x, modes, &view_mut(&y, of_y))
+        });
+        all.push((format!("reduce, {name}"), work, launches));
+    }
+    let (x, at) = (floats(), numbers());
+    let work: Work<'_> =
+        Box::new(move || arg_max(&view(&x, "(64,1000):(1000,1)"), 1, &view_mut(&at, "64:1")));
+    all.push(("arg_max".to_string(), work, 1));
+    for (name, rows, launches) in [
+        ("rows", "(64,1000):(1000,1)", 1),
+        ("a long row", "(1,200000):(200000,1)", 1),
+    ] {
+        let (x, y) = (floats(), floats());
+        let work: Work<'_> =
+            Box::new(move || cumulative_sum(&view(&x, rows), 1, &view_mut(&y, rows)));
+        all.push((format!("cumulative_sum of {name}"), work, launches));
+    }
+    for (name, rows, found) in [
+        ("short rows", "(64,1000):(1000,1)", "(64,8):(8,1)"),
+        ("a long row", "(1,200000):(200000,1)", "(1,50):(50,1)"),
+    ] {
+        let (x, values, at) = (floats(), floats(), numbers());
+        let work: Work<'_> = Box::new(move || {
+            let values = view_mut(&values, found);
+            top_k(&view(&x, rows), 1, &values, &view_mut(&at, found))
+        });
+        all.push((format!("top_k of {name}"), work, 1));
+    }
+    let (table, at, out) = (halves(), numbers(), halves());
+    let work: Work<'_> = Box::new(move || {
+        let table = view(&table, "(100,256):(256,1)");
+        let out = view_mut(&out, "(30,256):(256,1)");
+        gather(&table, &view(&at, "30:1"), &out)
+    });
+    all.push(("gather".to_string(), work, 1));
+    let (x, y) = (floats(), floats());
+    let relu = MapExpression::new(|m| {
+        let x = m.tensor("x", Ty::F32);
+        m.output("y", x.relu());
+    });
+    let relu = relu.expect("a map");
+    let work: Work<'_> = Box::new(move || {
+        let x = view(&x, "(8,1000):(1,8)");
+        let y = view_mut(&y, "(8,1000):(1000,1)");
+        Map::new(&relu).input("x", &x).output("y", &y).run()
+    });
+    all.push(("Map".to_string(), work, 1));
+    let (x, y) = (halves(), halves());
+    let work: Work<'_> = Box::new(move || {
+        let heads = "(2,4,32,64):(8192,2048,64,1)";
+        let (x, y) = (view(&x, heads), view_mut(&y, heads));
+        Rotary::new(Pairing::Halves, &x, &y).run()
+    });
+    all.push(("Rotary".to_string(), work, 1));
+    let (x, q, scales) = (halves(), buffer::<u8>(device), floats());
+    for (name, kind, launches) in [("rows", 0, 1), ("blocks", 1, 1), ("a tensor", 2, 1)] {
+        let (x, q, scales) = (x.clone(), q.clone(), scales.clone());
+        let work: Work<'_> = Box::new(move || {
+            let of_x = "(64,1024):(1024,1)";
+            let (x, q) = (view(&x, of_x), view_mut(&q, of_x));
+            match kind {
+                0 => quantise(Ty::E4m3, &x, &q, &view_mut(&scales, "64:1")),
+                1 => {
+                    let scales = view_mut(&scales, "(64,8):(8,1)");
+                    Quantise::new(Ty::E4m3, &x, &q).blocks(128, &scales).run()
+                }
+                _ => Quantise::new(Ty::E4m3, &x, &q).tensor(0.5).run(),
+            }
+        });
+        all.push((format!("quantise, {name}"), work, launches));
+    }
+    for (name, of_x, of_w, of_y) in [
+        (
+            "three by three",
+            "(2,8,8,64):(4096,512,64,1)",
+            "(64,3,3,64):(576,192,64,1)",
+            "(2,6,6,64):(2304,384,64,1)",
+        ),
+        (
+            "one by one",
+            "(2,8,8,64):(4096,512,64,1)",
+            "(64,1,1,64):(64,64,64,1)",
+            "(2,8,8,64):(4096,512,64,1)",
+        ),
+    ] {
+        let [x, w, y] = [(); 3].map(|()| halves());
+        let work: Work<'_> =
+            Box::new(move || convolution(&view(&x, of_x), &view(&w, of_w), &view_mut(&y, of_y)));
+        all.push((format!("convolution, {name}"), work, 1));
+    }
+    all
+}
