@@ -291,7 +291,7 @@ impl<T: GemmElement, C: GemmElement> GatherProduct<T, C> {
     /// let mut product = GatherProduct::<bf16, f32>::new(&ranks, problem, &RankOptions::default())?;
     /// // The simulator has no time.
     /// let error = product.timeline(Duration::from_secs(10)).unwrap_err();
-    /// assert!(error.to_string().starts_with("the simulator cannot take the time"), "{error}");
+    /// assert!(error.to_string().starts_with("the simulator does not take the time"), "{error}");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///

@@ -184,7 +184,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
     /// let mut product = ProductReduce::<bf16, f32, f32>::new(&ranks, problem, &RankOptions::default())?;
     /// // The simulator has no time.
     /// let error = product.timeline(Duration::from_secs(10)).unwrap_err();
-    /// assert!(error.to_string().starts_with("the simulator cannot take the time"), "{error}");
+    /// assert!(error.to_string().starts_with("the simulator does not take the time"), "{error}");
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
