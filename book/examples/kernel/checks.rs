@@ -135,9 +135,10 @@ fn exercise_1() -> Result<(), Box<dyn Error>> {
         let tile = a.local_tile((4, 8), (0, n)); // (BLK_M, BLK_N)
         let from = load.at(&thread).partition_src(&tile); // (CPY, CPY_M, CPY_N)
         let held = k.fragment_like(&from);
-        match in_bounds {
-            false => k.copy(&load, &from, &held),
-            true => k.copy_in_bounds(&load, &from, &held),
+        if in_bounds {
+            k.copy_in_bounds(&load, &from, &held);
+        } else {
+            k.copy(&load, &from, &held);
         }
         let device = Device::simulator(Arch::Sm80);
         let data = device.zeros::<f32>(160)?;

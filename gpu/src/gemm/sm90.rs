@@ -965,9 +965,10 @@ impl WarpSpecializedKernel<'_> {
                 // One step of zeros of an empty part.
                 Some(columns) => {
                     let bk = self.plan.tile[2];
-                    let length = match self.plan.gather {
-                        true => columns.length(),
-                        false => self.before(columns) + columns.length(),
+                    let length = if self.plan.gather {
+                        columns.length()
+                    } else {
+                        self.before(columns) + columns.length()
                     };
                     tiles::larger(&((length + (bk - 1)) / bk), &1.into())
                 }
@@ -1166,9 +1167,10 @@ impl WarpSpecializedKernel<'_> {
 
     /// The multiple at which a box of tensor maps may begin along K: of 16 bytes, if that is the contiguous mode of a factor.
     fn unit(&self) -> i64 {
-        match self.plan.operands.majors[..2].contains(&Major::Second) {
-            true => 128 / i64::from(self.plan.operands.ab.bits()),
-            false => 1,
+        if self.plan.operands.majors[..2].contains(&Major::Second) {
+            128 / i64::from(self.plan.operands.ab.bits())
+        } else {
+            1
         }
     }
 

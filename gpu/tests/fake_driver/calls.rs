@@ -338,12 +338,13 @@ fn repeated_calls_only_launch() {
                 let mut counts = counted(&device, &work).unwrap();
                 // How a launch begins is no call of the driver.
                 counts.remove("launches_that_begin_early");
-                let expected = match super::between::IN_PARTS.contains(&&name[..]) {
+                let expected = if super::between::IN_PARTS.contains(&&name[..]) {
                     // Two kernels in memory of the stream, whose context is made current too; in a capture it is one.
-                    true => [("cuCtxSetCurrent", 3), ("cuLaunchKernelEx", 2)]
+                    [("cuCtxSetCurrent", 3), ("cuLaunchKernelEx", 2)]
                         .map(|(name, count)| (name.to_string(), count))
-                        .into(),
-                    false => only_launches(launches),
+                        .into()
+                } else {
+                    only_launches(launches)
                 };
                 assert_eq!(counts, expected, "{name}, call {call}");
                 calls += 1;

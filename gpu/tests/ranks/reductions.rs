@@ -127,9 +127,9 @@ enum Wrong {
     /// The wait takes the flags of the first round.
     OldFlag,
     /// A rank raises its flags at the wrong place, so that the others wait for ever.
-    WrongFlag,
+    FlagElsewhere,
     /// The first rank adds the terms of two owners to the wrong one each.
-    WrongOwner,
+    OwnersExchanged,
     /// No zeros are written.
     NoZeros,
     /// The kernels store their terms.
@@ -293,7 +293,7 @@ fn summed(
                     _ => format!("C_{owner}"),
                 };
                 let other = match (wrong, rank, owner) {
-                    (Wrong::WrongOwner, 0, 0 | 1) => 1 - owner,
+                    (Wrong::OwnersExchanged, 0, 0 | 1) => 1 - owner,
                     _ => owner,
                 };
                 given.push(map(&name, shape.owned(), sums[other]));
@@ -308,7 +308,7 @@ fn summed(
             all.push(Argument::U32(round));
             all.extend([sums[rank], flags[rank]].map(Argument::U64));
             let place = match wrong {
-                Wrong::WrongFlag if rank == 0 => count,
+                Wrong::FlagElsewhere if rank == 0 => count,
                 _ => rank,
             };
             all.extend((0..count).map(|to| Argument::U64(flags[to] + 4 * place as u64)));
@@ -419,14 +419,17 @@ fn law_planted_faults_of_reductions_are_found_and_their_twin_is_right() {
     );
     assert_eq!(named(Wrong::RelaxedWait, FaultKind::Race, "rank"), all);
     assert_eq!(named(Wrong::NoFence, FaultKind::MissingFence, "fence"), all);
-    assert_eq!(named(Wrong::WrongFlag, FaultKind::Deadlock, "waits"), all);
+    assert_eq!(
+        named(Wrong::FlagElsewhere, FaultKind::Deadlock, "waits"),
+        all
+    );
     assert_eq!(named(Wrong::Stores, FaultKind::Race, "rank"), all);
     let says = "both are reductions of bulk copies, which the PTX ISA makes atomic on one device";
     assert_eq!(named(Wrong::Apart, FaultKind::Race, says), all);
     // A rank that is early has its zeros there by chance.
     assert!(named(Wrong::OldFlag, FaultKind::Race, "rank") > 0);
     // These break no rule of the memory model: the sum is another one.
-    for wrong in [Wrong::WrongOwner, Wrong::NoZeros] {
+    for wrong in [Wrong::OwnersExchanged, Wrong::NoZeros] {
         for seed in seeds.clone() {
             let sums = run(wrong, seed).unwrap();
             assert!(!is_right(&sums), "{wrong:?} {seed}");

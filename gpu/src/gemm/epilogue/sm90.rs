@@ -210,9 +210,12 @@ impl Staged {
     fn store_to_owner(&self, k: &mut Builder, owner: &Index, place: &[Index], part: &Tensor) {
         for (number, map) in std::iter::once(&self.map).chain(&self.others).enumerate() {
             let is_it = k.equal(owner, &(number as i64).into());
-            k.if_(is_it, |k| match self.adds {
-                false => k.tma_store(map, place.to_vec(), part),
-                true => k.tma_reduce(map, Reduction::Add, place.to_vec(), part),
+            k.if_(is_it, |k| {
+                if self.adds {
+                    k.tma_reduce(map, Reduction::Add, place.to_vec(), part);
+                } else {
+                    k.tma_store(map, place.to_vec(), part);
+                }
             });
         }
     }

@@ -200,9 +200,10 @@ impl RankForecast {
             (rows as f64 * n as f64) * (S::BYTES + C::BYTES) as f64 / MEMORY + LAUNCH
         };
         let zeros = bytes / MEMORY + LAUNCH;
-        let reduction = match gathers {
-            true => None,
-            false => Some(until_added(zeros + rounded)?),
+        let reduction = if gathers {
+            None
+        } else {
+            Some(until_added(zeros + rounded)?)
         };
         let reduction = reduction.map(|overlapped| {
             let time = |pieces| peers(overlapped, pieces);

@@ -423,9 +423,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let (rank, of) = (self.member.rank, (piece, pieces));
         let owners = self.peers.iter();
         let adds = self.sends() == RankSends::Reduction;
-        let owners = owners.map(|slots| match adds {
-            true => piece_of(slots, of),
-            false => piece_of(&self.part(slots, rank)?, of),
+        let owners = owners.map(|slots| {
+            if adds {
+                piece_of(slots, of)
+            } else {
+                piece_of(&self.part(slots, rank)?, of)
+            }
         });
         let mut owners = owners.collect::<Result<Vec<_>, _>>()?;
         let layout = strided([(rows, n), (n, 1)])?;

@@ -81,7 +81,7 @@ fn build(other: Other) -> Kernel {
                 }),
             }
         },
-        &reduce,
+        reduce,
     );
     k.finish()
 }
