@@ -204,7 +204,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, composition, tma-box, im2col, lanes, mask, placements, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, composition, tma-box, im2col, lanes, mask, placements, flow, bench, ratios, roofline"
         );
     }
 

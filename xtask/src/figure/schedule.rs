@@ -407,7 +407,7 @@ mod tests {
             "gpu/bench/copy.json: the file is none of `bench ranks --timeline`"
         );
         assert_eq!(
-            error("rank-timeline", "case = 1"),
+            error("rank-timeline", "copy.json\nranks.json\ncase = 1"),
             "the figure has one subject, a file of gpu/bench"
         );
         assert_eq!(

@@ -893,6 +893,7 @@ impl Epilogue {
     /// let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false)?;
     /// let names: Vec<&str> = scaled.inputs().map(|input| &input.name[..]).collect();
     /// assert_eq!(names, ["acc", "alpha", "beta"]);
+    /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     pub fn inputs(&self) -> impl Iterator<Item = &EpilogueInput> {
         self.0.inputs.iter()
@@ -905,6 +906,7 @@ impl Epilogue {
     /// # use colex_gpu::gemm::Epilogue;
     /// let scaled = Epilogue::scaled(Ty::S32, Ty::S32, false)?;
     /// assert_eq!(scaled.outputs().next().unwrap().formula.ty(), Ty::S32);
+    /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     pub fn outputs(&self) -> impl Iterator<Item = &EpilogueOutput> {
         self.0.outputs.iter()
