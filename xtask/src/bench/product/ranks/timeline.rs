@@ -118,7 +118,7 @@ fn read(value: &Value) -> Result<ChunkSpan> {
 }
 
 /// The most cells of a row of a drawing.
-const CELLS: u64 = 60;
+const CELLS: u64 = 50;
 
 /// The least of 1, 2, 5, 10, 20 and so on that divides a time into at most [`CELLS`] cells.
 fn unit(time: u64) -> u64 {
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn units_are_round() {
-        assert_eq!([1, 60, 61, 121, 500_000].map(unit), [1, 1, 2, 5, 10_000]);
+        assert_eq!([1, 50, 51, 101, 500_000].map(unit), [1, 1, 2, 5, 10_000]);
     }
 
     #[test]
