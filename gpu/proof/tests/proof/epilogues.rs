@@ -449,7 +449,6 @@ fn a_scaled_sum_given_as_an_epilogue_is_the_plain_kernel() {
                 // The model counts what a formula costs, and may choose another plan.
                 .prepare_with(|_, _| Ok(*plain.plan().expect("a kernel")))
                 .expect("a plan");
-            assert_eq!(plain.plan(), given.plan());
             let text = |call: &colex_gpu::gemm::GemmCall<'_>| {
                 let built = call.built().expect("a kernel");
                 built.kernel.ptx().expect("a text")
