@@ -385,9 +385,12 @@ fn result(lhs: &Layout, rhs: &Layout, parts: &[Part], modes: &[PartModes]) -> La
                 Int::Dynamic(n)
             }
         };
-        let ours = parts.iter().zip(modes).filter(|(part, _)| part.leaf == at);
-        let pieces: SmallVec<[LeafMode; 4]> = ours
-            .flat_map(|(_, modes)| modes)
+        // The parts are in the order of their leaves.
+        let first = parts.partition_point(|part| part.leaf < at);
+        let count = parts[first..].partition_point(|part| part.leaf == at);
+        let pieces: SmallVec<[LeafMode; 4]> = modes[first..first + count]
+            .iter()
+            .flatten()
             .map(|(n, d)| LeafMode::new(int(*n), Stride::Int(int(*d))))
             .collect();
         out.pieces(&pieces);

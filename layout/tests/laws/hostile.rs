@@ -908,3 +908,100 @@ fn clashing(ones: usize) -> Layout {
     let modes = [(2, 1), (2, 5)].into_iter().chain(vec![(1, 3); ones]);
     small::layout(&modes.collect::<Vec<_>>()).flatten()
 }
+
+/// A layout of so many modes: the families of law `time_grows_with_the_modes`.
+type Family = (&'static str, fn(usize) -> Layout);
+
+fn families() -> [Family; 3] {
+    fn identity(shape: IntTuple) -> Layout {
+        Layout::identity(shape).expect("a shape that is not deep")
+    }
+    [
+        ("modes of one step", |n| many(n as u32, 1, |_| 1)),
+        ("two modes that clash", clashing),
+        ("rows of an identity", |n| {
+            let row = IntTuple::flat((0..100).map(|_| 1.into()));
+            identity(IntTuple::concat(&vec![row; n / 100]))
+        }),
+    ]
+}
+
+/// Every operation on one, two or three layouts takes time in proportion to the modes of the one that is long: four
+/// times as many modes take less than ten times as long, where a quadratic loop takes sixteen times.
+#[test]
+fn time_grows_with_the_modes() {
+    const MODES: usize = 5_000;
+    let fixed = [layout("(4,8):(8,1)"), layout("(4,4):(4,1)")];
+    let mut slow = Vec::new();
+    let mut count = 0;
+    let mut grows = |name: String, call: &dyn Fn(&Layout), short: &Layout, long: &Layout| {
+        count += 1;
+        // The clock of a thread counts in steps of some milliseconds, so a short call is repeated.
+        let clock = Clock::of_this_thread();
+        let seconds = |layout: &Layout, calls: u32| {
+            let (start, busy) = (Instant::now(), clock.busy());
+            (0..calls).for_each(|_| call(layout));
+            let own = busy.and_then(|from| Some(clock.busy()? - from));
+            own.unwrap_or(start.elapsed()).as_secs_f64() / f64::from(calls)
+        };
+        // What takes less is too short to tell, and a loop over all pairs of modes takes more.
+        let is_short = |seconds: f64| seconds < 0.05;
+        let grows = |_| {
+            let long = seconds(long, 1);
+            !is_short(long) && long > 10.0 * seconds(short, 16)
+        };
+        if (0..3).all(grows) {
+            slow.push(name);
+        }
+    };
+    for (family, make) in families() {
+        let (short, long) = (make(MODES), make(4 * MODES));
+        for (name, f) in unary() {
+            grows(format!("{name} of {family}"), &f, &short, &long);
+        }
+        for b in &fixed {
+            let by = Tiler::from(b);
+            for (name, f) in binary() {
+                grows(
+                    format!("{name} of {family} and {b}"),
+                    &|a| f(a, b),
+                    &short,
+                    &long,
+                );
+                grows(
+                    format!("{name} of {b} and {family}"),
+                    &|a| f(b, a),
+                    &short,
+                    &long,
+                );
+            }
+            for (name, f) in by_tiler() {
+                grows(
+                    format!("{name} of {family} by {b}"),
+                    &|a| f(a, &by),
+                    &short,
+                    &long,
+                );
+                grows(
+                    format!("{name} of {b} by {family}"),
+                    &|a| f(b, &Tiler::from(a)),
+                    &short,
+                    &long,
+                );
+            }
+            for (name, f) in derivations() {
+                let call = |a: &Layout| drop(f(b, a, &Tiler::from(a)).to_string());
+                grows(format!("{name} of {b} and {family}"), &call, &short, &long);
+            }
+        }
+    }
+    law("time_grows_with_the_modes", "calls", count, |cases| {
+        *cases = count;
+        assert!(
+            slow.is_empty(),
+            "{} calls:\n{}",
+            slow.len(),
+            slow.join("\n")
+        );
+    });
+}
