@@ -51,14 +51,14 @@ fn shared() -> Result<(), Box<dyn Error>> {
     let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
     let mma = TiledMma::new(atom, "(2,2,1):(1,2,0)", (32, 32, 16))?;
     let passes = |shared: &Layout| -> Result<[usize; 2], Box<dyn Error>> {
-        let store = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
-        let store = TiledCopy::new(store, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
-        let load = colex_atom::copy("SM75_U32x4_LDSM_N")?;
-        let load = TiledCopy::for_operand(load, 16, &mma, Operand::A)?;
+        let fill = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
+        let fill = TiledCopy::new(fill, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
+        let ldmatrix = colex_atom::copy("SM75_U32x4_LDSM_N")?;
+        let ldmatrix = TiledCopy::for_operand(ldmatrix, 16, &mma, Operand::A)?;
         let slab: Layout = "(128,64):(4096,1)".parse()?;
         let sides = [
-            store.report(&slab, shared)?.destination,
-            load.report(shared, shared)?.source,
+            fill.report(&slab, shared)?.destination,
+            ldmatrix.report(shared, shared)?.source,
         ];
         Ok(sides.map(|side| match side {
             Some(Traffic::Shared { passes, .. }) => passes,
@@ -170,13 +170,13 @@ fn rows_of_b() -> Result<(), Box<dyn Error>> {
     let slab: Layout = "(128,64):(4096,1)".parse()?;
     let passes = |shared: &str| -> Result<[usize; 2], Box<dyn Error>> {
         let (shared, _) = shared.parse::<ComposedLayout>()?.to_xor()?;
-        let store = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
-        let store = TiledCopy::new(store, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
-        let load = colex_atom::copy("SM75_U32x4_LDSM_N")?;
-        let load = TiledCopy::for_operand(load, 16, &mma, Operand::B)?;
+        let fill = colex_atom::copy("SM80_CP_ASYNC_CACHEGLOBAL<uint128_t>")?;
+        let fill = TiledCopy::new(fill, 16, "(16,8):(8,1)", "(1,8):(0,1)")?;
+        let ldmatrix = colex_atom::copy("SM75_U32x4_LDSM_N")?;
+        let ldmatrix = TiledCopy::for_operand(ldmatrix, 16, &mma, Operand::B)?;
         let sides = [
-            store.report(&slab, &shared)?.destination,
-            load.report(&shared, &shared)?.source,
+            fill.report(&slab, &shared)?.destination,
+            ldmatrix.report(&shared, &shared)?.source,
         ];
         Ok(sides.map(|side| match side {
             Some(Traffic::Shared { passes, .. }) => passes,
