@@ -10,11 +10,32 @@ use colex_tiled::TiledCopy;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    two_partitions()?;
     at_launch()?;
     grid()?;
     undecided()?;
     exercise_1()?;
     exercise_2()?;
+    Ok(())
+}
+
+/// Stores registers by the partition of another operation than the one that filled them.
+fn two_partitions() -> Result<(), Box<dyn Error>> {
+    println!("\n== two_partitions ==");
+    // ANCHOR: two_partitions
+    let mut k = Builder::new("k", Arch::Sm80, 32);
+    let [from, to] = ["from", "to"].map(|name| k.tensor(name, Ty::F32, "(_4,_8):(_8,_1)"));
+    let thread = k.thread();
+    let word = || colex_atom::copy("UniversalCopy<uint32_t>");
+    let load = TiledCopy::new(word()?, 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
+    let store = TiledCopy::new(word()?, 32, "(4,8):(1,4)", "(1,1):(0,0)")?;
+    let source = load.at(&thread).partition_src(&from); // (CPY, CPY_M, CPY_N)
+    let held = k.fragment_like(&source);
+    k.copy(&load, &source, &held);
+    let target = store.at(&thread).partition_dst(&to); // (CPY, CPY_M, CPY_N)
+    k.copy(&store, &held, &target);
+    println!("{}", k.finish().map(|_| ()).unwrap_err());
+    // ANCHOR_END: two_partitions
     Ok(())
 }
 
