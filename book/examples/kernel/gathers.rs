@@ -241,6 +241,7 @@ fn run_stencil() -> Result<(), Box<dyn Error>> {
             y.elements()
         })?;
         for (i, y) in found.iter().enumerate() {
+            // Rows are shifted by `rows` and columns by 1, so that no number is negative.
             let near = (i / columns + rows - 1..i / columns + rows + 2)
                 .flat_map(|m| (0..3).map(move |b| (m, i % columns + b)))
                 .filter(|(m, n)| (rows..2 * rows).contains(m) && (1..=columns).contains(n));
