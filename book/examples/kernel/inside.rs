@@ -129,6 +129,7 @@ fn table() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+// ANCHOR: memory
 /// Memory with the matrix and room for the result, and their addresses.
 fn memory() -> Result<(Memory, [Argument; 2]), Box<dyn Error>> {
     let mut memory = Memory::default();
@@ -137,6 +138,7 @@ fn memory() -> Result<(Memory, [Argument; 2]), Box<dyn Error>> {
     memory.write(x, &bytes)?;
     Ok((memory, [x, y].map(Argument::Pointer)))
 }
+// ANCHOR_END: memory
 
 fn traced() -> Result<(), Box<dyn Error>> {
     println!("\n== traced ==");
