@@ -511,6 +511,8 @@ pub(crate) struct BatchTiles {
     outer: Vec<TileGrid>,
     /// The order of the products of the last mode, the first of them, and their number.
     rotated: Option<(ChunkOrder, [Index; 2])>,
+    /// The products that are taken, if these are not all.
+    taken: Option<Index>,
 }
 
 impl BatchTiles {
@@ -540,13 +542,27 @@ impl BatchTiles {
             one,
             outer,
             rotated: None,
+            taken: None,
         }
     }
 
     /// The same tiles, with the products of the last mode in an order that begins with `first`.
-    pub(crate) fn rotated(self, order: ChunkOrder, first: &Index, products: &Index) -> BatchTiles {
-        let rotated = Some((order, [first.clone(), products.clone()]));
-        BatchTiles { rotated, ..self }
+    pub(crate) fn rotated(self, form: ChunkForm, first: &Index, products: &Index) -> BatchTiles {
+        let rotated = Some((form.order, [first.clone(), products.clone()]));
+        let taken = form.leaves_last.then(|| products - 1);
+        BatchTiles {
+            rotated,
+            taken,
+            ..self
+        }
+    }
+
+    /// The number of tiles that are taken.
+    pub(crate) fn taken(&self) -> Index {
+        match &self.taken {
+            Some(products) => self.of_one() * products,
+            None => self.size(),
+        }
     }
 
     /// The number of tiles of one product.

@@ -118,6 +118,7 @@ pub struct Gemm<'a, T, C> {
     method: Option<GemmMethod>,
     /// Whether the bits of a row do not depend on the number of rows.
     is_batch_invariant: bool,
+    has_whole_sums: bool,
     measured: Option<&'a Autotune>,
     /// The contiguous modes of a BLAS-shaped problem, which states them even if an extent is 1.
     majors: [Option<Major>; 3],
@@ -152,6 +153,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             compute: None,
             method: None,
             is_batch_invariant: false,
+            has_whole_sums: false,
             measured: None,
             majors: [None; 3],
             epilogue: None,
@@ -892,7 +894,16 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         match self.method {
             Some(method) => Wish::Method(method),
             None if self.is_batch_invariant => Wish::BatchInvariant,
+            None if self.has_whole_sums => Wish::Whole,
             None => Wish::Fastest,
+        }
+    }
+
+    /// Takes the fastest plan that divides no K, as products in chunks do: they have the same bits.
+    pub(crate) fn whole_sums(self) -> Self {
+        Gemm {
+            has_whole_sums: true,
+            ..self
         }
     }
 
@@ -2032,7 +2043,8 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         }
         (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() => {
             let multiprocessors = i64::from(device.limits().multiprocessors);
-            chunks::choose(problem, shape.operands, device.arch(), multiprocessors)
+            let taken = &taken(problem, &shape.batch);
+            chunks::choose(taken, shape.operands, device.arch(), multiprocessors)
         }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if let Some(convolution) = convolution =>
@@ -2066,6 +2078,15 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         whole: plan.whole && groups.is_none(),
         ..plan
     })
+}
+
+/// The problem of the products that the kernel takes, of those of a batch.
+fn taken(problem: &GemmProblem, batch: &Batch) -> GemmProblem {
+    let chunks = batch.chunks();
+    GemmProblem {
+        batch: chunks.map_or(problem.batch, |chunks| chunks.taken(problem.batch)),
+        ..*problem
+    }
 }
 
 /// The plan of a product without groups, whose operands a function of the method returns.
@@ -2152,7 +2173,8 @@ pub(super) fn prepare(
         &addresses[departed..behind],
         more(Role::Product, &kernel.built)?,
     )?;
-    let grid = launch(&seen, launched, form.groups, &kernel.built, device);
+    let of_taken = &taken(&seen, &shape.batch);
+    let grid = launch(of_taken, launched, form.groups, &kernel.built, device);
     let [a, b, c] = order;
     let mut operands: Vec<usize> = [a, b].into_iter().chain(second).chain([c]).collect();
     // A kernel of rows has a tensor map of C, and C itself.

@@ -729,7 +729,7 @@ fn build(
         _ => {
             let grid = clusters(&mut k, plan, [&m, &n], &products);
             Grid::Products(match &first_chunk {
-                Some((of, first)) => grid.rotated(of.order, first, &products[0]),
+                Some((of, first)) => grid.rotated(*of, first, &products[0]),
                 None => grid,
             })
         }
@@ -890,7 +890,7 @@ impl WarpSpecializedKernel<'_> {
         body: impl Fn(&mut Builder, Item),
     ) {
         let along_k = self.plan.cluster[2];
-        let tiles = grid.size();
+        let tiles = grid.taken();
         let last = match &self.divided {
             None => tiles.clone(),
             Some(of) => &of.sum.undivided + &of.tiles * &of.sum.parts,

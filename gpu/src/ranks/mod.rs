@@ -24,7 +24,7 @@ mod work;
 
 pub use buffers::RankBuffers;
 pub use host::devices::RankDevices;
-pub use host::gather_product::{GatherProduct, RankOptions, RankSends};
+pub use host::gather_product::{GatherProduct, RankOptions, RankSends, RankSums};
 pub use host::links::{LinkSpeeds, RankForecast};
 pub use host::product_reduce::ProductReduce;
 pub use host::product_scatter::ProductScatter;

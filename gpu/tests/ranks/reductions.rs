@@ -11,7 +11,7 @@ use colex_gpu::ir::{
 };
 use colex_gpu::ranks::{
     LinkSpeeds, ProductReduce, ProductScatter, ProductScatterRank, RankForecast, RankOptions,
-    RankPath, RankProblem, RankSends,
+    RankPath, RankProblem, RankSends, RankSums,
 };
 use colex_gpu::sim::{Fault, FaultKind, Ranks, SimOptions};
 use colex_gpu::tensor::{Arg, TensorKernel};
@@ -570,6 +570,78 @@ fn law_two_processes_reduce_to_the_bits_of_slots() {
         super::process::each(&device, 2, Duration::from_secs(60), act)
     };
     assert_eq!(found(RankSends::Reduction), found(RankSends::Kernel));
+}
+
+/// Slots are added in the epilogue of the owner's product with the bits of the kernel that adds them, whatever brings the terms.
+#[test]
+fn law_slots_are_added_in_the_epilogue_with_the_bits_of_a_kernel() {
+    let mut cases = 0;
+    for (ranks, pieces) in [(2, 1), (3, 2), (4, 3)] {
+        let of_scatter = problem(Overlap::ProductScatter, ranks);
+        let of_reduce = problem(Overlap::ProductReduce, ranks);
+        for sends in [RankSends::Kernel, RankSends::Engines] {
+            let device = device(cases);
+            let together = together(&device, ranks);
+            let [in_kernel, in_epilogue] = [RankSums::Kernel, RankSums::Epilogue].map(|sums| {
+                let pieces = (sends == RankSends::Kernel).then_some(pieces);
+                RankOptions {
+                    path: Some(RankPath::PeerMemory),
+                    sends: Some(sends),
+                    sums: Some(sums),
+                    pieces,
+                    ..RankOptions::default()
+                }
+            });
+            let mut found = Vec::new();
+            for options in [in_kernel, in_epilogue] {
+                let one = RankOptions {
+                    pieces: None,
+                    ..options
+                };
+                let mut wide =
+                    ProductScatter::<bf16, f32, bf16>::new(&together, of_scatter, &one).unwrap();
+                let mut halves =
+                    ProductScatter::<bf16, bf16, bf16>::new(&together, of_scatter, &one).unwrap();
+                let mut reduced =
+                    ProductReduce::<bf16, bf16, f32>::new(&together, of_reduce, &options).unwrap();
+                // New numbers in each round: an old slot gives another sum.
+                for round in 0..2 {
+                    for rank in 0..ranks {
+                        let [a, b] = part(&of_scatter, rank, round);
+                        let of = rank as usize;
+                        for (to, from) in [
+                            (wide.a(of).unwrap(), &a),
+                            (wide.b(of).unwrap(), &b),
+                            (halves.a(of).unwrap(), &a),
+                            (halves.b(of).unwrap(), &b),
+                            (reduced.a(of).unwrap(), &a),
+                            (reduced.b(of).unwrap(), &b),
+                        ] {
+                            to.write(from).unwrap();
+                        }
+                    }
+                    wide.run().unwrap();
+                    halves.run().unwrap();
+                    reduced.run().unwrap();
+                    wide.wait(LONG).unwrap();
+                    halves.wait(LONG).unwrap();
+                    reduced.wait(LONG).unwrap();
+                    for rank in 0..ranks as usize {
+                        let bits = |c: Vec<bf16>| c.iter().map(|x| x.to_bits()).collect();
+                        let wide: Vec<u16> = bits(wide.c(rank).unwrap().download().unwrap());
+                        let halves: Vec<u16> = bits(halves.c(rank).unwrap().download().unwrap());
+                        let reduced = reduced.c(rank).unwrap().download().unwrap();
+                        let reduced: Vec<u32> = reduced.iter().map(|x| x.to_bits()).collect();
+                        found.push((wide, halves, reduced));
+                        cases += 1;
+                    }
+                }
+            }
+            let (of_kernel, of_epilogue) = found.split_at(found.len() / 2);
+            assert!(of_kernel == of_epilogue, "{ranks} {sends:?}");
+        }
+    }
+    println!("law ranks.epilogue_sums: {cases} cases");
 }
 
 #[test]

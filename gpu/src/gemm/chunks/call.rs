@@ -22,6 +22,8 @@ pub(crate) struct GivenChunks<'a> {
     owners: Vec<(u64, u64)>,
     /// Whether chunks are added to what the owners' matrices hold.
     adds: bool,
+    /// Whether the chunk that comes last is left out.
+    leaves_last: bool,
     pub(super) departs: Option<GivenDepartures>,
     memory: PhantomData<&'a ()>,
 }
@@ -43,6 +45,7 @@ impl Default for GivenChunks<'_> {
             arrived: None,
             owners: Vec::new(),
             adds: false,
+            leaves_last: false,
             departs: None,
             memory: PhantomData,
         }
@@ -114,6 +117,11 @@ impl GivenChunks<'_> {
                 }
             ));
         }
+        if self.leaves_last && count < 2 {
+            return refuse(
+                "the last chunk is left out, and there is one: nothing is left to multiply".to_string(),
+            );
+        }
         if let Some(departs) = &self.departs {
             departs.checked(count)?;
         }
@@ -135,6 +143,7 @@ impl GivenChunks<'_> {
                 owners: self.owners.len(),
                 departs: self.departs.is_some(),
                 adds: self.adds,
+                leaves_last: self.leaves_last,
             },
             first: self.first,
         })
@@ -201,6 +210,38 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     pub fn chunks(mut self, order: ChunkOrder, first: i64) -> Self {
         let chunks = self.chunks.get_or_insert_default();
         (chunks.order, chunks.first) = (order, first);
+        self
+    }
+
+    /// Leaves out the chunk that the order puts last: of a rank's own chunk, another product computes the term, whose epilogue adds
+    /// the terms of the other ranks. The matrix of C of this chunk is not written.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::gemm::ChunkOrder;
+    /// use colex_gpu::{Device, Gemm, View, ViewMut};
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// // Three chunks of 8 rows of A, (M,K,R), and one B for all of them.
+    /// let (a, b) = (device.upload(&[bf16::ONE; 3 * 8 * 16])?, device.upload(&[bf16::ONE; 8 * 16])?);
+    /// let mut c = device.upload(&[-1f32; 3 * 8 * 8])?;
+    /// let a = View::new(&a, "(8,16,3):(16,1,128)")?;
+    /// let b = View::new(&b, "(8,16,3):(16,1,0)")?;
+    /// let rows = ViewMut::new(&mut c, "(8,8,3):(8,1,64)")?;
+    /// // Chunk 2, then chunk 0, and not chunk 1.
+    /// Gemm::new(&a, &b, &rows).chunks(ChunkOrder::Ascending, 2).but_last().run()?;
+    /// drop(rows);
+    /// let c = c.download()?;
+    /// assert_eq!((c[0], c[64], c[128]), (16.0, -1.0, 16.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The call returns an error if there is one chunk.
+    pub fn but_last(mut self) -> Self {
+        self.chunks.get_or_insert_default().leaves_last = true;
         self
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct ChunkForm {
     pub(crate) departs: bool,
     /// Whether the kernel adds each tile to what the owner's matrix holds, in place of a store.
     pub(crate) adds: bool,
+    /// Whether the kernel leaves out the chunk that comes last.
+    pub(crate) leaves_last: bool,
 }
 
 /// The chunks of a call.
@@ -65,6 +67,13 @@ pub(crate) struct Chunks {
     pub(crate) form: ChunkForm,
     /// The chunk that comes first.
     pub(crate) first: i64,
+}
+
+impl Chunks {
+    /// The chunks that the kernel takes, of a number of them.
+    pub(crate) fn taken(&self, count: i64) -> i64 {
+        count - i64::from(self.form.leaves_last)
+    }
 }
 
 pub(crate) fn refuse<T>(why: String) -> Result<T, Error> {

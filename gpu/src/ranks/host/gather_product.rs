@@ -36,6 +36,8 @@ pub struct RankOptions {
     /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines, and for the
     /// kernel in an all-reduce.
     pub sends: Option<RankSends>,
+    /// What adds the slots of an owner on the path [`RankPath::PeerMemory`]; `None` for a kernel of its own.
+    pub sums: Option<RankSums>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
     /// The longest time in which NCCL makes the communicators or begins a collective; `None` for a minute.
@@ -59,6 +61,18 @@ pub enum RankSends {
     /// ([`Device::has_native_atomics`](crate::Device::has_native_atomics)). Ranks of several processes do not know each other's devices: there
     /// the caller has to know it.
     Reduction,
+}
+
+/// What adds the slots in the memory of an owner. Both add in the order of the ranks, in f32 with one rounding to C: the
+/// bits are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RankSums {
+    /// A kernel behind the product, which reads all slots.
+    Kernel,
+    /// The product of the rank's own chunk, in its epilogue: a launch of its own behind the product of all other chunks
+    /// ([`Gemm::but_last`](crate::Gemm::but_last)), when the terms of the others have come. The own term has no slot, and the slots of the
+    /// others are read beside the main loop.
+    Epilogue,
 }
 
 /// All-gather and product on the devices of one process: C = A B^T, with the rows of A (M,K) and of B (N,K) over the ranks, and the

@@ -147,10 +147,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductReduce<T, S, C> {
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
         Ok(format!(
-            "{}, {} of {}\n{}\n{}",
+            "{}, {}\n{}\n{}",
             self.shape,
-            self.shape.holds(),
-            S::TY,
+            self.shape.holds::<S>(),
             self.works[0].explain()?,
             self.choice
         ))

@@ -89,7 +89,7 @@ impl Record {
         };
         let mut start = self.mark(device)?;
         work.multiply(piece)?;
-        for owner in work.owners()? {
+        for owner in work.multiplied()? {
             stored.wait(news, owner, round)?;
             let end = self.mark(news)?;
             self.add((*rank, ChunkWork::Product, owner), [start, end]);

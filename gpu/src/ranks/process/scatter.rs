@@ -132,7 +132,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
         let (of, part) = match made() {
             Ok((shape, choice, work)) => {
                 let types = format!("{} to {}", T::TY, C::TY);
-                let words = format!("{shape}, {} of {}, {types}", shape.holds(), S::TY);
+                let words = format!("{shape}, {}, {types}", shape.holds::<S>());
                 (Some((shape, choice)), Ok((words, work)))
             }
             Err(error) => (None, Err(error)),
@@ -172,11 +172,10 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
     ///
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
-        let (plan, holds) = (self.call.work().explain()?, self.shape.holds());
+        let (plan, holds) = (self.call.work().explain()?, self.shape.holds::<S>());
         Ok(format!(
-            "{}, {holds} of {}\n{plan}\n{}",
+            "{}, {holds}\n{plan}\n{}",
             self.shape,
-            S::TY,
             self.choice
         ))
     }

@@ -10,10 +10,11 @@ use colex_sched::{Overlap, OverlapPlan};
 use super::{MOST_PIECES, Member, RankBatch, is_by_nccl, piece_of, strided};
 use crate::elementwise::{Map, MapExpression};
 use crate::error::{Error, HostError};
-use crate::gemm::{ChunkOrder, Gemm};
+use crate::gemm::epilogue::convert::sum_type;
+use crate::gemm::{ChunkOrder, Epilogue, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::Chosen;
-use crate::ranks::host::gather_product::{RankOptions, RankSends, rank_error};
+use crate::ranks::host::gather_product::{RankOptions, RankSends, RankSums, rank_error};
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of a product with a reduce-scatter or an all-reduce have in common.
@@ -26,6 +27,8 @@ pub(crate) struct ScatterShape {
     pub(crate) pieces: i64,
     /// What brings the terms to their owners.
     pub(crate) sends: RankSends,
+    /// What adds the slots.
+    pub(crate) sums: RankSums,
     sum: MapExpression,
 }
 
@@ -46,6 +49,15 @@ impl ScatterShape {
             let (path, why) = (
                 path.to_string(),
                 "a kernel stores into the memory of the owners on the path of peer memory",
+            );
+            return Err(HostError::Path { path, why }.into());
+        }
+        let sums = options.sums.unwrap_or(RankSums::Kernel);
+        let has_slots = path == RankPath::PeerMemory && sends != RankSends::Reduction;
+        if sums == RankSums::Epilogue && !has_slots {
+            let (path, why) = (
+                path.to_string(),
+                "an epilogue adds slots, which the owners have on the path of peer memory unless kernels add to one sum",
             );
             return Err(HostError::Path { path, why }.into());
         }
@@ -72,17 +84,23 @@ impl ScatterShape {
             path,
             pieces,
             sends,
+            sums,
             sum: sum::<S, C>(slots)?,
         })
     }
 
-    /// What elements of the first type are, in words.
-    pub(crate) fn holds(&self) -> &'static str {
-        match (is_by_nccl(self.path), self.sends) {
+    /// What is held in elements of the first type, in words.
+    pub(crate) fn holds<S: GemmElement>(&self) -> String {
+        let what = match (is_by_nccl(self.path), self.sends) {
             (true, _) => "terms",
             (false, RankSends::Reduction) => "sums",
             (false, _) => "slots",
-        }
+        };
+        let by = match self.sums {
+            RankSums::Kernel => "",
+            RankSums::Epilogue => ", added by the epilogue of the owner's product",
+        };
+        format!("{what} of {}{by}", S::TY)
     }
 
     /// Whether every rank has the whole sum.
@@ -110,11 +128,34 @@ fn same_type<C: GemmElement, S: GemmElement>(c: &Buffer<C>) -> Option<Buffer<S>>
 fn sum<S: GemmElement, C: GemmElement>(ranks: i64) -> Result<MapExpression, Error> {
     MapExpression::new(|m| {
         let terms: Vec<_> = (0..ranks)
-            .map(|rank| m.tensor(&format!("slot_{rank}"), S::TY).to(Ty::F32))
+            .map(|rank| m.tensor(&slot_name(rank as usize), S::TY).to(Ty::F32))
             .collect();
         let sum = terms.into_iter().reduce(|sum, term| sum + term);
         m.output("c", sum.expect("at least one rank").to(C::TY));
     })
+}
+
+/// The epilogue of the product of a rank's own chunk: the sum of its term and the slots of the others, with the roundings of
+/// [`sum`] in its order.
+fn own_sum<T: GemmElement, S: GemmElement, C: GemmElement>(
+    ranks: i64,
+    own: usize,
+) -> Result<Epilogue, Error> {
+    Epilogue::new(sum_type(T::TY), |e| {
+        let terms: Vec<_> = (0..ranks as usize)
+            .map(|rank| match rank == own {
+                true => e.accumulator().to(S::TY).to(Ty::F32),
+                false => e.tensor(&slot_name(rank), S::TY).to(Ty::F32),
+            })
+            .collect();
+        let sum = terms.into_iter().reduce(|sum, term| sum + term);
+        sum.expect("at least one rank").to(C::TY)
+    })
+}
+
+/// The name of the slot of a rank in a sum.
+fn slot_name(rank: usize) -> String {
+    format!("slot_{rank}")
 }
 
 /// The work of one rank of a product with a reduce-scatter or an all-reduce.
@@ -137,6 +178,8 @@ pub(crate) struct ScatterWork<T, S, C> {
     sums: Vec<Buffer<C>>,
     /// Whether the kernel takes the product in chunks where it stores terms: they have whole sums then.
     in_chunks: bool,
+    /// What adds the slots in the product of the own chunk, if it does.
+    own_sum: Option<Epilogue>,
 }
 
 /// How a kernel tells copies which terms are stored.
@@ -199,6 +242,10 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             told,
             sums: Vec::new(),
             in_chunks: true,
+            own_sum: match shape.sums {
+                RankSums::Kernel => None,
+                RankSums::Epilogue => Some(own_sum::<T, S, C>(ranks, member.rank)?),
+            },
             member: member.clone(),
             shape: shape.clone(),
         };
@@ -258,8 +305,18 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         Ok(chunks.into_iter().map(|owner| owner as usize).collect())
     }
 
+    /// The owners whose terms the first product computes, in their order: all, unless a product of its own computes the sum of
+    /// the own chunk.
+    pub(crate) fn multiplied(&self) -> Result<Vec<usize>, Error> {
+        let mut owners = self.owners()?;
+        if self.own_sum.is_some() {
+            owners.pop();
+        }
+        Ok(owners)
+    }
+
     /// Enqueues the product of a piece of all chunks, which stores its terms into the slots of the owners, or where copies and
-    /// collectives find them.
+    /// collectives find them. Where a product of its own computes the sum of the own chunk, of all other chunks.
     pub(crate) fn multiply(&self, piece: i64) -> Result<(), Error> {
         self.with_product(piece, |product| product.run())
     }
@@ -321,6 +378,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             let sum = piece_of(&self.slots, of)?;
             return self.sum(std::slice::from_ref(&sum), &piece_of(&c, of)?);
         }
+        if let Some(sum) = &self.own_sum {
+            return self.add_to_own(sum, of);
+        }
         let slots = 0..self.shape.problem.ranks as usize;
         let own = self.member.rank;
         let slots = slots.map(|rank| {
@@ -329,6 +389,23 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         });
         let slots = slots.collect::<Result<Vec<_>, _>>()?;
         self.sum(&slots, &piece_of(&self.own()?, of)?)
+    }
+
+    /// Enqueues the product of a piece of the own chunk, whose epilogue adds the slots of the others.
+    fn add_to_own(&self, sum: &Epilogue, of: (i64, i64)) -> Result<(), Error> {
+        let RankProblem { n, k, ranks, .. } = self.shape.problem;
+        let (rows, k) = (self.rows() / of.1, k / ranks);
+        let a = piece_of(&piece_of(&self.a, (self.member.rank as i64, ranks))?, of)?;
+        let mut c = piece_of(&self.own()?, of)?;
+        let (a, b, c) = (a.view((rows, k))?, self.b.view((n, k))?, c.view_mut((rows, n))?);
+        let others = (0..ranks as usize).filter(|rank| *rank != self.member.rank);
+        let slots = others.map(|rank| Ok((rank, piece_of(&self.part(&self.slots, rank)?, of)?)));
+        let slots = slots.collect::<Result<Vec<_>, Error>>()?;
+        let mut product = Gemm::new(&a, &b, &c).epilogue(sum).whole_sums();
+        for (rank, slot) in &slots {
+            product = product.tensor(&slot_name(*rank), &slot.view((rows, n))?);
+        }
+        product.run()
     }
 
     /// Enqueues the rounding of what the collectives have added.
@@ -342,7 +419,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let c = c.view_mut(elements)?;
         let mut map = Map::new(&self.shape.sum).output("c", &c);
         for (rank, slot) in slots.iter().enumerate() {
-            map = map.input(&format!("slot_{rank}"), &slot.view(elements)?);
+            map = map.input(&slot_name(rank), &slot.view(elements)?);
         }
         map.run()
     }
@@ -400,7 +477,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             let product = Gemm::new(&a, &b, &ViewMut::new(&mut terms, layout)?);
             let product = product.chunks(ChunkOrder::Ascending, first);
             let (counts, stored) = (counts.view_mut(ranks)?, stored.view_mut(ranks + 1)?);
-            return act(product.departures(&counts, &stored));
+            return act(self.but_own(product.departures(&counts, &stored)));
         }
         if let Some(terms) = &self.terms {
             // A piece of an all-reduce is rows of the whole C, since no rank has a part of its own.
@@ -437,6 +514,18 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let owners = owners.collect::<Result<Vec<_>, _>>()?;
         let product = Gemm::to_owners(&a, &b, &owners)?;
         let product = product.chunks(ChunkOrder::Ascending, first);
-        act(if adds { product.adds() } else { product })
+        act(if adds {
+            product.adds()
+        } else {
+            self.but_own(product)
+        })
+    }
+
+    /// The product without the own chunk, which is the last one, if a product of its own computes the sum of this.
+    fn but_own<'a>(&self, product: Gemm<'a, T, S>) -> Gemm<'a, T, S> {
+        match self.own_sum {
+            Some(_) => product.but_last(),
+            None => product,
+        }
     }
 }

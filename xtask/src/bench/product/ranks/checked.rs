@@ -4,6 +4,7 @@ use anyhow::{Result, ensure};
 use colex_gpu::Buffer;
 use colex_gpu::ranks::{
     GatherProduct, ProductReduce, ProductScatter, RankOptions, RankPath, RankProblem, RankSends,
+    RankSums,
 };
 use colex_sched::{ChunkSpan, Overlap};
 use half::bf16;
@@ -76,6 +77,8 @@ pub(super) struct ProductWay {
     pub(super) wide: bool,
     /// What brings the terms of sums to their owners.
     sends: Option<RankSends>,
+    /// What adds the slots.
+    sums: Option<RankSums>,
 }
 
 impl ProductWay {
@@ -85,6 +88,15 @@ impl ProductWay {
             pieces,
             wide,
             sends: None,
+            sums: None,
+        }
+    }
+
+    /// The same, whose slots are added so.
+    pub(super) fn added(self, sums: RankSums) -> ProductWay {
+        ProductWay {
+            sums: Some(sums),
+            ..self
         }
     }
 
@@ -103,6 +115,7 @@ impl ProductWay {
             pieces: None,
             wide: false,
             sends: None,
+            sums: None,
         }
     }
 
@@ -124,7 +137,12 @@ impl ProductWay {
             Some(RankSends::Kernel) => ", stored by the kernel",
             Some(RankSends::Reduction) => ", added by the kernel",
         };
-        format!("{path}, {pieces} pieces{by}{terms}{sends}")
+        let sums = match self.sums {
+            None => "",
+            Some(RankSums::Kernel) => ", added by a kernel",
+            Some(RankSums::Epilogue) => ", added in the epilogue",
+        };
+        format!("{path}, {pieces} pieces{by}{terms}{sends}{sums}")
     }
 
     /// Whether it adds terms in an order of its own.
@@ -170,6 +188,7 @@ impl RankProduct {
             path: way.path,
             pieces: way.pieces,
             sends: way.sends,
+            sums: way.sums,
             ..RankOptions::default()
         };
         let ranks = &host.ranks;

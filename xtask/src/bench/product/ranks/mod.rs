@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use colex_gpu::gemm::ChunkOrder;
-use colex_gpu::ranks::{RankDevices, RankPath, RankProblem, RankSends};
+use colex_gpu::ranks::{RankDevices, RankPath, RankProblem, RankSends, RankSums};
 use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use colex_sched::Overlap;
@@ -249,6 +249,10 @@ fn ways_of(problem: RankProblem, nccl: bool) -> Vec<ProductWay> {
         Overlap::ProductScatter => vec![
             peers(None, false),
             peers(None, false).by(RankSends::Kernel),
+            peers(None, false).added(RankSums::Epilogue),
+            peers(None, false)
+                .by(RankSends::Kernel)
+                .added(RankSums::Epilogue),
             peers(None, true),
             peers(None, false).by(RankSends::Reduction),
             peers(None, true).by(RankSends::Reduction),
@@ -427,6 +431,9 @@ impl Alone {
     }
 }
 
+/// The refusal of a text that no product has.
+const NO_PRODUCT: &str = "no product has the text of `--only-products`";
+
 /// Ends the process if the measurement hangs.
 pub(super) fn watch() {
     thread::spawn(|| {
@@ -449,6 +456,18 @@ pub(crate) struct RankBench {
     /// Record one run of some products with the bench `ranks`: what each device does when. `--svg` draws it.
     #[arg(long, requires = "name", conflicts_with = "ranks")]
     timeline: bool,
+    /// Measure, with the bench `ranks`, only the products whose description has this text, for example `reduce-scatter` or
+    /// `all-gather and product, 8192 x`.
+    #[arg(long, requires = "name", conflicts_with = "ranks", value_name = "TEXT")]
+    only_products: Option<String>,
+}
+
+impl RankBench {
+    /// Whether a product is one of those that are measured.
+    fn takes(&self, problem: &RankProblem) -> bool {
+        let text = self.only_products.as_deref();
+        text.is_none_or(|text| problem.to_string().contains(text))
+    }
 }
 
 /// Draws what a file has: the scaling over devices, or timelines.
@@ -530,10 +549,12 @@ pub(in crate::bench) fn run(
         return scaling::run(&options.ranks, file, svg);
     }
     if options.timeline {
-        return timeline::run(file, svg);
+        return timeline::run(options, file, svg);
     }
     let host = Host::open(None)?;
-    let products = cases(host.devices.len() as i64);
+    let products = cases(host.devices.len() as i64).into_iter();
+    let products: Vec<_> = products.filter(|one| options.takes(one)).collect();
+    ensure!(!products.is_empty(), NO_PRODUCT);
     let all = (head("ranks", &host), file);
     each(all, products, |problem| case(&host, problem, options.nccl)).map(drop)
 }

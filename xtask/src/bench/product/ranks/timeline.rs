@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use colex_draw::Picture;
-use colex_gpu::ranks::{RankPath, RankProblem, RankSends};
+use colex_gpu::ranks::{RankPath, RankProblem, RankSends, RankSums};
 use colex_sched::{ChunkSpan, ChunkWork, Overlap, OverlapPlan};
 use serde_json::{Value, json};
 
 use super::checked::{Numbers, ProductWay, RankProduct, check};
-use super::{Host, each, head};
+use super::{Host, NO_PRODUCT, RankBench, each, head};
 use crate::verdict::{Checked, Ended};
 
 /// The bench of a file with timelines.
@@ -19,8 +19,11 @@ pub(super) const BENCH: &str = "rank timeline";
 const PROTOCOL: &str = "one run behind three others, two of which are enqueued right before it; events around each copy, each product \
 and each sum; nanoseconds since all ranks have come to the run; results compared with the host's";
 
-/// The products, and what brings the terms of their sums to the owners.
-fn products(ranks: i64) -> Vec<(RankProblem, Option<RankSends>)> {
+/// What brings the terms of a product's sums to the owners, and what adds them there.
+type SumWay = (Option<RankSends>, Option<RankSums>);
+
+/// The products, and the ways of their sums.
+fn products(ranks: i64) -> Vec<(RankProblem, SumWay)> {
     let of = |overlap, [m, n, k]: [i64; 3]| RankProblem {
         overlap,
         ranks,
@@ -29,28 +32,41 @@ fn products(ranks: i64) -> Vec<(RankProblem, Option<RankSends>)> {
         k,
     };
     let (large, small) = ([8192, 8192, 28672], [8192, 8192, 2048 * ranks]);
+    let usual = (None, None);
+    let by = |sends| (Some(sends), None);
+    let in_epilogue = |sends| (Some(sends), Some(RankSums::Epilogue));
     vec![
-        (of(Overlap::GatherProduct, [8192, 28672, 4096]), None),
-        (of(Overlap::GatherProduct, [8192, 2560 * ranks, 8192]), None),
-        (of(Overlap::ProductScatter, large), None),
-        (of(Overlap::ProductScatter, small), None),
+        (of(Overlap::GatherProduct, [8192, 28672, 4096]), usual),
+        (of(Overlap::GatherProduct, [8192, 2560 * ranks, 8192]), usual),
+        (of(Overlap::ProductScatter, large), usual),
+        (of(Overlap::ProductScatter, small), usual),
+        (of(Overlap::ProductScatter, small), by(RankSends::Reduction)),
+        (of(Overlap::ProductReduce, large), by(RankSends::Engines)),
+        (of(Overlap::ProductReduce, large), usual),
+        (of(Overlap::ProductScatter, small), by(RankSends::Kernel)),
         (
             of(Overlap::ProductScatter, small),
-            Some(RankSends::Reduction),
+            in_epilogue(RankSends::Engines),
         ),
-        (of(Overlap::ProductReduce, large), Some(RankSends::Engines)),
-        (of(Overlap::ProductReduce, large), None),
+        (
+            of(Overlap::ProductScatter, small),
+            in_epilogue(RankSends::Kernel),
+        ),
     ]
 }
 
 /// Records a run of one product.
-fn case(host: &Host, problem: RankProblem, sends: Option<RankSends>) -> Result<Value> {
+fn case(host: &Host, problem: RankProblem, (sends, sums): SumWay) -> Result<Value> {
     let RankProblem { ranks, m, n, k, .. } = problem;
     let numbers = Numbers::new(ranks);
     let usual = ProductWay::of(RankPath::PeerMemory, None, false);
     let way = match sends {
         Some(sends) => usual.by(sends),
         None => usual,
+    };
+    let way = match sums {
+        Some(sums) => way.added(sums),
+        None => way,
     };
     let mut product = RankProduct::new(host, (problem, &numbers), &way)?;
     let name = way.name(product.pieces());
@@ -174,15 +190,18 @@ pub(super) fn draw_into(all: &Value, folder: &Path) -> Result<()> {
 }
 
 /// Records a run of each product over all GPUs.
-pub(super) fn run(file: Option<&Path>, folder: Option<&Path>) -> Result<()> {
+pub(super) fn run(options: &RankBench, file: Option<&Path>, folder: Option<&Path>) -> Result<()> {
     let host = Host::open(None)?;
-    let products = products(host.devices.len() as i64);
+    let mut products = products(host.devices.len() as i64);
+    products.retain(|(problem, _)| options.takes(problem));
+    ensure!(!products.is_empty(), NO_PRODUCT);
     let mut all = head(BENCH, &host);
     all["protocol"] = PROTOCOL.into();
-    let mut sends = products.iter().map(|(_, sends)| *sends);
+    let mut ways = products.iter().map(|(_, way)| *way);
     let problems = products.iter().map(|(problem, _)| *problem).collect();
     let all = each((all, file), problems, |problem| {
-        case(&host, problem, sends.next().flatten())
+        let way = ways.next().context("each product has a way")?;
+        case(&host, problem, way)
     })?;
     folder.map_or(Ok(()), |folder| draw_into(&all, folder))
 }
