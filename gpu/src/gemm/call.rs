@@ -17,6 +17,7 @@ use super::choose::{
 use super::chunks::call::GivenChunks;
 use super::chunks::departures::{self, GivenDepartures};
 use super::chunks::{self};
+use super::epilogue::awaited;
 use super::convolution::call::GivenConvolution;
 use super::convolution::columns::{Columns, ColumnsCall};
 use super::convolution::{self as convolutions};
@@ -255,6 +256,42 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     /// ```
     pub fn tensor<X: Element>(mut self, name: &str, view: &View<'a, X>) -> Self {
         self.given.tensor(name, view, false);
+        self
+    }
+
+    /// Makes the epilogue wait until its tensors are there: `flags` has any number of flags, and as the last word the number of the
+    /// round, which was written before the kernel begins. Behind the main loop of its first tile, each block waits until every flag
+    /// has at least this number: it acquires the flags at the scope of the system, so that copy engines or other devices may write
+    /// the tensors, and then the flags, while the kernel multiplies. The Hopper kernel waits.
+    ///
+    /// Nothing but that releases the kernel: where a tensor may never come, something else has to write its flag after some time.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::gemm::Epilogue;
+    /// use colex_gpu::{Device, Gemm};
+    /// use half::bf16;
+    ///
+    /// let sum = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("other", Ty::F32))?;
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// let (a, other) = (device.upload(&[bf16::ONE; 8 * 16])?, device.upload(&[0.5f32; 64])?);
+    /// let mut c = device.poisoned::<f32>(64)?;
+    /// let flags = device.upload(&[7u32, 7])?; // the tensor of the seventh round is there
+    /// {
+    ///     let (x, rows) = (a.view((8, 16))?, c.view_mut((8, 8))?);
+    ///     let product = Gemm::new(&x, &x, &rows).epilogue(&sum).tensor("other", &other.view((8, 8))?);
+    ///     product.clone().awaits(&flags.view(2)?).run()?;
+    ///     let error = product.awaits(&flags.view(1)?).run().unwrap_err();
+    ///     assert_eq!(
+    ///         error.to_string(),
+    ///         "epilogue: the flags for which it waits have 1 words: there is at least one flag, and the round behind the flags"
+    ///     );
+    /// }
+    /// assert_eq!(c.download()?, [16.5; 64]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn awaits(mut self, flags: &View<'a, u32>) -> Self {
+        self.given.awaits(flags);
         self
     }
 
@@ -2034,6 +2071,7 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         None => shape.operands,
     };
     let convolution = shape.batch.convolution();
+    let awaits = (shape.epilogue.as_ref()).is_some_and(|epilogue| epilogue.kernel.awaits);
     let plan = match (shape.wish, groups) {
         (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, Some(groups)) => {
             groups::choose(groups, problem, shape.operands, device.arch())
@@ -2041,7 +2079,7 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, None) if shape.batch.is_listed() => {
             lists::choose(shape.operands, device.arch())
         }
-        (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() => {
+        (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() || awaits => {
             let multiprocessors = i64::from(device.limits().multiprocessors);
             let taken = &taken(problem, &shape.batch);
             chunks::choose(taken, shape.operands, device.arch(), multiprocessors)
@@ -2067,6 +2105,9 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
     }
     if let Some(chunks) = shape.batch.chunks() {
         chunks::check(&plan, chunks.form)?;
+    }
+    if awaits {
+        awaited::check(&plan)?;
     }
     if convolution.is_some() {
         convolutions::form::check(&plan)?;

@@ -1262,6 +1262,8 @@ impl WarpSpecializedKernel<'_> {
         let consumer = k.consumer(&self.ring, &lane);
         let epilogue = epilogue.of_thread(k, stored, &thread);
         let sum = sum.map(|sum| sum.of_thread(k, &thread));
+        // Whether the thread has waited for the flags of the epilogue: it does once, behind the main loop of its first tile.
+        let awaited = terms.awaited().map(|flags| (flags, k.var(0, 0..2)));
         if let Some(turns) = &turns {
             turns.give_first(k);
             // The steps of the tile before are the other consumer's.
@@ -1291,7 +1293,15 @@ impl WarpSpecializedKernel<'_> {
                 is_inside,
             };
             let is_fetched = k.both(item.is_whole, at.is_inside);
-            k.if_(is_fetched, |k| epilogue.fetch(k, &at, terms));
+            let is_known = match &awaited {
+                Some((_, seen)) => {
+                    let seen = k.get(seen);
+                    k.equal(&seen, &1.into())
+                }
+                None => Cond::Known(true),
+            };
+            let is_early = k.both(is_fetched, is_known);
+            k.if_(is_early, |k| epilogue.fetch(k, &at, terms));
             if let Some(turns) = &turns {
                 turns.take(k);
             }
@@ -1321,6 +1331,13 @@ impl WarpSpecializedKernel<'_> {
             consumer.release_rest(k, &item.steps);
             if turns.is_some() {
                 consumer.skip(k, &item.steps);
+            }
+            if let Some((flags, seen)) = &awaited {
+                k.if_(Builder::not(is_known), |k| {
+                    epilogue.await_flags(k, flags);
+                    k.if_(is_fetched, |k| epilogue.fetch(k, &at, terms));
+                    k.set(seen, Index::from(1));
+                });
             }
             let total: Vec<Fragment> = match &sum {
                 Some(sum) => acc.iter().map(|acc| sum.total(k, acc)).collect(),

@@ -273,15 +273,15 @@ fn word(ty: Type) -> Access {
 }
 
 /// How a copy engine tells that a chunk is there.
-#[derive(Clone, Copy, PartialEq)]
-enum Tells {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Tells {
     After(Order),
     Before,
 }
 
 /// The same kernel with a part for ranks that copy: where the parameter `role` is 1, the first block copies chunk after chunk and
 /// sets a flag behind each, as a copy engine and its stream do.
-fn with_engine(kernel: &Kernel, chunks: i64, tells: Tells) -> Kernel {
+pub(super) fn with_engine(kernel: &Kernel, chunks: i64, tells: Tells) -> Kernel {
     let threads = i64::from(kernel.block.expect("of a library kernel")[0]);
     let mut k = KernelBuilder::new("engine", Arch::Sm90a);
     for ty in RegType::ALL {
@@ -354,7 +354,7 @@ fn with_engine(kernel: &Kernel, chunks: i64, tells: Tells) -> Kernel {
 
 /// What is changed in the kernel that multiplies.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Change {
+pub(super) enum Change {
     Nothing,
     /// The flag is read by a relaxed load.
     Relaxed,
@@ -366,7 +366,7 @@ enum Change {
     NoFence,
 }
 
-fn change(body: &mut Vec<Stmt>, how: Change, changed: &mut usize) {
+pub(super) fn change(body: &mut Vec<Stmt>, how: Change, changed: &mut usize) {
     let mut removed = Vec::new();
     for (at, stmt) in body.iter_mut().enumerate() {
         match &mut stmt.op {
@@ -524,7 +524,7 @@ fn on_ranks(
     Ok(at_c.iter().map(read).collect())
 }
 
-const RELEASED: Tells = Tells::After(Order::Release(Scope::Sys));
+pub(super) const RELEASED: Tells = Tells::After(Order::Release(Scope::Sys));
 
 #[test]
 fn law_chunks_that_come_while_the_kernel_runs_give_the_bits_of_the_batch() {
@@ -905,5 +905,57 @@ fn every_refusal_of_owners_verbatim() {
         sentence.ends_with(": a kernel's output must not overlap what it reads")
             && sentence.contains(" and C of chunk 1 at "),
         "{sentence}"
+    );
+}
+
+#[test]
+fn law_the_last_chunk_is_left_out_and_the_others_have_the_bits_of_the_batch() {
+    let mut cases = 0;
+    for kind in KINDS {
+        for (m, n, chunks) in [(80, 40, 2), (64, 32, 3), (8, 8, 5)] {
+            let shape = Shape {
+                m,
+                n,
+                chunks,
+                ..SHAPE
+            };
+            let each = (m * n) as usize;
+            let whole = on_one_device(shape, kind, |product, _| product);
+            for order in [ChunkOrder::Ascending, ChunkOrder::Descending] {
+                for first in 0..chunks {
+                    let last = order.chunk(first, chunks - 1, chunks) as usize;
+                    let found = on_one_device(shape, kind, |product, _| {
+                        product.chunks(order, first).but_last()
+                    });
+                    for (chunk, found) in found.chunks(each).enumerate() {
+                        let of_whole = &whole[chunk * each..][..each];
+                        let is_poison = found.iter().all(|bits| f32::from_bits(*bits).is_nan());
+                        let is_right = if chunk == last {
+                            is_poison
+                        } else {
+                            found == of_whole
+                        };
+                        assert!(is_right, "{shape:?} {kind:?} {order:?} from {first}: {chunk}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("law ranks.but_last: {cases} cases");
+}
+
+#[test]
+fn the_one_chunk_is_not_left_out() {
+    let device = Device::simulator(Arch::Sm90a);
+    let a = device.upload(&[bf16::ONE; 8 * 16]).unwrap();
+    let mut c = device.poisoned::<f32>(64).unwrap();
+    let a = View::new(&a, "(8,16,1):(16,1,128)").unwrap();
+    let c = [ViewMut::new(&mut c, "(8,8):(8,1)").unwrap()];
+    let product = Gemm::to_owners(&a, &a, &c).unwrap();
+    let product = product.chunks(ChunkOrder::Ascending, 0).but_last();
+    assert_eq!(
+        product.run().unwrap_err().to_string(),
+        "batch: chunks: the last chunk is left out, and there is one: nothing is left to multiply"
     );
 }

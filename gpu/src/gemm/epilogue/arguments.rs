@@ -9,6 +9,7 @@ use colex_ir::launch::Argument;
 use colex_layout::{Layout, Stride};
 use colex_tensor::Arg;
 
+use super::awaited::GivenFlags;
 use super::expression::{C, Epilogue, EpilogueInputKind};
 use super::terms::{Form, KernelEpilogue, turned};
 use crate::calls::unencoded;
@@ -16,6 +17,7 @@ use crate::error::{Error, ErrorKind, disjoint};
 use crate::gemm::batch::Batch;
 use crate::gemm::call::B2;
 use crate::gemm::groups::call::{GroupNumber, contiguous};
+use crate::gemm::groups::tiles;
 use crate::gemm::problem::{MOST_EXTENT, holds_f32};
 
 /// The tensors and numbers of a call by name.
@@ -23,6 +25,8 @@ use crate::gemm::problem::{MOST_EXTENT, holds_f32};
 pub(crate) struct Given<'a> {
     scalars: Vec<(String, f64)>,
     tensors: Vec<GivenTensor>,
+    /// The flags for which the epilogue waits before it reads them.
+    awaited: Option<GivenFlags>,
     memory: PhantomData<&'a ()>,
 }
 
@@ -79,6 +83,9 @@ pub(crate) struct Product<'p> {
     pub(crate) written: (u64, u64),
 }
 
+/// The flags for which an epilogue waits, in words.
+const FLAGS: &str = "the flags of the epilogue";
+
 fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ErrorKind::Epilogue { why }.into())
 }
@@ -122,6 +129,11 @@ impl<'a> Given<'a> {
             is_output,
             rows: None,
         });
+    }
+
+    /// Gives the flags that say whether the tensors are there.
+    pub(crate) fn awaits(&mut self, flags: &View<'a, u32>) {
+        self.awaited = Some(GivenFlags::new(flags));
     }
 
     /// Gives the tensor that was given last the numbers of its rows.
@@ -192,11 +204,13 @@ impl<'a> Given<'a> {
 
     /// The memory of the tensors, and of the lists of their rows.
     pub(crate) fn memory(&self) -> impl Iterator<Item = (String, (u64, u64))> {
-        self.tensors.iter().flat_map(|given| {
+        let tensors = self.tensors.iter().flat_map(|given| {
             let rows = (given.rows.as_ref())
                 .map(|rows| (format!("the rows of {}", given.name), rows.bytes));
             std::iter::once((given.name.clone(), given.bytes)).chain(rows)
-        })
+        });
+        let flags = self.awaited.iter();
+        tensors.chain(flags.map(|flags| (FLAGS.to_string(), flags.bytes)))
     }
 
     /// Refuses a name that the epilogue does not have.
@@ -345,9 +359,16 @@ impl<'a> Given<'a> {
             factors,
             read,
             written,
+            device,
             ..
         } = *product;
         let Some(epilogue) = epilogue else {
+            if self.awaited.is_some() {
+                return refuse(
+                    "the call waits for flags, and has no epilogue, before whose tensors a kernel waits"
+                        .to_string(),
+                );
+            }
             if self.scalars.is_empty() && self.tensors.is_empty() {
                 return Ok(None);
             }
@@ -442,6 +463,10 @@ impl<'a> Given<'a> {
                 all.push(named);
             }
         }
+        let awaited = self.awaited.as_ref();
+        let words = awaited.map(|flags| Ok::<_, Error>((flags.checked(device)?, flags.bytes)));
+        let words = words.transpose()?;
+        all.extend(words.map(|(_, bytes)| (FLAGS.to_string(), bytes)));
         for (i, (output, bytes)) in outputs.iter().enumerate() {
             for (other, others) in all.iter().chain(&outputs[..i]) {
                 disjoint(output.clone(), *bytes, other.clone(), *others)?;
@@ -451,8 +476,16 @@ impl<'a> Given<'a> {
             layouts.push(layout);
             addresses.push(address);
         }
+        if let Some((count, bytes)) = words {
+            layouts.push(tiles::form(count));
+            addresses.push(bytes.0);
+        }
         let epilogue = epilogue.clone();
-        let kernel = KernelEpilogue { epilogue, forms };
+        let kernel = KernelEpilogue {
+            epilogue,
+            forms,
+            awaits: words.is_some(),
+        };
         let arguments = EpilogueArguments {
             kernel,
             layouts,

@@ -1,6 +1,7 @@
 //! Epilogues: formulas over the accumulators are computed and stored.
 
 pub(crate) mod arguments;
+pub(crate) mod awaited;
 pub(crate) mod closure;
 pub(crate) mod cluster_sum;
 pub(crate) mod convert;

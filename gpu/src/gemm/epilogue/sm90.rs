@@ -2,6 +2,7 @@
 
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
+use super::awaited::AwaitedFlags;
 use super::direct::Direct;
 use super::terms::Terms;
 use crate::gemm::batch::BatchForm;
@@ -313,6 +314,14 @@ impl ThreadEpilogue<'_> {
 
     fn barrier(&self, landed: &Barriers, part: i64) -> Index {
         landed.at(&self.warpgroup * BUFFERS + part % BUFFERS)
+    }
+
+    /// Waits until the tensors of the epilogue are there: one thread of the warpgroup does, which also issues its TMA copies, and the
+    /// others wait for it.
+    pub(crate) fn await_flags(&self, k: &mut Builder, flags: &AwaitedFlags) {
+        k.if_(self.leads, |k| flags.wait(k));
+        let named = &self.warpgroup + 1;
+        k.sync_named(&named, WARPGROUP_THREADS);
     }
 
     /// Starts the loads of the first parts of the old C, or of the tensor that TMA brings in its place.

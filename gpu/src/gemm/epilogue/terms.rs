@@ -11,6 +11,7 @@ use colex_tensor::{Builder, Elements, Expr, Formula, Fragment, Index, Tensor, Tm
 use colex_tiled::Operand;
 use core::slice::Iter;
 
+use super::awaited::AwaitedFlags;
 use super::closure::{EpilogueClosure, EpilogueElements};
 use super::convert::sum_type;
 use super::expression::{Epilogue, EpilogueInputKind};
@@ -26,6 +27,8 @@ pub(crate) struct KernelEpilogue {
     pub(crate) epilogue: Epilogue,
     /// Those of the tensors that are read, in their order, then those of the outputs beside C.
     pub(crate) forms: Vec<Form>,
+    /// Whether it waits for flags before it reads them.
+    pub(crate) awaits: bool,
 }
 
 /// The facts about a tensor that a kernel is built from.
@@ -153,6 +156,7 @@ impl KernelEpilogue {
             epilogue: Epilogue::scaled(sum_type(operands.ab), operands.c, operands.beta)
                 .expect("invariant: the types of a checked plan have this epilogue"),
             forms: Vec::new(),
+            awaits: false,
         }
     }
 
@@ -161,6 +165,7 @@ impl KernelEpilogue {
         KernelEpilogue {
             epilogue: self.epilogue.turned(),
             forms: self.forms.iter().map(Form::turned).collect(),
+            awaits: self.awaits,
         }
     }
 
@@ -274,6 +279,7 @@ impl KernelEpilogue {
             beside,
             terms,
             c,
+            awaited: None,
         };
         for (number, matrix) in terms.tensors().enumerate() {
             if let Some(listed) = matrix.form.listed {
@@ -282,6 +288,7 @@ impl KernelEpilogue {
                 matrix.list = Some(list);
             }
         }
+        terms.awaited = self.awaits.then(|| AwaitedFlags::declare(k));
         terms
     }
 }
@@ -313,6 +320,8 @@ pub(crate) struct Terms {
     landed: Option<TmaTensor>,
     /// The outputs beside C.
     beside: Vec<(TermTensor, Formula)>,
+    /// The flags that say whether the tensors are there.
+    awaited: Option<AwaitedFlags>,
 }
 
 #[derive(Clone)]
@@ -485,6 +494,11 @@ impl Terms {
     /// The map of the tensor that TMA brings in the place of the old C.
     pub(crate) fn landed(&self) -> Option<&TmaTensor> {
         self.landed.as_ref()
+    }
+
+    /// The flags that say whether the tensors are there.
+    pub(crate) fn awaited(&self) -> Option<&AwaitedFlags> {
+        self.awaited.as_ref()
     }
 
     /// Declares that the modes of the tensors behind the matrix have these extents, which the launch checks.

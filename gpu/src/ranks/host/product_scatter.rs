@@ -89,6 +89,13 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
             for (rank, work) in works.iter_mut().enumerate() {
                 work.meet(ranks.as_peers(rank, &slots)?);
             }
+            let flags = works.iter().map(ScatterWork::landed);
+            let flags = flags.collect::<Result<Option<Vec<Flags>>, _>>();
+            if let Some(flags) = flags? {
+                for work in &mut works {
+                    work.meet_landed(&flags)?;
+                }
+            }
         }
         Ok(ProductScatter {
             ranks: ranks.clone(),
@@ -218,9 +225,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         waited
     }
 
-    /// The flags for which copies wait.
+    /// The flags for which copies and kernels wait.
     fn flags(&self) -> Vec<&Flags> {
-        self.works.iter().filter_map(ScatterWork::stored).collect()
+        self.works.iter().flat_map(ScatterWork::flags).collect()
     }
 
     fn enqueue(&mut self, record: &mut Record) -> Result<(), Error> {
@@ -233,6 +240,17 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         record.begin(self.ranks.members().iter(), &self.came)?;
         for work in &self.works {
             record.multiply(work, 0, self.round)?;
+            if work.awaits() && self.shape.sends == RankSends::Kernel {
+                // In a stream of its own, so that the next kernel begins at once.
+                let Member { device, news, .. } = work.member();
+                news.wait_for(&device.record()?)?;
+                for owner in work.others()? {
+                    work.tell(news, owner, self.round)?;
+                }
+            }
+        }
+        if self.works.iter().any(ScatterWork::awaits) {
+            return self.add_as_they_come(record);
         }
         let mut sent = self.ranks.record()?;
         if self.shape.sends == RankSends::Engines {
@@ -247,6 +265,22 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatter<T, S, C> {
         for work in &self.works {
             let Member { rank, device, .. } = work.member();
             wait_for(device, &sent)?;
+            record.around((*rank, ChunkWork::Add, *rank), device, || work.add(0))?;
+        }
+        Ok(())
+    }
+
+    /// Enqueues the copies of terms, if copy engines send them, and then the products of the own chunks, which wait by themselves for the
+    /// terms of the other ranks.
+    fn add_as_they_come(&self, record: &mut Record) -> Result<(), Error> {
+        // All that tells an owner comes before all kernels that wait: they keep the multiprocessors.
+        if self.shape.sends == RankSends::Engines {
+            for work in &self.works {
+                record.send(work, self.round)?;
+            }
+        }
+        for work in &self.works {
+            let Member { rank, device, .. } = work.member();
             record.around((*rank, ChunkWork::Add, *rank), device, || work.add(0))?;
         }
         Ok(())

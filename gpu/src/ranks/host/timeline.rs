@@ -110,6 +110,7 @@ impl Record {
             work.await_stored(owner, round)?;
             let does = (*rank, ChunkWork::Send { to: owner as i64 }, owner);
             self.around(does, copies, || work.send(owner))?;
+            work.tell(copies, owner, round)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use core::any::Any;
 use core::fmt;
 
 use colex_atom::Ty;
-use colex_device::{Buffer, Flags, View, ViewMut};
+use colex_device::{Buffer, Device, Flags, View, ViewMut};
 use colex_sched::{Overlap, OverlapPlan};
 
 use super::{MOST_PIECES, Member, RankBatch, is_by_nccl, piece_of, strided};
@@ -180,6 +180,17 @@ pub(crate) struct ScatterWork<T, S, C> {
     in_chunks: bool,
     /// What adds the slots in the product of the own chunk, if it does.
     own_sum: Option<Epilogue>,
+    /// The flags for which the product of the own chunk waits, if streams set them.
+    landed: Option<Landed>,
+}
+
+/// Flags that say which terms have come to an owner, each with the number of the round, and the round behind them.
+#[derive(Debug)]
+struct Landed {
+    /// Those of this owner.
+    own: Flags,
+    /// Those of all owners as the streams of this rank set them.
+    there: Vec<Flags>,
 }
 
 /// How a kernel tells copies which terms are stored.
@@ -246,6 +257,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
                 RankSums::Kernel => None,
                 RankSums::Epilogue => Some(own_sum::<T, S, C>(ranks, member.rank)?),
             },
+            landed: None,
             member: member.clone(),
             shape: shape.clone(),
         };
@@ -261,6 +273,43 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
     /// Takes the slots in the memory of all owners, as this rank's work has them.
     pub(crate) fn meet(&mut self, peers: Vec<Buffer<S>>) {
         self.peers = peers;
+    }
+
+    /// Makes flags for which the product of the own chunk waits, if it adds the slots.
+    pub(crate) fn landed(&self) -> Result<Option<Flags>, Error> {
+        let count = self.shape.problem.ranks as usize + 1;
+        let flags = self.own_sum.as_ref();
+        let flags = flags.map(|_| Flags::new(&self.member.device, count));
+        Ok(flags.transpose()?)
+    }
+
+    /// Takes the flags of all owners, by their ranks.
+    pub(crate) fn meet_landed(&mut self, all: &[Flags]) -> Result<(), Error> {
+        let there = all.iter().map(|flags| flags.as_peer_of(&self.member.device));
+        self.landed = Some(Landed {
+            own: all[self.member.rank].clone(),
+            there: there.collect::<Result<_, _>>()?,
+        });
+        Ok(())
+    }
+
+    /// All flags of this rank for which kernels and streams wait.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = &Flags> {
+        let landed = self.landed.iter().map(|landed| &landed.own);
+        self.stored().into_iter().chain(landed)
+    }
+
+    /// Whether the product of the own chunk waits by itself for the terms of the others.
+    pub(crate) fn awaits(&self) -> bool {
+        self.landed.is_some()
+    }
+
+    /// Tells an owner in a stream that the term of this rank has come, if the owner's product waits for it.
+    pub(crate) fn tell(&self, stream: &Device, owner: usize, round: u32) -> Result<(), Error> {
+        match &self.landed {
+            Some(landed) => Ok(landed.there[owner].set(stream, self.member.rank, round)?),
+            None => Ok(()),
+        }
     }
 
     /// Takes C of all ranks, as this rank's copies have them.
@@ -342,10 +391,16 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         if self.sends() == RankSends::Reduction {
             return Ok(self.slots.fill_bytes(0)?);
         }
+        let device = &self.member.device;
+        if let Some(Landed { own, .. }) = &self.landed {
+            // The own term comes in the accumulators.
+            own.set(device, self.member.rank, round)?;
+            own.set(device, own.len() - 1, round)?;
+        }
         let Some(stored) = self.stored() else {
             return Ok(());
         };
-        Ok(stored.set(&self.member.device, stored.len() - 1, round)?)
+        Ok(stored.set(device, stored.len() - 1, round)?)
     }
 
     /// Makes the stream of copies wait until the kernel has stored the term of an owner, if it tells.
@@ -404,6 +459,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let mut product = Gemm::new(&a, &b, &c).epilogue(sum).whole_sums();
         for (rank, slot) in &slots {
             product = product.tensor(&slot_name(*rank), &slot.view((rows, n))?);
+        }
+        if let Some(Landed { own, .. }) = &self.landed {
+            product = product.awaits(&own.buffer().view(own.len() as i64)?);
         }
         product.run()
     }
