@@ -17,11 +17,11 @@ use super::choose::{
 use super::chunks::call::GivenChunks;
 use super::chunks::departures::{self, GivenDepartures};
 use super::chunks::{self};
-use super::epilogue::awaited;
 use super::convolution::call::GivenConvolution;
 use super::convolution::columns::{Columns, ColumnsCall};
 use super::convolution::{self as convolutions};
 use super::epilogue::arguments::{Bound, EpilogueArguments, Given, Product};
+use super::epilogue::awaited;
 use super::epilogue::convert::{outputs, scale_type, sum_type};
 use super::epilogue::expression::Epilogue;
 use super::epilogue::reduction::{Reductions, reduction};

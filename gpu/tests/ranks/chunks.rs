@@ -935,7 +935,10 @@ fn law_the_last_chunk_is_left_out_and_the_others_have_the_bits_of_the_batch() {
                         } else {
                             found == of_whole
                         };
-                        assert!(is_right, "{shape:?} {kind:?} {order:?} from {first}: {chunk}");
+                        assert!(
+                            is_right,
+                            "{shape:?} {kind:?} {order:?} from {first}: {chunk}"
+                        );
                         cases += 1;
                     }
                 }

@@ -119,7 +119,8 @@ impl GivenChunks<'_> {
         }
         if self.leaves_last && count < 2 {
             return refuse(
-                "the last chunk is left out, and there is one: nothing is left to multiply".to_string(),
+                "the last chunk is left out, and there is one: nothing is left to multiply"
+                    .to_string(),
             );
         }
         if let Some(departs) = &self.departs {

@@ -54,9 +54,15 @@ impl GivenFlags {
 /// Refuses a plan whose kernel does not wait.
 pub(crate) fn check(plan: &GemmPlan) -> Result<(), Error> {
     let why = if plan.method != GemmMethod::Hopper {
-        format!("{} kernel does not wait: the Hopper kernel does", plan.method)
+        format!(
+            "{} kernel does not wait: the Hopper kernel does",
+            plan.method
+        )
     } else if plan.split > 1 {
-        format!("plan divides K among {} clusters, whose parts another kernel adds", plan.split)
+        format!(
+            "plan divides K among {} clusters, whose parts another kernel adds",
+            plan.split
+        )
     } else if plan.early {
         "plan begins early: blocks that wait would keep multiprocessors from the kernels before"
             .to_string()

@@ -173,11 +173,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProductScatterRank<T, S, C>
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
         let (plan, holds) = (self.call.work().explain()?, self.shape.holds::<S>());
-        Ok(format!(
-            "{}, {holds}\n{plan}\n{}",
-            self.shape,
-            self.choice
-        ))
+        Ok(format!("{}, {holds}\n{plan}\n{}", self.shape, self.choice))
     }
 
     /// Enqueues a round of this rank. The host waits for no other rank. (On the simulator it does, for at most the time of the meeting,

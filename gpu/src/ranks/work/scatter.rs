@@ -285,7 +285,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
 
     /// Takes the flags of all owners, by their ranks.
     pub(crate) fn meet_landed(&mut self, all: &[Flags]) -> Result<(), Error> {
-        let there = all.iter().map(|flags| flags.as_peer_of(&self.member.device));
+        let there = all
+            .iter()
+            .map(|flags| flags.as_peer_of(&self.member.device));
         self.landed = Some(Landed {
             own: all[self.member.rank].clone(),
             there: there.collect::<Result<_, _>>()?,
@@ -452,7 +454,11 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let (rows, k) = (self.rows() / of.1, k / ranks);
         let a = piece_of(&piece_of(&self.a, (self.member.rank as i64, ranks))?, of)?;
         let mut c = piece_of(&self.own()?, of)?;
-        let (a, b, c) = (a.view((rows, k))?, self.b.view((n, k))?, c.view_mut((rows, n))?);
+        let (a, b, c) = (
+            a.view((rows, k))?,
+            self.b.view((n, k))?,
+            c.view_mut((rows, n))?,
+        );
         let others = (0..ranks as usize).filter(|rank| *rank != self.member.rank);
         let slots = others.map(|rank| Ok((rank, piece_of(&self.part(&self.slots, rank)?, of)?)));
         let slots = slots.collect::<Result<Vec<_>, Error>>()?;

@@ -37,7 +37,10 @@ fn products(ranks: i64) -> Vec<(RankProblem, SumWay)> {
     let in_epilogue = |sends| (Some(sends), Some(RankSums::Epilogue));
     vec![
         (of(Overlap::GatherProduct, [8192, 28672, 4096]), usual),
-        (of(Overlap::GatherProduct, [8192, 2560 * ranks, 8192]), usual),
+        (
+            of(Overlap::GatherProduct, [8192, 2560 * ranks, 8192]),
+            usual,
+        ),
         (of(Overlap::ProductScatter, large), usual),
         (of(Overlap::ProductScatter, small), usual),
         (of(Overlap::ProductScatter, small), by(RankSends::Reduction)),
