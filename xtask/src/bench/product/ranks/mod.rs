@@ -180,18 +180,26 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
     if problem.overlap == Overlap::ProductScatter {
         exact(host, problem)?;
     }
-    let mut overlapped = Vec::new();
-    for way in ways_of(problem, nccl) {
-        let mut product = new(&way)?;
+    let checked = |way: &ProductWay| -> Result<(String, RankProduct)> {
+        let mut product = new(way)?;
         let name = way.name(product.pieces());
-        let c = product.result(host)?;
+        let c = product.result(host).with_context(|| name.clone())?;
         match (way.adds_as_it_likes(problem.overlap), way.wide, &wide) {
             (true, _, _) => check(&name, (problem, &numbers), &c, 1.0 + 2.0 * ranks as f64)?,
             (false, true, Some(wide)) => same(&name, &c, wide)?,
             (false, _, _) => same(&name, &c, &expected)?,
         }
-        overlapped.push((name, product));
+        Ok((name, product))
+    };
+    // A way that fails keeps none of the others from being measured.
+    let (mut overlapped, mut failed) = (Vec::new(), Vec::new());
+    for way in ways_of(problem, nccl) {
+        match checked(&way) {
+            Ok(one) => overlapped.push(one),
+            Err(why) => failed.push(format!("{why:#}")),
+        }
     }
+    ensure!(!overlapped.is_empty(), "{}", failed.join("; "));
     let path = overlapped[0].1.explain()?.replace('\n', "\n  ");
     let (sent, times, sizes) = match problem.overlap {
         Overlap::GatherProduct => (m / ranks * k, 1, [m, n / ranks, k]),
@@ -214,7 +222,9 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
         path,
         ways,
     };
-    report(host, found)
+    let found = report(host, found)?;
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(found)
 }
 
 /// The rounds in which sums of integers are compared.
