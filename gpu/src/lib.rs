@@ -35,7 +35,7 @@ pub mod testing;
 pub use attention::{Attention, attention};
 pub use colex_device::{
     Buffer, Cache, Device, Element, Error as DeviceError, Event, ExportedBuffer, Flags, Function,
-    Origin, Repeats, Resources, Timing, View, ViewMut, cuda,
+    Origin, Rates, Repeats, Resources, Timing, View, ViewMut, cuda,
 };
 pub use colex_ir as ir;
 pub use colex_ir::launch::{

@@ -14,7 +14,7 @@ use colex_gpu::ranks::{
 };
 use colex_gpu::ranks::{GatherProductRank, RankPlan, RankProblem, RankProcess};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
-use colex_gpu::{Argument, Device, Flags, Gemm, Launch, View, ViewMut};
+use colex_gpu::{Argument, Device, Flags, Gemm, Launch, Rates, View, ViewMut};
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
 use colex_sched::{Collective, GemmCoord, Placement, RankLayout, Route, local_product};
 use half::bf16;
@@ -451,10 +451,10 @@ fn forecast() -> Result<(), Box<dyn Error>> {
         n: 57344,
         k: 8192,
     };
-    let links = LinkSpeeds::default();
+    let (links, h200) = (LinkSpeeds::default(), Rates::of(Arch::Sm90a));
     println!(
         "{}",
-        RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, 132, &links)?
+        RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, h200, &links)?
     );
     // ANCHOR_END: forecast
     Ok(())

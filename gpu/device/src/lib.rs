@@ -39,7 +39,7 @@ mod view;
 pub use buffer::Buffer;
 pub use cache::{Cache, SharedLines};
 pub use colex_atom::Arch;
-pub use device::{Device, Extension};
+pub use device::{Device, Extension, Rates};
 pub use device_slice::DeviceSlice;
 pub use element::Element;
 pub use error::Error;

@@ -11,8 +11,8 @@ use colex_tiled::Operand;
 
 use super::batch::{Apart, Batch, BatchForm, alignment, common};
 use super::choose::{
-    Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing, takes_hopper,
-    tuned,
+    Machine, Packing, SOME_ROWS, choosable, choose, choose_invariant, choose_whole, packing,
+    takes_hopper, tuned,
 };
 use super::chunks::call::GivenChunks;
 use super::chunks::departures::{self, GivenDepartures};
@@ -2080,16 +2080,16 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
             lists::choose(shape.operands, device.arch())
         }
         (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() || awaits => {
-            let multiprocessors = i64::from(device.limits().multiprocessors);
+            let machine = Machine::of(device.rates());
             let taken = &taken(problem, &shape.batch);
-            chunks::choose(taken, shape.operands, device.arch(), multiprocessors)
+            chunks::choose(taken, shape.operands, device.arch(), machine)
         }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if let Some(convolution) = convolution =>
         {
-            let multiprocessors = i64::from(device.limits().multiprocessors);
+            let machine = Machine::of(device.rates());
             let of = (shape.operands, device.arch());
-            convolutions::choose::choose(convolution, wish, problem, of, multiprocessors)
+            convolutions::choose::choose(convolution, wish, problem, of, machine)
         }
         (wish, _) => wished(wish, problem, operands, shape, device),
     };
@@ -2138,14 +2138,14 @@ fn wished(
     shape: &GemmShape,
     device: &Device,
 ) -> GemmPlan {
-    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let machine = Machine::of(device.rates());
     match wish {
         Wish::Plan(plan) => plan,
         Wish::Method(method) => GemmPlan::new(method, operands((method, false))),
-        Wish::Fastest => choose(problem, shape.operands, device.arch(), multiprocessors),
-        Wish::Whole => choose_whole(problem, shape.operands, device.arch(), multiprocessors),
+        Wish::Fastest => choose(problem, shape.operands, device.arch(), machine),
+        Wish::Whole => choose_whole(problem, shape.operands, device.arch(), machine),
         Wish::BatchInvariant => {
-            choose_invariant(problem, shape.operands, device.arch(), multiprocessors)
+            choose_invariant(problem, shape.operands, device.arch(), machine)
         }
     }
 }
@@ -2269,11 +2269,11 @@ fn kernels_of(
     shape: &GemmShape,
     device: &Device,
 ) -> Result<Vec<GemmKernel>, Error> {
-    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let machine = Machine::of(device.rates());
     let (batch, operands) = (&shape.batch, shape.operands);
     let plans = match shape.wish {
         wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant) if batch.groups().is_none() => {
-            let all = choosable(wish, problem, operands, device.arch(), multiprocessors);
+            let all = choosable(wish, problem, operands, device.arch(), machine);
             let is_taken = |plan: &GemmPlan| match batch.convolution() {
                 Some(_) => convolutions::form::check(plan).is_ok(),
                 None => true,
@@ -2297,8 +2297,8 @@ fn kernels_of(
 
 /// The microseconds of a product with packed matrices and without.
 fn packing_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Packing {
-    let multiprocessors = i64::from(device.limits().multiprocessors);
-    packing(problem, shape.operands, device.arch(), multiprocessors)
+    let machine = Machine::of(device.rates());
+    packing(problem, shape.operands, device.arch(), machine)
 }
 
 /// What is known of a product before its plan. The problem gets the orders and leading dimensions of the matrices.

@@ -24,6 +24,7 @@ pub(crate) mod sm90;
 pub use crate::autotune::Autotune;
 pub use crate::method::GemmMethod;
 pub use call::{Gemm, GemmCall, gemm};
+pub(crate) use choose::Machine;
 pub use choose::PlanCost;
 pub use chunks::ChunkOrder;
 pub use convolution::{Convolution, ConvolutionProblem, convolution};

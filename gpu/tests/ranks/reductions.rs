@@ -15,7 +15,7 @@ use colex_gpu::ranks::{
 };
 use colex_gpu::sim::{Fault, FaultKind, Ranks, SimOptions};
 use colex_gpu::tensor::{Arg, TensorKernel};
-use colex_gpu::{Device, Gemm, View, ViewMut};
+use colex_gpu::{Device, Gemm, Rates, View, ViewMut};
 use colex_layout::Layout;
 use colex_sched::Overlap;
 use half::bf16;
@@ -717,8 +717,9 @@ fn a_plan_says_what_reductions_would_take() {
                 n: 8192,
                 k: 8192,
             };
+            let rates = Rates::of(Arch::Sm90a);
             let forecast =
-                RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, 132, &LinkSpeeds::default());
+                RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, rates, &LinkSpeeds::default());
             let forecast = forecast.unwrap();
             let slots = forecast.microseconds(RankPath::PeerMemory).unwrap();
             assert!(forecast.reduction().unwrap() <= slots, "{problem}");

@@ -12,7 +12,7 @@ use super::context::{ContextUsers, Owner, PrimaryContext, Stream};
 use super::driver::{Driver, driver};
 use super::sys::{self, DeviceAttribute as Attribute};
 use crate::cache::Cache;
-use crate::device::Held;
+use crate::device::{Held, Rates};
 use crate::error::{Cause, Error, ErrorKind};
 use colex_ir::launch::Limits;
 
@@ -40,6 +40,7 @@ pub(super) struct Shared {
     pub(super) name: String,
     pub(super) arch: Arch,
     pub(super) limits: Limits,
+    rates: Rates,
     pub(super) cache: Mutex<Cache>,
     /// Whether kernels are printed with their source lines.
     lines: AtomicBool,
@@ -163,7 +164,8 @@ impl Shared {
             device,
             name,
             arch,
-            limits: limits(attribute)?,
+            limits: limits(&attribute)?,
+            rates: rates(&attribute)?.or_of(arch),
             cache: Mutex::new(Cache::from_environment()),
             lines: AtomicBool::new(
                 std::env::var_os("COLEX_SOURCE_LINES").is_some_and(|set| set == "1"),
@@ -247,6 +249,11 @@ impl Gpu {
     /// The limits of a launch.
     pub(crate) fn limits(&self) -> Limits {
         self.shared.limits
+    }
+
+    /// How fast the device is.
+    pub(crate) fn rates(&self) -> Rates {
+        self.shared.rates
     }
 
     /// The driver's version of CUDA.
@@ -513,5 +520,15 @@ fn limits(attribute: impl Fn(Attribute) -> Result<u32, Error>) -> Result<Limits,
         },
         shared: attribute(MaxSharedOptIn)?,
         multiprocessors: attribute(Multiprocessors)?,
+    })
+}
+
+/// What the driver tells of the device's rates; zero where it tells nothing.
+fn rates(attribute: impl Fn(Attribute) -> Result<u32, Error>) -> Result<Rates, Error> {
+    Ok(Rates {
+        multiprocessors: attribute(Attribute::Multiprocessors)?,
+        clock: attribute(Attribute::Clock)?,
+        memory_clock: attribute(Attribute::MemoryClock)?,
+        bus: attribute(Attribute::MemoryBus)?,
     })
 }

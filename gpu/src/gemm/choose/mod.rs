@@ -8,7 +8,7 @@ use core::fmt;
 use std::sync::{Arc, LazyLock};
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Memo};
+use colex_device::{Device, Memo, Rates};
 use colex_ir::launch::Limits;
 
 use crate::gemm::plan::{GemmPlan, Operands};
@@ -118,10 +118,11 @@ pub struct PlanCost {
 impl PlanCost {
     /// Returns the microseconds of the whole product.
     pub fn total(&self) -> f64 {
-        // The root of squares: where both take as long, neither hides the other.
+        // The root of powers: where both take as long, neither hides the other whole.
         let rounds = self.waves * (self.mainloop + self.epilogue + self.sum);
         let rounds = (rounds.powi(4) + self.power.powi(4)).sqrt().sqrt();
-        self.fixed + rounds.hypot(self.memory) + self.parts
+        let both = rounds.powf(h200::BESIDE_MEMORY) + self.memory.powf(h200::BESIDE_MEMORY);
+        self.fixed + both.powf(1.0 / h200::BESIDE_MEMORY) + self.parts
     }
 }
 
@@ -149,14 +150,40 @@ impl fmt::Display for PlanCost {
 /// Products that take longer by the model do not begin early: above it, nothing is gained that stands out from the noise.
 const SHORT: f64 = 12.0;
 
+/// The numbers of a device that the model takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Machine {
+    multiprocessors: i64,
+    /// Clocks in a microsecond.
+    clocks: f64,
+    /// Bytes of the second-level cache in a clock, for all multiprocessors together.
+    cache: f64,
+    /// Bytes of the memory in a microsecond.
+    memory: f64,
+}
+
+impl Machine {
+    /// The numbers of a device with these rates: the clock in proportion to its clock, the second-level cache to the width of the bus
+    /// whose controllers it belongs to, and the memory to its rate.
+    pub(crate) fn of(rates: Rates) -> Machine {
+        let [clock, bus] = [rates.clock, rates.bus].map(f64::from);
+        Machine {
+            multiprocessors: rates.multiprocessors.into(),
+            clocks: clock * h200::CLOCKS,
+            cache: bus * h200::CACHE,
+            memory: rates.memory() as f64 * h200::MEMORY,
+        }
+    }
+}
+
 /// Constants of the model: fitted to what plans took for 1,146 shapes on an H200, those of threads for 163, and those of a step
 /// and of parts of K again to 1,061 (`PERFORMANCE.md`).
 /// All shapes are of 16-bit numbers. For tf32 and s8 nothing is fitted: the tensor cores and the power limit are taken to
 /// multiply half and twice as many, as NVIDIA's table of the H200 has it (989 TFLOP/s of bf16, 495 of tf32, 1,979 TOP/s of s8,
 /// dense).
 mod h200 {
-    /// Clocks in a microsecond.
-    pub(super) const CLOCKS: f64 = 2010.0;
+    /// Clocks in a microsecond, for each kilohertz that the driver tells.
+    pub(super) const CLOCKS: f64 = 2010.0 / 1.98e6;
     /// Multiply-adds of 16-bit numbers of a multiprocessor in a clock.
     pub(super) const PRODUCTS: f64 = 1670.0;
     /// Bytes of a multiprocessor's shared memory in a clock.
@@ -172,12 +199,17 @@ mod h200 {
     pub(super) const STEP: f64 = 19.5;
     /// The part of a step more where the blocks of a cluster along M or N wait for each other.
     pub(super) const CLUSTER: f64 = 0.0099;
-    /// Bytes of the second-level cache in a clock, for all multiprocessors together.
-    pub(super) const CACHE: f64 = 8380.0;
+    /// Bytes of the second-level cache in a clock, for all multiprocessors together, for each bit of the memory's bus.
+    pub(super) const CACHE: f64 = 8380.0 / 6144.0;
     /// Operations in a microsecond that the power limit allows for all multiprocessors.
     pub(super) const POWER: f64 = 4.0e9;
-    /// Bytes of the device's memory in a microsecond, where nothing else takes time: a sum of squares has the rest.
-    pub(super) const MEMORY: f64 = 4.64e6;
+    /// The part of the memory's rate that a product reaches where nothing else takes time.
+    pub(super) const MEMORY: f64 = 0.866;
+    /// The exponent of the sum of what the multiprocessors take and what the memory takes.
+    pub(super) const BESIDE_MEMORY: f64 = 2.59;
+    /// The bytes of C for each that is written, and those more for each row of a tile that begins within a sector of 32 bytes: the
+    /// memory reads and writes the sectors at both ends whole.
+    pub(super) const WRITTEN: [f64; 2] = [1.22, 51.0];
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
     pub(super) const FIXED: [f64; 2] = [1.79, 1.27];
     /// The microseconds by which a kernel that begins early hides its launch: half of 300 drawn shapes gained more.
@@ -188,16 +220,18 @@ mod h200 {
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.38, 0.0179, 2.75e6];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
-    pub(super) const EPILOGUE: [f64; 4] = [535.0, 0.106, 0.4, 0.993];
+    pub(super) const EPILOGUE: [f64; 4] = [318.0, 0.0615, 0.4, 0.993];
     /// The same in pairs and one by one where threads load; and the part more for each other block of the multiprocessor.
     pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.28, 0.325, 0.88];
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
     pub(super) const PARTS_OF_LINES: f64 = 0.0842;
+    /// The same where the rows of C begin within sectors of 32 bytes: each 128 bytes of a row take five sectors, and not four.
+    pub(super) const WITHIN_SECTORS: f64 = 0.0576;
     /// Slots of arithmetic that a multiprocessor issues in a clock, each for one element.
     pub(super) const SLOTS: f64 = 128.0;
     /// An epilogue by pingpong takes that many times as long: one warpgroup stores the tile, and not two.
-    pub(super) const PINGPONG: f64 = 2.0;
+    pub(super) const PINGPONG: f64 = 3.11;
     /// Clocks of an access to a stage by a thread of the producer.
     pub(super) const ACCESS: f64 = 41.2;
     /// The same through registers: once for each stage, for each access, and for each access of all blocks of a multiprocessor.
@@ -226,16 +260,16 @@ mod h200 {
 }
 
 impl GemmPlan {
-    /// Returns what the model says of the plan for a problem on a device with a number of multiprocessors.
-    pub(crate) fn cost(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+    /// Returns what the model says of the plan for a problem on a device.
+    pub(crate) fn cost(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
         let (problem, _) = self.seen(problem);
         if self.operands.gated {
-            return self.cost_of_both(&problem, multiprocessors);
+            return self.cost_of_both(&problem, machine);
         }
         let mut cost = match self.method {
-            GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, multiprocessors),
-            GemmMethod::Gemv => self.launched().cost_of_gemv(&problem, multiprocessors),
-            _ => self.cost_of_blocks(&problem, multiprocessors),
+            GemmMethod::Hopper => self.launched().cost_of_hopper(&problem, machine),
+            GemmMethod::Gemv => self.launched().cost_of_gemv(&problem, machine),
+            _ => self.cost_of_blocks(&problem, machine),
         };
         if self.early {
             cost.fixed -= h200::EARLY;
@@ -245,23 +279,23 @@ impl GemmPlan {
 
     /// The plan with its microseconds. Of those that can begin early, it is one that does so where that gains: where the product is
     /// short, and the plan does not [crowd](Self::crowds).
-    fn timed(self, problem: &GemmProblem, arch: Arch, multiprocessors: i64) -> (f64, GemmPlan) {
+    fn timed(self, problem: &GemmProblem, arch: Arch, machine: Machine) -> (f64, GemmPlan) {
         let late = GemmPlan {
             early: false,
             ..self
         };
-        let time = late.cost(problem, multiprocessors).total();
-        let gains = time < SHORT && !self.crowds(problem, arch, multiprocessors);
+        let time = late.cost(problem, machine).total();
+        let gains = time < SHORT && !self.crowds(problem, arch, machine);
         if !(self.early && gains) {
             return (time, late);
         }
-        (self.cost(problem, multiprocessors).total(), self)
+        (self.cost(problem, machine).total(), self)
     }
 
     /// Whether single blocks that fill a multiprocessor each take more than half of the device and up to three quarters. Those of
     /// the next launch then find room for a part of them only. Of 31 such drawn products on an H100, an early begin made most
     /// slower, by 2 % on average and by up to 20 %; all others gained.
-    fn crowds(&self, problem: &GemmProblem, arch: Arch, multiprocessors: i64) -> bool {
+    fn crowds(&self, problem: &GemmProblem, arch: Arch, machine: Machine) -> bool {
         let plan = self.launched();
         if plan.method != GemmMethod::Hopper || plan.cluster != [1; 3] {
             return false;
@@ -272,12 +306,12 @@ impl GemmPlan {
         let whole = self.cluster_tiles(problem) - self.divided_tiles(problem);
         let parts = self.divided_tiles(problem).saturating_mul(self.split);
         let blocks = whole.saturating_add(parts);
-        let more_than_half = blocks.saturating_mul(2) > multiprocessors;
-        is_alone && more_than_half && blocks.saturating_mul(4) <= multiprocessors * 3
+        let more_than_half = blocks.saturating_mul(2) > machine.multiprocessors;
+        is_alone && more_than_half && blocks.saturating_mul(4) <= machine.multiprocessors * 3
     }
 
     /// The cost of a product with two right factors: that of one with all of their columns.
-    fn cost_of_both(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+    fn cost_of_both(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
         let [m, n, k] = self.tile;
         let one = GemmPlan {
             tile: [m, 2 * n, k],
@@ -291,10 +325,10 @@ impl GemmPlan {
             n: problem.n.saturating_mul(2),
             ..*problem
         };
-        one.cost(&all, multiprocessors)
+        one.cost(&all, machine)
     }
 
-    fn cost_of_hopper(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+    fn cost_of_hopper(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
         let [bm, bn, bk] = self.tile.map(|n| n as f64);
         let [cm, cn, ck] = self.cluster;
         let up = |extent: i64, tile: i64, blocks: i64| {
@@ -310,11 +344,11 @@ impl GemmPlan {
         let in_parts = divided.saturating_mul(self.split);
         let wanted = whole.saturating_add(in_parts);
         let beside = beside(self, Arch::Sm90a);
-        let at_once = clusters_at_once(blocks, multiprocessors) * blocks * beside;
+        let at_once = clusters_at_once(blocks, machine.multiprocessors) * blocks * beside;
         let rounds = |blocks: i64| blocks.saturating_add(at_once - 1) / at_once;
         let active = wanted.min(at_once) as f64;
         // The blocks of one multiprocessor.
-        let of_each = (active / multiprocessors as f64)
+        let of_each = (active / machine.multiprocessors as f64)
             .ceil()
             .clamp(1.0, beside as f64);
         let bytes = f64::from(self.operands.ab.bits()) / 8.0;
@@ -333,7 +367,7 @@ impl GemmPlan {
             rows_of_a * cost(Operand::A) + rows_of_b * cost(Operand::B)
         };
         let loads =
-            bytes * of_rows(h200::LINES) / (h200::LOADS / of_each).min(h200::CACHE / active);
+            bytes * of_rows(h200::LINES) / (h200::LOADS / of_each).min(machine.cache / active);
         let filling = if self.gather {
             self.clocks_of_threads(problem, of_each)
         } else {
@@ -363,19 +397,22 @@ impl GemmPlan {
             (0, _) if self.stages_c() => {
                 let line = bn * bytes_of_c;
                 let shares = !self.swap && line > 128.0 && line % 128.0 != 0.0;
-                by_map + f64::from(shares) * h200::PARTS_OF_LINES
+                let apart = self.is_apart(problem);
+                by_map
+                    + f64::from(shares) * h200::PARTS_OF_LINES
+                    + f64::from(apart) * h200::WITHIN_SECTORS
             }
             (_, 0) => by_pairs,
             _ => by_elements,
         };
-        let mut epilogue = once + elements * (bytes_of_c * active / h200::CACHE + each);
+        let mut epilogue = once + elements * (bytes_of_c * active / machine.cache + each);
         let mut fixed = h200::FIXED[usize::from(self.gather)];
         let formula = elements * f64::from(problem.epilogue_slots) / h200::SLOTS;
         if self.schedule == Schedule::Pingpong {
             let own = h200::PINGPONG * epilogue + formula;
             let mainloop = steps as f64 * step;
             // Nothing hides the last one.
-            fixed += own / h200::CLOCKS;
+            fixed += own / machine.clocks;
             // Two consumers take turns: a tile takes a main loop, or half of what a consumer has to do for it. Both epilogues
             // at once are no faster than one of both.
             let both = mainloop.max((mainloop + own) / 2.0).max(epilogue + formula);
@@ -395,29 +432,30 @@ impl GemmPlan {
             let (rounds, split) = (rounds(in_parts) as f64, self.split);
             waves += rounds * ((steps + split - 1) / split) as f64 / steps as f64;
             parts = once
-                + rounds * elements * 4.0 * written / h200::CLOCKS
+                + rounds * elements * 4.0 * written / machine.clocks
                 + in_parts as f64 * elements * 4.0 / read;
         }
         PlanCost {
             fixed,
             waves,
-            mainloop: steps as f64 * step / h200::CLOCKS,
-            epilogue: epilogue / h200::CLOCKS,
-            sum: sum / h200::CLOCKS,
+            mainloop: steps as f64 * step / machine.clocks,
+            epilogue: epilogue / machine.clocks,
+            sum: sum / machine.clocks,
             parts,
             power: microseconds_of_power(problem, bytes),
-            memory: self.microseconds_of_memory(problem),
+            memory: self.microseconds_of_memory(problem, machine)
+                + self.bytes_of_ends(problem) / machine.memory,
         }
     }
 
-    fn cost_of_gemv(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+    fn cost_of_gemv(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
         let up = |extent: i64, tile: i64| extent.saturating_add(tile - 1) / tile;
         let [bm, bn, bk] = self.tile;
         let along_k = self.cluster[2];
         let tiles = up(problem.m, bm).saturating_mul(up(problem.n, bn));
         let blocks = tiles.saturating_mul(problem.batch).saturating_mul(along_k) as f64;
         let [of_multiprocessor, each] = h200::GEMV_BLOCKS;
-        let of_each = (blocks / multiprocessors as f64)
+        let of_each = (blocks / machine.multiprocessors as f64)
             .ceil()
             .min(of_multiprocessor);
         let steps = up(problem.k, bk * along_k);
@@ -436,13 +474,13 @@ impl GemmPlan {
         }
         PlanCost {
             fixed: h200::GEMV,
-            waves: (blocks / (multiprocessors as f64 * of_multiprocessor)).max(1.0),
-            mainloop: steps as f64 * step / h200::CLOCKS,
+            waves: (blocks / (machine.multiprocessors as f64 * of_multiprocessor)).max(1.0),
+            mainloop: steps as f64 * step / machine.clocks,
             epilogue: 0.0,
-            sum: sum / h200::CLOCKS,
+            sum: sum / machine.clocks,
             parts: 0.0,
             power: 0.0,
-            memory: self.microseconds_of_memory(problem) * h200::GEMV_MEMORY,
+            memory: self.microseconds_of_memory(problem, machine) * h200::GEMV_MEMORY,
         }
     }
 
@@ -481,13 +519,14 @@ impl GemmPlan {
     }
 
     /// The cost of a kernel with a block for each tile.
-    fn cost_of_blocks(&self, problem: &GemmProblem, multiprocessors: i64) -> PlanCost {
+    fn cost_of_blocks(&self, problem: &GemmProblem, machine: Machine) -> PlanCost {
         let [bm, bn, _] = self.tile.map(|n| n as f64);
         let tiles = |extent: i64, mode: usize| (extent + self.tile[mode] - 1) / self.tile[mode];
         let all = tiles(problem.m, 0).saturating_mul(tiles(problem.n, 1));
         let all = all.saturating_mul(problem.batch);
         let threads = 32 * self.warps[0] * self.warps[1];
         let beside = (512 / threads).max(1);
+        let multiprocessors = machine.multiprocessors;
         let waves = all.saturating_add(multiprocessors * beside - 1) / (multiprocessors * beside);
         let of_each = all.saturating_add(multiprocessors - 1) / multiprocessors;
         let beside = beside.min(of_each) as f64;
@@ -501,8 +540,8 @@ impl GemmPlan {
         PlanCost {
             fixed: h200::AMPERE,
             waves: waves as f64,
-            mainloop: steps * step / h200::CLOCKS,
-            epilogue: (once + bm * bn * each * beside) / h200::CLOCKS,
+            mainloop: steps * step / machine.clocks,
+            epilogue: (once + bm * bn * each * beside) / machine.clocks,
             sum: 0.0,
             parts: 0.0,
             power: match self.operands.ab {
@@ -516,18 +555,39 @@ impl GemmPlan {
                 }
                 _ => 0.0,
             },
-            memory: self.microseconds_of_memory(problem),
+            memory: self.microseconds_of_memory(problem, machine),
         }
     }
 
     /// The microseconds in which every byte goes once through the memory of the device.
-    fn microseconds_of_memory(&self, problem: &GemmProblem) -> f64 {
+    fn microseconds_of_memory(&self, problem: &GemmProblem, machine: Machine) -> f64 {
         let [m, n, k] = [problem.m, problem.n, problem.k].map(|extent| extent as f64);
         let [bytes, bytes_of_c] =
             [self.operands.ab, self.operands.c].map(|ty| f64::from(ty.bits()) / 8.0);
-        let read_c = if self.operands.beta { 2.0 } else { 1.0 };
-        let one = (m * k + n * k) * bytes + m * n * bytes_of_c * read_c;
-        one * problem.batch as f64 / h200::MEMORY
+        let [written, _] = h200::WRITTEN;
+        let of_c = if self.operands.beta { 1.0 + written } else { written };
+        let one = (m * k + n * k) * bytes + m * n * bytes_of_c * of_c;
+        one * problem.batch as f64 / machine.memory
+    }
+
+    /// Whether the rows of C begin within sectors of 32 bytes.
+    fn is_apart(&self, problem: &GemmProblem) -> bool {
+        let bits = i64::from(self.operands.c.bits());
+        problem.leading_of(Operand::C).saturating_mul(bits) % 256 != 0
+    }
+
+    /// The bytes that the memory moves because the rows of a tile begin and end within sectors of C.
+    fn bytes_of_ends(&self, problem: &GemmProblem) -> f64 {
+        if !self.is_apart(problem) {
+            return 0.0;
+        }
+        let along = match self.operands.major(Operand::C) {
+            Major::First => self.tile[0],
+            Major::Second => self.tile[1],
+        };
+        let [m, n, batch] = [problem.m, problem.n, problem.batch].map(|extent| extent as f64);
+        let [_, of_ends] = h200::WRITTEN;
+        m * n * batch / along as f64 * of_ends
     }
 
     /// Whether a row of the boxes that TMA loads is a whole line of 128 bytes, or K takes no more. The model is fitted to shorter rows
@@ -557,12 +617,12 @@ impl GemmPlan {
     }
 
     /// The plan with the parts of K that suit a problem, if it takes several; itself if it takes one.
-    pub(crate) fn in_parts(self, problem: &GemmProblem, multiprocessors: i64) -> Vec<GemmPlan> {
+    pub(crate) fn in_parts(self, problem: &GemmProblem, machine: Machine) -> Vec<GemmPlan> {
         if self.split == 1 {
             return vec![self];
         }
         let blocks: i64 = self.cluster.iter().product();
-        let at_once = clusters_at_once(blocks, multiprocessors) * beside(&self, Arch::Sm90a);
+        let at_once = clusters_at_once(blocks, machine.multiprocessors) * beside(&self, Arch::Sm90a);
         let tiles = self.cluster_tiles(problem);
         let most = self.most_parts(problem);
         // Whole rounds are not divided.
@@ -612,9 +672,9 @@ impl GemmPlan {
         operands: Operands,
         device: &Device,
     ) -> Vec<GemmPlan> {
-        let multiprocessors = i64::from(device.limits().multiprocessors);
+        let machine = Machine::of(device.rates());
         let (possible, arch) = (problem.possible(), device.arch());
-        let all = ranked(&possible, operands, arch, multiprocessors).into_iter();
+        let all = ranked(&possible, operands, arch, machine).into_iter();
         let plans = all.map(|(_, plan)| plan);
         plans.filter(|plan| plan.check(arch).is_ok()).collect()
     }
@@ -648,15 +708,15 @@ fn timed(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> Vec<(f64, GemmPlan)> {
     let kept = listed(operands, arch);
     let plans = kept
         .iter()
         .filter(|plan| plan.may_be_chosen(problem))
-        .flat_map(|plan| plan.in_parts(problem, multiprocessors));
+        .flat_map(|plan| plan.in_parts(problem, machine));
     plans
-        .map(|plan| plan.timed(problem, arch, multiprocessors))
+        .map(|plan| plan.timed(problem, arch, machine))
         .collect()
 }
 
@@ -665,9 +725,9 @@ fn ranked(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> Vec<(f64, GemmPlan)> {
-    let mut all = timed(problem, operands, arch, multiprocessors);
+    let mut all = timed(problem, operands, arch, machine);
     all.sort_by(|x, y| x.0.total_cmp(&y.0));
     all
 }
@@ -677,10 +737,10 @@ fn fastest(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
     is_wanted: impl Fn(&GemmPlan) -> bool,
 ) -> (f64, GemmPlan) {
-    let all = timed(problem, operands, arch, multiprocessors).into_iter();
+    let all = timed(problem, operands, arch, machine).into_iter();
     let wanted = all.filter(|(_, plan)| is_wanted(plan));
     let best = wanted.min_by(|x, y| x.0.total_cmp(&y.0));
     best.expect("every list has a plan that takes K whole")
@@ -691,9 +751,9 @@ pub(crate) fn choose(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> GemmPlan {
-    fastest(problem, operands, arch, multiprocessors, |_| true).1
+    fastest(problem, operands, arch, machine, |_| true).1
 }
 
 /// The fastest of the plans that need no memory for parts of K.
@@ -701,10 +761,10 @@ pub(crate) fn choose_whole(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> GemmPlan {
     let is_whole = |plan: &GemmPlan| plan.workspace(problem) == 0;
-    fastest(problem, operands, arch, multiprocessors, is_whole).1
+    fastest(problem, operands, arch, machine, is_whole).1
 }
 
 /// The rows for which a batch-invariant product divides K.
@@ -716,11 +776,11 @@ pub(crate) fn choose_invariant(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> GemmPlan {
-    let is_same = is_invariant(problem, operands, arch, multiprocessors);
+    let is_same = is_invariant(problem, operands, arch, machine);
     let is_wanted = |plan: &GemmPlan| plan.workspace(problem) == 0 && is_same(plan);
-    fastest(problem, operands, arch, multiprocessors, is_wanted).1
+    fastest(problem, operands, arch, machine, is_wanted).1
 }
 
 /// Whether a plan divides K as the plan for [`SOME_ROWS`] rows does.
@@ -728,7 +788,7 @@ fn is_invariant(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> impl Fn(&GemmPlan) -> bool {
     let some = GemmProblem {
         m: SOME_ROWS,
@@ -737,7 +797,7 @@ fn is_invariant(
     let is_taken = |plan: &GemmPlan| plan.method != GemmMethod::Gemv;
     // The parts of a workspace are as many as the rows leave room for.
     let is_whole = |plan: &GemmPlan| plan.workspace(&some) == 0 && is_taken(plan);
-    let (_, wanted) = fastest(&some, operands, arch, multiprocessors, is_whole);
+    let (_, wanted) = fastest(&some, operands, arch, machine, is_whole);
     // Parts begin at whole steps.
     let parts = |plan: &GemmPlan| {
         let parts = plan.cluster[2];
@@ -754,10 +814,10 @@ pub(crate) fn choosable(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> Vec<GemmPlan> {
     let is_same = (wish == Wish::BatchInvariant)
-        .then(|| is_invariant(problem, operands, arch, multiprocessors));
+        .then(|| is_invariant(problem, operands, arch, machine));
     let may_divide = wish == Wish::Fastest;
     let kept = listed(operands, arch);
     let plans = kept.iter().copied();
@@ -808,10 +868,10 @@ pub(crate) fn packing(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> Packing {
     let best = |problem: &GemmProblem, operands| {
-        fastest(problem, operands, arch, multiprocessors, |_| true).0
+        fastest(problem, operands, arch, machine, |_| true).0
     };
     let vector = 128 / i64::from(operands.ab.bits());
     let mut packed = *problem;
@@ -866,14 +926,14 @@ impl GemmPlan {
         operands: Operands,
         device: &Device,
     ) -> String {
-        let multiprocessors = i64::from(device.limits().multiprocessors);
+        let machine = Machine::of(device.rates());
         let possible = problem.possible();
-        let own = self.possible().cost(&possible, multiprocessors);
+        let own = self.possible().cost(&possible, machine);
         let mut said = format!("{self}: {own}");
         let all = GemmPlan::alternatives(problem, operands, device);
         let is_other = |plan: &&GemmPlan| **plan != *self && plan.narrowed(&possible) != *self;
         for plan in all.iter().filter(is_other).take(5) {
-            let cost = plan.cost(&possible, multiprocessors);
+            let cost = plan.cost(&possible, machine);
             said += &format!("\n  {plan}: {cost}");
         }
         said
@@ -885,6 +945,11 @@ mod tests {
     use super::*;
     use crate::gemm::batch::BatchForm;
     use crate::gemm::plan::vector;
+
+    /// The device of the recorded times.
+    fn h200() -> Machine {
+        Machine::of(Rates::of(Arch::Sm90a))
+    }
 
     /// A product of rows that tensor maps describe.
     fn aligned(m: i64, n: i64, k: i64) -> (GemmProblem, Operands) {
@@ -917,13 +982,13 @@ mod tests {
             let [m, n, k] = extents;
             let (problem, operands) = aligned(m, n, k);
             let kept = listed(operands, Arch::Sm90a);
-            for (time, plan) in ranked(&problem, operands, Arch::Sm90a, 132) {
+            for (time, plan) in ranked(&problem, operands, Arch::Sm90a, h200()) {
                 let late = GemmPlan {
                     early: false,
                     ..plan
                 };
-                let alone = late.cost(&problem, 132).total();
-                let crowds = late.crowds(&problem, Arch::Sm90a, 132);
+                let alone = late.cost(&problem, h200()).total();
+                let crowds = late.crowds(&problem, Arch::Sm90a, h200());
                 let short = alone < SHORT;
                 assert_eq!(plan.early, short && !crowds, "{problem}, {plan}");
                 let gained = if plan.early { h200::EARLY } else { 0.0 };
@@ -950,7 +1015,7 @@ mod tests {
         let crowds = |row: usize, m: i64, n: i64| {
             let (problem, operands) = aligned(m, n, 64);
             let kept = listed(operands, Arch::Sm90a);
-            kept[row].crowds(&problem, Arch::Sm90a, 132)
+            kept[row].crowds(&problem, Arch::Sm90a, h200())
         };
         let row = |wanted: &str| {
             let (_, operands) = aligned(8, 8, 8);
@@ -974,7 +1039,7 @@ mod tests {
     fn products_with_a_long_k_share_what_they_load() {
         let chosen = |m: i64, n: i64, k: i64| {
             let (problem, operands) = aligned(m, n, k);
-            let plan = choose(&problem, operands, Arch::Sm90a, 132);
+            let plan = choose(&problem, operands, Arch::Sm90a, h200());
             (plan.tile, plan.cluster, plan.split, plan.early)
         };
         // 19.4 us; 64x128 in 4 parts took 25.1.
@@ -990,7 +1055,7 @@ mod tests {
         let whole = ([128, 192, 64], [2, 1, 1], 1, false);
         assert_eq!(chosen(3000, 3000, 3000), whole);
         let (problem, operands) = aligned(8192, 8192, 512);
-        let plan = choose(&problem, operands, Arch::Sm90a, 132);
+        let plan = choose(&problem, operands, Arch::Sm90a, h200());
         assert_eq!(plan.schedule, Schedule::Pingpong);
     }
 
@@ -1009,7 +1074,7 @@ mod tests {
                 beta: false,
                 gated: false,
             };
-            let plan = choose(&problem, operands, Arch::Sm90a, 132);
+            let plan = choose(&problem, operands, Arch::Sm90a, h200());
             (plan.method, plan.gather)
         };
         let gathered = (GemmMethod::Hopper, true);
@@ -1063,13 +1128,13 @@ mod tests {
                 majors,
                 ..GemmProblem::new(m, n, k)
             };
-            let sorted = ranked(&problem, operands, arch, 132);
-            assert_eq!(choose(&problem, operands, arch, 132), sorted[0].1);
-            let whole = choose_whole(&problem, operands, arch, 132);
+            let sorted = ranked(&problem, operands, arch, h200());
+            assert_eq!(choose(&problem, operands, arch, h200()), sorted[0].1);
+            let whole = choose_whole(&problem, operands, arch, h200());
             assert_eq!(whole.workspace(&problem), 0, "{problem}, {operands:?}");
-            choose_invariant(&problem, operands, arch, 132);
+            choose_invariant(&problem, operands, arch, h200());
             if takes_hopper(ab, arch) {
-                packing(&problem, operands, arch, 132);
+                packing(&problem, operands, arch, h200());
             }
             cases += sorted.len();
         }
@@ -1099,14 +1164,14 @@ mod tests {
                 beta: false,
                 gated: false,
             };
-            if packing(&problem, operands, Arch::Sm90a, 132).is_faster() {
+            if packing(&problem, operands, Arch::Sm90a, h200()).is_faster() {
                 packed += 1;
                 continue;
             }
             // The record is of plans that do not begin early.
             let chosen = GemmPlan {
                 early: false,
-                ..choose(&problem, operands, Arch::Sm90a, 132)
+                ..choose(&problem, operands, Arch::Sm90a, h200())
             };
             let chosen = chosen.to_string();
             let times = list(&shape).into_iter().skip(4).map(|pair| {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use colex_device::{Buffer, Device};
 use colex_tensor::TensorKernel;
 
-use super::ranked;
+use super::{Machine, ranked};
 use crate::autotune::{self, Autotune, Tuned};
 use crate::calls::Call;
 use crate::error::Error;
@@ -67,8 +67,8 @@ pub(in crate::gemm) fn tuned<T: GemmElement>(
         sizes: shape.sizes,
     };
     let plans = || {
-        let multiprocessors = i64::from(device.limits().multiprocessors);
-        let plans = ranked(problem, shape.operands, device.arch(), multiprocessors);
+        let machine = Machine::of(device.rates());
+        let plans = ranked(problem, shape.operands, device.arch(), machine);
         plans.into_iter().map(|(_, plan)| plan).collect()
     };
     let trial = Trial {

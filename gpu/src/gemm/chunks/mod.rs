@@ -8,7 +8,7 @@ pub(crate) mod departures;
 use colex_atom::{Arch, Reduction, TmaElement};
 use colex_tensor::{Builder, Index};
 
-use super::choose::choose_whole;
+use super::choose::{Machine, choose_whole};
 use super::plan::{GemmPlan, Operands};
 use super::problem::MOST_EXTENT;
 use crate::error::{Error, ErrorKind};
@@ -110,9 +110,9 @@ pub(crate) fn choose(
     problem: &GemmProblem,
     operands: Operands,
     arch: Arch,
-    multiprocessors: i64,
+    machine: Machine,
 ) -> GemmPlan {
-    let plan = choose_whole(problem, operands, arch, multiprocessors);
+    let plan = choose_whole(problem, operands, arch, machine);
     match plan.method {
         GemmMethod::Hopper => GemmPlan {
             early: false,

@@ -3,7 +3,7 @@
 use colex_atom::Arch;
 
 use super::form::{Im2col, check};
-use crate::gemm::choose::SOME_ROWS;
+use crate::gemm::choose::{Machine, SOME_ROWS};
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::gemm::prepared::Wish;
 use crate::gemm::problem::GemmProblem;
@@ -18,16 +18,16 @@ pub(crate) fn choose(
     wish: Wish,
     problem: &GemmProblem,
     of: (Operands, Arch),
-    multiprocessors: i64,
+    machine: Machine,
 ) -> GemmPlan {
     let step = (wish == Wish::BatchInvariant).then(|| {
         let some = GemmProblem {
             m: SOME_ROWS,
             ..*problem
         };
-        fastest(im2col, (wish, None), &some, of, multiprocessors).tile[2]
+        fastest(im2col, (wish, None), &some, of, machine).tile[2]
     });
-    fastest(im2col, (wish, step), problem, of, multiprocessors)
+    fastest(im2col, (wish, step), problem, of, machine)
 }
 
 /// The fastest plan of the list with a tile along K, if one is given.
@@ -36,7 +36,7 @@ fn fastest(
     (wish, step): (Wish, Option<i64>),
     problem: &GemmProblem,
     (operands, arch): (Operands, Arch),
-    multiprocessors: i64,
+    machine: Machine,
 ) -> GemmPlan {
     let is_wanted = |plan: &GemmPlan| match wish {
         Wish::Whole => plan.split == 1,
@@ -56,10 +56,10 @@ fn fastest(
     let plans = GemmPlan::candidates(operands, arch).into_iter();
     let plans = plans.map(in_order);
     let plans = plans.filter(|plan| check(plan).is_ok());
-    let plans = plans.flat_map(|plan| plan.in_parts(&loaded(&plan), multiprocessors));
+    let plans = plans.flat_map(|plan| plan.in_parts(&loaded(&plan), machine));
     let plans = plans.filter(|plan| step.is_none_or(|step| plan.tile[2] == step));
     let timed = plans.filter(is_wanted).map(|plan| {
-        let time = plan.cost(&loaded(&plan), multiprocessors).total();
+        let time = plan.cost(&loaded(&plan), machine).total();
         (time, plan)
     });
     let best = timed.min_by(|x, y| x.0.total_cmp(&y.0));

@@ -67,8 +67,7 @@ pub(crate) fn chosen<T: GemmElement, S: GemmElement, C: GemmElement>(
     problem.layouts()?;
     let order = OverlapPlan::new(overlap, problem.ranks).map_err(rank_error)?;
     let device = ranks.device;
-    let multiprocessors = i64::from(device.limits().multiprocessors);
-    let machine = (device.arch(), multiprocessors);
+    let machine = (device.arch(), device.rates());
     let forecast = RankForecast::with_sums::<T, S, C>(problem, machine, &options.links)?;
     let no_access = ranks.here.and_then(RankDevices::no_access);
     let (usual, reason) = match (problem.ranks, no_access, ranks.has_flags) {

@@ -3,10 +3,12 @@
 use core::fmt;
 
 use colex_atom::Arch;
+use colex_device::Rates;
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
 
 use crate::error::{Error, RankError};
 use crate::gemm::call::operands;
+use crate::gemm::Machine;
 use crate::gemm::chunks::choose;
 use crate::kernels::{GemmElement, GemmProblem};
 use crate::ranks::{RankPath, RankProblem};
@@ -49,13 +51,15 @@ impl Default for LinkSpeeds {
 ///
 /// ```
 /// use colex_atom::Arch;
+/// use colex_gpu::Rates;
 /// use colex_gpu::ranks::{LinkSpeeds, RankForecast, RankPath, RankProblem};
 /// use colex_sched::Overlap;
 /// use half::bf16;
 ///
-/// // The first product of a layer, tensor parallel by 4, on devices of 132 multiprocessors.
+/// // The first product of a layer, tensor parallel by 4, on devices with the rates of an H200.
 /// let problem = RankProblem { overlap: Overlap::GatherProduct, ranks: 4, m: 8192, n: 28672, k: 8192 };
-/// let forecast = RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, 132, &LinkSpeeds::default())?;
+/// let h200 = Rates::of(Arch::Sm90a);
+/// let forecast = RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, h200, &LinkSpeeds::default())?;
 /// assert_eq!(forecast.fastest(), RankPath::PeerMemory);
 /// let time = |path| forecast.microseconds(path).expect("a path of several ranks");
 /// // The copies hide behind the product but for the first.
@@ -84,7 +88,7 @@ fn nanoseconds(microseconds: f64) -> u64 {
 
 impl RankForecast {
     /// Returns the predicted times of a product of elements `T` into elements `C`, or into slots of these, on devices of an
-    /// architecture with a number of multiprocessors.
+    /// architecture with these rates.
     ///
     /// # Errors
     ///
@@ -92,16 +96,16 @@ impl RankForecast {
     pub fn of<T: GemmElement, C: GemmElement>(
         problem: &RankProblem,
         arch: Arch,
-        multiprocessors: i64,
+        rates: Rates,
         links: &LinkSpeeds,
     ) -> Result<RankForecast, Error> {
-        RankForecast::with_sums::<T, C, C>(problem, (arch, multiprocessors), links)
+        RankForecast::with_sums::<T, C, C>(problem, (arch, rates), links)
     }
 
     /// The same, of terms `S` whose sums are `C`.
     pub(super) fn with_sums<T: GemmElement, S: GemmElement, C: GemmElement>(
         problem: &RankProblem,
-        (arch, multiprocessors): (Arch, i64),
+        (arch, rates): (Arch, Rates),
         links: &LinkSpeeds,
     ) -> Result<RankForecast, Error> {
         problem.layouts()?;
@@ -119,13 +123,14 @@ impl RankForecast {
             ..GemmProblem::new(rows, n, k)
         };
         let (addresses, steps) = ([256; 3], Default::default());
+        let machine = Machine::of(rates);
         let plan = choose(
             &each,
             operands::<T, S>(&each, addresses, &steps),
             arch,
-            multiprocessors,
+            machine,
         );
-        let product = plan.cost(&each, multiprocessors).total();
+        let product = plan.cost(&each, machine).total();
         let bytes = if gathers {
             rows as f64 * k as f64 * T::BYTES as f64
         } else {
@@ -248,12 +253,14 @@ impl RankForecast {
     ///
     /// ```
     /// # use colex_atom::Arch;
+    /// # use colex_gpu::Rates;
     /// # use colex_gpu::ranks::{LinkSpeeds, RankForecast, RankPath, RankProblem};
     /// # use colex_sched::Overlap;
     /// # use half::bf16;
     /// let of = |overlap| {
     ///     let problem = RankProblem { overlap, ranks: 4, m: 8192, n: 8192, k: 8192 };
-    ///     RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, 132, &LinkSpeeds::default())
+    ///     let h200 = Rates::of(Arch::Sm90a);
+    ///     RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, h200, &LinkSpeeds::default())
     /// };
     /// let scatter = of(Overlap::ProductScatter)?;
     /// // No slots are read: what is saved is their sum.

@@ -1,5 +1,7 @@
 //! `Device`: a GPU or the simulator, with its memory and its kernels.
 
+mod rates;
+
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -15,6 +17,8 @@ use crate::error::{Error, ErrorKind};
 use crate::memo::LoadedKernels;
 use colex_ir::launch::{ArgumentError, Limits, TensorMapArgument};
 use colex_sim::{Memory, SimOptions};
+
+pub use rates::Rates;
 
 /// A GPU or the simulator. Clones are handles to the same device and may be sent to other threads.
 ///
@@ -248,6 +252,20 @@ impl Device {
         match &self.0 {
             Kind::Gpu(gpu) => gpu.limits(),
             Kind::Simulator(simulated) => Limits::of(simulated.arch),
+        }
+    }
+
+    /// Returns how fast the device is: for a simulator, what [`Rates::of`] says of its architecture.
+    ///
+    /// ```
+    /// # use colex_device::{Arch, Device};
+    /// # let device = Device::simulator(Arch::Sm90a);
+    /// assert_eq!(device.rates().bus, 6144); // bits of an H200's memory at each edge of its clock
+    /// ```
+    pub fn rates(&self) -> Rates {
+        match &self.0 {
+            Kind::Gpu(gpu) => gpu.rates(),
+            Kind::Simulator(simulated) => Rates::of(simulated.arch),
         }
     }
 
