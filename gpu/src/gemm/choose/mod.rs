@@ -118,11 +118,10 @@ pub struct PlanCost {
 impl PlanCost {
     /// Returns the microseconds of the whole product.
     pub fn total(&self) -> f64 {
-        // The root of powers: where both take as long, neither hides the other whole.
+        // The root of squares: where both take as long, neither hides the other.
         let rounds = self.waves * (self.mainloop + self.epilogue + self.sum);
         let rounds = (rounds.powi(4) + self.power.powi(4)).sqrt().sqrt();
-        let both = rounds.powf(h200::BESIDE_MEMORY) + self.memory.powf(h200::BESIDE_MEMORY);
-        self.fixed + both.powf(1.0 / h200::BESIDE_MEMORY) + self.parts
+        self.fixed + rounds.hypot(self.memory) + self.parts
     }
 }
 
@@ -203,13 +202,11 @@ mod h200 {
     pub(super) const CACHE: f64 = 8380.0 / 6144.0;
     /// Operations in a microsecond that the power limit allows for all multiprocessors.
     pub(super) const POWER: f64 = 4.0e9;
-    /// The part of the memory's rate that a product reaches where nothing else takes time.
-    pub(super) const MEMORY: f64 = 0.866;
-    /// The exponent of the sum of what the multiprocessors take and what the memory takes.
-    pub(super) const BESIDE_MEMORY: f64 = 2.59;
-    /// The bytes of C for each that is written, and those more for each row of a tile that begins within a sector of 32 bytes: the
-    /// memory reads and writes the sectors at both ends whole.
-    pub(super) const WRITTEN: [f64; 2] = [1.22, 51.0];
+    /// The part of the memory's rate that a product reaches where nothing else takes time: a sum of squares has the rest.
+    pub(super) const MEMORY: f64 = 0.901;
+    /// The bytes more for each row of a tile of C that begins within a sector of 32 bytes: the memory reads and writes the
+    /// sectors at both ends whole.
+    pub(super) const ENDS: f64 = 65.0;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
     pub(super) const FIXED: [f64; 2] = [1.79, 1.27];
     /// The microseconds by which a kernel that begins early hides its launch: half of 300 drawn shapes gained more.
@@ -220,18 +217,18 @@ mod h200 {
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.38, 0.0179, 2.75e6];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
-    pub(super) const EPILOGUE: [f64; 4] = [318.0, 0.0615, 0.4, 0.993];
+    pub(super) const EPILOGUE: [f64; 4] = [315.0, 0.0647, 0.4, 0.993];
     /// The same in pairs and one by one where threads load; and the part more for each other block of the multiprocessor.
     pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.28, 0.325, 0.88];
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
     pub(super) const PARTS_OF_LINES: f64 = 0.0842;
     /// The same where the rows of C begin within sectors of 32 bytes: each 128 bytes of a row take five sectors, and not four.
-    pub(super) const WITHIN_SECTORS: f64 = 0.0576;
+    pub(super) const WITHIN_SECTORS: f64 = 0.0466;
     /// Slots of arithmetic that a multiprocessor issues in a clock, each for one element.
     pub(super) const SLOTS: f64 = 128.0;
     /// An epilogue by pingpong takes that many times as long: one warpgroup stores the tile, and not two.
-    pub(super) const PINGPONG: f64 = 3.11;
+    pub(super) const PINGPONG: f64 = 3.06;
     /// Clocks of an access to a stage by a thread of the producer.
     pub(super) const ACCESS: f64 = 41.2;
     /// The same through registers: once for each stage, for each access, and for each access of all blocks of a multiprocessor.
@@ -564,9 +561,8 @@ impl GemmPlan {
         let [m, n, k] = [problem.m, problem.n, problem.k].map(|extent| extent as f64);
         let [bytes, bytes_of_c] =
             [self.operands.ab, self.operands.c].map(|ty| f64::from(ty.bits()) / 8.0);
-        let [written, _] = h200::WRITTEN;
-        let of_c = if self.operands.beta { 1.0 + written } else { written };
-        let one = (m * k + n * k) * bytes + m * n * bytes_of_c * of_c;
+        let read_c = if self.operands.beta { 2.0 } else { 1.0 };
+        let one = (m * k + n * k) * bytes + m * n * bytes_of_c * read_c;
         one * problem.batch as f64 / machine.memory
     }
 
@@ -586,8 +582,7 @@ impl GemmPlan {
             Major::Second => self.tile[1],
         };
         let [m, n, batch] = [problem.m, problem.n, problem.batch].map(|extent| extent as f64);
-        let [_, of_ends] = h200::WRITTEN;
-        m * n * batch / along as f64 * of_ends
+        m * n * batch / along as f64 * h200::ENDS
     }
 
     /// Whether a row of the boxes that TMA loads is a whole line of 128 bytes, or K takes no more. The model is fitted to shorter rows
