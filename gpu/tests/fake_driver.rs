@@ -116,6 +116,32 @@ fn a_whole_driver_opens() {
     );
 }
 
+/// The rates are those that the driver tells, or the architecture's where it tells none, and the choice of a plan follows them.
+#[test]
+fn a_device_tells_its_rates() {
+    let act = || {
+        let device = device();
+        let rates = device.rates();
+        let operands = Operands {
+            ab: Ty::Bf16,
+            c: Ty::Bf16,
+            majors: [Major::Second; 3],
+            vectors: [8; 3],
+            beta: false,
+            gated: false,
+        };
+        let problem = GemmProblem::new(6871, 5744, 1120);
+        let plan = GemmPlan::alternatives(&problem, operands, &device)[0];
+        let (memory, tile) = (rates.memory(), plan.tile);
+        format!("{memory} {} {} {tile:?}", rates.bus, rates.clock)
+    };
+    let h200 = "4916736 6144 1980000 [128, 128, 64]";
+    let h100 = "3352320 5120 1980000 [128, 256, 64]";
+    for (scene, told) in [("whole", h200), ("h100", h100), ("rateless", h200)] {
+        assert_eq!(said("a_device_tells_its_rates", scene, act), told);
+    }
+}
+
 /// The words that the fake driver was given for a map.
 fn words(map: &TensorMap, count: usize) -> String {
     let buffer = device().uninitialised::<u8>(1 << 16).unwrap();
