@@ -175,8 +175,9 @@ impl Machine {
     }
 }
 
-/// Constants of the model: fitted to what plans took for 1,146 shapes on an H200, those of threads for 163, and those of a step
-/// and of parts of K again to 1,061 (`PERFORMANCE.md`).
+/// Constants of the model: fitted to what plans took for 1,146 shapes on an H200, those of threads for 163, those of a step
+/// and of parts of K again to 1,061, and those of clusters, of the epilogue and of the memory again to these and to 1,206 records
+/// of an H100 (`PERFORMANCE.md`). What a device has more or less of than an H200 is a [`Machine`].
 /// All shapes are of 16-bit numbers. For tf32 and s8 nothing is fitted: the tensor cores and the power limit are taken to
 /// multiply half and twice as many, as NVIDIA's table of the H200 has it (989 TFLOP/s of bf16, 495 of tf32, 1,979 TOP/s of s8,
 /// dense).
@@ -197,22 +198,22 @@ mod h200 {
     /// Clocks of a step along K beside the loads.
     pub(super) const STEP: f64 = 19.5;
     /// The part of a step more where the blocks of a cluster along M or N wait for each other.
-    pub(super) const CLUSTER: f64 = 0.0035;
+    pub(super) const CLUSTER: f64 = 0.0099;
     /// Bytes of the second-level cache in a clock, for all multiprocessors together, for each bit of the memory's bus.
     pub(super) const CACHE: f64 = 8380.0 / 6144.0;
     /// Operations in a microsecond that the power limit allows for all multiprocessors.
     pub(super) const POWER: f64 = 4.0e9;
     /// The part of the memory's rate that a product reaches where nothing else takes time: a sum of squares has the rest.
-    pub(super) const MEMORY: f64 = 0.981;
+    pub(super) const MEMORY: f64 = 0.901;
     /// The bytes more for each row of a tile of C that begins within a sector of 32 bytes: the memory reads and writes the
     /// sectors at both ends whole.
-    pub(super) const ENDS: f64 = 51.6;
+    pub(super) const ENDS: f64 = 65.0;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
     pub(super) const FIXED: [f64; 2] = [1.79, 1.27];
-    /// Microseconds more of a launch in clusters along M or N.
-    pub(super) const CLUSTERS: f64 = 0.55;
+    /// Microseconds more of a launch in clusters along M or N that take K whole.
+    pub(super) const CLUSTERS: f64 = 0.5;
     /// Microseconds more of a launch whose blocks multiply whole tiles and parts of others.
-    pub(super) const AFTER_WHOLE: f64 = 1.06;
+    pub(super) const AFTER_WHOLE: f64 = 0.8;
     /// The microseconds by which a kernel that begins early hides its launch: half of 300 drawn shapes gained more.
     pub(super) const EARLY: f64 = 0.4;
     /// Clocks of a sum over a cluster, and for each byte of a block's accumulators.
@@ -221,19 +222,19 @@ mod h200 {
     /// microsecond.
     pub(super) const SPLIT: [f64; 3] = [1.38, 0.0179, 2.75e6];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
-    pub(super) const EPILOGUE: [f64; 4] = [338.0, 0.0431, 0.4, 0.993];
+    pub(super) const EPILOGUE: [f64; 4] = [315.0, 0.0647, 0.4, 0.993];
     /// The same in pairs and one by one where threads load; and the part more for each other block of the multiprocessor.
     pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.28, 0.325, 0.88];
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
     pub(super) const PARTS_OF_LINES: f64 = 0.0842;
     /// The same where the rows of C begin within sectors of 32 bytes: each 128 bytes of a row take five sectors, and not four.
-    pub(super) const WITHIN_SECTORS: f64 = 0.0485;
+    pub(super) const WITHIN_SECTORS: f64 = 0.0466;
     /// Slots of arithmetic that a multiprocessor issues in a clock, each for one element.
     pub(super) const SLOTS: f64 = 128.0;
     /// An epilogue by pingpong takes that many times as long: one warpgroup stores the tile, and not two, beside the loads of the
     /// other's.
-    pub(super) const PINGPONG: f64 = 3.42;
+    pub(super) const PINGPONG: f64 = 3.06;
     /// Clocks of an access to a stage by a thread of the producer.
     pub(super) const ACCESS: f64 = 41.2;
     /// The same through registers: once for each stage, for each access, and for each access of all blocks of a multiprocessor.
@@ -409,7 +410,7 @@ impl GemmPlan {
         };
         let mut epilogue = once + elements * (bytes_of_c * active / machine.cache + each);
         let mut fixed = h200::FIXED[usize::from(self.gather)];
-        if cm * cn > 1 {
+        if cm * cn > 1 && divided == 0 {
             fixed += h200::CLUSTERS;
         }
         if divided > 0 && whole > 0 {
