@@ -2,6 +2,7 @@
 
 mod api;
 pub(crate) mod browser;
+mod cells;
 mod chapters;
 mod drawings;
 pub(crate) mod explorer;

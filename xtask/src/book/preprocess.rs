@@ -1,4 +1,5 @@
-//! The preprocessor: figures become SVG, formulas MathML and marks links before mdBook sees the chapter.
+//! The preprocessor: figures become SVG, formulas MathML and marks links before mdBook sees the chapter, and short code in
+//! tables gets a span.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use mdbook_driver::errors::{Error, Result};
 use mdbook_preprocessor::{Preprocessor, PreprocessorContext};
 
 use super::api::{self, Api};
+use super::cells;
 use super::chapters::marks;
 use super::drawings::Drawings;
 use super::math;
@@ -57,8 +59,8 @@ impl Preprocessor for Drawn {
     }
 }
 
-/// `text`, of the chapter `file`, with its figures and formulas drawn and its marks linked, or the line and the reason of
-/// the first that cannot be.
+/// `text`, of the chapter `file`, with its figures and formulas drawn, its marks linked and its cells kept together, or
+/// the line and the reason of the first that cannot be.
 fn drawn(
     text: &str,
     file: &str,
@@ -82,6 +84,7 @@ fn drawn(
         pieces.push((formula.range, mathml));
     }
     pieces.extend(marks::linked(text, file));
+    pieces.extend(cells::kept(text));
     pieces.sort_by_key(|(range, _)| range.start);
     let mut text = text.to_string();
     for (range, piece) in pieces.into_iter().rev() {
