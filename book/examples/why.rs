@@ -46,10 +46,10 @@ fn same_arithmetic() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: kernel
-/// Copies `from` to `to` through tiles of 32 by 32 in shared memory. Each block of 256 threads copies one tile.
+/// Copies `from` to `to` through tiles of 32 by 32 in shared memory.
+/// Each block of 256 threads copies one tile.
 fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("by_tiles", Arch::Sm80, 256);
-    // Any layout of rank 2 will do: its integers are dynamic (not known when the kernel is built), so the launch replaces them.
     let any = Layout::new((1, 1), (1, 1))?;
     let from = k.tensor("from", Ty::F32, &any);
     let to = k.tensor("to", Ty::F32, &any);
@@ -71,7 +71,8 @@ fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
 
     // ANCHOR: steps
     let mine = along_rows.at(&k.thread());
-    let (src, dst) = (mine.partition_src(&from), mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
+    let src = mine.partition_src(&from); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     let registers = k.fragment_like(&src); // one register for each value of src
     k.copy(&along_rows, &src, &registers); // global memory to registers
     k.copy(&along_rows, &registers, &dst); // registers to shared memory
@@ -79,7 +80,8 @@ fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     k.sync();
 
     let mine = along_columns.at(&k.thread());
-    let (src, dst) = (mine.partition_src(&tile), mine.partition_dst(&to)); // (CPY, CPY_M, CPY_N)
+    let src = mine.partition_src(&tile); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&to); // (CPY, CPY_M, CPY_N)
     let registers = k.fragment_like(&src);
     k.copy(&along_columns, &src, &registers); // shared memory to registers
     k.copy(&along_columns, &registers, &dst); // registers to global memory
@@ -93,7 +95,8 @@ fn conflicts(tile: &ComposedLayout, to: &Layout) -> Result<u64, Box<dyn Error>> 
     passes_lost(&by_tiles(tile)?, to)
 }
 
-/// Runs a kernel on the simulator of an Ampere GPU, checks every element, and returns the passes that bank conflicts cost.
+/// Runs a kernel on the simulator of an Ampere GPU, and checks every element.
+/// Returns the passes that bank conflicts cost.
 fn passes_lost(kernel: &TensorKernel, to: &Layout) -> Result<u64, Box<dyn Error>> {
     let device = Device::simulator(Arch::Sm80);
     let data: Vec<f32> = (0..64 * 96).map(|i| i as f32).collect();
@@ -237,7 +240,7 @@ fn exercise_2() -> Result<(), Box<dyn Error>> {
 /// As `by_tiles`, but each thread reads 16 bytes of a row at once.
 fn by_vectors(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("by_vectors", Arch::Sm80, 256);
-    let from = k.tensor("from", Ty::F32, "(64,96):(_96,_1)"); // changed: four words of a row are neighbours
+    let from = k.tensor("from", Ty::F32, "(64,96):(_96,_1)"); // changed: static strides
     let to = k.tensor("to", Ty::F32, "(1,1):(1,1)");
     let tile = k.shared_tensor(Ty::F32, tile);
     let block = [k.block_index(0), k.block_index(1)];
@@ -252,13 +255,15 @@ fn by_vectors(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     let along_columns = TiledCopy::new(word, 32, "(32,8):(1,32)", "(1,1):(0,0)")?;
 
     let mine = along_rows.at(&k.thread());
-    let (src, dst) = (mine.partition_src(&from), mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
+    let src = mine.partition_src(&from); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&tile); // (CPY, CPY_M, CPY_N)
     let registers = k.fragment_like(&src);
     k.copy(&along_rows, &src, &registers);
     k.copy(&along_rows, &registers, &dst);
     k.sync();
     let mine = along_columns.at(&k.thread());
-    let (src, dst) = (mine.partition_src(&tile), mine.partition_dst(&to)); // (CPY, CPY_M, CPY_N)
+    let src = mine.partition_src(&tile); // (CPY, CPY_M, CPY_N)
+    let dst = mine.partition_dst(&to); // (CPY, CPY_M, CPY_N)
     let registers = k.fragment_like(&src);
     k.copy(&along_columns, &src, &registers);
     k.copy(&along_columns, &registers, &dst);
