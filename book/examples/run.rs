@@ -30,7 +30,7 @@ fn axpy(target: Arch, compare: Compare) -> Kernel {
     let inside = k.setp(compare, Type::U32, i, n); // with Compare::Lt: i < n
     k.if_(inside, |k| {
         let offset = k.mul_wide(Type::U32, i, 4); // 4 * i bytes, in 64 bits
-        let (x, y) = (k.add(Type::S64, x, offset), k.add(Type::S64, y, offset)); // U64 adds the same bits
+        let (x, y) = (k.add(Type::S64, x, offset), k.add(Type::S64, y, offset));
         let access = Access::new(Space::Global, Type::F32);
         let (x_i, y_i) = (k.load(access, x), k.load(access, y));
         let sum = k.mad(Type::F32, a, x_i, y_i);
