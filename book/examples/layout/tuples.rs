@@ -22,7 +22,7 @@ fn a_shape() -> Result<(), Error> {
     let shape: IntTuple = "((2,3),3)".parse()?;
     assert_eq!(shape.rank(), 2);
     assert_eq!(shape.product()?.value(), 18);
-    assert_eq!(shape.mode(0), Some("(2,3)".parse()?));
+    assert_eq!(shape.get(&[0])?, "(2,3)".parse()?);
     // ANCHOR_END: a_shape
     Ok(())
 }
