@@ -13,6 +13,7 @@ fn main() -> Result<(), Error> {
     appended()?;
     grouped()?;
     zipped()?;
+    one_tile()?;
     sliced_and_diced()?;
     refusals();
     Ok(())
@@ -79,16 +80,17 @@ fn taken() -> Result<(), Error> {
 fn joined() -> Result<(), Error> {
     println!("\n== joined ==");
     // ANCHOR: joined
-    let (a, b) = (layout!(3:1), layout!(4:3));
-    let row = Layout::concat([&a, &b])?;
-    let col = Layout::concat([&b, &a])?;
-    let wrapped = Layout::concat([&a])?;
-    println!("{row}");
-    println!("{col}");
-    println!("{}", Layout::concat([&row, &col])?);
-    println!("{wrapped}");
-    println!("{}", Layout::concat([&wrapped])?);
-    println!("{}", Layout::concat([&a, &wrapped, &a])?);
+    let (down, across) = (layout!(3:1), layout!(4:3)); // 3 rows, 1 apart; 4 columns, 3 apart
+    let matrix = Layout::concat([&down, &across])?;
+    let transposed = Layout::concat([&across, &down])?;
+    println!("matrix      {matrix}");
+    println!("transposed  {transposed}");
+    println!("both        {}", Layout::concat([&matrix, &transposed])?);
+
+    let vector = Layout::concat([&down])?; // a tuple of one mode
+    println!("vector      {vector}");
+    println!("wrapped     {}", Layout::concat([&vector])?);
+    println!("mixed       {}", Layout::concat([&down, &vector, &down])?);
     // ANCHOR_END: joined
     Ok(())
 }
@@ -97,16 +99,23 @@ fn joined() -> Result<(), Error> {
 fn appended() -> Result<(), Error> {
     println!("\n== appended ==");
     // ANCHOR: appended
-    let tile = layout!((128,64):(64,1));
-    println!("{}", tile.append(&layout!(3:8192))?); // three stages
+    let (tile, stages) = (layout!((128,64):(64,1)), layout!(3:8192));
+    let pipeline = tile.append(&stages)?;
+    println!("appended   {pipeline}");
+    println!("prepended  {}", tile.prepend(&stages)?);
+    println!("replaced   {}", pipeline.replace(2, &layout!(4:8192))?); // four stages
+    println!(
+        "nested     {}",
+        pipeline.replace(2, &layout!((2,2):(8192,16384)))?
+    );
 
-    let (a, b) = (layout!(3:1), layout!(4:3));
-    let ab = a.append(&b)?;
-    println!("{ab}");
-    println!("{}", a.prepend(&b)?);
-    let c = ab.append(&ab)?;
-    println!("{c}");
-    println!("{}", c.replace(2, &b)?);
+    let (down, across) = (layout!(3:1), layout!(4:3));
+    let matrix = down.append(&across)?;
+    assert_eq!(matrix, layout!((3,4):(1,3)));
+    assert_eq!(down.prepend(&across)?, layout!((4,3):(3,1)));
+    let twice = matrix.append(&matrix)?;
+    assert_eq!(twice, layout!((3,4,(3,4)):(1,3,(1,3))));
+    assert_eq!(twice.replace(2, &across)?, layout!((3,4,4):(1,3,3)));
     // ANCHOR_END: appended
     Ok(())
 }
@@ -136,6 +145,22 @@ fn zipped() -> Result<(), Error> {
     println!("{by_tile}");
     println!("{:?}", by_tile.get(&[0])?.table()?); // one tile
     // ANCHOR_END: zipped
+    Ok(())
+}
+
+/// Takes one tile with stages through several operations.
+fn one_tile() -> Result<(), Error> {
+    println!("\n== one_tile ==");
+    // ANCHOR: one_tile
+    let stages = layout!((128,64,3):(64,1,8192));
+    println!("one stage   {}", stages.take(0..2)?);
+    println!("transposed  {}", stages.select(&[1, 0, 2])?);
+    let grouped = stages.group(0..2)?; // (elements, stages)
+    println!("grouped     {grouped}");
+    let (stage, start) = grouped.slice_and_offset((.., 1))?;
+    println!("stage 1     {stage} at {start}");
+    assert_eq!(grouped.flatten(), stages);
+    // ANCHOR_END: one_tile
     Ok(())
 }
 
