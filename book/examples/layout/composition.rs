@@ -118,7 +118,7 @@ fn refusals() {
     println!("\n== refusals ==");
     // ANCHOR: refusals
     let refused = |a: &str, b: &str| {
-        let (a, b): (Layout, Layout) = (a.parse().expect("a layout"), b.parse().expect("a layout"));
+        let [a, b] = [a, b].map(|text| text.parse::<Layout>().expect("a layout"));
         let error = a.composition(&b).unwrap_err().to_string();
         error.replace(": mode", ":\n  mode").replace("; ", ";\n  ")
     };
