@@ -10,6 +10,7 @@ fn main() -> Result<(), Error> {
     by_mode()?;
     four_divides()?;
     slices()?;
+    twice()?;
     remainder()?;
     refused();
     wrong_rank();
@@ -54,12 +55,9 @@ fn by_mode() -> Result<(), Error> {
     let blocks = matrix.logical_divide(&tiler!((2, 4)))?;
     assert_eq!(blocks, layout!(((2,2),(4,2)):((8,16),(1,4))));
 
-    let a = layout!((9,(4,8)):(59,(13,1)));
-    let by_layouts = a.logical_divide(&tiler!((3:3, (2,4):(1,8))))?;
-    assert_eq!(
-        by_layouts,
-        layout!(((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1))))
-    );
+    let nine = layout!((9,8):(8,1));
+    let strided = nine.logical_divide(&tiler!((3:3, 4:2)))?;
+    assert_eq!(strided, layout!(((3,3),(4,2)):((24,8),(2,1))));
     // ANCHOR_END: by_mode
     Ok(())
 }
@@ -97,6 +95,25 @@ fn slices() -> Result<(), Error> {
     let (tile, start) = from.slice_and_offset(((.., ..), (1, 2)))?;
     println!("block (1,2): {tile}, {start}");
     // ANCHOR_END: slices
+    Ok(())
+}
+
+/// Cuts the tile of a block again, for its threads.
+fn twice() -> Result<(), Error> {
+    println!("\n== twice ==");
+    // ANCHOR: twice
+    let from = layout!((64,96):(96,1)).zipped_divide(&tiler!((32, 32)))?;
+    let (tile, block_start) = from.slice_and_offset(((.., ..), (1, 2)))?;
+
+    let threads = layout!((8,32):(32,1)); // the thread of a place
+    let cut = tile.zipped_divide(&tiler!((8, 32)))?;
+    println!("the tile, cut again: {cut:#}");
+    let place = threads.coord_of(70)?;
+    let (mine, start) = cut.slice_and_offset((place.clone(), (.., ..)))?;
+    println!("thread 70 at {place}: {mine:#} from {block_start} + {start}");
+    let offsets = mine.table()?.into_iter().map(|x| block_start + start + x);
+    println!("{:?}", offsets.collect::<Vec<_>>());
+    // ANCHOR_END: twice
     Ok(())
 }
 
