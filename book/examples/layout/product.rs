@@ -8,6 +8,7 @@ fn main() -> Result<(), Error> {
     by_hand()?;
     definition()?;
     starts()?;
+    values()?;
     warps()?;
     blocked_and_raked()?;
     to_shape()?;
@@ -66,6 +67,24 @@ fn starts() -> Result<(), Error> {
     println!("{:?}", starts("6:1")?);
     println!("{:?}", starts("(3,2):(2,1)")?);
     // ANCHOR_END: starts
+    Ok(())
+}
+
+/// Gives each of 8 threads 4 values, side by side and interleaved.
+fn values() -> Result<(), Error> {
+    println!("\n== values ==");
+    // ANCHOR: values
+    let (values, threads) = (layout!((1,4):(4,1)), layout!((1,8):(8,1)));
+    let blocked = values.blocked_product(&threads)?;
+    let raked = values.raked_product(&threads)?;
+    for product in [blocked, raked] {
+        println!("{product}");
+        // The offset is 4 * thread + value.
+        let thread = |column: i64| Ok(product.at((0, column))? / 4);
+        let threads: Result<Vec<i64>, Error> = (0..32).map(thread).collect();
+        println!("{:?}", &threads?[..12]); // of the first 12 elements
+    }
+    // ANCHOR_END: values
     Ok(())
 }
 
