@@ -50,15 +50,18 @@ fn composed() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes a row out of a swizzled tile.
+/// Takes a row and a column out of a swizzled tile.
 fn sliced() -> Result<(), Box<dyn Error>> {
     println!("\n== sliced ==");
     // ANCHOR: sliced
     let tile: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
     let (row, offset) = tile.slice_and_offset((1, ..))?;
-    // Row 1 begins with its group 1 and goes to its group 0: 8 back, then on in pairs.
+    // Group 0 lies at 72 and group 1 at 64: 8 back, then on in pairs.
     println!("{row:#}, {offset}");
     assert_eq!(row.at(8)? + offset, tile.at((1, 8))?);
+
+    let (column, offset) = tile.slice_and_offset((.., 0))?;
+    println!("{column:#}, {offset}");
     // ANCHOR_END: sliced
     Ok(())
 }
@@ -107,7 +110,8 @@ fn moved() -> Result<(), Box<dyn Error>> {
     let moved = l.composition(Swizzle::new(3, 0, 3)?)?;
     println!("{moved}");
 
-    let carries: Layout = "(6,8):(1,8)".parse()?; // 6 is not a power of two: bits and digits differ
+    // 6 is not a power of two: bits and digits differ.
+    let carries: Layout = "(6,8):(1,8)".parse()?;
     println!(
         "{}",
         carries.composition(Swizzle::new(2, 0, 2)?).unwrap_err()
