@@ -31,7 +31,7 @@ fn majors() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: simple_tensors
-/// The kernel of `sgemm_1.cu`: C = A B^T with A M-major and B N-major, one stage of shared memory.
+/// The kernel of `sgemm_1.cu`: C = A B^T, A M-major, B N-major, one stage of shared memory.
 fn sgemm_1() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("sgemm_1", Arch::Sm80, 256);
     let major = Layout::new((1, 1), (C::<1>, 1))?; // only the 1 of C::<1> is static
@@ -95,7 +95,8 @@ fn sgemm_1() -> Result<TensorKernel, Box<dyn Error>> {
 // ANCHOR_END: simple_end
 
 // ANCHOR: check
-/// Multiplies 132 by 72 by 20 on the simulator, compares every element with the host, and returns the lost passes.
+/// Multiplies 132 by 72 by 20 on the simulator, and compares every element with the host.
+/// Returns the lost passes.
 fn check(built: &TensorKernel) -> Result<u64, Box<dyn Error>> {
     let [m, n, k] = [132usize, 72, 20];
     let a: Vec<f32> = (0..m * k).map(|i| (i % 7) as f32 - 3.0).collect();

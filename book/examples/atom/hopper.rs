@@ -204,7 +204,7 @@ fn refusals() -> Result<(), Box<dyn Error>> {
             .unwrap_err()
             .to_string())
     };
-    // Plain rows of 16 halves: without a swizzle the hardware wants eight rows of 16 bytes together.
+    // Plain rows of 16 halves: without a swizzle, eight rows of 16 bytes must lie together.
     println!("{}", refused("(64,16):(16,1)", Major::K)?);
     // Rows of 256 bytes under a swizzle of 128.
     println!("{}", refused("Sw<3,3,3> o 0 o (64,16):(128,1)", Major::K)?);

@@ -115,17 +115,18 @@ fn with_cudarc() -> Result<(), Box<dyn Error>> {
 ///
 /// # Safety
 ///
-/// Context and stream live for the call, and `matrix` is the address of `rows * columns` numbers.
+/// Context and stream live for the call; `matrix` is the address of `rows * columns` numbers.
 unsafe fn column_sum(
     raw: RawStream,
     matrix: u64,
     [rows, columns]: [usize; 2],
     j: usize,
 ) -> Result<f32, Box<dyn Error>> {
-    // SAFETY: the caller promises that both live for the call, and nothing made here outlives it.
+    // SAFETY: the caller promises that both live for the call; nothing made here outlives it.
     let device = unsafe { Device::from_raw(raw)? };
+    let (first, length) = (matrix + 4 * j as u64, rows * columns - j);
     // SAFETY: the caller promises that the rest of the matrix lies behind its column.
-    let memory = unsafe { device.borrow_raw::<f32>(matrix + 4 * j as u64, rows * columns - j)? };
+    let memory = unsafe { device.borrow_raw::<f32>(first, length)? };
     let column = View::new(&memory, Layout::new(rows as i64, columns as i64)?)?;
     let mut out = device.zeros::<f32>(rows)?;
     copy(&column, &out.view_mut(rows as i64)?)?;

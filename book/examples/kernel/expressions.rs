@@ -189,7 +189,8 @@ fn rms_norm() -> Result<TensorKernel, Box<dyn Error>> {
     let copy = TiledCopy::new(four, 16, "(1,128):(128,1)", "(1,4):(0,1)")?;
     let (mine, row) = (copy.at(&k.thread()), k.block_index(0));
     let from = mine.partition_src(&x.local_tile((1, 1024), (&row, 0))); // (CPY, CPY_M, CPY_N)
-    let factors = mine.partition_src(&weights.local_tile((1, 1024), (0, 0))); // (CPY, CPY_M, CPY_N)
+    let weights = weights.local_tile((1, 1024), (0, 0)); // (BLK_M, BLK_N)
+    let factors = mine.partition_src(&weights); // (CPY, CPY_M, CPY_N)
     let to = mine.partition_dst(&y.local_tile((1, 1024), (&row, 0))); // (CPY, CPY_M, CPY_N)
     let (held, w) = (k.fragment_like(&from), k.fragment_like(&factors));
     k.copy_in_bounds(&copy, &from, &held);
@@ -240,7 +241,7 @@ fn run_rms_norm() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: rotary
-/// Rotary embedding: columns `j` and `j + 32` of row `m` are rotated by the angle `m 10000^(-j / 32)`.
+/// Rotary embedding: rotates columns `j` and `j + 32` of row `m` by `m 10000^(-j / 32)`.
 fn rotary() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("rotary", Arch::Sm80, 128);
     let [x, y] = ["x", "y"].map(|name| k.tensor(name, Ty::F32, "(64,_64):(_64,_1)"));

@@ -56,7 +56,7 @@ fn bounds() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: histogram
-/// How often each byte occurs: a block counts 2048 bytes in shared memory, and adds its counts to those of all.
+/// How often each byte occurs: a block counts 2048 bytes in shared memory, and adds its counts.
 fn histogram() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("histogram", Arch::Sm80, 256);
     let x = k.tensor("x", Ty::U8, "1000:_1");
@@ -188,8 +188,8 @@ fn run_add() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: stencil
-/// The mean of the 3 by 3 numbers around each number, where those beyond the edge count as 0; with a tile in shared memory, or
-/// without.
+/// The mean of the 3 by 3 numbers around each number; those beyond the edge count as 0.
+/// With a tile in shared memory, or without.
 fn stencil(shared: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("stencil", Arch::Sm80, (32, 8));
     let [x, y] = ["x", "y"].map(|name| k.tensor(name, Ty::F32, "(100,100):(100,_1)"));
@@ -200,7 +200,8 @@ fn stencil(shared: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let around = x.local_tile((10, 34), (0, 0)).offset_by((&m - 1, &n - 1)); // (TILE_M, TILE_N)
     let tile = if shared {
         let tile = k.shared_tensor(Ty::F32, "(10,34):(34,1)");
-        let (from, to) = (mine.partition_src(&around), mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
+        let from = mine.partition_src(&around); // (CPY, CPY_M, CPY_N)
+        let to = mine.partition_dst(&tile); // (CPY, CPY_M, CPY_N)
         let held = k.fragment_like(&from);
         k.copy_in_bounds(&copy, &from, &held);
         k.copy_in_bounds(&copy, &held, &to);

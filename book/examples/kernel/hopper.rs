@@ -31,7 +31,7 @@ const STAGE_BYTES: i64 = 2 * 64 * 64 * 2;
 /// C = A B^T by one producer warp and one consumer.
 fn product() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("ring", Arch::Sm90a, 256);
-    // Three stages. One arrival of the producer fills a stage, and one of the consumer empties it.
+    // Three stages. One arrival of the producer fills a stage, one of the consumer empties it.
     let ring = k.pipeline(3, 1, 1);
     let slab: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
     let stages: ComposedLayout = "Sw<3,3,3> o 0 o (64,64,3):(64,1,4096)".parse()?;
@@ -189,7 +189,7 @@ fn pingpong() -> Result<(), Box<dyn Error>> {
     println!("\n== pingpong ==");
     // ANCHOR: pingpong
     let device = Device::simulator(Arch::Sm90a);
-    // 34 by 8 tiles of 64 by 16: for each of 132 multiprocessors two, and for eight of them a third.
+    // 34 by 8 tiles of 64 by 16: two for each of 132 multiprocessors, a third for eight of them.
     let problem = GemmProblem::new(34 * 64, 8 * 16, 40);
     let (a, b) = (
         device.upload(&vec![f16::ONE; 34 * 64 * 40])?,
@@ -215,10 +215,11 @@ fn pingpong() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: by_hand
-/// The same kernel, whose producer itself announces `bytes` per stage, with or without the fence of the consumer.
+/// The same kernel, whose producer itself announces `bytes` per stage.
+/// With or without the fence of the consumer.
 fn by_hand(bytes: i64, fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("ring", Arch::Sm90a, 256);
-    let ring = k.pipeline(3, 2, 1); // two arrivals fill a stage: the commit, and the announcement
+    let ring = k.pipeline(3, 2, 1); // two arrivals fill a stage: commit and announcement
     let slab: ComposedLayout = "Sw<3,3,3> o 0 o (64,64):(64,1)".parse()?;
     let stages: ComposedLayout = "Sw<3,3,3> o 0 o (64,64,3):(64,1,4096)".parse()?;
     let (sa, sb) = (

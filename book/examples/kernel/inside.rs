@@ -26,13 +26,13 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 // ANCHOR: kernel
 /// Subtracts from each element of a 4x8 matrix the mean of its row: one thread per element.
-fn centred(which_row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, Box<dyn Error>> {
+fn centred(which_row: fn(&Index) -> Index, dump: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("centred", Arch::Sm80, 32);
     let [x, y] = ["x", "y"].map(|name| k.tensor(name, Ty::F32, "(_4,_8):(_8,_1)"));
     let tile = k.shared_tensor(Ty::F32, "(4,8):(8,1)");
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let each = TiledCopy::new(word.clone(), 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
-    let whole_row = TiledCopy::new(word, 32, "(1,1):(0,0)", "(1,8):(0,1)")?; // one thread takes all
+    let whole_row = TiledCopy::new(word, 32, "(1,1):(0,0)", "(1,8):(0,1)")?; // one thread
     let tid = k.thread();
     let mine = each.at(&tid);
     let from = mine.partition_src(&x.local_tile((4, 8), (0, 0))); // (CPY, CPY_M, CPY_N)
@@ -46,7 +46,7 @@ fn centred(which_row: fn(&Index) -> Index, dumps: bool) -> Result<TensorKernel, 
     let numbers = k.fragment_like(&row_part);
     k.copy(&whole_row, &row_part, &numbers);
     let sum = k.reduce_all(Add, &numbers);
-    if dumps {
+    if dump {
         let is_first = k.less(&tid, &10.into());
         k.dump("sum", Dump::of(&sum).at(&from).when(is_first));
     }

@@ -74,7 +74,7 @@ fn sinks() -> Result<(), Box<dyn Error>> {
     println!("\n== sinks ==");
     // ANCHOR: sinks
     let device = Device::simulator(Arch::Sm80);
-    // Two heads of two queries and one key. The first query sees no key; a score is 0 and a value 6.
+    // Two heads of two queries and one key. The first query sees no key; scores are 0, values 6.
     let q = device.upload(&[f16::ZERO; 2 * 2 * 64])?;
     let (k, v) = (
         device.upload(&[f16::ZERO; 64])?,
@@ -154,7 +154,8 @@ fn pages() -> Result<(), Box<dyn Error>> {
         device.upload(&[f16::ONE; 4 * 1024])?,
         device.upload(&values)?,
     );
-    // Sequence 0 has 32 keys, in pages 2 and 1; sequence 1 has 16 in page 0; sequence 2 has 32, and the pool has no page 9.
+    // Sequence 0 has 32 keys, in pages 2 and 1; sequence 1 has 16 in page 0; sequence 2 has 32,
+    // and the pool has no page 9.
     let table = device.upload(&[2, 1, 0, 3, 2, 9])?;
     let lengths = device.upload(&[32u32, 16, 32])?;
     let q = device.upload(&[f16::ZERO; 3 * 64])?;

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: arguments
-/// C = A B^T, with A and B contiguous along K. Exercise 1 leaves out the second barrier of a step.
+/// C = A B^T, A and B contiguous along K. Exercise 1 leaves out the second barrier of a step.
 fn product(second_sync: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("product", Arch::Sm80, 128);
     let dynamic: Layout = "(1024,1024):(1024,_1)".parse()?;
@@ -100,7 +100,8 @@ fn check(built: &TensorKernel, [m, n, k]: [usize; 3]) -> Result<(), Box<dyn Erro
     let grid = [m.div_ceil(64), n.div_ceil(64)];
     kernel.launch(grid, (view_a, view_b, on_c.view_mut((m, n))?))?;
     for (i, found) in on_c.download()?.into_iter().enumerate() {
-        let products = (0..k).map(|l| f32::from(a[i / n * ld + l]) * f32::from(b[i % n * ld + l]));
+        let (row, column) = (i / n * ld, i % n * ld);
+        let products = (0..k).map(|l| f32::from(a[row + l]) * f32::from(b[column + l]));
         assert_eq!(
             found,
             products.sum::<f32>(),
@@ -120,7 +121,7 @@ fn whole_product() -> Result<(), Box<dyn Error>> {
     check(&built, [70, 33, 100])?;
     check(&built, [1, 1, 1])?;
 
-    let costs = built.report().to_string(); // one line per operation: its text (its source line): its cost
+    let costs = built.report().to_string(); // per operation: its text (its source line): its cost
     for line in costs.lines() {
         let (operation, cost) = line.rsplit_once("): ").ok_or("a line without a cost")?;
         let (_, at) = operation

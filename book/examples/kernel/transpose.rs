@@ -118,7 +118,7 @@ fn transposed() -> Result<(), Box<dyn Error>> {
 fn matrices() -> Result<(), Box<dyn Error>> {
     println!("\n== matrices ==");
     // ANCHOR: matrices
-    // Mode 0: rows of a matrix, warps. Mode 1: a pair, the four pairs of a row, four matrices, warps.
+    // Mode 0: rows of a matrix, warps. Mode 1: a pair, the pairs of a row, matrices, warps.
     let tile = Layout::column_major(((8, 2), (2, 4, 4, 4)))?;
     let part = |paths: &[&[usize]]| -> Result<Layout, colex_layout::Error> {
         let modes: Result<Vec<Layout>, _> = paths.iter().map(|path| tile.get(path)).collect();
@@ -133,7 +133,7 @@ fn matrices() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: square
-/// Transposes squares of 64 by 64 elements of 16 bits: the copy engine moves them, four warps turn them.
+/// Transposes squares of 64 by 64 elements of 16 bits: the copy engine moves, four warps turn.
 fn square(fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("transpose_square", Arch::Sm90a, 128);
     // Mode 0 is contiguous in the source, mode 1 in the destination.
@@ -148,7 +148,7 @@ fn square(fences: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let inside = k.shared_tensor(Ty::U16, inside);
     let outside = k.shared_tensor(Ty::U16, outside);
 
-    // Mode 0: rows of a matrix, warps. Mode 1: a pair, the four pairs of a row, four matrices, warps.
+    // Mode 0: rows of a matrix, warps. Mode 1: a pair, the pairs of a row, matrices, warps.
     let tile = Layout::column_major(((8, 2), (2, 4, 4, 2)))?;
     let part = |paths: &[&[usize]]| -> Result<Layout, colex_layout::Error> {
         let modes: Result<Vec<Layout>, _> = paths.iter().map(|path| tile.get(path)).collect();

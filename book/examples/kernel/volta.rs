@@ -123,7 +123,7 @@ fn volta(row: i64) -> Result<TensorKernel, tensor::Error> {
 // ANCHOR_END: volta_loop
 
 // ANCHOR: check
-/// 128 by 128 by 64 on the simulator, compared with the host: instructions, and passes lost to bank conflicts.
+/// 128 by 128 by 64 on the simulator, compared with the host: instructions, and lost passes.
 fn check(built: &TensorKernel) -> Result<[u64; 2], Box<dyn Error>> {
     let device = Device::simulator(Arch::Sm70);
     let number = |i: usize| f16::from_f32((i * 7 % 11) as f32 / 4.0 - 1.0);

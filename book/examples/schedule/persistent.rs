@@ -68,7 +68,7 @@ fn occupancy() -> Result<(), Error> {
     };
     assert_eq!(blocks([1, 1], None)?, 132);
     assert_eq!(blocks([2, 1], None)?, 132);
-    assert_eq!(blocks([4, 1], None)?, 7 * 16 + 4); // 16 of each group of 18, and 4 of the remaining 6
+    assert_eq!(blocks([4, 1], None)?, 7 * 16 + 4); // 16 of each group of 18, 4 of the other 6
     assert_eq!(blocks([4, 1], Some(32))?, 128);
     // ANCHOR_END: occupancy
     Ok(())
@@ -129,7 +129,7 @@ fn whole_clusters() -> Result<(), Error> {
     println!("\n== whole_clusters ==");
     // ANCHOR: whole_clusters
     let s = Persistent::new(GemmCoord::new(4, 4, 1), [2, 2], 1, RasterChoice::AlongN)?;
-    assert_eq!(s.grid_shape_unchecked(7, None)?, Dim3::new(2, 3, 1)); // CUTLASS: one cluster and a half
+    assert_eq!(s.grid_shape_unchecked(7, None)?, Dim3::new(2, 3, 1)); // CUTLASS: 1.5 clusters
     assert_eq!(s.grid_shape(7, None)?, Dim3::new(2, 2, 1));
     let refused = s.grid_shape(3, None).unwrap_err().to_string();
     println!("{refused}");

@@ -88,7 +88,8 @@ fn multistage() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: fault
-/// Changes the steps of the actors whose names begin with `name`, and returns the fault that the checker finds.
+/// Changes the steps of the actors whose names begin with `name`.
+/// Returns the fault that the checker finds.
 fn fault(
     plan: WarpSpecialized,
     name: &str,

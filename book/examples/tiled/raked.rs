@@ -72,7 +72,8 @@ fn fused() -> Result<(), Box<dyn Error>> {
     assert_eq!(inverse, layout!(32:1)); // one mode: threads and values are fused
     assert_eq!(inverse.with_shape((32, 1))?, layout!((32,1):(1,0)));
 
-    // An inverse of several modes need not have the threads in one mode: 8 by 4 threads by rows, with 8 values each.
+    // An inverse of several modes need not have the threads in one mode: 8 by 4 threads by rows,
+    // with 8 values each.
     let raked = layout!((8,4):(4,1)).raked_product(&layout!((8,1):(1,0)))?;
     assert_eq!(raked.right_inverse()?.rank(), 3);
     assert_eq!(

@@ -40,6 +40,12 @@ use source::Programs;
 /// How many lines of code a reader sees at once.
 const LINES: usize = 40;
 
+/// How many characters of a line of a piece a reader sees at once: the 100 of rustfmt without the indentation of a function.
+const COLUMNS: usize = 96;
+
+/// The programs that still have wider lines.
+const WIDE: [&str; 3] = ["kernel/attention", "kernel/groups", "ranks/modes"];
+
 /// How many lines a block may hide: those that make it a program, and no matter of its own.
 const HIDDEN: usize = 6;
 
@@ -92,8 +98,11 @@ fn piece_complaint(shown: &ShownPiece, programs: &Programs) -> Option<String> {
         Ok(piece) => piece,
         Err(what) => return Some(what),
     };
-    if let Some(what) = length_complaint(piece.lines().count()) {
-        return Some(what);
+    let is_wide = WIDE.contains(&shown.program.as_str());
+    let width = width_complaint(piece).filter(|_| !is_wide);
+    let too_much = length_complaint(piece.lines().count()).or(width);
+    if too_much.is_some() {
+        return too_much;
     }
     let prints = prints(piece);
     (prints && shown.output.is_none()).then(|| {
@@ -141,6 +150,19 @@ fn block_complaint(body: &str) -> Option<String> {
 fn length_complaint(lines: usize) -> Option<String> {
     (lines > LINES).then(|| {
         format!("{lines} lines in one block: show at most {LINES} at once and write between them what they do")
+    })
+}
+
+/// What a reader does not see of the widest line: on a page of a usual width its end is cut off.
+fn width_complaint(piece: &str) -> Option<String> {
+    let width = |line: &&str| line.chars().count();
+    let widest = piece.lines().max_by_key(width)?;
+    (width(&widest) > COLUMNS).then(|| {
+        format!(
+            "a line of {} characters in one block: show at most {COLUMNS}, and write the rest as prose: `{}`",
+            width(&widest),
+            widest.trim()
+        )
     })
 }
 
@@ -212,6 +234,20 @@ mod tests {
         assert_eq!(
             piece_complaint(&shown("layout/a", "p"), &programs).as_deref(),
             Some(expected)
+        );
+    }
+
+    #[test]
+    fn a_wide_line_is_refused_by_what_a_reader_sees() {
+        let line = |width: usize| format!("    {}", "x".repeat(width));
+        let at = |width: usize| piece_complaint(&shown("layout/a", "p"), &programs(&line(width)));
+        assert_eq!(at(96), None);
+        assert_eq!(
+            at(97).as_deref(),
+            Some(&*format!(
+                "a line of 97 characters in one block: show at most 96, and write the rest as prose: `{}`",
+                "x".repeat(97)
+            ))
         );
     }
 
