@@ -30,8 +30,10 @@ mod ranks_nccl;
 
 use colex_atom::{
     Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Taps, TensorMap, TmaElement,
-    TmaSwizzle,
+    TmaSwizzle, Ty,
 };
+use colex_gpu::kernels::gemm::{GemmPlan, Operands};
+use colex_gpu::kernels::{GemmProblem, Major};
 use colex_gpu::{Device, Error, Function, Launch, Repeats};
 
 /// A text whose assembling the fake driver does not look at.
