@@ -10,6 +10,7 @@ use colex_gpu::{Device, Load, transpose};
 use colex_layout::{Layout, Swizzle, Tiler};
 use colex_tiled::TiledCopy;
 use half::bf16;
+use std::collections::HashSet;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -230,6 +231,19 @@ fn diagonal() -> Result<(), Box<dyn Error>> {
         .map(|y| (y % 8, y / 8))
         .collect();
     println!("{next:?}");
+
+    // The place of a chunk in its row: four words of rows of 32, swizzled.
+    let square = Swizzle::new(3, 2, 3)?;
+    let place = |chunk: i64, row: i64| square.apply(32 * row + 4 * chunk) % 32 / 4;
+    for t in 0..8 {
+        let threads = (8 * t..8 * t + 8).map(|x| diagonal.apply(x));
+        let tiles: Vec<(i64, i64)> = threads.map(|y| (y % 8, y / 8)).collect();
+        for i in 0..4 {
+            let reads: HashSet<i64> = tiles.iter().map(|&(c, r)| place(c, 4 * r + i)).collect();
+            let writes: HashSet<i64> = tiles.iter().map(|&(c, r)| place(r, 4 * c + i)).collect();
+            assert_eq!((reads.len(), writes.len()), (8, 8));
+        }
+    }
     // ANCHOR_END: diagonal
     Ok(())
 }
