@@ -26,7 +26,8 @@ fn any_strides() -> Result<(), Box<dyn Error>> {
     let (signal, taps) = (device.upload(&signal)?, device.upload(&[1f32, -2.0, 1.0])?);
     let mut out = device.poisoned::<f32>(8)?;
 
-    // A convolution: row i of A is the window of three elements from element i. Rows overlap.
+    // A convolution: row i of A is the window of three elements that begins at element i.
+    // The rows overlap.
     let windows = View::new(&signal, "(8,3):(1,1)")?;
     let gemm = Gemm::new(&windows, &taps.view((1, 3))?, &out.view_mut((8, 1))?);
     let call = gemm.prepare()?;
