@@ -20,9 +20,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+// ANCHOR: halves
+/// `count` numbers, the one at place i being `of(i)`.
 fn halves(count: i64, of: fn(i64) -> i64) -> Vec<bf16> {
     (0..count).map(|i| bf16::from_f32(of(i) as f32)).collect()
 }
+// ANCHOR_END: halves
 
 /// Three experts, one of which has no row.
 fn rows() -> Result<(), Box<dyn Error>> {
@@ -58,10 +61,12 @@ fn rows() -> Result<(), Box<dyn Error>> {
 fn walk() {
     println!("\n== walk ==");
     // ANCHOR: walk
-    /// Prints the tiles of block `block` of `blocks`, for groups that end at the rows `ends`, with tiles of `rows` rows.
+    /// Prints the tiles of block `block` of `blocks`: tiles of `rows` rows, of groups that end at
+    /// the rows `ends`.
     fn tiles(block: i64, blocks: i64, ends: &[i64], rows: i64) {
         let tiles_of = |first: i64, end: i64| (end - first + rows - 1) / rows;
-        let (mut group, mut first, mut before) = (0, 0, 0); // `before` counts the tiles of the earlier groups
+        // `before` counts the tiles of the earlier groups.
+        let (mut group, mut first, mut before) = (0, 0, 0);
         let mut place = block;
         loop {
             // While the place lies beyond the last tile of the group, go to the next group.
@@ -137,7 +142,7 @@ fn gradients() -> Result<(), Box<dyn Error>> {
     println!("\n== gradients ==");
     // ANCHOR: gradients
     let device = Device::simulator(Arch::Sm90a);
-    // Row-major (T,N) and (T,K): T is the slow mode of both.
+    // dY is (200,32) and X is (200,16), both row-major: the 200 is K of the product.
     let dy = device.upload(&halves(200 * 32, |_| 1))?;
     let x = device.upload(&halves(200 * 16, |i| i / 16 % 2))?;
     let offsets = device.upload(&[0u32, 70, 70, 200])?;
