@@ -16,18 +16,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+// ANCHOR: keys
 /// The integer by which a float is ordered.
 fn key(x: f32) -> i32 {
-    // ANCHOR: keys
     let size = (x.to_bits() & 0x7fff_ffff) as i32;
-    let key = match size {
+    match size {
         0x7f80_0001.. => 0x7fff_0000, // every NaN
         size if x.to_bits() >> 31 == 1 => -size,
         size => size,
-    };
-    // ANCHOR_END: keys
-    key
+    }
 }
+// ANCHOR_END: keys
 
 /// The keys of some floats, in their order.
 fn keys() -> Result<(), Box<dyn Error>> {
