@@ -154,8 +154,8 @@ fn pages() -> Result<(), Box<dyn Error>> {
         device.upload(&[f16::ONE; 4 * 1024])?,
         device.upload(&values)?,
     );
-    // Sequence 0 has 32 keys, in pages 2 and 1; sequence 1 has 16 in page 0; sequence 2 has 32,
-    // and the pool has no page 9.
+    // Sequence 0 has 32 keys, in pages 2 and 1; sequence 1 has 16 in page 0; sequence 2 has 32, and
+    // the pool has no page 9.
     let table = device.upload(&[2, 1, 0, 3, 2, 9])?;
     let lengths = device.upload(&[32u32, 16, 32])?;
     let q = device.upload(&[f16::ZERO; 3 * 64])?;
