@@ -37,7 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     forecast()?;
     apart()?;
     host()?;
-    processes()
+    processes()?;
+    exercise_5()?;
+    exercise_6()
 }
 
 fn placements() -> Result<(), Box<dyn Error>> {
@@ -296,7 +298,7 @@ fn arrivals() -> Result<(), Box<dyn Error>> {
     let b = View::new(&b, "(8,16,2):(16,1,0)")?;
     let c = ViewMut::new(&mut c, "(8,8,2):(8,1,64)")?;
     let product = Gemm::new(&a, &b, &c)
-        .chunks(ChunkOrder::Descending, 1)
+        .chunks(ChunkOrder::Descending, 1) // begins with chunk 1, as rank 1 does
         .arrivals(&arrived.view(2)?);
     let call = product.prepare()?;
     let ptx = call.built().ok_or("nothing to do")?.kernel.ptx()?;
@@ -547,5 +549,56 @@ fn processes() -> Result<(), Box<dyn Error>> {
         println!("{}", thread.join().expect("no rank panics")?);
     }
     // ANCHOR_END: processes
+    Ok(())
+}
+
+/// Exercise 5: an acquire whose scope is one device.
+fn exercise_5() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_5 ==");
+    // ANCHOR: exercise_5
+    let kernel = letter(Order::Release(Scope::Sys), Order::Acquire(Scope::Gpu));
+    let fault = run(&kernel, None, 0).unwrap_err();
+    println!("{:?}: {}", fault.kind(), fault.what());
+    // ANCHOR_END: exercise_5
+    Ok(())
+}
+
+// ANCHOR: exercise_6
+/// As `run`, but the kernel is launched twice on the same ranks.
+fn twice(kernel: &Kernel, seed: u64) -> Result<Vec<u32>, Fault> {
+    let mut ranks = Ranks::connected(3).expect("a machine of three");
+    let mut words = || {
+        let at = [0, 1, 2].map(|rank| ranks.allocate(rank, 4).expect("the host has room"));
+        at.iter()
+            .for_each(|at| ranks.write(*at, &[0; 4]).expect("it is allocated"));
+        at
+    };
+    let (data, flags) = (words(), words());
+    let arguments = [0, 1, 2].map(|rank| {
+        let next = (rank + 1) % 3;
+        let all = [data[rank], flags[rank], data[next], flags[next]];
+        Some(all.map(Argument::Pointer).to_vec())
+    });
+    let options = SimOptions::default().seed(seed);
+    for _round in 0..2 {
+        ranks.simulate(kernel, &Launch::new(1, 1), &arguments, &options)?;
+    }
+    let word = |at| ranks.read(at, 4).expect("it was written");
+    Ok(data.map(|at| u32::from(word(at)[0])).to_vec())
+}
+// ANCHOR_END: exercise_6
+
+/// Exercise 6: a flag of the first round that is used again in the second.
+fn exercise_6() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_6 ==");
+    // ANCHOR: exercise_6
+    let kernel = letter(Order::Release(Scope::Sys), Order::Acquire(Scope::Sys));
+    for seed in 0..8 {
+        match twice(&kernel, seed) {
+            Ok(words) => println!("seed {seed}: {words:?}"),
+            Err(fault) => println!("seed {seed}: {:?} of {}", fault.kind(), fault.what()),
+        }
+    }
+    // ANCHOR_END: exercise_6
     Ok(())
 }
