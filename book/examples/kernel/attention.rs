@@ -127,7 +127,8 @@ fn mask() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: pipeline
-/// Barrier and slot of a tile: two stages of keys, then two of values. Item 2j is block j of the keys, 2j + 1 its values.
+/// Barrier and slot of a tile: two stages of keys, then two of values. Item 2j is block j of the
+/// keys, 2j + 1 its values.
 fn stage(item: u16) -> usize {
     usize::from(item % 2 * 2 + item / 2 % 2)
 }
@@ -232,7 +233,8 @@ fn walk() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: arguments
-/// softmax(Q K^T / 8) V, of rows of 64 numbers; if `causal`, query i sees only the keys up to i.
+/// softmax(Q K^T / 8) V, of rows of 64 numbers. If `causal`, query i sees only the keys up to i: the
+/// first query stands at the first key, whereas the library's last query stands at the last key.
 fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("attention", Arch::Sm80, 128);
     let by_rows = "(1024,_64):(64,_1)";

@@ -4,7 +4,7 @@
 //! - `operand`: one of `a`, `b` and `c`, to draw that one alone;
 //! - `squares`: rows and columns, such as `(8,8)`: heavy lines run between squares of this size;
 //! - `element`: row and column of an element of C, which is outlined with its row of A and its column of B;
-//! - `thread`: the one to show before the others, without the other keys.
+//! - `thread`: the one to show before the others, alone or with `operand`.
 
 use colex_atom::MmaAtom;
 use colex_draw::{Grid, Picture, ThreadValues};
@@ -40,7 +40,23 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
             )));
         }
     };
-    Ok(map.picture())
+    let Some(thread) = body.value("thread") else {
+        return Ok(map.picture());
+    };
+    let thread = thread_of(&map, parsed(thread, "a thread")?)?;
+    Ok(map.picture_of(thread))
+}
+
+/// The number of a thread that the map has.
+fn thread_of(map: &ThreadValues, thread: i64) -> Result<i64, Error> {
+    let threads = map.threads();
+    if (0..threads).contains(&thread) {
+        Ok(thread)
+    } else {
+        Err(Error::new(format!(
+            "there is no thread {thread} of {threads}"
+        )))
+    }
 }
 
 /// The maps of C, A and B under their layouts. All of them are static, so the marks would say nothing.
@@ -57,12 +73,7 @@ fn titled(atom: &MmaAtom) -> Result<[ThreadValues; 3], Error> {
 /// The three operands, with the cells of one thread in focus.
 fn of_thread(atom: &MmaAtom, thread: i64) -> Result<Picture, Error> {
     let [c, a, b] = titled(atom)?;
-    if !(0..c.threads()).contains(&thread) {
-        let threads = c.threads();
-        return Err(Error::new(format!(
-            "there is no thread {thread} of {threads}"
-        )));
-    }
+    let thread = thread_of(&c, thread)?;
     ThreadValues::mma_of(&c, &a, &b, thread).map_err(Error::from)
 }
 
@@ -156,6 +167,13 @@ mod tests {
         assert_eq!(
             html.matches("font-weight=\"bold\"").count(),
             2 * (8 + 4 + 4)
+        );
+        let of_a = "SM80_16x8x16_F32F16F16F32_TN\noperand = a\nthread = 5";
+        let html = draw("mma", of_a).expect("it is there");
+        assert_eq!(html.matches("font-weight=\"bold\"").count(), 2 * 8);
+        assert_eq!(
+            refused("mma", &format!("{of_a}0")),
+            "there is no thread 50 of 32"
         );
         assert_eq!(
             refused("mma", "SM80_16x8x16_F32F16F16F32_TN\nthread = 32"),
