@@ -11,7 +11,7 @@ use super::host;
 use crate::verdict::{Checked, Ended};
 
 /// How the numbers are taken, for the reader of them.
-pub(super) const PROTOCOL: &str = "contenders in turn in one process, one warm-up each, events around every run, \
+pub(super) const PROTOCOL: &str = "contenders in turn in one process, a run of its own before each sample, events around every sample, \
 medians; random data; buffers larger than the second-level cache";
 
 /// What is given to a device.
@@ -35,7 +35,9 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// Times of each contender: `rounds` samples of `batch` runs one after the other, the contenders taking turns.
+/// Times of each contender: `rounds` samples of `batch` runs one after the other, the contenders taking turns. A run that is not
+/// measured is before each sample: the memory takes what the contender before has left in the second-level cache, some 25 MB of the
+/// output of a copy.
 pub(super) fn take_turns(
     device: &Device,
     contenders: &[Contender<'_>],
@@ -54,6 +56,7 @@ pub(super) fn take_turns(
             .map(|i| (i + round) % contenders.len())
             .collect();
         for contender in order.iter().map(|i| &contenders[*i]) {
+            (contender.run)(device)?;
             let start = device.record()?;
             (0..batch).try_for_each(|_| (contender.run)(device))?;
             spans.push((start, device.record()?));

@@ -8,7 +8,8 @@ use colex_atom::Ty;
 use colex_gpu::elementwise::{ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary};
 use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
 use colex_gpu::quantise::{Quantise, QuantisePlan};
-use colex_gpu::{Buffer, Device, Error};
+use colex_gpu::reduce::{Reduce, ReduceFunction};
+use colex_gpu::{Buffer, Device, Element, Error};
 use colex_layout::Layout;
 use half::bf16;
 use serde_json::{Value, json};
@@ -54,16 +55,41 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
                 rotary(&mut lines, bytes, pairing, has_tables)?;
             }
         }
+    }
+    lines.write(json)
+}
+
+/// Quantisation: a whole tensor by the scale that it has, then rows and blocks.
+pub(super) fn quantisations(device: &Device, json: Option<&Path>) -> Result<()> {
+    println!("{PROTOCOL}; operands rotated over 240 MB; normal numbers");
+    let mut lines = Lines {
+        device,
+        lines: Vec::new(),
+    };
+    for bytes in SIZES {
+        of_tensor::<bf16, u8>(&mut lines, bytes, Ty::E4m3)?;
+        of_tensor::<bf16, i8>(&mut lines, bytes, Ty::S8)?;
+        of_tensor::<f32, u8>(&mut lines, bytes, Ty::E4m3)?;
+    }
+    for bytes in SIZES {
         for (columns, block) in [(1000, None), (4096, None), (16384, None), (4096, Some(128))] {
             quantise::<bf16>(&mut lines, bytes, Ty::E4m3, columns, block)?;
         }
         quantise::<f32>(&mut lines, bytes, Ty::E4m3, 4096, Some(128))?;
     }
-    let Some(path) = json else { return Ok(()) };
-    let text: String = lines.lines.iter().map(|line| format!("{line}\n")).collect();
-    std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?;
-    println!("\nwritten to {}", path.display());
-    Ok(())
+    lines.write(json)
+}
+
+impl Lines<'_> {
+    /// Writes the lines to a file, if one is given.
+    fn write(&self, json: Option<&Path>) -> Result<()> {
+        let Some(path) = json else { return Ok(()) };
+        let text: String = self.lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(path, text)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        println!("\nwritten to {}", path.display());
+        Ok(())
+    }
 }
 
 /// The number of sets of operands that have this number of bytes.
@@ -347,6 +373,43 @@ fn rotary(lines: &mut Lines<'_>, bytes: i64, pairing: Pairing, has_tables: bool)
         bytes >> 20
     );
     lines.measure(&title, problem.compulsory_bytes(), ways)
+}
+
+/// A tensor by a scale that is given, by one that is computed from it, and the reduction of the latter alone. The tensor is read twice
+/// for a computed scale: the bytes are those of one reading and one writing.
+fn of_tensor<T: GemmElement, Q: Element>(lines: &mut Lines<'_>, bytes: i64, to: Ty) -> Result<()> {
+    let device = lines.device;
+    let count = bytes / T::BYTES as i64;
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for _ in 0..sets(2 * bytes) {
+        read.push(numbers::<T>(device, count)?);
+        written.push((
+            device.uninitialised::<Q>(count as usize)?,
+            device.uninitialised::<f32>(1)?,
+        ));
+    }
+    let mut ways: [Vec<SetRun<'_>>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+    for (x, (q, scale)) in read.iter().zip(&mut written) {
+        let (x, q, scale) = (x.view(count)?, q.view_mut(count)?, scale.view_mut(1)?);
+        let most = Reduce::new(ReduceFunction::AbsMax, &x, &[0], &scale).prepare()?;
+        let given = Quantise::new(to, &x, &q).tensor(0.5).prepare()?;
+        let computed = Quantise::new(to, &x, &q).tensor_scale(&scale).prepare()?;
+        ways[0].push(Box::new(move |device| given.run(device)));
+        ways[1].push(Box::new(move |device| computed.run(device)));
+        ways[2].push(Box::new(move |device| most.run(device)));
+    }
+    let [given, computed, most] = ways;
+    let ways = vec![
+        ("a scale that is given".to_string(), given),
+        ("a scale that is computed".to_string(), computed),
+        ("the largest size alone".to_string(), most),
+    ];
+    let title = format!(
+        "quantisation of a tensor, {} to {to}, {} MiB",
+        T::TY,
+        bytes >> 20
+    );
+    lines.measure(&title, bytes + count, ways)
 }
 
 fn quantise<T: GemmElement>(

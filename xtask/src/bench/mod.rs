@@ -71,7 +71,10 @@ const GROUPS: &[(&str, Runner)] = &[
     ("rows", Runner::Gpu(rows::run)),
     ("norms", Runner::Gpu(rows::norms)),
     ("maps", Runner::Gpu(maps::run)),
+    ("quantise", Runner::Gpu(maps::quantisations)),
     ("reduce", Runner::Gpu(reduce::run)),
+    ("select", Runner::Gpu(reduce::select)),
+    ("scan", Runner::Gpu(reduce::scan)),
 ];
 
 /// Measures the group `name`, or all of them; `file` is where a group on a GPU writes its numbers. A

@@ -51,10 +51,22 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
         group::<bf16>(device, &mut report, ReduceFunction::ArgMax, case)?;
         group::<f32>(device, &mut report, ReduceFunction::ArgMax, case)?;
     }
+    report.write(json)
+}
+
+pub(super) fn select(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("select", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
     for (extents, mode, k) in SELECTIONS {
         selections::<bf16>(device, &mut report, extents, mode, k)?;
         selections::<f32>(device, &mut report, extents, mode, k)?;
     }
+    report.write(json)
+}
+
+pub(super) fn scan(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("scan", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
     for (extents, mode) in SCANS {
         sums::<bf16>(device, &mut report, extents, mode)?;
         sums::<f32>(device, &mut report, extents, mode)?;
@@ -463,8 +475,8 @@ fn around(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
             ReducePlan { accesses, ..*plan },
         );
     }
-    for (threads, accesses) in [(2, 4), (2, 8), (4, 8)] {
-        let across = (plan.across / threads).max(1);
+    for (up, down, accesses) in [(1, 2, 4), (1, 2, 8), (1, 4, 8), (2, 1, 4), (1, 2, 16)] {
+        let across = (plan.across * up / down).max(1);
         let changed = ReducePlan {
             across,
             accesses,
@@ -474,6 +486,19 @@ fn around(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
             format!("{across} threads across, {accesses} accesses"),
             changed,
         );
+    }
+    if plan.parts > 1 {
+        let parts = plan.parts / 2;
+        for accesses in [4, 8] {
+            add(
+                format!("{parts} parts, {accesses} accesses"),
+                ReducePlan {
+                    parts,
+                    accesses,
+                    ..*plan
+                },
+            );
+        }
     }
     for [up, down] in [[2, 1], [1, 2]] {
         let parts = (plan.parts * up / down).clamp(1, 1024);

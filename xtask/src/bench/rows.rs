@@ -178,11 +178,20 @@ fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
                 };
                 add("single elements, 256 threads".to_string(), single);
             }
-            for rows in [plan.rows * 2, plan.rows / 2] {
+            for rows in [plan.rows * 4, plan.rows * 2, plan.rows / 2] {
                 add(
                     format!("{rows} rows in a block"),
                     RowwisePlan { rows, ..*plan },
                 );
+            }
+            // Long rows one after the other, and in passes.
+            if plan.threads >= 512 && plan.storage == RowStorage::Registers {
+                let clusters = 132 * 1024 / plan.threads;
+                for rows in [1, 3] {
+                    let storage = RowStorage::Ahead { rows, clusters };
+                    add(format!("{rows} ahead"), RowwisePlan { storage, ..*plan });
+                }
+                add("in passes".to_string(), passes([512, 4], 1, 0));
             }
         }
         RowStorage::Ahead { rows, clusters } => {
@@ -213,6 +222,14 @@ fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
                     ..*plan
                 },
             );
+            add(
+                "a launch of all rows, twice the threads".to_string(),
+                RowwisePlan {
+                    storage: RowStorage::Registers,
+                    ..other(2, 1)
+                },
+            );
+            add("3 ahead".to_string(), ahead(*plan, 3, clusters));
             add(
                 format!("in passes, {} blocks", plan.blocks),
                 passes([512, 4], plan.blocks, 0),
