@@ -63,8 +63,8 @@ pub struct RowwisePlan {
 ///     RowwisePlan::fastest(&problem, Arch::Sm90a).map(|plan| plan.storage)
 /// };
 /// assert_eq!(plan(4096)?, RowStorage::Registers);
-/// assert_eq!(plan(1 << 14)?, RowStorage::Registers);
-/// assert!(matches!(plan(1 << 16)?, RowStorage::Ahead { rows: 3, .. }));
+/// assert_eq!(plan(1 << 13)?, RowStorage::Registers);
+/// assert!(matches!(plan(1 << 14)?, RowStorage::Ahead { rows: 1, .. }));
 /// assert!(matches!(plan(1 << 20)?, RowStorage::Passes { .. }));
 /// # Ok::<(), colex_gpu::Error>(())
 /// ```
@@ -130,9 +130,9 @@ const AHEAD_ELEMENTS: i64 = 32;
 pub(crate) const MOST_SHIFTED: i64 = 1 << 30;
 const SHIFTED_COLUMNS: i64 = 512;
 
-/// The most rows that are on their way to a block, and to each of two blocks beside each other, which load in turn anyway.
+/// The most rows that are on their way to a block of a cluster, and to one that has whole rows.
 const MOST_AHEAD: i64 = 8;
-const MOST_AHEAD_BESIDE: i64 = 1;
+const MOST_AHEAD_ALONE: i64 = 1;
 
 /// The bytes of shared memory that totals take, and alignments.
 const RESERVED: i64 = 8192;
@@ -180,9 +180,9 @@ const FARTHEST: i64 = 65536;
 
 impl RowwisePlan {
     /// Returns the plan for a length of rows. Up to 16 KiB, the registers of a block hold the row; such plans were the fastest on
-    /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 64 KiB in registers too; in a layer norm,
-    /// and in `f32` up to 256 KiB, a block or a cluster has one such row after the other. Longer ones are read again in passes,
-    /// and shared memory keeps a part of the longest.
+    /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too; in a layer norm,
+    /// and in `f32` up to 256 KiB, a block or a cluster has one row after the other. Longer ones are read again in passes, and
+    /// shared memory keeps a part of the longest.
     ///
     /// Elsewhere the passes after the first find a row in the caches. The registers of a block, or of a cluster on Hopper, also
     /// hold the longer rows of a norm with a residual, which has two tensors to read again, and those of accesses of one element.
@@ -326,8 +326,8 @@ impl RowwisePlan {
         if blocks > most_blocks {
             return None;
         }
-        // Other blocks load while one of a launch of all rows computes. A layer norm, whose threads meet once more, was slower so
-        // (0.73 of a copy in place of 0.94).
+        // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm, whose threads meet once
+        // more, was slower so (0.73 of a copy in place of 0.94).
         let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
@@ -338,12 +338,12 @@ impl RowwisePlan {
             blocks,
             ..self
         };
-        if blocks == 1 && !is_layer_norm {
+        if beside == 2 && blocks == 1 && !is_layer_norm {
             return Some(plan);
         }
-        let most_ahead = match beside {
-            1 => MOST_AHEAD,
-            _ => MOST_AHEAD_BESIDE,
+        let most_ahead = match blocks {
+            1 => MOST_AHEAD_ALONE,
+            _ => MOST_AHEAD,
         };
         let shared = Limits::of(arch).shared as i64 / beside - RESERVED;
         let slots = shared / (plan.chunk() * size + 1);

@@ -356,14 +356,8 @@ fn the_plan_of_long_rows_follows_from_their_bytes() {
     };
     let softmax = |ty, columns| plan(RowFunction::Softmax, ty, columns);
     let ahead = |rows, clusters| RowStorage::Ahead { rows, clusters };
-    assert_eq!(
-        softmax(Ty::Bf16, 16384),
-        (512, 4, 1, RowStorage::Registers)
-    );
-    assert_eq!(
-        softmax(Ty::F32, 16384),
-        (1024, 4, 1, RowStorage::Registers)
-    );
+    assert_eq!(softmax(Ty::Bf16, 16384), (512, 4, 1, RowStorage::Registers));
+    assert_eq!(softmax(Ty::F32, 16384), (1024, 4, 1, ahead(1, 132)));
     // Of 16 bits, what one block does not hold is read again.
     assert_eq!(softmax(Ty::Bf16, 65536), (512, 4, 2, PASSES));
     assert_eq!(softmax(Ty::F32, 65536), (1024, 4, 4, ahead(3, 30)));
