@@ -967,6 +967,8 @@ pub(crate) enum QuantiseError {
     Block { block: i64, most: i64 },
     #[error("the scale is {value}: it must be a number above 0")]
     Scale { value: f32 },
+    #[error("x has the shape {x}: a row without columns has no largest size, and so no scale")]
+    Nothing { x: String },
     #[error("the plan holds rows of up to {all} columns, and the call has {columns}")]
     Held { all: i64, columns: i64 },
 }

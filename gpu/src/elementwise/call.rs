@@ -14,8 +14,9 @@ use super::operands::{
 };
 use super::plan::ElementwisePlan;
 use crate::calls::{Addresses, KernelOf};
-use crate::error::{ElementwiseError, Error, ErrorKind, disjoint};
+use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing};
 use crate::memory_bound::plan::{WARP, product, steps};
 use crate::memory_bound::traffic::Traffic;
@@ -47,6 +48,15 @@ impl GivenView {
             is_output,
         }
     }
+
+    /// Where its elements lie.
+    pub(crate) fn elements(&self) -> Elements<'_> {
+        Elements {
+            bytes: self.bytes,
+            layout: self.layout.as_ref(),
+            size: self.element_bytes,
+        }
+    }
 }
 
 /// Checks that outputs have each element once, and overlap nothing but an input that lies exactly there.
@@ -67,15 +77,13 @@ pub(crate) fn check_memory(given: &[GivenView]) -> Result<(), Error> {
             if other == at || (read.is_output && other > at) {
                 continue;
             }
-            let apart = disjoint(
-                output.name.clone(),
-                output.bytes,
-                read.name.clone(),
-                read.bytes,
+            let is_apart = apart(
+                (output.name.clone(), output.elements()),
+                (read.name.clone(), read.elements()),
             );
             if read.is_output || output.bytes.0 != read.bytes.0 {
-                apart?;
-            } else if apart.is_err() {
+                is_apart?;
+            } else if is_apart.is_err() {
                 check_in_place(output, read)?;
             }
         }

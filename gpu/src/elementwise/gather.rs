@@ -12,7 +12,8 @@ use super::expression::MapExpression;
 use super::operands::{Binding, ElementwiseProblem, ElementwiseWork, Kind, Operand};
 use super::plan::ElementwisePlan;
 use crate::copy::pieces::raw;
-use crate::error::{ElementwiseError, Error, ErrorKind, disjoint};
+use crate::error::{ElementwiseError, Error, ErrorKind};
+use crate::memory_bound::apart::apart;
 
 /// A type of the numbers of rows.
 pub trait RowNumber: Element + sealed::Sealed {
@@ -185,7 +186,10 @@ impl<'a> Gather<'a> {
         device.check_same("the table", &table.device)?;
         device.check_same("the index", &index.device)?;
         for read in [table, index] {
-            disjoint(out.name.clone(), out.bytes, read.name.clone(), read.bytes)?;
+            apart(
+                (out.name.clone(), out.elements()),
+                (read.name.clone(), read.elements()),
+            )?;
         }
         check_memory(std::slice::from_ref(out))?;
         let (Some(of_table), Some(of_index), Some(of_out)) =

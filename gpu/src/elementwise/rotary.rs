@@ -17,8 +17,9 @@ use super::map::coordinate;
 use super::operands::{Binding, ElementwiseProblem, ElementwiseWork, Kind, Operand};
 use super::plan::ElementwisePlan;
 use crate::calls::{Addresses, same_device};
-use crate::error::{ElementwiseError, Error, ErrorKind, disjoint};
+use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::gemm::problem::GemmElement;
+use crate::memory_bound::apart::apart;
 
 /// Which two features are a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +63,8 @@ enum Positions {
 ///
 /// The angle of pair `j` is `p base^(-2j/d)`, computed in f32 with the base 10000; [`tables`](Rotary::tables) gives cosines and
 /// sines instead. `base^(-2j/d)` is `2^(-2j/d log2 base)` by the approximate instruction, so that its relative error is about
-/// 2^-20, and the angle at position 10^4 may be off by 10^-2; tables are exact.
+/// 2^-20, and the angle may be off by 10^-2 at position 10^4 and by 10^-1 at 10^5; tables are exact. Positions above 2^24 are no numbers of
+/// f32: an offset beyond is refused, and features at such a position that the device has become NaN.
 ///
 /// ```
 /// use colex_gpu::Device;
@@ -96,6 +98,9 @@ pub struct Rotary<'a> {
 fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ElementwiseError::Rotary { why }.into())
 }
+
+/// The largest position up to which f32 has all.
+const MOST_POSITION: i64 = 1 << 24;
 
 /// The default of the base.
 const BASE: f32 = 10000.0;
@@ -248,7 +253,10 @@ impl<'a> Rotary<'a> {
             device.check_same("a tensor of the rotary embedding", &given.device)?;
         }
         for given in &read {
-            disjoint(y.name.clone(), y.bytes, given.name.clone(), given.bytes)?;
+            apart(
+                (y.name.clone(), y.elements()),
+                (given.name.clone(), given.elements()),
+            )?;
         }
         check_memory(&[x.clone(), y.clone()])?;
         let (Some(of_x), Some(of_y)) = (&x.layout, &y.layout) else {
@@ -567,10 +575,10 @@ impl Turn<'_, '_> {
             }
             (_, Positions::From(first)) => {
                 let last = first.checked_add(sequence).unwrap_or(i64::MAX);
-                if *first < 0 || last > i64::from(i32::MAX) {
+                if *first < 0 || last > MOST_POSITION {
                     return refuse(format!(
-                        "the positions are {sequence} from {first} on: they must lie from 0 to {}",
-                        i32::MAX
+                        "the positions are {sequence} from {first} on: with a base they must lie from 0 to {MOST_POSITION}, and \
+                         tables may have others"
                     ));
                 }
                 let shape = self.coordinates()?;
@@ -604,7 +612,16 @@ impl Turn<'_, '_> {
                     };
                     let pair = m.coordinate("pair", 3).to(Ty::F32);
                     let frequency = (pair * m.scalar("step", Ty::F32)).exp2();
-                    circle(&(position.to(Ty::F32) * frequency))
+                    let position = position.to(Ty::F32);
+                    let angle = &position * frequency;
+                    circle(&match number {
+                        // Cosine and sine of an infinite angle are NaN.
+                        Some(_) => {
+                            let is_far = position.abs().gt(MOST_POSITION as f64);
+                            is_far.select(f64::INFINITY, angle)
+                        }
+                        None => angle,
+                    })
                 });
             })
         })

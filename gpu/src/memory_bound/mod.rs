@@ -1,5 +1,6 @@
 //! What the kernels that memory limits have in common: the prepared call, the checks of a plan, and the model of its traffic.
 
+pub(crate) mod apart;
 pub(crate) mod call;
 pub(crate) mod plan;
 pub(crate) mod traffic;

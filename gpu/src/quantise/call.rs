@@ -16,13 +16,15 @@ use crate::calls::same_device;
 use crate::elementwise::call::{GivenView, check_memory};
 use crate::elementwise::gather::{modes, of_modes, one_leaf};
 use crate::elementwise::{ElementwiseCall, Map, MapExpression};
-use crate::error::{Error, QuantiseError, disjoint};
+use crate::error::{Error, QuantiseError};
 use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
+use crate::reduce::call::extents;
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
 
 /// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
@@ -67,8 +69,8 @@ enum Scales<'a> {
     Tensor(f32),
     /// Of the whole tensor, as an output.
     Computed(View<'a, f32>),
-    /// The columns of a block, if a row has several.
-    Rows(Option<i64>, Box<GivenView>),
+    /// The columns of a block, if a row has several; the scales and their extents.
+    Rows(Option<i64>, Box<GivenView>, Vec<i64>),
 }
 
 /// A quantisation that is being described. Its arithmetic is that of [`reference::row`](super::reference::row), bit for bit: a
@@ -105,6 +107,23 @@ pub struct Quantise<'a, T, Q> {
     output: &'static str,
     scales: Scales<'a>,
     call: Map<'a>,
+}
+
+/// Whether scales have the extents of the rows. The scale of a tensor of one mode may be one number.
+fn has_extents(found: &[i64], wanted: &[i64]) -> bool {
+    found == wanted || wanted.is_empty() && found == [1]
+}
+
+/// The shape of such extents.
+fn as_shape(extents: &[i64]) -> String {
+    match extents {
+        [] => "1".to_string(),
+        [one] => one.to_string(),
+        all => {
+            let all: Vec<String> = all.iter().map(i64::to_string).collect();
+            format!("({})", all.join(","))
+        }
+    }
 }
 
 /// The most columns of a block.
@@ -222,9 +241,10 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             }
             .into());
         }
-        disjoint("q", self.q.bytes(), "x", self.x.bytes())?;
-        disjoint("the scale", scale.bytes(), "x", self.x.bytes())?;
-        disjoint("the scale", scale.bytes(), "q", self.q.bytes())?;
+        let (of_x, of_q) = (Elements::of(&self.x), Elements::of(&self.q));
+        apart(("q", of_q), ("x", of_x))?;
+        apart(("the scale", Elements::of(scale)), ("x", of_x))?;
+        apart(("the scale", Elements::of(scale)), ("q", of_q))?;
         let Some(layout) = self.x.layout() else {
             return Ok(None);
         };
@@ -233,8 +253,12 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let x = self.x.with_layout(layout.flatten())?;
         let modes: Vec<usize> = (0..layout.leaves().len()).collect();
         let one = scale.with_layout(Layout::leaf(1, 1).map_err(colex_tensor::Error::from)?)?;
-        let still = layout.leaves().iter().map(|_| Stride::from(0));
-        let still = Layout::new(layout.flatten().shape(), Tuple::flat(still));
+        let still = if layout.is_leaf() {
+            Layout::leaf(layout.size(), 0)
+        } else {
+            let still = layout.leaves().iter().map(|_| Stride::from(0));
+            Layout::new(layout.flatten().shape(), Tuple::flat(still))
+        };
         let still = still.map_err(colex_tensor::Error::from)?;
         let q = self.q.layout().expect("q has the shape of x").flatten();
         let numbers = self.call.clone().of(&of_numbers);
@@ -255,7 +279,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     pub fn rows(self, scales: &ViewMut<'a, f32>) -> Self {
         let given = GivenView::new("scales", scales, true);
         Quantise {
-            scales: Scales::Rows(None, Box::new(given)),
+            scales: Scales::Rows(None, Box::new(given), extents(scales.shape())),
             ..self
         }
     }
@@ -265,14 +289,14 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     pub fn blocks(self, columns: i64, scales: &ViewMut<'a, f32>) -> Self {
         let given = GivenView::new("scales", scales, true);
         Quantise {
-            scales: Scales::Rows(Some(columns), Box::new(given)),
+            scales: Scales::Rows(Some(columns), Box::new(given), extents(scales.shape())),
             ..self
         }
     }
 
     /// Checks what a call gives, and returns its parts: their problems and the addresses of x, q and the scales.
     fn parts(&self) -> Result<Vec<(QuantiseProblem, [u64; 3])>, Error> {
-        let Scales::Rows(block, scales) = &self.scales else {
+        let Scales::Rows(block, scales, found) = &self.scales else {
             return Ok(Vec::new());
         };
         let (x, q) = (
@@ -290,19 +314,29 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 x: x.shape.clone(),
             }))
         };
-        disjoint("q", q.bytes, "x", x.bytes)?;
-        disjoint("the scales", scales.bytes, "x", x.bytes)?;
+        apart(("q", q.elements()), ("x", x.elements()))?;
+        apart(("the scales", scales.elements()), ("x", x.elements()))?;
         check_memory(&[q.clone(), (**scales).clone()])?;
         if let Some(block) = block.filter(|block| !(1..=MOST_BLOCK).contains(block)) {
             let most = MOST_BLOCK;
             return Err(QuantiseError::Block { block, most }.into());
         }
         let (Some(of_x), Some(of_q)) = (&x.layout, &q.layout) else {
-            return if x.shape == q.shape {
-                Ok(Vec::new())
-            } else {
-                shape("q", &q.shape, x.shape.clone())
-            };
+            if x.shape != q.shape {
+                return shape("q", &q.shape, x.shape.clone());
+            }
+            let all = extents(self.x.shape());
+            let (columns, rows) = all.split_last().expect("a shape has a mode");
+            let blocks = block.map(|block| columns.saturating_add(block - 1) / block);
+            let wanted: Vec<i64> = rows.iter().copied().chain(blocks).collect();
+            if !has_extents(found, &wanted) {
+                return shape("scales", &scales.shape, as_shape(&wanted));
+            }
+            if block.is_none() && rows.iter().all(|rows| *rows > 0) {
+                let x = x.shape;
+                return Err(QuantiseError::Nothing { x }.into());
+            }
+            return Ok(Vec::new());
         };
         let (mut of_x, mut of_q) = (modes(of_x), modes(of_q));
         let sizes = |all: &[Layout]| all.iter().map(Layout::size).collect::<Vec<i64>>();
@@ -329,20 +363,10 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             Some(layout) => modes(layout),
             None => Vec::new(),
         };
-        // The scale of a tensor of one mode may be one number.
-        let found = sizes(&of_scales);
-        let is_one = wanted.is_empty() && found == [1];
-        if found != wanted && !is_one {
-            let wanted: Vec<String> = match &wanted[..] {
-                [] => vec!["1".to_string()],
-                all => all.iter().map(i64::to_string).collect(),
-            };
-            let wanted = match &wanted[..] {
-                [one] => one.clone(),
-                all => format!("({})", all.join(",")),
-            };
-            return shape("scales", &scales.shape, wanted);
+        if !has_extents(found, &wanted) {
+            return shape("scales", &scales.shape, as_shape(&wanted));
         }
+        let is_one = wanted.is_empty();
         let mut of_scales = of_scales;
         let scale_step = match block {
             Some(_) => match of_scales.pop().as_ref().map(one_leaf) {
@@ -397,8 +421,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     ///
     /// # Errors
     ///
-    /// Returns an error if no kernel takes the types; if shapes or devices differ; if the scale is not above 0; if the columns of a
-    /// view have several strides; or if an output overlaps another view or has one element at several coordinates. Returns the
+    /// Returns an error if no kernel takes the types; if shapes or devices differ; if the scale is not above 0; if there are rows with a
+    /// scale and without columns; if the columns of a view have several strides; or if an output overlaps another view or has one element at several coordinates. Returns the
     /// device's error if the launch fails, also where the device lacks the conversion.
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();

@@ -13,9 +13,10 @@ use super::problem::{
     GivenMode, ReduceFunction, ReduceMode, ReduceProblem, ReduceStage, check_modes, check_types,
 };
 use crate::calls::Addresses;
-use crate::error::{Error, ErrorKind, ReduceError, disjoint};
+use crate::error::{Error, ErrorKind, ReduceError};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
 };
@@ -29,7 +30,8 @@ use crate::scratch::{self, Workspace};
 /// `y` has the modes of `x` that are kept, in their order; modes of extent 1 may stand in the place of those that are reduced. If
 /// none is kept, `y` has one element. All tensors have any strides; elements are f32, f16, bf16 or s32. Floats are computed in f32
 /// and rounded once, into the type of `x` or f32; integers modulo 2^32. A result with a NaN among its elements is NaN, also the
-/// largest and the least. The sum of no elements is 0, their mean NaN.
+/// largest and the least; only [the largest size](ReduceFunction::AbsMax) leaves a NaN out. A sum with infinities of both signs is NaN,
+/// and a [norm](ReduceFunction::Norm) with one is infinite. The sum of no elements is 0, their mean NaN.
 ///
 /// The order of the additions is fixed by the plan ([`ReducePlan`]), so that a call has the same bits on every run. The device
 /// caches what it prepares for a call, as for [`gemm`](crate::gemm()).
@@ -176,10 +178,19 @@ impl Written {
             device: view.device().clone(),
         }
     }
+
+    /// Where its elements lie.
+    pub(super) fn elements(&self) -> Elements<'_> {
+        Elements {
+            bytes: self.bytes,
+            layout: self.layout.as_ref(),
+            size: i64::from(self.ty.bits()) / 8,
+        }
+    }
 }
 
 /// The extents of the modes of a shape.
-pub(super) fn extents(shape: &IntTuple) -> Vec<i64> {
+pub(crate) fn extents(shape: &IntTuple) -> Vec<i64> {
     let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
     shape.modes().map(size).collect()
 }
@@ -498,10 +509,16 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         }
         let problem = self.problem()?;
         for output in self.outputs() {
-            disjoint(output.name, output.bytes, "x", self.x.bytes())?;
+            apart(
+                (output.name, output.elements()),
+                ("x", Elements::of(&self.x)),
+            )?;
         }
         if let Some(values) = &self.values {
-            disjoint(self.y.name, self.y.bytes, values.name, values.bytes)?;
+            apart(
+                (self.y.name, self.y.elements()),
+                (values.name, values.elements()),
+            )?;
         }
         let Some(problem) = problem else {
             return Ok(ReduceCall::of_nothing(device));

@@ -20,9 +20,10 @@ pub enum ReduceFunction {
     Max,
     /// The smallest element. A NaN counts as smaller than every number.
     Min,
-    /// The sum of the squares.
+    /// The sum of the squares, in f32: it is infinite from the square of 1.8e19 on.
     SquareSum,
-    /// The root of the sum of the squares.
+    /// The root of the sum of the squares. It is infinite where that sum is, and 0 where all squares are below f32's least number: the
+    /// elements are not scaled, so their sizes must lie between 1e-19 and 1e19.
     Norm,
     /// The largest size of an element. A NaN counts for none, as in the scale of a [quantisation](mod@crate::quantise): of NaN alone it
     /// is 0. Elements are floats.

@@ -11,9 +11,10 @@ use super::kernel;
 use super::plan::{RowStorage, RowwisePlan, STREAMED};
 use super::problem::{RowFunction, RowTensor, RowwiseProblem, check_type};
 use crate::calls::Addresses;
-use crate::error::{Error, ErrorKind, RowwiseError, disjoint};
+use crate::error::{Error, ErrorKind, RowwiseError};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
@@ -40,7 +41,7 @@ use crate::memory_bound::traffic::{Traffic, first_access};
 /// # Errors
 ///
 /// Returns an error if the shapes or devices differ, if `y` overlaps `x` or has one element at several coordinates, or if no
-/// kernel takes the type. Returns the device's error if the launch fails.
+/// kernel takes the type. Columns of one matrix do not overlap if each is in `x` or in `y`. Returns the device's error if the launch fails.
 pub fn softmax<T: GemmElement>(x: &View<'_, T>, y: &ViewMut<'_, T>) -> Result<(), Error> {
     Rowwise::new(RowFunction::Softmax, x, y).run()
 }
@@ -66,6 +67,9 @@ pub fn log_softmax<T: GemmElement>(x: &View<'_, T>, y: &ViewMut<'_, T>) -> Resul
 }
 
 /// Computes `x / sqrt(mean(x^2) + epsilon) * weight` of each row. [`Rowwise`] has the residual, and a norm without weights.
+///
+/// The squares are added in f32: a row whose sum of squares is beyond its largest number, from elements of 1.8e19 on, becomes 0. A row with
+/// an infinity becomes 0, and NaN there; one with a NaN is NaN. A row of zeros is 0 if epsilon is above 0, and NaN if epsilon is 0.
 ///
 /// ```
 /// use colex_gpu::{Device, rms_norm};
@@ -93,7 +97,8 @@ pub fn rms_norm<T: GemmElement>(
 }
 
 /// Computes `(x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias` of each row. The variance is the mean of the squared
-/// differences from the mean, computed after it.
+/// differences from the mean, computed after it. A row with a NaN or an infinity is NaN, and a row of zeros too if epsilon is 0. From
+/// elements of 1.8e19 on the squares overflow, as in [`rms_norm`].
 ///
 /// ```
 /// use colex_gpu::{Device, layer_norm};
@@ -333,7 +338,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         outputs.try_for_each(|(output, written)| {
             let mut others = self.given().filter(|(tensor, _)| *tensor != output);
             others.try_for_each(|(other, read)| {
-                disjoint(output.name(), written.bytes(), other.name(), read.bytes())
+                let [written, read] = [written, read].map(Elements::of);
+                apart((output.name(), written), (other.name(), read))
             })
         })?;
         let Some(problem) = problem else {

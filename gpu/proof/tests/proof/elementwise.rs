@@ -311,6 +311,7 @@ fn refused_rotary_embeddings_say_what_would_be_right() {
     found.push(sentence(call.clone().base(0.0).run()));
     found.push(sentence(call.clone().offset(-1).run()));
     found.push(sentence(call.clone().offset(i64::MAX).run()));
+    found.push(sentence(call.clone().offset((1 << 24) - 4).run()));
     let (cos, short) = (view(&tables, "(8,4):(4,1)"), view(&tables, "(8,3):(3,1)"));
     found.push(sentence(call.clone().tables(&cos, &short).run()));
     found.push(sentence(call.clone().tables(&cos, &cos).offset(4).run()));
@@ -331,8 +332,11 @@ fn refused_rotary_embeddings_say_what_would_be_right() {
             "rotary embedding: 3 features are turned: it must be an even number from 2 to 8, the features of x",
             "rotary embedding: 10 features are turned: it must be an even number from 2 to 8, the features of x",
             "rotary embedding: the base is 0: it must be a number above 0",
-            "rotary embedding: the positions are 5 from -1 on: they must lie from 0 to 2147483647",
-            "rotary embedding: the positions are 5 from 9223372036854775807 on: they must lie from 0 to 2147483647",
+            "rotary embedding: the positions are 5 from -1 on: with a base they must lie from 0 to 16777216, and tables may have others",
+            "rotary embedding: the positions are 5 from 9223372036854775807 on: with a base they must lie from 0 to 16777216, and \
+             tables may have others",
+            "rotary embedding: the positions are 5 from 16777212 on: with a base they must lie from 0 to 16777216, and tables may \
+             have others",
             "rotary embedding: sin has 3 pairs, and 8 features are turned: it must have 4",
             "rotary embedding: the positions are 5 from 4 on, and cos has 8 of them",
             "rotary embedding: cos has the shape 8: it must be (position, pair)",
@@ -351,6 +355,7 @@ fn refused_quantisations_say_what_would_be_right() {
     let mut scales = device.zeros::<f32>(600).expect("memory");
     let doubles = device.zeros::<f64>(600).expect("memory");
     let mut others = q.clone();
+    let mut more_scales = scales.clone();
     let of_x = view(&x, "(2,300):(300,1)");
     let mut found = Vec::new();
     {
@@ -391,6 +396,16 @@ fn refused_quantisations_say_what_would_be_right() {
             Ok(plan)
         }))
     };
+    let none = view(&x, "(4,0):(0,1)");
+    let mut fourth = others.clone();
+    let of_none = view_mut(&mut fourth, "(4,0):(0,1)");
+    let quantised = Quantise::new(Ty::S8, &none, &of_none);
+    let mut five = more_scales.clone();
+    let four = view_mut(&mut more_scales, "4:1");
+    let five = view_mut(&mut five, "5:1");
+    found.push(sentence(quantised.clone().rows(&four).run()));
+    found.push(sentence(quantised.clone().rows(&five).run()));
+    found.push(sentence(quantised.blocks(128, &four).run()));
     found.push(planned(&|plan| plan.vector = 3));
     found.push(planned(&|plan| plan.vector = 2));
     found.push(planned(&|plan| plan.rows = 64));
@@ -413,6 +428,9 @@ fn refused_quantisations_say_what_would_be_right() {
             "blocks of 0 columns: there must be 1 to 1073741824",
             "nothing is refused",
             "the columns of x (3,50):(1,6) have several strides: they must have one",
+            "x has the shape (4,0): a row without columns has no largest size, and so no scale",
+            "scales has the shape 5: it must be 4, for x (4,0)",
+            "scales has the shape 4: it must be (4,0), for x (4,0)",
             "the plan's vector is 3: the quantisation kernel takes a power of two, 1 to 4",
             "the plan's vector is 2: the quantisation kernel takes 4 only",
             "the plan's number of rows of a block is 64: the quantisation kernel takes a power of two, 1 to 16",
@@ -601,4 +619,50 @@ fn law_scales_of_tensors_are_those_of_the_host() {
         refused.expect_err("it is refused").to_string(),
         "the scale has the shape 2: it must be 1, for x 12"
     );
+}
+
+/// A tensor whose shape is one number, and no tuple, has a scale too.
+#[test]
+fn the_scale_of_a_line_is_that_of_its_row() {
+    let device = simulator(Arch::Sm80, 9);
+    let numbers: Vec<f32> = (0..12).map(|i| (i * 5 % 12) as f32 - 4.0).collect();
+    let x = device.upload(&numbers).expect("memory");
+    let mut q = device.poisoned::<i8>(12).expect("memory");
+    let mut scale = device.poisoned::<f32>(1).expect("memory");
+    {
+        let (x, q) = (x.view(12).expect("a view"), q.view_mut(12).expect("a view"));
+        let scale = scale.view_mut(1).expect("a view");
+        let call = Quantise::new(Ty::S8, &x, &q).tensor_scale(&scale);
+        call.run().expect("it runs");
+    }
+    let (want, own) = colex_gpu::quantise::reference::row(Ty::S8, &numbers).expect("a row");
+    assert_eq!(scale.download().expect("a scale"), [want]);
+    let found = q.download().expect("numbers");
+    assert_eq!(found.iter().map(|q| *q as u8).collect::<Vec<u8>>(), own);
+}
+
+/// Positions that f32 does not have leave no number behind: their angles would be arbitrary. Others of the same call are right.
+#[test]
+fn positions_beyond_those_of_f32_are_nan() {
+    let device = simulator(Arch::Sm80, 2);
+    let x = device.upload(&[1.0f32; 6 * 2]).expect("memory");
+    let positions = device.upload(&[0i64, 1, 1 << 24, (1 << 24) + 1, 1 << 40, i64::MIN]);
+    let positions = positions.expect("memory");
+    let mut y = device.poisoned::<f32>(6 * 2).expect("memory");
+    {
+        let shape = "(1,1,6,2):(12,12,2,1)";
+        let (x, y) = (view(&x, shape), view_mut(&mut y, shape));
+        let call = Rotary::new(Pairing::Interleaved, &x, &y);
+        call.positions(&view(&positions, "6:1"))
+            .run()
+            .expect("it runs");
+    }
+    let y = y.download().expect("elements");
+    for (position, pair) in [(0.0f64, &y[0..2]), (1.0, &y[2..4])] {
+        let (sin, cos) = position.sin_cos();
+        assert!((f64::from(pair[0]) - (cos - sin)).abs() < 1e-5);
+        assert!((f64::from(pair[1]) - (cos + sin)).abs() < 1e-5);
+    }
+    assert!(y[4..6].iter().all(|y| y.is_finite()), "{y:?}");
+    assert!(y[6..].iter().all(|y| y.is_nan()), "{y:?}");
 }

@@ -695,3 +695,37 @@ fn law_kernels_of_many_modes_are_built() {
     }
     println!("law reduce.modes: {cases} cases");
 }
+
+/// What the sums and norms say of NaN, of infinities, and of squares that f32 does not hold.
+#[test]
+fn sums_of_numbers_that_are_none_are_as_described() {
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let device = simulator(Arch::Sm80, 5);
+    let x = device.upload(&[1e20f32, 1e20, nan, 1.0, inf, 1.0, inf, -inf, 1e-30, 1e-30]);
+    let x = x.expect("memory");
+    let of = |function| {
+        let mut y = device.poisoned::<f32>(5).expect("memory");
+        let (from, to) = (x.view((5, 2)), y.view_mut(5));
+        let (from, to) = (from.expect("a view"), to.expect("a view"));
+        reduce(function, &from, &[1], &to).expect("it runs");
+        y.download().expect("elements")
+    };
+    let norms = of(ReduceFunction::Norm);
+    assert!(norms[0] == inf && norms[1].is_nan() && norms[2] == inf && norms[3] == inf);
+    assert_eq!(norms[4], 0.0);
+    let sums = of(ReduceFunction::Sum);
+    assert!(sums[1].is_nan() && sums[2] == inf && sums[3].is_nan());
+    assert_eq!(of(ReduceFunction::AbsMax)[..4], [1e20, 1.0, inf, inf]);
+    let x = device.upload(&[1.0f32, inf, 2.0, -inf, 3.0, 1.0, nan, 2.0, 3.0, 4.0]);
+    let x = x.expect("memory");
+    let mut y = device.poisoned::<f32>(10).expect("memory");
+    {
+        let (from, to) = (x.view((2, 5)), y.view_mut((2, 5)));
+        let (from, to) = (from.expect("a view"), to.expect("a view"));
+        cumulative_sum(&from, 1, &to).expect("it runs");
+    }
+    let y = y.download().expect("elements");
+    assert_eq!(y[..3], [1.0, inf, inf]);
+    assert!(y[3].is_nan() && y[4].is_nan());
+    assert!(y[5] == 1.0 && y[6..].iter().all(|y| y.is_nan()), "{y:?}");
+}

@@ -1,14 +1,16 @@
 //! Softmax and norms of rows by the kernels of the library against double precision.
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::kernels::GemmElement;
 use colex_gpu::rowwise::{
     RowFunction, RowStorage, Rowwise, RowwisePlan, RowwiseProblem, reference,
 };
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
-use colex_gpu::{Device, View, ViewMut, softmax};
+use colex_gpu::{Buffer, Device, View, ViewMut, cumulative_sum, softmax};
 use colex_layout::Layout;
 use colex_proof::sweep::Random;
+use half::bf16;
 
 /// Rows of which shared memory keeps nothing.
 const PASSES: RowStorage = RowStorage::Passes { kept: 0 };
@@ -690,4 +692,144 @@ fn law_rowwise_kernels_of_many_modes_are_built() {
         }
     }
     println!("law rowwise.modes: {cases} cases");
+}
+
+/// Rows whose lengths are the last ones of a storage and the first ones of the next, by the plans that lengths have by default: of vectors and
+/// of single elements, in both widths, of a function with two reductions and of one with three reads.
+#[test]
+fn law_rows_at_the_ends_of_each_storage_are_those_of_the_host() {
+    fn lengths(arch: Arch, function: RowFunction, ty: Ty, odd: i64) -> Vec<i64> {
+        let storage = |columns: i64| {
+            let problem = RowwiseProblem::new(function, ty, [2, columns]);
+            let plan = RowwisePlan::fastest(&problem, arch).expect("a plan");
+            (core::mem::discriminant(&plan.storage), plan.blocks)
+        };
+        let all: Vec<i64> = (1..=70_000 / 8).map(|i| 8 * i + odd).collect();
+        let ends = all
+            .windows(2)
+            .filter(|pair| storage(pair[0]) != storage(pair[1]));
+        ends.flatten().copied().collect()
+    }
+    fn check<T: GemmElement>(arch: Arch, function: RowFunction, columns: usize) {
+        let device = simulator(arch, columns as u64);
+        let number = |i: usize| T::from_f64((i * 7919 % 613) as f64 / 100.0 - 3.0);
+        let x: Vec<T> = (0..2 * columns).map(number).collect();
+        let from = device.upload(&x).expect("memory");
+        let mut to = device.poisoned::<T>(2 * columns).expect("memory");
+        {
+            let (x, y) = (from.view((2, columns)), to.view_mut((2, columns)));
+            let (x, y) = (x.expect("a view"), y.expect("a view"));
+            let call = Rowwise::new(function, &x, &y);
+            call.run().expect("it runs");
+        }
+        let found = to.download().expect("elements");
+        for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
+            let wide: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
+            let want = reference::row(function, &wide, None, None, 1e-5);
+            let largest = want.iter().fold(0.0, |most: f64, y| most.max(y.abs()));
+            // Twice half a unit of the type's digits, and the sums of f32.
+            let bound = largest * (if T::BYTES == 2 { 2f64.powi(-8) } else { 4e-6 });
+            for (place, (want, found)) in want.iter().zip(found).enumerate() {
+                let apart = (want - found.to_f64()).abs();
+                assert!(
+                    apart <= bound,
+                    "{arch}, {function} {} of {columns}, {place}: {found:?}, not {want}",
+                    T::TY
+                );
+            }
+        }
+    }
+    let mut cases = 0;
+    for (arch, function) in [
+        (Arch::Sm90a, RowFunction::Softmax),
+        (Arch::Sm90a, RowFunction::LayerNorm),
+        (Arch::Sm80, RowFunction::RmsNorm),
+    ] {
+        for odd in [0, 1] {
+            for columns in lengths(arch, function, Ty::F32, odd) {
+                check::<f32>(arch, function, columns as usize);
+                cases += 1;
+            }
+            for columns in lengths(arch, function, Ty::Bf16, odd) {
+                check::<bf16>(arch, function, columns as usize);
+                cases += 1;
+            }
+        }
+    }
+    println!("law rowwise.ends: {cases} lengths");
+    assert!(cases > 12, "{cases} lengths");
+}
+
+/// The columns of one matrix are tensors that share no element, though their bytes overlap.
+#[test]
+fn columns_of_a_packed_matrix_are_apart() {
+    let device = simulator(Arch::Sm90a, 3);
+    let numbers: Vec<f32> = (0..4 * 24).map(|i| (i * 37 % 19) as f32).collect();
+    let packed = device.upload(&numbers).expect("memory");
+    let [q, k, v] = [0, 8, 16].map(|first| packed.slice(first..packed.len()).expect("a part"));
+    let layout = Layout::new((4, 8), (24, 1)).expect("a layout");
+    let view =
+        |part: &Buffer<f32>| View::new(Box::leak(Box::new(part.clone())), &layout).expect("a view");
+    let (mut into_k, mut into_v) = (k, v);
+    let (of_k, of_v) = (
+        ViewMut::new(&mut into_k, &layout).expect("a view"),
+        ViewMut::new(&mut into_v, &layout).expect("a view"),
+    );
+    softmax(&view(&q), &of_k).expect("it runs");
+    cumulative_sum(&view(&q), 1, &of_v).expect("it runs");
+    let found = packed.download().expect("elements");
+    for (row, numbers) in found.chunks(24).zip(numbers.chunks(24)) {
+        assert_eq!(row[..8], numbers[..8]);
+        let wide: Vec<f64> = numbers[..8].iter().map(|x| f64::from(*x)).collect();
+        let want = reference::row(RowFunction::Softmax, &wide, None, None, 0.0);
+        for (found, want) in row[8..16].iter().zip(want) {
+            assert!((f64::from(*found) - want).abs() < 1e-6);
+        }
+        assert_eq!(row[23], numbers[..8].iter().sum::<f32>());
+    }
+    // One column further, they share seven of eight.
+    let mut near = packed.slice(1..packed.len()).expect("a part");
+    let near = ViewMut::new(&mut near, &layout).expect("a view");
+    let refused = softmax(&view(&q), &near).expect_err("they overlap");
+    assert!(refused.is_overlap(), "{refused}");
+}
+
+/// What the norms say of squares that f32 does not hold, of infinities and of rows of zeros.
+#[test]
+fn norms_of_numbers_whose_squares_overflow_are_as_described() {
+    let passes = |plan| RowwisePlan {
+        threads: 32,
+        rows: 1,
+        accesses: 1,
+        storage: PASSES,
+        ..plan
+    };
+    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 2] = [&|plan| plan, &passes];
+    for plan in plans {
+        let mut x = vec![1e20f32; 3 * 40];
+        x[40..80].fill(1e18);
+        x[80..].fill(2.0);
+        x[81] = f32::INFINITY;
+        let y = result(Arch::Sm80, RowFunction::RmsNorm, [3, 40], &x, plan);
+        assert!(y[..40].iter().all(|y| *y == 0.0), "{:?}", &y[..40]);
+        assert!(y[40..80].iter().all(|y| (y - 1.0).abs() < 1e-5));
+        assert!(y[80] == 0.0 && y[81].is_nan() && y[82] == 0.0);
+        let y = result(Arch::Sm80, RowFunction::LayerNorm, [3, 40], &x, plan);
+        assert!(y[80..].iter().all(|y| y.is_nan()));
+    }
+    let device = simulator(Arch::Sm80, 1);
+    let x = device.zeros::<f32>(8).expect("memory");
+    for epsilon in [1e-5, 0.0] {
+        for function in [RowFunction::RmsNorm, RowFunction::LayerNorm] {
+            let mut y = device.poisoned::<f32>(8).expect("memory");
+            {
+                let (x, y) = (x.view(8).expect("a view"), y.view_mut(8).expect("a view"));
+                let call = Rowwise::new(function, &x, &y).epsilon(epsilon);
+                call.run().expect("it runs");
+            }
+            let y = y.download().expect("elements");
+            let is_right = |y: &f32| if epsilon > 0.0 { *y == 0.0 } else { y.is_nan() };
+            assert!(y.iter().all(is_right), "{function}: {y:?}");
+        }
+    }
 }

@@ -192,6 +192,12 @@ fn refused_selections_say_what_would_be_right() {
         found.push(error(top_k(&x, 1, &values, &indices)));
     }
     {
+        // No element is selected.
+        let values = output.view_mut((20, 0)).expect("a view");
+        let indices = whole.view_mut((20, 0)).expect("a view");
+        top_k(&x, 1, &values, &indices).expect("nothing to do");
+    }
+    {
         let nothing = memory.view((20, 0)).expect("a view");
         let values = output.view_mut((20, 5)).expect("a view");
         let indices = whole.view_mut((20, 5)).expect("a view");

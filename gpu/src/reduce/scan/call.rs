@@ -10,9 +10,10 @@ use super::kernel::ScanStage;
 use super::plan::ScanPlan;
 use super::problem::ScanProblem;
 use crate::calls::Addresses;
-use crate::error::{Error, ErrorKind, ReduceError, disjoint};
+use crate::error::{Error, ErrorKind, ReduceError};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
 };
@@ -26,7 +27,8 @@ use crate::scratch::Workspace;
 /// element out of its own sum.
 ///
 /// Both tensors have one shape and any strides; elements are f32, f16, bf16 or s32. Floats are added in f32 and rounded once;
-/// integers modulo 2^32. The order of the additions is that of the plan ([`ScanPlan`]), so that a call has the same bits on every
+/// integers modulo 2^32. From a NaN on all sums are NaN, from an infinity on infinite, and NaN from one of the other sign on. The order
+/// of the additions is that of the plan ([`ScanPlan`]), so that a call has the same bits on every
 /// run. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
 ///
 /// ```
@@ -255,7 +257,8 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         let device = self.x.device();
         device.check_same("y", self.y.device())?;
         let problem = self.problem()?;
-        disjoint("y", self.y.bytes(), "x", self.x.bytes())?;
+        let [x, y] = [&self.x, &self.y].map(Elements::of);
+        apart(("y", y), ("x", x))?;
         let Some(problem) = problem else {
             return Ok(ScanCall::of_nothing(device));
         };

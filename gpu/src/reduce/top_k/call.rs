@@ -11,9 +11,10 @@ use super::kernel::TopKStage;
 use super::plan::TopKPlan;
 use super::problem::TopKProblem;
 use crate::calls::Addresses;
-use crate::error::{Error, ErrorKind, ReduceError, disjoint};
+use crate::error::{Error, ErrorKind, ReduceError};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
+use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
     BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
 };
@@ -27,7 +28,8 @@ use crate::scratch::Workspace;
 /// Finds the largest elements of `x` along its mode `mode`, counted from 0, the largest first, and their indices along the mode.
 /// [`TopK::smallest`] finds the smallest ones.
 ///
-/// `values` and `indices` have the shape of `x`, with `k` in the place of the extent of the mode: 1 to 4096, and at most the extent.
+/// `values` and `indices` have the shape of `x`, with `k` in the place of the extent of the mode: at most 4096, and at most the extent; 0
+/// selects nothing.
 /// Of equal elements the lower index comes first, and both zeros are equal. A NaN counts as the largest element, as in PyTorch, so that
 /// it comes last among the smallest. All tensors have any strides; elements are f32, f16, bf16 or s32, and their bits are copied. Indices
 /// are of `i32` or `i64`. The results do not depend on the plan ([`TopKPlan`]). The device caches what it prepares for a call,
@@ -316,9 +318,12 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         let problem = self.problem()?;
         let [values, indices] = &self.outputs;
         for output in [values, indices] {
-            disjoint(output.name, output.bytes, "x", self.x.bytes())?;
+            apart((output.name, output.elements()), ("x", Elements::of(&self.x)))?;
         }
-        disjoint(indices.name, indices.bytes, values.name, values.bytes)?;
+        apart(
+            (indices.name, indices.elements()),
+            (values.name, values.elements()),
+        )?;
         let Some(problem) = problem else {
             return Ok(TopKCall::of_nothing(device));
         };
