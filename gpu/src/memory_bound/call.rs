@@ -1,6 +1,7 @@
 //! A prepared call of a kernel that memory limits: its launches, their arguments and their memory; found again by its numbers.
 
 use core::fmt;
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -414,6 +415,28 @@ impl<P: MemoryBoundPlan> fmt::Display for MemoryBoundCall<'_, P> {
             None => f.write_str(NOTHING),
         }
     }
+}
+
+/// Builds and loads kernels on a device, where its calls find them. Returns how many there are.
+///
+/// # Errors
+///
+/// Returns the errors of the kernels' construction, and the device's error if it does not load one.
+pub(crate) fn load_kernels<P: Planned>(
+    device: &Device,
+    kernels: impl IntoIterator<Item = (P, P::Stage)>,
+) -> Result<usize, Error> {
+    let prepared = device.extension::<Prepared<P>>();
+    let on = Preparing {
+        prepared: &prepared,
+        device,
+        addresses: &[],
+    };
+    let kernels: HashSet<(P, P::Stage)> = kernels.into_iter().collect();
+    for (plan, stage) in &kernels {
+        on.kernel(plan, *stage)?;
+    }
+    Ok(kernels.len())
 }
 
 /// The name of the memory that a caller gives, in errors.

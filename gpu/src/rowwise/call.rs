@@ -8,14 +8,14 @@ use colex_layout::Layout;
 use colex_tensor::{Arg, TensorKernel};
 
 use super::kernel;
-use super::plan::{RowStorage, RowwisePlan, STREAMED};
-use super::problem::{RowFunction, RowTensor, RowwiseProblem, check_type};
+use super::plan::{MOST_SHIFTED, RowStorage, RowwisePlan, STREAMED};
+use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem, check_type};
 use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, RowwiseError};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
-use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing};
+use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing, load_kernels};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 
@@ -295,6 +295,46 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     /// Returns the errors of [`softmax`] and [`rms_norm`].
     pub fn prepare(&self) -> Result<RowwiseCall<'a>, Error> {
         self.prepare_with(RowwisePlan::fastest)
+    }
+
+    /// Builds and loads every kernel that a call with these numbers of columns, and with any number of rows, takes by default, so that a
+    /// new shape assembles none in the middle of a request. Returns the number of kernels; lengths that share one need it once.
+    ///
+    /// The other calls differ in their extents alone: they have the same tensors of the same type, at addresses that are multiples of as
+    /// many bytes, and their rows lie one after the other without gaps. A device keeps the last 256 kernels of functions of rows.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::rowwise::{RowFunction, Rowwise};
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let (x, mut y) = (device.zeros::<f32>(64)?, device.poisoned::<f32>(64)?);
+    /// let call = Rowwise::new(RowFunction::Softmax, &x.view((1, 64))?, &y.view_mut((1, 64))?);
+    /// // Of 1, 2 and 1024 columns; those of 1000 share the last kernel.
+    /// assert_eq!(call.load_plans([1, 2, 1000, 1024])?, 3);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Rowwise::problem`], an error if there are more columns than a kernel counts, and the device's error if it
+    /// does not take a kernel.
+    pub fn load_plans(&self, columns: impl IntoIterator<Item = i64>) -> Result<usize, Error> {
+        let device = self.x().device();
+        let Some(problem) = self.problem()? else {
+            return Ok(0);
+        };
+        let mut plans = Vec::new();
+        for columns in columns.into_iter().filter(|columns| *columns > 0) {
+            // Rows of too many elements are not regarded as one mode.
+            for rows in [1, 2, (MOST_SHIFTED / columns).saturating_add(1).min(MOST)] {
+                let problem = problem.with_extents([rows, columns]);
+                problem.check()?;
+                plans.push((RowwisePlan::fastest(&problem, device.arch())?, ()));
+            }
+        }
+        load_kernels(device, plans)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.

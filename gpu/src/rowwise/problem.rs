@@ -253,6 +253,26 @@ impl RowwiseProblem {
         }
     }
 
+    /// The problem of such tensors of other extents, whose rows lie one after the other without gaps.
+    pub(crate) fn with_extents(&self, [rows, columns]: [i64; 2]) -> RowwiseProblem {
+        let strides = |(tensor, strides): &(RowTensor, Strides)| {
+            let row = if tensor.is_of_columns() { 0 } else { columns };
+            let strides = Strides {
+                rows: vec![row],
+                column: 1,
+                aligned: strides.aligned,
+            };
+            (*tensor, strides)
+        };
+        RowwiseProblem {
+            function: self.function,
+            ty: self.ty,
+            rows: vec![rows],
+            columns,
+            tensors: self.tensors.iter().map(strides).collect(),
+        }
+    }
+
     /// The problem of these layouts at these addresses. Each mode of a layout is one leaf; the last mode is that of the
     /// columns.
     pub(crate) fn of(

@@ -5,13 +5,16 @@ use colex_gpu::elementwise::{MapExpression, Pairing};
 use colex_gpu::quantise::Quantise;
 use colex_gpu::reduce::ReduceFunction;
 use colex_gpu::reduce::top_k::top_k;
+use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{
-    Buffer, Device, Map, Rotary, arg_max, convolution, cumulative_sum, gather, layer_norm,
+    Buffer, Device, Error, Map, Rotary, arg_max, convolution, cumulative_sum, gather, layer_norm,
     log_softmax, quantise, reduce, rms_norm, softmax,
 };
 use half::bf16;
 
-use super::calls::{Work, buffer, view, view_mut};
+use super::calls::{Work, buffer, loads, view, view_mut};
+use super::library::counted;
+use super::{device, said};
 
 /// Those that divide their work into parts, unless they are captured.
 pub(super) const IN_PARTS: [&str; 3] = [
@@ -149,4 +152,108 @@ pub(super) fn entries(device: &Device) -> Vec<(String, Work<'_>, u64)> {
         all.push((format!("convolution, {name}"), work, 1));
     }
     all
+}
+
+/// After `load_plans`, a function of rows with any number of rows of the lengths that were named loads no kernel: of every function, with
+/// weights and without, of lengths that vectors divide and others, in every storage.
+#[test]
+fn law_after_load_plans_no_number_of_rows_of_a_length_loads_a_kernel() {
+    const LENGTHS: [i64; 12] = [
+        1, 7, 32, 33, 1000, 4096, 4097, 16384, 16385, 65536, 131_072, 131_073,
+    ];
+    let act = || {
+        let device = device();
+        let mut cases = 0;
+        for function in RowFunction::ALL {
+            let [x, y, weight] = [(); 3].map(|()| buffer::<bf16>(&device));
+            let run = |[rows, columns]: [i64; 2], lengths: &[i64]| -> Result<usize, Error> {
+                let of_rows = format!("({rows},{columns}):({columns},1)");
+                let (x, y) = (view(&x, &of_rows), view_mut(&y, &of_rows));
+                let weight = view(&weight, &format!("{columns}:1"));
+                let mut call = Rowwise::new(function, &x, &y);
+                if function.is_norm() {
+                    call = call.weight(&weight);
+                }
+                if lengths.is_empty() {
+                    return call.run().map(|()| 0);
+                }
+                call.load_plans(lengths.iter().copied())
+            };
+            let first = counted(&device, || {
+                let found = run([3, 100], &LENGTHS)?;
+                assert!(found >= 6, "{function}: {found} kernels");
+                Ok(())
+            });
+            assert!(loads(&first.unwrap()) > 0, "{function}");
+            for columns in LENGTHS {
+                let most = (1 << 19) / columns;
+                for rows in [1, 2, 3, most / 2, most]
+                    .into_iter()
+                    .filter(|n| (1..=most).contains(n))
+                {
+                    let counts = counted(&device, || run([rows, columns], &[]).map(drop));
+                    let counts = counts.unwrap();
+                    assert_eq!(loads(&counts), 0, "{function}: {rows} rows of {columns}");
+                    cases += 1;
+                }
+            }
+            let other = counted(&device, || run([2, 5000], &[]).map(drop)).unwrap();
+            assert!(loads(&other) > 0, "{function}: no length of its own");
+        }
+        format!("law load_plans of rows: {cases} cases")
+    };
+    let name = "between::law_after_load_plans_no_number_of_rows_of_a_length_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(said.starts_with("law load_plans of rows: "), "{said}");
+}
+
+/// Eight threads make the same calls on one device, each with tensors of its own in turn: each kernel is made once, and no thread launches
+/// more than it would alone.
+#[test]
+fn threads_share_the_calls_between_products() {
+    const THREADS: usize = 8;
+    const ROUNDS: usize = 25;
+    let act = || {
+        let device = device();
+        let floats: Vec<Buffer<f32>> = (0..6).map(|_| buffer(&device)).collect();
+        let numbers: Vec<Buffer<i32>> = (0..6).map(|_| buffer(&device)).collect();
+        let bytes: Vec<Buffer<u8>> = (0..6).map(|_| buffer(&device)).collect();
+        let work = |turn: usize| -> Result<(), Error> {
+            let at = |i: usize| &floats[(turn + i) % 6];
+            let rows = "(8,1000):(1000,1)";
+            let (x, y) = (view(at(0), rows), view_mut(at(1), rows));
+            softmax(&x, &y)?;
+            cumulative_sum(&x, 1, &y)?;
+            let (values, indices) = (view_mut(at(2), "(8,4):(4,1)"), &numbers[turn % 6]);
+            top_k(&x, 1, &values, &view_mut(indices, "(8,4):(4,1)"))?;
+            gather(&x, &view(indices, "8:1"), &y)?;
+            let q = view_mut(&bytes[turn % 6], rows);
+            quantise(Ty::E4m3, &x, &q, &view_mut(at(3), "8:1"))?;
+            // In parts, whose memory is the stream's.
+            let all = view(at(0), "(64,1000):(1000,1)");
+            reduce(ReduceFunction::Sum, &all, &[0, 1], &view_mut(at(4), "1:1"))
+        };
+        let all = || {
+            std::thread::scope(|scope| {
+                let spawn = |thread: usize| {
+                    let work = &work;
+                    scope.spawn(move || (0..ROUNDS).try_for_each(|round| work(thread + round)))
+                };
+                let threads: Vec<_> = (0..THREADS).map(spawn).collect();
+                let mut threads = threads.into_iter();
+                threads.try_for_each(|thread| thread.join().expect("a thread"))
+            })
+        };
+        let first = counted(&device, all).unwrap();
+        let again = counted(&device, all).unwrap();
+        let launches = (THREADS * ROUNDS * 7) as u64;
+        assert_eq!(first["cuLaunchKernelEx"], launches, "{first:?}");
+        assert_eq!(again["cuLaunchKernelEx"], launches, "{again:?}");
+        assert_eq!(loads(&again), 0, "{again:?}");
+        // A reduction in parts has the kernel of a capture too, and that which adds.
+        format!("{} kernels", first["cuModuleLoadDataEx"])
+    };
+    let name = "between::threads_share_the_calls_between_products";
+    assert_eq!(said(name, "whole", act), "8 kernels");
 }

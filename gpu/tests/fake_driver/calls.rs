@@ -932,7 +932,7 @@ fn other_addresses_and_sizes_make_no_kernel() {
 }
 
 /// The calls of the driver that assemble or load a kernel.
-fn loads(counts: &Counts) -> u64 {
+pub(super) fn loads(counts: &Counts) -> u64 {
     let is_load = |name: &str| name.starts_with("cuLink") || name.starts_with("cuModule");
     let loads = counts.iter().filter(|(name, _)| is_load(name));
     loads.map(|(_, count)| count).sum()
