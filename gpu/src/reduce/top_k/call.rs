@@ -318,7 +318,10 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         let problem = self.problem()?;
         let [values, indices] = &self.outputs;
         for output in [values, indices] {
-            apart((output.name, output.elements()), ("x", Elements::of(&self.x)))?;
+            apart(
+                (output.name, output.elements()),
+                ("x", Elements::of(&self.x)),
+            )?;
         }
         apart(
             (indices.name, indices.elements()),
