@@ -2144,9 +2144,7 @@ fn wished(
         Wish::Method(method) => GemmPlan::new(method, operands((method, false))),
         Wish::Fastest => choose(problem, shape.operands, device.arch(), machine),
         Wish::Whole => choose_whole(problem, shape.operands, device.arch(), machine),
-        Wish::BatchInvariant => {
-            choose_invariant(problem, shape.operands, device.arch(), machine)
-        }
+        Wish::BatchInvariant => choose_invariant(problem, shape.operands, device.arch(), machine),
     }
 }
 

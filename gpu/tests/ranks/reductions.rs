@@ -718,8 +718,12 @@ fn a_plan_says_what_reductions_would_take() {
                 k: 8192,
             };
             let rates = Rates::of(Arch::Sm90a);
-            let forecast =
-                RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, rates, &LinkSpeeds::default());
+            let forecast = RankForecast::of::<bf16, bf16>(
+                &problem,
+                Arch::Sm90a,
+                rates,
+                &LinkSpeeds::default(),
+            );
             let forecast = forecast.unwrap();
             let slots = forecast.microseconds(RankPath::PeerMemory).unwrap();
             assert!(forecast.reduction().unwrap() <= slots, "{problem}");

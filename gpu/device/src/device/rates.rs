@@ -69,7 +69,11 @@ impl Rates {
         let of_memory = if has_memory { self } else { usual };
         Rates {
             multiprocessors: self.multiprocessors.max(1),
-            clock: if self.clock > 0 { self.clock } else { usual.clock },
+            clock: if self.clock > 0 {
+                self.clock
+            } else {
+                usual.clock
+            },
             memory_clock: of_memory.memory_clock,
             bus: of_memory.bus,
         }
@@ -93,7 +97,13 @@ mod tests {
         assert_eq!(told.or_of(Arch::Sm90a), told);
         let no_clock = Rates { clock: 0, ..told };
         assert_eq!(no_clock.or_of(Arch::Sm90a).clock, usual.clock);
-        for half in [Rates { bus: 0, ..told }, Rates { memory_clock: 0, ..told }] {
+        for half in [
+            Rates { bus: 0, ..told },
+            Rates {
+                memory_clock: 0,
+                ..told
+            },
+        ] {
             let whole = half.or_of(Arch::Sm90a);
             assert_eq!(whole.memory(), usual.memory());
             assert_eq!((whole.multiprocessors, whole.clock), (78, 1_755_000));

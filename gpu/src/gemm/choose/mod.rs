@@ -629,7 +629,8 @@ impl GemmPlan {
             return vec![self];
         }
         let blocks: i64 = self.cluster.iter().product();
-        let at_once = clusters_at_once(blocks, machine.multiprocessors) * beside(&self, Arch::Sm90a);
+        let at_once =
+            clusters_at_once(blocks, machine.multiprocessors) * beside(&self, Arch::Sm90a);
         let tiles = self.cluster_tiles(problem);
         let most = self.most_parts(problem);
         // Whole rounds are not divided.
@@ -823,8 +824,8 @@ pub(crate) fn choosable(
     arch: Arch,
     machine: Machine,
 ) -> Vec<GemmPlan> {
-    let is_same = (wish == Wish::BatchInvariant)
-        .then(|| is_invariant(problem, operands, arch, machine));
+    let is_same =
+        (wish == Wish::BatchInvariant).then(|| is_invariant(problem, operands, arch, machine));
     let may_divide = wish == Wish::Fastest;
     let kept = listed(operands, arch);
     let plans = kept.iter().copied();
@@ -877,9 +878,8 @@ pub(crate) fn packing(
     arch: Arch,
     machine: Machine,
 ) -> Packing {
-    let best = |problem: &GemmProblem, operands| {
-        fastest(problem, operands, arch, machine, |_| true).0
-    };
+    let best =
+        |problem: &GemmProblem, operands| fastest(problem, operands, arch, machine, |_| true).0;
     let vector = 128 / i64::from(operands.ab.bits());
     let mut packed = *problem;
     let mut time = 0.0;

@@ -7,8 +7,8 @@ use colex_device::Rates;
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
 
 use crate::error::{Error, RankError};
-use crate::gemm::call::operands;
 use crate::gemm::Machine;
+use crate::gemm::call::operands;
 use crate::gemm::chunks::choose;
 use crate::kernels::{GemmElement, GemmProblem};
 use crate::ranks::{RankPath, RankProblem};
