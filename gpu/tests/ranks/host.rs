@@ -289,7 +289,8 @@ fn law_forecasts_are_monotonic() {
     let mut cases = 0;
     let links = LinkSpeeds::default();
     let of = |problem: &RankProblem, links: &LinkSpeeds| {
-        RankForecast::of::<bf16, bf16>(problem, Arch::Sm90a, 132, links).unwrap()
+        let rates = colex_gpu::Rates::of(Arch::Sm90a);
+        RankForecast::of::<bf16, bf16>(problem, Arch::Sm90a, rates, links).unwrap()
     };
     let overlaps = [
         Overlap::GatherProduct,
