@@ -180,7 +180,7 @@ pub(crate) struct ScatterWork<T, S, C> {
     in_chunks: bool,
     /// What adds the slots in the product of the own chunk, if it does.
     own_sum: Option<Epilogue>,
-    /// The flags for which the product of the own chunk waits, if streams set them.
+    /// The flags for which the sum of the slots waits, if streams set them.
     landed: Option<Landed>,
 }
 
@@ -275,11 +275,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         self.peers = peers;
     }
 
-    /// Makes flags for which the product of the own chunk waits, if it adds the slots.
+    /// Makes flags for which the sum of the slots waits: in the kernel, if the product of the own chunk adds them, and else in the stream,
+    /// if copy engines bring them.
     pub(crate) fn landed(&self) -> Result<Option<Flags>, Error> {
         let count = self.shape.problem.ranks as usize + 1;
-        let flags = self.own_sum.as_ref();
-        let flags = flags.map(|_| Flags::new(&self.member.device, count));
+        let flags = (self.own_sum.is_some() || self.told.is_some())
+            .then(|| Flags::new(&self.member.device, count));
         Ok(flags.transpose()?)
     }
 
@@ -301,12 +302,22 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         self.stored().into_iter().chain(landed)
     }
 
-    /// Whether the product of the own chunk waits by itself for the terms of the others.
-    pub(crate) fn awaits(&self) -> bool {
+    /// Whether flags say that the terms of the others have come.
+    pub(crate) fn has_landed(&self) -> bool {
         self.landed.is_some()
     }
 
-    /// Tells an owner in a stream that the term of this rank has come, if the owner's product waits for it.
+    /// Makes the stream of kernels wait for the terms of the others, unless the product of the own chunk waits by itself.
+    pub(crate) fn await_landed(&self, round: u32) -> Result<(), Error> {
+        if let (Some(landed), None) = (&self.landed, &self.own_sum) {
+            for rank in self.others()? {
+                landed.own.wait(&self.member.device, rank, round)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells an owner in a stream that the term of this rank has come, if the owner waits for that.
     pub(crate) fn tell(&self, stream: &Device, owner: usize, round: u32) -> Result<(), Error> {
         match &self.landed {
             Some(landed) => Ok(landed.there[owner].set(stream, self.member.rank, round)?),
@@ -394,7 +405,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             return Ok(self.slots.fill_bytes(0)?);
         }
         let device = &self.member.device;
-        if let Some(Landed { own, .. }) = &self.landed {
+        if let (Some(Landed { own, .. }), Some(_)) = (&self.landed, &self.own_sum) {
             // The own term comes in the accumulators.
             own.set(device, self.member.rank, round)?;
             own.set(device, own.len() - 1, round)?;
