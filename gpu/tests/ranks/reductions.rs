@@ -572,7 +572,7 @@ fn law_two_processes_reduce_to_the_bits_of_slots() {
     assert_eq!(found(RankSends::Reduction), found(RankSends::Kernel));
 }
 
-/// Slots are added in the epilogue of the owner's product with the bits of the kernel that adds them, whatever brings the terms.
+/// Slots are added in the epilogue of the owner's product with the bits of the kernel that adds them, by engines and by kernels.
 #[test]
 fn law_slots_are_added_in_the_epilogue_with_the_bits_of_a_kernel() {
     let mut cases = 0;
