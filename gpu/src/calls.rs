@@ -11,7 +11,7 @@ use std::sync::Arc;
 use colex_atom::TensorMap;
 
 use crate::error::Error;
-use colex_device::{Device, LoadedKernel, Memo};
+use colex_device::{BareLaunch, Device, LoadedKernel, Memo};
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
@@ -229,6 +229,19 @@ impl<A> Call<A> {
             }
             Ok(device.launch(&*one.loaded, one.launch, arguments)?)
         })
+    }
+
+    /// Returns the launches as a bench runs them beside the call: each is one call of the driver.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if it has no driver.
+    pub(crate) fn bare(&self, device: &Device) -> Result<Vec<BareLaunch>, Error> {
+        let launches = self.shape.launches.iter().zip(&self.arguments);
+        let bare = launches.map(|(one, arguments)| {
+            device.bare_launch(&one.loaded, (one.launch, one.in_order), arguments)
+        });
+        Ok(bare.collect::<Result<_, _>>()?)
     }
 
     /// Runs the launches on the simulator, and returns what each of them counted.

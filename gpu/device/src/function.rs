@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::Loaded;
+use crate::cuda::{BareGpuLaunch, Loaded};
 use crate::device::{Device, Kind};
 use crate::element::sealed;
 use crate::error::{Error, ErrorKind};
@@ -200,6 +200,28 @@ impl LoadedKernel {
         };
         launch.check(&limits, fixed)?;
         self.claims.check(launch, arguments)
+    }
+}
+
+/// A launch that was checked once. A run is one `cuLaunchKernelEx` and nothing else: what a bench compares the host time of a call
+/// with.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct BareLaunch {
+    bare: BareGpuLaunch,
+    kernel: Arc<LoadedKernel>,
+}
+
+impl BareLaunch {
+    /// Enqueues the launch, on a thread where the device's context is current, as it is on the one that made it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the driver's error if the launch fails.
+    pub fn run(&self) -> Result<(), Error> {
+        let code = self.kernel.on_gpu();
+        self.bare
+            .run(code.expect("invariant: a bare launch is of a kernel on a GPU"))
     }
 }
 
@@ -499,6 +521,34 @@ impl Device {
     ) -> Result<(), Error> {
         let loaded = kernel.loaded_on(self)?;
         self.enqueue(loaded, (launch, false), arguments)
+    }
+
+    /// Returns a launch of a kernel, checked, that asks for nothing but itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`launch`](Device::launch), and an error on the simulator, which has no driver.
+    #[doc(hidden)]
+    pub fn bare_launch(
+        &self,
+        kernel: &Arc<LoadedKernel>,
+        (launch, in_order): (Launch, bool),
+        arguments: &[Argument],
+    ) -> Result<BareLaunch, Error> {
+        let Kind::Gpu(gpu) = &self.0 else {
+            return Err(ErrorKind::Unsupported {
+                what: "launch without checks",
+                device: self.name(),
+                why: "it calls no driver",
+            }
+            .into());
+        };
+        kernel.check_launch(&launch, arguments, gpu.limits())?;
+        let begins_early = kernel.waits_first && !in_order;
+        Ok(BareLaunch {
+            bare: gpu.bare_launch((&launch, begins_early), arguments)?,
+            kernel: kernel.clone(),
+        })
     }
 
     fn enqueue(

@@ -44,6 +44,8 @@ pub use device_slice::DeviceSlice;
 pub use element::Element;
 pub use error::Error;
 pub use event::Event;
+#[doc(hidden)]
+pub use function::BareLaunch;
 pub use function::{Function, Launchable, LoadedKernel, Origin, Resources};
 pub use memo::Memo;
 pub use peer::{ExportedBuffer, Flags};

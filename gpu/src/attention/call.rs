@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
-use colex_device::{Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
+use colex_device::{BareLaunch, Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
 use colex_layout::{IntTuple, Layout};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
@@ -887,6 +887,17 @@ impl AttentionCall<'_> {
         let kernel = kernel.expect("attention is a launch");
         let function = || self.device.function(kernel.clone());
         Some(self.function.get_or_init(function))
+    }
+
+    /// Returns the launches, for a bench: each is one call of the driver.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if it has no driver.
+    #[doc(hidden)]
+    pub fn bare_launches(&self) -> Result<Vec<BareLaunch>, Error> {
+        let work = self.work.as_ref();
+        work.map_or(Ok(Vec::new()), |work| work.bare(&self.device))
     }
 
     /// Runs the call on the simulator, and returns what each of its launches counted; no report if there is nothing to do.

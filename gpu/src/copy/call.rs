@@ -9,7 +9,7 @@ use super::prepared::{CopyHow, CopyShape, PreparedCopies};
 use crate::calls::{Call, Shape, same_device};
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::memory_bound::call::NOTHING;
-use colex_device::{Device, Element, Function, View, ViewMut};
+use colex_device::{BareLaunch, Device, Element, Function, View, ViewMut};
 use colex_layout::Layout;
 use colex_sim::Report;
 
@@ -197,6 +197,17 @@ impl<'a> CopyCall<'a> {
         squares: [i64; 2],
     ) -> Result<CopyCall<'a>, Error> {
         CopyCall::how(source, destination, CopyHow::Squares(squares))
+    }
+
+    /// Returns the launches, for a bench: each is one call of the driver.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if it has no driver.
+    #[doc(hidden)]
+    pub fn bare_launches(&self) -> Result<Vec<BareLaunch>, Error> {
+        let work = self.call.as_ref();
+        work.map_or(Ok(Vec::new()), |work| work.bare(&self.device))
     }
 
     /// Returns the plan; `None` if there is nothing to copy.

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
-use colex_device::{Device, DeviceSlice, Extension, Function, Memo, ViewMut};
+use colex_device::{BareLaunch, Device, DeviceSlice, Extension, Function, Memo, ViewMut};
 use colex_ir::launch::Launch;
 use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
@@ -316,6 +316,17 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
             scratch::give_back(device, memory);
         }
         Ok(())
+    }
+
+    /// Returns the launches, for a bench: each is one call of the driver.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if it has no driver.
+    #[doc(hidden)]
+    pub fn bare_launches(&self) -> Result<Vec<BareLaunch>, Error> {
+        let work = self.work.as_ref();
+        work.map_or(Ok(Vec::new()), |work| work.bare(&self.device))
     }
 
     /// Returns the plan; `None` if there is nothing to do.

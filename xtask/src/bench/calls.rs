@@ -12,9 +12,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use colex_gpu::attention::{Attention, Mask};
 use colex_gpu::cuda::cudarc::driver::CudaContext;
 use colex_gpu::ir::KernelBuilder;
 use colex_gpu::kernels::{CopyCall, GemmProblem, View, ViewMut};
+use colex_gpu::reduce::{Reduce, ReduceFunction};
+use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{Buffer, Device, Element, Error, Launch, copy, transpose};
 use half::bf16;
 use serde_json::json;
@@ -27,7 +30,8 @@ use library::{counted, shown};
 /// How the numbers are taken, for the reader of them.
 const PROTOCOL: &str = "microseconds of the host for a call: median of 201 batches of 64 calls, the device waited for \
 between batches; in brackets the 10th and the 90th percentile; one thread, release build; first: the first call, with \
-nothing kept and no cache on the disk";
+nothing kept and no cache on the disk; over: the microseconds beyond the launch of the same kernel with the same arguments, one bare \
+cuLaunchKernelEx without checks";
 
 const BATCHES: usize = 201;
 const BATCH: usize = 64;
@@ -101,14 +105,28 @@ fn on_fake_driver(folder: &std::path::Path) -> Result<()> {
 
 type TimedCall<'a> = Box<dyn Fn() -> Result<(), Error> + 'a>;
 
+/// A call by its name, and the name of the bare launch that it is compared with, if there is one.
+type NamedCall<'a> = (&'static str, Option<&'static str>, TimedCall<'a>);
+
+/// What is launched without checks, as the calls behind it launch it.
+const BARE: [&str; 6] = [
+    "cuLaunchKernelEx, the product's kernel",
+    "cuLaunchKernelEx, the strided copy's kernel",
+    "cuLaunchKernelEx, the transpose's kernel",
+    "cuLaunchKernelEx, attention's kernel",
+    "cuLaunchKernelEx, softmax's kernel",
+    "cuLaunchKernelEx, the reduction's kernel",
+];
+
 /// Prints a row for each call.
 fn measure(device: &Device, fake: bool) -> Result<()> {
     println!(
-        "  {:<52} {:>9}  {:<20} {:>9}",
-        "call", "us", "", "first, ms"
+        "  {:<52} {:>9}  {:<20} {:>9} {:>7}",
+        "call", "us", "", "first, ms", "over"
     );
     let mut buffers = Buffers::new(device)?;
-    for (name, work) in buffers.works(device)? {
+    let mut medians: Vec<(&str, f64)> = Vec::new();
+    for (name, bare, work) in buffers.works(device)? {
         let started = Instant::now();
         work()?;
         device.synchronize()?;
@@ -128,12 +146,21 @@ fn measure(device: &Device, fake: bool) -> Result<()> {
         samples.sort_by(f64::total_cmp);
         let at = |percent: usize| samples[percent * (BATCHES - 1) / 100];
         let range = format!("[{:.2}, {:.2}]", at(10), at(90));
+        let bare = bare.and_then(|bare| medians.iter().find(|(name, _)| *name == bare));
+        let over = bare.map(|(_, bare)| at(50) - bare);
+        medians.push((name, at(50)));
         Checked {
-            data: json!({"us": at(50), "tenth": at(10), "ninetieth": at(90), "first ms": first, "fake driver": fake}),
+            data: json!({
+                "us": at(50), "tenth": at(10), "ninetieth": at(90), "first ms": first, "over": over, "fake driver": fake,
+            }),
             ..Checked::new(name, Ended::Passed, PROTOCOL)
         }
         .add();
-        print!("  {name:<52} {:>9.2}  {range:<20} {first:>9.2}", at(50));
+        let over = over.map_or(String::new(), |over| format!("{over:+.2}"));
+        print!(
+            "  {name:<52} {:>9.2}  {range:<20} {first:>9.2} {over:>7}",
+            at(50)
+        );
         if fake {
             println!("  {}", shown(&counted(device, &work)?))
         } else {
@@ -148,11 +175,13 @@ struct Buffers {
     halves: [Buffer<bf16>; 3],
     words: [Buffer<f32>; 3],
     /// The second of `words`, for each view that writes it.
-    written: [Buffer<f32>; 4],
+    written: [Buffer<f32>; 6],
     /// The third of `halves`, for the product that is prepared.
     product: Buffer<bf16>,
     /// The same, for the product of views.
     ready: Buffer<bf16>,
+    /// The same, for attention.
+    attended: Buffer<bf16>,
 }
 
 const PROBLEM: [i64; 3] = [256, 512, 512];
@@ -174,17 +203,18 @@ impl Buffers {
         Ok(Buffers {
             product: halves[2].clone(),
             ready: halves[2].clone(),
+            attended: halves[2].clone(),
             halves,
-            written: [(); 4].map(|()| words[1].clone()),
+            written: [(); 6].map(|()| words[1].clone()),
             words,
         })
     }
 
     /// What is measured.
-    fn works<'a>(&'a mut self, device: &'a Device) -> Result<Vec<(&'static str, TimedCall<'a>)>> {
+    fn works<'a>(&'a mut self, device: &'a Device) -> Result<Vec<NamedCall<'a>>> {
         let [a, b, c] = &self.halves;
         let [x, y, z] = &self.words;
-        let [flat_y, strided_y, columns_y, turned_y] = &mut self.written;
+        let [flat_y, strided_y, columns_y, turned_y, rows_y, sums_y] = &mut self.written;
         let [m, n, k] = PROBLEM;
         let problem = GemmProblem::new(m, n, k);
         let ready_c = &mut self.ready;
@@ -206,6 +236,42 @@ impl Buffers {
             view(b, "(512,512):(512,1)")?,
             view_mut(ready_c, "(256,512):(512,1)")?,
         );
+        let prepared_strided = CopyCall::new(&strided.0, &strided.1, None)?;
+        let heads = "(1,8,512,64):(262144,32768,64,1)";
+        let attention = Attention::new(
+            &view(a, heads)?,
+            &view(b, heads)?,
+            &view(b, heads)?,
+            &view_mut(&mut self.attended, heads)?,
+        )
+        .mask(Mask::Causal);
+        let attends = attention.prepare()?;
+        let softmax = Rowwise::new(
+            RowFunction::Softmax,
+            &rows,
+            &view_mut(rows_y, "(256,512):(512,1)")?,
+        );
+        let normalises = softmax.prepare()?;
+        let sum = Reduce::new(
+            ReduceFunction::Sum,
+            &rows,
+            &[1],
+            &view_mut(sums_y, "256:1")?,
+        );
+        let sums = sum.prepare()?;
+        let bare = [
+            call.bare_launches()?,
+            prepared_strided.bare_launches()?,
+            prepared.bare_launches()?,
+            attends.bare_launches()?,
+            normalises.bare_launches()?,
+            sums.bare_launches()?,
+        ];
+        let mut launches = BARE.into_iter().zip(bare).map(|(name, bare)| {
+            let run = move || Ok(bare.iter().try_for_each(|one| one.run())?);
+            (name, None, Box::new(run) as TimedCall<'a>)
+        });
+        let mut bare = || launches.next().expect("a launch for each name");
         let layouts = [
             "262144:1".parse::<colex_layout::Layout>()?,
             "262144:1".parse()?,
@@ -220,27 +286,46 @@ impl Buffers {
             round.set((round.get() + 1) % count);
             round.get()
         };
-        let (next, next_shape) = (next.clone(), next);
+        let (next, next_shape, next_choice) = (next.clone(), next.clone(), next);
         device.clear_module_cache();
         Ok(vec![
             (
                 "Device::launch, an empty kernel",
+                None,
                 Box::new(move || Ok(device.launch(&function, Launch::new(1, 32), &[])?)),
             ),
             (
                 "Device::load and launch, the same",
+                None,
                 Box::new(move || {
                     let function = device.load(&empty)?;
                     Ok(device.launch(&function, Launch::new(1, 32), &[])?)
                 }),
             ),
-            ("Device::from_cuda", Box::new(move || beside().map(drop))),
             (
-                "gemm 256x512x512 bf16",
+                "Device::from_cuda",
+                None,
+                Box::new(move || beside().map(drop)),
+            ),
+            bare(),
+            (
+                "GemmCall::run, 256x512x512 bf16",
+                Some(BARE[0]),
+                Box::new(move || call.run(device)),
+            ),
+            (
+                "gemm, the same",
+                Some(BARE[0]),
                 Box::new(move || problem.on(a, b, &mut c.clone())?.run()),
             ),
             (
+                "gemm of ready views, the same",
+                Some(BARE[0]),
+                Box::new(move || colex_gpu::gemm(&ready.0, &ready.1, &ready.2)),
+            ),
+            (
                 "gemm, a device by from_cuda for each call",
+                Some(BARE[0]),
                 Box::new(move || {
                     let beside = beside_too()?;
                     let mut c = c.clone();
@@ -250,19 +335,17 @@ impl Buffers {
             ),
             (
                 "gemm, f32 128x128x128, beta 0.5",
+                None,
                 Box::new(move || cube.beta(0.5).on(x, y, &mut z.clone())?.run()),
             ),
             (
-                "gemm of ready views, the same",
-                Box::new(move || colex_gpu::gemm(&ready.0, &ready.1, &ready.2)),
-            ),
-            (
                 "Gemm::prepare",
+                None,
                 Box::new(move || problem.on(a, b, &mut c.clone())?.prepare().map(drop)),
             ),
-            ("GemmCall::run", Box::new(move || call.run(device))),
             (
                 "gemm, an address that is not among the last 1024",
+                None,
                 Box::new(move || {
                     let a = a.slice(128 * next(2000)..)?;
                     problem.on(&a, b, &mut c.clone())?.run()
@@ -270,35 +353,92 @@ impl Buffers {
             ),
             (
                 "gemm, a shape that is not among the last 512",
+                None,
+                Box::new(move || of_shape(next_shape(1600)).on(a, b, &mut c.clone())?.run()),
+            ),
+            (
+                "the choice of a plan for another shape in each call",
+                None,
                 Box::new(move || {
-                    let at = next_shape(1600) as i64;
-                    let problem = GemmProblem::new(1 + at % 200, 512, 512 - at / 200 * 64);
-                    problem.on(a, b, &mut c.clone())?.run()
+                    let problem = of_shape(next_choice(1600));
+                    let bytes = problem.on(a, b, &mut c.clone())?.workspace_in_parts();
+                    bytes.map(drop)
                 }),
             ),
             (
                 "copy of one run, 1 MiB",
+                None,
                 Box::new(move || copy(&flat.0, &flat.1)),
             ),
             (
                 "View::new twice and copy, the same",
+                None,
                 Box::new(move || {
                     let [from, to] = layouts.clone();
                     copy(&View::new(x, from)?, &ViewMut::new(&mut y.clone(), to)?)
                 }),
             ),
+            bare(),
             (
-                "copy, strided (16,5,4)",
+                "CopyCall::run, strided (16,5,4)",
+                Some(BARE[1]),
+                Box::new(move || prepared_strided.run(device)),
+            ),
+            (
+                "copy, the same",
+                Some(BARE[1]),
                 Box::new(move || copy(&strided.0, &strided.1)),
             ),
+            bare(),
             (
-                "transpose 256x512 f32",
-                Box::new(move || transpose(&rows, &columns, &[1, 0])),
+                "CopyCall::run, transposed 256x512 f32",
+                Some(BARE[2]),
+                Box::new(move || prepared.run(device)),
             ),
             (
-                "CopyCall::run, the same",
-                Box::new(move || prepared.run(device)),
+                "transpose, the same",
+                Some(BARE[2]),
+                Box::new(move || transpose(&rows, &columns, &[1, 0])),
+            ),
+            bare(),
+            (
+                "AttentionCall::run, 8 heads of 512 by 64, causal",
+                Some(BARE[3]),
+                Box::new(move || attends.run(device)),
+            ),
+            (
+                "Attention::run, the same",
+                Some(BARE[3]),
+                Box::new(move || attention.run()),
+            ),
+            bare(),
+            (
+                "softmax prepared, 256x512 f32",
+                Some(BARE[4]),
+                Box::new(move || normalises.run(device)),
+            ),
+            (
+                "Rowwise::run, the same",
+                Some(BARE[4]),
+                Box::new(move || softmax.run()),
+            ),
+            bare(),
+            (
+                "sum of rows prepared, 256x512 f32",
+                Some(BARE[5]),
+                Box::new(move || sums.run(device)),
+            ),
+            (
+                "Reduce::run, the same",
+                Some(BARE[5]),
+                Box::new(move || sum.run()),
             ),
         ])
     }
+}
+
+/// The product with a number: each of 1600 has other extents.
+fn of_shape(number: usize) -> GemmProblem {
+    let at = number as i64;
+    GemmProblem::new(1 + at % 200, 512, 512 - at / 200 * 64)
 }

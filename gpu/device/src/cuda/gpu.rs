@@ -376,6 +376,11 @@ impl Gpu {
         }
     }
 
+    /// The functions of the driver.
+    pub(super) fn api(&self) -> &'static Api {
+        &self.shared.driver.api
+    }
+
     /// The error of a code, remembered if the context does not survive it.
     pub(super) fn failed(&self, call: &'static str, code: StatusCode) -> Error {
         let error = refused(self.shared.driver, call, code);

@@ -41,7 +41,7 @@ fn maps(arguments: &[Argument]) -> Result<Maps, Error> {
 
 /// Where the driver finds each argument: a number where it stands, a tensor map among the maps of these arguments. The
 /// driver reads as many bytes as the parameter has, and writes none.
-fn addresses(arguments: &[Argument], maps: &Maps) -> Addresses {
+fn addresses(arguments: &[Argument], maps: &[AlignedTensorMap]) -> Addresses {
     fn at<T>(value: &T) -> *mut c_void {
         std::ptr::from_ref(value).cast_mut().cast()
     }
@@ -55,6 +55,46 @@ fn addresses(arguments: &[Argument], maps: &Maps) -> Addresses {
         Argument::TensorMap(_) => at(maps.next().expect("each map has its slot")),
     };
     arguments.iter().map(address).collect()
+}
+
+/// A launch whose arguments stand where the driver reads them, for a bench: a run is one call of the driver, without a check.
+pub(crate) struct BareLaunch {
+    gpu: Gpu,
+    config: LaunchConfig,
+    addresses: Addresses,
+    /// What the configuration and the addresses point to.
+    _held: (Vec<LaunchAttribute>, Vec<Argument>, Vec<AlignedTensorMap>),
+}
+
+/// The attributes of a launch: a cluster, and an early begin.
+type Attributes = SmallVec<[LaunchAttribute; 2]>;
+
+impl std::fmt::Debug for BareLaunch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("BareLaunch").field(&self.gpu).finish()
+    }
+}
+
+impl BareLaunch {
+    /// Enqueues the launch of the function that it was made for, on a thread where the context is current.
+    pub(crate) fn run(&self, function: &Loaded) -> Result<(), Error> {
+        let api = self.gpu.api();
+        // SAFETY: as of `Gpu::launch`; what the configuration and the addresses point to is held beside them, on the heap. The
+        // driver reads the addresses and what stands there, and writes neither. Where another context is current, it
+        // returns an error.
+        let code = unsafe {
+            (api.launch_kernel)(
+                &self.config,
+                function.handle,
+                self.addresses.as_ptr().cast_mut(),
+                std::ptr::null_mut(),
+            )
+        };
+        match code {
+            0 => Ok(()),
+            code => Err(self.gpu.failed("cuLaunchKernelEx", code)),
+        }
+    }
 }
 
 /// The first version of CUDA whose streams capture a launch that may begin early.
@@ -73,21 +113,8 @@ impl Gpu {
     ) -> Result<(), Error> {
         let maps = maps(arguments)?;
         let mut addresses = addresses(arguments, &maps);
-        let mut attributes: SmallVec<[LaunchAttribute; 2]> = SmallVec::new();
-        if launch.cluster != [1; 3] {
-            attributes.push(LaunchAttribute::cluster(launch.cluster));
-        }
-        if begins_early && self.driver_version() >= EARLY_IN_CAPTURES {
-            attributes.push(LaunchAttribute::begins_early());
-        }
-        let config = LaunchConfig {
-            grid: launch.grid,
-            block: launch.block,
-            shared_bytes: launch.dynamic_shared,
-            stream: self.stream.handle(),
-            attributes: attributes.as_mut_ptr(),
-            attribute_count: attributes.len() as u32,
-        };
+        let mut attributes = self.attributes(launch, begins_early);
+        let config = self.config(launch, &mut attributes);
         self.call("cuLaunchKernelEx", |api| {
             // SAFETY: as many arguments of the right sizes as the function has parameters, copied before it returns; as
             // many attributes as are counted. Where the kernel's own addresses lead is up to the kernel, as it is with any
@@ -100,6 +127,47 @@ impl Gpu {
                     std::ptr::null_mut(),
                 )
             }
+        })
+    }
+
+    fn attributes(&self, launch: &Launch, begins_early: bool) -> Attributes {
+        let mut attributes = Attributes::new();
+        if launch.cluster != [1; 3] {
+            attributes.push(LaunchAttribute::cluster(launch.cluster));
+        }
+        if begins_early && self.driver_version() >= EARLY_IN_CAPTURES {
+            attributes.push(LaunchAttribute::begins_early());
+        }
+        attributes
+    }
+
+    /// What the driver reads of a launch; it points to the attributes.
+    fn config(&self, launch: &Launch, attributes: &mut [LaunchAttribute]) -> LaunchConfig {
+        LaunchConfig {
+            grid: launch.grid,
+            block: launch.block,
+            shared_bytes: launch.dynamic_shared,
+            stream: self.stream.handle(),
+            attributes: attributes.as_mut_ptr(),
+            attribute_count: attributes.len() as u32,
+        }
+    }
+
+    /// Returns a checked launch that only calls the driver, and makes the context current on this thread.
+    pub(crate) fn bare_launch(
+        &self,
+        (launch, begins_early): (&Launch, bool),
+        arguments: &[Argument],
+    ) -> Result<BareLaunch, Error> {
+        self.bind()?;
+        let arguments = arguments.to_vec();
+        let maps = maps(&arguments)?.into_vec();
+        let mut attributes = self.attributes(launch, begins_early).into_vec();
+        Ok(BareLaunch {
+            gpu: self.clone(),
+            config: self.config(launch, &mut attributes),
+            addresses: addresses(&arguments, &maps),
+            _held: (attributes, arguments, maps),
         })
     }
 }
