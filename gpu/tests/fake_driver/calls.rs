@@ -1308,6 +1308,78 @@ fn threads_share_what_was_made() {
     );
 }
 
+/// Eight threads, each with a device of its own of one context, prepare attention and run it, with and without parts of the keys:
+/// they make what one thread would, and what was made before only launches.
+#[test]
+fn threads_share_what_was_made_for_attention() {
+    let act = || {
+        let device = device();
+        let (context, _) = cudarc_stream();
+        let buffers: Arc<Vec<Buffer<bf16>>> = Arc::new((0..6).map(|_| buffer(&device)).collect());
+        let work = |beside: &Device, thread: usize, round: usize| {
+            let at = |i: usize| &buffers[(thread + round + i) % 6];
+            let of =
+                |length: i64| format!("(4,8,{length},64):({},{},64,1)", 512 * length, 64 * length);
+            let keys = [256, 128][(thread + round) % 2];
+            let (k, v) = (view(at(1), &of(keys)), view(at(2), &of(keys)));
+            let one = Attention::new(&view(at(0), &of(256)), &k, &v, &view_mut(at(3), &of(256)));
+            let one = one.prepare()?;
+            assert_eq!(one.plan().splits, 1, "{one}");
+            one.run(beside)?;
+            // A step of decoding: the parts of its keys have memory.
+            let long = "(1,4,2048,64):(524288,131072,64,1)";
+            let short = "(1,4,1,64):(256,64,64,1)";
+            let (k, v) = (view(at(1), long), view(at(2), long));
+            let step = Attention::new(&view(at(4), short), &k, &v, &view_mut(at(5), short));
+            let step = step.prepare()?;
+            assert!(step.plan().splits > 1, "{step}");
+            step.run(beside)
+        };
+        let threads = || {
+            std::thread::scope(|scope| {
+                let spawn = |thread| {
+                    let (work, context) = (&work, context.clone());
+                    scope.spawn(move || {
+                        let stream = context.new_stream().unwrap();
+                        let beside = Device::from_cuda(context.clone(), stream)?;
+                        (0..12).try_for_each(|round| work(&beside, thread, round))
+                    })
+                };
+                let threads: Vec<_> = (0..8).map(spawn).collect();
+                threads
+                    .into_iter()
+                    .try_for_each(|thread| thread.join().unwrap())
+            })
+        };
+        let one_thread = || {
+            let all = (0..8).flat_map(|thread| (0..12).map(move |round| (thread, round)));
+            all.into_iter()
+                .try_for_each(|(thread, round)| work(&device, thread, round))
+        };
+        const MADE: [&str; 2] = ["cuModuleLoadDataEx", "cuTensorMapEncodeTiled"];
+        let made = |counts: &Counts| MADE.map(|name| counts.get(name).copied().unwrap_or(0));
+        let at_once = counted(&device, threads).unwrap();
+        // A launch of each call, and one that combines the parts.
+        assert_eq!(at_once["cuLaunchKernelEx"], 8 * 12 * 3);
+        let again = counted(&device, threads).unwrap();
+        assert_eq!(again["cuLaunchKernelEx"], 8 * 12 * 3);
+        assert_eq!(made(&again), [0, 0], "{again:?}");
+        device.clear_module_cache();
+        let one = counted(&device, one_thread).unwrap();
+        assert!(made(&one)[0] >= 3, "{one:?}");
+        assert_eq!(made(&at_once), made(&one));
+        "done".to_string()
+    };
+    assert_eq!(
+        said(
+            "calls::threads_share_what_was_made_for_attention",
+            "whole",
+            act
+        ),
+        "done"
+    );
+}
+
 /// Eight threads in three contexts at once, each with a device of its own: every launch is of a function of the context of
 /// its stream, as the fake driver demands, while one thread drops what its context has loaded.
 #[test]
@@ -1355,6 +1427,41 @@ fn threads_work_in_several_contexts() {
         (8 * 40 * 3).to_string()
     );
     println!("law threads_work_in_several_contexts: {} cases", 8 * 40 * 3);
+}
+
+/// A bench's launch of the same kernel makes one call of the driver, with the kernel and the arguments of the call, and the simulator
+/// has none.
+#[test]
+fn bare_launches_only_call_the_driver() {
+    let act = || {
+        let device = device();
+        let (a, b, c) = (
+            buffer::<bf16>(&device),
+            buffer::<bf16>(&device),
+            buffer::<bf16>(&device),
+        );
+        let product = on(GemmProblem::new(256, 512, 512), [&a, &b], &c).unwrap();
+        let product = product.prepare().unwrap();
+        let rows = view(&a, "(256,512):(512,1)");
+        let columns = CopyCall::new(&rows, &view_mut(&c, "(256,512):(1,256)"), None).unwrap();
+        let all = [
+            product.bare_launches().unwrap(),
+            columns.bare_launches().unwrap(),
+        ];
+        for bare in all {
+            let run = || bare.iter().try_for_each(|one| one.run());
+            let counts = counted(&device, || Ok(run()?)).unwrap();
+            // The fake driver also counts how many of the launches may begin early.
+            let calls = counts.keys().filter(|name| name.starts_with("cu"));
+            assert_eq!(calls.collect::<Vec<_>>(), ["cuLaunchKernelEx"]);
+            assert_eq!(counts["cuLaunchKernelEx"], 1);
+        }
+        "done".to_string()
+    };
+    assert_eq!(
+        said("calls::bare_launches_only_call_the_driver", "whole", act),
+        "done"
+    );
 }
 
 /// Ten times what a call may take on a machine that does nothing else.
