@@ -108,7 +108,9 @@ impl Error {
             | ErrorKind::Reduce(ReduceError::Stored { .. }) => PlanRefusal::Vector,
             ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
             ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
-            ErrorKind::PlanCall { .. } | ErrorKind::PlanOther { .. } => PlanRefusal::Call,
+            ErrorKind::PlanCall { .. }
+            | ErrorKind::PlanInvariant { .. }
+            | ErrorKind::PlanOther { .. } => PlanRefusal::Call,
             ErrorKind::PlanOperands { .. } => PlanRefusal::Operands,
             ErrorKind::Rowwise(RowwiseError::Columns { .. } | RowwiseError::Beyond { .. })
             | ErrorKind::Quantise(QuantiseError::Held { .. })
@@ -431,6 +433,14 @@ pub(crate) enum ErrorKind {
         what: &'static str,
         plan: String,
         call: String,
+    },
+    #[error(
+        "the product is batch-invariant, and the plan's {what} is {plan}: with {wanted} the bits of a row do not depend on the number of rows"
+    )]
+    PlanInvariant {
+        what: &'static str,
+        plan: String,
+        wanted: String,
     },
     #[error(
         "the plan says that its tiles divide the problem, and {tile} does not divide {what}, which is {extent}: leave \

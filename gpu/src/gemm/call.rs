@@ -46,7 +46,9 @@ use crate::error::{Error, ErrorKind, disjoint};
 use crate::kernels::{Compute, GemmElement, GemmProblem};
 use crate::method::GemmMethod;
 use crate::scratch::{self, Workspace};
-use colex_device::{Buffer, Device, DeviceSlice, Element, Function, Memo, View, ViewMut};
+use colex_device::{
+    BareLaunch, Buffer, Device, DeviceSlice, Element, Function, Memo, View, ViewMut,
+};
 use colex_ir::Type;
 use colex_ir::launch::{Argument, Launch};
 use colex_sim::Report;
@@ -439,7 +441,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Keeps the bits of a row of C the same for every M and every place of the row, for an A whose rows are contiguous
     /// along K and have the same stride. The plan then divides K as it would for 64 rows, and the GEMV kernel is not taken, so that
-    /// few rows may take longer.
+    /// few rows may take longer. [`prepare_with`](Gemm::prepare_with) takes plans that divide K in this way, and refuses others.
     ///
     /// ```
     /// use colex_gpu::{Device, Gemm};
@@ -907,7 +909,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
     ///
     /// Returns the errors of [`gemm`], of the function and of [`GemmPlan::build`]. Returns an error if the plan was made for
     /// other types or orders, if its accesses are wider than the addresses allow, if its tiles are to divide the problem and
-    /// do not, or if the device does not take the grid.
+    /// do not, if the call is [`batch_invariant`](Gemm::batch_invariant) and the plan sums rows in another order, or if the device
+    /// does not take the grid.
     pub fn prepare_with(
         &self,
         plan: impl FnOnce(Operands, Arch) -> Result<GemmPlan, Error>,
@@ -1527,6 +1530,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         });
         let mut shape = shape::<T, C>(&mut problem, &matrices, &batch, Wish::Fastest, bound);
         shape.wish = wish(shape.operands, device.arch())?;
+        if let (Wish::Plan(plan), true) = (shape.wish, self.is_batch_invariant) {
+            check_invariant(&plan, &problem, &shape, device)?;
+        }
         // What is measured is a plain product.
         let is_plain = self.epilogue.is_none()
             && self.groups.is_none()
@@ -2009,6 +2015,17 @@ impl<'a> GemmCall<'a> {
         reductions.try_for_each(|reduction| reduction.run(device))
     }
 
+    /// Returns the launches of the product itself, for a bench: each is one call of the driver.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if it has no driver.
+    #[doc(hidden)]
+    pub fn bare_launches(&self) -> Result<Vec<BareLaunch>, Error> {
+        let work = self.work.as_ref().map(|work| &work.product);
+        work.map_or(Ok(Vec::new()), |work| work.bare(&self.device))
+    }
+
     /// Returns the memory to the device on whose stream the call ran last.
     fn give_back(self, device: &Device) {
         if let Some(work) = self.work.and_then(Arc::into_inner) {
@@ -2128,6 +2145,42 @@ fn taken(problem: &GemmProblem, batch: &Batch) -> GemmProblem {
         batch: chunks.map_or(problem.batch, |chunks| chunks.taken(problem.batch)),
         ..*problem
     }
+}
+
+/// Checks that a given plan sums each row in the order of the plan that a batch-invariant call takes by itself.
+fn check_invariant(
+    plan: &GemmPlan,
+    problem: &GemmProblem,
+    shape: &GemmShape,
+    device: &Device,
+) -> Result<(), Error> {
+    let invariant = GemmShape {
+        wish: Wish::BatchInvariant,
+        ..shape.clone()
+    };
+    let wanted = plan_of(problem, &invariant, device)?;
+    // Parts of K begin at whole steps, and the kernel of a convolution sums a step under all taps before the next one.
+    let has_steps = wanted.cluster[2] > 1 || shape.batch.convolution().is_some();
+    let order = |plan: &GemmPlan| {
+        [
+            ("method", plan.method.to_string()),
+            ("number of parts of K", plan.split.to_string()),
+            (
+                "number of a cluster's blocks along K",
+                plan.cluster[2].to_string(),
+            ),
+            (
+                "tile along K",
+                if has_steps { plan.tile[2] } else { 0 }.to_string(),
+            ),
+        ]
+    };
+    for ((what, plan), (_, wanted)) in order(plan).into_iter().zip(order(&wanted)) {
+        if plan != wanted {
+            return Err(ErrorKind::PlanInvariant { what, plan, wanted }.into());
+        }
+    }
+    Ok(())
 }
 
 /// The plan of a product without groups, whose operands a function of the method returns.

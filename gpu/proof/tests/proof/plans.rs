@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{Compute, CopyPlan, GemmProblem, LoopNest, Major, Operand, reference};
-use colex_gpu::{Device, Gemm, View};
+use colex_gpu::{Device, Gemm, PlanRefusal, View};
 use colex_proof::kernels::gemm::GemmCase;
 use colex_proof::kernels::plans::listed::ListedPlan;
 use colex_proof::kernels::plans::{COPY_METHODS, PlanCase, Tally};
@@ -806,6 +806,75 @@ fn parts_of_k_are_summed_through_a_workspace() {
     println!("law plans.parts_of_k: {cases} cases");
 }
 
+/// Parts of K are summed for the tiles behind any number of whole ones, 0 to all of them: the whole ones have the bits of a plan without
+/// parts, and the divided ones those of a plan that divides all.
+#[test]
+fn law_tiles_stay_whole_in_front_of_the_divided_ones() {
+    let (m, n, k) = (100_usize, 40, 264);
+    let number = |i: usize| bf16::from_f64((i as f64 * 0.7311).sin());
+    let a: Vec<bf16> = (0..m * k).map(number).collect();
+    let b: Vec<bf16> = (3..n * k + 3).map(number).collect();
+    let bits =
+        |cluster: [i64; 3], split: i64, undivided: i64, seed: u64| -> Result<Vec<u32>, String> {
+            let device = Device::simulator_with(Arch::Sm90a, SimOptions::default().seed(seed));
+            let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+            let mut c = device.poisoned::<f32>(m * n).unwrap();
+            let (a, b) = (a.view((m, k)).unwrap(), b.view((n, k)).unwrap());
+            let call =
+                Gemm::new(&a, &b, &c.view_mut((m, n)).unwrap()).prepare_with(|operands, _| {
+                    Ok(GemmPlan {
+                        tile: [64, 32, 64],
+                        warps: [1, 1],
+                        cluster,
+                        split,
+                        undivided,
+                        stages: 3,
+                        ..GemmPlan::new(GemmMethod::Hopper, operands)
+                    })
+                });
+            let call = call.map_err(|error| error.to_string())?;
+            call.run(&device).unwrap();
+            Ok(c.download().unwrap().iter().map(|x| x.to_bits()).collect())
+        };
+    let mut cases = 0;
+    // 2 by 2 tiles of 64 by 32, and 1 by 2 of clusters of two along M.
+    for (cluster, tiles, split) in [([1, 1, 1], 4, 3), ([2, 1, 1], 2, 2), ([1, 1, 2], 4, 2)] {
+        let whole = bits(cluster, 1, 0, 1).unwrap();
+        let divided = bits(cluster, split, 0, 1).unwrap();
+        assert_ne!(whole, divided);
+        let mut kept = 0;
+        for undivided in 0..=tiles {
+            let found = bits(cluster, split, undivided, undivided as u64 + 2).unwrap();
+            let mut of_whole = 0;
+            for (i, found) in found.iter().enumerate() {
+                let is_whole = *found == whole[i];
+                assert!(
+                    is_whole || *found == divided[i],
+                    "element {i}, {undivided} whole"
+                );
+                of_whole += usize::from(is_whole);
+            }
+            // Every tile more keeps more elements of the plan without parts.
+            assert!(
+                undivided == 0 || of_whole > kept,
+                "{undivided} tiles: {of_whole} elements"
+            );
+            kept = of_whole;
+            cases += 1;
+        }
+        assert_eq!(kept, m * n);
+        let error = bits(cluster, split, tiles + 1, 1).unwrap_err();
+        assert_eq!(
+            error,
+            format!(
+                "the plan asks for {} tiles that are not divided: the Hopper kernel takes at most {tiles}, 1 fewer",
+                tiles + 1
+            )
+        );
+    }
+    println!("law plans.undivided: {cases} cases");
+}
+
 /// One plan gives the same bits in every run, also where the blocks of a cluster divide K; and with `batch_invariant` a row
 /// has the same bits among any number of rows.
 #[test]
@@ -832,9 +901,9 @@ fn bits_do_not_depend_on_the_run_or_the_batch() {
         );
         let (va, vb) = (da.view((m, k)).unwrap(), db.view((n, k)).unwrap());
         let vc = c.view_mut((m, n)).unwrap();
-        let gemm = Gemm::new(&va, &vb, &vc).batch_invariant();
+        let gemm = Gemm::new(&va, &vb, &vc);
         let call = match along_k {
-            None => gemm.prepare().unwrap(),
+            None => gemm.batch_invariant().prepare().unwrap(),
             Some([along_k, split]) => gemm
                 .prepare_with(|operands, _| {
                     Ok(GemmPlan {
@@ -929,6 +998,76 @@ fn law_rows_of_a_batch_invariant_product_have_the_same_bits() {
         }
     }
     println!("law plans.batch_invariant: {cases} cases");
+}
+
+/// A batch-invariant call takes a given plan that sums rows in the order of its own choice, with the same bits, and refuses others.
+#[test]
+fn plans_that_sum_rows_in_another_order_are_no_batch_invariant_ones() {
+    let device = Device::simulator(Arch::Sm90a);
+    let (m, n, k) = (100_usize, 72, 264);
+    let number = |i: usize| bf16::from_f64((i as f64 * 0.7311).sin());
+    let a = device
+        .upload(&(0..m * k).map(number).collect::<Vec<_>>())
+        .unwrap();
+    let b = device
+        .upload(&(3..n * k + 3).map(number).collect::<Vec<_>>())
+        .unwrap();
+    let mut c = device.poisoned::<f32>(m * n).unwrap();
+    let read = c.clone();
+    let bits = || -> Vec<u32> {
+        let found = read.download().unwrap();
+        found.iter().map(|x| x.to_bits()).collect()
+    };
+    let of_c = c.view_mut((m, n)).unwrap();
+    let gemm = Gemm::new(&a.view((m, k)).unwrap(), &b.view((n, k)).unwrap(), &of_c);
+    let gemm = gemm.batch_invariant();
+    gemm.run().unwrap();
+    let wanted = bits();
+    let with = |method: GemmMethod, change: &dyn Fn(&mut GemmPlan)| {
+        gemm.prepare_with(|operands, _| {
+            let mut plan = GemmPlan::new(method, operands);
+            change(&mut plan);
+            Ok(plan)
+        })
+    };
+    let taken: [&dyn Fn(&mut GemmPlan); 3] = [
+        &|_| (),
+        &|plan| (plan.tile, plan.warps) = ([64, 32, 16], [1, 1]),
+        &|plan| (plan.tile, plan.warps, plan.swap) = ([64, 16, 64], [1, 1], true),
+    ];
+    for (i, change) in taken.into_iter().enumerate() {
+        read.fill_bytes(0xff).unwrap();
+        with(GemmMethod::Hopper, change)
+            .unwrap()
+            .run(&device)
+            .unwrap();
+        assert_eq!(bits(), wanted, "plan {i}");
+    }
+    let cluster: &dyn Fn(&mut GemmPlan) =
+        &|plan| (plan.tile, plan.warps, plan.cluster) = ([64, 64, 64], [1, 1], [1, 1, 2]);
+    let refused = [
+        (
+            GemmMethod::Hopper,
+            cluster,
+            "number of a cluster's blocks along K is 2: with 1",
+        ),
+        (
+            GemmMethod::Hopper,
+            &|plan| plan.split = 3,
+            "number of parts of K is 3: with 1",
+        ),
+        (GemmMethod::Ampere, &|_| (), "method is Ampere: with Hopper"),
+    ];
+    for (method, change, why) in refused {
+        let error = with(method, change).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "the product is batch-invariant, and the plan's {why} the bits of a row do not depend on the number of rows"
+            )
+        );
+        assert_eq!(error.plan(), Some(PlanRefusal::Call));
+    }
 }
 
 /// Rows of 16-bit numbers that no tensor map describes are packed where that is faster.
