@@ -1,5 +1,6 @@
 //! The kernel library on a device: every case of `colex_proof::kernels::copies`, then large ones.
 
+mod bits;
 mod capture;
 mod copies;
 mod products;
@@ -58,6 +59,7 @@ const CHECKS: &[Check] = &[
     Check { name: "products of views", run: products::views },
     Check { name: "products in 3xTF32", run: products::three_products },
     Check { name: "large products", run: products::large },
+    Check { name: "bits of products", run: bits::of_products },
     Check { name: "epilogues", run: own_epilogues },
     Check { name: "products in groups", run: products_in_groups },
     Check { name: "convolutions", run: convolutions },

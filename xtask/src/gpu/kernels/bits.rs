@@ -1,0 +1,256 @@
+//! The bits of products: the same in every run of a plan, in products of any number of rows if that is asked for, and from two
+//! streams at once.
+//!
+//! On the simulator, `bits_do_not_depend_on_the_run_or_the_batch` and
+//! `law_rows_of_a_batch_invariant_product_have_the_same_bits` say the same.
+
+use anyhow::{Context, Result, ensure};
+use colex_gpu::kernels::GemmElement;
+use colex_gpu::kernels::gemm::{GemmCall, GemmMethod, GemmPlan};
+use colex_gpu::{Buffer, Device, Error, Gemm};
+use half::{bf16, f16};
+
+use super::is_fast;
+
+/// Checks all three, in a few seconds on a GPU.
+pub(super) fn of_products(device: &Device) -> Result<String> {
+    let runs = every_run(device)?;
+    let rows = any_rows::<bf16>(device)? + any_rows::<f16>(device)?;
+    let at_once = two_streams(device)?;
+    Ok(format!(
+        "{runs} runs of plans, {rows} numbers of rows, {at_once} products of two streams at once"
+    ))
+}
+
+/// Numbers whose sums are rounded, other ones for every seed.
+fn numbers<T: GemmElement>(count: usize, seed: usize) -> Vec<T> {
+    (0..count)
+        .map(|i| T::from_f64((i as f64 * 0.7311 + seed as f64).sin()))
+        .collect()
+}
+
+fn bits(c: &Buffer<f32>) -> Result<Vec<u32>> {
+    Ok(c.download()?.iter().map(|x| x.to_bits()).collect())
+}
+
+/// What a plan changes of its method's usual one.
+type Change = fn(&mut GemmPlan);
+
+/// Plans that sum K as a whole and in parts.
+const PLANS: [(&str, GemmMethod, Change); 7] = [
+    ("Ampere's usual plan", GemmMethod::Ampere, |_| ()),
+    ("Hopper's usual plan", GemmMethod::Hopper, |_| ()),
+    ("2 blocks along K", GemmMethod::Hopper, |plan| {
+        *plan = divided(plan, 2, 1, 0);
+    }),
+    ("4 blocks along K", GemmMethod::Hopper, |plan| {
+        *plan = divided(plan, 4, 1, 0);
+    }),
+    ("3 parts of K", GemmMethod::Hopper, |plan| {
+        *plan = divided(plan, 1, 3, 0);
+    }),
+    ("2 blocks along K and 2 parts", GemmMethod::Hopper, |plan| {
+        *plan = divided(plan, 2, 2, 0);
+    }),
+    (
+        "3 parts of K behind 3 whole tiles",
+        GemmMethod::Hopper,
+        |plan| {
+            *plan = divided(plan, 1, 3, 3);
+        },
+    ),
+];
+
+/// A plan of small tiles with blocks and parts along K.
+fn divided(usual: &GemmPlan, along_k: i64, split: i64, undivided: i64) -> GemmPlan {
+    GemmPlan {
+        tile: [64, 64, 64],
+        warps: [1, 1],
+        cluster: [1, 1, along_k],
+        split,
+        undivided,
+        ..*usual
+    }
+}
+
+/// A, B and C of a product on a device, and its extents.
+struct Matrices<T> {
+    device: Device,
+    extents: [usize; 3],
+    a: Buffer<T>,
+    b: Buffer<T>,
+    c: Buffer<f32>,
+}
+
+impl<T: GemmElement> Matrices<T> {
+    fn new(device: &Device, [m, n, k]: [usize; 3], seed: usize) -> Result<Matrices<T>> {
+        Ok(Matrices {
+            device: device.clone(),
+            extents: [m, n, k],
+            a: device.upload(&numbers(m * k, seed))?,
+            b: device.upload(&numbers(n * k, seed + 1))?,
+            c: device.poisoned(m * n)?,
+        })
+    }
+
+    /// The product, into a handle of C.
+    fn gemm<'a>(&'a self, written: &'a mut Buffer<f32>) -> Result<Gemm<'a, T, f32>, Error> {
+        let [m, n, k] = self.extents;
+        let (a, b) = (self.a.view((m, k))?, self.b.view((n, k))?);
+        Ok(Gemm::new(&a, &b, &written.view_mut((m, n))?))
+    }
+}
+
+/// Each plan gives the same bits in every run. Returns the number of runs.
+fn every_run(device: &Device) -> Result<usize> {
+    let (extents, runs) = if is_fast(device) {
+        ([300, 520, 4104], 20)
+    } else {
+        ([100, 72, 264], 3)
+    };
+    let of = Matrices::<bf16>::new(device, extents, 1)?;
+    let mut written = of.c.clone();
+    let gemm = of.gemm(&mut written)?;
+    let mut done = 0;
+    for (name, method, change) in PLANS {
+        let call = gemm.prepare_with(|operands, arch| {
+            let mut plan = GemmPlan::new(method, operands);
+            change(&mut plan);
+            plan.check(arch).map(|()| plan)
+        });
+        // An older GPU has no Hopper kernel.
+        if method == GemmMethod::Hopper && !has_hopper(device) {
+            continue;
+        }
+        let call = call.context(name)?;
+        let mut first = None;
+        for run in 0..runs {
+            of.c.fill_bytes(0xff)?;
+            call.run(device)?;
+            let found = bits(&of.c)?;
+            let first = first.get_or_insert_with(|| found.clone());
+            ensure!(found == *first, "{name}: run {run} has other bits");
+            done += 1;
+        }
+    }
+    Ok(done)
+}
+
+/// Whether the device runs the kernels with producers and consumers.
+fn has_hopper(device: &Device) -> bool {
+    device.arch().to_string().starts_with("sm_90")
+}
+
+/// A row of a batch-invariant product has the same bits among any number of rows and at any place. Returns the number of products.
+fn any_rows<T: GemmElement>(device: &Device) -> Result<usize> {
+    let (rows, shapes): (usize, &[[usize; 2]]) = if is_fast(device) {
+        (2000, &[[136, 1096], [4096, 512], [72, 16384], [66, 1161]])
+    } else {
+        (130, &[[72, 264], [7, 131]])
+    };
+    let mut done = 0;
+    for &[n, k] in shapes {
+        let all = Matrices::<T>::new(device, [rows, n, k], 5)?;
+        let expected = invariant(&all, 0..rows)?;
+        let some = [0..1, rows - 1..rows, 3..5, 7..71, 60..rows - 6];
+        for rows in some {
+            let found = invariant(&all, rows.clone())?;
+            let (first, last) = (rows.start * n, rows.end * n);
+            ensure!(
+                found[..] == expected[first..last],
+                "{n} columns, K {k} of {}: rows {rows:?} have other bits than among all",
+                T::NAME
+            );
+            done += 1;
+        }
+    }
+    Ok(done)
+}
+
+/// The bits of a batch-invariant product of some rows.
+fn invariant<T: GemmElement>(of: &Matrices<T>, rows: std::ops::Range<usize>) -> Result<Vec<u32>> {
+    let [_, n, k] = of.extents;
+    let m = rows.len();
+    let a = of.a.slice(rows.start * k..rows.end * k)?;
+    let mut c = of.device.poisoned::<f32>(m * n)?;
+    Gemm::new(&a.view((m, k))?, &of.b.view((n, k))?, &c.view_mut((m, n))?)
+        .batch_invariant()
+        .run()?;
+    bits(&c)
+}
+
+/// Two streams run products in parts at once, each with other data, by plans that were prepared and by calls that take the memory of
+/// their stream: the results are those of each alone. Returns the number of products.
+fn two_streams(device: &Device) -> Result<usize> {
+    if !has_hopper(device) {
+        return Ok(0);
+    }
+    let (extents, rounds) = if is_fast(device) {
+        ([64, 64, 16384], 200)
+    } else {
+        ([64, 64, 2048], 2)
+    };
+    let lane = |seed| Matrices::<bf16>::new(&device.on_new_stream()?, extents, seed);
+    let lanes = [lane(0)?, lane(10)?];
+    let mut written = lanes.each_ref().map(|lane| lane.c.clone());
+    let [of_first, of_second] = &mut written;
+    let gemms = [lanes[0].gemm(of_first)?, lanes[1].gemm(of_second)?];
+    let in_parts = |operands, _| {
+        let usual = GemmPlan::new(GemmMethod::Hopper, operands);
+        Ok(divided(&usual, 1, 4, 0))
+    };
+    let calls: [GemmCall<'_>; 2] = [
+        gemms[0].prepare_with(in_parts)?,
+        gemms[1].prepare_with(in_parts)?,
+    ];
+    let chosen = gemms[0].prepare()?;
+    let parts = chosen.plan().map_or(1, |plan| plan.split);
+    ensure!(parts > 1, "the call takes no parts of K: {chosen}");
+    let run = |lane: usize, prepared: bool| -> Result<()> {
+        lanes[lane].c.fill_bytes(0xff)?;
+        if prepared {
+            calls[lane].run(&lanes[lane].device)?;
+        } else {
+            gemms[lane].run()?;
+        }
+        Ok(())
+    };
+    let mut done = 0;
+    for prepared in [true, false] {
+        let alone = |lane: usize| -> Result<Vec<u32>> {
+            run(lane, prepared)?;
+            bits(&lanes[lane].c)
+        };
+        let alone = [alone(0)?, alone(1)?];
+        ensure!(alone[0] != alone[1], "both streams have the same data");
+        for round in 0..rounds {
+            run(round % 2, prepared)?;
+            run(1 - round % 2, prepared)?;
+            for (lane, alone) in lanes.iter().zip(&alone) {
+                ensure!(
+                    bits(&lane.c)? == *alone,
+                    "round {round}: a product beside another stream's has other bits than alone"
+                );
+                done += 1;
+            }
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colex_atom::Arch;
+
+    #[test]
+    fn bits_of_products_are_compared_on_the_simulator() {
+        let said = of_products(&Device::simulator(Arch::Sm90a)).expect("the same bits");
+        assert_eq!(
+            said,
+            "21 runs of plans, 20 numbers of rows, 8 products of two streams at once"
+        );
+        let said = of_products(&Device::simulator(Arch::Sm80)).expect("the same bits");
+        assert!(said.starts_with("3 runs of plans, 20"), "{said}");
+    }
+}
