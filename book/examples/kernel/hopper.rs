@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 const STAGE_BYTES: i64 = 2 * 64 * 64 * 2;
 
 /// C = A B^T by one producer warp and one consumer.
-fn product() -> Result<TensorKernel, Box<dyn Error>> {
+pub fn product() -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("ring", Arch::Sm90a, 256);
     // Three stages. One arrival of the producer fills a stage, one of the consumer empties it.
     let ring = k.pipeline(3, 1, 1);

@@ -33,6 +33,11 @@ impl<'a> Contender<'a> {
             run: Box::new(run),
         }
     }
+
+    /// Does the work once.
+    pub(super) fn run_once(&self, device: &Device) -> Result<(), Error> {
+        (self.run)(device)
+    }
 }
 
 /// Times of each contender: `rounds` samples of `batch` runs one after the other, the contenders taking turns. A run that is not

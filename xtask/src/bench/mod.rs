@@ -29,7 +29,7 @@ use colex_gpu::Device;
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
-use product::{convolution, epilogue, gated, gemm, groups, processes, ranks};
+use product::{convolution, epilogue, gated, gemm, groups, ladder, processes, ranks};
 
 pub(crate) use product::sweep::Sweep;
 
@@ -57,6 +57,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("transpose", Runner::Gpu(transpose::run)),
     ("gemm", Runner::Gpu(gemm::run)),
     ("plans", Runner::Gpu(gemm::plans)),
+    ("ladder", Runner::Gpu(ladder::run)),
     ("generations", Runner::Gpu(gemm::generations)),
     ("epilogue", Runner::Gpu(epilogue::run)),
     ("swiglu", Runner::Gpu(gated::run)),
@@ -65,6 +66,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("ranks", Runner::Ranks),
     ("processes", Runner::Processes(processes::run)),
     ("attention", Runner::Gpu(attention::run)),
+    ("attention-ladder", Runner::Gpu(attention::ladders)),
     ("decode", Runner::Gpu(attention::decode)),
     ("paged", Runner::Gpu(serving::paged)),
     ("varlen", Runner::Gpu(serving::varlen)),

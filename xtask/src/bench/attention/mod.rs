@@ -217,13 +217,25 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     for problem in problems() {
         measure(device, &problem, &variants(&problem)?, &mut report)?;
     }
-    println!("one field of the plan changed at a time");
-    for problem in ladder_problems() {
-        measure(device, &problem, &ladder(&problem)?, &mut report)?;
-    }
+    measure_ladders(device, &mut report)?;
     report.write(json)?;
     serving::paged(device, None)?;
     serving::varlen(device, None)
+}
+
+/// Measures plans with one field changed at a time, and nothing else (`bench attention-ladder`).
+pub(super) fn ladders(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("attention-ladder", "TFLOP/s", device);
+    println!("{PROTOCOL}; causal work counts half");
+    measure_ladders(device, &mut report)?;
+    report.write(json)
+}
+
+fn measure_ladders(device: &Device, report: &mut BenchReport) -> Result<()> {
+    println!("one field of the plan changed at a time");
+    ladder_problems()
+        .iter()
+        .try_for_each(|problem| measure(device, problem, &ladder(problem)?, report))
 }
 
 /// Measures the plans of a problem.

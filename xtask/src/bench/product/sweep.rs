@@ -76,7 +76,7 @@ pub(crate) struct Sweep {
     from: usize,
     /// A file of plans: a tile and what differs from the usual plan on each line, for example
     /// `128x128x64 stages=6 warps=2 cluster=2x1x1 group=8n`; `schedule=pingpong` lets two consumers take tiles in turn, `swap=1` swaps A and B, `split=4` divides K into 4
-    /// parts, `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, and `method=ampere` is of that kernel.
+    /// parts, `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
     #[arg(long, requires = "of_shapes")]
     plans: Option<PathBuf>,
     /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run.
@@ -353,6 +353,8 @@ pub(in crate::bench) struct PlanLine {
     early: bool,
     cluster: Option<[i64; 3]>,
     order: Option<Order>,
+    /// The elements of an access to C.
+    vector: Option<i64>,
 }
 
 impl FromStr for PlanLine {
@@ -374,6 +376,7 @@ impl FromStr for PlanLine {
             early: false,
             cluster: None,
             order: None,
+            vector: None,
         };
         for word in words {
             let (name, value) = word
@@ -410,6 +413,7 @@ impl FromStr for PlanLine {
                     }
                 }
                 "cluster" => variant.cluster = Some(shape(value)?),
+                "vector" => variant.vector = Some(value.parse()?),
                 "group" => {
                     let (width, raster) = match value.strip_suffix('n') {
                         Some(width) => (width, RasterOrder::AlongN),
@@ -420,7 +424,7 @@ impl FromStr for PlanLine {
                 }
                 _ => anyhow::bail!(
                     "a plan has no `{name}`: method, stages, warps, schedule, swap, split, undivided, early, gather, \
-                     cluster and group"
+                     cluster, vector and group"
                 ),
             }
         }
@@ -430,7 +434,10 @@ impl FromStr for PlanLine {
 
 impl PlanLine {
     pub(in crate::bench) fn plan(&self, operands: Operands) -> GemmPlan {
-        let usual = GemmPlan::new(self.method, operands);
+        let mut usual = GemmPlan::new(self.method, operands);
+        if let Some(vector) = self.vector {
+            usual.operands.vectors[2] = vector;
+        }
         let warps = match self.method {
             GemmMethod::Hopper if self.schedule == Schedule::Pingpong => [1, 1],
             GemmMethod::Hopper => [(self.tile[0] / 64).min(2), 1],
@@ -582,7 +589,7 @@ impl Lines {
 
 /// What was found for a shape.
 #[derive(Clone, Debug)]
-struct Measured {
+pub(super) struct Measured {
     problem: GemmProblem,
     sets: i64,
     /// Microseconds of each of cuBLASLt's algorithms, its own choice first.
@@ -624,8 +631,16 @@ struct Ours {
 }
 
 impl Measured {
-    fn best(&self) -> f64 {
+    pub(super) fn best(&self) -> f64 {
         self.library.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The plans of the list: their microseconds, or their refusals.
+    pub(super) fn listed(&self) -> Vec<(String, Result<f64, String>)> {
+        let listed = self.ours.iter().filter(|one| one.by == FoundBy::List);
+        listed
+            .map(|one| (one.name.clone(), one.time.clone()))
+            .collect()
     }
 
     fn default(&self) -> f64 {
@@ -774,7 +789,7 @@ fn measure<T: GemmElement, C: GemmElement>(
 
 /// The plans of a shape that are measured beside the default one.
 #[derive(Default)]
-struct Wanted<'a> {
+pub(super) struct Wanted<'a> {
     plans: &'a [PlanLine],
     /// The file of `Gemm::autotune`.
     tuned: Option<&'a Autotune>,
@@ -784,6 +799,16 @@ struct Wanted<'a> {
     invariant: bool,
     /// The same plans with kernels that begin the other way.
     early: bool,
+}
+
+impl<'a> Wanted<'a> {
+    /// The plans of a list.
+    pub(super) fn of(plans: &'a [PlanLine]) -> Wanted<'a> {
+        Wanted {
+            plans,
+            ..Wanted::default()
+        }
+    }
 }
 
 /// A new file of measured plans, which is removed at the end.
@@ -838,7 +863,7 @@ fn named(by: FoundBy, calls: Result<Vec<GemmCall<'_>>, Error>) -> Calls<'_> {
     (name, by, calls.map_err(|refused| refused.to_string()))
 }
 
-fn one<T: GemmElement, C: GemmElement>(
+pub(super) fn one<T: GemmElement, C: GemmElement>(
     device: &Device,
     pools: &Pools<T, C>,
     problem: &GemmProblem,
