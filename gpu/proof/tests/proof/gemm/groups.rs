@@ -31,11 +31,13 @@ fn law_groups_are_the_products_of_their_parts() {
     println!("law groups.products: {cases} cases");
 }
 
-/// An epilogue has the rows of all groups: a tensor by rows and columns, two right factors, and an output beside C, in whole and in
-/// partial tiles, under every schedule.
+/// An epilogue has the rows of all groups, and the products of all parts of K: a tensor by rows and columns, two right factors, and an
+/// output beside C, in whole and in partial tiles, under every schedule.
 #[test]
 fn law_an_epilogue_has_the_rows_of_its_groups() {
     const ROWS: i64 = 150;
+    // A whole number of vectors.
+    const LEADING: i64 = 152;
     let formula = Epilogue::new(Ty::F32, |e| {
         let [bias, scale] = ["bias", "scale"].map(|name| e.tensor(name, Ty::F32));
         let x = e.accumulator() + e.second_accumulator() * scale + bias;
@@ -48,48 +50,60 @@ fn law_an_epilogue_has_the_rows_of_its_groups() {
     let halves = |count: i64, of: i64| -> Vec<bf16> {
         (0..count).map(|i| bf16::from_f64(number(i, of))).collect()
     };
-    for kind in [Groups::Rows, Groups::Masked] {
-        let matrices = if kind == Groups::Rows { 1 } else { 3 };
-        let (n, k) = (40_i64, 24_i64);
+    for kind in Groups::ALL {
+        let is_along_k = kind == Groups::AlongK;
+        let n = 40_i64;
+        let (m, k, leading) = if is_along_k {
+            (72, ROWS, LEADING)
+        } else {
+            (ROWS, 24, 24)
+        };
+        let matrices = |is_one: bool| if is_one { 1 } else { 3 };
+        let of_a = matrices(kind != Groups::Masked);
+        let of_b = matrices(is_along_k);
+        let of_c = matrices(kind == Groups::Rows);
         let (a, b, b2) = (
-            halves(matrices * ROWS * k, 5),
-            halves(3 * n * k, 7),
-            halves(3 * n * k, 3),
+            halves(of_a * m * leading, 5),
+            halves(of_b * n * leading, 7),
+            halves(of_b * n * leading, 3),
         );
         let bias: Vec<f32> = (0..n).map(|i| i as f32).collect();
-        let scale: Vec<f32> = (0..matrices * ROWS).map(|i| (i % 3) as f32).collect();
+        let scale: Vec<f32> = (0..of_c * m).map(|i| (i % 3) as f32).collect();
         let numbers: Vec<u32> = match kind {
-            Groups::Rows => offsets.to_vec(),
-            _ => vec![150, 0, 65],
+            Groups::Masked => vec![150, 0, 65],
+            _ => offsets.to_vec(),
         };
         let spans = match kind {
-            Groups::Rows => [2..70, 70..70, 70..140],
-            _ => [0..150, 0..0, 0..65],
+            Groups::Masked => [0..150, 0..0, 0..65],
+            _ => [2..70, 70..70, 70..140],
         };
-        let mut expected = vec![f32::NAN; (matrices * ROWS * n) as usize];
-        for (group, span) in spans.into_iter().enumerate() {
-            let first = if kind == Groups::Rows {
-                0
+        let mut expected = vec![f32::NAN; (of_c * m * n) as usize];
+        for (group, span) in (0..).zip(spans) {
+            let (rows, columns) = if is_along_k {
+                (0..m, span)
             } else {
-                group as i64 * ROWS
+                (span, 0..k)
             };
-            for (row, j) in span.flat_map(|i| (0..n).map(move |j| (first + i, j))) {
+            let own = |count: i64| if count == 1 { 0 } else { group };
+            for (i, j) in rows.flat_map(|i| (0..n).map(move |j| (i, j))) {
                 let sum = |right: &[bf16]| -> f64 {
-                    let at = |l: i64| (row * k + l) as usize;
-                    let of_b = |l: i64| ((group as i64 * n + j) * k + l) as usize;
-                    (0..k)
-                        .map(|l| a[at(l)].to_f64() * right[of_b(l)].to_f64())
-                        .sum()
+                    let term = |l: i64| {
+                        let a = a[((own(of_a) * m + i) * leading + l) as usize];
+                        let b = right[((own(of_b) * n + j) * leading + l) as usize];
+                        a.to_f64() * b.to_f64()
+                    };
+                    columns.clone().map(term).sum()
                 };
-                let x = sum(&b) + sum(&b2) * f64::from(scale[row as usize]) + f64::from(j as i32);
+                let row = own(of_c) * m + i;
+                let x = sum(&b) + sum(&b2) * f64::from(scale[row as usize]) + j as f64;
                 expected[(row * n + j) as usize] = x as f32;
             }
         }
-        let shape = |columns: i64, strides: [i64; 2]| {
-            let [down, across] = strides;
-            match kind {
-                Groups::Rows => Layout::new((ROWS, columns), (down, across)),
-                _ => Layout::new((ROWS, columns, 3), (down, across, ROWS * down)),
+        let shape = |[rows, columns]: [i64; 2], [down, across]: [i64; 2], count: i64| {
+            if count == 1 {
+                Layout::new((rows, columns), (down, across))
+            } else {
+                Layout::new((rows, columns, count), (down, across, rows * down))
             }
             .expect("extents")
         };
@@ -100,27 +114,21 @@ fn law_an_epilogue_has_the_rows_of_its_groups() {
             let count = expected.len();
             let mut c = device.upload(&vec![f32::NAN; count])?;
             let mut negative = device.upload(&vec![f32::NAN; count])?;
-            let right = Layout::new((n, k, 3), (k, 1, n * k))?;
-            let of_columns = match kind {
-                Groups::Rows => Layout::new((ROWS, n), (0, 1))?,
-                _ => Layout::new((ROWS, n, 3), (0, 1, 0))?,
-            };
             {
-                let rows = View::new(&a, shape(k, [k, 1]))?;
+                let left = View::new(&a, shape([m, k], [leading, 1], of_a))?;
+                let right = shape([n, k], [leading, 1], of_b);
                 let (b, b2) = (View::new(&b, &right)?, View::new(&b2, &right)?);
-                let c = ViewMut::new(&mut c, shape(n, [n, 1]))?;
-                let negative = ViewMut::new(&mut negative, shape(n, [n, 1]))?;
-                let bias = View::new(&bias, of_columns)?;
-                let scale = View::new(&scale, shape(n, [1, 0]))?;
-                let product = Gemm::new(&rows, &b, &c).b2(&b2).epilogue(&formula);
+                let c = ViewMut::new(&mut c, shape([m, n], [n, 1], of_c))?;
+                let negative = ViewMut::new(&mut negative, shape([m, n], [n, 1], of_c))?;
+                let bias = View::new(&bias, shape([m, n], [0, 1], of_c))?;
+                let scale = View::new(&scale, shape([m, n], [1, 0], of_c))?;
+                let product = Gemm::new(&left, &b, &c).b2(&b2).epilogue(&formula);
                 let product = product.tensor("bias", &bias).tensor("scale", &scale);
                 let product = product.output("negative", &negative);
                 let count = numbers.len() as i64;
                 let call = product.groups(kind, &numbers.view(count)?).prepare()?;
-                assert_eq!(
-                    call.plan().map(|plan| plan.method),
-                    Some(GemmMethod::Hopper)
-                );
+                let plan = call.plan().expect("a product");
+                assert_eq!((plan.method, plan.gather), (GemmMethod::Hopper, false));
                 call.run(device)?;
             }
             let bits = |all: Vec<f32>| all.into_iter().map(f32::to_bits).collect::<Vec<u32>>();
