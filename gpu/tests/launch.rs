@@ -376,3 +376,36 @@ fn threads_multiply_on_two_devices() {
     });
     println!("law threads_multiply_on_two_devices: {cases} cases");
 }
+
+/// An epilogue travels as its text, and text that is none is refused where it arrives.
+#[cfg(feature = "serde")]
+#[test]
+fn epilogues_are_serialised_as_their_text() {
+    use colex_gpu::gemm::Epilogue;
+    let texts = [
+        "(acc: f32) -> C { acc }",
+        "(acc: f32, acc2: f32) -> C { cvt.rn.bf16(mul(acc, acc2)) } before { acc }",
+        "(acc: s32, c: s32, bias: tensor s32, s: scalar f32) -> C { add(acc, add(c, bias)) } sums: row sums { acc }",
+        "(acc: f32, row: s32, column: s32) -> C { add(acc, cvt.rn.f32(sub(column, row))) } most: column maxima { acc }",
+    ];
+    for text in texts {
+        let epilogue: Epilogue = text.parse().expect("an epilogue");
+        let json = serde_json::to_string(&epilogue).expect("text");
+        assert_eq!(json, format!("\"{epilogue}\""));
+        let read: Epilogue = serde_json::from_str(&json).expect("the epilogue");
+        assert_eq!(read, epilogue);
+        // A reader hands out borrowed text, or its own.
+        let value = serde_json::to_value(&epilogue).expect("a value");
+        let read: Epilogue = serde_json::from_value(value).expect("the epilogue");
+        assert_eq!(read, epilogue);
+    }
+    let refused = |json: &str| {
+        let read = serde_json::from_str::<Epilogue>(json);
+        read.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("\"(acc: f16) -> C { acc }\""),
+        "epilogue: no product has accumulators of f16: they are f32, f64 or s32"
+    );
+    assert!(refused("7").starts_with("invalid type: integer `7`, expected a"));
+}

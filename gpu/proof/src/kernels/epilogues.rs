@@ -12,24 +12,9 @@ use colex_layout::Layout;
 use colex_tensor::Expr;
 use half::{bf16, f16};
 
-use super::fragments::{element, formula, functions, is_near, is_there, words};
+use super::fragments::{TYPES, element, formula, functions, is_near, is_there, words};
+use super::gemm::groups;
 use crate::sweep::Random;
-
-/// Types of tensors: those that Rust has, and 8-bit floats.
-const TYPES: [Ty; 12] = [
-    Ty::F64,
-    Ty::F32,
-    Ty::F16,
-    Ty::Bf16,
-    Ty::S64,
-    Ty::S32,
-    Ty::U32,
-    Ty::S16,
-    Ty::U8,
-    Ty::S8,
-    Ty::E4m3,
-    Ty::E5m2,
-];
 
 /// Types of sums and maxima.
 const VECTORS: [Ty; 3] = [Ty::F32, Ty::F64, Ty::S32];
@@ -85,9 +70,11 @@ enum OutputBuffer {
     F16(Buffer<f16>),
     Bf16(Buffer<bf16>),
     S64(Buffer<i64>),
+    U64(Buffer<u64>),
     S32(Buffer<i32>),
     U32(Buffer<u32>),
     S16(Buffer<i16>),
+    U16(Buffer<u16>),
     S8(Buffer<i8>),
     U8(Buffer<u8>),
 }
@@ -100,9 +87,11 @@ macro_rules! with {
             OutputBuffer::F16($buffer) => $body,
             OutputBuffer::Bf16($buffer) => $body,
             OutputBuffer::S64($buffer) => $body,
+            OutputBuffer::U64($buffer) => $body,
             OutputBuffer::S32($buffer) => $body,
             OutputBuffer::U32($buffer) => $body,
             OutputBuffer::S16($buffer) => $body,
+            OutputBuffer::U16($buffer) => $body,
             OutputBuffer::S8($buffer) => $body,
             OutputBuffer::U8($buffer) => $body,
         }
@@ -124,13 +113,15 @@ impl OutputBuffer {
     fn of(device: &Device, ty: Ty, words: &[u64]) -> Result<OutputBuffer, colex_gpu::Error> {
         Ok(match ty {
             Ty::F64 => OutputBuffer::F64(typed(device, words)?),
-            Ty::F32 => OutputBuffer::F32(typed(device, words)?),
+            Ty::F32 | Ty::Tf32 => OutputBuffer::F32(typed(device, words)?),
             Ty::F16 => OutputBuffer::F16(typed(device, words)?),
             Ty::Bf16 => OutputBuffer::Bf16(typed(device, words)?),
             Ty::S64 => OutputBuffer::S64(typed(device, words)?),
+            Ty::U64 => OutputBuffer::U64(typed(device, words)?),
             Ty::S32 => OutputBuffer::S32(typed(device, words)?),
             Ty::U32 => OutputBuffer::U32(typed(device, words)?),
             Ty::S16 => OutputBuffer::S16(typed(device, words)?),
+            Ty::U16 => OutputBuffer::U16(typed(device, words)?),
             Ty::S8 => OutputBuffer::S8(typed(device, words)?),
             _ => OutputBuffer::U8(typed(device, words)?),
         })
@@ -201,12 +192,46 @@ fn sums(ty: Ty) -> Ty {
     }
 }
 
+/// A formula of exact instructions; or of others too, where inner elements may be what a function makes of formulas, and so what
+/// other functions are of.
+fn with_functions(
+    r: &mut Random,
+    types: &[Ty],
+    (ty, approximate): (Ty, bool),
+    depth: usize,
+) -> Expr {
+    if !approximate || r.below(2) == 0 {
+        return formula(r, types, (ty, approximate), depth);
+    }
+    let mut inputs: Vec<Expr> = (types.iter().enumerate())
+        .map(|(i, ty)| Expr::input(i, *ty))
+        .collect();
+    let mut types = types.to_vec();
+    for _ in 0..1 + r.below(2) {
+        let own = r.one(&[Ty::F32, Ty::F32, Ty::F16, Ty::Bf16]);
+        let x = formula(r, &types, (own, true), depth / 2).over(inputs.clone());
+        let all = functions(&x).into_iter().map(|(made, _)| made);
+        let more = [x.erf(), x.tanh(), x.log(), x.clamp(-1.0, 1.0).exp()];
+        let all: Vec<Expr> = all.chain(more).collect();
+        let made = all[r.below(all.len())].clone();
+        types.push(own);
+        inputs.push(made);
+    }
+    formula(r, &types, (ty, true), depth).over(inputs)
+}
+
 /// An epilogue with random inputs, outputs and formulas; approximate instructions only on the simulator, which computes them
-/// as the host does.
-fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogue, String> {
+/// as the host does. Products in groups have no vectors, and those of lists no output beside C.
+fn drawn(
+    device: &Device,
+    r: &mut Random,
+    (sums, c): (Ty, Ty),
+    products: Products,
+) -> Result<Epilogue, String> {
     let kinds = TYPES.into_iter().filter(|ty| is_there(device.arch(), *ty));
     let kinds: Vec<Ty> = kinds.collect();
-    let (reads_c, is_gated) = (r.below(3) == 0, r.below(3) == 0);
+    let is_list = products == Products::Lists;
+    let (reads_c, is_gated) = (r.below(3) == 0, r.below(3) == 0 && !is_list);
     let tensors: Vec<Ty> = (0..r.below(3)).map(|_| r.one(&kinds)).collect();
     let scalars: Vec<Ty> = (0..r.below(2))
         .map(|_| r.one(&[Ty::F32, Ty::F64, Ty::S32]))
@@ -244,9 +269,12 @@ fn drawn(device: &Device, r: &mut Random, (sums, c): (Ty, Ty)) -> Result<Epilogu
             types.push(*ty);
         }
         if let Some(ty) = second {
-            e.output("second", formula(r, &types, (ty, approximate), depth));
+            e.output(
+                "second",
+                with_functions(r, &types, (ty, approximate), depth),
+            );
         }
-        let of_c = formula(r, &types, (c, approximate), depth);
+        let of_c = with_functions(r, &types, (c, approximate), depth);
         for (i, (kind, ty, is_of_c)) in vectors.iter().enumerate() {
             let name = format!("v{i}");
             // The elements are those of C, or the product stores them for the vector.
