@@ -1020,6 +1020,109 @@ fn law_after_load_plans_no_number_of_rows_loads_a_kernel() {
     assert!(said.starts_with("law load_plans: "), "{said}");
 }
 
+/// The kernels that `load_plans` loads are those of the least aligned matrix of a list, and the call loads no other.
+#[test]
+fn lists_load_the_kernels_of_all_their_matrices() {
+    let act = || {
+        let device = device();
+        let memory: Vec<Buffer<bf16>> = (0..4).map(|_| buffer(&device)).collect();
+        let (k, mut said) = ("(64,32):(32,1)", Vec::new());
+        for shifts in [[0, 0], [0, 8], [0, 1], [4, 2]] {
+            let parts = |of: usize| -> Vec<Buffer<bf16>> {
+                let part = |i: usize| memory[of + i].slice(shifts[i]..);
+                (0..2).map(|i| part(i).unwrap()).collect()
+            };
+            let (a, b) = (parts(0), parts(2));
+            let [a, b] = [&a, &b].map(|all| {
+                let views = all.iter().map(|one| view(one, k));
+                views.collect::<Vec<_>>()
+            });
+            let results: Vec<Buffer<bf16>> = (0..2).map(|_| buffer(&device)).collect();
+            let results = results.iter().map(|c| view_mut(c, "(64,64):(64,1)"));
+            let results: Vec<_> = results.collect();
+            let product = Gemm::lists(&a, &b, &results).unwrap();
+            let load = || {
+                product.load_plans()?;
+                Ok(())
+            };
+            let first = loads(&counted(&device, load).unwrap());
+            let then = loads(&counted(&device, || product.run()).unwrap());
+            said.push(format!("{shifts:?}: {} and {then}", first > 0));
+        }
+        said.join("; ")
+    };
+    assert_eq!(
+        said(
+            "calls::lists_load_the_kernels_of_all_their_matrices",
+            "whole",
+            act
+        ),
+        "[0, 0]: true and 0; [0, 8]: false and 0; [0, 1]: true and 0; [4, 2]: true and 0"
+    );
+}
+
+/// A workspace that lies where a product reads is refused, be it a list of rows, the numbers of groups or a matrix of a list behind
+/// the first.
+#[test]
+fn a_workspace_overlaps_nothing_that_a_product_reads() {
+    let act = || {
+        let device = device();
+        let a: Vec<Buffer<f32>> = (0..4).map(|_| buffer(&device)).collect();
+        let c: Vec<Buffer<f32>> = (0..2).map(|_| buffer(&device)).collect();
+        let numbers: Buffer<u32> = buffer(&device);
+        let refused = |product: &Gemm<'_, f32, f32>, address: u64| {
+            // SAFETY: nothing is launched.
+            let mut memory = unsafe { device.borrow_raw_mut::<u8>(address + 4, 1 << 12) }.unwrap();
+            let error = product.prepare_in(&mut memory).unwrap_err();
+            assert!(error.is_overlap(), "{error}");
+            let text = error.to_string();
+            let (from, rest) = text.split_once(" lies at ").unwrap();
+            let (_, rest) = rest.split_once(" and ").unwrap();
+            let (with, _) = rest.split_once(" at ").unwrap();
+            format!("{from} and {with}")
+        };
+        let residual = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("old", Ty::F32));
+        let residual = residual.unwrap();
+        let rows = view(&numbers, "64:1");
+        let of_c = view_mut(&c[0], "(64,64):(64,1)");
+        let old = view(&a[2], "(80,64):(64,1)");
+        // A is packed.
+        let by_rows = Gemm::new(
+            &view(&a[0], "(64,32):(128,2)"),
+            &view(&a[1], "(64,32):(32,1)"),
+            &of_c,
+        );
+        let by_rows = by_rows.epilogue(&residual);
+        let by_rows = by_rows.tensor_rows("old", &old, &rows);
+        let matrix = view(&a[0], "(64,32):(32,1)");
+        let experts = view(&a[1], "(64,32,3):(32,1,2048)");
+        let grouped = Gemm::new(&matrix, &experts, &of_c)
+            .groups(colex_gpu::gemm::Groups::Rows, &view(&numbers, "4:1"));
+        let left = [0, 1].map(|i| view(&a[i], "(64,32):(32,1)"));
+        let right = [2, 3].map(|i| view(&a[i], "(64,32):(32,1)"));
+        let results = [0, 1].map(|i| view_mut(&c[i], "(64,64):(64,1)"));
+        let listed = Gemm::lists(&left, &right, &results).unwrap();
+        [
+            refused(&by_rows, numbers.address()),
+            refused(&by_rows, a[2].address()),
+            refused(&grouped, numbers.address()),
+            refused(&listed, a[1].address()),
+            refused(&listed, a[3].address()),
+            refused(&listed, c[1].address()),
+        ]
+        .join("; ")
+    };
+    assert_eq!(
+        said(
+            "calls::a_workspace_overlaps_nothing_that_a_product_reads",
+            "whole",
+            act
+        ),
+        "the workspace and the rows of old; the workspace and old; the workspace and the vector of offsets; the workspace and A 1; \
+         the workspace and B 1; the workspace and C 1"
+    );
+}
+
 /// Arguments are those of the addresses of each call, be they prepared or bound anew: the fake driver says what a tensor
 /// map was encoded of, and the simulator computes.
 #[test]

@@ -1,13 +1,15 @@
 //! Epilogues of products: drawn formulas over drawn tensors by every kernel of a device, against the host.
 
 use core::fmt;
+use core::ops::Range;
 
 use colex_atom::{Arch, FloatFormat, Rounding, Ty};
 use colex_device::{Buffer, Device, Element, View, ViewMut};
 use colex_gpu::gemm::{
     Epilogue, EpilogueBuilder, EpilogueInputKind, EpilogueReductionKind, GemmMethod, GemmPlan,
+    GroupProblem, Groups,
 };
-use colex_gpu::kernels::{Compute, Gemm, GemmElement};
+use colex_gpu::kernels::{Compute, Gemm, GemmElement, Major};
 use colex_layout::Layout;
 use colex_tensor::Expr;
 use half::{bf16, f16};
@@ -46,6 +48,78 @@ const PLANS: [Numbers; 15] = {
         (Hopper, [128, 16, 16], [2, 1], [1, 1, 2], 2),
     ]
 };
+
+/// What the products of a call are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Products {
+    /// One, or a batch.
+    Batch,
+    /// Groups of any kind.
+    Groups,
+    /// Matrices at unrelated addresses.
+    Lists,
+}
+
+impl Products {
+    /// Whether a plan is one of them.
+    fn take(self, (method, _, _, cluster, split): &Numbers) -> bool {
+        let is_whole = cluster[2] == 1 && *split == 1;
+        match self {
+            Products::Batch => true,
+            Products::Groups => *method != GemmMethod::Gemv && is_whole,
+            Products::Lists => !matches!(method, GemmMethod::Gemv | GemmMethod::Hopper),
+        }
+    }
+}
+
+/// Drawn groups.
+struct DrawnGroups {
+    problem: GroupProblem,
+    numbers: Vec<u32>,
+    spans: Vec<Range<i64>>,
+}
+
+impl DrawnGroups {
+    /// Groups with the extents M, N and K, one of which is theirs instead.
+    fn new(r: &mut Random, [m, n, k]: [i64; 3]) -> DrawnGroups {
+        let (kind, count) = (r.one(&Groups::ALL), 1 + r.below(4_i64));
+        let (numbers, extent) = groups::numbers(r, kind, count, &[3, 10, 40]);
+        let (m, k) = match kind {
+            Groups::AlongK => (m, extent),
+            _ => (extent, k),
+        };
+        let problem = GroupProblem {
+            kind,
+            groups: count,
+            m,
+            n,
+            k,
+        };
+        let spans = problem.spans(&numbers);
+        DrawnGroups {
+            problem,
+            numbers,
+            spans,
+        }
+    }
+
+    /// The numbers of the products in A and B that the element in row `i` of product `product` of C is of, and its part of K. None of
+    /// a row that belongs to no group.
+    fn part_of(&self, i: i64, product: i64) -> Option<([i64; 2], Range<i64>)> {
+        let k = 0..self.problem.k;
+        match self.problem.kind {
+            Groups::Rows => {
+                let group = self.spans.iter().position(|span| span.contains(&i))?;
+                Some(([0, group as i64], k))
+            }
+            Groups::Masked => {
+                let is_there = self.spans[product as usize].contains(&i);
+                is_there.then_some(([product; 2], k))
+            }
+            _ => Some(([0; 2], self.spans[product as usize].clone())),
+        }
+    }
+}
 
 /// Whether a device has a kernel for factors of a type.
 fn multiplies(method: GemmMethod, arch: Arch, ty: Ty) -> bool {
@@ -236,9 +310,9 @@ fn drawn(
     let scalars: Vec<Ty> = (0..r.below(2))
         .map(|_| r.one(&[Ty::F32, Ty::F64, Ty::S32]))
         .collect();
-    let second = (r.below(2) == 0).then(|| r.one(&kinds));
+    let second = (r.below(2) == 0 && !is_list).then(|| r.one(&kinds));
     let vectors: Vec<(usize, Ty, bool)> = match r.below(3) {
-        0 => (0..1 + r.below(3))
+        0 if products == Products::Batch => (0..1 + r.below(3))
             .map(|_| (r.below(4), r.one(&VECTORS), r.below(2) == 0))
             .collect(),
         _ => Vec::new(),
@@ -346,15 +420,35 @@ impl Matrix {
     }
 }
 
+/// The layout of one matrix of several.
+fn matrix_of(all: &Layout) -> Layout {
+    all.select(&[0, 1]).expect("two modes")
+}
+
+/// The memory from the first element of each of `count` matrices of `size` elements on.
+fn listed<X: Element>(
+    all: &Buffer<X>,
+    layout: &Layout,
+    size: i64,
+    count: i64,
+) -> Result<Vec<Buffer<X>>, colex_gpu::Error> {
+    let from = |product: i64| {
+        let first = layout.at(size * product).expect("an offset");
+        Ok(all.slice(first as usize..)?)
+    };
+    (0..count).map(from).collect()
+}
+
 /// One epilogue over one random product. The number of elements that were compared, each within `tolerance`; 0 where the
 /// architecture does not have an instruction of it.
 fn run<T: GemmElement, C: GemmElement>(
     device: &Device,
     r: &mut Random,
     (epilogue, only): (&Epilogue, Option<Numbers>),
-    tolerance: f64,
+    (products, tolerance): (Products, f64),
 ) -> Result<usize, String> {
-    let fitting = PLANS.into_iter();
+    let is_list = products == Products::Lists;
+    let fitting = PLANS.into_iter().filter(|plan| products.take(plan));
     let fitting: Vec<Numbers> = fitting
         .filter(|(method, ..)| multiplies(*method, device.arch(), T::TY))
         .collect();
@@ -371,6 +465,17 @@ fn run<T: GemmElement, C: GemmElement>(
         1 => 16 * (1 + r.below(7_i64)),
         _ => 8 * (1 + r.below(7_i64)),
     };
+    let of_groups = (products == Products::Groups).then(|| DrawnGroups::new(r, [m, n, k]));
+    let GroupProblem { m, n, k, .. } = match &of_groups {
+        Some(of_groups) => of_groups.problem,
+        None => GroupProblem {
+            kind: Groups::Rows,
+            groups: 1,
+            m,
+            n,
+            k,
+        },
+    };
     let text = |error: colex_gpu::Error| error.to_string();
     // Small integers, so that every sum is exact in every order.
     let small = |r: &mut Random, count: i64| -> Vec<T> {
@@ -378,12 +483,26 @@ fn run<T: GemmElement, C: GemmElement>(
             .map(|_| T::from_f64(r.below(5_i64) as f64 - 2.0))
             .collect()
     };
-    // Half of the products are batches.
-    let behind: Vec<i64> = match r.below(6) {
-        modes @ 0..3 => (0..modes + 1).map(|_| r.one(&[1, 2, 3])).collect(),
-        _ => Vec::new(),
+    let has_mode = of_groups
+        .as_ref()
+        .map(|own| groups::modes(own.problem.kind));
+    let groups_of = |operand: usize| -> Option<i64> {
+        let own = of_groups.as_ref()?;
+        has_mode?[operand].then_some(own.problem.groups)
     };
-    let factor = |r: &mut Random, rows: i64| {
+    // Half of the products are batches.
+    let behind: Vec<i64> = match (products, r.below(6)) {
+        (Products::Groups, _) => groups_of(2).into_iter().collect(),
+        (Products::Lists, _) => vec![r.one(&[1, 2, 3])],
+        (Products::Batch, modes @ 0..3) => (0..modes + 1).map(|_| r.one(&[1, 2, 3])).collect(),
+        (Products::Batch, _) => Vec::new(),
+    };
+    // All products of a list have one tensor.
+    let of_tensors = if is_list { &[] } else { &behind[..] };
+    let factor = |r: &mut Random, rows: i64, operand: usize| {
+        if of_groups.is_some() {
+            return groups::layout(r, [rows, k], groups_of(operand));
+        }
         let one = match r.below(5) {
             // Every second row.
             3 => Layout::new((rows, k), (2 * k, 1)),
@@ -394,7 +513,7 @@ fn run<T: GemmElement, C: GemmElement>(
         .expect("a layout");
         batched(r, &one, &behind, true)
     };
-    let (layout_of_a, layout_of_b) = (factor(r, m), factor(r, n));
+    let (layout_of_a, layout_of_b) = (factor(r, m, 0), factor(r, n, 1));
     let count = |layout: &Layout| layout.cosize().expect("a size");
     // A second right factor lies anywhere in the memory of the first: behind it, or row by row between its rows.
     let mut inputs = epilogue.inputs();
@@ -419,6 +538,8 @@ fn run<T: GemmElement, C: GemmElement>(
         b.map_err(|e| text(e.into()))?,
     );
     let of_c = match r.below(3) {
+        // C in groups or of a list is not packed.
+        _ if products != Products::Batch => groups::layout(r, [m, n], None),
         0 => injective(r, m, n),
         _ => Layout::new((m, n), (n, 1)).expect("a layout"),
     };
@@ -451,7 +572,7 @@ fn run<T: GemmElement, C: GemmElement>(
         match input.kind {
             EpilogueInputKind::Tensor => {
                 let one = any(r, m, n);
-                let layout = batched(r, &one, &behind, true);
+                let layout = batched(r, &one, of_tensors, true);
                 let matrix = Matrix::new(device, r, input.ty, layout).map_err(text)?;
                 tensors.push((&input.name, matrix));
             }
@@ -466,20 +587,48 @@ fn run<T: GemmElement, C: GemmElement>(
     }
     // A plan of small tiles, or the one that the call finds.
     let swaps = matches!(method, GemmMethod::Hopper | GemmMethod::Gemv);
-    let swap = swaps && !is_gated && r.below(3) == 0;
+    let swap = swaps && products == Products::Batch && !is_gated && r.below(3) == 0;
     let own = (only.is_some() || r.below(5) > 0) && is_contiguous;
+    let kind_and_numbers = |own: &DrawnGroups| (own.problem.kind, own.numbers.clone());
+    let numbers = of_groups.as_ref().map(kind_and_numbers);
     let said = |why: &str| {
         format!(
-            "{epilogue}, {method} on {}, {m}x{n}x{k} of {}, {layout_of_a} and {layout_of_b}, second behind {second}, into {of_c}: {why}",
+            "{epilogue}, {method} on {}, {products:?} {numbers:?} of {m}x{n}x{k} of {}, {layout_of_a} and {layout_of_b}, second behind {second}, into {of_c}: {why}",
             device.arch(),
             T::TY
         )
     };
     let mut c = typed::<C>(device, &outputs[0].before).map_err(text)?;
     let mut done = || -> Result<(), colex_gpu::Error> {
-        let (of_a, of_b) = (View::new(&a, &layout_of_a)?, View::new(&b, &layout_of_b)?);
-        let of_c = ViewMut::new(&mut c, &of_c)?;
-        let mut gemm = Gemm::new(&of_a, &of_b, &of_c).epilogue(epilogue);
+        let count = if is_list { behind[0] } else { 0 };
+        let listed_a = listed(&a, &layout_of_a, m * k, count)?;
+        let listed_b = listed(&b, &layout_of_b, n * k, count)?;
+        let mut listed_c = listed(&c, &of_c, m * n, count)?;
+        let numbers = device.upload(of_groups.as_ref().map_or(&[][..], |own| &own.numbers))?;
+        let (of_a, of_b);
+        let views: [Vec<View<'_, T>>; 2];
+        let written: Vec<ViewMut<'_, C>>;
+        let gemm = if is_list {
+            let all = [(&listed_a, &layout_of_a), (&listed_b, &layout_of_b)];
+            let [of_a, of_b] = all.map(|(all, layout)| {
+                let one = matrix_of(layout);
+                let views = all.iter().map(|memory| View::new(memory, &one));
+                views.collect::<Result<Vec<View<'_, T>>, _>>()
+            });
+            views = [of_a?, of_b?];
+            let one = matrix_of(&of_c);
+            let all = listed_c.iter_mut().map(|memory| ViewMut::new(memory, &one));
+            written = all.collect::<Result<_, _>>()?;
+            Gemm::lists(&views[0], &views[1], &written)?
+        } else {
+            (of_a, of_b) = (View::new(&a, &layout_of_a)?, View::new(&b, &layout_of_b)?);
+            written = vec![ViewMut::new(&mut c, &of_c)?];
+            Gemm::new(&of_a, &of_b, &written[0])
+        };
+        let mut gemm = gemm.epilogue(epilogue);
+        if let Some(own) = &of_groups {
+            gemm = gemm.groups(own.problem.kind, &numbers.view(numbers.len() as i64)?);
+        }
         if method == GemmMethod::Hopper && T::TY == Ty::F32 {
             gemm = gemm.compute(Compute::Tf32);
         }
@@ -516,6 +665,16 @@ fn run<T: GemmElement, C: GemmElement>(
                 stages: 2,
                 ..GemmPlan::new(method, operands)
             };
+            let is_along_k = |own: &DrawnGroups| own.problem.kind == Groups::AlongK;
+            let mut plan = plan;
+            if method != GemmMethod::Hopper && of_groups.as_ref().is_some_and(is_along_k) {
+                // A part of K that begins anywhere has no vectors along it for threads.
+                for operand in [0, 1] {
+                    if plan.operands.majors[operand] == Major::Second {
+                        plan.operands.vectors[operand] = 1;
+                    }
+                }
+            }
             match method {
                 GemmMethod::Gemv => {
                     let [_, n, k] = plan.steps();
@@ -568,16 +727,28 @@ fn run<T: GemmElement, C: GemmElement>(
         .collect();
     for at in 0..m * n * behind.iter().product::<i64>() {
         let (i, j, product) = (at % m, at / m % n, at / m / n);
+        let part = match &of_groups {
+            Some(own) => own.part_of(i, product),
+            None => Some(([product; 2], 0..k)),
+        };
+        let Some(([in_a, in_b], part)) = part else {
+            for (matrix, words) in outputs.iter().zip(&found) {
+                let [found, before] = [words, &matrix.before].map(|words| matrix.at(words, at));
+                if found != before {
+                    return Err(said(&format!(
+                        "element ({i},{j}) of product {product} belongs to no group, and is {found:#x} after {before:#x}"
+                    )));
+                }
+                count += 1;
+            }
+            continue;
+        };
         let term = |l: i64, second: i64| {
-            let a = layout_of_a
-                .at(i + m * (l + k * product))
-                .expect("an offset");
-            let b = layout_of_b
-                .at(j + n * (l + k * product))
-                .expect("an offset");
+            let a = layout_of_a.at(i + m * (l + k * in_a)).expect("an offset");
+            let b = layout_of_b.at(j + n * (l + k * in_b)).expect("an offset");
             of_a[a as usize].to_f64() * of_b[(b + second) as usize].to_f64()
         };
-        let sum = |second: i64| -> f64 { (0..k).map(|l| term(l, second)).sum() };
+        let sum = |second: i64| -> f64 { part.clone().map(|l| term(l, second)).sum() };
         let (mut matrices, mut numbers) = (tensors.iter(), scalars.iter());
         let inputs: Vec<u64> = epilogue
             .inputs()
@@ -592,6 +763,7 @@ fn run<T: GemmElement, C: GemmElement>(
                 }
                 EpilogueInputKind::Tensor => {
                     let (_, matrix) = matrices.next().expect("a tensor");
+                    let at = if is_list { at % (m * n) } else { at };
                     matrix.at(&matrix.before, at)
                 }
                 EpilogueInputKind::Scalar => exact(input.ty, numbers.next().expect("a scalar").1),
@@ -656,11 +828,11 @@ fn rows_and_length(kind: EpilogueReductionKind, [m, n]: [i64; 2]) -> [i64; 2] {
 fn case<T: GemmElement, C: GemmElement>(
     device: &Device,
     r: &mut Random,
-    function: Option<usize>,
+    (function, products): (Option<usize>, Products),
 ) -> Result<usize, String> {
     let types = (sums(T::TY), C::TY);
     let (epilogue, tolerance) = match function {
-        None => (drawn(device, r, types)?, 0.0),
+        None => (drawn(device, r, types, products)?, 0.0),
         Some(function) => activation(function, types)?,
     };
     let tolerance = if device.is_simulator() {
@@ -668,10 +840,10 @@ fn case<T: GemmElement, C: GemmElement>(
     } else {
         tolerance
     };
-    run::<T, C>(device, r, (&epilogue, None), tolerance)
+    run::<T, C>(device, r, (&epilogue, None), (products, tolerance))
 }
 
-type DrawnEpilogue = fn(&Device, &mut Random, Option<usize>) -> Result<usize, String>;
+type DrawnEpilogue = fn(&Device, &mut Random, (Option<usize>, Products)) -> Result<usize, String>;
 
 /// The types of the factors and of C. The first of them are those of activations.
 const CASES: [DrawnEpilogue; 12] = [
@@ -727,7 +899,7 @@ pub fn check(devices: &[Device], seed: u64, rounds: usize) -> Result<EpilogueCou
     let (mut r, mut all) = (Random::new(seed), EpilogueCount::default());
     for number in 0..rounds {
         let (device, case) = (&devices[r.below(devices.len())], r.one(&CASES));
-        let elements = case(device, &mut r, None);
+        let elements = case(device, &mut r, (None, Products::Batch));
         let elements = elements.map_err(|why| format!("epilogue {number}: {why}"))?;
         all.drawn += usize::from(elements > 0);
         all.elements += elements;
@@ -735,9 +907,28 @@ pub fn check(devices: &[Device], seed: u64, rounds: usize) -> Result<EpilogueCou
     let functions = functions(&Expr::input(0, Ty::F32)).len();
     for (function, number) in (0..functions).flat_map(|i| (0..2).map(move |j| (i, 2 * i + j))) {
         let (device, case) = (&devices[number % devices.len()], CASES[number % ACTIVE]);
-        let elements = case(device, &mut r, Some(function));
+        let elements = case(device, &mut r, (Some(function), Products::Batch));
         let elements = elements.map_err(|why| format!("activation {function}: {why}"))?;
         all.activations += usize::from(elements > 0);
+        all.elements += elements;
+    }
+    Ok(all)
+}
+
+/// Runs `rounds` random epilogues over random products in groups of every kind, and as many over lists of matrices, each on one of
+/// the devices; compares every element of every output with the host, bit for bit, and those of no group with what they were.
+///
+/// # Errors
+///
+/// Returns the first difference, or why there is no result, in words.
+pub fn check_parts(devices: &[Device], seed: u64, rounds: usize) -> Result<EpilogueCount, String> {
+    let (mut r, mut all) = (Random::new(seed), EpilogueCount::default());
+    for number in 0..2 * rounds {
+        let products = [Products::Groups, Products::Lists][number % 2];
+        let (device, case) = (&devices[r.below(devices.len())], r.one(&CASES));
+        let elements = case(device, &mut r, (None, products));
+        let elements = elements.map_err(|why| format!("epilogue {number}: {why}"))?;
+        all.drawn += usize::from(elements > 0);
         all.elements += elements;
     }
     Ok(all)
@@ -790,7 +981,12 @@ fn of_coordinates(sums: Ty, c: Ty) -> Result<Vec<Epilogue>, String> {
 ///
 /// Returns the first difference, or why there is no result, in words.
 pub fn check_coordinates(devices: &[Device], seed: u64) -> Result<usize, String> {
-    type Run = fn(&Device, &mut Random, (&Epilogue, Option<Numbers>), f64) -> Result<usize, String>;
+    type Run = fn(
+        &Device,
+        &mut Random,
+        (&Epilogue, Option<Numbers>),
+        (Products, f64),
+    ) -> Result<usize, String>;
     let cases: [(Ty, Ty, Run); 4] = [
         (Ty::F16, Ty::F16, run::<f16, f16>),
         (Ty::Bf16, Ty::F32, run::<bf16, f32>),
@@ -813,7 +1009,8 @@ pub fn check_coordinates(devices: &[Device], seed: u64) -> Result<usize, String>
                 let mut found = 0;
                 for _ in 0..8 {
                     if found == 0 {
-                        found = run(device, &mut r, (epilogue, Some(plan)), 0.0)?;
+                        let plan = (epilogue, Some(plan));
+                        found = run(device, &mut r, plan, (Products::Batch, 0.0))?;
                     }
                 }
                 if found == 0 {

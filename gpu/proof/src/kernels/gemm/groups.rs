@@ -36,9 +36,14 @@ pub fn check_groups(device: &Device, seed: u64, rounds: usize) -> Result<usize, 
     Ok(count)
 }
 
-/// Offsets or counts of drawn groups, and the extent that they divide.
-fn numbers(r: &mut Random, kind: Groups, groups: i64) -> (Vec<u32>, i64) {
-    let most = r.one(&[3, 30, 100]);
+/// Offsets or counts of drawn groups, of at most one of `lengths` rows each, and the extent that they divide.
+pub(crate) fn numbers(
+    r: &mut Random,
+    kind: Groups,
+    groups: i64,
+    lengths: &[u32],
+) -> (Vec<u32>, i64) {
+    let most = r.one(lengths);
     if kind == Groups::Masked {
         let of = |r: &mut Random| match r.below(8_u64) {
             0 | 1 => 0,
@@ -73,8 +78,17 @@ fn numbers(r: &mut Random, kind: Groups, groups: i64) -> (Vec<u32>, i64) {
     (offsets, extent)
 }
 
+/// Which of A, B and C have a mode of groups.
+pub(crate) fn modes(kind: Groups) -> [bool; 3] {
+    match kind {
+        Groups::Rows => [false, true, false],
+        Groups::Masked => [true; 3],
+        _ => [false, false, true],
+    }
+}
+
 /// The layout of a matrix in a drawn order, with the mode of the groups behind it if it has one.
-fn layout(r: &mut Random, [rows, columns]: [i64; 2], groups: Option<i64>) -> Layout {
+pub(crate) fn layout(r: &mut Random, [rows, columns]: [i64; 2], groups: Option<i64>) -> Layout {
     let is_along_rows = r.one_in(3);
     let touching = if is_along_rows { rows } else { columns };
     let leading = match r.below(4_u64) {
@@ -142,7 +156,7 @@ fn drawn(r: &mut Random, kind: Groups, mut plan: GemmPlan) -> GemmPlan {
 fn run<T: GemmElement, C: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String> {
     let kind = r.one(&Groups::ALL);
     let groups = 1 + r.below(4_i64);
-    let (numbers, extent) = numbers(r, kind, groups);
+    let (numbers, extent) = numbers(r, kind, groups, &[3, 30, 100]);
     let n = r.one(&[1, 8, 30, 64, 72, 100]);
     let (m, k) = match kind {
         Groups::AlongK => (r.one(&[1, 8, 40, 72]), extent),
@@ -156,15 +170,10 @@ fn run<T: GemmElement, C: GemmElement>(device: &Device, r: &mut Random) -> Resul
         k,
     };
     let spans = problem.spans(&numbers);
-    let has = |of: [bool; 3], i: usize| of[i].then_some(groups);
-    let modes = match kind {
-        Groups::Rows => [false, true, false],
-        Groups::Masked => [true; 3],
-        _ => [false, false, true],
-    };
-    let of_a = layout(r, [m, k], has(modes, 0));
-    let of_b = layout(r, [n, k], has(modes, 1));
-    let of_c = layout(r, [m, n], has(modes, 2));
+    let [of_a, of_b, of_c] = modes(kind).map(|has_mode| has_mode.then_some(groups));
+    let of_a = layout(r, [m, k], of_a);
+    let of_b = layout(r, [n, k], of_b);
+    let of_c = layout(r, [m, n], of_c);
     let (alpha, beta) = (r.one(&[1.0, 1.0, 2.0]), r.one(&[0.0, 0.0, 1.0, -2.0]));
     let tf32 = T::TY == Ty::F32 && r.one_in(2);
     let by_plan = r.one_in(2);
