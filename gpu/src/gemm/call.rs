@@ -1079,7 +1079,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         check_compute::<T>(&problem)?;
         let problem = GemmProblem {
             compute: self.computed(),
-            epilogue_slots: (self.epilogue.as_ref()).map_or(0, Epilogue::issue_slots),
+            epilogue_slots: (self.epilogue.as_ref()).map_or(0, Epilogue::slots_beyond_scaled),
             keeps_sides: (self.epilogue.as_ref())
                 .is_some_and(|own| own.closures().next().is_some()),
             ..problem

@@ -112,8 +112,8 @@ pub struct GemmProblem {
     pub beta: f64,
     /// The accumulator type; `None` for [`GemmElement::COMPUTE`] of the operands.
     pub compute: Option<Compute>,
-    /// The slots of arithmetic that an epilogue of the caller takes for each element of C, as [`Formula::issue_slots`] counts them.
-    /// The choice of a plan reads them; a kernel does not.
+    /// The slots of arithmetic that an epilogue of the caller takes for each element of C beyond those of the scaled sum, as
+    /// [`Formula::issue_slots`] counts them. The choice of a plan reads them; a kernel does not.
     ///
     /// [`Formula::issue_slots`]: colex_tensor::Formula::issue_slots
     pub epilogue_slots: u32,

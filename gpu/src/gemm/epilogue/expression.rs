@@ -248,6 +248,17 @@ pub(crate) fn nothing(ty: Ty) -> Expr {
     }
 }
 
+/// The slots of [`Epilogue::scaled`].
+fn scaled_slots(accumulator: Ty, c: Ty, reads_c: bool) -> u32 {
+    let wide = match accumulator {
+        Ty::S32 => Ty::F64,
+        ty => ty,
+    };
+    let converts = |from: Ty, to: Ty| u32::from(from != to);
+    let old = u32::from(reads_c) * (converts(c, wide) + 1);
+    converts(accumulator, wide) + 1 + old + converts(wide, c)
+}
+
 /// An epilogue that is being described: [`Epilogue::new`] hands it to a function.
 #[derive(Debug)]
 pub struct EpilogueBuilder {
@@ -957,8 +968,16 @@ impl Epilogue {
         formulas.chain(reduced).chain(arguments).any(is_c)
     }
 
-    /// The slots of arithmetic of one element of C: those of all outputs and vectors, and of what closures are given.
-    pub(crate) fn issue_slots(&self) -> u32 {
+    /// The slots of arithmetic of one element of C beyond those of the scaled sum, which every product has: those of all outputs and
+    /// vectors, and of what closures are given.
+    pub(crate) fn slots_beyond_scaled(&self) -> u32 {
+        let accumulator = self.0.inputs[0].ty;
+        let c = self.0.outputs[0].formula.ty();
+        let scaled = scaled_slots(accumulator, c, self.reads_c());
+        self.issue_slots().saturating_sub(scaled)
+    }
+
+    fn issue_slots(&self) -> u32 {
         let outputs = self.outputs().map(|output| &output.formula);
         let reduced = self.reductions().map(|one| &one.formula);
         let arguments = self.closures().flat_map(|closure| &closure.arguments);
