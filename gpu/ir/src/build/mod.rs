@@ -250,6 +250,19 @@ impl KernelBuilder {
             .push(stmt);
     }
 
+    /// Returns the instructions of the innermost block that is open, in program order.
+    ///
+    /// ```
+    /// # use colex_ir::*;
+    /// # let mut k = KernelBuilder::new("k", colex_atom::Arch::Sm80);
+    /// k.sync();
+    /// assert_eq!(k.placed().len(), 1);
+    /// assert!(k.placed()[0].op.sync().is_some());
+    /// ```
+    pub fn placed(&self) -> &[Stmt] {
+        self.open.last().map_or(&[], Vec::as_slice)
+    }
+
     /// Adds the instructions of `body` under a guard: only threads in which it holds execute them (predicated, not
     /// branched).
     ///

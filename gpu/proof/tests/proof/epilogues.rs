@@ -2,8 +2,8 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::gemm::{Epilogue, EpilogueBuilder, EpilogueReduction, GemmMethod, GemmPlan, Groups};
-use colex_gpu::kernels::Major;
 use colex_gpu::kernels::gemm::Operands;
+use colex_gpu::kernels::{GemmElement, Major};
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
@@ -444,6 +444,104 @@ fn what_suits_no_closure_gets_a_sentence() {
         read("(acc: f32, row: f32) -> C { add(acc, row) }"),
         "epilogue: row is of f32: a coordinate of C is an s32"
     );
+}
+
+/// Not all threads of a block come by a closure in every kernel: those that would wait for the others are refused when the kernel is
+/// built.
+#[test]
+fn closures_do_not_meet_other_warps() {
+    let barriers = ["all", "half", "cluster", "branch"];
+    let said = |(arch, method): (Arch, GemmMethod), epilogue: &Epilogue| {
+        let device = Device::simulator(arch);
+        let a = device.zeros::<f16>(64 * 64).expect("A");
+        let view = a.view((64, 64)).expect("a view");
+        let mut c = device.zeros::<f32>(64 * 64).expect("C");
+        let of_c = c.view_mut((64, 64)).expect("a view");
+        let gemm = Gemm::new(&view, &view, &of_c)
+            .epilogue(epilogue)
+            .method(method);
+        gemm.run().map_err(|error| error.to_string())
+    };
+    let kernels = [
+        (Arch::Sm80, GemmMethod::Ampere),
+        (Arch::Sm90a, GemmMethod::Hopper),
+    ];
+    for name in barriers {
+        let epilogue = Epilogue::new(Ty::F32, |e| {
+            let x = e.accumulator();
+            match name {
+                "all" => e.apply("meets_all", 1, Ty::F32, [x], |k, [x], _| {
+                    k.sync();
+                    Ok(x.into())
+                }),
+                "half" => e.apply("meets_half", 1, Ty::F32, [x], |k, [x], _| {
+                    k.sync_named(&1.into(), 64);
+                    Ok(x.into())
+                }),
+                "cluster" => e.apply("meets_cluster", 1, Ty::F32, [x], |k, [x], _| {
+                    k.cluster_sync();
+                    Ok(x.into())
+                }),
+                _ => e.apply("meets_branch", 1, Ty::F32, [x], |k, [x], _| {
+                    let thread = k.thread();
+                    let is_first = k.less(&thread, &32.into());
+                    k.if_(is_first, |k| k.arrive_named(&1.into(), 64));
+                    Ok(x.into())
+                }),
+            }
+        });
+        let epilogue = epilogue.expect("an epilogue");
+        for kernel in kernels {
+            let why = said(kernel, &epilogue).expect_err("it is refused");
+            assert!(
+                why.ends_with(&format!(
+                    "the closure meets_{name} has a barrier, and some warps of a block never come by: a closure exchanges elements \
+                     within a warp, and what takes the whole block is a kernel behind the product"
+                )),
+                "{kernel:?}: {why}"
+            );
+        }
+    }
+    // A warp may meet itself.
+    let warp = Epilogue::new(Ty::F32, |e| {
+        let x = e.accumulator();
+        e.apply("meets_warp", 1, Ty::F32, [x], |k, [x], _| {
+            k.emit(|ir| ir.warp_sync());
+            Ok(x.into())
+        })
+    });
+    let warp = warp.expect("an epilogue");
+    for kernel in kernels {
+        said(kernel, &warp).unwrap_or_else(|why| panic!("{kernel:?}: {why}"));
+    }
+}
+
+/// The model charges what a formula has beyond the scaled sum: given as an epilogue, that has the plan and the cost of the product
+/// without one.
+#[test]
+fn a_scaled_sum_given_as_an_epilogue_costs_nothing_more() {
+    fn costs<T: GemmElement, C: GemmElement>(sums: Ty) {
+        for (arch, beta) in [(Arch::Sm80, 0.0), (Arch::Sm90a, 0.0), (Arch::Sm90a, 0.5)] {
+            let device = Device::simulator(arch);
+            let a = device.zeros::<T>(256 * 128).expect("A");
+            let view = a.view((256, 128)).expect("a view");
+            let mut c = device.zeros::<C>(256 * 256).expect("C");
+            let of_c = c.view_mut((256, 256)).expect("a view");
+            let scaled = Epilogue::scaled(sums, C::TY, beta != 0.0).expect("an epilogue");
+            let gemm = Gemm::new(&view, &view, &of_c);
+            let plain = gemm.clone().alpha(2.0).beta(beta).explain();
+            let given = gemm.epilogue(&scaled).scalar("alpha", 2.0);
+            let given = given.scalar("beta", beta).explain().expect("a plan");
+            assert_eq!(given, plain.expect("a plan"), "{scaled} on {arch}");
+        }
+    }
+    costs::<f16, f16>(Ty::F32);
+    costs::<bf16, f32>(Ty::F32);
+    costs::<f32, f32>(Ty::F32);
+    costs::<f64, f64>(Ty::F64);
+    costs::<i8, i32>(Ty::S32);
+    costs::<i8, i8>(Ty::S32);
+    costs::<i8, f16>(Ty::S32);
 }
 
 /// The scaled sum, given as an epilogue, is the kernel of the product without one, text for text.

@@ -5,7 +5,7 @@
 //! is one.
 
 use colex_atom::Ty;
-use colex_ir::{Reg, Type};
+use colex_ir::{Reg, Stmt, Sync, SyncEffect, Type};
 use colex_layout::{Int, Layout, Stride};
 use colex_tensor::{Builder, Elements, Expr, Formula, Fragment, Index, Tensor, TmaTensor};
 use colex_tiled::Operand;
@@ -592,6 +592,16 @@ impl Terms {
     }
 }
 
+/// Whether instructions meet threads of other warps.
+fn has_barrier(body: &[Stmt]) -> bool {
+    body.iter().any(|stmt| {
+        let meets = (stmt.op.sync()).is_some_and(|sync| {
+            !matches!(sync, Sync::WarpSync { .. }) && sync.effect() != SyncEffect::None
+        });
+        meets || stmt.op.blocks().into_iter().any(has_barrier)
+    })
+}
+
 /// The elements that a closure makes of a thread's, in their order.
 fn apply(
     k: &mut Builder,
@@ -616,6 +626,15 @@ fn apply(
     let arguments: Vec<Fragment> = arguments
         .map(|formula| of(k, formula.ty(), formula.expr().over(values)))
         .collect();
+    let placed = k.emit(|ir| ir.placed().len());
     let value = (closure.body)(k, &arguments, elements)?;
+    if k.emit(|ir| has_barrier(ir.placed().get(placed..).unwrap_or_default())) {
+        let why = format!(
+            "the closure {} has a barrier, and some warps of a block never come by: a closure exchanges elements within a warp, and \
+             what takes the whole block is a kernel behind the product",
+            closure.name
+        );
+        return Err(colex_tensor::Error::new("closure", why));
+    }
     Ok(Expr::from(of(k, closure.ty, value)))
 }
