@@ -23,8 +23,8 @@ use super::convolution::{self as convolutions};
 use super::epilogue::arguments::{Bound, EpilogueArguments, Given, Product};
 use super::epilogue::awaited;
 use super::epilogue::convert::{outputs, scale_type, sum_type};
-use super::epilogue::expression::Epilogue;
-use super::epilogue::reduction::{Reductions, reduction};
+use super::epilogue::expression::{Epilogue, EpilogueReduction, EpilogueReductionKind};
+use super::epilogue::reduction::{ReductionShape, Reductions, reduction};
 use super::epilogue::split_sum;
 use super::epilogue::terms::KernelEpilogue;
 use super::epilogue::vectors::{WithVectors, stored_for_vectors};
@@ -49,8 +49,8 @@ use crate::scratch::{self, Workspace};
 use colex_device::{
     BareLaunch, Buffer, Device, DeviceSlice, Element, Function, Memo, View, ViewMut,
 };
-use colex_ir::Type;
 use colex_ir::launch::{Argument, Launch};
+use colex_ir::{BinaryOp, Type};
 use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
 
@@ -671,7 +671,16 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         else {
             return Ok(0);
         };
+        // A product without rows fills the sums of its columns.
+        let of_columns = |one: &EpilogueReduction| one.kind == EpilogueReductionKind::ColumnSums;
+        let mut own = self.epilogue.iter().flat_map(Epilogue::reductions);
+        let has_columns = own.any(of_columns);
         for (shape, addresses) in reductions {
+            if has_columns && shape.op == BinaryOp::Add {
+                let vector = shape.layouts[1].clone();
+                let nothing = ReductionShape::of_nothing(shape.op, shape.ty, vector);
+                reduction(device, nothing, addresses)?;
+            }
             reduction(device, shape, addresses)?;
         }
         self.load_steps()?;
@@ -1467,7 +1476,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             steps.reductions.push(reduction);
         }
         let Some(mut problem) = checked else {
-            return Ok(GemmCall::of_nothing(device));
+            return Ok(GemmCall {
+                filled: steps.reductions,
+                ..GemmCall::of_nothing(device)
+            });
         };
         let (factors, c) = self.places(&problem, may_pack, (&batch, &apart))?;
         let (a, b, b2) = match factors {
@@ -1581,6 +1593,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         }
         Ok(GemmCall {
             device: device.clone(),
+            filled: Vec::new(),
             work: Some(Arc::new(Work {
                 steps,
                 explained,
@@ -1619,8 +1632,10 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 #[derive(Clone, Debug)]
 pub struct GemmCall<'a> {
     device: Device,
-    /// `None` if there is nothing to do.
+    /// `None` if there is nothing to multiply.
     work: Option<Arc<Work>>,
+    /// The sums of no elements, where there is nothing to multiply.
+    filled: Vec<Arc<Call<()>>>,
     matrices: PhantomData<&'a ()>,
 }
 
@@ -1847,6 +1862,7 @@ impl<'a> GemmCall<'a> {
         GemmCall {
             device: device.clone(),
             work: None,
+            filled: Vec::new(),
             matrices: PhantomData,
         }
     }
@@ -1969,10 +1985,13 @@ impl<'a> GemmCall<'a> {
     /// Returns the errors of [`Device::profile`].
     pub fn profile(&self, device: &Device) -> Result<Vec<Report>, Error> {
         let mut reports = Vec::new();
+        same_device(device, &self.device)?;
+        for filled in &self.filled {
+            reports.extend(filled.profile(device)?);
+        }
         let Some(work) = &self.work else {
             return Ok(reports);
         };
-        same_device(device, &self.device)?;
         for (_, step) in &work.steps.before {
             reports.extend(match step {
                 Before::Pack(copy) => copy.profile(device)?,
@@ -1997,6 +2016,8 @@ impl<'a> GemmCall<'a> {
     /// Returns the device's error if a launch fails.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         same_device(device, &self.device)?;
+        let mut filled = self.filled.iter();
+        filled.try_for_each(|filled| filled.run(device))?;
         let Some(work) = &self.work else {
             return Ok(());
         };
@@ -2063,7 +2084,11 @@ impl GemmCall<'_> {
 impl fmt::Display for GemmCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(plan) = self.plan() else {
-            return f.write_str("nothing to do");
+            return match self.filled.len() {
+                0 => f.write_str("nothing to do"),
+                1 => f.write_str("a sum of no elements"),
+                many => write!(f, "{many} sums of no elements"),
+            };
         };
         let plan = [plan.to_string()];
         let steps = self.said_before().chain(plan).chain(self.said_behind());

@@ -1077,7 +1077,9 @@ fn what_suits_no_vector_of_an_epilogue_gets_a_sentence() {
         why.starts_with("sums lies at ") && why.contains(" C at "),
         "{why}"
     );
-    // A product without columns has no row sums.
+    // The largest of no elements.
+    let most = "(acc: f32) -> C { acc } most: row maxima { acc }".parse::<Epilogue>();
+    let most = most.expect("an epilogue");
     let none = a.view((0, 8)).expect("a view");
     let mut empty = device.zeros::<f32>(0).expect("C");
     let of_empty = empty.view_mut((4, 0)).expect("a view");
@@ -1086,12 +1088,74 @@ fn what_suits_no_vector_of_an_epilogue_gets_a_sentence() {
     assert_eq!(
         said(
             &Gemm::new(&x, &none, &of_empty)
-                .epilogue(&sums)
-                .output("sums", &four)
+                .epilogue(&most)
+                .output("most", &four)
         ),
-        "epilogue: sums has row sums of 0 elements each: a row or column has at least 1"
+        "epilogue: most has row maxima of 0 elements each: none of them is the largest"
     );
     product.output("sums", &four).run().expect("a run");
+}
+
+/// The sums of a product without rows or columns are those of nothing: the gradient of a bias of no tokens is 0.
+#[test]
+fn sums_of_no_elements_fill_their_vectors() {
+    for arch in [Arch::Sm70, Arch::Sm80, Arch::Sm90a] {
+        let device = Device::simulator(arch);
+        let a = device.zeros::<f32>(64).expect("A");
+        let integers = device.zeros::<i8>(64).expect("A");
+        let bits = |of: &colex_gpu::Buffer<f32>| -> Vec<u32> {
+            let all = of.download().expect("a vector");
+            all.into_iter().map(f32::to_bits).collect()
+        };
+        let nothing = (-0.0_f32).to_bits();
+        let columns = "(acc: f32) -> C { acc } bias: column sums { acc } more: row sums { acc }";
+        let columns = columns.parse::<Epilogue>().expect("an epilogue");
+        let one = columns.reductions().next().expect("a vector");
+        assert_eq!(one.evaluate(&[]).expect("a sum"), u64::from(nothing));
+        // No rows, a column in between that is not the vector's, and no rows of two products.
+        let (mut c, mut none) = (
+            device.zeros::<f32>(0).expect("C"),
+            device.zeros::<f32>(0).expect("a vector"),
+        );
+        let mut bias = device.upload(&[7_f32; 16]).expect("a vector");
+        let call = Gemm::new(
+            &a.view((0, 8)).expect("A"),
+            &a.view((8, 8)).expect("B"),
+            &c.view_mut((0, 8)).expect("C"),
+        )
+        .epilogue(&columns)
+        .output("bias", &ViewMut::new(&mut bias, "8:2").expect("a vector"))
+        .output("more", &none.view_mut(0).expect("a vector"))
+        .prepare()
+        .expect("a call");
+        assert_eq!(call.to_string(), "a sum of no elements");
+        assert_eq!(call.profile(&device).expect("a run").len(), 1);
+        call.run(&device).expect("a run");
+        assert!(call.plan().is_none());
+        drop(call);
+        for (at, found) in bits(&bias).into_iter().enumerate() {
+            let wanted = if at % 2 == 0 {
+                nothing
+            } else {
+                7_f32.to_bits()
+            };
+            assert_eq!(found, wanted, "{at} on {arch}");
+        }
+        // No columns: both rows of two products.
+        let rows = "(acc: s32) -> C { acc } sums: row sums { acc }".parse::<Epilogue>();
+        let mut c = device.zeros::<i32>(0).expect("C");
+        let mut sums = device.upload(&[7_i32; 4]).expect("a vector");
+        Gemm::new(
+            &View::new(&integers, "(2,16,2):(16,1,32)").expect("A"),
+            &integers.view((0, 16, 2)).expect("B"),
+            &c.view_mut((2, 0, 2)).expect("C"),
+        )
+        .epilogue(&rows.expect("an epilogue"))
+        .output("sums", &sums.view_mut((2, 2)).expect("a vector"))
+        .run()
+        .expect("a run");
+        assert_eq!(sums.download().expect("a vector"), [0; 4]);
+    }
 }
 
 /// Two right factors: K of 0, and factors that are packed together.

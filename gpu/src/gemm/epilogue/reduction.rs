@@ -52,13 +52,27 @@ pub(crate) struct ReductionShape {
     pub(crate) op: BinaryOp,
     pub(crate) ty: Ty,
     pub(crate) layouts: [Layout; 2],
+    /// Whether each number of the vector is made of no elements. The first layout is the vector's then, and nothing is read.
+    pub(crate) of_nothing: bool,
+}
+
+impl ReductionShape {
+    /// That of a vector whose numbers are made of no elements.
+    pub(crate) fn of_nothing(op: BinaryOp, ty: Ty, vector: Layout) -> ReductionShape {
+        ReductionShape {
+            op,
+            ty,
+            layouts: [vector.clone(), vector],
+            of_nothing: true,
+        }
+    }
 }
 
 /// Reductions, each with the addresses of its elements and its vector.
 pub(crate) type Reductions = Vec<(ReductionShape, [u64; 2])>;
 
-/// The operation, the type, and the forms of the layouts.
-type ReductionKernel = (BinaryOp, Ty, [Layout; 2]);
+/// The operation, the type, the forms of the layouts, and whether there are no elements.
+type ReductionKernel = (BinaryOp, Ty, [Layout; 2], bool);
 
 /// Prepares the reduction of elements at an address into a vector at another.
 ///
@@ -75,7 +89,7 @@ pub(crate) fn reduction(
         // Nothing is known of addresses: each element is an access.
         let forms = shape.layouts.each_ref();
         let forms = forms.map(|layout| Form::of(layout, 1, 1).layout);
-        let key = (shape.op, shape.ty, forms);
+        let key = (shape.op, shape.ty, forms, shape.of_nothing);
         let kernel = calls.kernels.get_or_make(&key, || {
             let built = Arc::new(build(&key, device.arch())?);
             let loaded = device.load_kernel(&built.kernel)?;
@@ -103,7 +117,7 @@ fn extents(elements: &Layout) -> [i64; 2] {
 
 /// Builds the kernel. Its parameters are the elements and the vector.
 pub(crate) fn build(
-    (op, ty, [elements, vector]): &ReductionKernel,
+    (op, ty, [elements, vector], of_nothing): &ReductionKernel,
     arch: Arch,
 ) -> Result<TensorKernel, colex_tensor::Error> {
     let (op, ty, lanes) = (*op, *ty, LANES as i64);
@@ -117,7 +131,7 @@ pub(crate) fn build(
     let thread = k.thread();
     let (row, lane) = (block * warps + &thread / lanes, &thread % lanes);
     let total = k.fragment(ty, (C::<1>, C::<0>));
-    let begin = if op == BinaryOp::Max {
+    let begin = if op == BinaryOp::Max && !of_nothing {
         // A lane that has no element takes the last one, which changes no maximum.
         let own = elements.elements((&row, &lane)).outside(Outside::Clamp);
         let own = k.gather(&own);
@@ -127,17 +141,19 @@ pub(crate) fn build(
         k.assign(&total, nothing(ty));
         0
     };
-    k.for_(begin, &length, lanes * IN_FLIGHT, |k, first| {
-        let at = |i: i64| first + &lane + i * lanes;
-        let loaded: Vec<_> = (0..IN_FLIGHT)
-            .map(|i| k.gather(&elements.elements((&row, at(i)))))
-            .collect();
-        for (i, element) in (0..).zip(&loaded) {
-            let next = Expr::binary(op, &total, element);
-            let is_there = Expr::from(at(i)).lt(&length);
-            k.assign(&total, is_there.select(next, &total));
-        }
-    });
+    if !of_nothing {
+        k.for_(begin, &length, lanes * IN_FLIGHT, |k, first| {
+            let at = |i: i64| first + &lane + i * lanes;
+            let loaded: Vec<_> = (0..IN_FLIGHT)
+                .map(|i| k.gather(&elements.elements((&row, at(i)))))
+                .collect();
+            for (i, element) in (0..).zip(&loaded) {
+                let next = Expr::binary(op, &total, element);
+                let is_there = Expr::from(at(i)).lt(&length);
+                k.assign(&total, is_there.select(next, &total));
+            }
+        });
+    }
     let total = k.reduce_warp(op, &total);
     let is_first = Expr::from(&lane).equals(0);
     k.scatter(&total, &vector.elements((&row, 0)).only(is_first));

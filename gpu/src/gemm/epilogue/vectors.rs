@@ -2,6 +2,7 @@
 
 use colex_atom::Ty;
 use colex_device::Device;
+use colex_ir::BinaryOp;
 use colex_layout::{Layout, LeafMode, Stride};
 
 use super::arguments::{Given, GivenTensor, Product, rust_type};
@@ -92,10 +93,23 @@ impl<'a> WithVectors<'a> {
             for (name, ty, _) in stored_for_vectors(epilogue, 0) {
                 given.elements(&name, ty, (None, 0, 0), product.device);
             }
+            let filled = epilogue.reductions().zip(&vectors).map(|(one, vector)| {
+                let Some(layout) = vector.layout.as_ref() else {
+                    return Ok(None);
+                };
+                let rows = layout.size();
+                if rows > MOST_KEPT {
+                    return too_many(one, rows, 0);
+                }
+                let (op, ty) = (one.kind.op(), one.formula.ty());
+                let shape = ReductionShape::of_nothing(op, ty, column(layout)?);
+                Ok(Some((shape, [vector.bytes.0; 2])))
+            });
+            let filled: Vec<Option<_>> = filled.collect::<Result<_, Error>>()?;
             return Ok(WithVectors {
                 epilogue: stored,
                 given,
-                reductions: Vec::new(),
+                reductions: filled.into_iter().flatten().collect(),
             });
         }
         let elements = m.saturating_mul(n).saturating_mul(products);
@@ -124,12 +138,7 @@ impl<'a> WithVectors<'a> {
             let (kept, extents) = (one.kind.kept(), [m, n]);
             let rows = extents[kept].saturating_mul(products);
             if rows > MOST_KEPT || extents[1 - kept] > MOST_REDUCED {
-                return refuse(format!(
-                    "{} has {rows} {} of {} elements: a reduction takes at most {MOST_KEPT} of {MOST_REDUCED}",
-                    one.name,
-                    one.kind,
-                    extents[1 - kept]
-                ));
+                return too_many(one, rows, extents[1 - kept]);
             }
             let (address, from) = match source {
                 0 => (product.written.0, layout_of_c),
@@ -148,13 +157,11 @@ impl<'a> WithVectors<'a> {
             if from.rank() != 2 + product.behind.len() {
                 continue;
             }
-            let all = layout.coalesce(..);
-            let unit = Layout::leaf(1, 0).map_err(colex_tensor::Error::from)?;
-            let to = Layout::concat(&[all, unit]).map_err(colex_tensor::Error::from)?;
             let shape = ReductionShape {
                 op: one.kind.op(),
                 ty: one.formula.ty(),
-                layouts: [by_rows(from, kept)?, to],
+                layouts: [by_rows(from, kept)?, column(layout)?],
+                of_nothing: false,
             };
             reductions.push((shape, [address, vector.bytes.0]));
         }
@@ -164,6 +171,20 @@ impl<'a> WithVectors<'a> {
             reductions,
         })
     }
+}
+
+/// A vector as a matrix of one column.
+fn column(vector: &Layout) -> Result<Layout, Error> {
+    let unit = Layout::leaf(1, 0).map_err(colex_tensor::Error::from)?;
+    let all = [vector.coalesce(..), unit];
+    Ok(Layout::concat(&all).map_err(colex_tensor::Error::from)?)
+}
+
+fn too_many<T>(one: &EpilogueReduction, rows: i64, length: i64) -> Result<T, Error> {
+    refuse(format!(
+        "{} has {rows} {} of {length} elements: a reduction takes at most {MOST_KEPT} of {MOST_REDUCED}",
+        one.name, one.kind
+    ))
 }
 
 /// The layout of matrices with these strides, one behind the other.
@@ -224,9 +245,9 @@ fn vector<'g>(
     if modes != wanted {
         return shape(name, kind, found, &wanted);
     }
-    if length == 0 {
+    if length == 0 && kind.op() == BinaryOp::Max {
         return refuse(format!(
-            "{name} has {kind} of 0 elements each: a row or column has at least 1"
+            "{name} has {kind} of 0 elements each: none of them is the largest"
         ));
     }
     let single = |leaf: &LeafMode| matches!(leaf.stride, Stride::Int(_));
