@@ -720,6 +720,40 @@ fn epilogues_of_empty_products() {
     .expect("nothing to do");
 }
 
+/// The host evaluates an epilogue of as many numbers as it has inputs.
+#[test]
+fn the_host_is_given_one_number_for_each_input() {
+    let said = |given: Result<Vec<u64>, colex_gpu::Error>| given.unwrap_err().to_string();
+    let scaled = Epilogue::scaled(Ty::F32, Ty::F32, false).expect("an epilogue");
+    for (given, count) in [
+        (2, "2 numbers"),
+        (4, "4 numbers"),
+        (1, "1 number"),
+        (0, "0 numbers"),
+    ] {
+        assert_eq!(
+            said(scaled.evaluate(&vec![0; given])),
+            format!(
+                "epilogue: `evaluate` is given {count}, and its inputs are acc, alpha and beta: each has one, in this order"
+            )
+        );
+    }
+    let lower = Epilogue::new(Ty::F32, |e| {
+        let scale = e.scalar("s", Ty::F32);
+        e.column().le(e.row()).select(e.accumulator() * scale, 0.0)
+    });
+    let lower = lower.expect("an epilogue");
+    for (given, count) in [(1, "1 number"), (3, "3 numbers")] {
+        assert_eq!(
+            said(lower.evaluate_at([0, 0], &vec![0; given])),
+            format!(
+                "epilogue: `evaluate_at` is given {count}, and its inputs are acc and s: each has one, in this order"
+            )
+        );
+    }
+    assert_eq!(lower.evaluate_at([0, 0], &[0, 0]).expect("a number"), [0]);
+}
+
 #[test]
 fn what_suits_no_epilogue_gets_a_sentence() {
     let device = Device::simulator(Arch::Sm80);
@@ -761,7 +795,75 @@ fn what_suits_no_epilogue_gets_a_sentence() {
             .to(Ty::Bf16)),
         "epilogue: C is read as f16 and written as bf16: it has one type"
     );
+    // An input of another builder, which has the number and the type of one of its own.
+    let mut foreign = None;
+    let other = Epilogue::new(Ty::F32, |e| {
+        foreign = Some(e.tensor("bias", Ty::F32));
+        e.accumulator()
+    });
+    other.expect("an epilogue");
+    let foreign = foreign.expect("an expression");
+    let with = |of: &dyn Fn(&mut EpilogueBuilder, Expr) -> Expr| {
+        let built = Epilogue::new(Ty::F32, |e| {
+            let scale = e.tensor("scale", Ty::F32);
+            of(e, scale)
+        });
+        built.unwrap_err().to_string()
+    };
+    let sentence = |name: &str| {
+        format!(
+            "epilogue: {name} takes an input of another epilogue: each epilogue takes those of its own builder"
+        )
+    };
+    assert_eq!(
+        with(&|e, scale| e.accumulator() * scale + &foreign),
+        sentence("C")
+    );
+    assert_eq!(
+        with(&|e, scale| {
+            e.row_sums("sums", foreign.clone());
+            e.accumulator() * scale
+        }),
+        sentence("sums")
+    );
+    assert_eq!(
+        with(&|e, scale| {
+            e.output("again", foreign.clone());
+            e.accumulator() * scale
+        }),
+        sentence("again")
+    );
+    assert_eq!(
+        with(&|e, scale| {
+            e.apply("foreign", 1, Ty::F32, [foreign.clone()], |_, [x], _| {
+                Ok(x.into())
+            }) * scale
+        }),
+        sentence("foreign")
+    );
+    // A number says the place of an input of the epilogue that takes it.
+    let by_number = Epilogue::new(Ty::F32, |e| {
+        e.tensor("bias", Ty::F32);
+        Expr::input(0, Ty::F32) + Expr::input(1, Ty::F32)
+    });
+    let by_name = Epilogue::new(Ty::F32, |e| e.accumulator() + e.tensor("bias", Ty::F32));
+    assert_eq!(
+        by_number.expect("an epilogue"),
+        by_name.expect("an epilogue")
+    );
     let read = |text: &str| text.parse::<Epilogue>().unwrap_err().to_string();
+    for (twice, name) in [
+        ("c: f32, c: f32", "c"),
+        ("c: f32, c: f16", "c"),
+        ("acc2: f32, acc2: f32", "acc2"),
+        ("row: s32, row: s32", "row"),
+        ("column: s32, b: tensor f32, column: s32", "column"),
+    ] {
+        assert_eq!(
+            read(&format!("(acc: f32, {twice}) -> C {{ acc }}")),
+            format!("epilogue: `{name}` stands twice among the inputs: each stands once")
+        );
+    }
     assert_eq!(
         read("acc + 1"),
         "epilogue: `acc + 1`: an epilogue is written as `(acc: f32, bias: tensor f32) -> C { add(acc, bias) }`"

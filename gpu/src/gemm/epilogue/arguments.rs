@@ -100,7 +100,7 @@ pub(crate) fn rust_type(ty: Ty) -> String {
 }
 
 /// `a, b and c`, or `none`.
-fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
+pub(super) fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.collect();
     match &names[..] {
         [] => "none".to_string(),

@@ -1,6 +1,7 @@
 //! Epilogues as data: what becomes of the accumulators of a product.
 
 use core::fmt;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use colex_atom::{Class, Ty};
 use colex_ir::BinaryOp;
 use colex_tensor::{Builder, Expr, Formula, Fragment, Round};
 
+use super::arguments::list;
 use super::closure::{EpilogueClosure, EpilogueElements, known, register};
 use crate::error::{Error, ErrorKind};
 use crate::gemm::problem::MOST_EXTENT;
@@ -262,6 +264,8 @@ fn scaled_slots(accumulator: Ty, c: Ty, reads_c: bool) -> u32 {
 /// An epilogue that is being described: [`Epilogue::new`] hands it to a function.
 #[derive(Debug)]
 pub struct EpilogueBuilder {
+    /// The number of its first input in the expressions that it hands out.
+    first: usize,
     inputs: Vec<EpilogueInput>,
     outputs: Vec<(String, Expr)>,
     reductions: Vec<(String, EpilogueReductionKind, Expr)>,
@@ -269,6 +273,16 @@ pub struct EpilogueBuilder {
     /// The first error of a closure.
     refused: Option<Error>,
 }
+
+/// More inputs than an epilogue has. The inputs of a builder are numbered from a multiple of it on, which other builders of the
+/// process do not have: so their expressions are told apart. Smaller numbers are places in the epilogue that takes them.
+const MOST_INPUTS: usize = 1 << 19;
+
+/// The builders of the process until the numbers begin again.
+const BUILDERS: usize = (1 << 12) - 1;
+
+/// The builders of the process so far.
+static BUILT: AtomicUsize = AtomicUsize::new(0);
 
 /// The name of the output that every product has.
 pub(crate) const C: &str = "C";
@@ -310,7 +324,23 @@ impl EpilogueBuilder {
             let name = name.to_string();
             self.inputs.push(EpilogueInput { name, ty, kind });
         }
-        Expr::input(number, ty)
+        Expr::input(self.first + number, ty)
+    }
+
+    /// The formula over places among the inputs, of an output or a closure.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it has an input of another builder.
+    fn own(&self, name: &str, formula: &Formula) -> Result<Formula, Error> {
+        let own = self.first..self.first + self.inputs.len();
+        let is_known = |number: usize| number < MOST_INPUTS || own.contains(&number);
+        if !formula.inputs().all(|(number, _)| is_known(number)) {
+            return refuse(format!(
+                "{name} takes an input of another epilogue: each epilogue takes those of its own builder"
+            ));
+        }
+        Ok(formula.renumbered(|number| number % MOST_INPUTS))
     }
 
     /// Returns the accumulator.
@@ -323,7 +353,7 @@ impl EpilogueBuilder {
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     pub fn accumulator(&self) -> Expr {
-        Expr::input(0, self.inputs[0].ty)
+        Expr::input(self.first, self.inputs[0].ty)
     }
 
     /// Returns the accumulator of the same element of the product with the second right factor, which the call gives by
@@ -498,9 +528,11 @@ impl EpilogueBuilder {
             + Sync
             + 'static,
     {
-        let formulas = arguments.into_iter().map(|argument| argument.formula());
-        let formulas: Result<Vec<Formula>, _> = formulas.collect();
-        let formulas = formulas.map_err(Error::from);
+        let formulas = arguments.into_iter().map(|argument| {
+            let formula = argument.formula()?;
+            self.own(name, &formula)
+        });
+        let formulas: Result<Vec<Formula>, Error> = formulas.collect();
         let body = register((name, version), ty, closure);
         let body = body.map_err(|why| Error::from(ErrorKind::Epilogue { why }));
         match formulas.and_then(|formulas| Ok((formulas, body?))) {
@@ -518,7 +550,7 @@ impl EpilogueBuilder {
             ty,
             kind: EpilogueInputKind::Closure,
         });
-        Expr::input(self.inputs.len() - 1, ty)
+        Expr::input(self.first + self.inputs.len() - 1, ty)
     }
 
     /// Adds an output beside C, which the call gives by a layout of the shape (M,N).
@@ -671,8 +703,8 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Returns an error if no product has such accumulators, if a formula was refused when it was made or consists of constants,
-    /// if an element has less than 8 bits, if a scalar has another type than `f32`, `f64` and `s32`, or if a name is given twice
+    /// Returns an error if no product has such accumulators, if a formula was refused when it was made, consists of constants or
+    /// takes an input of another builder, if an element has less than 8 bits, if a scalar has another type than `f32`, `f64` and `s32`, or if a name is given twice
     /// or is none.
     pub fn new(
         accumulator: Ty,
@@ -683,7 +715,9 @@ impl Epilogue {
             ty: accumulator,
             kind: EpilogueInputKind::Accumulator,
         };
+        let number = BUILT.fetch_add(1, Ordering::Relaxed) % BUILDERS;
         let mut builder = EpilogueBuilder {
+            first: (number + 1) * MOST_INPUTS,
             inputs: vec![acc],
             outputs: Vec::new(),
             reductions: Vec::new(),
@@ -695,26 +729,22 @@ impl Epilogue {
             return Err(error);
         }
         builder.outputs.insert(0, (C.to_string(), c));
-        let formula = |(name, expr): (String, Expr)| {
-            let formula = expr.formula()?;
+        let output = |(name, expr): &(String, Expr)| {
+            let (name, formula) = (name.clone(), builder.own(name, &expr.formula()?)?);
             Ok::<_, Error>(EpilogueOutput { name, formula })
         };
-        let outputs = builder.outputs.into_iter().map(formula);
-        let reduction = |(name, kind, expr): (String, EpilogueReductionKind, Expr)| {
-            let formula = expr.formula()?;
+        let outputs = builder.outputs.iter().map(output);
+        let outputs = outputs.collect::<Result<_, _>>()?;
+        let reduction = |(name, kind, expr): &(String, EpilogueReductionKind, Expr)| {
             Ok::<_, Error>(EpilogueReduction {
-                name,
-                kind,
-                formula,
+                name: name.clone(),
+                kind: *kind,
+                formula: builder.own(name, &expr.formula()?)?,
             })
         };
-        let reductions = builder.reductions.into_iter().map(reduction);
-        Epilogue::of(
-            builder.inputs,
-            outputs.collect::<Result<_, _>>()?,
-            reductions.collect::<Result<_, _>>()?,
-            builder.closures,
-        )
+        let reductions = builder.reductions.iter().map(reduction);
+        let reductions = reductions.collect::<Result<_, _>>()?;
+        Epilogue::of(builder.inputs, outputs, reductions, builder.closures)
     }
 
     /// Checks the terms of an epilogue.
@@ -729,6 +759,23 @@ impl Epilogue {
             return refuse(format!(
                 "no product has accumulators of {accumulator}: they are f32, f64 or s32"
             ));
+        }
+        for (i, input) in inputs.iter().enumerate() {
+            let is_same = |other: &EpilogueInput| {
+                other.kind == input.kind
+                    && !matches!(
+                        input.kind,
+                        EpilogueInputKind::Tensor
+                            | EpilogueInputKind::Scalar
+                            | EpilogueInputKind::Closure
+                    )
+            };
+            if inputs[..i].iter().any(is_same) {
+                return refuse(format!(
+                    "`{}` stands twice among the inputs: each stands once",
+                    input.name
+                ));
+            }
         }
         let mut names: Vec<&str> = Vec::new();
         let given = |input: &&EpilogueInput| {
@@ -1053,7 +1100,7 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are fewer numbers than inputs, if a formula may read the coordinates of C, which
+    /// Returns an error if there are not as many numbers as inputs, if a formula may read the coordinates of C, which
     /// [`Epilogue::evaluate_at`] takes, or if the epilogue has a closure.
     pub fn evaluate(&self, inputs: &[u64]) -> Result<Vec<u64>, Error> {
         self.check_closures()?;
@@ -1063,6 +1110,7 @@ impl Epilogue {
                     .to_string(),
             );
         }
+        self.check_count("evaluate", inputs.len())?;
         let value = |output: &EpilogueOutput| Ok(output.formula.evaluate(inputs)?);
         self.outputs().map(value).collect()
     }
@@ -1087,7 +1135,7 @@ impl Epilogue {
     ///
     /// # Errors
     ///
-    /// Returns an error if there are fewer numbers than inputs, if a coordinate is none of a matrix that a product has, or if the
+    /// Returns an error if there are not as many numbers as inputs, if a coordinate is none of a matrix that a product has, or if the
     /// epilogue has a closure.
     pub fn evaluate_at(&self, at: [i64; 2], inputs: &[u64]) -> Result<Vec<u64>, Error> {
         self.check_closures()?;
@@ -1098,6 +1146,7 @@ impl Epilogue {
                 MOST_EXTENT - 1
             ));
         }
+        self.check_count("evaluate_at", inputs.len())?;
         let mut given = inputs.iter();
         let inputs = self
             .inputs()
@@ -1108,6 +1157,21 @@ impl Epilogue {
         let inputs: Vec<u64> = inputs.collect();
         let value = |output: &EpilogueOutput| Ok(output.formula.evaluate(&inputs)?);
         self.outputs().map(value).collect()
+    }
+
+    /// Refuses another number of inputs, beside the coordinates, than there are.
+    fn check_count(&self, name: &str, given: usize) -> Result<(), Error> {
+        let inputs = self.inputs();
+        let inputs = inputs.filter(|input| input.kind.coordinate().is_none());
+        let names: Vec<&str> = inputs.map(|input| &input.name[..]).collect();
+        if given == names.len() {
+            return Ok(());
+        }
+        let s = if given == 1 { "" } else { "s" };
+        refuse(format!(
+            "`{name}` is given {given} number{s}, and its inputs are {}: each has one, in this order",
+            list(names.into_iter())
+        ))
     }
 
     /// Refuses to evaluate closures.

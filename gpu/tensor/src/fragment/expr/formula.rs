@@ -253,6 +253,30 @@ impl Formula {
         })
     }
 
+    /// Returns the formula with other numbers for its inputs: `number` of each.
+    ///
+    /// ```
+    /// # use colex_tensor::Formula;
+    /// let formula: Formula = "sub(x7:f32, x5:f32)".parse()?;
+    /// assert_eq!(formula.renumbered(|number| number - 5).to_string(), "sub(x2:f32, x0:f32)");
+    /// // A step that stands twice is one step.
+    /// let square: Formula = "mul(x0:f32, x0:f32)".parse()?;
+    /// assert_eq!(formula.renumbered(|_| 0).to_string(), "sub(x0:f32, x0:f32)");
+    /// # Ok::<(), colex_tensor::Error>(())
+    /// ```
+    pub fn renumbered(&self, number: impl Fn(usize) -> usize) -> Formula {
+        let steps = self.steps.iter().map(|step| match step {
+            Step::Input(i, ty) => Step::Input(number(*i), *ty),
+            other => *other,
+        });
+        let formula = Formula {
+            steps: steps.collect(),
+            ty: self.ty,
+        };
+        // Inputs that have one number now are one step.
+        formula.expr().formula().unwrap_or(formula)
+    }
+
     /// Returns an estimate of the slots in which a multiprocessor issues the arithmetic of one element: one for each step, and
     /// eight for one of the special function units, which have 16 lanes beside 128 (CUDA C++ Programming Guide, "Arithmetic
     /// Instructions"). Inputs and constants take none.
