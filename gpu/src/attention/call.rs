@@ -796,10 +796,53 @@ fn planned(
             Ok(plan.beginning(problem, (device.arch(), multiprocessors)))
         }
         AttentionWish::Fastest => {
-            AttentionPlan::fastest(problem, operands, device.arch(), multiprocessors)
+            let (arch, key) = (device.arch(), PlanKey::new(problem, operands, device));
+            let fastest = || AttentionPlan::fastest(problem, operands, arch, multiprocessors);
+            Ok(*CHOSEN.get_or_make(&key, fastest)?)
         }
     }
 }
+
+/// What the choice of a plan depends on. Two floats are the same if their bits are, so that a NaN is found again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PlanKey {
+    /// The problem without its floats.
+    problem: AttentionProblem,
+    /// The bits of the scale, and of the soft-cap.
+    floats: (u32, Option<u32>),
+    operands: AttentionOperands,
+    arch: Arch,
+    multiprocessors: u32,
+}
+
+impl PlanKey {
+    fn new(problem: &AttentionProblem, operands: AttentionOperands, device: &Device) -> PlanKey {
+        PlanKey {
+            problem: AttentionProblem {
+                scale: 0.0,
+                softcap: None,
+                ..*problem
+            },
+            floats: (problem.scale.to_bits(), problem.softcap.map(f32::to_bits)),
+            operands,
+            arch: device.arch(),
+            multiprocessors: device.limits().multiprocessors,
+        }
+    }
+}
+
+impl Eq for PlanKey {}
+
+impl Hash for PlanKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let problem = &self.problem;
+        let extents = (problem.batch, problem.heads, problem.lengths);
+        (extents, problem.strides, self.floats, self.operands).hash(state);
+    }
+}
+
+/// The plans that the model has chosen: the choice takes some 70 us, and a launch 3.
+static CHOSEN: LazyLock<Memo<PlanKey, AttentionPlan>> = LazyLock::new(|| Memo::new(512));
 
 /// Returns the extents of a view of `N` modes.
 fn extents<const N: usize>(
@@ -1072,6 +1115,7 @@ static BUILT: LazyLock<Memo<(AttentionPlan, AttentionRole, Arch), TensorKernel>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colex_atom::Ty;
     use half::f16;
 
     /// The sentence with which a call is refused: Q, K, V and O of these shapes.
@@ -1087,6 +1131,49 @@ mod tests {
         let o = o.view_mut(shapes[3]).expect("a view");
         let call = change(Attention::new(&q, &k, &v, &o)).prepare();
         call.expect_err("it is refused").to_string()
+    }
+
+    /// A kept plan is found by a problem with the same bits, and by no other.
+    #[test]
+    fn plans_are_kept_by_every_number_of_a_problem() {
+        let device = Device::simulator(Arch::Sm90a);
+        let problem = AttentionProblem::new(Ty::Bf16, 2, [4, 2], [5, 7], [64, 64]);
+        let key = |problem: &AttentionProblem| {
+            PlanKey::new(problem, AttentionOperands::of(problem, [0; 4]), &device)
+        };
+        let nan = AttentionProblem {
+            scale: f32::NAN,
+            ..problem
+        };
+        for problem in [problem, nan] {
+            assert_eq!(key(&problem), key(&problem));
+        }
+        let others = [
+            nan,
+            AttentionProblem {
+                scale: f32::from_bits(problem.scale.to_bits() + 1),
+                ..problem
+            },
+            AttentionProblem {
+                softcap: Some(30.0),
+                ..problem
+            },
+            AttentionProblem {
+                mask: Mask::Causal,
+                ..problem
+            },
+            AttentionProblem {
+                lengths: [5, 8],
+                ..problem
+            },
+            AttentionProblem {
+                log_sum_exp: true,
+                ..problem
+            },
+        ];
+        for other in &others {
+            assert_ne!(key(other), key(&problem));
+        }
     }
 
     #[test]
