@@ -63,8 +63,8 @@ enum Positions {
 ///
 /// The angle of pair `j` is `p base^(-2j/d)`, computed in f32 with the base 10000; [`tables`](Rotary::tables) gives cosines and
 /// sines instead. `base^(-2j/d)` is `2^(-2j/d log2 base)` by the approximate instruction, so that its relative error is about
-/// 2^-20, and the angle may be off by 10^-2 at position 10^4 and by 10^-1 at 10^5; tables are exact. Positions above 2^24 are no numbers of
-/// f32: an offset beyond is refused, and features at such a position that the device has become NaN.
+/// 2^-20, and the angle may be off by 10^-2 at position 10^4 and by 10^-1 at 10^5; tables are exact. From 2^24 on, f32
+/// does not tell positions apart: an offset beyond is refused, and features at such a position that the device has become NaN.
 ///
 /// ```
 /// use colex_gpu::Device;
@@ -99,7 +99,7 @@ fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ElementwiseError::Rotary { why }.into())
 }
 
-/// The largest position up to which f32 has all.
+/// The number of positions that f32 tells apart: 2^24 + 1 is 2^24 in f32.
 const MOST_POSITION: i64 = 1 << 24;
 
 /// The default of the base.
@@ -617,7 +617,7 @@ impl Turn<'_, '_> {
                     circle(&match number {
                         // Cosine and sine of an infinite angle are NaN.
                         Some(_) => {
-                            let is_far = position.abs().gt(MOST_POSITION as f64);
+                            let is_far = position.abs().gt((MOST_POSITION - 1) as f64);
                             is_far.select(f64::INFINITY, angle)
                         }
                         None => angle,

@@ -818,7 +818,12 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 known.epilogue.clone(),
             )
         };
-        let matrices = [a, b, of_c];
+        let mut matrices = [a, b, of_c];
+        if let Some(lists) = &self.lists {
+            for (operand, matrix) in Operand::ALL.into_iter().zip(&mut matrices) {
+                matrix.address |= lists.aligned(operand);
+            }
+        }
         let as_is = shape(&mut problem, matrices);
         if !packs {
             return Ok(Some((problem, as_is)));

@@ -675,6 +675,15 @@ fn run<T: GemmElement, C: GemmElement>(
                     }
                 }
             }
+            let is_of_rows = |own: &DrawnGroups| own.problem.kind == Groups::Rows;
+            if method != GemmMethod::Hopper && of_groups.as_ref().is_some_and(is_of_rows) {
+                // A group of rows that begins anywhere has none along M.
+                for operand in [0, 2] {
+                    if plan.operands.majors[operand] == Major::First {
+                        plan.operands.vectors[operand] = 1;
+                    }
+                }
+            }
             match method {
                 GemmMethod::Gemv => {
                     let [_, n, k] = plan.steps();

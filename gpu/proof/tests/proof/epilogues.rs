@@ -540,8 +540,6 @@ fn a_scaled_sum_given_as_an_epilogue_costs_nothing_more() {
     costs::<f32, f32>(Ty::F32);
     costs::<f64, f64>(Ty::F64);
     costs::<i8, i32>(Ty::S32);
-    costs::<i8, i8>(Ty::S32);
-    costs::<i8, f16>(Ty::S32);
 }
 
 /// The scaled sum, given as an epilogue, is the kernel of the product without one, text for text.
