@@ -2353,7 +2353,9 @@ fn kernels_of(
     let machine = Machine::of(device.rates());
     let (batch, operands) = (&shape.batch, shape.operands);
     let plans = match shape.wish {
-        wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant) if batch.groups().is_none() => {
+        wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
+            if batch.groups().is_none() && !batch.is_listed() =>
+        {
             let all = choosable(wish, problem, operands, device.arch(), machine);
             let is_taken = |plan: &GemmPlan| match batch.convolution() {
                 Some(_) => convolutions::form::check(plan).is_ok(),
