@@ -132,7 +132,8 @@ fn build(
     let matrices = [&a, &right[0], &c];
     let extents = tiles::extents(&mut k, &batch, matrices, numbers.as_ref());
     for second in &right[1..] {
-        agree(&mut k, second, &extents);
+        // Groups along K share the right factors.
+        agree(&mut k, second, &batch.product_of(Operand::B, &extents));
     }
     terms.agree(&mut k, &batch.product_of(Operand::C, &extents));
     let work = BlockWork::new(
