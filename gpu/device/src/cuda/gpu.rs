@@ -164,8 +164,8 @@ impl Shared {
             device,
             name,
             arch,
-            limits: limits(&attribute)?,
-            rates: rates(&attribute)?.or_of(arch),
+            limits: limits(attribute)?,
+            rates: rates(attribute)?.or_of(arch),
             cache: Mutex::new(Cache::from_environment()),
             lines: AtomicBool::new(
                 std::env::var_os("COLEX_SOURCE_LINES").is_some_and(|set| set == "1"),

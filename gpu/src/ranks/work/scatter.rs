@@ -143,9 +143,13 @@ fn own_sum<T: GemmElement, S: GemmElement, C: GemmElement>(
 ) -> Result<Epilogue, Error> {
     Epilogue::new(sum_type(T::TY), |e| {
         let terms: Vec<_> = (0..ranks as usize)
-            .map(|rank| match rank == own {
-                true => e.accumulator().to(S::TY).to(Ty::F32),
-                false => e.tensor(&slot_name(rank), S::TY).to(Ty::F32),
+            .map(|rank| {
+                let term = if rank == own {
+                    e.accumulator().to(S::TY)
+                } else {
+                    e.tensor(&slot_name(rank), S::TY)
+                };
+                term.to(Ty::F32)
             })
             .collect();
         let sum = terms.into_iter().reduce(|sum, term| sum + term);
