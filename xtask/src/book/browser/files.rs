@@ -13,7 +13,7 @@ use super::Browser;
 use crate::workspace;
 
 /// How long a browser may take for one page.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 const TRIES: usize = 3;
 
 /// What the pages are asked for: a state in the address.
