@@ -104,7 +104,7 @@ mod tests {
     }
 
     /// All pairs of small layouts of two modes with the strides 0 to 6, elements of one and of two bytes, and all first places up to 7:
-    /// tensors that lie between each other share no byte. Columns of one matrix are found in whatever order they lie.
+    /// tensors that lie between each other share no byte. Columns of one matrix are found in every order.
     #[test]
     fn law_tensors_that_lie_between_each_other_share_no_byte() {
         let mut layouts = Vec::new();

@@ -909,7 +909,7 @@ fn clashing(ones: usize) -> Layout {
     small::layout(&modes.collect::<Vec<_>>()).flatten()
 }
 
-/// A layout of so many modes: the families of law `time_grows_with_the_modes`.
+/// A layout with a number of modes: the families of law `time_grows_with_the_modes`.
 type Family = (&'static str, fn(usize) -> Layout);
 
 fn families() -> [Family; 3] {

@@ -58,7 +58,7 @@ fn addresses(arguments: &[Argument], maps: &[AlignedTensorMap]) -> Addresses {
 }
 
 /// A launch whose arguments stand where the driver reads them, for a bench: a run is one call of the driver, without a check.
-pub(crate) struct BareLaunch {
+pub(crate) struct BareGpuLaunch {
     gpu: Gpu,
     config: LaunchConfig,
     addresses: Addresses,
@@ -69,13 +69,13 @@ pub(crate) struct BareLaunch {
 /// The attributes of a launch: a cluster, and an early begin.
 type Attributes = SmallVec<[LaunchAttribute; 2]>;
 
-impl std::fmt::Debug for BareLaunch {
+impl std::fmt::Debug for BareGpuLaunch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("BareLaunch").field(&self.gpu).finish()
+        f.debug_tuple("BareGpuLaunch").field(&self.gpu).finish()
     }
 }
 
-impl BareLaunch {
+impl BareGpuLaunch {
     /// Enqueues the launch of the function that it was made for, on a thread where the context is current.
     pub(crate) fn run(&self, function: &Loaded) -> Result<(), Error> {
         let api = self.gpu.api();
@@ -158,12 +158,12 @@ impl Gpu {
         &self,
         (launch, begins_early): (&Launch, bool),
         arguments: &[Argument],
-    ) -> Result<BareLaunch, Error> {
+    ) -> Result<BareGpuLaunch, Error> {
         self.bind()?;
         let arguments = arguments.to_vec();
         let maps = maps(&arguments)?.into_vec();
         let mut attributes = self.attributes(launch, begins_early).into_vec();
-        Ok(BareLaunch {
+        Ok(BareGpuLaunch {
             gpu: self.clone(),
             config: self.config(launch, &mut attributes),
             addresses: addresses(&arguments, &maps),

@@ -29,24 +29,6 @@ fn law_epilogues_are_those_of_the_host() {
     println!("law epilogues: {found}");
 }
 
-/// In groups of every kind and in lists of matrices too: `COLEX_EPILOGUES=4000` draws as many epilogues of each.
-#[test]
-fn law_epilogues_of_groups_and_lists_are_those_of_the_host() {
-    let count = std::env::var("COLEX_EPILOGUES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(100);
-    let devices = [Arch::Sm75, Arch::Sm80, Arch::Sm90a, Arch::Sm90a].map(Device::simulator);
-    let found = epilogues::check_parts(&devices, 20, count).unwrap_or_else(|why| panic!("{why}"));
-    let refused = 2 * count - found.drawn;
-    assert!(
-        refused * 4 < 2 * count,
-        "{refused} of {} epilogues were refused",
-        2 * count
-    );
-    println!("law epilogues.parts: {found}");
-}
-
 /// Every kernel gives an element of C the coordinates that the host gives it: over batches, swapped factors, parts of K in clusters and
 /// through a workspace, two right factors, and outputs by any layout.
 #[test]

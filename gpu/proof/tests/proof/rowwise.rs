@@ -379,11 +379,7 @@ fn the_plan_of_long_rows_follows_from_their_bytes() {
 #[test]
 fn a_residual_is_a_reason_to_hold_a_row() {
     let device = Device::simulator(Arch::Sm90a);
-    for (columns, held) in [
-        (16384, (256, 8, 1)),
-        (32768, (512, 8, 1)),
-        (65536, (512, 8, 2)),
-    ] {
+    for (columns, held) in [(32768, (512, 8, 1)), (65536, (512, 8, 2))] {
         let zeros = || device.zeros::<half::bf16>(columns).expect("memory");
         let [x, residual, mut y, mut sum] = [(); 4].map(|()| zeros());
         let shape = (1, columns as i64);

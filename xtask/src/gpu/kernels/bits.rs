@@ -74,7 +74,7 @@ fn divided(usual: &GemmPlan, along_k: i64, split: i64, undivided: i64) -> GemmPl
 }
 
 /// A, B and C of a product on a device, and its extents.
-struct Matrices<T> {
+struct Inputs<T> {
     device: Device,
     extents: [usize; 3],
     a: Buffer<T>,
@@ -82,9 +82,9 @@ struct Matrices<T> {
     c: Buffer<f32>,
 }
 
-impl<T: GemmElement> Matrices<T> {
-    fn new(device: &Device, [m, n, k]: [usize; 3], seed: usize) -> Result<Matrices<T>> {
-        Ok(Matrices {
+impl<T: GemmElement> Inputs<T> {
+    fn new(device: &Device, [m, n, k]: [usize; 3], seed: usize) -> Result<Inputs<T>> {
+        Ok(Inputs {
             device: device.clone(),
             extents: [m, n, k],
             a: device.upload(&numbers(m * k, seed))?,
@@ -108,7 +108,7 @@ fn every_run(device: &Device) -> Result<usize> {
     } else {
         ([100, 72, 264], 3)
     };
-    let of = Matrices::<bf16>::new(device, extents, 1)?;
+    let of = Inputs::<bf16>::new(device, extents, 1)?;
     let mut written = of.c.clone();
     let gemm = of.gemm(&mut written)?;
     let mut done = 0;
@@ -150,7 +150,7 @@ fn any_rows<T: GemmElement>(device: &Device) -> Result<usize> {
     };
     let mut done = 0;
     for &[n, k] in shapes {
-        let all = Matrices::<T>::new(device, [rows, n, k], 5)?;
+        let all = Inputs::<T>::new(device, [rows, n, k], 5)?;
         let expected = invariant(&all, 0..rows)?;
         let some = [0..1, rows - 1..rows, 3..5, 7..71, 60..rows - 6];
         for rows in some {
@@ -168,7 +168,7 @@ fn any_rows<T: GemmElement>(device: &Device) -> Result<usize> {
 }
 
 /// The bits of a batch-invariant product of some rows.
-fn invariant<T: GemmElement>(of: &Matrices<T>, rows: std::ops::Range<usize>) -> Result<Vec<u32>> {
+fn invariant<T: GemmElement>(of: &Inputs<T>, rows: std::ops::Range<usize>) -> Result<Vec<u32>> {
     let [_, n, k] = of.extents;
     let m = rows.len();
     let a = of.a.slice(rows.start * k..rows.end * k)?;
@@ -190,7 +190,7 @@ fn two_streams(device: &Device) -> Result<usize> {
     } else {
         ([64, 64, 2048], 2)
     };
-    let lane = |seed| Matrices::<bf16>::new(&device.on_new_stream()?, extents, seed);
+    let lane = |seed| Inputs::<bf16>::new(&device.on_new_stream()?, extents, seed);
     let lanes = [lane(0)?, lane(10)?];
     let mut written = lanes.each_ref().map(|lane| lane.c.clone());
     let [of_first, of_second] = &mut written;
