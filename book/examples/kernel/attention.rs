@@ -127,8 +127,8 @@ fn mask() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: pipeline
-/// Barrier and slot of a tile: two stages of keys, then two of values. Item 2j is block j of the
-/// keys, 2j + 1 its values.
+/// Barrier and slot of a tile: two stages of keys, then two of values. Item 2j is block j of
+/// the keys, 2j + 1 its values.
 fn stage(item: u16) -> usize {
     usize::from(item % 2 * 2 + item / 2 % 2)
 }
@@ -178,7 +178,7 @@ fn attention_pipeline(blocks: u16, releases_early: bool) -> Pipeline {
             consumer.push(release(values));
         }
         consumer.extend([Step::Retire { pending: 1 }, release(keys)]);
-        // Here the consumer computes the softmax of this block, while the tensor cores multiply the values.
+        // Here the consumer computes this softmax, while the tensor cores multiply the values.
         consumer.push(Step::Retire { pending: 0 });
         if !releases_early {
             consumer.push(release(values));
@@ -233,8 +233,8 @@ fn walk() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: arguments
-/// softmax(Q K^T / 8) V, of rows of 64 numbers. If `causal`, query i sees only the keys up to i: the
-/// first query stands at the first key, whereas the library's last query stands at the last key.
+/// softmax(Q K^T / 8) V, rows of 64 numbers. If `causal`, query i sees only the keys up to i:
+/// the first query stands at the first key. (In the library the last stands at the last key.)
 fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("attention", Arch::Sm80, 128);
     let by_rows = "(1024,_64):(64,_1)";
@@ -384,7 +384,7 @@ fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
 /// Runs the kernel and compares every element with the host.
 fn check(causal: bool, [queries, keys]: [usize; 2]) -> Result<(), Box<dyn Error>> {
     let number = |i: usize| f16::from_f32((i * 7919 % 127) as f32 / 32.0 - 2.0);
-    let numbers = |from: usize, n: usize| (from..from + 64 * n).map(number).collect::<Vec<f16>>();
+    let numbers = |at: usize, n: usize| (at..at + 64 * n).map(number).collect::<Vec<f16>>();
     let (q, k, v) = (numbers(0, queries), numbers(5, keys), numbers(11, keys));
     let device = Device::open();
     let (on_q, on_k, on_v) = (device.upload(&q)?, device.upload(&k)?, device.upload(&v)?);

@@ -33,7 +33,7 @@ fn decode() -> Result<(), Box<dyn Error>> {
 
     println!("\n== parts ==");
     // ANCHOR: parts
-    // Query 3 of the beginning: its scores and the values, in two parts.
+    // Query 3 of the example in the chapter Attention: its scores and the values, in two parts.
     let part = |scores: [f64; 2], values: [f64; 2]| {
         let top = scores[0].max(scores[1]);
         let weights = scores.map(|score| (score - top).exp2());

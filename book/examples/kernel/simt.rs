@@ -34,8 +34,8 @@ fn plain() -> Result<TensorKernel, tensor::Error> {
     let fma = colex_atom::mma("UniversalFMA<float>")?;
     let fma = TiledMma::new(fma, "(16,16,1):(16,1,0)", (.., .., ..))?;
     let word = || colex_atom::copy("UniversalCopy<uint32_t>");
-    let word = |operand| TiledCopy::for_operand(word()?, 32, &fma, operand);
-    let (of_a, of_b, of_c) = (word(Operand::A)?, word(Operand::B)?, word(Operand::C)?);
+    let copy = |operand| TiledCopy::for_operand(word()?, 32, &fma, operand);
+    let (of_a, of_b, of_c) = (copy(Operand::A)?, copy(Operand::B)?, copy(Operand::C)?);
     let ra = k.fragment_of(&fma, Operand::A, [16, 16]); // (MMA, MMA_M, MMA_K)
     let rb = k.fragment_of(&fma, Operand::B, [16, 16]); // (MMA, MMA_N, MMA_K)
     let sums = k.accumulators(&fma, [16, 16]); // (MMA, MMA_M, MMA_N)

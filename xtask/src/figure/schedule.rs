@@ -14,12 +14,13 @@
 //! `figure rank-timeline`: what ranks were measured to do, drawn as `figure ranks` draws a plan. The subject is a file of `gpu/bench`, which
 //! `cargo xtask bench ranks FILE --timeline` wrote. Keys: `case`, its number from 0.
 //!
-//! `figure pipeline`: `cooperative` or `pingpong` over time. Keys: `stages`, `tiles`, `k` (k-tiles), `consumers`, and the
-//! durations `load`, `multiply`, `epilogue`; `rows`, names separated by `;`, first of the stages and then of the consumers, draws a
-//! row for each of them, and without it the loads are in as few rows as they need.
+//! `figure pipeline`: `cooperative`, `pingpong` or `multistage` over time. Keys: `stages`, `k` (k-tiles), and the durations `load`,
+//! `multiply`, `epilogue`, and for the first two `tiles` and `consumers`; `rows`, names separated by `;`, first of the stages and then of
+//! the consumers, draws a row for each of them, and without it the loads are in as few rows as they need. In `multistage`, the threads
+//! that multiply also start the loads.
 
 use colex_draw::{Cell, Fill, Grid, Headers, Picture};
-use colex_sched::pipeline::{self, Durations, Span, WarpSpecialized};
+use colex_sched::pipeline::{self, Durations, Multistage, Pipeline, Span, WarpSpecialized};
 use colex_sched::{
     ChunkSpan, ChunkTimes, ChunkWork, Decomposition, GemmCoord, Order, Overlap, OverlapPlan,
     StreamKSm90, StreamKSm90Args, Tile,
@@ -146,18 +147,49 @@ pub(super) fn stream_k(body: &Body) -> Result<Picture, Error> {
 }
 
 pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
-    let count = |key, default| number(body, key, default).map(|x| x as usize);
-    let (stages, tiles, k) = (count("stages", 4)?, count("tiles", 2)?, count("k", 4)?);
     let subjects = body.subjects()?;
     let [name] = subjects else {
         return Err(Error::new("a pipeline's figure has one subject"));
     };
-    let plan = match name.as_str() {
+    let stages = number(body, "stages", 4)? as usize;
+    // The first actor that multiplies: a producer stands before the consumers.
+    let (pipeline, first) = match name.as_str() {
+        "multistage" => {
+            let k_tiles = number(body, "k", 4)? as usize;
+            let warps = 1;
+            let plan = Multistage {
+                stages,
+                k_tiles,
+                warps,
+            };
+            (plan.build()?, 0)
+        }
+        name => (specialized(body, name, stages)?, 1),
+    };
+    let time = |key, default| number(body, key, default).map(|x| x as u64);
+    let durations = Durations {
+        load: time("load", 4)?,
+        multiply: time("multiply", 2)?,
+        epilogue: time("epilogue", 2)?,
+    };
+    let Some(names) = body.value("rows") else {
+        return pipeline.picture(&durations).map_err(Error::from);
+    };
+    let names: Vec<String> = names.split(';').map(|name| name.trim().into()).collect();
+    let spans = pipeline::timeline(&pipeline, &durations)?;
+    by_stage(&spans, stages, first, names)
+}
+
+/// A producer and its consumers, under one of their two schedules.
+fn specialized(body: &Body, name: &str, stages: usize) -> Result<Pipeline, Error> {
+    let count = |key, default| number(body, key, default).map(|x| x as usize);
+    let (tiles, k) = (count("tiles", 2)?, count("k", 4)?);
+    let plan = match name {
         "cooperative" => WarpSpecialized::cooperative(stages, tiles, k),
         "pingpong" => WarpSpecialized::pingpong(stages, tiles, k),
         other => {
             return Err(Error::new(format!(
-                "`{other}` is neither cooperative nor pingpong"
+                "`{other}` is none of cooperative, pingpong and multistage"
             )));
         }
     };
@@ -166,26 +198,19 @@ pub(super) fn pipeline(body: &Body) -> Result<Picture, Error> {
         in_flight: 0,
         ..plan
     };
-    let time = |key, default| number(body, key, default).map(|x| x as u64);
-    let durations = Durations {
-        load: time("load", 4)?,
-        multiply: time("multiply", 2)?,
-        epilogue: time("epilogue", 2)?,
-    };
-    let pipeline = plan.build()?;
-    let Some(names) = body.value("rows") else {
-        return pipeline.picture(&durations).map_err(Error::from);
-    };
-    let names: Vec<String> = names.split(';').map(|name| name.trim().into()).collect();
-    by_stage(&pipeline::timeline(&pipeline, &durations)?, stages, names)
+    plan.build().map_err(Error::from)
 }
 
-/// The spans of a pipeline in a row for each stage and one for each consumer, under their names.
-fn by_stage(spans: &[Span], stages: usize, names: Vec<String>) -> Result<Picture, Error> {
+/// The spans of a pipeline in a row for each stage and one for each consumer, under their names; `first` is the first consumer.
+fn by_stage(
+    spans: &[Span],
+    stages: usize,
+    first: usize,
+    names: Vec<String>,
+) -> Result<Picture, Error> {
     let row_of = |span: &Span| match span.what {
         "load" => span.item as usize % stages,
-        // The producer is the first actor.
-        _ => stages + span.actor - 1,
+        _ => stages + span.actor - first,
     };
     let rows = spans.iter().map(row_of).max().unwrap_or(0) + 1;
     if names.len() != rows {
@@ -353,6 +378,15 @@ mod tests {
         let html = draw("pipeline", &format!("pingpong\ntiles = 4\nk = 2\n{rows}"));
         let html = html.expect("a row for each stage and consumer");
         assert!(html.contains(">s3<") && html.contains(">c1<"), "{html}");
+        let rows = "load = 3\nrows = s0; s1; s2; products";
+        let html = draw(
+            "pipeline",
+            &format!("multistage\nstages = 3\nk = 6\n{rows}"),
+        );
+        let html = html.expect("a row for each stage and one for the products");
+        // Slab 2 is a load of three columns and products of two: nothing is loaded beyond the six slabs.
+        assert_eq!(html.matches(">2</text>").count(), 1 + 3 + 2);
+        assert_eq!(html.matches(">6</text>").count(), 1);
         let html = draw("raster", "GemmIdentity<1>\ntiles = 4x3\nhighlight = 3; 11");
         let html = html.expect("places are framed");
         assert_eq!(html.matches("font-weight=\"bold\"").count(), 2);
@@ -384,7 +418,7 @@ mod tests {
         assert!(error("raster", "nonsense").starts_with("\"nonsense\" names no order"));
         assert_eq!(
             error("pipeline", "serial"),
-            "`serial` is neither cooperative nor pingpong"
+            "`serial` is none of cooperative, pingpong and multistage"
         );
         assert_eq!(
             error("pipeline", "cooperative\nrows = a; b"),

@@ -5,7 +5,8 @@
 //! - `load`, `multiply` and `softmax`: how long a load, a product and a softmax take.
 //!
 //! Two rings of two stages hold keys and values. Both consumers read every block, each for its own queries. A turn has the
-//! scores of a block and the output of the block before, and ends when both products have: there is one set of tensor cores.
+//! scores of a block and the output of the block before, and ends when both products have: there is one set of tensor cores. The
+//! softmax of a block begins when its scores are there, beside the output.
 
 use colex_draw::{Cell, Fill, Grid, Headers, Picture};
 use colex_sched::pipeline::{self, Actor, Barrier, Durations, Pipeline, Slot, Span, Step};
@@ -15,8 +16,14 @@ use super::{Body, Error, count};
 const CONSUMERS: usize = 2;
 /// The slots: two stages of keys, then two of values.
 const SLOTS: [&str; 4] = ["keys 0", "keys 1", "values 0", "values 1"];
-/// The first of the barriers at which a consumer waits for its turn, behind those of full and of empty slots.
+/// The rows below the slots, each an actor: the tensor cores for a consumer, and its threads.
+const ROWS: [&str; 2 * CONSUMERS] = ["0: products", "0: softmax", "1: products", "1: softmax"];
+/// The barriers behind those of full and of empty slots, one of each kind for each consumer: its turn, its scores are there, its
+/// output is there, its weights are there.
 const TURNS: usize = 2 * SLOTS.len();
+const SCORES: usize = TURNS + CONSUMERS;
+const OUTPUTS: usize = SCORES + CONSUMERS;
+const WEIGHTS: usize = OUTPUTS + CONSUMERS;
 
 pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
     match body.subjects()? {
@@ -51,12 +58,7 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
             _ => number(span, "o"),
         }
     };
-    let consumers = (0..CONSUMERS).map(|consumer| format!("consumer {consumer}"));
-    let names: Vec<String> = SLOTS
-        .map(String::from)
-        .into_iter()
-        .chain(consumers)
-        .collect();
+    let names: Vec<String> = SLOTS.iter().chain(&ROWS).map(ToString::to_string).collect();
     let title = format!("over time: {}", names.join(", "));
     let grid = Grid::from_fn(names.len() as i64, end as i64, cell)?
         .headers(Headers::Named(names), Headers::Numbers);
@@ -104,8 +106,10 @@ fn attention(blocks: u16) -> Pipeline {
         steps,
     };
     let mut actors = vec![actor("producer".into(), producer.collect())];
-    let consumers = (0..CONSUMERS).map(|c| actor(format!("consumer {c}"), consumer(c, blocks)));
-    actors.extend(consumers);
+    for (consumer, names) in ROWS.chunks(2).enumerate() {
+        actors.push(actor(names[0].into(), products(consumer, blocks)));
+        actors.push(actor(names[1].into(), softmax(consumer, blocks)));
+    }
     let barrier = |name: String, arrivals: u16| Barrier {
         name,
         block: 0,
@@ -113,7 +117,9 @@ fn attention(blocks: u16) -> Pipeline {
     };
     let full = SLOTS.map(|name| barrier(format!("full of {name}"), 1));
     let empty = SLOTS.map(|name| barrier(format!("empty of {name}"), CONSUMERS as u16));
-    let turns = (0..CONSUMERS).map(|c| barrier(format!("turn of consumer {c}"), 1));
+    let of_consumers = ["turn", "scores", "output", "weights"].map(|what| {
+        (0..CONSUMERS).map(move |consumer| barrier(format!("{what} of consumer {consumer}"), 1))
+    });
     let slots = SLOTS.map(|name| Slot {
         name: name.into(),
         block: 0,
@@ -121,14 +127,18 @@ fn attention(blocks: u16) -> Pipeline {
     Pipeline {
         name: "attention in turns".into(),
         slots: slots.into(),
-        barriers: full.into_iter().chain(empty).chain(turns).collect(),
+        barriers: full
+            .into_iter()
+            .chain(empty)
+            .chain(of_consumers.into_iter().flatten())
+            .collect(),
         actors,
     }
 }
 
-/// The steps of a consumer: turn 0 has the scores of block 0, the last one the output of the last block.
-fn consumer(number: usize, blocks: u16) -> Vec<Step> {
-    let product = |item: u16| {
+/// What the tensor cores do for a consumer: turn 0 has the scores of block 0, the last one the output of the last block.
+fn products(consumer: usize, blocks: u16) -> Vec<Step> {
+    let product = |item: u16, done: usize| {
         let slot = slot(item);
         [
             Step::Wait {
@@ -141,46 +151,106 @@ fn consumer(number: usize, blocks: u16) -> Vec<Step> {
             },
             Step::Retire { pending: 0 },
             Step::Arrive {
-                barrier: SLOTS.len() + slot,
+                barrier: done + consumer,
             },
         ]
     };
     let mut steps = Vec::new();
     for turn in 0..=blocks {
+        if turn > 0 {
+            steps.push(phase(WEIGHTS + consumer, turn - 1));
+        }
         // Consumer 0 has the first turn: it waits for the phase before the first, which is complete.
         steps.push(Step::Wait {
-            barrier: TURNS + number,
-            parity: ((turn + 1 + number as u16) % 2) as u8,
+            barrier: TURNS + consumer,
+            parity: ((turn + 1 + consumer as u16) % 2) as u8,
         });
         if turn < blocks {
-            steps.extend(product(2 * turn));
+            steps.extend(product(2 * turn, SCORES));
         }
         if turn > 0 {
-            steps.extend(product(2 * turn - 1));
+            steps.extend(product(2 * turn - 1, OUTPUTS));
         }
-        let is_last = turn == blocks && number + 1 == CONSUMERS;
+        let is_last = turn == blocks && consumer + 1 == CONSUMERS;
         if !is_last {
             steps.push(Step::Arrive {
-                barrier: TURNS + (number + 1) % CONSUMERS,
+                barrier: TURNS + (consumer + 1) % CONSUMERS,
             });
-        }
-        if turn < blocks {
-            steps.push(Step::Epilogue { tile: turn });
         }
     }
     steps
+}
+
+/// What the threads of a consumer do: they release keys when their scores are there, and values behind the next softmax.
+fn softmax(consumer: usize, blocks: u16) -> Vec<Step> {
+    let release = |item: u16| Step::Arrive {
+        barrier: SLOTS.len() + slot(item),
+    };
+    let mut steps = Vec::new();
+    for block in 0..blocks {
+        steps.extend([
+            phase(SCORES + consumer, block),
+            release(2 * block),
+            Step::Epilogue { tile: block },
+        ]);
+        if block > 0 {
+            steps.extend([phase(OUTPUTS + consumer, block - 1), release(2 * block - 1)]);
+        }
+        steps.push(Step::Arrive {
+            barrier: WEIGHTS + consumer,
+        });
+    }
+    steps.extend([
+        phase(OUTPUTS + consumer, blocks - 1),
+        release(2 * blocks - 1),
+    ]);
+    steps
+}
+
+/// Waits for a phase of a barrier by its parity.
+fn phase(barrier: usize, number: u16) -> Step {
+    Step::Wait {
+        barrier,
+        parity: (number % 2) as u8,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::attention;
     use crate::figure::{draw, refused};
-    use colex_sched::pipeline;
+    use colex_sched::pipeline::{self, Durations, Span};
 
     #[test]
     fn no_order_of_the_steps_has_a_fault() {
-        for blocks in 1..6 {
+        for blocks in 1..5 {
             assert!(pipeline::check(&attention(blocks)).is_ok(), "{blocks}");
+        }
+    }
+
+    #[test]
+    fn a_softmax_runs_beside_the_output_of_the_block_before() {
+        let durations = Durations {
+            load: 3,
+            multiply: 2,
+            epilogue: 4,
+        };
+        let spans = pipeline::timeline(&attention(3), &durations).expect("no fault");
+        let find = |actor: usize, what: &str, item: u16| -> &Span {
+            let is_it = |span: &&Span| (span.actor, span.what, span.item) == (actor, what, item);
+            spans.iter().find(is_it).expect("it is there")
+        };
+        for consumer in 0..2 {
+            // Item 1 is the values of block 0.
+            let output = find(1 + 2 * consumer, "multiply", 1);
+            let softmax = find(2 + 2 * consumer, "epilogue", 1);
+            assert!(output.start < softmax.end && softmax.start < output.end);
+        }
+        // There is one set of tensor cores.
+        let products = || spans.iter().filter(|span| span.what == "multiply");
+        for one in products() {
+            let beside = products().filter(|other| one.start < other.end && other.start < one.end);
+            assert_eq!(beside.count(), 1, "{one:?}");
         }
     }
 
