@@ -39,7 +39,7 @@ fn tma() -> Result<(), Box<dyn Error>> {
         tile: &tile,
         shared: "Sw<3,3,3> o 0 o (128,64):(64,1)",
         element: TmaElement::F16,
-        multicast: 1,
+        multicast: 1, // for one block
     })?;
     println!("{}", plan.box_layout());
     let map = plan.map();
@@ -53,17 +53,20 @@ fn tma() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Plans a TMA copy that takes 16 boxes.
+/// Plans a TMA copy that takes 16 boxes, and one of the same tile that takes two.
 fn tma_boxes() -> Result<(), Box<dyn Error>> {
     println!("\n== tma_boxes ==");
     // ANCHOR: tma_boxes
-    let plan = TmaPlan::new(TmaTile {
-        global: "(1024,256):(1,1024)",
-        tile: (128, 64),
-        shared: "Sw<3,3,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))",
-        element: TmaElement::F16,
-        multicast: 1,
-    })?;
+    let plan_of = |shared: &str| {
+        TmaPlan::new(TmaTile {
+            global: "(1024,256):(1,1024)",
+            tile: (128, 64),
+            shared,
+            element: TmaElement::F16,
+            multicast: 1,
+        })
+    };
+    let plan = plan_of("Sw<3,3,3> o 0 o ((64,2),(8,8)):((1,512),(64,1024))")?;
     println!("{}", plan.box_layout());
     let instructions = plan.instructions()?;
     assert_eq!(instructions.len(), 16);
@@ -75,6 +78,10 @@ fn tma_boxes() -> Result<(), Box<dyn Error>> {
         (instructions[2].shared, instructions[2].coordinates.clone()),
         (1024, vec![0, 8])
     );
+
+    let square = plan_of("Sw<3,3,3> o 0 o ((64,2),64):((1,4096),64)")?; // blocks of 64 by 64
+    println!("{}", square.box_layout());
+    assert_eq!(square.instructions()?.len(), 2);
     // ANCHOR_END: tma_boxes
     Ok(())
 }

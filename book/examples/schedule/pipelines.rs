@@ -74,15 +74,22 @@ fn cluster() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Checks Ampere's pipeline.
+/// Checks Ampere's pipeline, and prints the first steps of a warp.
 fn multistage() -> Result<(), Box<dyn Error>> {
+    println!("\n== multistage ==");
     // ANCHOR: multistage
     let plan = Multistage {
         stages: 3,
         k_tiles: 5,
         warps: 2,
     };
-    assert!(check(&plan.build()?).is_ok());
+    let pipeline = plan.build()?;
+    assert!(check(&pipeline).is_ok());
+    let warp = &pipeline.actors[0];
+    println!("{}:", warp.name);
+    for (i, step) in warp.steps.iter().enumerate().take(16) {
+        println!("  {i:>3} {}", pipeline.describe(step));
+    }
     // ANCHOR_END: multistage
     Ok(())
 }
