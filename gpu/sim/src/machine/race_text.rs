@@ -108,7 +108,7 @@ impl Machine<'_, '_> {
         let same_block = cluster == here.cluster
             && other.agent() / g.warps_per_block() == accessor.agent / g.warps_per_block();
         let twice = if same_block {
-            "the partition gives one element to two threads"
+            "a partition or an index gives one element to two threads"
         } else {
             "the grid gives one element to two blocks"
         };

@@ -96,7 +96,7 @@ impl Machine<'_, '_> {
             surplus => format!(" and {} bytes more than announced have come", -surplus),
         };
         format!(
-            "parity {parity} of {name}, in whose phase {} {came} of {} arrivals have come{bytes}",
+            "parity {parity} of {name}, in whose phase {}, {came} of {} arrivals have come{bytes}",
             barrier.phase, barrier.count
         )
     }

@@ -462,7 +462,7 @@ fn one_element_for_two_threads_is_no_missing_barrier() {
     says(
         &overlap,
         FaultKind::Race,
-        "thread (32,0,0) of block (0,0,0), at `st.shared.u32 [%r3], %r0` (here): this writes byte 0 of `tile`, and `st.shared.u32 [%r3], %r0` of warp 0 (here) writes it, and nothing orders the two: the partition gives one element to two threads",
+        "thread (32,0,0) of block (0,0,0), at `st.shared.u32 [%r3], %r0` (here): this writes byte 0 of `tile`, and `st.shared.u32 [%r3], %r0` of warp 0 (here) writes it, and nothing orders the two: a partition or an index gives one element to two threads",
     );
     let lanes = fault(
         |k, _| {
@@ -476,9 +476,9 @@ fn one_element_for_two_threads_is_no_missing_barrier() {
         Launch::new(1, 32),
     );
     assert!(
-        lanes
-            .what()
-            .ends_with("nothing orders the two: the partition gives one element to two threads"),
+        lanes.what().ends_with(
+            "nothing orders the two: a partition or an index gives one element to two threads"
+        ),
         "{lanes}"
     );
     let rounds = fault(
@@ -500,7 +500,7 @@ fn one_element_for_two_threads_is_no_missing_barrier() {
         },
         Launch::new(1, 64),
     );
-    assert!(rounds.what().ends_with("either the partition gives one element to two threads, or a barrier between two rounds is missing"), "{rounds}");
+    assert!(rounds.what().ends_with("either a partition or an index gives one element to two threads, or a barrier between two rounds is missing"), "{rounds}");
 }
 
 #[test]
