@@ -40,11 +40,16 @@ impl Preprocessor for Drawn {
             let file = chapter.source_path.as_deref();
             let file = file.map(|file| file.to_string_lossy().into_owned());
             let file = file.unwrap_or_default();
-            match drawn(&chapter.content, &file, &self.drawings, self.has_module) {
-                Ok(content) => {
-                    let foot = api::foot(self.api.as_deref(), &self.root, &file, &chapter.content);
-                    chapter.content = content + &foot;
+            let foot = api::foot(self.api.as_deref(), &self.root, &file, &chapter.content);
+            let foot = match foot {
+                Ok(foot) => foot,
+                Err(what) => {
+                    failed.get_or_insert(format!("book/chapters/{file}: {what}"));
+                    return;
                 }
+            };
+            match drawn(&chapter.content, &file, &self.drawings, self.has_module) {
+                Ok(content) => chapter.content = content + &foot,
                 Err((line, what)) => {
                     let file = chapter
                         .source_path
