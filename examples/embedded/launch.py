@@ -100,17 +100,26 @@ def arguments(kernel, tensors, numbers):
 
 
 # ANCHOR: launch
+CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+
 def launch(kernel, grid, tensors, numbers):
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     call("cuModuleLoadData", ctypes.byref(module), kernel["ptx"].encode())
     call("cuModuleGetFunction", ctypes.byref(function), module, kernel["entry"].encode())
     if kernel["dynamic_shared"] > 48 << 10:
-        call("cuFuncSetAttribute", function, 8, kernel["dynamic_shared"])
+        call(
+            "cuFuncSetAttribute",
+            function,
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            kernel["dynamic_shared"],
+        )
     # One pointer for each argument. In one buffer (CU_LAUNCH_PARAM_BUFFER_POINTER) each would lie at the offset that
     # cuFuncGetParamInfo says: with a tensor map that is not the one of PTX.
     held = []
     pointers = (ctypes.c_void_p * len(kernel["parameters"]))()
     for i, data in enumerate(arguments(kernel, tensors, numbers)):
+        # A tensor map must lie at a multiple of 64 bytes; each argument gets a multiple of 128.
         buffer = ctypes.create_string_buffer(len(data) + 128)
         start = (ctypes.addressof(buffer) + 127) // 128 * 128
         ctypes.memmove(start, data, len(data))
