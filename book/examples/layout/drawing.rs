@@ -2,8 +2,11 @@
 //!
 //! Run it with `cargo run -p colex-book --example layout_drawing`; each line `== .. ==` names a piece of the chapter.
 
-use colex_draw::{ColorBy, Fill, LabelBy, Table, ThreadValues, Tiling, print_latex, print_layout};
+use colex_draw::{
+    ColorBy, Fill, LabelBy, Table, ThreadValues, Tiling, banks, print_latex, print_layout,
+};
 use std::error::Error;
+use std::{env, fs};
 
 fn main() -> Result<(), Box<dyn Error>> {
     text()?;
@@ -13,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     thread_values()?;
     three_operands()?;
     latex()?;
+    files()?;
     refusals()?;
     Ok(())
 }
@@ -99,6 +103,30 @@ fn latex() -> Result<(), Box<dyn Error>> {
     let page = ThreadValues::of("(4,2):(2,1)", 2, 4)?.latex();
     assert!(page.contains("at (1,3) {\\shortstack{T3 \\\\ V1}};"));
     // ANCHOR_END: latex
+    Ok(())
+}
+
+/// Writes drawings of a layout to files.
+fn files() -> Result<(), Box<dyn Error>> {
+    println!("\n== files ==");
+    // ANCHOR: files
+    let layout = "((2,2),(2,4)):((1,4),(2,8))";
+    let picture = Table::of(layout)?.picture(ColorBy::Offset, LabelBy::Offset);
+    let (plain, swizzled) = (
+        Table::of("(8,32):(32,1)")?,
+        Table::of("Sw<3,2,3> o 0 o (8,32):(32,1)")?,
+    );
+    let both = banks(&plain, &swizzled, 32, LabelBy::Bank(32)); // elements of 32 bits
+    let folder = env::temp_dir(); // or any folder of yours
+    for (name, text) in [
+        ("layout.svg", picture.svg()),
+        ("banks.svg", both.svg()),
+        ("layout.tex", print_latex(layout)?),
+    ] {
+        fs::write(folder.join(name), text)?;
+        println!("{name}");
+    }
+    // ANCHOR_END: files
     Ok(())
 }
 
