@@ -1,21 +1,84 @@
-//! Softmax and norms of rows: plans, calls on views, the residual.
+//! Softmax and norms of rows: a kernel of one's own, plans, calls on views, the residual.
 //!
 //! Run it with `cargo run -p colex-book --example rows_softmax`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::ir::BinaryOp::{Add, Max};
 use colex_gpu::rowwise::{
     RowFunction, RowStorage, Rowwise, RowwisePlan, RowwiseProblem, reference,
 };
-use colex_gpu::{Device, softmax};
+use colex_gpu::tensor::{AtThread, Builder, Expr, TensorKernel};
+use colex_gpu::{Device, Load, softmax};
+use colex_tiled::TiledCopy;
 use half::bf16;
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    own()?;
     plans()?;
     ahead()?;
     views()?;
     norm()?;
     refusals()?;
+    Ok(())
+}
+
+// ANCHOR: kernel
+/// softmax of rows of up to 512 numbers: one warp per row.
+fn row_softmax() -> Result<TensorKernel, Box<dyn Error>> {
+    let mut k = Builder::new("row_softmax", Arch::Sm80, 128);
+    let [x, y] = ["x", "y"].map(|name| k.tensor(name, Ty::F32, "(64,512):(512,_1)"));
+    let four = colex_atom::copy("UniversalCopy<uint128_t>")?;
+    let copy = TiledCopy::new(four, 32, "(4,32):(32,1)", "(1,4):(0,1)")?;
+    let (mine, rows) = (copy.at(&k.thread()), k.block_index(0));
+    let columns = k.within(x.extent(1), 1..513); // the launch refuses longer rows
+    let from = mine.partition_src(&x.local_tile((4, 512), (&rows, 0))); // (CPY, CPY_M, CPY_N)
+    let to = mine.partition_dst(&y.local_tile((4, 512), (&rows, 0))); // (CPY, CPY_M, CPY_N)
+    let row = k.fragment_like(&from);
+    k.copy_in_bounds(&copy, &from, &row);
+
+    let is_there = Expr::coordinate(&from, 1).lt(columns);
+    k.assign(&row, is_there.select(&row, f64::NEG_INFINITY));
+    let own = k.reduce_all(Max, &row);
+    let top = k.reduce_warp(Max, &own);
+    k.assign(&row, (&row - &top).exp());
+    let own = k.reduce_all(Add, &row);
+    let sum = k.reduce_warp(Add, &own);
+    k.assign(&row, &row / &sum);
+    k.copy_in_bounds(&copy, &row, &to);
+    Ok(k.finish()?)
+}
+// ANCHOR_END: kernel
+
+/// The kernel against the host, and beside that of the library.
+fn own() -> Result<(), Box<dyn Error>> {
+    println!("\n== own ==");
+    // ANCHOR: own
+    let device = Device::simulator(Arch::Sm80);
+    let (rows, columns) = (6, 504);
+    let numbers: Vec<f32> = (0..rows * columns)
+        .map(|i| (i * 37 % 101) as f32 / 25.0)
+        .collect();
+    let x = device.upload(&numbers)?;
+    let mut y = device.poisoned::<f32>(rows * columns)?;
+    let (from, to) = (x.view((rows, columns))?, y.view_mut((rows, columns))?);
+    let report = row_softmax()?.load(&device)?.profile([2], (&from, to))?;
+    let found = y.download()?;
+    let agrees = |(x, y): &(&[f32], &[f32])| {
+        let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+        let want = reference::row(RowFunction::Softmax, &x, None, None, 0.0);
+        let mut pairs = want.iter().zip(*y);
+        pairs.all(|(want, y)| (f64::from(*y) / want - 1.0).abs() < 1e-5)
+    };
+    let pairs = numbers.chunks(columns).zip(found.chunks(columns));
+    println!("{} rows agree", pairs.filter(agrees).count());
+    print!("{report}");
+
+    let to = y.view_mut((rows, columns))?;
+    let call = Rowwise::new(RowFunction::Softmax, &from, &to).prepare()?;
+    println!("{call}");
+    print!("{}", call.profile(&device)?[0]);
+    // ANCHOR_END: own
     Ok(())
 }
 
