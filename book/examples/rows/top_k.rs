@@ -1,4 +1,4 @@
-//! Top-k along any mode: keys, plans, calls on views, what is refused.
+//! Top-k along any mode: a select on the host, keys, plans, calls on views, what is refused.
 //!
 //! Run it with `cargo run -p colex-book --example rows_top_k`; each line `== .. ==` names a piece of the chapter.
 
@@ -8,12 +8,46 @@ use colex_gpu::reduce::top_k::{TopK, TopKPlan, TopKProblem, top_k};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    selected();
     keys()?;
     plans()?;
     calls()?;
     parts()?;
     refusals()?;
     Ok(())
+}
+
+// ANCHOR: selected
+/// The `k` largest of numbers of two decimal digits, the largest first.
+fn select(numbers: &[usize], k: usize) -> Vec<usize> {
+    let (mut known, mut wanted) = (0, k); // the digits of the threshold so far
+    for unit in [10, 1] {
+        let mut counts = [0; 10];
+        for x in numbers.iter().filter(|x| **x / (10 * unit) == known) {
+            counts[x / unit % 10] += 1;
+        }
+        let mut digit = 9;
+        while counts[digit] < wanted {
+            wanted -= counts[digit]; // all of these belong to the answer
+            digit -= 1;
+        }
+        known = 10 * known + digit;
+        println!("{counts:?}: {known}, {wanted} of {} wanted", counts[digit]);
+    }
+    let mut slots: Vec<usize> = numbers.iter().copied().filter(|x| *x >= known).collect();
+    slots.sort_by(|a, b| b.cmp(a));
+    slots.truncate(k); // more are left if several numbers equal the threshold
+    slots
+}
+// ANCHOR_END: selected
+
+/// The ten numbers of the beginning.
+fn selected() {
+    println!("\n== selected ==");
+    // ANCHOR: selected
+    let numbers = [52, 17, 48, 93, 55, 9, 51, 80, 53, 58];
+    println!("{:?}", select(&numbers, 4));
+    // ANCHOR_END: selected
 }
 
 // ANCHOR: keys
