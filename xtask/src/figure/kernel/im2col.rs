@@ -13,7 +13,7 @@
 //!   such as `(4,8)`; needed for `load`;
 //! - `filters`: how many there are, for `product`.
 //!
-//! A cell is a pixel with all of its channels. A colour is a pixel. The pixels of a load are those of the tensor map that
+//! A cell is a pixel with all of its channels. A colour is a pixel, and of a product a filter. The pixels of a load are those of the tensor map that
 //! `Im2colPlan` derives.
 
 use colex_atom::{Im2colPlan, Im2colTile, Taps, TmaElement};
@@ -113,16 +113,24 @@ impl Window {
             .caption("the image"))
     }
 
+    /// The cell of a matrix that belongs to all filters.
+    fn plain(&self, at: [i64; 2]) -> Cell {
+        let cell = self.cell(at);
+        if self.has_pixel(at) {
+            cell.filled(Fill::Blank)
+        } else {
+            cell
+        }
+    }
+
     /// The matrix A: a row for each position, a column for each tap.
-    fn matrix(&self) -> Result<Grid, Error> {
+    fn matrix(&self, cell: impl Fn([i64; 2]) -> Cell) -> Result<Grid, Error> {
         let ([p, q], [r, s]) = (self.positions(), self.taps);
         let named = |[rows, columns]: [i64; 2]| {
             let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
             Headers::Named(all.map(|(row, column)| format!("{row},{column}")).collect())
         };
-        let grid = Grid::from_fn(p * q, r * s, |row, column| {
-            self.cell(self.pixel(row, column))
-        })?;
+        let grid = Grid::from_fn(p * q, r * s, |row, column| cell(self.pixel(row, column)))?;
         Ok(grid.headers(named([p, q]), named([r, s])).caption(format!(
             "A, {} by {} C: (p,q) down, (r,s) across",
             p * q,
@@ -149,7 +157,7 @@ impl Window {
         let taps = 0..self.taps[0] * self.taps[1];
         let under: Vec<[i64; 2]> = taps.map(|tap| self.pixel(position, tap)).collect();
         let image = self.image(|at| under.contains(&at))?;
-        Ok(self.picture(image, self.matrix()?.focus(|row, _| row == position)))
+        Ok(self.picture(image, self.matrix(|at| self.cell(at))?.focus(|row, _| row == position)))
     }
 
     /// What one load brings.
@@ -174,7 +182,8 @@ impl Window {
         self.compare(&pixels, first, [s, r])?;
         let image = self.image(|at| pixels.contains(&at))?;
         let in_load = |row: i64, column: i64| column == tap && (first..first + rows).contains(&row);
-        Ok(self.picture(image, self.matrix()?.focus(in_load)))
+        let matrix = self.matrix(|at| self.cell(at))?;
+        Ok(self.picture(image, matrix.focus(in_load)))
     }
 
     /// Refuses pixels that are not those of the tensor map.
@@ -227,7 +236,7 @@ impl Window {
         let c = Grid::from_fn(p * q, filters, output)?
             .headers(Headers::None, Headers::None)
             .caption(format!("output, {} by {filters}", p * q));
-        Ok(Picture::mma(self.matrix()?, b, c).title(format!(
+        Ok(Picture::mma(self.matrix(|at| self.plain(at))?, b, c).title(format!(
             "A of {} by {taps} C, B of {taps} C by {filters} and an output of {} by {filters}",
             p * q,
             p * q
@@ -266,6 +275,10 @@ mod tests {
         for caption in ["A, 6 by 9 C", "B, 9 C by 2", "output, 6 by 2"] {
             assert!(html.contains(caption), "{caption}");
         }
+        // The two filters have a colour each, in B and in the output, and A has none.
+        let coloured = |class: &str| html.matches(&format!("class=\"{class}\"")).count();
+        assert_eq!([coloured("cx-p0"), coloured("cx-p1")], [2, 2]);
+        assert!(!html.contains("cx-t"), "{html}");
     }
 
     #[test]
