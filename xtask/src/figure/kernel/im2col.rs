@@ -157,7 +157,8 @@ impl Window {
         let taps = 0..self.taps[0] * self.taps[1];
         let under: Vec<[i64; 2]> = taps.map(|tap| self.pixel(position, tap)).collect();
         let image = self.image(|at| under.contains(&at))?;
-        Ok(self.picture(image, self.matrix(|at| self.cell(at))?.focus(|row, _| row == position)))
+        let matrix = self.matrix(|at| self.cell(at))?;
+        Ok(self.picture(image, matrix.focus(|row, _| row == position)))
     }
 
     /// What one load brings.
@@ -236,7 +237,8 @@ impl Window {
         let c = Grid::from_fn(p * q, filters, output)?
             .headers(Headers::None, Headers::None)
             .caption(format!("output, {} by {filters}", p * q));
-        Ok(Picture::mma(self.matrix(|at| self.plain(at))?, b, c).title(format!(
+        let a = self.matrix(|at| self.plain(at))?;
+        Ok(Picture::mma(a, b, c).title(format!(
             "A of {} by {taps} C, B of {taps} C by {filters} and an output of {} by {filters}",
             p * q,
             p * q
