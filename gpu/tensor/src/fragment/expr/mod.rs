@@ -56,6 +56,10 @@ use crate::error::ErrorKind;
 use crate::fragment::Fragment;
 use crate::index::Index;
 use crate::tensor::Tensor;
+use crate::tensor::partition::MAX_REGISTERS;
+
+/// No fragment has more elements: registers have 32 bits, and no element less than one.
+const MOST_ELEMENTS: i64 = 32 * MAX_REGISTERS;
 
 /// A formula for one element of a fragment.
 ///
@@ -297,11 +301,22 @@ impl Expr {
     ///
     /// # Errors
     ///
-    /// [`Builder::finish`](crate::Builder::finish) fails if the expression is used and the tensor is in shared memory, or has no
-    /// such mode.
+    /// [`Builder::finish`](crate::Builder::finish) fails if the expression is used and the tensor is in shared memory, has no
+    /// such mode, or has more elements than a fragment.
     #[track_caller]
     pub fn coordinate(part: &Tensor, mode: usize) -> Expr {
         let at = Location::caller();
+        if part.failure.is_set() {
+            // The part may be a whole tensor, since nothing is cut after a failure.
+            return Expr::from(0);
+        }
+        let count = part.layout().size();
+        if count > MOST_ELEMENTS {
+            let why = format!(
+                "a tensor of {count} elements, of which a thread holds {MOST_ELEMENTS} at most: partition it first"
+            );
+            return Expr::poison(ErrorKind::operands("coordinate", why), at);
+        }
         let of = |i: i64| {
             let all = part.coordinates_at(i)?;
             let why = format!("mode {mode} of a tensor of {}", all.len());
@@ -310,7 +325,7 @@ impl Expr {
                 .ok_or_else(|| ErrorKind::operands("coordinate", why))
         };
         let layout = part.layout();
-        match (0..layout.size()).map(of).collect() {
+        match (0..count).map(of).collect() {
             Ok(all) => Expr::new(ExprNode::Indices(all, layout.clone()), Some(Ty::S32), at),
             Err(kind) => Expr::poison(kind, at),
         }

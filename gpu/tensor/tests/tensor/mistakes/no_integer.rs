@@ -331,3 +331,22 @@ fn there_are_three_axes() {
     let sentence = "`mov` reads %ctaid.5, and there are the axes 0 (x), 1 (y) and 2 (z)";
     assert!(said.contains(sentence), "{said}");
 }
+
+/// The coordinates of a whole tensor are refused at once, and after a failure nothing is walked: a part that was not cut may be a
+/// whole tensor.
+#[test]
+fn coordinates_are_those_of_a_part() {
+    let of = |k: &mut Builder| {
+        let whole = k.tensor("whole", Ty::F32, "(1048576,1048576):(1048576,1)");
+        let held = k.fragment(Ty::S32, "1:0");
+        k.assign(&held, colex_tensor::Expr::coordinate(&whole, 1));
+    };
+    let found = said(of);
+    let wanted = "a tensor of 1099511627776 elements, of which a thread holds 32768 at most: partition it first";
+    assert!(found.ends_with(wanted), "{found}");
+    let first = said(|k| {
+        k.fragment(Ty::F32, "no layout");
+        of(k);
+    });
+    assert!(!first.contains("1099511627776"), "{first}");
+}
