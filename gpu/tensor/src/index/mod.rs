@@ -136,7 +136,7 @@ impl Data {
         depth: u32,
         taken: Option<(Index, (i64, i64))>,
     ) -> Index {
-        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        let mut hasher = Mixer(0);
         node.hash(&mut hasher);
         let range = (range.0.max(-LIMIT), range.1.min(LIMIT));
         // A negative value may have every high bit set, so no mask of it is redundant.
@@ -154,18 +154,35 @@ impl Data {
     }
 }
 
-/// The same number on every run: listings do not depend on a seed.
-struct Fnv(u64);
+/// The same number on every run: listings do not depend on a seed. Nodes are hashed as they are built, word by word.
+struct Mixer(u64);
 
-impl Hasher for Fnv {
+impl Mixer {
+    fn add(&mut self, word: u64) {
+        // The multiplier is odd, and its bits are spread.
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for Mixer {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        bytes.iter().for_each(|byte| self.add(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.add(u64::from(word));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.add(word);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.add(word as u64);
     }
 }
 
@@ -565,14 +582,21 @@ pub(crate) fn sum(terms: Vec<(Index, i64)>, constant: i64) -> Index {
 
 /// The terms of a sum, none twice and none a sum, and its constant; none if one of the numbers does not fit 64 bits.
 fn gathered(terms: &[(Index, i64)], constant: i64) -> Option<(Vec<(Index, i64)>, i64)> {
-    let mut flat: Vec<(Index, i64)> = Vec::new();
+    let of = |x: &Index| match &x.0.node {
+        Node::Sum(inner, _) => inner.len(),
+        _ => 1,
+    };
+    let mut flat: Vec<(Index, i64)> = Vec::with_capacity(terms.iter().map(|(x, _)| of(x)).sum());
     let mut total = constant;
+    let mut add = |y: &Index, c: i64| crate::index::fields::add_term(&mut flat, y.clone(), c);
     for (x, c) in terms {
-        let (inner, k) = x.terms();
+        let Node::Sum(inner, k) = &x.0.node else {
+            total = total.checked_add(add(x, *c)?)?;
+            continue;
+        };
         total = total.checked_add(k.checked_mul(*c)?)?;
         for (y, d) in inner {
-            let more = crate::index::fields::add_term(&mut flat, y, c.checked_mul(d)?)?;
-            total = total.checked_add(more)?;
+            total = total.checked_add(add(y, c.checked_mul(*d)?)?)?;
         }
     }
     // Terms cancel only once all are gathered; a factor of 0 left here would make equal integers unequal nodes.
