@@ -173,17 +173,18 @@ impl Exec<'_, '_, '_> {
     /// `cp.async.mbarrier.arrive`: an arrival once all copies of the thread so far are complete.
     fn arrive_after(&mut self, a: &Address, noinc: bool, mask: u32) -> Result<(), Fault> {
         let addresses = self.address(a, mask)?;
+        // A warp that waits at barriers alone keeps every copy: those that are complete delay no arrival.
+        let copies = self.w.copies.flying.iter();
+        let in_flight = copies.filter(|f| self.g.find(f.number).is_some());
+        let in_flight: Vec<(u64, u32)> = in_flight.map(|f| (f.number, f.lanes)).collect();
         for lane in lanes(mask) {
             let (block, at) = self.barrier_at(Space::Shared, addresses[lane], lane)?;
-            let flying = self
-                .w
-                .copies
-                .flying
-                .iter()
-                .filter(|f| f.lanes >> lane & 1 == 1);
-            let after: Vec<u64> = flying.clone().map(|f| f.number).collect();
+            let is_of_lane = |lanes: u32| lanes >> lane & 1 == 1;
+            let after = in_flight.iter().filter(|(_, lanes)| is_of_lane(*lanes));
+            let after: Vec<u64> = after.map(|(number, _)| *number).collect();
             let mut view = self.w.view.clone();
-            flying.for_each(|f| view.seen.raise(f.engine.0, f.engine.1));
+            let of_lane = self.w.copies.flying.iter().filter(|f| is_of_lane(f.lanes));
+            of_lane.for_each(|f| view.seen.raise(f.engine.0, f.engine.1));
             let accessor = crate::machine::port::Accessor::lane(self.w, lane, Proxy::Generic);
             let barrier = self.m.barrier(self.g, &accessor, block, at)?;
             if !noinc {

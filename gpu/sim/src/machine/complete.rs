@@ -366,29 +366,35 @@ fn to_tf32(word: &mut [u8]) {
 
 impl Group {
     /// The places in the list of the operations that may complete now.
-    pub(crate) fn eligible(&self) -> Vec<usize> {
-        let waits = |after: &[u64]| self.pending.iter().any(|p| after.contains(&p.number));
+    pub(crate) fn eligible(&self) -> impl Iterator<Item = usize> + '_ {
         let first_product = |product: &Product| {
             let same = |p: &&Pending| matches!(&p.work, Work::Product(other) if other.group == product.group);
             self.pending.iter().find(same).map(|p| p.number)
         };
-        let may = |operation: &Pending| match &operation.work {
+        let may = move |operation: &Pending| match &operation.work {
             _ if operation.stalled => false,
             Work::Move(_) => true,
             Work::Product(product) => {
                 product.is_complete() && first_product(product) == Some(operation.number)
             }
-            Work::Arrive { after, .. } => !waits(after),
+            Work::Arrive { after, .. } => !after.iter().any(|number| self.find(*number).is_some()),
         };
         let pending = self.pending.iter().enumerate();
-        pending.filter(|(_, p)| may(p)).map(|(i, _)| i).collect()
+        pending.filter(move |(_, p)| may(p)).map(|(i, _)| i)
+    }
+
+    /// The operation with a number, if it is still in flight.
+    pub(crate) fn find(&self, number: u64) -> Option<&Pending> {
+        // The numbers count up, and an operation that leaves the list for its first half returns to its place.
+        let at = self.pending.binary_search_by_key(&number, |p| p.number);
+        at.ok().map(|at| &self.pending[at])
     }
 
     /// Whether an operation is still under way; with `read`, whether it has still to read its source.
     pub(crate) fn under_way(&self, number: u64, read: bool) -> bool {
-        self.pending.iter().any(|operation| {
+        self.find(number).is_some_and(|operation| {
             let has_read = matches!(&operation.work, Work::Move(t) if t.fetched.is_some());
-            operation.number == number && !(read && has_read)
+            !(read && has_read)
         })
     }
 }

@@ -434,8 +434,9 @@ impl Machine<'_, '_> {
             return Ok(None);
         }
         for cluster in running.iter_mut() {
-            if let Some(first) = cluster.group.eligible().first() {
-                self.complete_one(cluster, *first)?;
+            let first = cluster.group.eligible().next();
+            if let Some(first) = first {
+                self.complete_one(cluster, first)?;
                 return Ok(None);
             }
         }

@@ -143,27 +143,21 @@ impl Machine<'_, '_> {
             }
             match self.choose(cluster) {
                 Some(w) if cluster.warps[w].idle.is_none() => self.run_warp(cluster, w)?,
-                idle => {
-                    let eligible = cluster.group.eligible();
-                    match (eligible.is_empty(), idle) {
-                        (false, _) => {
-                            let at = cluster.pick(self.options.schedule, eligible.len());
-                            self.complete_one(cluster, eligible[at])?;
-                        }
-                        (true, Some(w)) if cluster.idle_turns < IDLE_TURNS => {
-                            cluster.idle_turns += 1;
-                            self.run_warp(cluster, w)?;
-                        }
-                        (true, _) => {
-                            let done = cluster.warps.iter().all(|warp| warp.alive() == 0);
-                            return Ok(if done {
-                                Progress::Done
-                            } else {
-                                Progress::Blocked
-                            });
-                        }
+                idle => match (cluster.pick(self.options.schedule), idle) {
+                    (Some(operation), _) => self.complete_one(cluster, operation)?,
+                    (None, Some(w)) if cluster.idle_turns < IDLE_TURNS => {
+                        cluster.idle_turns += 1;
+                        self.run_warp(cluster, w)?;
                     }
-                }
+                    (None, _) => {
+                        let done = cluster.warps.iter().all(|warp| warp.alive() == 0);
+                        return Ok(if done {
+                            Progress::Done
+                        } else {
+                            Progress::Blocked
+                        });
+                    }
+                },
             }
         }
         Ok(Progress::More)
@@ -236,12 +230,10 @@ impl Machine<'_, '_> {
             cluster.wake_idle();
         }
         while cluster.completes_now(self.options.schedule) {
-            let eligible = cluster.group.eligible();
-            if eligible.is_empty() {
+            let Some(operation) = cluster.pick(self.options.schedule) else {
                 break;
-            }
-            let at = cluster.pick(self.options.schedule, eligible.len());
-            self.complete_one(cluster, eligible[at])?;
+            };
+            self.complete_one(cluster, operation)?;
         }
         Ok(())
     }
@@ -315,14 +307,10 @@ impl Machine<'_, '_> {
 
     /// Completes the operations in flight after the last warp has ended.
     pub(crate) fn drain(&mut self, cluster: &mut Cluster) -> Result<(), Fault> {
-        loop {
-            let eligible = cluster.group.eligible();
-            if eligible.is_empty() {
-                return Ok(());
-            }
-            let at = cluster.pick(self.options.schedule, eligible.len());
-            self.complete(&mut cluster.group, &mut cluster.warps, eligible[at])?;
+        while let Some(operation) = cluster.pick(self.options.schedule) {
+            self.complete(&mut cluster.group, &mut cluster.warps, operation)?;
         }
+        Ok(())
     }
 
     /// Returns the fault of a deadlock: for each warp, what it waits for.
@@ -367,11 +355,15 @@ impl Machine<'_, '_> {
 }
 
 impl Cluster {
-    /// Returns which of `count` eligible operations completes next.
-    fn pick(&mut self, schedule: Schedule, count: usize) -> usize {
+    /// Returns the place of the operation that completes next, if one may.
+    fn pick(&mut self, schedule: Schedule) -> Option<usize> {
+        let mut eligible = self.group.eligible();
         match schedule {
-            Schedule::Latest | Schedule::Earliest => 0,
-            Schedule::Random(_) => self.dice.below(count),
+            Schedule::Latest | Schedule::Earliest => eligible.next(),
+            Schedule::Random(_) => {
+                let all: Vec<usize> = eligible.collect();
+                (!all.is_empty()).then(|| all[self.dice.below(all.len())])
+            }
         }
     }
 
