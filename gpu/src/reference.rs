@@ -2,7 +2,7 @@
 
 use colex_layout::{Error, IntoLayout};
 use colex_tiled::Operand;
-use ndarray::Array2;
+use ndarray::{Array2, ShapeBuilder};
 
 use crate::gemm::problem::{GemmElement, GemmProblem};
 
@@ -45,11 +45,11 @@ pub fn copy<T: Copy>(
 pub fn matrix<T: GemmElement>(problem: &GemmProblem, name: Operand, elements: &[T]) -> Array2<f64> {
     let [rows, columns] = problem.extents(name);
     let layout = problem.layout(name).expect("a checked problem");
-    let at = |(i, j): (usize, usize)| {
-        let offset = layout.at((i as i64, j as i64));
-        elements[offset.expect("indices of the matrix") as usize].to_f64()
-    };
-    Array2::from_shape_fn((rows.0 as usize, columns.0 as usize), at)
+    // The offsets in the order of the indices: columns one after the other.
+    let offsets = layout.offsets().expect("a checked problem");
+    let all = offsets.map(|offset| elements[offset as usize].to_f64());
+    let shape = (rows.0 as usize, columns.0 as usize).f();
+    Array2::from_shape_vec(shape, all.collect()).expect("a layout of the matrix has its elements")
 }
 
 /// Returns `alpha A B^T + beta C` in doubles.
