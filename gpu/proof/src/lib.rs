@@ -10,4 +10,5 @@ pub mod examples;
 pub mod kernels;
 pub mod recorded;
 mod sample;
+pub mod soak;
 pub mod sweep;

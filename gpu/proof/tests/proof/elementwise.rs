@@ -7,6 +7,7 @@ use colex_gpu::quantise::{Quantise, QuantisePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut, gather};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
+use colex_proof::soak::{self, draws};
 use colex_proof::sweep::Random;
 use half::{bf16, f16};
 
@@ -15,15 +16,10 @@ fn simulator(arch: Arch, seed: u64) -> Device {
     Device::simulator_with(arch, options)
 }
 
-fn rounds(name: &str, usual: usize) -> usize {
-    let count = std::env::var(name).ok().and_then(|n| n.parse().ok());
-    count.unwrap_or(usual)
-}
-
 /// Formulas of all types, shapes, strides, alignments, outputs in place, plans.
 #[test]
 fn law_maps_are_those_of_the_host() {
-    let count = rounds("COLEX_MAPS", 40);
+    let count = draws(40);
     let mut elements = 0;
     let archs = [Arch::Sm90a, Arch::Sm80, Arch::Sm70];
     for (i, arch) in archs.into_iter().enumerate() {
@@ -37,7 +33,7 @@ fn law_maps_are_those_of_the_host() {
 /// Types, shapes, strides, and rows that a table does not have.
 #[test]
 fn law_gathers_are_those_of_the_host() {
-    let count = rounds("COLEX_GATHERS", 60);
+    let count = draws(60);
     for (i, arch) in [Arch::Sm90a, Arch::Sm70].into_iter().enumerate() {
         let device = simulator(arch, i as u64);
         let found = colex_proof::kernels::elementwise::check_gathers(&device, 70, count);
@@ -49,7 +45,7 @@ fn law_gathers_are_those_of_the_host() {
 /// Pairings, strides, positions, tables and bases, features that are not turned, in place.
 #[test]
 fn law_rotary_embeddings_are_those_of_the_host() {
-    let count = rounds("COLEX_ROTARY", 60);
+    let count = draws(60);
     for (i, arch) in [Arch::Sm90a, Arch::Sm80].into_iter().enumerate() {
         let device = simulator(arch, i as u64);
         let found = colex_proof::kernels::elementwise::check_rotary(&device, 80, count);
@@ -61,7 +57,7 @@ fn law_rotary_embeddings_are_those_of_the_host() {
 /// Types, shapes, strides, rows, blocks and tensors, plans.
 #[test]
 fn law_quantised_numbers_are_those_of_the_host() {
-    let count = rounds("COLEX_QUANTISE", 60);
+    let count = draws(60);
     for (i, arch) in [Arch::Sm90a, Arch::Sm80].into_iter().enumerate() {
         let device = simulator(arch, i as u64);
         let found = colex_proof::kernels::elementwise::quantise::check(&device, 90, count);
@@ -665,4 +661,25 @@ fn positions_beyond_those_of_f32_are_nan() {
     }
     assert!(y[4..6].iter().all(|y| y.is_finite()), "{y:?}");
     assert!(y[6..].iter().all(|y| y.is_nan()), "{y:?}");
+}
+
+/// A run with a factor draws as many times the cases: the law says so itself.
+#[test]
+fn a_factor_of_draws_reaches_the_laws() {
+    let cases = |factor: &str| -> Option<u64> {
+        let program = std::env::current_exe().expect("a program that runs");
+        let law = ["elementwise::law_gathers_are_those_of_the_host", "--exact"];
+        let run = std::process::Command::new(program)
+            .args(law)
+            .arg("--show-output")
+            .env(soak::FACTOR, factor)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&run.stdout).into_owned();
+        let line = said
+            .lines()
+            .find_map(|line| line.strip_prefix("law gathers: "));
+        line?.split_once(' ')?.0.parse().ok()
+    };
+    assert_eq!([cases("1"), cases("2")], [Some(60), Some(120)]);
 }

@@ -7,18 +7,15 @@ use colex_gpu::kernels::{GemmElement, Major};
 use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
+use colex_proof::soak::draws;
 use colex_sched::pipeline::Schedule::{Cooperative, Pingpong};
 use colex_sim::SimOptions;
 use colex_tensor::{Expr, Fragment};
 use half::{bf16, f16};
 
-/// `COLEX_EPILOGUES=4000` draws as many epilogues.
 #[test]
 fn law_epilogues_are_those_of_the_host() {
-    let count = std::env::var("COLEX_EPILOGUES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(200);
+    let count = draws(80);
     let devices = [Arch::Sm75, Arch::Sm80, Arch::Sm90a].map(Device::simulator);
     let found = epilogues::check(&devices, 20, count).unwrap_or_else(|why| panic!("{why}"));
     let refused = count - found.drawn;

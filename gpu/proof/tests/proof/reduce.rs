@@ -8,6 +8,7 @@ use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
 use colex_gpu::{Device, Error, View, ViewMut};
 use colex_layout::Layout;
+use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
 
 fn simulator(arch: Arch, seed: u64) -> Device {
@@ -17,8 +18,7 @@ fn simulator(arch: Arch, seed: u64) -> Device {
 
 /// How many cases a law draws for each architecture.
 fn rounds() -> usize {
-    let asked = std::env::var("COLEX_REDUCE");
-    asked.ok().and_then(|n| n.parse().ok()).unwrap_or(40)
+    draws(40)
 }
 
 /// Types, shapes, modes, strides, alignments, NaN and infinities, and plans, under several schedules.

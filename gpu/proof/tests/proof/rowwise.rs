@@ -9,6 +9,7 @@ use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
 use colex_gpu::{Buffer, Device, View, ViewMut, cumulative_sum, softmax};
 use colex_layout::Layout;
+use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
 use half::bf16;
 
@@ -23,10 +24,7 @@ fn simulator(arch: Arch, seed: u64) -> Device {
 /// Types, shapes, strides, alignments, NaN and infinities, and plans.
 #[test]
 fn law_functions_of_rows_are_those_of_the_reference() {
-    let count = std::env::var("COLEX_ROWWISE")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(25);
+    let count = draws(25);
     let mut elements = 0;
     let archs = [Arch::Sm80, Arch::Sm90a, Arch::Sm70, Arch::Sm90a];
     for (i, arch) in archs.into_iter().enumerate() {

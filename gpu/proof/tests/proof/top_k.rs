@@ -6,6 +6,7 @@ use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
 use colex_gpu::{Device, Error, ViewMut};
 use colex_layout::Layout;
+use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
 
 fn simulator(arch: Arch, seed: u64) -> Device {
@@ -15,8 +16,7 @@ fn simulator(arch: Arch, seed: u64) -> Device {
 
 /// How many cases the law draws for each architecture.
 fn rounds() -> usize {
-    let asked = std::env::var("COLEX_REDUCE");
-    asked.ok().and_then(|n| n.parse().ok()).unwrap_or(30)
+    draws(30)
 }
 
 /// Types, shapes, modes, strides, alignments, equal elements, NaN and infinities, both directions, and plans, under several schedules.

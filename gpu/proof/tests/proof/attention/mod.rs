@@ -13,6 +13,7 @@ use colex_gpu::testing::Output;
 use colex_gpu::{Device, Element, LaunchArg, Load, View, ViewMut};
 use colex_layout::Layout;
 use colex_proof::kernels::trapped;
+use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
 use half::{bf16, f16};
 
@@ -166,10 +167,7 @@ fn run<T: Element + GemmElement>(
 /// is filled several times, blocks of keys are whole, masked and empty, and some queries see no key.
 #[test]
 fn law_hopper_attention_is_that_of_the_reference() {
-    let cases = match std::env::var("COLEX_ATTENTION") {
-        Ok(number) => number.parse().expect("a number of cases"),
-        Err(_) => 8,
-    };
+    let cases = draws(8);
     let mut r = Random::new(2107);
     let mut worst = [0.0f64; 2];
     for case in 0..cases {
@@ -321,9 +319,8 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
 /// Plans drawn over all fields: the check refuses a plan with a sentence, or its kernel is built. The build alone refuses none.
 #[test]
 fn law_a_plan_that_the_check_accepts_is_built() {
-    let asked = std::env::var("COLEX_ATTENTION").ok();
-    let builds_all = asked.is_some();
-    let count = asked.and_then(|n| n.parse().ok()).unwrap_or(12_000);
+    let count = draws(6_000);
+    let builds_all = count > 6_000;
     let mut r = Random::new(0x91a2);
     let [mut accepted, mut refused] = [0; 2];
     for i in 0..count {
@@ -474,10 +471,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
 /// Random calls of the library: types, head sizes, lengths, groups, masks, soft-caps, strides, alignments, magnitudes and plans.
 #[test]
 fn law_attention_is_that_of_the_reference() {
-    let count = std::env::var("COLEX_ATTENTION")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(2);
+    let count = draws(2);
     let mut elements = 0;
     for (i, arch) in [Arch::Sm80, Arch::Sm86, Arch::Sm90a]
         .into_iter()
@@ -494,10 +488,7 @@ fn law_attention_is_that_of_the_reference() {
 /// Sequences of any lengths in the rows of one tensor, with offsets that lie.
 #[test]
 fn law_attention_of_packed_sequences_is_that_of_each() {
-    let rounds = std::env::var("COLEX_ATTENTION")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(6);
+    let rounds = draws(6);
     let mut elements = 0;
     for (i, arch) in [Arch::Sm80, Arch::Sm90a].into_iter().enumerate() {
         let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
@@ -514,10 +505,7 @@ fn law_attention_of_packed_sequences_is_that_of_each() {
 /// Keys in the pages of a pool, with a table that lies.
 #[test]
 fn law_attention_to_pages_is_that_of_their_keys() {
-    let rounds = std::env::var("COLEX_ATTENTION")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(6);
+    let rounds = draws(6);
     let mut elements = 0;
     for (i, arch) in [Arch::Sm80, Arch::Sm90a].into_iter().enumerate() {
         let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
@@ -764,8 +752,12 @@ fn law_parts_of_the_keys_are_all_of_them() {
                 by_lanes,
                 ..plan
             };
-            let [first, again] = [1, 2].map(|schedule| bits(&problem, schedule, &change));
-            assert_eq!(first, again, "{problem}, {splits} parts");
+            let first = bits(&problem, 1, &change);
+            // In another order of events: once by lanes and once not.
+            if i % 3 == 0 {
+                let again = bits(&problem, 2, &change);
+                assert_eq!(first, again, "{problem}, {splits} parts");
+            }
             for (found, right) in first.0.iter().zip(&whole) {
                 let [found, right] = [found, right].map(|x| f16::from_bits(*x).to_f32());
                 assert!((found - right).abs() <= 2e-3, "{problem}: {found} {right}");

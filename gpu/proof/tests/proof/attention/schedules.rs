@@ -9,6 +9,7 @@ use colex_gpu::attention::{
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Device, LaunchArg, Load};
 use colex_proof::kernels::trapped;
+use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
 use half::f16;
 
@@ -244,10 +245,7 @@ fn bits(
 #[test]
 fn law_sorted_sequences_have_the_bits_of_unsorted_ones() {
     let mut r = Random::new(0xa77e);
-    let cases = match std::env::var("COLEX_ATTENTION") {
-        Ok(number) => number.parse().expect("a number of cases"),
-        Err(_) => 8,
-    };
+    let cases = draws(8) as u64;
     for case in 0..cases {
         // In one case of eight each of the 132 blocks of the simulator takes items of three rounds.
         let has_rounds = case % 8 == 1;

@@ -7,6 +7,7 @@ use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan};
 use colex_gpu::{Device, Error, Gemm, View, ViewMut, testing};
 use colex_layout::Layout;
 use colex_proof::kernels::gemm::groups::check_groups;
+use colex_proof::soak::draws;
 use colex_sched::pipeline::Schedule::Pingpong;
 use colex_sim::{Schedule, SimOptions};
 use half::bf16;
@@ -23,7 +24,7 @@ fn law_groups_are_the_products_of_their_parts() {
         for seed in 0..4 {
             let options = SimOptions::default().schedule(Schedule::from_seed(seed));
             let device = Device::simulator_with(arch, options);
-            let rounds = [20, 6, 5][i];
+            let rounds = draws([8, 3, 3][i]);
             let found = check_groups(&device, 10 * i as u64 + seed, rounds);
             cases += found.unwrap_or_else(|why| panic!("{arch}, schedule {seed}: {why}"));
         }

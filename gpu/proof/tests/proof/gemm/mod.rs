@@ -13,6 +13,7 @@ use colex_gpu::kernels::{Compute, GemmElement, GemmProblem, Major, Operand, refe
 use colex_gpu::{Device, Gemm, View};
 use colex_proof::kernels::gemm::high_low;
 use colex_proof::kernels::gemm::{GemmCase, gemm_cases, orders};
+use colex_proof::soak::draws;
 use colex_sim::{Schedule, SimOptions};
 use half::{bf16, f16};
 
@@ -598,14 +599,15 @@ fn law_three_products_of_tf32_are_as_exact_as_stated() {
         let schedules = [Schedule::Latest, Schedule::Earliest, Schedule::Random(seed)];
         let devices = schedules
             .map(|schedule| Device::simulator_with(arch, SimOptions::default().schedule(schedule)));
-        let found = high_low::check(&devices, seed, 20).unwrap_or_else(|said| panic!("{said}"));
+        let found =
+            high_low::check(&devices, seed, draws(10)).unwrap_or_else(|said| panic!("{said}"));
         assert!(found.worse_in_tf32 * 2 > found.products, "{found}");
         assert!(found.packed * 10 > found.products, "{found}");
         println!("law gemm.three_products: {arch}: {found}");
     }
     // Where nothing multiplies tf32, the product is in f32.
     let device = Device::simulator(Arch::Sm75);
-    let found = high_low::check(std::slice::from_ref(&device), 5, 8);
+    let found = high_low::check(std::slice::from_ref(&device), 5, draws(4));
     let found = found.unwrap_or_else(|said| panic!("{said}"));
     assert_eq!(found.worse_in_tf32, 0);
 }
