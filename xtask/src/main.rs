@@ -67,6 +67,13 @@ enum Task {
         #[arg(long, hide = true, conflicts_with_all = ["only", "bless_times"])]
         step: Option<String>,
     },
+    /// Run the laws of kernels over several times as many random cases as `verify` draws.
+    #[cfg(feature = "repository")]
+    Soak {
+        /// How many times as many.
+        #[arg(default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+        factor: u32,
+    },
     /// Build the book, figures included, and say where it is.
     #[cfg(feature = "repository")]
     Book {
@@ -128,6 +135,8 @@ impl Task {
             #[cfg(feature = "repository")]
             Task::Verify { .. } => "verify",
             #[cfg(feature = "repository")]
+            Task::Soak { .. } => "soak",
+            #[cfg(feature = "repository")]
             Task::Book { .. } => "book",
             #[cfg(feature = "repository")]
             Task::Examples { .. } => "examples",
@@ -153,6 +162,8 @@ impl Task {
                 Some(name) => verify::step(gpu, &name),
                 None => verify::task(gpu, only.as_deref(), bless_times),
             },
+            #[cfg(feature = "repository")]
+            Task::Soak { factor } => verify::soak::task(factor),
             #[cfg(feature = "repository")]
             Task::Book { serve, bless, port } => {
                 book::task(serve.then_some(port), book::Blessing::of(bless))

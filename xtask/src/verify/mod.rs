@@ -14,6 +14,7 @@ mod progress;
 mod ptxas;
 mod queue;
 mod snapshots;
+pub(crate) mod soak;
 mod steps;
 mod suite;
 mod times;
