@@ -479,6 +479,18 @@ impl BatchForm {
         extents
     }
 
+    /// Declares that an operand, or a tensor of its shape, has the products' extents in those modes that the operand has. The launch
+    /// checks it.
+    pub(crate) fn agree(
+        &self,
+        k: &mut Builder,
+        operand: Operand,
+        tensor: &Tensor,
+        extents: &[Index],
+    ) {
+        agree(k, tensor, &self.product_of(operand, extents));
+    }
+
     /// The extents of its modes as arguments of the launch.
     pub(crate) fn arguments(&self, k: &mut Builder) -> Vec<Index> {
         let names = ["l0", "l1", "l2"].into_iter().take(self.modes);
@@ -497,7 +509,7 @@ impl BatchForm {
 }
 
 /// Declares that the modes of a tensor behind the matrix have these extents, which the launch checks.
-pub(crate) fn agree(k: &mut Builder, tensor: &Tensor, extents: &[Index]) {
+fn agree(k: &mut Builder, tensor: &Tensor, extents: &[Index]) {
     for (i, extent) in extents.iter().enumerate() {
         let apart = tensor.extent(i + 2) - extent;
         k.within(apart, 0..1);

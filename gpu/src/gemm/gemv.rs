@@ -17,7 +17,7 @@ use colex_tensor::{
 };
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::batch::{BatchForm, BatchTiles, agree};
+use super::batch::{BatchForm, BatchTiles};
 use super::epilogue::terms::{KernelEpilogue, Terms};
 use super::family::{GemmFamily, Numbers};
 use super::plan::{GemmPlan, Operands};
@@ -243,9 +243,9 @@ fn build(
     let terms = epilogue.declare(&mut k);
     let products = batch.extents(&mut k, [&a, &right[0], &c]);
     for second in &right[1..] {
-        agree(&mut k, second, &products);
+        batch.agree(&mut k, Operand::B, second, &products);
     }
-    terms.agree(&mut k, &products);
+    terms.agree(&mut k, &batch, &products);
     let steps = (a.extent(1) + (bk * along_k - 1)) / (bk * along_k);
     let tiles = [
         (a.extent(0) + (bm - 1)) / bm,

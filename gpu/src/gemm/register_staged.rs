@@ -5,7 +5,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::batch::{BatchForm, agree};
+use super::batch::BatchForm;
 use super::epilogue::terms::{KernelEpilogue, Terms};
 use super::groups::tiles::{self, BlockWork};
 use super::operand::{Shares, shares, uneven};
@@ -59,10 +59,9 @@ pub(crate) fn build(
     let matrices = [&a, &right[0], &c];
     let extents = tiles::extents(&mut k, &gemm.batch, matrices, numbers.as_ref());
     for second in &right[1..] {
-        // Groups along K share the right factors.
-        agree(&mut k, second, &gemm.batch.product_of(Operand::B, &extents));
+        gemm.batch.agree(&mut k, Operand::B, second, &extents);
     }
-    terms.agree(&mut k, &gemm.batch.product_of(Operand::C, &extents));
+    terms.agree(&mut k, &gemm.batch, &extents);
     let work = BlockWork::new(
         &mut k,
         plan,

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use colex_atom::{Arch, Ty};
 use colex_tiled::{Operand, TiledMma};
 
-use super::batch::{BatchForm, agree};
+use super::batch::BatchForm;
 use super::epilogue::direct::Direct;
 use super::epilogue::sm80;
 use super::epilogue::terms::KernelEpilogue;
@@ -132,10 +132,9 @@ fn build(
     let matrices = [&a, &right[0], &c];
     let extents = tiles::extents(&mut k, &batch, matrices, numbers.as_ref());
     for second in &right[1..] {
-        // Groups along K share the right factors.
-        agree(&mut k, second, &batch.product_of(Operand::B, &extents));
+        batch.agree(&mut k, Operand::B, second, &extents);
     }
-    terms.agree(&mut k, &batch.product_of(Operand::C, &extents));
+    terms.agree(&mut k, &batch, &extents);
     let work = BlockWork::new(
         &mut k,
         plan,

@@ -10,7 +10,7 @@ use colex_layout::Layout;
 use colex_sched::pipeline::{Schedule, WarpSpecialized};
 use colex_tiled::{Operand, TiledMma};
 
-use super::batch::{Batch, BatchForm, BatchTiles, agree};
+use super::batch::{Batch, BatchForm, BatchTiles};
 use super::chunks::arrivals::{ChunkFlags, Waits};
 use super::chunks::departures::Departures;
 use super::convolution::form::Filter;
@@ -679,14 +679,13 @@ fn build(
     let terms = epilogue.declare_with(&mut k, landing.map(|at| (at, &map as &MakeMap<'_>)));
     for factor in &factors {
         if let Some(tensor) = factor.source.tensor() {
-            agree(&mut k, tensor, &batch.product_of(factor.operand, &products));
+            batch.agree(&mut k, factor.operand, tensor, &products);
         }
     }
-    let of_c = batch.product_of(Operand::C, &products);
     if let Some(c) = output.tensor() {
-        agree(&mut k, c, &of_c);
+        batch.agree(&mut k, Operand::C, c, &products);
     }
-    terms.agree(&mut k, &of_c);
+    terms.agree(&mut k, &batch, &products);
     let [m, n, kk] = sizes;
     let rank = match size {
         1 => 0.into(),

@@ -675,6 +675,14 @@ fn run<T: GemmElement, C: GemmElement>(
                     }
                 }
             }
+            let is_masked = |own: &DrawnGroups| own.problem.kind == Groups::Masked;
+            if method != GemmMethod::Hopper
+                && of_groups.as_ref().is_some_and(is_masked)
+                && plan.operands.majors[2] == Major::First
+            {
+                // The last row of a group lies anywhere along M.
+                plan.operands.vectors[2] = 1;
+            }
             let is_of_rows = |own: &DrawnGroups| own.problem.kind == Groups::Rows;
             if method != GemmMethod::Hopper && of_groups.as_ref().is_some_and(is_of_rows) {
                 // A group of rows that begins anywhere has none along M.
@@ -757,7 +765,11 @@ fn run<T: GemmElement, C: GemmElement>(
             let b = layout_of_b.at(j + n * (l + k * in_b)).expect("an offset");
             of_a[a as usize].to_f64() * of_b[(b + second) as usize].to_f64()
         };
-        let sum = |second: i64| -> f64 { part.clone().map(|l| term(l, second)).sum() };
+        // From 0 on, as in registers: `Iterator::sum` of floats begins with -0, the sum of a group without terms.
+        let sum = |second: i64| {
+            let terms = part.clone().map(|l| term(l, second));
+            terms.fold(0.0, |sum, term| sum + term)
+        };
         let (mut matrices, mut numbers) = (tensors.iter(), scalars.iter());
         let inputs: Vec<u64> = epilogue
             .inputs()

@@ -26,6 +26,24 @@ fn law_epilogues_are_those_of_the_host() {
     println!("law epilogues: {found}");
 }
 
+/// In groups of every kind and in lists of matrices too: `COLEX_EPILOGUES=4000` draws as many epilogues of each.
+#[test]
+fn law_epilogues_of_groups_and_lists_are_those_of_the_host() {
+    let count = std::env::var("COLEX_EPILOGUES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(30);
+    let devices = [Arch::Sm75, Arch::Sm80, Arch::Sm90a, Arch::Sm90a].map(Device::simulator);
+    let found = epilogues::check_parts(&devices, 20, count).unwrap_or_else(|why| panic!("{why}"));
+    let refused = 2 * count - found.drawn;
+    assert!(
+        refused * 4 < 2 * count,
+        "{refused} of {} epilogues were refused",
+        2 * count
+    );
+    println!("law epilogues.parts: {found}");
+}
+
 /// Every kernel gives an element of C the coordinates that the host gives it: over batches, swapped factors, parts of K in clusters and
 /// through a workspace, two right factors, and outputs by any layout.
 #[test]
@@ -36,29 +54,42 @@ fn law_coordinates_of_an_epilogue_are_those_of_c() {
     println!("law epilogue.coordinates: {found} elements");
 }
 
-/// In groups of contiguous rows the row is one of C; in groups with a matrix each it counts within the group.
+/// In groups of contiguous rows the row is one of C; in groups with a matrix each it counts within the group. With one right factor and
+/// with two, in every kernel that takes groups.
 #[test]
 fn law_coordinates_in_groups_are_those_of_c() {
-    let places = Epilogue::new(Ty::F32, |e| {
-        let place = e.row() * 1000 + e.column();
-        e.accumulator() + place.to(Ty::F32)
-    });
-    let places = places.expect("an epilogue");
+    let of_factors = |is_gated: bool| {
+        let built = Epilogue::new(Ty::F32, |e| {
+            let place = e.row() * 1000 + e.column();
+            let mut sum = e.accumulator();
+            if is_gated {
+                sum = sum - e.second_accumulator() * 3.0;
+            }
+            sum + place.to(Ty::F32)
+        });
+        built.expect("an epilogue")
+    };
+    let [places, gated] = [false, true].map(of_factors);
     let (m, n, k) = (80_i64, 24_i64, 8_i64);
     let offsets = [0_u32, 3, 3, 70, 80];
     let groups = offsets.len() as i64 - 1;
     let mut cases = 0;
     for (arch, methods) in [
         (Arch::Sm70, vec![GemmMethod::Simt, GemmMethod::Volta]),
+        (Arch::Sm75, vec![GemmMethod::Volta]),
         (Arch::Sm80, vec![GemmMethod::Ampere]),
-        (Arch::Sm90a, vec![GemmMethod::Hopper]),
+        (Arch::Sm90a, vec![GemmMethod::Ampere, GemmMethod::Hopper]),
     ] {
         let device = Device::simulator(arch);
         let numbers = |count: i64| -> Vec<f16> {
             let number = |i: i64| f16::from_f64(((i * 7 + i / 5) % 5) as f64 - 2.0);
             (0..count).map(number).collect()
         };
-        for method in methods {
+        for (method, epilogue) in methods
+            .into_iter()
+            .flat_map(|method| [(method, &places), (method, &gated)])
+        {
+            let is_gated = epilogue == &gated;
             for kind in [Groups::Rows, Groups::Masked, Groups::AlongK] {
                 let counts: Vec<u32> = match kind {
                     Groups::Masked => vec![5, 0, 80, 66],
@@ -80,24 +111,29 @@ fn law_coordinates_in_groups_are_those_of_c() {
                     _ => Layout::new((m, n, groups), (n, 1, m * n)),
                 };
                 let of_c = of_c.expect("a layout");
-                let (in_a, in_b) = (numbers(of_a.size()), numbers(of_b.size()));
+                let (in_a, in_b) = (numbers(of_a.size()), numbers(2 * of_b.size()));
                 let (a, b) = (
                     device.upload(&in_a).expect("A"),
                     device.upload(&in_b).expect("B"),
                 );
+                // The second right factor lies behind the first.
+                let behind = b.slice(of_b.size() as usize..).expect("a slice");
                 let before = vec![-7f32; of_c.size() as usize];
                 let mut c = device.upload(&before).expect("C");
                 let list = device.upload(&counts).expect("numbers");
-                let call = Gemm::new(
+                let mut call = Gemm::new(
                     &View::new(&a, &of_a).expect("A"),
                     &View::new(&b, &of_b).expect("B"),
                     &ViewMut::new(&mut c, &of_c).expect("C"),
                 )
                 .groups(kind, &list.view(counts.len() as i64).expect("a view"))
-                .epilogue(&places)
+                .epilogue(epilogue)
                 .method(method);
+                if is_gated {
+                    call = call.b2(&View::new(&behind, &of_b).expect("the second B"));
+                }
                 call.run()
-                    .unwrap_or_else(|why| panic!("{kind:?} by {method}: {why}"));
+                    .unwrap_or_else(|why| panic!("{kind:?} by {method} on {arch}: {why}"));
                 let found = c.download().expect("C");
                 for (product, i, j) in (0..of_c.size() / (m * n))
                     .flat_map(|p| (0..m).flat_map(move |i| (0..n).map(move |j| (p, i, j))))
@@ -117,12 +153,18 @@ fn law_coordinates_in_groups_are_those_of_c() {
                         Groups::Masked => in_a[((group * m + i) * k + l) as usize],
                         _ => in_a[(i * of_k + l) as usize],
                     };
-                    let of_b = |l: i64| match kind {
-                        Groups::AlongK => in_b[(j * of_k + l) as usize],
-                        _ => in_b[((group * n + j) * k + l) as usize],
+                    let in_second = of_b.size();
+                    let of_b = |l: i64, behind: i64| match kind {
+                        Groups::AlongK => in_b[(behind + j * of_k + l) as usize],
+                        _ => in_b[(behind + (group * n + j) * k + l) as usize],
                     };
-                    let sum: f32 = span.map(|l| of_a(l).to_f32() * of_b(l).to_f32()).sum();
-                    let bits = places.evaluate_at([i, j], &[sum.to_bits().into()]);
+                    let sum = |behind: i64| -> u64 {
+                        let terms = span.clone();
+                        let terms = terms.map(|l| of_a(l).to_f32() * of_b(l, behind).to_f32());
+                        terms.fold(0_f32, |sum, term| sum + term).to_bits().into()
+                    };
+                    let sums = [sum(0), sum(in_second)];
+                    let bits = epilogue.evaluate_at([i, j], &sums[..1 + usize::from(is_gated)]);
                     let wanted = if is_there {
                         f32::from_bits(bits.expect("a number")[0] as u32)
                     } else {
@@ -130,7 +172,7 @@ fn law_coordinates_in_groups_are_those_of_c() {
                     };
                     assert_eq!(
                         found[at as usize], wanted,
-                        "({i},{j}) of {product}, {kind:?} by {method}"
+                        "({i},{j}) of {product}, {kind:?} by {method} on {arch}"
                     );
                     cases += 1;
                 }

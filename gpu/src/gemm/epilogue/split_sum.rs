@@ -12,7 +12,7 @@ use colex_tiled::Operand;
 use super::convert::sum_register;
 use super::direct::Direct;
 use super::terms::KernelEpilogue;
-use crate::gemm::batch::{BatchForm, BatchTiles, agree};
+use crate::gemm::batch::{BatchForm, BatchTiles};
 use crate::gemm::plan::GemmPlan;
 use crate::gemm::problem::MOST_EXTENT;
 use crate::gemm::sm90::{self, MOST_SPLIT, WARPGROUP_THREADS};
@@ -213,8 +213,8 @@ pub(crate) fn build(
     let products = batch.arguments(&mut k);
     let sum = SplitSum::new(&mut k, plan);
     let terms = epilogue.declare(&mut k);
-    agree(&mut k, &c, &products);
-    terms.agree(&mut k, &products);
+    batch.agree(&mut k, Operand::C, &c, &products);
+    terms.agree(&mut k, &batch, &products);
 
     let [rows, columns] = [stored.tile[0] / ROWS, stored.tile[1] / COLUMNS];
     let grid = sm90::clusters(&mut k, plan, [&m, &n], &products);

@@ -15,7 +15,7 @@ use super::awaited::AwaitedFlags;
 use super::closure::{EpilogueClosure, EpilogueElements};
 use super::convert::sum_type;
 use super::expression::{Epilogue, EpilogueInputKind};
-use crate::gemm::batch::agree;
+use crate::gemm::batch::BatchForm;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::gemm::problem::MOST_EXTENT;
@@ -501,10 +501,10 @@ impl Terms {
         self.awaited.as_ref()
     }
 
-    /// Declares that the modes of the tensors behind the matrix have these extents, which the launch checks.
-    pub(crate) fn agree(&self, k: &mut Builder, extents: &[Index]) {
+    /// Declares that the tensors have the products' extents in the modes that C has, which the launch checks.
+    pub(crate) fn agree(&self, k: &mut Builder, batch: &BatchForm, extents: &[Index]) {
         for matrix in self.clone().tensors() {
-            agree(k, &matrix.tensor, extents);
+            batch.agree(k, Operand::C, &matrix.tensor, extents);
         }
     }
 
