@@ -603,7 +603,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         let packing = factors
             .as_ref()
             .and_then(|places| self.said_of_packing(&problem, places, &c, &apart));
-        let mut matrices = match factors {
+        let matrices = match factors {
             Some(places) => {
                 if problem.compute == Some(Compute::Tf32x3) {
                     problem.k *= high_low::TIMES;
@@ -616,11 +616,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 [zeros, zeros, c.matrix()]
             }
         };
-        if let Some(lists) = &self.lists {
-            for (operand, matrix) in Operand::ALL.into_iter().zip(&mut matrices) {
-                matrix.address |= lists.aligned(operand);
-            }
-        }
+        let matrices = self.aligned(matrices);
         let shape = shape::<T, C>(&mut problem, &matrices, &batch, self.wish(), bound);
         Ok(Some(Opened {
             problem,
@@ -818,12 +814,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                 known.epilogue.clone(),
             )
         };
-        let mut matrices = [a, b, of_c];
-        if let Some(lists) = &self.lists {
-            for (operand, matrix) in Operand::ALL.into_iter().zip(&mut matrices) {
-                matrix.address |= lists.aligned(operand);
-            }
-        }
+        let matrices = self.aligned([a, b, of_c]);
         let as_is = shape(&mut problem, matrices);
         if !packs {
             return Ok(Some((problem, as_is)));
@@ -933,6 +924,14 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
         self.call(&mut memory, false, |operands, arch| {
             Ok(Wish::Plan(plan(operands, arch)?))
         })
+    }
+
+    /// Returns the matrices with addresses of the alignment that a kernel may rely on: that of all matrices of a list.
+    fn aligned(&self, matrices: [Matrix; 3]) -> [Matrix; 3] {
+        match &self.lists {
+            Some(lists) => lists.aligned(matrices),
+            None => matrices,
+        }
     }
 
     /// Returns whether the product may pack a matrix that a kernel would take: not if a method was set.
@@ -1526,7 +1525,7 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
                     .flat_map(GivenDepartures::addresses),
             );
         }
-        let mut matrices = [a, b2.map_or(b, |b2| b.aligned_with(&b2)), c];
+        let matrices = self.aligned([a, b2.map_or(b, |b2| b.aligned_with(&b2)), c]);
         if let Some(lists) = &self.lists {
             if device.is_capturing()? {
                 return Err(ErrorKind::Captured.into());
@@ -1537,9 +1536,6 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             device.synchronize()?;
             addresses.push(table.address());
             steps.table = Some(table);
-            for (operand, matrix) in Operand::ALL.into_iter().zip(&mut matrices) {
-                matrix.address |= lists.aligned(operand);
-            }
         }
         let bound = bound.map(|(arguments, more)| {
             addresses.extend(more);

@@ -14,6 +14,7 @@ use colex_tiled::Operand;
 use super::tiles::MOST_GROUPS;
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::gemm::call::Gemm;
+use crate::gemm::factors::matrix::Matrix;
 use crate::gemm::plan::{GemmPlan, Operands};
 use crate::gemm::problem::GemmElement;
 use crate::method::GemmMethod;
@@ -98,10 +99,14 @@ impl GivenLists<'_> {
         self.bytes.iter().copied()
     }
 
-    /// An address with the alignment that all of an operand have.
-    pub(crate) fn aligned(&self, operand: Operand) -> u64 {
-        let all = self.addresses.iter();
-        all.fold(0, |all, row| all | row[operand as usize])
+    /// Returns the matrices with addresses of the alignment that all matrices of each operand have.
+    pub(crate) fn aligned(&self, mut matrices: [Matrix; 3]) -> [Matrix; 3] {
+        for row in &self.addresses {
+            for (matrix, address) in matrices.iter_mut().zip(row) {
+                matrix.address |= address;
+            }
+        }
+        matrices
     }
 
     /// The table as the device holds it. A and B of a product that is 0 are `zeros`.
