@@ -452,6 +452,7 @@ impl Device {
             alignments: vec![1; parameters.len()],
             block: None,
             cluster: None,
+            is_flat: false,
         };
         Ok(self.function(Arc::new(LoadedKernel {
             entry: entry.to_string(),
@@ -633,7 +634,7 @@ mod tests {
     use colex_atom::Arch;
 
     use super::*;
-    use colex_ir::KernelBuilder;
+    use colex_ir::{KernelBuilder, Special, Type};
     use colex_sim::{FaultKind, Memory};
 
     /// Numbers that a launch may have, good and bad.
@@ -650,7 +651,7 @@ mod tests {
             state ^= state << 17;
             (state >> 20) % most
         };
-        let (mut cases, mut refused) = (0, 0);
+        let (mut cases, mut refused, mut flat) = (0, 0, 0);
         for _ in 0..3000 {
             let arch = [Arch::Sm80, Arch::Sm90a, Arch::Sm75][draw(3) as usize];
             let mut k = KernelBuilder::new("k", arch);
@@ -658,6 +659,15 @@ mod tests {
             if pointer {
                 k.pointer("p");
             }
+            // Some tell their threads apart by the index along x alone, which a block along y or z does not.
+            let along = [Special::Tid(0), Special::Tid(1), Special::NTid(2)];
+            let read = draw(8);
+            for (number, special) in along.into_iter().enumerate() {
+                if read >> number & 1 == 1 {
+                    k.mov(Type::U32, special);
+                }
+            }
+            let is_flat = read == 1;
             let mut kernel = k.finish();
             // Mostly 1, so that a third of the launches pass.
             let mut extents = || {
@@ -701,6 +711,11 @@ mod tests {
             let checked = function.check_launch(&launch, arguments);
             cases += 1;
             refused += u32::from(checked.is_err());
+            if let Err(error) = &checked {
+                let is_of_one_index = error.to_string().contains("by `%tid.x` alone");
+                flat += u32::from(is_of_one_index);
+                assert!(!is_of_one_index || is_flat && kernel.block.is_none());
+            }
             if launch.blocks().saturating_mul(launch.threads()) > 1 << 14 && checked.is_ok() {
                 continue;
             }
@@ -723,7 +738,7 @@ mod tests {
                 "{launch:?} of {kernel:?}"
             );
         }
-        assert!(refused > cases / 4 && refused < cases);
+        assert!(refused > cases / 4 && refused < cases && flat > 20);
         println!("law launch_faults_are_found_before_the_launch: {cases} cases");
     }
 

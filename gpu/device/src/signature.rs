@@ -142,6 +142,7 @@ fn read(entry: &str, tokens: &[&str]) -> Result<EntrySignature, Error> {
         parameters: parameters.collect::<Result<_, _>>()?,
         block: extents(after, ".reqntid"),
         cluster: extents(after, ".reqnctapercluster"),
+        is_flat: false,
     })
 }
 

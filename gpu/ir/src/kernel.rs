@@ -7,7 +7,7 @@ use colex_layout::ComposedLayout;
 
 use super::claims::Claim;
 use super::escaped::Escaped;
-use super::operand::Reg;
+use super::operand::{Operand, Reg, Special};
 use super::stmt::Stmt;
 use super::ty::{RegType, Type};
 
@@ -255,6 +255,26 @@ impl Kernel {
     /// Returns the byte at which each parameter begins, and the byte after the last one.
     pub fn parameter_places(&self) -> (Vec<u64>, u64) {
         places((self.params.iter()).map(|param| (param.ty.bytes(), param.ty.align())))
+    }
+
+    /// Returns whether the kernel is for blocks along x alone: it states no block, and reads neither the thread's index nor the
+    /// block's extent along y or z.
+    pub(crate) fn is_flat(&self) -> bool {
+        let is_beside = |special| matches!(special, Special::Tid(1 | 2) | Special::NTid(1 | 2));
+        self.block.is_none() && !self.reads(is_beside)
+    }
+
+    /// Returns whether an instruction reads a special register of a kind.
+    pub(crate) fn reads(&self, is_of_kind: impl Fn(Special) -> bool) -> bool {
+        let mut found = false;
+        self.walk(&mut |stmt| {
+            let sources = stmt.op.uses().uses;
+            found |= sources.iter().any(|operand| match operand {
+                Operand::Special(special) => is_of_kind(*special),
+                Operand::Reg(_) | Operand::Int(_) | Operand::Float(_) => false,
+            });
+        });
+        found
     }
 
     /// Visits every instruction, outermost first, in program order.

@@ -94,6 +94,12 @@ pub(crate) enum ErrorKind {
         expected: [u32; 3],
         found: [u32; 3],
     },
+    #[error(
+        "the block {} has threads along y or z, and the kernel tells its threads apart by `%tid.x` alone: launch them \
+         along x, or read `%tid.y` and `%tid.z` in the kernel too",
+        tuple(block)
+    )]
+    Flat { block: [u32; 3] },
     #[error("the kernel has {}, and {} given", parameters(*expected), arguments(*found))]
     ArgumentCount { expected: usize, found: usize },
     #[error("argument {index} is {found}, and the parameter is {expected}")]

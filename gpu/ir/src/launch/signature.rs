@@ -1,7 +1,9 @@
 //! What an entry takes, against which a launch is checked.
 
+use super::error::ErrorKind;
 use super::{Argument, Error, Launch, ParameterType, check_alignments, check_arguments};
 use crate::kernel::{Kernel, Param, ParamType};
+use crate::operand::Special;
 use crate::ty::Type;
 
 /// The parameters of an entry, and the shape of its launches: of a kernel, or as a text of PTX declares them.
@@ -15,6 +17,9 @@ pub struct EntrySignature {
     pub block: Option<[u32; 3]>,
     /// The required cluster (`.reqnctapercluster`).
     pub cluster: Option<[u32; 3]>,
+    /// Whether the entry tells its threads apart by `%tid.x` alone: a block has no threads along y or z then. Of a text this is not
+    /// known, and `false`.
+    pub is_flat: bool,
 }
 
 impl EntrySignature {
@@ -48,6 +53,7 @@ impl EntrySignature {
                 .collect::<Result<_, _>>()?,
             block: kernel.block,
             cluster: kernel.cluster,
+            is_flat: kernel.is_flat() && kernel.reads(|of| of == Special::Tid(0)),
         })
     }
 
@@ -58,6 +64,11 @@ impl EntrySignature {
     /// Returns the first error found.
     pub fn check(&self, launch: &Launch, arguments: &[Argument]) -> Result<(), Error> {
         launch.check_required(self.block, self.cluster)?;
+        let [x, y, z] = launch.block;
+        if self.is_flat && x > 0 && y.max(z) > 1 {
+            let block = launch.block;
+            return Err(ErrorKind::Flat { block }.into());
+        }
         check_arguments(&self.parameters, arguments)?;
         check_alignments(&self.alignments, arguments)
     }
@@ -85,4 +96,93 @@ fn number_type(param: &Param) -> Option<ParameterType> {
             Type::Pred | Type::B8 | Type::U8 | Type::S8 | Type::B128 => return None,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KernelBuilder;
+    use colex_atom::Arch;
+
+    /// A kernel takes a block with threads along y or z unless it reads the index along x, and neither an index nor an extent along y
+    /// or z; one that states its block takes that block.
+    #[test]
+    fn law_blocks_along_y_and_z_are_for_kernels_that_read_them() {
+        let beside = [
+            Special::Tid(1),
+            Special::Tid(2),
+            Special::NTid(1),
+            Special::NTid(2),
+        ];
+        let others = [
+            Special::Tid(0),
+            Special::NTid(0),
+            Special::LaneId,
+            Special::Ctaid(1),
+        ];
+        let all: Vec<Special> = beside.into_iter().chain(others).collect();
+        let extents = [1, 2, 8];
+        let mut cases = [0; 2];
+        for subset in 0..1_u32 << all.len() {
+            let read: Vec<Special> = (0..all.len())
+                .filter(|i| subset >> i & 1 == 1)
+                .map(|i| all[i])
+                .collect();
+            // Instructions inside a loop count too.
+            let kernel = |block: Option<[u32; 3]>| {
+                let mut k = KernelBuilder::new("k", Arch::Sm80);
+                if let Some(block) = block {
+                    k.block(block);
+                }
+                k.for_range(0, 2, 1, |k, _| {
+                    for special in &read {
+                        k.mov(Type::U32, *special);
+                    }
+                });
+                k.finish()
+            };
+            let signature = EntrySignature::of(&kernel(None)).expect("no parameters");
+            for (x, y, z) in extents
+                .into_iter()
+                .flat_map(|x| extents.map(|y| (x, y)))
+                .flat_map(|(x, y)| extents.map(|z| (x, y, z)))
+            {
+                let launch = Launch::new(1, (x, y, z));
+                let is_one_index = read.contains(&Special::Tid(0))
+                    && !beside.iter().any(|special| read.contains(special));
+                let is_refused = is_one_index && (y, z) != (1, 1);
+                let found = signature.check(&launch, &[]);
+                assert_eq!(found.is_err(), is_refused, "{read:?} with {launch:?}");
+                cases[usize::from(is_refused)] += 1;
+                if subset % 16 == 0 {
+                    let stated = kernel(Some([x, y, z]));
+                    let stated = EntrySignature::of(&stated).expect("no parameters");
+                    assert_eq!(stated.check(&launch, &[]), Ok(()), "{read:?}");
+                }
+            }
+        }
+        assert!(cases.iter().all(|cases| *cases > 100), "{cases:?}");
+    }
+
+    #[test]
+    fn a_block_of_two_dimensions_is_refused_verbatim() {
+        let mut k = KernelBuilder::new("k", Arch::Sm80);
+        k.mov(Type::U32, Special::Tid(0));
+        let signature = EntrySignature::of(&k.finish()).expect("no parameters");
+        let refused = |block: [u32; 3]| {
+            let error = signature.check(&Launch::new(1, block), &[]).unwrap_err();
+            assert!(!error.is_argument() && error.outside().is_none());
+            error.to_string()
+        };
+        assert_eq!(
+            refused([48, 2, 1]),
+            "the block (48,2,1) has threads along y or z, and the kernel tells its threads apart by `%tid.x` alone: launch them \
+             along x, or read `%tid.y` and `%tid.z` in the kernel too"
+        );
+        assert_eq!(
+            refused([1, 1, 8]),
+            "the block (1,1,8) has threads along y or z, and the kernel tells its threads apart by `%tid.x` alone: launch them \
+             along x, or read `%tid.y` and `%tid.z` in the kernel too"
+        );
+    }
 }

@@ -202,8 +202,8 @@ fn compare(cmp: crate::Compare, a: Uniformity, b: Operand, b_value: Uniformity) 
     Uniformity::Same(shift.saturating_add(bound.trailing_zeros()).min(WHOLE))
 }
 
-/// Threads are numbered x first; where the block's extents are not given, a kernel that never asks for y and z is
-/// taken to have none.
+/// Threads are numbered x first; where the block's extents are not given, a kernel that never asks for y and z is taken to have
+/// none, and a launch with some is refused.
 fn special_value(kernel: &Kernel, special: Special) -> Uniformity {
     use Special::{
         Clock64, ClusterCtaRank, ClusterCtaid, ClusterId, ClusterNCtaRank, ClusterNCtaid, Ctaid,
@@ -221,8 +221,7 @@ fn special_value(kernel: &Kernel, special: Special) -> Uniformity {
 
 fn thread_index(kernel: &Kernel, axis: usize) -> Uniformity {
     let Some(block) = kernel.block else {
-        let flat = !asks_for_yz(kernel);
-        return if axis == 0 && flat {
+        return if axis == 0 && kernel.is_flat() {
             Uniformity::Thread(0)
         } else {
             Uniformity::Same(0)
@@ -247,18 +246,4 @@ impl Uniformity {
             _ => self,
         }
     }
-}
-
-fn asks_for_yz(kernel: &Kernel) -> bool {
-    let mut found = false;
-    kernel.walk(&mut |stmt| {
-        let sources = stmt.op.uses().uses;
-        found |= sources.iter().any(|operand| {
-            matches!(
-                operand,
-                Operand::Special(Special::Tid(1 | 2) | Special::NTid(1 | 2))
-            )
-        });
-    });
-    found
 }
