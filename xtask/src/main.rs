@@ -113,6 +113,7 @@ enum Task {
         what: gpu::GpuTask,
     },
     /// Measure, and print the medians with how they were taken.
+    #[command(after_help = bench::names())]
     Bench {
         /// Which group of benches; all of them if left out.
         name: Option<String>,

@@ -29,7 +29,7 @@ use colex_gpu::Device;
 use crate::output;
 use crate::verdict::{self, Checked, Ended};
 
-use product::{convolution, epilogue, gated, gemm, groups, ladder, processes, ranks};
+use product::{convolution, epilogue, gated, gemm, groups, kernels, ladder, processes, ranks};
 
 pub(crate) use product::sweep::Sweep;
 
@@ -53,6 +53,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("sim", Runner::Host(sim::run)),
     ("host", Runner::Driver(calls::run)),
     ("start", Runner::Processes(start::run)),
+    ("kernels", Runner::Driver(kernels::run)),
     ("copy", Runner::Gpu(copy::run)),
     ("transpose", Runner::Gpu(transpose::run)),
     ("gemm", Runner::Gpu(gemm::run)),
@@ -79,6 +80,12 @@ const GROUPS: &[(&str, Runner)] = &[
     ("scan", Runner::Gpu(reduce::scan)),
 ];
 
+/// The names of the groups, for the reader of `bench --help`.
+pub(crate) fn names() -> String {
+    let names: Vec<&str> = GROUPS.iter().map(|(group, _)| *group).collect();
+    format!("Groups: {}", names.join(", "))
+}
+
 /// Measures the group `name`, or all of them; `file` is where a group on a GPU writes its numbers. A
 /// build without optimisation hands over to one with it.
 pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Result<ExitCode> {
@@ -87,11 +94,10 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         .filter(|(group, _)| name.is_none_or(|name| name == *group))
         .collect();
     if groups.is_empty() {
-        let names: Vec<&str> = GROUPS.iter().map(|(group, _)| *group).collect();
         bail!(
-            "there is no bench `{}`; there are: {}",
+            "there is no bench `{}`. {}",
             name.unwrap_or_default(),
-            names.join(", ")
+            names()
         );
     }
     if let Some(folder) = sweep.export() {
