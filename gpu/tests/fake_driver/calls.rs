@@ -1061,6 +1061,64 @@ fn lists_load_the_kernels_of_all_their_matrices() {
     );
 }
 
+/// A wrong shape, a wrong type, a missing tensor and an output that overlaps what is read are found before a kernel is loaded.
+#[test]
+fn what_an_epilogue_refuses_loads_nothing() {
+    let act = || {
+        let device = device();
+        let matrices: Vec<Buffer<f32>> = (0..3).map(|_| buffer(&device)).collect();
+        let c: Buffer<f32> = buffer(&device);
+        let before: Buffer<f32> = buffer(&device);
+        let halves: Buffer<bf16> = buffer(&device);
+        let epilogue = Epilogue::new(Ty::F32, |e| {
+            let x = e.accumulator() + e.tensor("bias", Ty::F32);
+            e.output("before", x.clone());
+            x.relu()
+        });
+        let epilogue = epilogue.unwrap();
+        let (of_a, of_c) = ("(64,32):(32,1)", "(64,64):(64,1)");
+        let (a, b) = (view(&matrices[0], of_a), view(&matrices[1], of_a));
+        let (of_c, of_before) = (view_mut(&c, of_c), view_mut(&before, of_c));
+        let bias = view(&matrices[2], "(64,64):(0,1)");
+        let plain = Gemm::new(&a, &b, &of_c).epilogue(&epilogue);
+        let whole = plain
+            .clone()
+            .tensor("bias", &bias)
+            .output("before", &of_before);
+        let over_a = view_mut(&matrices[0], "(64,64):(64,1)");
+        let refused = [
+            plain.output("before", &of_before),
+            whole
+                .clone()
+                .tensor("bias", &view(&matrices[2], "(64,32):(0,1)")),
+            whole
+                .clone()
+                .tensor("bias", &view(&halves, "(64,64):(0,1)")),
+            whole.clone().output("before", &over_a),
+        ];
+        let mut said = Vec::new();
+        for call in refused {
+            let prepare = || {
+                let error = call.prepare().unwrap_err();
+                assert!(error.is_epilogue_refused() || error.is_overlap(), "{error}");
+                Ok(())
+            };
+            said.push(loads(&counted(&device, prepare).unwrap()).to_string());
+        }
+        let last = counted(&device, || whole.prepare().map(drop)).unwrap();
+        said.push((loads(&last) > 0).to_string());
+        said.join(" ")
+    };
+    assert_eq!(
+        said(
+            "calls::what_an_epilogue_refuses_loads_nothing",
+            "whole",
+            act
+        ),
+        "0 0 0 0 true"
+    );
+}
+
 /// A workspace that lies where a product reads is refused, be it a list of rows, the numbers of groups or a matrix of a list behind
 /// the first.
 #[test]
