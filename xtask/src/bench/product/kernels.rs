@@ -64,22 +64,22 @@ fn formula(number: usize) -> Result<Option<Epilogue>, Error> {
 }
 
 /// The matrices of a product, and what the epilogues read and write.
-struct Matrices {
+struct EpilogueMemory {
     halves: [Buffer<bf16>; 4],
     bias: Buffer<bf16>,
     factors: Buffer<f32>,
     written: [Buffer<bf16>; 2],
 }
 
-impl Matrices {
-    fn new(device: &Device) -> Result<Matrices, Error> {
+impl EpilogueMemory {
+    fn new(device: &Device) -> Result<EpilogueMemory, Error> {
         fn of<T: Element>(device: &Device, count: i64) -> Result<Buffer<T>, Error> {
             Ok(device.uninitialised(count as usize)?)
         }
         let whole = SIZE * SIZE;
         let [a, b, second, residual] = [(); 4].map(|()| of(device, whole));
         let [c, before] = [(); 2].map(|()| of(device, whole));
-        Ok(Matrices {
+        Ok(EpilogueMemory {
             halves: [a?, b?, second?, residual?],
             bias: of(device, SIZE)?,
             factors: of(device, SIZE)?,
@@ -93,7 +93,7 @@ impl Matrices {
         (number, epilogue): (usize, Option<&Epilogue>),
         then: impl FnOnce(&GemmCall<'_>) -> Result<T>,
     ) -> Result<T> {
-        let Matrices {
+        let EpilogueMemory {
             halves: [a, b, second, residual],
             bias,
             factors,
@@ -158,7 +158,7 @@ impl Built {
         let mut lines = 0;
         for _ in 0..runs {
             // A device of its own keeps no kernel and no choice of another run.
-            let mut matrices = Matrices::new(&Device::simulator(Arch::Sm90a))?;
+            let mut matrices = EpilogueMemory::new(&Device::simulator(Arch::Sm90a))?;
             let (of_formula, epilogue) = timed(|| Ok(formula(number)?))?;
             let started = Instant::now();
             let epilogue = (number, epilogue.as_ref());
@@ -235,7 +235,7 @@ fn loads(device: &Device) -> Result<()> {
         device.name(),
         device.arch()
     );
-    let mut matrices = Matrices::new(device)?;
+    let mut matrices = EpilogueMemory::new(device)?;
     let mut plain = None;
     for (number, name) in NAMES.into_iter().enumerate() {
         let epilogue = formula(number)?;
