@@ -797,8 +797,8 @@ pub(crate) enum HostError {
     Mixed { path: String },
     #[error("{problem}, and there are {given} devices: each rank has one")]
     Ranks { problem: String, given: usize },
-    #[error("{found} is asked of the call of {wanted}")]
-    Overlap { found: String, wanted: String },
+    #[error("{found} gathers no A: {wanted} does")]
+    NoGather { found: String, wanted: String },
     #[error(
         "{pieces} pieces of a chunk of {rows} rows: the number must divide the rows, and be at most {most}"
     )]

@@ -9,10 +9,9 @@ use colex_atom::Arch;
 use colex_gpu::gemm::ChunkOrder;
 use colex_gpu::ir::*;
 use colex_gpu::ranks::{
-    GatherProduct, LinkSpeeds, Meeting, ProductReduce, ProductScatter, RankDevices, RankForecast,
-    RankOptions, RankPath, RankSends,
+    LinkSpeeds, Meeting, RankDevices, RankForecast, RankOptions, RankPath, RankProduct, RankSends,
 };
-use colex_gpu::ranks::{GatherProductRank, RankPlan, RankProblem, RankProcess};
+use colex_gpu::ranks::{ProcessProduct, RankPlan, RankProblem, RankProcess};
 use colex_gpu::sim::{Fault, Ranks, SimOptions};
 use colex_gpu::{Argument, Device, Flags, Gemm, Launch, Rates, View, ViewMut};
 use colex_sched::{ChunkTimes, Overlap, OverlapPlan};
@@ -324,7 +323,7 @@ fn devices() -> Result<(), Box<dyn Error>> {
         k: 16,
     };
     let options = RankOptions::default();
-    let mut product = GatherProduct::<bf16, f32>::new(&ranks, problem, &options)?;
+    let mut product = RankProduct::<bf16, f32>::new(&ranks, problem, &options)?;
     for rank in 0..2 {
         let part = [bf16::from_f32(rank as f32 + 1.0); 8 * 16];
         product.a(rank)?.write(&part)?;
@@ -356,7 +355,7 @@ fn added() -> Result<(), Box<dyn Error>> {
             sends: Some(sends),
             ..RankOptions::default()
         };
-        let mut product = ProductScatter::<bf16, bf16, bf16>::new(&ranks, problem, &options)?;
+        let mut product = RankProduct::<bf16, bf16>::new(&ranks, problem, &options)?;
         for (rank, term) in terms.into_iter().enumerate() {
             product
                 .a(rank)?
@@ -392,7 +391,7 @@ fn reduce() -> Result<(), Box<dyn Error>> {
         pieces: Some(2),
         ..RankOptions::default()
     };
-    let mut product = ProductReduce::<bf16, f32, bf16>::new(&ranks, problem, &options)?;
+    let mut product = RankProduct::<bf16, bf16, f32>::new(&ranks, problem, &options)?;
     for rank in 0..2 {
         let part = [bf16::from_f32(rank as f32 + 1.0); 32 * 16];
         product.a(rank)?.write(&part)?;
@@ -424,7 +423,7 @@ fn apart() -> Result<(), Box<dyn Error>> {
         n: 16,
         k: 16,
     };
-    let mut product = GatherProduct::<bf16, f32>::new(&ranks, problem, &RankOptions::default())?;
+    let mut product = RankProduct::<bf16, f32>::new(&ranks, problem, &RankOptions::default())?;
     product.a(1)?.write(&[bf16::from_f32(2.0); 16 * 16])?;
     product.b(0)?.write(&[bf16::ONE; 8 * 16])?;
     product.run()?;
@@ -437,7 +436,7 @@ fn apart() -> Result<(), Box<dyn Error>> {
         path: Some(RankPath::PeerMemory),
         ..RankOptions::default()
     };
-    let refused = GatherProduct::<bf16, f32>::new(&ranks, problem, &peers);
+    let refused = RankProduct::<bf16, f32>::new(&ranks, problem, &peers);
     println!("{}", refused.unwrap_err());
     // ANCHOR_END: apart
     Ok(())
@@ -520,7 +519,7 @@ fn processes() -> Result<(), Box<dyn Error>> {
             k: 16,
         };
         let options = RankOptions::default();
-        let mut product = GatherProductRank::<bf16, f32>::new(&process, problem, &options)?;
+        let mut product = ProcessProduct::<bf16, f32>::new(&process, problem, &options)?;
         let part = [bf16::from_f32(process.rank() as f32 + 1.0); 8 * 16];
         product.a()?.write(&part)?;
         product.b().write(&[bf16::ONE; 8 * 16])?;

@@ -4,11 +4,10 @@
 //! the products of the chunks that are there ([`colex_sched::OverlapPlan`] has the order and a timeline). A [`Meeting`] is what
 //! the ranks tell each other on the host.
 //!
-//! [`GatherProduct`], [`ProductScatter`] and [`ProductReduce`] run on the devices of one process, with the Hopper kernel of
-//! [`Gemm`](crate::Gemm): there the rank is the last mode of a batch. Where devices have no access to each other's memory, or the
-//! caller asks for it, the communication is NCCL's, with the feature `nccl`. [`GatherProductRank`] and [`ProductScatterRank`] are the
-//! first two products with a process for each device, which [`RankProcess`] joins. [`RankPlan`] has plain kernels in `f32` for the simulator, one
-//! element of C per thread, with all flags inside the kernels.
+//! [`RankProduct`] runs on the devices of one process, with the Hopper kernel of [`Gemm`](crate::Gemm): there the rank is the last mode of
+//! a batch. Where devices have no access to each other's memory, or the caller asks for it, the communication is NCCL's, with the
+//! feature `nccl`. [`ProcessProduct`] is the same product with a process for each device, which [`RankProcess`] joins. [`RankPlan`] has
+//! plain kernels in `f32` for the simulator, one element of C per thread, with all flags inside the kernels.
 
 mod buffers;
 mod gather;
@@ -24,13 +23,11 @@ mod work;
 
 pub use buffers::RankBuffers;
 pub use host::devices::RankDevices;
-pub use host::gather_product::{GatherProduct, RankOptions, RankSends, RankSums};
 pub use host::links::{LinkSpeeds, RankForecast};
-pub use host::product_reduce::ProductReduce;
-pub use host::product_scatter::ProductScatter;
+pub use host::options::{RankOptions, RankSends, RankSums};
+pub use host::product::RankProduct;
 pub use meeting::Meeting;
 pub use plan::{RankPath, RankPlan};
 pub use problem::RankProblem;
 pub use process::RankProcess;
-pub use process::gather::GatherProductRank;
-pub use process::scatter::ProductScatterRank;
+pub use process::product::ProcessProduct;

@@ -31,6 +31,13 @@ pub enum RankPath {
     NcclAfter,
 }
 
+impl RankPath {
+    /// Whether a library brings the data to the other ranks.
+    pub(crate) fn is_by_nccl(self) -> bool {
+        matches!(self, RankPath::NcclAfter | RankPath::NcclInChunks)
+    }
+}
+
 impl fmt::Display for RankPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -9,8 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use colex_gpu::ranks::{
-    GatherProductRank, Meeting, ProductScatterRank, RankOptions, RankPath, RankProblem,
-    RankProcess, RankSends,
+    Meeting, ProcessProduct, RankOptions, RankPath, RankProblem, RankProcess, RankSends,
 };
 use colex_gpu::{Device, ExportedBuffer};
 use colex_sched::Overlap;
@@ -129,14 +128,14 @@ fn by_kernel() -> RankOptions {
     }
 }
 
-fn gather(process: &RankProcess, options: &RankOptions) -> GatherProductRank<bf16, bf16> {
+fn gather(process: &RankProcess, options: &RankOptions) -> ProcessProduct<bf16, bf16> {
     let problem = problem(Overlap::GatherProduct, process.ranks());
-    GatherProductRank::new(process, problem, options).unwrap()
+    ProcessProduct::new(process, problem, options).unwrap()
 }
 
-fn scatter(process: &RankProcess, options: &RankOptions) -> ProductScatterRank<bf16, f32, bf16> {
+fn scatter(process: &RankProcess, options: &RankOptions) -> ProcessProduct<bf16, bf16, f32> {
     let problem = problem(Overlap::ProductScatter, process.ranks());
-    ProductScatterRank::new(process, problem, options).unwrap()
+    ProcessProduct::new(process, problem, options).unwrap()
 }
 
 fn by(path: RankPath) -> RankOptions {
@@ -164,7 +163,7 @@ fn law_every_rank_gathers_the_parts_of_other_processes() {
                         product.run().unwrap();
                         product.wait(LONG).unwrap();
                         let all: Vec<_> = (0..ranks).flat_map(|rank| part(round, rank)).collect();
-                        assert_eq!(product.gathered().download().unwrap(), all);
+                        assert_eq!(product.gathered().unwrap().download().unwrap(), all);
                     }
                     drop(product);
                     process.leave().unwrap();
@@ -381,7 +380,7 @@ fn a_process_without_memory_is_named() {
                 n: if process.rank() == 1 { 1 << 21 } else { 16 },
                 ..problem(Overlap::GatherProduct, 2)
             };
-            let new = GatherProductRank::<bf16, bf16>::new;
+            let new = ProcessProduct::<bf16, bf16>::new;
             let refused = sentence(new(&process, large, &RankOptions::default()));
             // The ranks go on together.
             drop(gather(&process, &RankOptions::default()));
@@ -411,7 +410,7 @@ fn threads_without_peer_access_are_named() {
                 let device = Device::gpu(meeting.rank()).unwrap();
                 let process = RankProcess::join(meeting, &device).unwrap();
                 let problem = problem(Overlap::GatherProduct, 2);
-                let new = GatherProductRank::<bf16, bf16>::new;
+                let new = ProcessProduct::<bf16, bf16>::new;
                 sentence(new(&process, problem, &RankOptions::default()))
             })
         };

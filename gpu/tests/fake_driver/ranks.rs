@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use colex_gpu::ranks::{
-    GatherProduct, ProductReduce, ProductScatter, RankDevices, RankOptions, RankPath, RankProblem,
-    RankSends,
-};
+use colex_gpu::ranks::{RankDevices, RankOptions, RankPath, RankProblem, RankProduct, RankSends};
 use colex_gpu::{Device, Flags};
 use colex_sched::{ChunkWork, Overlap};
 use half::bf16;
@@ -46,7 +43,7 @@ fn law_every_rank_gathers_all_parts_of_a() {
                 };
                 let problem = problem(Overlap::GatherProduct, ranks as i64);
                 let mut call =
-                    GatherProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+                    RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
                 for round in 1..=2 {
                     let part = |rank: usize| {
                         vec![bf16::from_f32((10 * round + rank) as f32); 8 * 16 * ranks]
@@ -83,9 +80,9 @@ fn a_rank_that_never_comes_is_named() {
             let options = RankOptions::default();
             let gather = problem(Overlap::GatherProduct, 3);
             let scatter = problem(Overlap::ProductScatter, 3);
-            let mut gather = GatherProduct::<bf16, bf16>::new(&together, gather, &options).unwrap();
+            let mut gather = RankProduct::<bf16, bf16>::new(&together, gather, &options).unwrap();
             let mut scatter =
-                ProductScatter::<bf16, f32, bf16>::new(&together, scatter, &options).unwrap();
+                RankProduct::<bf16, bf16, f32>::new(&together, scatter, &options).unwrap();
             let never = Flags::new(&all[late], 1).unwrap();
             never.wait(&all[late], 0, 1).unwrap();
             let start = Instant::now();
@@ -152,17 +149,17 @@ fn law_a_timeline_has_every_step_of_every_rank() {
             let problem = problem(overlap, ranks as i64);
             let spans = match overlap {
                 Overlap::GatherProduct => {
-                    GatherProduct::<bf16, bf16>::new(&together, problem, &options)
+                    RankProduct::<bf16, bf16>::new(&together, problem, &options)
                         .unwrap()
                         .timeline(LONG)
                 }
                 Overlap::ProductScatter => {
-                    ProductScatter::<bf16, f32, bf16>::new(&together, problem, &options)
+                    RankProduct::<bf16, bf16, f32>::new(&together, problem, &options)
                         .unwrap()
                         .timeline(LONG)
                 }
                 Overlap::ProductReduce => {
-                    ProductReduce::<bf16, f32, bf16>::new(&together, problem, &options)
+                    RankProduct::<bf16, bf16, f32>::new(&together, problem, &options)
                         .unwrap()
                         .timeline(LONG)
                 }
@@ -207,9 +204,7 @@ fn devices_without_peer_access_are_named() {
             ..RankOptions::default()
         };
         let problem = problem(Overlap::GatherProduct, 2);
-        sentence(GatherProduct::<bf16, bf16>::new(
-            &together, problem, &options,
-        ))
+        sentence(RankProduct::<bf16, bf16>::new(&together, problem, &options))
     };
     assert_eq!(
         said(
@@ -232,10 +227,10 @@ fn links_without_atomic_operations_are_named() {
             };
             let problem = problem(overlap, 2);
             match overlap {
-                Overlap::ProductScatter => sentence(ProductScatter::<bf16, f32, bf16>::new(
+                Overlap::ProductScatter => sentence(RankProduct::<bf16, bf16, f32>::new(
                     &together, problem, &options,
                 )),
-                _ => sentence(ProductReduce::<bf16, f32, bf16>::new(
+                _ => sentence(RankProduct::<bf16, bf16, f32>::new(
                     &together, problem, &options,
                 )),
             }
@@ -266,12 +261,12 @@ fn without_flags_of_streams_the_copies_come_first() {
         let together = RankDevices::new(&[all[0].clone(), all[0].clone()]).unwrap();
         let problem = problem(Overlap::GatherProduct, 2);
         let call =
-            GatherProduct::<bf16, bf16>::new(&together, problem, &RankOptions::default()).unwrap();
+            RankProduct::<bf16, bf16>::new(&together, problem, &RankOptions::default()).unwrap();
         let peers = RankOptions {
             path: Some(RankPath::PeerMemory),
             ..RankOptions::default()
         };
-        let refused = GatherProduct::<bf16, bf16>::new(&together, problem, &peers);
+        let refused = RankProduct::<bf16, bf16>::new(&together, problem, &peers);
         format!("{}; {}", call.path(), sentence(refused))
     };
     assert_eq!(

@@ -1,9 +1,7 @@
 //! Products over devices by NCCL: what collectives gather, and what ends a product whose communicators fail.
 
 use colex_gpu::Flags;
-use colex_gpu::ranks::{
-    GatherProduct, ProductReduce, ProductScatter, RankDevices, RankOptions, RankPath,
-};
+use colex_gpu::ranks::{RankDevices, RankOptions, RankPath, RankProduct};
 use colex_sched::Overlap;
 use half::bf16;
 
@@ -34,7 +32,7 @@ fn law_nccl_gathers_all_parts_of_a() {
                 };
                 let problem = problem(Overlap::GatherProduct, ranks as i64);
                 let mut call =
-                    GatherProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+                    RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
                 for round in 1..=2 {
                     let number = |rank: usize, row: usize| {
                         bf16::from_f32((100 * round + 10 * rank + row) as f32)
@@ -76,7 +74,7 @@ fn law_nccl_gathers_all_parts_of_a() {
 fn collectives_are_of_all_ranks_in_groups() {
     let act = || {
         let together = RankDevices::new(&devices(2)).unwrap();
-        let mut scatter = ProductScatter::<bf16, f32, bf16>::new(
+        let mut scatter = RankProduct::<bf16, bf16, f32>::new(
             &together,
             problem(Overlap::ProductScatter, 2),
             &RankOptions {
@@ -87,7 +85,7 @@ fn collectives_are_of_all_ranks_in_groups() {
         .unwrap();
         scatter.run().unwrap();
         scatter.wait(LONG).unwrap();
-        let mut reduce = ProductReduce::<bf16, bf16, bf16>::new(
+        let mut reduce = RankProduct::<bf16, bf16>::new(
             &together,
             problem(Overlap::ProductReduce, 2),
             &by(RankPath::NcclAfter),
@@ -120,11 +118,7 @@ fn without_peer_access_and_without_nccl() {
     let act = || {
         let together = RankDevices::new(&devices(2)).unwrap();
         let problem = problem(Overlap::GatherProduct, 2);
-        let of = |options| {
-            sentence(GatherProduct::<bf16, bf16>::new(
-                &together, problem, &options,
-            ))
-        };
+        let of = |options| sentence(RankProduct::<bf16, bf16>::new(&together, problem, &options));
         format!(
             "{}; {}",
             of(RankOptions::default()),
@@ -151,7 +145,7 @@ fn a_rank_that_never_comes_is_named_and_the_others_end() {
             let all = devices(2);
             let together = RankDevices::new(&all).unwrap();
             let gather = problem(Overlap::GatherProduct, 2);
-            let mut call = GatherProduct::<bf16, bf16>::new(&together, gather, &by(path)).unwrap();
+            let mut call = RankProduct::<bf16, bf16>::new(&together, gather, &by(path)).unwrap();
             let never = Flags::new(&all[1], 1).unwrap();
             never.wait(&all[1], 0, 1).unwrap();
             call.run().unwrap();
@@ -164,7 +158,7 @@ fn a_rank_that_never_comes_is_named_and_the_others_end() {
             never.release(LONG).unwrap();
             all[1].synchronize_within(LONG).unwrap();
             // Other products get new communicators.
-            let mut call = GatherProduct::<bf16, bf16>::new(&together, gather, &by(path)).unwrap();
+            let mut call = RankProduct::<bf16, bf16>::new(&together, gather, &by(path)).unwrap();
             call.run().unwrap();
             call.wait(LONG).unwrap();
         }
@@ -188,7 +182,7 @@ fn a_communicator_that_refuses_ends_the_product() {
         let together = RankDevices::new(&devices(2)).unwrap();
         let problem = problem(Overlap::ProductReduce, 2);
         let options = by(RankPath::NcclAfter);
-        let new = || ProductReduce::<bf16, bf16, bf16>::new(&together, problem, &options).unwrap();
+        let new = || RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
         let (mut first, mut other) = (new(), new());
         let error = first.run().unwrap_err().to_string();
         let (start, _) = error.split_once(", ").unwrap();
@@ -216,8 +210,7 @@ fn an_error_in_the_background_is_that_of_the_wait() {
         let together = RankDevices::new(&devices(2)).unwrap();
         let problem = problem(Overlap::ProductScatter, 2);
         let options = by(RankPath::NcclAfter);
-        let mut call =
-            ProductScatter::<bf16, bf16, bf16>::new(&together, problem, &options).unwrap();
+        let mut call = RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
         let ran = sentence(call.run());
         format!("{ran}; {}", sentence(call.wait(LONG)))
     };
@@ -241,7 +234,7 @@ fn a_collective_that_never_begins_ends_the_run() {
             nccl_within: Some(SHORT),
             ..by(RankPath::NcclInChunks)
         };
-        let mut call = GatherProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+        let mut call = RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
         sentence(call.run())
     };
     assert_eq!(
@@ -262,7 +255,7 @@ fn another_number_of_ranks() {
         let mut sentences = Vec::new();
         for path in PATHS {
             let three = problem(Overlap::GatherProduct, 3);
-            let refused = GatherProduct::<bf16, bf16>::new(&together, three, &by(path));
+            let refused = RankProduct::<bf16, bf16>::new(&together, three, &by(path));
             sentences.push(sentence(refused));
         }
         sentences.dedup();

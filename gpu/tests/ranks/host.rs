@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use colex_atom::Arch;
+use colex_gpu::kernels::GemmElement;
 use colex_gpu::ranks::{
-    GatherProduct, LinkSpeeds, ProductReduce, ProductScatter, RankDevices, RankForecast,
-    RankOptions, RankPath, RankProblem,
+    LinkSpeeds, RankDevices, RankForecast, RankOptions, RankPath, RankProblem, RankProduct,
 };
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Device, Error, Gemm, View};
@@ -37,6 +37,22 @@ pub(super) fn with(path: Option<RankPath>, pieces: Option<i64>) -> RankOptions {
         pieces,
         ..RankOptions::default()
     }
+}
+
+/// Writes the operands of a rank.
+pub(super) fn give<C: GemmElement, S: GemmElement>(
+    call: &RankProduct<bf16, C, S>,
+    rank: usize,
+    [a, b]: [&[bf16]; 2],
+) {
+    call.a(rank).unwrap().write(a).unwrap();
+    call.b(rank).unwrap().write(b).unwrap();
+}
+
+/// Runs a product to its end.
+pub(super) fn ran<C: GemmElement, S: GemmElement>(call: &mut RankProduct<bf16, C, S>) {
+    call.run().unwrap();
+    call.wait(LONG).unwrap();
 }
 
 /// The product of row-major matrices on one device.
@@ -71,7 +87,7 @@ fn law_gathered_rows_times_columns_have_the_bits_of_one_device() {
             let pieces = (path != Some(&RankPath::OneAfterAnother)).then_some(pieces);
             let options = with(path.copied(), pieces);
             let mut call =
-                GatherProduct::<bf16, f32>::new(&together(&device, ranks), problem, &options)
+                RankProduct::<bf16, f32>::new(&together(&device, ranks), problem, &options)
                     .unwrap();
             // New numbers in each round: an old chunk gives another product.
             for round in 0..3 {
@@ -81,11 +97,9 @@ fn law_gathered_rows_times_columns_have_the_bits_of_one_device() {
                         let each = all.len() / ranks as usize;
                         all[rank * each..(rank + 1) * each].to_vec()
                     };
-                    call.a(rank).unwrap().write(&each(&a)).unwrap();
-                    call.b(rank).unwrap().write(&each(&b)).unwrap();
+                    give(&call, rank, [&each(&a), &each(&b)]);
                 }
-                call.run().unwrap();
-                call.wait(LONG).unwrap();
+                ran(&mut call);
                 for rank in 0..ranks {
                     let each = (n / ranks * k) as usize;
                     let part = &b[rank as usize * each..][..each];
@@ -116,9 +130,8 @@ fn law_scattered_sums_are_those_of_the_terms_in_the_order_of_the_ranks() {
             let device = device(cases);
             let (together, options) = (together(&device, ranks), with(path.copied(), None));
             let mut wide =
-                ProductScatter::<bf16, f32, bf16>::new(&together, problem, &options).unwrap();
-            let mut halves =
-                ProductScatter::<bf16, bf16, bf16>::new(&together, problem, &options).unwrap();
+                RankProduct::<bf16, bf16, f32>::new(&together, problem, &options).unwrap();
+            let mut halves = RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
             for round in 0..2 {
                 let part = |rank: i64, rows: i64, seed: i64| {
                     numbers(rows * k / ranks, 100 * round + 10 * rank + seed)
@@ -127,16 +140,12 @@ fn law_scattered_sums_are_those_of_the_terms_in_the_order_of_the_ranks() {
                 for rank in 0..ranks {
                     let (a, b) = (part(rank, m, 1), part(rank, n, 2));
                     let of = rank as usize;
-                    wide.a(of).unwrap().write(&a).unwrap();
-                    wide.b(of).unwrap().write(&b).unwrap();
-                    halves.a(of).unwrap().write(&a).unwrap();
-                    halves.b(of).unwrap().write(&b).unwrap();
+                    give(&wide, of, [&a, &b]);
+                    give(&halves, of, [&a, &b]);
                     terms.push(product(&device, [m, n, k / ranks], &a, &b));
                 }
-                wide.run().unwrap();
-                halves.run().unwrap();
-                wide.wait(LONG).unwrap();
-                halves.wait(LONG).unwrap();
+                ran(&mut wide);
+                ran(&mut halves);
                 let sum = |at: usize, slot: fn(f32) -> f32| {
                     let of = terms.iter().map(|term| slot(term[at]));
                     bf16::from_f32(of.reduce(|sum, term| sum + term).unwrap()).to_bits()
@@ -178,7 +187,7 @@ fn law_reduced_sums_are_on_every_rank_those_of_the_terms_in_the_order_of_the_ran
             let pieces = (path != Some(&RankPath::OneAfterAnother)).then_some(pieces);
             let (together, options) = (together(&device, ranks), with(path.copied(), pieces));
             let mut call =
-                ProductReduce::<bf16, f32, bf16>::new(&together, problem, &options).unwrap();
+                RankProduct::<bf16, bf16, f32>::new(&together, problem, &options).unwrap();
             // New numbers in each round: an old sum is another one.
             for round in 0..2 {
                 let part = |rank: i64, rows: i64, seed: i64| {
@@ -187,12 +196,10 @@ fn law_reduced_sums_are_on_every_rank_those_of_the_terms_in_the_order_of_the_ran
                 let mut terms = Vec::new();
                 for rank in 0..ranks {
                     let (a, b) = (part(rank, m, 1), part(rank, n, 2));
-                    call.a(rank as usize).unwrap().write(&a).unwrap();
-                    call.b(rank as usize).unwrap().write(&b).unwrap();
+                    give(&call, rank as usize, [&a, &b]);
                     terms.push(product(&device, [m, n, k / ranks], &a, &b));
                 }
-                call.run().unwrap();
-                call.wait(LONG).unwrap();
+                ran(&mut call);
                 let sum = |at: usize| {
                     let of = terms.iter().map(|term| term[at]);
                     bf16::from_f32(of.reduce(|sum, term| sum + term).unwrap()).to_bits()
@@ -221,7 +228,7 @@ fn a_plan_says_its_path_and_what_others_take() {
         k: 64,
     };
     let gather = |options: &RankOptions| {
-        GatherProduct::<bf16, bf16>::new(&together(&device, 2), problem, options).unwrap()
+        RankProduct::<bf16, bf16>::new(&together(&device, 2), problem, options).unwrap()
     };
     let said = gather(&with(None, Some(2))).explain().unwrap();
     let lines: Vec<&str> = said.lines().collect();
@@ -253,7 +260,7 @@ fn a_plan_says_its_path_and_what_others_take() {
         overlap: Overlap::ProductScatter,
         ..problem
     };
-    let scatter = ProductScatter::<bf16, f32, bf16>::new(
+    let scatter = RankProduct::<bf16, bf16, f32>::new(
         &together(&device, 2),
         scatter,
         &with(Some(RankPath::OneAfterAnother), None),
@@ -269,7 +276,7 @@ fn a_plan_says_its_path_and_what_others_take() {
         overlap: Overlap::ProductReduce,
         ..problem
     };
-    let reduce = ProductReduce::<bf16, bf16, bf16>::new(
+    let reduce = RankProduct::<bf16, bf16>::new(
         &together(&device, 2),
         reduce,
         &with(Some(RankPath::NcclInChunks), Some(4)),
@@ -360,7 +367,7 @@ fn every_refusal_of_devices_verbatim() {
     );
     let two = together(&device, 2);
     let refused = |problem: RankProblem, options: RankOptions| {
-        let call = GatherProduct::<bf16, f32>::new(&two, problem, &options);
+        let call = RankProduct::<bf16, f32>::new(&two, problem, &options);
         let error = call.unwrap_err();
         assert!(error.is_ranks_refused() && error.lost_rank().is_none());
         error.to_string()
@@ -370,11 +377,6 @@ fn every_refusal_of_devices_verbatim() {
         ..problem
     };
     let cases = [
-        (
-            scatter,
-            with(None, None),
-            "product and reduce-scatter is asked of the call of all-gather and product",
-        ),
         (
             RankProblem {
                 ranks: 4,
@@ -412,23 +414,28 @@ fn every_refusal_of_devices_verbatim() {
         ranks: 1,
         ..problem
     };
-    let error = GatherProduct::<bf16, f32>::new(&one, alone, &with(Some(PATHS[0]), None));
+    let error = RankProduct::<bf16, f32>::new(&one, alone, &with(Some(PATHS[0]), None));
     assert_eq!(
         error.unwrap_err().to_string(),
         "the path peer memory is not taken here: there is one rank, which sends nothing"
     );
-    let pieces = ProductScatter::<bf16, f32, f32>::new(&two, scatter, &with(None, Some(2)));
+    let pieces = RankProduct::<bf16, f32>::new(&two, scatter, &with(None, Some(2)));
     assert_eq!(
         pieces.unwrap_err().to_string(),
         "2 pieces of a chunk of 8 rows: the number must divide the rows, and be at most 1"
     );
-    let call = GatherProduct::<bf16, f32>::new(&two, problem, &with(None, None)).unwrap();
+    let call = RankProduct::<bf16, f32>::new(&two, problem, &with(None, None)).unwrap();
     assert_eq!(
         call.c(2).unwrap_err().to_string(),
         "rank 2 of 2 ranks, numbered from 0"
     );
     let whole = View::new(call.c(1).unwrap(), "(16,8):(8,1)").unwrap();
     assert!(!whole.is_empty());
+    let sum = RankProduct::<bf16, f32>::new(&two, scatter, &with(None, None)).unwrap();
+    let none = "product and reduce-scatter gathers no A: all-gather and product does";
+    assert_eq!(sum.gathered(1).unwrap_err().to_string(), none);
+    assert_eq!(sum.gathered_layout().unwrap_err().to_string(), none);
+    assert_eq!(sum.problem(), &scatter);
 }
 
 /// A kernel that cannot be built is found when the product is enqueued; the flags are then released.
@@ -443,7 +450,7 @@ fn a_product_that_has_failed_is_over() {
         k: 16,
     };
     let two = together(&device, 2);
-    let mut call = GatherProduct::<bf16, f32>::new(&two, problem, &with(None, None)).unwrap();
+    let mut call = RankProduct::<bf16, f32>::new(&two, problem, &with(None, None)).unwrap();
     // Chunks need the Hopper kernel.
     let first = call.run().unwrap_err();
     assert!(first.to_string().contains("sm_90a"), "{first}");
@@ -453,7 +460,7 @@ fn a_product_that_has_failed_is_over() {
     );
     // Without flags Ampere's kernel does.
     let apart = with(Some(RankPath::OneAfterAnother), None);
-    let mut call = GatherProduct::<bf16, f32>::new(&two, problem, &apart).unwrap();
+    let mut call = RankProduct::<bf16, f32>::new(&two, problem, &apart).unwrap();
     call.run().unwrap();
     call.wait(LONG).unwrap();
     assert_eq!(call.c(1).unwrap().download().unwrap(), [0.0; 16 * 8]);

@@ -4,24 +4,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use colex_atom::Arch;
+use colex_gpu::kernels::GemmElement;
 use colex_gpu::ranks::{
-    GatherProduct, GatherProductRank, Meeting, ProductScatter, ProductScatterRank, RankDevices,
-    RankOptions, RankPath, RankProblem, RankProcess,
+    Meeting, ProcessProduct, RankDevices, RankOptions, RankPath, RankProblem, RankProcess,
+    RankProduct, RankSends,
 };
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Device, Error};
 use colex_sched::Overlap;
 use half::bf16;
 
-/// A time that no rank of these tests needs, and one that a missing rank costs.
-const LONG: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(700);
+use super::host::{LONG, numbers, with};
 
-/// Numbers that look random, with rounding in their products.
-fn numbers(count: i64, seed: i64) -> Vec<bf16> {
-    let number = |i: i64| ((i * i * 31 + i * 17 + seed * 101 + 7) % 1009) as f32 / 337.0 - 1.5;
-    (0..count).map(|i| bf16::from_f32(number(i))).collect()
-}
+/// A time that a missing rank costs.
+const SHORT: Duration = Duration::from_millis(700);
 
 /// What each rank says, in a thread of its own with the device that all share.
 pub(super) fn each<T: Send + 'static>(
@@ -78,14 +74,6 @@ fn paths(ranks: i64) -> Vec<Option<RankPath>> {
     }
 }
 
-fn with(path: Option<RankPath>, pieces: Option<i64>) -> RankOptions {
-    RankOptions {
-        path,
-        pieces,
-        ..RankOptions::default()
-    }
-}
-
 /// The parts of A and B of a rank in a round.
 fn parts(problem: &RankProblem, rank: usize, round: i64) -> [Vec<bf16>; 2] {
     let RankProblem { m, n, k, ranks, .. } = *problem;
@@ -98,107 +86,107 @@ fn parts(problem: &RankProblem, rank: usize, round: i64) -> [Vec<bf16>; 2] {
 
 const ROUNDS: i64 = 2;
 
+/// Compares what each rank finds as a thread of its own with what one process finds, with these terms.
+fn same_as_one_process<C: GemmElement + std::fmt::Debug, S: GemmElement>(
+    (device, problem): (Device, RankProblem),
+    options: RankOptions,
+    bits: impl Fn(&C) -> u32,
+) {
+    let act = move |process: RankProcess| {
+        let mut call = ProcessProduct::<bf16, C, S>::new(&process, problem, &options).unwrap();
+        let mut found = Vec::new();
+        for round in 0..ROUNDS {
+            let [a, b] = parts(&problem, process.rank(), round);
+            call.a().unwrap().write(&a).unwrap();
+            call.b().write(&b).unwrap();
+            call.run().unwrap();
+            call.wait(LONG).unwrap();
+            found.push(call.c().download().unwrap());
+        }
+        drop(call);
+        process.leave().unwrap();
+        found
+    };
+    let ranks = problem.ranks as usize;
+    let found = each(&device, ranks, LONG, act);
+    let together = RankDevices::new(&vec![device; ranks]).unwrap();
+    let mut call = RankProduct::<bf16, C, S>::new(&together, problem, &options).unwrap();
+    for round in 0..ROUNDS {
+        for rank in 0..ranks {
+            let [a, b] = parts(&problem, rank, round);
+            call.a(rank).unwrap().write(&a).unwrap();
+            call.b(rank).unwrap().write(&b).unwrap();
+        }
+        call.run().unwrap();
+        call.wait(LONG).unwrap();
+        for (rank, found) in found.iter().enumerate() {
+            let bits = |c: &[C]| c.iter().map(&bits).collect::<Vec<_>>();
+            let expected = call.c(rank).unwrap().download().unwrap();
+            let found = &found[round as usize];
+            assert_eq!(bits(found), bits(&expected), "{problem} {options:?} {rank}");
+        }
+    }
+}
+
 #[test]
 fn law_a_rank_gathers_and_multiplies_the_bits_of_the_product_of_one_process() {
     let mut cases = 0;
     for (ranks, pieces) in [(1, 1), (2, 1), (2, 3), (3, 1), (4, 2)] {
         for path in paths(ranks) {
-            let options = with(path, Some(pieces));
-            let problem = gather(ranks);
-            let act = move |process: RankProcess| {
-                let mut call =
-                    GatherProductRank::<bf16, f32>::new(&process, problem, &options).unwrap();
-                let mut found = Vec::new();
-                for round in 0..ROUNDS {
-                    let [a, b] = parts(&problem, process.rank(), round);
-                    call.a().unwrap().write(&a).unwrap();
-                    call.b().write(&b).unwrap();
-                    call.run().unwrap();
-                    call.wait(LONG).unwrap();
-                    found.push(call.c().download().unwrap());
-                }
-                drop(call);
-                process.leave().unwrap();
-                found
-            };
             let schedule = Schedule::from_seed(cases);
             let device =
                 Device::simulator_with(Arch::Sm90a, SimOptions::default().schedule(schedule));
-            let found = each(&device, ranks as usize, LONG, act);
-            let together = RankDevices::new(&vec![device; ranks as usize]).unwrap();
-            let mut call = GatherProduct::<bf16, f32>::new(&together, problem, &options).unwrap();
-            for round in 0..ROUNDS {
-                for rank in 0..ranks as usize {
-                    let [a, b] = parts(&problem, rank, round);
-                    call.a(rank).unwrap().write(&a).unwrap();
-                    call.b(rank).unwrap().write(&b).unwrap();
-                }
-                call.run().unwrap();
-                call.wait(LONG).unwrap();
-                for (rank, found) in found.iter().enumerate() {
-                    let bits = |c: &[f32]| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                    let expected = call.c(rank).unwrap().download().unwrap();
-                    let found = &found[round as usize];
-                    assert_eq!(bits(found), bits(&expected), "{problem} {path:?} {rank}");
-                }
-                cases += 1;
-            }
+            let of = (device, gather(ranks));
+            same_as_one_process::<f32, f32>(of, with(path, Some(pieces)), |x| x.to_bits());
+            cases += ROUNDS as u64;
         }
     }
     println!("law ranks.gather_product_rank: {cases} cases");
 }
 
+/// Sums of slots, and sums in the memory of their owners where two terms are added: their order does not matter.
 #[test]
-fn law_a_rank_multiplies_and_scatters_the_bits_of_the_product_of_one_process() {
+fn law_a_rank_multiplies_and_adds_the_bits_of_the_product_of_one_process() {
     let mut cases = 0;
-    for ranks in 1..=4 {
-        for path in paths(ranks) {
-            let (options, problem) = (with(path, None), scatter(ranks));
-            let act = move |process: RankProcess| {
-                let mut call =
-                    ProductScatterRank::<bf16, f32, bf16>::new(&process, problem, &options)
-                        .unwrap();
-                let mut found = Vec::new();
-                for round in 0..ROUNDS {
-                    let [a, b] = parts(&problem, process.rank(), round);
-                    call.a().write(&a).unwrap();
-                    call.b().write(&b).unwrap();
-                    call.run().unwrap();
-                    call.wait(LONG).unwrap();
-                    found.push(call.c().download().unwrap());
-                }
-                found
+    for overlap in [Overlap::ProductScatter, Overlap::ProductReduce] {
+        for ranks in 1..=3 {
+            let problem = RankProblem {
+                overlap,
+                ..scatter(ranks)
             };
-            let device = Device::simulator(Arch::Sm90a);
-            let found = each(&device, ranks as usize, LONG, act);
-            let together = RankDevices::new(&vec![device; ranks as usize]).unwrap();
-            let mut call =
-                ProductScatter::<bf16, f32, bf16>::new(&together, problem, &options).unwrap();
-            for round in 0..ROUNDS {
-                for rank in 0..ranks as usize {
-                    let [a, b] = parts(&problem, rank, round);
-                    call.a(rank).unwrap().write(&a).unwrap();
-                    call.b(rank).unwrap().write(&b).unwrap();
+            for path in paths(ranks) {
+                let by_kernels = match ranks {
+                    2 => vec![RankSends::Kernel, RankSends::Reduction],
+                    3 => vec![RankSends::Kernel],
+                    _ => Vec::new(),
+                };
+                let by_kernels = by_kernels
+                    .into_iter()
+                    .filter(|_| path == Some(RankPath::PeerMemory));
+                for sends in by_kernels.chain([RankSends::Engines]) {
+                    let options = RankOptions {
+                        sends: Some(sends),
+                        ..with(path, Some(1))
+                    };
+                    let of = (Device::simulator(Arch::Sm90a), problem);
+                    let bits = |x: &bf16| u32::from(x.to_bits());
+                    if sends == RankSends::Kernel {
+                        same_as_one_process::<bf16, bf16>(of, options, bits);
+                    } else {
+                        same_as_one_process::<bf16, f32>(of, options, bits);
+                    }
+                    cases += ROUNDS;
                 }
-                call.run().unwrap();
-                call.wait(LONG).unwrap();
-                for (rank, found) in found.iter().enumerate() {
-                    let bits = |c: &[bf16]| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                    let expected = call.c(rank).unwrap().download().unwrap();
-                    let found = &found[round as usize];
-                    assert_eq!(bits(found), bits(&expected), "{problem} {path:?} {rank}");
-                }
-                cases += 1;
             }
         }
     }
-    println!("law ranks.product_scatter_rank: {cases} cases");
+    println!("law ranks.product_sum_rank: {cases} cases");
 }
 
 /// A round of a product of small matrices.
-fn call(process: &RankProcess) -> GatherProductRank<bf16, f32> {
+fn call(process: &RankProcess) -> ProcessProduct<bf16, f32> {
     let problem = gather(process.ranks() as i64);
-    GatherProductRank::new(process, problem, &RankOptions::default()).unwrap()
+    ProcessProduct::new(process, problem, &RankOptions::default()).unwrap()
 }
 
 /// On every rank the same sentence, at the first call.
@@ -216,12 +204,12 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
             ..own
         };
         let usual = RankOptions::default();
-        let new = GatherProductRank::<bf16, f32>::new;
+        let new = ProcessProduct::<bf16, f32>::new;
         sentences.push(said(new(&process, shape, &usual)));
         sentences.push(if is_first {
             said(new(&process, own, &usual))
         } else {
-            said(GatherProductRank::<bf16, bf16>::new(&process, own, &usual))
+            said(ProcessProduct::<bf16, bf16>::new(&process, own, &usual))
         });
         let pieces = with(None, Some(if is_first { 1 } else { 2 }));
         sentences.push(said(new(&process, own, &pieces)));
@@ -233,9 +221,7 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
         sentences.push(if is_first {
             said(new(&process, own, &usual))
         } else {
-            said(ProductScatterRank::<bf16, f32, f32>::new(
-                &process, other, &usual,
-            ))
+            said(ProcessProduct::<bf16, f32>::new(&process, other, &usual))
         });
         // What one rank cannot do at all is its own error there.
         let odd = RankProblem {
@@ -280,10 +266,9 @@ fn ranks_of_several_processes_refuse_the_paths_of_nccl() {
     let act = |process: RankProcess| {
         [RankPath::NcclAfter, RankPath::NcclInChunks].map(|path| {
             let options = with(Some(path), None);
-            let gather = GatherProductRank::<bf16, f32>::new(&process, gather(2), &options);
+            let gather = ProcessProduct::<bf16, f32>::new(&process, gather(2), &options);
             let options = with(Some(path), Some(2));
-            let scatter =
-                ProductScatterRank::<bf16, f32, bf16>::new(&process, scatter(2), &options);
+            let scatter = ProcessProduct::<bf16, bf16, f32>::new(&process, scatter(2), &options);
             [said(gather), said(scatter)]
         })
     };
@@ -397,7 +382,7 @@ fn ranks_take_the_same_steps_and_leave_without_products() {
     let act = |process: RankProcess| {
         let first = match process.rank() {
             0 => said(process.exchange(b"nil")),
-            _ => said(GatherProductRank::<bf16, f32>::new(
+            _ => said(ProcessProduct::<bf16, f32>::new(
                 &process,
                 gather(2),
                 &RankOptions::default(),
@@ -428,7 +413,7 @@ fn devices_that_share_nothing_are_named() {
         thread::spawn(|| {
             let device = Device::simulator(Arch::Sm90a);
             let process = RankProcess::join(meeting, &device).unwrap();
-            said(GatherProductRank::<bf16, f32>::new(
+            said(ProcessProduct::<bf16, f32>::new(
                 &process,
                 gather(2),
                 &RankOptions::default(),
@@ -473,12 +458,11 @@ fn products_beside_each_other_have_flags_of_their_own() {
         let problem = scatter(2);
         let options = RankOptions::default();
         let mut one = call(&process);
-        let mut other =
-            ProductScatterRank::<bf16, bf16, bf16>::new(&process, problem, &options).unwrap();
+        let mut other = ProcessProduct::<bf16, bf16>::new(&process, problem, &options).unwrap();
         let of_rank = bf16::from_f32(process.rank() as f32 + 1.0);
         one.a().unwrap().write(&vec![of_rank; 24 * 72]).unwrap();
         one.b().write(&vec![bf16::ONE; 16 * 72]).unwrap();
-        other.a().write(&vec![of_rank; 48 * 72]).unwrap();
+        other.a().unwrap().write(&vec![of_rank; 48 * 72]).unwrap();
         other.b().write(&vec![bf16::ONE; 40 * 72]).unwrap();
         for _ in 0..2 {
             one.run().unwrap();

@@ -10,8 +10,8 @@ use colex_gpu::ir::{
     Type,
 };
 use colex_gpu::ranks::{
-    LinkSpeeds, ProductReduce, ProductScatter, ProductScatterRank, RankForecast, RankOptions,
-    RankPath, RankProblem, RankSends, RankSums,
+    LinkSpeeds, ProcessProduct, RankForecast, RankOptions, RankPath, RankProblem, RankProduct,
+    RankSends, RankSums,
 };
 use colex_gpu::sim::{Fault, FaultKind, Ranks, SimOptions};
 use colex_gpu::tensor::{Arg, TensorKernel};
@@ -21,7 +21,7 @@ use colex_sched::Overlap;
 use half::bf16;
 
 use super::chunks::{Kind, SHAPE, Shape, layout, numbers, plan};
-use super::host::{LONG, device, product, together};
+use super::host::{LONG, device, give, product, ran, together};
 
 const KINDS: [Kind; 3] = [Kind::Cooperative, Kind::Pingpong, Kind::Cluster];
 
@@ -475,12 +475,10 @@ fn law_reduced_terms_are_rounded_at_each_addition() {
         let device = device(cases);
         let (together, one) = (together(&device, ranks), by_reduction(None));
         let some = by_reduction(Some(pieces));
-        let mut wide = ProductScatter::<bf16, f32, bf16>::new(&together, of_scatter, &one).unwrap();
-        let mut halves =
-            ProductScatter::<bf16, bf16, bf16>::new(&together, of_scatter, &one).unwrap();
-        let mut floats = ProductReduce::<bf16, f32, f32>::new(&together, of_reduce, &some).unwrap();
-        let mut reduced =
-            ProductReduce::<bf16, f32, bf16>::new(&together, of_reduce, &some).unwrap();
+        let mut wide = RankProduct::<bf16, bf16, f32>::new(&together, of_scatter, &one).unwrap();
+        let mut halves = RankProduct::<bf16, bf16>::new(&together, of_scatter, &one).unwrap();
+        let mut floats = RankProduct::<bf16, f32>::new(&together, of_reduce, &some).unwrap();
+        let mut reduced = RankProduct::<bf16, bf16, f32>::new(&together, of_reduce, &some).unwrap();
         assert_eq!(reduced.pieces(), pieces);
         // The sums of the round before are of no use.
         for round in 0..3 {
@@ -488,29 +486,17 @@ fn law_reduced_terms_are_rounded_at_each_addition() {
             for rank in 0..ranks {
                 let [a, b] = part(&of_scatter, rank, round);
                 let of = rank as usize;
-                for (to, from) in [
-                    (wide.a(of).unwrap(), &a),
-                    (wide.b(of).unwrap(), &b),
-                    (halves.a(of).unwrap(), &a),
-                    (halves.b(of).unwrap(), &b),
-                    (floats.a(of).unwrap(), &a),
-                    (floats.b(of).unwrap(), &b),
-                    (reduced.a(of).unwrap(), &a),
-                    (reduced.b(of).unwrap(), &b),
-                ] {
-                    to.write(from).unwrap();
-                }
+                give(&wide, of, [&a, &b]);
+                give(&halves, of, [&a, &b]);
+                give(&floats, of, [&a, &b]);
+                give(&reduced, of, [&a, &b]);
                 let sizes = [of_scatter.m, of_scatter.n, of_scatter.k / ranks];
                 terms.push(product(&device, sizes, &a, &b));
             }
-            wide.run().unwrap();
-            halves.run().unwrap();
-            floats.run().unwrap();
-            reduced.run().unwrap();
-            wide.wait(LONG).unwrap();
-            halves.wait(LONG).unwrap();
-            floats.wait(LONG).unwrap();
-            reduced.wait(LONG).unwrap();
+            ran(&mut wide);
+            ran(&mut halves);
+            ran(&mut floats);
+            ran(&mut reduced);
             let sum = |at: usize| expected(&terms, at)[0];
             let rounded = |at: usize| {
                 let terms = terms.iter().map(|term| round_of(term[at]));
@@ -551,13 +537,13 @@ fn law_two_processes_reduce_to_the_bits_of_slots() {
         };
         let act = move |process: colex_gpu::ranks::RankProcess| {
             let mut call =
-                ProductScatterRank::<bf16, f32, bf16>::new(&process, problem, &options).unwrap();
+                ProcessProduct::<bf16, bf16, f32>::new(&process, problem, &options).unwrap();
             let holds = call.explain().unwrap().contains("sums of f32");
             assert_eq!(holds, sends == RankSends::Reduction);
             let mut found = Vec::new();
             for round in 0..3 {
                 let [a, b] = part(&problem, process.rank() as i64, round);
-                call.a().write(&a).unwrap();
+                call.a().unwrap().write(&a).unwrap();
                 call.b().write(&b).unwrap();
                 call.run().unwrap();
                 call.wait(LONG).unwrap();
@@ -599,33 +585,23 @@ fn law_slots_are_added_in_the_epilogue_with_the_bits_of_a_kernel() {
                     ..options
                 };
                 let mut wide =
-                    ProductScatter::<bf16, f32, bf16>::new(&together, of_scatter, &one).unwrap();
+                    RankProduct::<bf16, bf16, f32>::new(&together, of_scatter, &one).unwrap();
                 let mut halves =
-                    ProductScatter::<bf16, bf16, bf16>::new(&together, of_scatter, &one).unwrap();
+                    RankProduct::<bf16, bf16>::new(&together, of_scatter, &one).unwrap();
                 let mut reduced =
-                    ProductReduce::<bf16, bf16, f32>::new(&together, of_reduce, &options).unwrap();
+                    RankProduct::<bf16, f32, bf16>::new(&together, of_reduce, &options).unwrap();
                 // New numbers in each round: an old slot gives another sum.
                 for round in 0..2 {
                     for rank in 0..ranks {
                         let [a, b] = part(&of_scatter, rank, round);
                         let of = rank as usize;
-                        for (to, from) in [
-                            (wide.a(of).unwrap(), &a),
-                            (wide.b(of).unwrap(), &b),
-                            (halves.a(of).unwrap(), &a),
-                            (halves.b(of).unwrap(), &b),
-                            (reduced.a(of).unwrap(), &a),
-                            (reduced.b(of).unwrap(), &b),
-                        ] {
-                            to.write(from).unwrap();
-                        }
+                        give(&wide, of, [&a, &b]);
+                        give(&halves, of, [&a, &b]);
+                        give(&reduced, of, [&a, &b]);
                     }
-                    wide.run().unwrap();
-                    halves.run().unwrap();
-                    reduced.run().unwrap();
-                    wide.wait(LONG).unwrap();
-                    halves.wait(LONG).unwrap();
-                    reduced.wait(LONG).unwrap();
+                    ran(&mut wide);
+                    ran(&mut halves);
+                    ran(&mut reduced);
                     for rank in 0..ranks as usize {
                         let bits = |c: Vec<bf16>| c.iter().map(|x| x.to_bits()).collect();
                         let wide: Vec<u16> = bits(wide.c(rank).unwrap().download().unwrap());
@@ -678,13 +654,13 @@ fn every_refusal_of_reductions_verbatim() {
     };
     let ranks = together(&device, 2);
     let problem = problem(Overlap::ProductScatter, 2);
-    let refused = ProductScatter::<bf16, f32, bf16>::new(&ranks, problem, &options);
+    let refused = RankProduct::<bf16, bf16, f32>::new(&ranks, problem, &options);
     assert_eq!(
         refused.unwrap_err().to_string(),
         "the path copies, one after another with the product is not taken here: a kernel stores into the memory of the owners on the \
          path of peer memory"
     );
-    let refused = ProductScatter::<bf16, f32, bf16>::new(&ranks, problem, &by_reduction(Some(2)));
+    let refused = RankProduct::<bf16, bf16, f32>::new(&ranks, problem, &by_reduction(Some(2)));
     assert_eq!(
         refused.unwrap_err().to_string(),
         "2 pieces of a chunk of 24 rows: the number must divide the rows, and be at most 1"
@@ -696,7 +672,7 @@ fn a_plan_says_what_reductions_would_take() {
     let device = device(0);
     let ranks = together(&device, 2);
     let problem = problem(Overlap::ProductScatter, 2);
-    let call = ProductScatter::<bf16, f32, bf16>::new(&ranks, problem, &by_reduction(None));
+    let call = RankProduct::<bf16, bf16, f32>::new(&ranks, problem, &by_reduction(None));
     let said = call.unwrap().explain().unwrap();
     assert!(
         said.starts_with(

@@ -2,9 +2,7 @@
 
 use colex_atom::Arch;
 use colex_gpu::Device;
-use colex_gpu::ranks::{
-    GatherProduct, ProductReduce, ProductScatter, RankDevices, RankPath, RankProblem,
-};
+use colex_gpu::ranks::{RankDevices, RankPath, RankProblem, RankProduct};
 use colex_sched::Overlap;
 use half::bf16;
 
@@ -44,8 +42,7 @@ fn law_gathers_by_nccl_have_the_bits_of_one_device() {
         for path in PATHS {
             for devices in both(ranks, cases) {
                 let options = with(Some(path), Some(pieces));
-                let mut call =
-                    GatherProduct::<bf16, f32>::new(&devices, problem, &options).unwrap();
+                let mut call = RankProduct::<bf16, f32>::new(&devices, problem, &options).unwrap();
                 for round in 0..2 {
                     let (a, b) = (numbers(m * k, round), numbers(n * k, round + 10));
                     let (each_a, each_b) = (a.len() / ranks as usize, b.len() / ranks as usize);
@@ -110,9 +107,9 @@ fn law_sums_by_nccl_are_those_of_the_terms_in_an_order_of_a_ring() {
                 let (scatter, reduce) = (of(Overlap::ProductScatter), of(Overlap::ProductReduce));
                 let RankProblem { m, n, k, .. } = scatter;
                 let mut scatter =
-                    ProductScatter::<bf16, f32, f32>::new(&devices, scatter, &options).unwrap();
+                    RankProduct::<bf16, f32>::new(&devices, scatter, &options).unwrap();
                 let mut reduce =
-                    ProductReduce::<bf16, bf16, bf16>::new(&devices, reduce, &options).unwrap();
+                    RankProduct::<bf16, bf16>::new(&devices, reduce, &options).unwrap();
                 let mut terms = Vec::new();
                 for rank in 0..ranks as usize {
                     let seed = 10 * rank as i64;
@@ -175,7 +172,7 @@ fn what_is_near_is_no_other_sum() {
 fn ranks_without_access_take_nccl_and_say_so() {
     let [_, apart] = both(2, 0);
     let gather = problem(Overlap::GatherProduct, 2);
-    let call = GatherProduct::<bf16, f32>::new(&apart, gather, &with(None, None)).unwrap();
+    let call = RankProduct::<bf16, f32>::new(&apart, gather, &with(None, None)).unwrap();
     let said = call.explain().unwrap();
     assert!(PATHS.contains(&call.path()));
     let last = format!(
@@ -185,7 +182,7 @@ fn ranks_without_access_take_nccl_and_say_so() {
     );
     assert_eq!(said.lines().last(), Some(&last[..]));
     for path in [RankPath::PeerMemory, RankPath::OneAfterAnother] {
-        let refused = GatherProduct::<bf16, f32>::new(&apart, gather, &with(Some(path), None));
+        let refused = RankProduct::<bf16, f32>::new(&apart, gather, &with(Some(path), None));
         let error = refused.unwrap_err();
         assert!(error.is_ranks_refused());
         assert_eq!(
@@ -195,10 +192,10 @@ fn ranks_without_access_take_nccl_and_say_so() {
         );
     }
     let scatter = problem(Overlap::ProductScatter, 2);
-    let call = ProductScatter::<bf16, f32, f32>::new(&apart, scatter, &with(None, None)).unwrap();
+    let call = RankProduct::<bf16, f32>::new(&apart, scatter, &with(None, None)).unwrap();
     assert!(PATHS.contains(&call.path()));
     let reduce = problem(Overlap::ProductReduce, 2);
-    let call = ProductReduce::<bf16, f32, f32>::new(&apart, reduce, &with(None, None)).unwrap();
+    let call = RankProduct::<bf16, f32>::new(&apart, reduce, &with(None, None)).unwrap();
     assert!(PATHS.contains(&call.path()));
 }
 
@@ -207,7 +204,7 @@ fn every_refusal_of_a_reduction_verbatim() {
     let two = together(&device(0), 2);
     let right = problem(Overlap::ProductReduce, 2);
     let said = |problem: RankProblem, path, pieces| {
-        let call = ProductReduce::<bf16, f32, f32>::new(&two, problem, &with(path, pieces));
+        let call = RankProduct::<bf16, f32>::new(&two, problem, &with(path, pieces));
         call.unwrap_err().to_string()
     };
     assert_eq!(
@@ -237,19 +234,19 @@ fn every_refusal_of_a_reduction_verbatim() {
             "2 pieces of a chunk of 24 rows: the number must divide the rows, and be at most 1"
         );
     }
-    let call = ProductReduce::<bf16, f32, f32>::new(&two, right, &with(None, None)).unwrap();
+    let call = RankProduct::<bf16, f32>::new(&two, right, &with(None, None)).unwrap();
     assert_eq!(
         call.c(2).unwrap_err().to_string(),
         "rank 2 of 2 ranks, numbered from 0"
     );
     // Ampere's kernel stores into no slots of others, but copies go after it.
     let ampere = together(&Device::simulator(Arch::Sm80), 2);
-    let mut call = ProductReduce::<bf16, f32, f32>::new(&ampere, right, &with(None, None)).unwrap();
+    let mut call = RankProduct::<bf16, f32>::new(&ampere, right, &with(None, None)).unwrap();
     assert!(call.run().unwrap_err().to_string().contains("sm_90a"));
     assert!(call.run().is_err());
     for path in [RankPath::OneAfterAnother, RankPath::NcclAfter] {
         let options = with(Some(path), None);
-        let mut call = ProductReduce::<bf16, f32, f32>::new(&ampere, right, &options).unwrap();
+        let mut call = RankProduct::<bf16, f32>::new(&ampere, right, &options).unwrap();
         call.run().unwrap();
         call.wait(LONG).unwrap();
         assert_eq!(call.c(1).unwrap().download().unwrap(), [0.0; 48 * 40]);

@@ -9,6 +9,7 @@ use super::collective::{Collectives, Does, RankPart};
 use crate::error::Error;
 use crate::kernels::GemmElement;
 use crate::ranks::RankPath;
+use crate::ranks::work::RankWork;
 use crate::ranks::work::gather::GatherWork;
 use crate::ranks::work::scatter::ScatterWork;
 
@@ -27,7 +28,10 @@ pub(super) fn gather<T: GemmElement, C: GemmElement>(
         let parts = works.iter().map(part).collect::<Result<Vec<_>, Error>>()?;
         collectives.enqueue(Does::Gather, &parts)
     };
-    if works.iter().all(|work| work.path() == RankPath::NcclAfter) {
+    if works
+        .iter()
+        .all(|work| work.taken().0 == RankPath::NcclAfter)
+    {
         of_all(0, |work| &work.member().device)?;
         // No kernel waits for flags here, so the number of the round is of no use.
         return works.iter().try_for_each(|work| work.multiply(0));

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use colex_device::Device;
-use colex_sched::{Overlap, OverlapPlan};
+use colex_sched::OverlapPlan;
 
 use super::collective::{Collectives, USUAL};
 use super::devices::RankDevices;
-use super::gather_product::{RankOptions, rank_error};
 use super::links::RankForecast;
+use super::options::RankOptions;
+use super::product::rank_error;
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
 use crate::ranks::{RankPath, RankProblem};
@@ -45,18 +46,11 @@ pub(crate) struct RankKind<'a> {
 }
 
 /// Checks a problem, and chooses a path, for terms `S` whose sums are `C`.
-pub(crate) fn chosen<T: GemmElement, S: GemmElement, C: GemmElement>(
+pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
     ranks: &RankKind<'_>,
-    (problem, overlap): (&RankProblem, Overlap),
+    problem: &RankProblem,
     options: &RankOptions,
 ) -> Result<Chosen, Error> {
-    if problem.overlap != overlap {
-        return Err(HostError::Overlap {
-            found: problem.overlap.to_string(),
-            wanted: overlap.to_string(),
-        }
-        .into());
-    }
     if problem.ranks != ranks.count as i64 {
         return Err(HostError::Ranks {
             problem: problem.to_string(),
@@ -65,7 +59,7 @@ pub(crate) fn chosen<T: GemmElement, S: GemmElement, C: GemmElement>(
         .into());
     }
     problem.layouts()?;
-    let order = OverlapPlan::new(overlap, problem.ranks).map_err(rank_error)?;
+    let order = OverlapPlan::new(problem.overlap, problem.ranks).map_err(rank_error)?;
     let device = ranks.device;
     let machine = (device.arch(), device.rates());
     let forecast = RankForecast::with_sums::<T, S, C>(problem, machine, &options.links)?;

@@ -10,8 +10,8 @@ use super::collective::Collectives;
 use crate::error::{Error, HostError};
 use crate::gemm::chunks::MOST_OWNERS;
 use crate::kernels::GemmElement;
-use crate::ranks::work::Member;
 use crate::ranks::work::scatter::ScatterWork;
+use crate::ranks::work::{Member, RankWork};
 use crate::ranks::{RankPath, RankSends};
 
 /// The devices of the ranks of one process, each with a stream for its kernels and one for copies.

@@ -249,7 +249,7 @@ impl RankForecast {
     }
 
     /// Returns the predicted time of [`RankPath::PeerMemory`] if kernels add to the sums of the owners
-    /// ([`RankSends::Reduction`](super::gather_product::RankSends::Reduction)); `None` of an all-gather, and of one rank.
+    /// ([`RankSends::Reduction`](super::options::RankSends::Reduction)); `None` of an all-gather, and of one rank.
     ///
     /// ```
     /// # use colex_atom::Arch;

@@ -10,7 +10,7 @@ use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
 use crate::ranks::RankPath;
 use crate::ranks::work::scatter::ScatterWork;
-use crate::ranks::work::{Member, is_by_nccl};
+use crate::ranks::work::{Member, RankWork};
 
 /// Events around the steps of a run, if it is recorded. A run that is not has none.
 #[derive(Debug, Default)]
@@ -164,7 +164,7 @@ pub(super) fn recorded<X>(
     wait: impl Fn(&mut X, Duration) -> Result<(), Error>,
     within: Duration,
 ) -> Result<Vec<ChunkSpan>, Error> {
-    if is_by_nccl(path) {
+    if path.is_by_nccl() {
         let (path, why) = (
             path.to_string(),
             "a timeline has the copies and the sums of the library, and NCCL does them in kernels of its own",

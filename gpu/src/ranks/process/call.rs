@@ -1,32 +1,31 @@
 //! `RankCall`: the product of one rank beside those of other processes, from its first exchange to its end.
 
+use core::any::Any;
+use core::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use colex_device::{Buffer, Element, Flags};
-
+use super::fields::{joined, split_all};
 use super::session::{LiveProduct, Session, Step};
 use super::shared::{self, SharedBuffer};
 use super::signals::Signals;
 use crate::error::{Error, HostError, MeetingFailure, RankError};
-use crate::ranks::work::Member;
+use crate::ranks::work::{Member, RankWork};
 
 /// The work of a rank, as a process of its own drives it.
-pub(super) trait ProcessWork: Send + 'static {
-    /// The elements of the memory that the other ranks use.
-    type Shared: Element;
+pub(super) trait ProcessWork<T, C>: RankWork<T, C> + fmt::Debug + Send {
+    /// Whether the owners bring their sums to all ranks.
+    fn brings(&self) -> bool;
 
-    fn member(&self) -> &Member;
+    /// Shares the memory that the other ranks use. They may open it until what is returned is dropped.
+    fn share(&self) -> Result<Vec<SharedBuffer>, Error>;
 
-    /// The memory that the other ranks use.
-    fn shared(&self) -> &Buffer<Self::Shared>;
+    /// Takes what a rank has shared, rank by rank, this one included. Returns whether another process has it.
+    fn meet(&mut self, rank: usize, memory: &[&[u8]]) -> Result<bool, Error>;
 
-    /// Takes that memory of all ranks, as this rank's work has it, or nothing at the end.
-    fn meet(&mut self, peers: Vec<Buffer<Self::Shared>>);
-
-    /// The flags for which a kernel waits.
-    fn flags(&self) -> Option<&Flags>;
+    /// Closes the memory of all ranks, and returns this rank's that they used.
+    fn close(&mut self) -> Box<dyn Any + Send>;
 
     /// Enqueues a round of this rank.
     fn enqueue(&self, signals: &Signals, round: u32) -> Result<(), Error>;
@@ -37,18 +36,21 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// A product of this rank.
 #[derive(Debug)]
-pub(super) struct RankCall<W: ProcessWork> {
+pub(super) struct RankCall<T, C> {
     session: Arc<Session>,
     /// The number of the product, the same on all ranks.
     number: u64,
     /// Whether another process has this rank's memory open.
     is_open: bool,
     /// The work and its signals, until the end.
-    parts: Option<(W, Arc<Signals>)>,
+    parts: Option<RankParts<T, C>>,
     round: u32,
     /// Whether rounds were enqueued after the last wait.
     is_pending: bool,
 }
+
+/// The work of a rank, and its signals.
+type RankParts<T, C> = (Box<dyn ProcessWork<T, C>>, Arc<Signals>);
 
 /// A product in words, with its memory and its signals.
 type WordsAndMemory<'a> = (&'a [u8], [&'a [u8]; 2]);
@@ -74,31 +76,36 @@ pub(super) fn printed(words: &[u8]) -> String {
     colex_ir::Escaped(&String::from_utf8_lossy(words)).to_string()
 }
 
-impl<W: ProcessWork> RankCall<W> {
+impl<T, C> RankCall<T, C> {
     /// Begins a product with all ranks, from this rank's part of it and the words that must be the same on all.
     pub(super) fn new(
         session: &Arc<Session>,
-        made: Result<(String, W), Error>,
-    ) -> Result<RankCall<W>, Error> {
+        made: Result<(String, Box<dyn ProcessWork<T, C>>), Error>,
+    ) -> Result<RankCall<T, C>, Error> {
         session.check()?;
         let own = made.and_then(|(words, work)| {
             let of = (session.rank(), session.ranks());
-            let signals = Signals::new(session.device(), of, session.within())?;
-            let memory = SharedBuffer::new(work.shared())?;
+            let signals = Signals::new(session.device(), of, (work.brings(), session.within()))?;
+            let memory = work.share()?;
             let flags = SharedBuffer::new(signals.own().buffer())?;
-            Ok((words, work, signals, [memory, flags]))
+            Ok((words, work, signals, memory, flags))
         });
         let fields: [Vec<u8>; 4] = match &own {
-            Ok((words, _, _, [memory, signals])) => [
-                vec![1],
-                words.clone().into_bytes(),
-                memory.to_bytes(),
-                signals.to_bytes(),
-            ],
+            Ok((words, _, _, memory, signals)) => {
+                let memory: Vec<_> = memory.iter().map(SharedBuffer::to_bytes).collect();
+                let memory: Vec<&[u8]> = memory.iter().map(Vec::as_slice).collect();
+                [
+                    vec![1],
+                    words.clone().into_bytes(),
+                    joined(&memory),
+                    signals.to_bytes(),
+                ]
+            }
             Err(why) => [vec![0], why.to_string().into_bytes(), vec![], vec![]],
         };
         let all = session.exchange(Step::Begin, fields.each_ref().map(Vec::as_slice))?;
-        let (_, work, signals, shared) = own?;
+        let (_, work, signals, memory, flags) = own?;
+        let shared = (memory, flags);
         let said: Vec<BegunProduct<'_>> = all
             .iter()
             .map(|fields| BegunProduct::of(fields.each_ref().map(Vec::as_slice)))
@@ -131,7 +138,7 @@ impl<W: ProcessWork> RankCall<W> {
         session.begun(LiveProduct {
             number: call.number,
             member: work.member().clone(),
-            flags: work.flags().cloned(),
+            flags: work.flags().into_iter().cloned().collect(),
             signals: signals.clone(),
         })?;
         Ok(call)
@@ -145,33 +152,29 @@ impl<W: ProcessWork> RankCall<W> {
         };
         let signals = Arc::get_mut(signals).expect("no other has them yet");
         let device = work.member().device.clone();
-        let shared = work.shared().clone();
-        let (mut peers, mut is_any_open) = (Vec::new(), false);
+        let mut is_any_open = false;
         for (rank, [memory, words]) in memory.iter().enumerate() {
+            let foreign = MeetingFailure::Foreign { rank };
+            is_any_open |= work.meet(rank, &split_all(memory).ok_or(foreign)?)?;
             if rank == own {
-                peers.push(shared.clone());
                 continue;
             }
-            let (peer, is_open) = shared::open(&device, rank, memory)?;
-            is_any_open |= is_open;
             let (words, _) = shared::open(&device, rank, words)?;
-            if peer.len() != shared.len() || words.len() != signals.own().len() {
-                return Err(MeetingFailure::Foreign { rank }.into());
+            if words.len() != signals.own().len() {
+                return Err(foreign.into());
             }
-            peers.push(peer);
             signals.meet(rank, words)?;
         }
-        work.meet(peers);
         self.is_open = is_any_open;
         Ok(())
     }
 
-    fn parts(&self) -> &(W, Arc<Signals>) {
+    fn parts(&self) -> &RankParts<T, C> {
         self.parts.as_ref().expect("the parts go with the call")
     }
 
-    pub(super) fn work(&self) -> &W {
-        &self.parts().0
+    pub(super) fn work(&self) -> &dyn ProcessWork<T, C> {
+        &*self.parts().0
     }
 
     /// Enqueues a round.
@@ -253,7 +256,7 @@ fn agreed<'a>(said: &[BegunProduct<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
     Ok(memory)
 }
 
-impl<W: ProcessWork> Drop for RankCall<W> {
+impl<T, C> Drop for RankCall<T, C> {
     fn drop(&mut self) {
         if self.is_pending && !self.session.has_failed() {
             // An error is told to the other ranks; a destructor returns none.
@@ -265,8 +268,7 @@ impl<W: ProcessWork> Drop for RankCall<W> {
         };
         match Arc::into_inner(signals) {
             Some(signals) if !is_stuck => {
-                let kept = (work.shared().clone(), signals.own().clone());
-                work.meet(Vec::new());
+                let kept = (work.close(), signals.own().clone());
                 drop((work, signals));
                 let (number, is_open) = (self.number, self.is_open);
                 self.session.closed(number, is_open, Box::new(kept));

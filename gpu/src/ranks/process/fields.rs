@@ -6,15 +6,22 @@ pub(super) fn joined(fields: &[&[u8]]) -> Vec<u8> {
     fields.iter().flat_map(one).collect()
 }
 
-/// Returns the `N` pieces of a message, if it has as many and no more.
-pub(super) fn split<const N: usize>(mut message: &[u8]) -> Option<[&[u8]; N]> {
-    let mut fields = [&message[..0]; N];
-    for field in &mut fields {
+/// Returns the pieces of a message.
+pub(super) fn split_all(mut message: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut fields = Vec::new();
+    while !message.is_empty() {
         let (length, rest) = message.split_first_chunk::<8>()?;
         let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-        (*field, message) = rest.split_at_checked(length)?;
+        let (field, rest) = rest.split_at_checked(length)?;
+        fields.push(field);
+        message = rest;
     }
-    message.is_empty().then_some(fields)
+    Some(fields)
+}
+
+/// Returns the `N` pieces of a message, if it has as many and no more.
+pub(super) fn split<const N: usize>(message: &[u8]) -> Option<[&[u8]; N]> {
+    split_all(message)?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 mod call;
 mod fields;
-pub(crate) mod gather;
-pub(crate) mod scatter;
+pub(crate) mod product;
 mod session;
 mod shared;
 mod signals;
+mod works;
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use crate::ranks::host::devices::RankDevices;
 use call::printed;
 use session::{Session, Step};
 
-/// One rank of several that each have a process and a device of their own, which begins products with the others:
-/// [`GatherProductRank`](super::GatherProductRank) and [`ProductScatterRank`](super::ProductScatterRank).
+/// One rank of several that each have a process and a device of their own, which begins products with the others
+/// ([`ProcessProduct`](super::ProcessProduct)).
 ///
 /// The ranks are processes of one host, or threads of one process ([`Meeting`] connects both). All ranks begin the same products
 /// in the same order, and run the same rounds of each. Between two rounds they need no exchange on the host: each tells the others by
@@ -32,7 +32,7 @@ use session::{Session, Step};
 /// ```
 /// use colex_atom::Arch;
 /// use colex_gpu::Device;
-/// use colex_gpu::ranks::{GatherProductRank, Meeting, RankOptions, RankProblem, RankProcess};
+/// use colex_gpu::ranks::{Meeting, ProcessProduct, RankOptions, RankProblem, RankProcess};
 /// use colex_sched::Overlap;
 /// use half::bf16;
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ use session::{Session, Step};
 /// fn rank(meeting: Meeting, device: Device) -> Result<[f32; 2], colex_gpu::Error> {
 ///     let process = RankProcess::join(meeting, &device)?;
 ///     let problem = RankProblem { overlap: Overlap::GatherProduct, ranks: 2, m: 16, n: 16, k: 16 };
-///     let mut product = GatherProductRank::<bf16, f32>::new(&process, problem, &RankOptions::default())?;
+///     let mut product = ProcessProduct::<bf16, f32>::new(&process, problem, &RankOptions::default())?;
 ///     product.a()?.write(&[bf16::from_f32(process.rank() as f32 + 1.0); 8 * 16])?;
 ///     product.b().write(&[bf16::ONE; 8 * 16])?;
 ///     product.run()?;

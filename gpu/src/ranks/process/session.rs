@@ -55,7 +55,7 @@ pub(super) struct LiveProduct {
     pub(super) number: u64,
     pub(super) member: Member,
     /// The flags for which a kernel waits.
-    pub(super) flags: Option<Flags>,
+    pub(super) flags: Vec<Flags>,
     pub(super) signals: Arc<Signals>,
 }
 

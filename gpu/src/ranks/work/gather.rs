@@ -5,12 +5,12 @@ use core::fmt;
 use colex_device::{Buffer, Flags, View, ViewMut};
 use colex_layout::Layout;
 
-use super::{MOST_PIECES, Member, RankBatch, piece_of, strided};
+use super::{MOST_PIECES, Member, RankBatch, RankWork, piece_of, strided};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::Chosen;
-use crate::ranks::host::gather_product::RankOptions;
+use crate::ranks::host::options::RankOptions;
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of an all-gather with a product have in common.
@@ -121,45 +121,21 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         self.peers = peers;
     }
 
-    pub(crate) fn member(&self) -> &Member {
-        &self.member
+    /// Takes that of the next rank.
+    pub(crate) fn meet_one(&mut self, peer: Buffer<T>) {
+        self.peers.push(peer);
     }
 
-    pub(crate) fn path(&self) -> RankPath {
-        self.shape.path
-    }
-
-    /// The part of A of this rank.
-    pub(crate) fn a(&self) -> Result<Buffer<T>, Error> {
-        if let Some(own) = &self.own {
-            return Ok(own.clone());
-        }
-        self.chunk(&self.a, self.member.rank, (0, 1))
+    pub(crate) fn shape(&self) -> &GatherShape {
+        &self.shape
     }
 
     pub(crate) fn gathered(&self) -> &Buffer<T> {
         &self.a
     }
 
-    pub(crate) fn b(&self) -> &Buffer<T> {
-        &self.b
-    }
-
-    pub(crate) fn c(&self) -> &Buffer<C> {
-        &self.c
-    }
-
     pub(crate) fn arrived(&self) -> &Flags {
         &self.arrived
-    }
-
-    /// The first line of the product's plan.
-    pub(crate) fn explain(&self) -> Result<String, Error> {
-        let product = match self.shape.path {
-            RankPath::NcclInChunks => self.with_piece(0, |product| product.explain())?,
-            _ => self.with_product(|product| product.explain())?,
-        };
-        Ok(product.lines().next().unwrap_or_default().to_string())
     }
 
     /// The other ranks, in the order in which they get this rank's part. Each rank begins with the next one, so that no two send to one
@@ -213,7 +189,7 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
     /// What the rank gives to the collective of a piece, and where it takes the piece of all ranks.
     pub(crate) fn ends(&self, piece: i64) -> Result<(Buffer<T>, Buffer<T>), Error> {
         match &self.own {
-            None => Ok((self.a()?, self.a.clone())),
+            None => Ok((RankWork::a(self)?, self.a.clone())),
             Some(own) => {
                 let of = (piece, self.shape.pieces);
                 Ok((piece_of(own, of)?, piece_of(&self.a, of)?))
@@ -284,5 +260,50 @@ impl<T: GemmElement, C: GemmElement> GatherWork<T, C> {
         }
         let arrived = self.arrived.buffer().view(chunks)?;
         act(product.arrivals(&arrived))
+    }
+}
+
+impl<T: GemmElement, C: GemmElement> RankWork<T, C> for GatherWork<T, C> {
+    fn member(&self) -> &Member {
+        &self.member
+    }
+
+    fn taken(&self) -> (RankPath, i64) {
+        (self.shape.path, self.shape.pieces)
+    }
+
+    fn words(&self) -> String {
+        self.shape.to_string()
+    }
+
+    fn explain(&self) -> Result<String, Error> {
+        let product = match self.shape.path {
+            RankPath::NcclInChunks => self.with_piece(0, |product| product.explain())?,
+            _ => self.with_product(|product| product.explain())?,
+        };
+        Ok(product.lines().next().unwrap_or_default().to_string())
+    }
+
+    fn a(&self) -> Result<Buffer<T>, Error> {
+        if let Some(own) = &self.own {
+            return Ok(own.clone());
+        }
+        self.chunk(&self.a, self.member.rank, (0, 1))
+    }
+
+    fn b(&self) -> &Buffer<T> {
+        &self.b
+    }
+
+    fn c(&self) -> &Buffer<C> {
+        &self.c
+    }
+
+    fn gathered(&self) -> Option<&Buffer<T>> {
+        Some(&self.a)
+    }
+
+    fn flags(&self) -> Vec<&Flags> {
+        vec![&self.arrived]
     }
 }

@@ -6,7 +6,7 @@
 pub(crate) mod gather;
 pub(crate) mod scatter;
 
-use colex_device::{Buffer, Device, Element, View, ViewMut};
+use colex_device::{Buffer, Device, Element, Flags, View, ViewMut};
 use colex_layout::Layout;
 
 use crate::error::Error;
@@ -17,9 +17,29 @@ use crate::ranks::RankPath;
 /// The most pieces of a chunk.
 const MOST_PIECES: i64 = 64;
 
-/// Whether a library brings the data to the other ranks.
-pub(crate) fn is_by_nccl(path: RankPath) -> bool {
-    matches!(path, RankPath::NcclAfter | RankPath::NcclInChunks)
+/// What every work of a rank has.
+pub(crate) trait RankWork<T, C> {
+    fn member(&self) -> &Member;
+
+    /// The path, and the pieces of a chunk.
+    fn taken(&self) -> (RankPath, i64);
+
+    /// What is computed and how, in words.
+    fn words(&self) -> String;
+
+    /// The first line of the product's plan.
+    fn explain(&self) -> Result<String, Error>;
+
+    /// The parts of the operands of this rank.
+    fn a(&self) -> Result<Buffer<T>, Error>;
+    fn b(&self) -> &Buffer<T>;
+    fn c(&self) -> &Buffer<C>;
+
+    /// The memory into which A is gathered, if it is.
+    fn gathered(&self) -> Option<&Buffer<T>>;
+
+    /// The flags of this rank for which kernels and streams wait.
+    fn flags(&self) -> Vec<&Flags>;
 }
 
 /// A rank's device.

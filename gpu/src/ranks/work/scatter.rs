@@ -7,14 +7,15 @@ use colex_atom::Ty;
 use colex_device::{Buffer, Device, Flags, View, ViewMut};
 use colex_sched::{Overlap, OverlapPlan};
 
-use super::{MOST_PIECES, Member, RankBatch, is_by_nccl, piece_of, strided};
+use super::{MOST_PIECES, Member, RankBatch, RankWork, piece_of, strided};
 use crate::elementwise::{Map, MapExpression};
 use crate::error::{Error, HostError};
 use crate::gemm::epilogue::convert::sum_type;
 use crate::gemm::{ChunkOrder, Epilogue, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::Chosen;
-use crate::ranks::host::gather_product::{RankOptions, RankSends, RankSums, rank_error};
+use crate::ranks::host::options::{RankOptions, RankSends, RankSums};
+use crate::ranks::host::product::rank_error;
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of a product with a reduce-scatter or an all-reduce have in common.
@@ -76,7 +77,7 @@ impl ScatterShape {
             return Err(HostError::Pieces { pieces, rows, most }.into());
         }
         // A collective adds the terms by itself: what is left is one rounding.
-        let is_one = is_by_nccl(path) || sends == RankSends::Reduction;
+        let is_one = path.is_by_nccl() || sends == RankSends::Reduction;
         let slots = if is_one { 1 } else { problem.ranks };
         Ok(ScatterShape {
             problem,
@@ -91,7 +92,7 @@ impl ScatterShape {
 
     /// What is held in elements of the first type, in words.
     pub(crate) fn holds<S: GemmElement>(&self) -> String {
-        let what = match (is_by_nccl(self.path), self.sends) {
+        let what = match (self.path.is_by_nccl(), self.sends) {
             (true, _) => "terms",
             (false, RankSends::Reduction) => "sums",
             (false, _) => "slots",
@@ -104,7 +105,7 @@ impl ScatterShape {
     }
 
     /// Whether every rank has the whole sum.
-    fn reduces(&self) -> bool {
+    pub(crate) fn reduces(&self) -> bool {
         self.problem.overlap == Overlap::ProductReduce
     }
 }
@@ -219,7 +220,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             RankPath::PeerMemory if shape.sends == RankSends::Engines => {
                 Some(member.buffer(whole)?)
             }
-            path if is_by_nccl(path) => Some(member.buffer(whole)?),
+            path if path.is_by_nccl() => Some(member.buffer(whole)?),
             _ => None,
         };
         let told = match (shape.path, &terms) {
@@ -243,8 +244,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
                 }
             }
             // An all-reduce leaves its sums in the place of the terms.
-            (Some(terms), true) if is_by_nccl(shape.path) => terms.clone(),
-            (Some(_), false) if is_by_nccl(shape.path) => member.buffer(chunk)?,
+            (Some(terms), true) if shape.path.is_by_nccl() => terms.clone(),
+            (Some(_), false) if shape.path.is_by_nccl() => member.buffer(chunk)?,
             _ => member.buffer(whole)?,
         };
         let mut work = ScatterWork {
@@ -280,11 +281,11 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
     }
 
     /// Makes flags for which the sum of the slots waits: in the kernel, if the product of the own chunk adds them, and else in the stream,
-    /// if copy engines bring them.
+    /// if copy engines bring them. The pieces of an all-reduce wait for events.
     pub(crate) fn landed(&self) -> Result<Option<Flags>, Error> {
         let count = self.shape.problem.ranks as usize + 1;
-        let flags = (self.own_sum.is_some() || self.told.is_some())
-            .then(|| Flags::new(&self.member.device, count));
+        let has = self.own_sum.is_some() || self.told.is_some();
+        let flags = (has && !self.shape.reduces()).then(|| Flags::new(&self.member.device, count));
         Ok(flags.transpose()?)
     }
 
@@ -298,12 +299,6 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             there: there.collect::<Result<_, _>>()?,
         });
         Ok(())
-    }
-
-    /// All flags of this rank for which kernels and streams wait.
-    pub(crate) fn flags(&self) -> impl Iterator<Item = &Flags> {
-        let landed = self.landed.iter().map(|landed| &landed.own);
-        self.stored().into_iter().chain(landed)
     }
 
     /// Whether flags say that the terms of the others have come.
@@ -334,34 +329,22 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         self.sums = sums;
     }
 
-    pub(crate) fn member(&self) -> &Member {
-        &self.member
+    /// Takes the slots of the next rank.
+    pub(crate) fn meet_one(&mut self, slots: Buffer<S>) {
+        self.peers.push(slots);
     }
 
-    pub(crate) fn path(&self) -> RankPath {
-        self.shape.path
+    /// Takes C of the next rank.
+    pub(crate) fn meet_sum(&mut self, sums: Buffer<C>) {
+        self.sums.push(sums);
     }
 
-    pub(crate) fn a(&self) -> &Buffer<T> {
-        &self.a
-    }
-
-    pub(crate) fn b(&self) -> &Buffer<T> {
-        &self.b
-    }
-
-    pub(crate) fn c(&self) -> &Buffer<C> {
-        &self.c
+    pub(crate) fn shape(&self) -> &ScatterShape {
+        &self.shape
     }
 
     pub(crate) fn slots(&self) -> &Buffer<S> {
         &self.slots
-    }
-
-    /// The first line of the product's plan.
-    pub(crate) fn explain(&self) -> Result<String, Error> {
-        let product = self.with_product(0, |product| product.explain())?;
-        Ok(product.lines().next().unwrap_or_default().to_string())
     }
 
     /// The owners, in the order in which their terms are computed.
@@ -606,5 +589,45 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             Some(_) => product.but_last(),
             None => product,
         }
+    }
+}
+
+impl<T: GemmElement, S: GemmElement, C: GemmElement> RankWork<T, C> for ScatterWork<T, S, C> {
+    fn member(&self) -> &Member {
+        &self.member
+    }
+
+    fn taken(&self) -> (RankPath, i64) {
+        (self.shape.path, self.shape.pieces)
+    }
+
+    fn words(&self) -> String {
+        format!("{}, {}", self.shape, self.shape.holds::<S>())
+    }
+
+    fn explain(&self) -> Result<String, Error> {
+        let product = self.with_product(0, |product| product.explain())?;
+        Ok(product.lines().next().unwrap_or_default().to_string())
+    }
+
+    fn a(&self) -> Result<Buffer<T>, Error> {
+        Ok(self.a.clone())
+    }
+
+    fn b(&self) -> &Buffer<T> {
+        &self.b
+    }
+
+    fn c(&self) -> &Buffer<C> {
+        &self.c
+    }
+
+    fn gathered(&self) -> Option<&Buffer<T>> {
+        None
+    }
+
+    fn flags(&self) -> Vec<&Flags> {
+        let landed = self.landed.iter().map(|landed| &landed.own);
+        self.stored().into_iter().chain(landed).collect()
     }
 }

@@ -9,12 +9,10 @@ use std::process::{self, Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use colex_gpu::kernels::GemmElement;
+use colex_gpu::Device;
 use colex_gpu::ranks::{
-    GatherProductRank, Meeting, ProductScatterRank, RankDevices, RankOptions, RankPath,
-    RankProblem, RankProcess,
+    Meeting, ProcessProduct, RankDevices, RankOptions, RankPath, RankProblem, RankProcess,
 };
-use colex_gpu::{Buffer, Device, Error};
 use colex_sched::Overlap;
 use half::bf16;
 use serde_json::{Value, json};
@@ -56,51 +54,15 @@ pub(in crate::bench) fn child() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A product of this rank.
-trait RankRounds {
-    fn run(&mut self) -> Result<(), Error>;
-    fn wait(&mut self, within: Duration) -> Result<(), Error>;
-    fn c(&self) -> &Buffer<bf16>;
-}
-
-impl RankRounds for GatherProductRank<bf16, bf16> {
-    fn run(&mut self) -> Result<(), Error> {
-        self.run()
-    }
-
-    fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        self.wait(within)
-    }
-
-    fn c(&self) -> &Buffer<bf16> {
-        self.c()
-    }
-}
-
-impl<S: GemmElement> RankRounds for ProductScatterRank<bf16, S, bf16> {
-    fn run(&mut self) -> Result<(), Error> {
-        self.run()
-    }
-
-    fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        self.wait(within)
-    }
-
-    fn c(&self) -> &Buffer<bf16> {
-        self.c()
-    }
-}
-
 /// A way to compute a product, with its name and its result.
 struct ProcessWay {
     name: &'static str,
-    product: Box<dyn RankRounds>,
+    product: ProcessProduct<bf16, bf16>,
     c: Vec<bf16>,
 }
 
 impl ProcessWay {
-    fn new(name: &'static str, product: impl RankRounds + 'static) -> Result<ProcessWay> {
-        let mut product: Box<dyn RankRounds> = Box::new(product);
+    fn new(name: &'static str, mut product: ProcessProduct<bf16, bf16>) -> Result<ProcessWay> {
         product.c().fill_bytes(0xff)?;
         // Flags of an earlier round serve for none.
         product.run()?;
@@ -198,7 +160,7 @@ impl ProcessHost {
         let noise_a: Vec<_> = (0..ranks).map(|rank| normal(2 * rank as u64 + 1)).collect();
         let noise_b = normal(2 * rank as u64 + 2);
         let with = |name, path| -> Result<ProcessWay> {
-            let product = GatherProductRank::new(&self.process, problem, &by(path))?;
+            let product = ProcessProduct::new(&self.process, problem, &by(path))?;
             noise_a[rank].fill(&product.a()?)?;
             noise_b.fill(product.b())?;
             ProcessWay::new(name, product)
@@ -220,7 +182,7 @@ impl ProcessHost {
         Ok(vec![apart, overlapped])
     }
 
-    fn scatter(&self, problem: RankProblem) -> Result<Vec<ProcessWay>> {
+    fn sum(&self, problem: RankProblem) -> Result<Vec<ProcessWay>> {
         let RankProblem { ranks, m, n, k, .. } = problem;
         let (rows, part) = (m / ranks, k / ranks);
         let rank = self.process.rank();
@@ -230,15 +192,17 @@ impl ProcessHost {
         };
         let [noise_a, noise_b] = [1, 2].map(noise);
         let with = |name, path| -> Result<ProcessWay> {
-            let product =
-                ProductScatterRank::<bf16, bf16, bf16>::new(&self.process, problem, &by(path))?;
-            noise_a[rank].fill(product.a())?;
+            let product = ProcessProduct::new(&self.process, problem, &by(path))?;
+            noise_a[rank].fill(&product.a()?)?;
             noise_b[rank].fill(product.b())?;
             ProcessWay::new(name, product)
         };
         let apart = with("one after the other", RankPath::OneAfterAnother)?;
         let overlapped = with("overlapped, slots of bf16", RankPath::PeerMemory)?;
-        let own = rank as i64 * rows..(rank as i64 + 1) * rows;
+        let own = match problem.overlap {
+            Overlap::ProductReduce => 0..m,
+            _ => rank as i64 * rows..(rank as i64 + 1) * rows,
+        };
         let mut places = sampled(m, n).filter(|(i, _)| own.contains(i));
         let found = places.try_for_each(|(i, j)| {
             let term = |of: usize| -> f64 {
@@ -263,9 +227,7 @@ impl ProcessHost {
         for problem in cases(self.process.ranks() as i64) {
             let ways = match problem.overlap {
                 Overlap::GatherProduct => self.gather(problem),
-                Overlap::ProductScatter => self.scatter(problem),
-                // Ranks of several processes have no all-reduce.
-                Overlap::ProductReduce => continue,
+                Overlap::ProductScatter | Overlap::ProductReduce => self.sum(problem),
             };
             let mut ways = ways.with_context(|| problem.to_string())?;
             let samples = self.measure(&mut ways)?;
@@ -287,7 +249,7 @@ impl ProcessHost {
         let problem = cases(self.process.ranks() as i64)[0];
         let last = self.process.ranks() - 1;
         let options = RankOptions::default();
-        let mut product = GatherProductRank::<bf16, bf16>::new(&self.process, problem, &options)?;
+        let mut product = ProcessProduct::<bf16, bf16>::new(&self.process, problem, &options)?;
         product.run()?;
         product.wait(WITHIN)?;
         if self.process.rank() == last {

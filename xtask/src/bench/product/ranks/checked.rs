@@ -2,10 +2,7 @@
 
 use anyhow::{Result, ensure};
 use colex_gpu::Buffer;
-use colex_gpu::ranks::{
-    GatherProduct, ProductReduce, ProductScatter, RankOptions, RankPath, RankProblem, RankSends,
-    RankSums,
-};
+use colex_gpu::ranks::{RankOptions, RankPath, RankProblem, RankProduct, RankSends, RankSums};
 use colex_sched::{ChunkSpan, Overlap};
 use half::bf16;
 
@@ -156,34 +153,28 @@ impl ProductWay {
     }
 }
 
-/// A product over ranks in bf16.
-pub(super) enum RankProduct {
-    Gather(GatherProduct<bf16, bf16>),
-    Scatter(ProductScatter<bf16, bf16, bf16>),
-    WideScatter(ProductScatter<bf16, f32, bf16>),
-    Reduce(ProductReduce<bf16, bf16, bf16>),
-    WideReduce(ProductReduce<bf16, f32, bf16>),
+/// A product over ranks in bf16, with terms of bf16 or of f32.
+pub(super) enum CheckedProduct {
+    Narrow(RankProduct<bf16, bf16>),
+    Wide(RankProduct<bf16, bf16, f32>),
 }
 
-/// What every kind of product has.
+/// What both kinds of terms have.
 macro_rules! each {
     ($product:expr, $one:ident => $does:expr) => {
         match $product {
-            RankProduct::Gather($one) => $does,
-            RankProduct::Scatter($one) => $does,
-            RankProduct::WideScatter($one) => $does,
-            RankProduct::Reduce($one) => $does,
-            RankProduct::WideReduce($one) => $does,
+            CheckedProduct::Narrow($one) => $does,
+            CheckedProduct::Wide($one) => $does,
         }
     };
 }
 
-impl RankProduct {
+impl CheckedProduct {
     pub(super) fn new(
         host: &Host,
         (problem, numbers): (RankProblem, &Numbers),
         way: &ProductWay,
-    ) -> Result<RankProduct> {
+    ) -> Result<CheckedProduct> {
         let options = RankOptions {
             path: way.path,
             pieces: way.pieces,
@@ -192,26 +183,14 @@ impl RankProduct {
             ..RankOptions::default()
         };
         let ranks = &host.ranks;
-        let product = match (problem.overlap, way.wide) {
-            (Overlap::GatherProduct, _) => {
-                RankProduct::Gather(GatherProduct::new(ranks, problem, &options)?)
-            }
-            (Overlap::ProductScatter, false) => {
-                RankProduct::Scatter(ProductScatter::new(ranks, problem, &options)?)
-            }
-            (Overlap::ProductScatter, true) => {
-                RankProduct::WideScatter(ProductScatter::new(ranks, problem, &options)?)
-            }
-            (Overlap::ProductReduce, false) => {
-                RankProduct::Reduce(ProductReduce::new(ranks, problem, &options)?)
-            }
-            (Overlap::ProductReduce, true) => {
-                RankProduct::WideReduce(ProductReduce::new(ranks, problem, &options)?)
-            }
+        let product = if way.wide {
+            CheckedProduct::Wide(RankProduct::new(ranks, problem, &options)?)
+        } else {
+            CheckedProduct::Narrow(RankProduct::new(ranks, problem, &options)?)
         };
         for (rank, (a, b)) in numbers.a.iter().zip(&numbers.b).enumerate() {
             each!(&product, one => {
-                a.fill(&one.a(rank)?.clone())?;
+                a.fill(&one.a(rank)?)?;
                 b.fill(&one.b(rank)?.clone())?;
             });
         }
@@ -240,13 +219,7 @@ impl RankProduct {
     }
 
     pub(super) fn pieces(&self) -> i64 {
-        match self {
-            RankProduct::Gather(one) => one.pieces(),
-            RankProduct::Scatter(one) => one.pieces(),
-            RankProduct::WideScatter(one) => one.pieces(),
-            RankProduct::Reduce(one) => one.pieces(),
-            RankProduct::WideReduce(one) => one.pieces(),
-        }
+        each!(self, one => one.pieces())
     }
 
     /// Its parts of C after two runs, over memory that held other bits: flags of an earlier round serve for none.

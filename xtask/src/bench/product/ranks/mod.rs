@@ -23,7 +23,7 @@ use crate::bench::device::{commit, driver};
 use crate::bench::host;
 use crate::output;
 use crate::verdict::{Checked, Ended};
-use checked::{Numbers, ProductWay, RankProduct, check, close, normal, same};
+use checked::{CheckedProduct, Numbers, ProductWay, check, close, normal, same};
 
 /// How the numbers are taken, for the reader of them.
 const PROTOCOL: &str = "one process and one thread for all GPUs; batches of runs enqueued without a wait between them, contenders in \
@@ -159,7 +159,7 @@ struct RankRun<'a> {
 fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
     let RankProblem { ranks, m, n, k, .. } = problem;
     let numbers = Numbers::new(ranks);
-    let new = |way: &ProductWay| RankProduct::new(host, (problem, &numbers), way);
+    let new = |way: &ProductWay| CheckedProduct::new(host, (problem, &numbers), way);
     let roundings = match problem.overlap {
         Overlap::GatherProduct => 1.0,
         // Each term is rounded, and the sum.
@@ -180,7 +180,7 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
     if problem.overlap == Overlap::ProductScatter {
         exact(host, problem)?;
     }
-    let checked = |way: &ProductWay| -> Result<(String, RankProduct)> {
+    let checked = |way: &ProductWay| -> Result<(String, CheckedProduct)> {
         let mut product = new(way)?;
         let name = way.name(product.pieces());
         let c = product.result(host).with_context(|| name.clone())?;
@@ -236,7 +236,7 @@ fn exact(host: &Host, problem: RankProblem) -> Result<()> {
     let numbers = Numbers::integers(problem.ranks);
     let of = |sends| {
         let way = ProductWay::of(RankPath::PeerMemory, None, true).by(sends);
-        RankProduct::new(host, (problem, &numbers), &way)
+        CheckedProduct::new(host, (problem, &numbers), &way)
     };
     let expected = of(RankSends::Kernel)?.result(host)?;
     let mut added = of(RankSends::Reduction)?;

@@ -8,7 +8,7 @@ use colex_gpu::ranks::{RankDevices, RankPath, RankProblem};
 use colex_sched::Overlap;
 use serde_json::{Value, json};
 
-use super::checked::{Numbers, ProductWay, RankProduct, check};
+use super::checked::{CheckedProduct, Numbers, ProductWay, check};
 use super::{Host, PROTOCOL, RankWay, alone, each, head};
 use crate::bench::product::recorded::{put, svg};
 use crate::verdict::{Checked, Ended};
@@ -44,7 +44,7 @@ fn point(host: &Host, whole: RankProblem) -> Result<(String, Vec<f64>)> {
         (RankPath::Local.to_string(), [way])
     } else {
         let numbers = Numbers::new(count);
-        let mut product = RankProduct::new(host, (problem, &numbers), &ProductWay::usual())?;
+        let mut product = CheckedProduct::new(host, (problem, &numbers), &ProductWay::usual())?;
         let c = product.result(host)?;
         let path = product.path().to_string();
         let roundings = match problem.overlap {

@@ -8,7 +8,7 @@ use colex_gpu::ranks::{RankPath, RankProblem, RankSends, RankSums};
 use colex_sched::{ChunkSpan, ChunkWork, Overlap, OverlapPlan};
 use serde_json::{Value, json};
 
-use super::checked::{Numbers, ProductWay, RankProduct, check};
+use super::checked::{CheckedProduct, Numbers, ProductWay, check};
 use super::{Host, NO_PRODUCT, RankBench, each, head};
 use crate::verdict::{Checked, Ended};
 
@@ -71,7 +71,7 @@ fn case(host: &Host, problem: RankProblem, (sends, sums): SumWay) -> Result<Valu
         Some(sums) => way.added(sums),
         None => way,
     };
-    let mut product = RankProduct::new(host, (problem, &numbers), &way)?;
+    let mut product = CheckedProduct::new(host, (problem, &numbers), &way)?;
     let name = way.name(product.pieces());
     let c = product.result(host)?;
     check(&name, (problem, &numbers), &c, 1.0 + 2.0 * ranks as f64)?;

@@ -1,0 +1,65 @@
+//! What a caller may choose of a product over ranks.
+
+use std::time::Duration;
+
+use super::links::LinkSpeeds;
+use crate::ranks::RankPath;
+
+/// What a caller may choose of a product over devices.
+///
+/// ```
+/// use colex_gpu::ranks::{RankOptions, RankPath};
+///
+/// let options = RankOptions { path: Some(RankPath::OneAfterAnother), ..RankOptions::default() };
+/// assert_eq!(options.pieces, None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RankOptions {
+    /// The path; `None` for [`RankPath::PeerMemory`] where the streams of all devices set flags, else for
+    /// [`RankPath::OneAfterAnother`], and for the faster path of NCCL where a device has no access to the memory of another one.
+    pub path: Option<RankPath>,
+    /// The pieces of a chunk: copies, each with a flag, or collectives of NCCL. `None` for one copy, and for as many collectives
+    /// as are predicted to be the fastest.
+    pub pieces: Option<i64>,
+    /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines, and for the
+    /// kernel in an all-reduce.
+    pub sends: Option<RankSends>,
+    /// What adds the slots of an owner on the path [`RankPath::PeerMemory`]; `None` for a kernel of its own, which was the faster one on
+    /// four H200.
+    pub sums: Option<RankSums>,
+    /// The speeds by which paths are compared.
+    pub links: LinkSpeeds,
+    /// The longest time in which NCCL makes the communicators or begins a collective; `None` for a minute.
+    pub nccl_within: Option<Duration>,
+}
+
+/// What brings the terms of a sum over ranks to their owners while the product runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RankSends {
+    /// The copy engine of each rank: the kernel tells when the terms of an owner are stored ([`Gemm::departures`](crate::Gemm::departures)),
+    /// and the engine sends them in one piece while the kernel computes those of the next owner.
+    Engines,
+    /// The kernel itself, tile by tile, by TMA into the memory of the owner.
+    Kernel,
+    /// The kernel itself, by reductions of TMA: it adds each tile to the one sum that the owner has, which is zeros before
+    /// ([`Gemm::adds`](crate::Gemm::adds)). There are no slots, and nothing is added afterwards. The sum is rounded to the type of the
+    /// slots at each addition, and the order of the additions is that in which they happen: two runs may differ in the last
+    /// bits.
+    ///
+    /// The devices of one process have to be linked such that atomic operations work between them
+    /// ([`Device::has_native_atomics`](crate::Device::has_native_atomics)). Ranks of several processes do not know each other's devices: there
+    /// the caller has to know it.
+    Reduction,
+}
+
+/// What adds the slots in the memory of an owner. Both add in the order of the ranks, in f32 with one rounding to C: the
+/// bits are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RankSums {
+    /// A kernel behind the product, which reads all slots.
+    Kernel,
+    /// The product of the rank's own chunk, in its epilogue: a launch of its own behind the product of all other chunks
+    /// ([`Gemm::but_last`](crate::Gemm::but_last)), when the terms of the others have come. The own term has no slot, and the slots of the
+    /// others are read beside the main loop.
+    Epilogue,
+}
