@@ -77,6 +77,7 @@ chapters! {
     rows_maps = "rows/maps.md";
     rows_convolution = "rows/convolution.md";
     ranks_modes = "ranks/modes.md";
+    ranks_overlap = "ranks/overlap.md";
     rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";
     rows_reduce = "rows/reduce.md";

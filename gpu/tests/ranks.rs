@@ -6,6 +6,8 @@ mod awaited;
 mod chunks;
 #[path = "ranks/departures.rs"]
 mod departures;
+#[path = "ranks/forecasts.rs"]
+mod forecasts;
 #[path = "ranks/host.rs"]
 mod host;
 #[path = "ranks/planted.rs"]

@@ -2128,7 +2128,8 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() || awaits => {
             let machine = Machine::of(device.rates());
             let taken = &taken(problem, &shape.batch);
-            chunks::choose(taken, shape.operands, device.arch(), machine)
+            let form = shape.batch.chunks().map(|chunks| chunks.form);
+            chunks::choose(taken, shape.operands, (device.arch(), machine), form)
         }
         (wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant), None)
             if let Some(convolution) = convolution =>

@@ -23,7 +23,8 @@ mod work;
 
 pub use buffers::RankBuffers;
 pub use host::devices::RankDevices;
-pub use host::links::{LinkSpeeds, RankForecast};
+pub use host::forecast::{RankEstimate, RankForecast};
+pub use host::links::LinkSpeeds;
 pub use host::options::{RankOptions, RankSends, RankSums};
 pub use host::product::RankProduct;
 pub use meeting::Meeting;

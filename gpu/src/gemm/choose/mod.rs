@@ -694,7 +694,7 @@ fn microseconds_of_power(problem: &GemmProblem, bytes: f64) -> f64 {
 }
 
 /// The operations of a problem.
-fn operations(problem: &GemmProblem) -> f64 {
+pub(crate) fn operations(problem: &GemmProblem) -> f64 {
     let products = problem.m as f64 * problem.n as f64 * problem.k as f64;
     2.0 * products * problem.batch as f64
 }
@@ -773,6 +773,18 @@ pub(crate) fn choose_whole(
 ) -> GemmPlan {
     let is_whole = |plan: &GemmPlan| plan.workspace(problem) == 0;
     fastest(problem, operands, arch, machine, is_whole).1
+}
+
+/// All plans that need no memory for parts of K.
+pub(crate) fn whole_plans(
+    problem: &GemmProblem,
+    operands: Operands,
+    arch: Arch,
+    machine: Machine,
+) -> impl Iterator<Item = GemmPlan> {
+    let all = timed(problem, operands, arch, machine).into_iter();
+    let whole = all.filter(|(_, plan)| plan.workspace(problem) == 0);
+    whole.map(|(_, plan)| plan)
 }
 
 /// The rows for which a batch-invariant product divides K.

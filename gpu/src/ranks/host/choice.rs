@@ -1,6 +1,5 @@
 //! The choice of a path, and what ends the collectives of one that has failed.
 
-use core::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ use colex_sched::OverlapPlan;
 
 use super::collective::{Collectives, USUAL};
 use super::devices::RankDevices;
-use super::links::RankForecast;
-use super::options::RankOptions;
+use super::forecast::RankForecast;
+use super::options::{RankOptions, RankSends, RankSums};
 use super::product::rank_error;
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
@@ -27,10 +26,18 @@ pub(crate) struct Chosen {
     pub(super) collectives: Option<Arc<Collectives>>,
 }
 
-/// The predicted times of all paths, and why this one is taken.
-impl fmt::Display for Chosen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n{}", self.forecast, self.why)
+impl Chosen {
+    /// The predicted times of all ways, which path is taken, its predicted time, and why it is taken.
+    pub(crate) fn explain(&self, terms: Option<(RankSends, RankSums)>, pieces: i64) -> String {
+        let Chosen {
+            path,
+            forecast,
+            why,
+            ..
+        } = self;
+        let time = forecast.of_way(*path, terms, pieces);
+        let time = time.map(|time| format!(", predicted {time:.0} us"));
+        format!("{forecast}\nby {path}{}, {why}", time.unwrap_or_default())
     }
 }
 
@@ -62,7 +69,7 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
     let order = OverlapPlan::new(problem.overlap, problem.ranks).map_err(rank_error)?;
     let device = ranks.device;
     let machine = (device.arch(), device.rates());
-    let forecast = RankForecast::with_sums::<T, S, C>(problem, machine, &options.links)?;
+    let forecast = RankForecast::with_terms::<T, C, S>(problem, machine, &options.links)?;
     let no_access = ranks.here.and_then(RankDevices::no_access);
     let (usual, reason) = match (problem.ranks, no_access, ranks.has_flags) {
         (1, _, _) => (
@@ -110,8 +117,8 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
     Ok(Chosen {
         path,
         why: match options.path {
-            None => format!("by {path}, since {reason}"),
-            Some(_) => format!("by {path}, as the caller chose"),
+            None => format!("since {reason}"),
+            Some(_) => "as the caller chose".to_string(),
         },
         forecast,
         order,

@@ -179,16 +179,22 @@ impl RankDevices {
         Ok(())
     }
 
-    /// Begins a round of sums over ranks, to which all have come: an owner has added what its slots held before. Where kernels add to
-    /// the sum of an owner, all sums are zeros before the first kernel.
+    /// Begins a round of sums over ranks. What goes into the memory of an owner waits until this has come: the copies, or the kernels that
+    /// store. A kernel whose terms copies take away waits for its own last copies alone, and no event of another device holds it up. Where
+    /// kernels add to the sum of an owner, all sums are zeros before the first kernel.
     pub(super) fn begin<T: GemmElement, S: GemmElement, C: GemmElement>(
         &self,
         works: &[ScatterWork<T, S, C>],
         (came, round): (&[Event], u32),
     ) -> Result<(), Error> {
         for work in works {
-            wait_for(&work.member().device, came)?;
-            wait_for(&work.member().copies, came)?;
+            let Member { device, copies, .. } = work.member();
+            if work.sends() == RankSends::Engines {
+                device.wait_for(&copies.record()?)?;
+            } else {
+                wait_for(device, came)?;
+            }
+            wait_for(copies, came)?;
             work.begin(round)?;
         }
         if works

@@ -57,8 +57,10 @@ impl<T: GemmElement, C: GemmElement> GatherWorks<T, C> {
         // All copies come before all kernels: a kernel that waits for a flag takes the multiprocessors, and never a copy engine.
         for (rank, work) in works.iter().enumerate() {
             let copies = &work.member().copies;
-            wait_for(copies, ready)?;
+            copies.wait_for(&ready[rank])?;
             for to in work.destinations() {
+                // The receiver has read what lay there, and no other one has to.
+                copies.wait_for(&ready[to])?;
                 let set = |flag| match self.seen.get(rank) {
                     Some(seen) => Ok(seen[to].set(copies, flag, round.number)?),
                     None => Ok(()),
@@ -68,15 +70,17 @@ impl<T: GemmElement, C: GemmElement> GatherWorks<T, C> {
             }
         }
         let copied = ranks.record_copies()?;
-        for (work, copied) in works.iter().zip(&copied) {
+        for (work, sent) in works.iter().zip(&copied) {
             let Member { rank, device, .. } = work.member();
             if path != RankPath::PeerMemory {
-                device.wait_for(copied)?;
+                // The parts of the others come by their copies.
+                wait_for(device, &copied)?;
             }
             let does = (*rank, ChunkWork::Products, *rank);
             record.around(does, device, || work.multiply(round.number))?;
+            // Later work may write A again, which only this rank's copies read.
+            device.wait_for(sent)?;
         }
-        let mut members = ranks.members().iter();
-        members.try_for_each(|member| wait_for(&member.device, &copied))
+        Ok(())
     }
 }

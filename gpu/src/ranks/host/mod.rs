@@ -4,6 +4,7 @@ mod by_nccl;
 pub(crate) mod choice;
 mod collective;
 pub(crate) mod devices;
+pub(crate) mod forecast;
 mod gather;
 pub(crate) mod links;
 pub(crate) mod options;

@@ -261,7 +261,8 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> RankProduct<T, C, S> {
         HostError::NoGather { found, wanted }.into()
     }
 
-    /// Returns the path, the plan of the product on rank 0, the predicted times of all paths, and why this one is taken.
+    /// Returns what is computed, the plan of the product on rank 0, the predicted times of all ways, and the path with its predicted time and why
+    /// it is taken.
     ///
     /// # Errors
     ///
@@ -269,7 +270,8 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> RankProduct<T, C, S> {
     pub fn explain(&self) -> Result<String, Error> {
         let first = self.of_rank(0)?;
         let (words, plan) = (first.words(), first.explain()?);
-        Ok(format!("{words}\n{plan}\n{}", self.choice))
+        let chosen = self.choice.explain(first.terms(), self.pieces());
+        Ok(format!("{words}\n{plan}\n{chosen}"))
     }
 
     /// Enqueues the product on all devices, as one round: the operands are read and C is written after the earlier work of their devices'

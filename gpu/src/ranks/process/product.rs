@@ -150,14 +150,17 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
         self.call.work().c()
     }
 
-    /// Returns the path, the plan of the product, the predicted times of all paths, and why this one is taken.
+    /// Returns what is computed, the plan of the product, the predicted times of all ways, and the path with its predicted time and why it is
+    /// taken.
     ///
     /// # Errors
     ///
     /// Returns the errors of the product's plan.
     pub fn explain(&self) -> Result<String, Error> {
-        let (words, plan) = (self.call.work().words(), self.call.work().explain()?);
-        Ok(format!("{words}\n{plan}\n{}", self.choice))
+        let work = self.call.work();
+        let (words, plan) = (work.words(), work.explain()?);
+        let chosen = self.choice.explain(work.terms(), self.pieces());
+        Ok(format!("{words}\n{plan}\n{chosen}"))
     }
 
     /// Enqueues a round of this rank: its operands are read and its C is written after the earlier work of its stream, and later work comes

@@ -10,7 +10,7 @@ use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::Chosen;
-use crate::ranks::host::options::RankOptions;
+use crate::ranks::host::options::{RankOptions, RankSends, RankSums};
 use crate::ranks::{RankPath, RankProblem};
 
 /// What all ranks of an all-gather with a product have in common.
@@ -270,6 +270,10 @@ impl<T: GemmElement, C: GemmElement> RankWork<T, C> for GatherWork<T, C> {
 
     fn taken(&self) -> (RankPath, i64) {
         (self.shape.path, self.shape.pieces)
+    }
+
+    fn terms(&self) -> Option<(RankSends, RankSums)> {
+        None
     }
 
     fn words(&self) -> String {

@@ -12,7 +12,7 @@ use colex_layout::Layout;
 use crate::error::Error;
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
-use crate::ranks::RankPath;
+use crate::ranks::{RankPath, RankSends, RankSums};
 
 /// The most pieces of a chunk.
 const MOST_PIECES: i64 = 64;
@@ -23,6 +23,9 @@ pub(crate) trait RankWork<T, C> {
 
     /// The path, and the pieces of a chunk.
     fn taken(&self) -> (RankPath, i64);
+
+    /// What brings and adds the terms of a sum on the path of peer memory.
+    fn terms(&self) -> Option<(RankSends, RankSums)>;
 
     /// What is computed and how, in words.
     fn words(&self) -> String;

@@ -601,6 +601,11 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> RankWork<T, C> for ScatterW
         (self.shape.path, self.shape.pieces)
     }
 
+    fn terms(&self) -> Option<(RankSends, RankSums)> {
+        let is_by_peers = self.shape.path == RankPath::PeerMemory;
+        is_by_peers.then_some((self.shape.sends, self.shape.sums))
+    }
+
     fn words(&self) -> String {
         format!("{}, {}", self.shape, self.shape.holds::<S>())
     }
