@@ -83,13 +83,13 @@ impl RankEstimate {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankForecast {
-    parts: Parts,
+    parts: ForecastParts,
     estimates: Vec<RankEstimate>,
 }
 
 /// What the times are made of, in microseconds.
 #[derive(Clone, Debug, PartialEq)]
-struct Parts {
+struct ForecastParts {
     problem: RankProblem,
     links: LinkSpeeds,
     /// The products of all chunks: alone, and with a kernel that tells what is stored.
@@ -136,9 +136,9 @@ impl RankForecast {
     ) -> Result<RankForecast, Error> {
         problem.layouts()?;
         let parts = match problem.overlap {
-            Overlap::GatherProduct => Parts::new::<T, C, C>(problem, of, links),
+            Overlap::GatherProduct => ForecastParts::new::<T, C, C>(problem, of, links),
             Overlap::ProductScatter | Overlap::ProductReduce => {
-                Parts::new::<T, C, S>(problem, of, links)
+                ForecastParts::new::<T, C, S>(problem, of, links)
             }
         };
         let estimates = parts.ways().into_iter().map(|(path, terms)| {
@@ -233,12 +233,12 @@ impl RankForecast {
     }
 }
 
-impl Parts {
+impl ForecastParts {
     fn new<T: GemmElement, C: GemmElement, S: GemmElement>(
         problem: &RankProblem,
         (arch, rates): (Arch, Rates),
         links: &LinkSpeeds,
-    ) -> Parts {
+    ) -> ForecastParts {
         let RankProblem { ranks, m, n, k, .. } = *problem;
         let gathers = problem.overlap == Overlap::GatherProduct;
         let (n, k) = if gathers {
@@ -253,7 +253,7 @@ impl Parts {
         };
         let operands = operands::<T, S>(&each, [256; 3], &Default::default());
         let machine = Machine::of(rates);
-        // All devices of a host at work are not as fast as one: the products of all record hold this rate, whatever their plan.
+        // All devices of a host at work are not as fast as one: all recorded products have this rate, with every plan.
         let sustained = operations(&each) / SUSTAINED * (T::BYTES as f64 / 2.0);
         let form = |departs: bool| ChunkForm {
             order: ChunkOrder::Ascending,
@@ -278,7 +278,7 @@ impl Parts {
         };
         let others = (ranks - 1) as f64;
         let is_sum = f64::from(!gathers);
-        Parts {
+        ForecastParts {
             problem: *problem,
             links: *links,
             product,
@@ -352,7 +352,7 @@ impl Parts {
         terms: Option<(RankSends, RankSums)>,
         pieces: i64,
     ) -> Result<f64, Error> {
-        let Parts { links, product, .. } = self;
+        let ForecastParts { links, product, .. } = self;
         let others = (self.problem.ranks - 1) as f64;
         let copies = self.copies();
         // Of an all-reduce, the copies of the sums.
@@ -469,7 +469,7 @@ const NCCL_PIECE: f64 = 115.0;
 
 impl fmt::Display for RankForecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { links, product, .. } = &self.parts;
+        let ForecastParts { links, product, .. } = &self.parts;
         let others = (self.parts.problem.ranks - 1) as f64;
         let copies = match self.parts.problem.ranks {
             1 => 0.0,

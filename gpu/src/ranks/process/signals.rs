@@ -200,7 +200,7 @@ impl Signals {
     pub(super) fn late(&self, words: &[u32], within: Duration) -> HostError {
         let said = |rank: usize, signal: Signal| words[self.index(signal, rank)];
         let place = |rank: usize| [Signal::Came, self.last()].map(|signal| said(rank, signal));
-        // Who has sent no terms holds up those who would bring sums. Of two that are equally far this rank is the second: it ends a round
+        // A rank that has sent no terms holds up the owners that would bring sums. Of two that are equally far this rank is the second: it ends a round
         // after the others.
         let behind = self.others().min_by_key(|rank| {
             let [came, last] = place(*rank);
