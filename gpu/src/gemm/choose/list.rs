@@ -104,16 +104,16 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 192, 64], 2).cluster([2, 1, 1]),
     hopper([192, 128, 64], 3).cluster([1, 2, 1]),
     hopper([128, 128, 64], 2).cluster([1, 4, 1]),
+    hopper([128, 128, 64], 2).cluster([2, 2, 1]),
     hopper([128, 128, 64], 2),
     // Short K over many tiles.
     hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
-    hopper([64, 128, 64], 1).cluster([2, 2, 1]),
-    hopper([64, 128, 64], 1).cluster([2, 1, 1]),
     hopper([64, 128, 64], 1),
     hopper([64, 64, 64], 1),
     hopper([64, 32, 64], 1),
     // Long K over few tiles.
     hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
+    hopper([192, 128, 64], 3).cluster([1, 2, 1]).split(),
     hopper([128, 128, 64], 2).cluster([2, 1, 1]).split(),
     hopper([128, 128, 64], 2).split(),
     hopper([64, 128, 64], 1).cluster([4, 1, 1]).split(),
