@@ -338,7 +338,7 @@ fn there_are_three_axes() {
 fn coordinates_are_those_of_a_part() {
     let of = |k: &mut Builder| {
         let whole = k.tensor("whole", Ty::F32, "(1048576,1048576):(1048576,1)");
-        let held = k.fragment(Ty::S32, "1:0");
+        let held = k.fragment(Ty::S32, "_1:_0");
         k.assign(&held, colex_tensor::Expr::coordinate(&whole, 1));
     };
     let found = said(of);
