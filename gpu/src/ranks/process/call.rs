@@ -76,11 +76,14 @@ pub(super) fn printed(words: &[u8]) -> String {
     colex_ir::Escaped(&String::from_utf8_lossy(words)).to_string()
 }
 
+/// This rank's part of a product, behind the words that must be the same on all ranks.
+type SaidWork<T, C> = (String, Box<dyn ProcessWork<T, C>>);
+
 impl<T, C> RankCall<T, C> {
     /// Begins a product with all ranks, from this rank's part of it and the words that must be the same on all.
     pub(super) fn new(
         session: &Arc<Session>,
-        made: Result<(String, Box<dyn ProcessWork<T, C>>), Error>,
+        made: Result<SaidWork<T, C>, Error>,
     ) -> Result<RankCall<T, C>, Error> {
         session.check()?;
         let own = made.and_then(|(words, work)| {
