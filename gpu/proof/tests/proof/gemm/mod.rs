@@ -527,7 +527,7 @@ fn the_library_takes_the_newest_kernel() {
         (Arch::Sm70, aligned, GemmMethod::Volta),
         (Arch::Sm75, odd, GemmMethod::Volta),
         (Arch::Sm80, aligned, GemmMethod::Ampere),
-        (Arch::Sm90a, odd, GemmMethod::Ampere),
+        (Arch::Sm90a, odd, GemmMethod::Hopper),
         (Arch::Sm90a, aligned, GemmMethod::Hopper),
     ];
     for (arch, problem, expected) in methods {
