@@ -163,7 +163,7 @@ impl Api {
             let named = self.names.named(&path).ok_or_else(|| {
                 format!(
                     "its code imports `{}`, which the documentation does not have: \
-                     `cargo doc --workspace --no-deps` builds it anew",
+                     without `target/doc`, `cargo xtask verify --only rustdoc` builds it anew",
                     path.join("::")
                 )
             })?;
@@ -430,7 +430,7 @@ mod tests {
             linked("use colex_gpu::Access;"),
             Err(
                 "its code imports `colex_gpu::Access`, which the documentation does not have: \
-                 `cargo doc --workspace --no-deps` builds it anew"
+                 without `target/doc`, `cargo xtask verify --only rustdoc` builds it anew"
                     .to_string()
             )
         );

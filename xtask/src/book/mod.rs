@@ -110,7 +110,7 @@ pub(crate) fn build(root: &Path) -> Result<BookReport> {
     let mut report = pages::check(aside.folder())?;
     report.covered = format!("{}, {module}", report.covered);
     if api.is_none() {
-        report.covered += ", without the documentation of the library, which `cargo doc --workspace --no-deps` builds";
+        report.covered += ", without the documentation of the library, which `cargo xtask verify --only rustdoc` builds";
     }
     aside.replace(&folder(root))?;
     Ok(report)

@@ -1,5 +1,7 @@
 //! The steps of `verify`, in order.
 
+use std::fs;
+
 use anyhow::Result;
 use colex_gpu::Device;
 
@@ -111,7 +113,16 @@ fn clippy_bare(run: &mut Run, progress: &Progress) -> Result<Outcome> {
 }
 
 /// The book is left out: its pages are made of the chapters by other means, and checked there.
+///
+/// Rustdoc links a re-export to the item's page only where the folder of the item's crate is there, and `cargo doc
+/// --no-deps` documents the crates in no order: a crate that comes before the one that it re-exports has no links. So the
+/// folders of all crates are made first.
 fn rustdoc(run: &mut Run, progress: &Progress) -> Result<Outcome> {
+    let folder = book::documentation(&run.root);
+    for package in &run.packages.all {
+        let name = package["name"].as_str().unwrap_or_default();
+        fs::create_dir_all(folder.join(name.replace('-', "_")))?;
+    }
     let words = "doc --workspace --exclude colex-book --no-deps --all-features";
     let mut command = cargo::command(&run.root, words);
     command.env("RUSTDOCFLAGS", "-D warnings");
