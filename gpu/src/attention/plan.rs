@@ -133,6 +133,9 @@ pub struct AttentionPlan {
     /// Whether there are as many blocks as multiprocessors, each of which computes tile after tile; if not, a block for each tile
     /// or pair of tiles (Hopper).
     pub persistent: bool,
+    /// The number of blocks of a cluster, which compute neighbouring tiles of queries of a head side by side: each loads its part
+    /// of K and V for all of them (Hopper, without a mask).
+    pub cluster: i64,
     /// The registers of a thread of the producer and of a consumer, multiples of 8; `None`: those that suit the number of consumers
     /// (Hopper).
     pub registers: Option<[i64; 2]>,
@@ -158,6 +161,7 @@ impl AttentionPlan {
             early: false,
             overlap: false,
             persistent: false,
+            cluster: 1,
             registers: None,
         })
     }
@@ -707,6 +711,9 @@ impl fmt::Display for AttentionPlan {
             (AttentionMethod::Ampere, true) => f.write_str(", persistent blocks")?,
             (AttentionMethod::Hopper, false) => f.write_str(", a block for each tile")?,
         }
+        if self.cluster != 1 {
+            write!(f, ", clusters of {}", self.cluster)?;
+        }
         if let Some([producer, consumer]) = self.registers {
             write!(f, ", {producer} and {consumer} registers")?;
         }
@@ -744,11 +751,12 @@ mod tests {
             early: true,
             overlap: true,
             persistent: true,
+            cluster: 2,
             registers: Some([40, 232]),
         };
         assert_eq!(
             plan.to_string(),
-            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, added by lanes, longest sequences first, early, overlapping products, persistent blocks, 40 and 232 registers"
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, added by lanes, longest sequences first, early, overlapping products, persistent blocks, clusters of 2, 40 and 232 registers"
         );
     }
 

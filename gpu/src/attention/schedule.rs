@@ -50,14 +50,15 @@ pub(crate) fn layouts(problem: &AttentionProblem) -> Result<[Layout; 2], colex_l
     Ok([of(problem.batch.saturating_add(1))?, of(problem.batch)?])
 }
 
-/// Returns the tiles of queries of a head, or the pairs of tiles, of a sequence of this length.
+/// Returns the tiles of queries of a head, the pairs of tiles, or the tiles of clusters, of a sequence of this length.
 pub(crate) fn along(plan: &AttentionPlan, queries: i64) -> i64 {
     let rows = plan.tile[0].max(1);
     let tiles = queries / rows + i64::from(queries % rows > 0);
     if plan.pairs && plan.operands.is_causal() {
         tiles / 2 + tiles % 2
     } else {
-        tiles
+        let blocks = plan.cluster.max(1);
+        tiles / blocks + i64::from(tiles % blocks > 0)
     }
 }
 

@@ -167,6 +167,7 @@ impl AttentionFamily for AmpereAttention {
         let only = |what, found: i64| plan.number(what, found, 1..=1, 1);
         only("number of heads of a strip", plan.strip)?;
         only("number of tiles of queries ahead", plan.ahead)?;
+        only("number of blocks of a cluster", plan.cluster)?;
         plan.limit("pairs of tiles", plan.pairs.into(), 0)?;
         plan.limit("turns of consumers", plan.turns.into(), 0)?;
         plan.limit("orders of sequences", plan.sorted.into(), 0)?;

@@ -12,6 +12,7 @@ use colex_ir::launch::{Argument, Launch, Limits};
 use colex_ir::verify::{LEAST, STEP, registers_at_entry};
 use colex_ir::{BinaryOp, FenceKind, Reg, Type};
 use colex_layout::{C, Int, IntTuple, Layout};
+use colex_sched::pipeline::WarpSpecialized;
 use colex_sched::{Order, RasterOrder};
 use colex_tensor::{
     Arg, AtThread, Builder, Consumer, Error, Expr, Fragment, GmmaOperand, Index, Pipeline, Rows,
@@ -28,11 +29,14 @@ use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
 use crate::calls::unencoded;
 use crate::error::{AttentionError, ErrorKind};
 use crate::gemm::operand::{boxed_layout, shares, uneven};
-use crate::gemm::sm90::begin_early;
+use crate::gemm::sm90::{begin_early, clusters_at_once};
 use crate::kernels::Major;
 
 /// The most consumers: with the producer's warpgroup, a block has 1024 threads.
 const MOST_CONSUMERS: i64 = 7;
+
+/// The most blocks of a cluster.
+const MOST_BLOCKS: i64 = 4;
 
 /// Threads of a warpgroup, and the rows of its instructions.
 const GROUP: i64 = 128;
@@ -245,12 +249,21 @@ impl AttentionFamily for HopperAttention {
 
     fn launch(&self, problem: &AttentionProblem, plan: &AttentionPlan, device: &Device) -> Launch {
         let items = schedule::most_items(plan, problem);
-        let blocks = if plan.persistent {
-            items.min(device.limits().multiprocessors.into())
+        let size = plan.cluster as u32;
+        let clusters = if plan.persistent {
+            let multiprocessors = device.limits().multiprocessors.into();
+            items.min(clusters_at_once(plan.cluster, multiprocessors))
         } else {
             items
         };
-        Launch::new(blocks as u32, ((plan.consumers + 1) * GROUP) as u32)
+        let launch = Launch::new(
+            clusters as u32 * size,
+            ((plan.consumers + 1) * GROUP) as u32,
+        );
+        match size {
+            1 => launch,
+            _ => launch.cluster(size),
+        }
     }
 }
 
@@ -292,6 +305,8 @@ struct HopperKernel {
     early: bool,
     /// Whether the next scores are issued before the present product with values.
     overlap: bool,
+    /// The blocks of a cluster, which share their keys and values.
+    cluster: i64,
     /// The registers of a thread of the producer and of a consumer, if the plan has them.
     registers: Option<[i64; 2]>,
 }
@@ -334,6 +349,13 @@ impl HopperKernel {
             ("number of stages", stages, 1, 16, 1),
             ("number of heads of a strip", strip, 1, 1 << 16, 1),
             ("number of tiles of queries ahead", plan.ahead, 1, 4, 1),
+            (
+                "number of blocks of a cluster",
+                plan.cluster,
+                1,
+                MOST_BLOCKS,
+                1,
+            ),
         ];
         for (what, found, least, most, step) in numbers {
             if (least..=most).contains(&found) && found % step == 0 {
@@ -351,6 +373,27 @@ impl HopperKernel {
         if let Some(page) = operands.page {
             let rows = pages::STEP..=pages::MOST_ROWS;
             plan.number("page of keys", page, rows, pages::STEP)?;
+        }
+        if plan.cluster > 1 {
+            let of = [
+                (operands.bounded != [false; 2], "a mask"),
+                (operands.packed != [false; 2], "packed sequences"),
+                (operands.page.is_some(), "pages"),
+            ];
+            if let Some((_, what)) = of.iter().find(|(is_there, _)| *is_there) {
+                return refuse(format!(
+                    "the plan has clusters of {} blocks: with {what} each block of the Hopper kernel loads its own keys",
+                    plan.cluster
+                ));
+            }
+            // The swizzle permutes the rows of eight.
+            let step = 8 * plan.cluster;
+            if keys % step != 0 {
+                return refuse(format!(
+                    "the plan's number of keys of a block is {keys}: clusters of {} blocks of the Hopper kernel take multiples of {step}",
+                    plan.cluster
+                ));
+            }
         }
         let [inner, outer] = operands.features;
         let stages_of_q = consumers * plan.ahead;
@@ -399,6 +442,7 @@ impl HopperKernel {
             sorted: plan.sorted,
             early: plan.early,
             overlap: plan.overlap,
+            cluster: plan.cluster,
             registers: plan.registers,
         })
     }
@@ -494,6 +538,10 @@ impl HopperKernel {
     fn build(&self, arch: Arch) -> Result<TensorKernel, Error> {
         let mut k = Builder::new("attention_sm90", arch, self.threads());
         k.min_blocks(1);
+        let size = self.cluster as u32;
+        if size > 1 {
+            k.cluster([size, 1, 1]);
+        }
         let (ty, bits) = (self.ty, self.ty.bits());
         let [inner, outer] = self.widths;
         let by_rows = self.form(Major::Second, inner)?;
@@ -505,9 +553,10 @@ impl HopperKernel {
         let q = k.tma_tensor("Q", ty, &by_rows, [ROWS, inner], tile(&[ROWS, inner])?, 1);
         let (part, [of_key, of_value]) = (self.part(), self.slabs());
         let slab = tile(&[part, of_key])?;
-        let keys_map = k.tma_tensor("K", ty, &by_rows, [part, of_key], slab, 1);
+        let keys_map = k.tma_tensor("K", ty, &by_rows, [part, of_key], slab, self.cluster);
         let slab = across(&[of_value, part])?;
-        let values_map = k.tma_tensor("V", ty, &by_columns, [of_value, part], slab, 1);
+        let tile_of_values = [of_value, part];
+        let values_map = k.tma_tensor("V", ty, &by_columns, tile_of_values, slab, self.cluster);
         let output = if self.packed[0] {
             HopperOutput::Rows(Box::new(k.tensor("O", ty, &of_output)))
         } else {
@@ -554,7 +603,13 @@ impl HopperKernel {
         let consumers = self.consumers as u32;
         // Each consumer has stages of its own of the queries' ring. It releases one when its output has left it.
         let of_queries = k.pipeline(self.consumers * self.ahead, 1, 1);
-        let [of_keys, of_values] = [(); 2].map(|()| k.pipeline(self.stages, 1, consumers));
+        let ring = WarpSpecialized {
+            consumers: consumers as usize,
+            cluster: [self.cluster as usize, 1],
+            in_flight: 0,
+            ..WarpSpecialized::cooperative(self.stages as usize, 1, 8)
+        };
+        let [of_keys, of_values] = [(); 2].map(|()| k.pipeline_of(&ring));
         let rings = [of_queries, of_keys, of_values];
         if self.early {
             // The first load needs the maps; one thread brings them while others initialise barriers.
@@ -566,7 +621,11 @@ impl HopperKernel {
                 }
             });
         }
-        k.start_pipelines(&[&rings[0], &rings[1], &rings[2]], false);
+        let rank = match size {
+            1 => 0.into(),
+            _ => k.cluster_rank(size),
+        };
+        k.start_pipelines(&[&rings[0], &rings[1], &rings[2]], size > 1);
         if self.early {
             begin_early(&mut k);
         }
@@ -579,7 +638,7 @@ impl HopperKernel {
         let along = if self.pairs {
             (&tiles + 1) / 2
         } else {
-            tiles.clone()
+            (&tiles + (self.cluster - 1)) / self.cluster
         };
         let grid = k.tile_grid(order, [along, &heads * batches]);
         let grid = grid.expect("invariant: a grouped order has a formula");
@@ -616,8 +675,9 @@ impl HopperKernel {
             inner_scale,
             sides,
             group: k.uniform(GROUP as u32),
-            first: k.block_index(0),
-            stride: k.grid_extent(0),
+            first: k.block_index(0) / self.cluster,
+            stride: k.grid_extent(0) / self.cluster,
+            rank,
         };
         let produces = k.equal(&kernel.group, &self.consumers.into());
         k.if_else(produces, |k| kernel.produce(k), |k| kernel.consume(k));
@@ -697,8 +757,11 @@ struct AttentionKernel<'a> {
     /// How many keys before and after a query's place it sees, where they are bounded.
     sides: [Option<Index>; 2],
     group: Index,
+    /// The first item of the cluster, and how many there are until its next.
     first: Index,
     stride: Index,
+    /// The rank of the block in its cluster.
+    rank: Index,
 }
 
 /// A consumer's registers and its sides of the rings.
@@ -745,6 +808,10 @@ impl AttentionKernel<'_> {
             let [place, head] = k.tile_at(&self.grid, number);
             let [heads, _] = &self.heads;
             let sequence = self.sequence(k, &(&head / heads));
+            let place = match self.plan.cluster {
+                1 => place,
+                blocks => place * blocks + &self.rank,
+            };
             self.each_tile(k, [&place, &(head % heads)], &sequence, &body);
         });
     }
@@ -957,6 +1024,16 @@ impl AttentionKernel<'_> {
         let [of_queries, of_keys, of_values] =
             [0, 1, 2].map(|i| k.tma_producer(&self.rings[i], bytes[i]));
         let [_, sharing] = &self.heads;
+        let receivers = (self.plan.cluster > 1).then(|| {
+            let all = k.value(&((1 << self.plan.cluster) - 1).into());
+            k.emit(|ir| ir.cvt(Type::U16, Type::U32, all))
+        });
+        let fill = |k: &mut Builder, map: &TmaTensor, at: &[Index; 4], to: &Tensor, full: &Index| {
+            match receivers {
+                Some(mask) => k.tma_load_multicast(map, at, to, full, &self.rank, mask),
+                None => k.tma_load(map, at, to, full),
+            }
+        };
         self.each_item(k, |k, item| {
             let QueryTile {
                 tile,
@@ -997,7 +1074,7 @@ impl AttentionKernel<'_> {
                     shared.clone(),
                     batch_of_keys.clone(),
                 ];
-                k.tma_load(keys, &at, &held_k.at(2, &stage), &stage.barrier());
+                fill(k, keys, &at, &held_k.at(2, &stage), &stage.barrier());
                 of_keys.commit(k, &stage);
             };
             let load_values = |k: &mut Builder, block: &Index| {
@@ -1019,7 +1096,7 @@ impl AttentionKernel<'_> {
                     shared.clone(),
                     batch_of_keys.clone(),
                 ];
-                k.tma_load(values, &at, &held_v.at(2, &stage), &stage.barrier());
+                fill(k, values, &at, &held_v.at(2, &stage), &stage.barrier());
                 of_values.commit(k, &stage);
             };
             load_keys(k, last);
@@ -1037,6 +1114,10 @@ impl AttentionKernel<'_> {
                 load_values(k, &block);
             });
         });
+        if self.plan.cluster > 1 {
+            of_keys.tail(k);
+            of_values.tail(k);
+        }
     }
 
     /// Gives `load` the parts of a block of keys: for each its place in the block, and its place in a page and the page. Of a part

@@ -290,6 +290,9 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             said(&problem, &|plan| plan.stages = 3),
             said(&problem, &|plan| plan.packs = 2),
             said(&problem, &|plan| plan.splits = 2),
+            said(&problem, &|plan| plan.cluster = 5),
+            said(&problem, &|plan| (plan.cluster, plan.tile[1]) = (4, 80)),
+            said(&problem.mask(Mask::Causal), &|plan| plan.cluster = 2),
             said(&problem, &|plan| plan.registers = Some([30, 240])),
             said(&problem, &|plan| plan.registers = Some([24, 160])),
             said(&problem, &|plan| plan.registers = Some([40, 240])),
@@ -307,6 +310,9 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             "the plan asks for 262304 bytes of shared memory for Q, K and V: the Hopper attention kernel takes at most 232448, 29856 fewer",
             "the Hopper kernel packs no heads: the Ampere kernel does",
             "the Hopper kernel does not divide the keys: the Ampere kernel does",
+            "the plan's number of blocks of a cluster is 5: the Hopper kernel takes 1 to 4",
+            "the plan's number of keys of a block is 80: clusters of 4 blocks of the Hopper kernel take multiples of 32",
+            "the plan has clusters of 2 blocks: with a mask each block of the Hopper kernel loads its own keys",
             "the plan's number of registers of the producer is 30: the Hopper attention kernel takes 24 to 168, in multiples of 8",
             "the plan's number of registers of a consumer is 160: the Hopper attention kernel takes 168 to 256, in multiples of 8",
             "the plan asks for 520 registers for a thread of each warpgroup: the Hopper attention kernel takes at most 504, 16 fewer",
@@ -370,6 +376,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             strip: of(&[1, 1, 3]),
             overlap: of(&[0, 1]) == 1,
             persistent: of(&[0, 1]) == 1,
+            cluster: of(&[1, 1, 1, 2, 3, 4]),
             sorted: of(&[0, 0, 1]) == 1,
             early: of(&[0, 0, 1]) == 1,
             registers: match of(&[0, 0, 0, 1]) {
@@ -389,6 +396,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
                 strip: 1,
                 overlap: false,
                 persistent: false,
+                cluster: 1,
                 sorted: false,
                 early: arch == Arch::Sm90a && plan.early,
                 registers: None,
@@ -401,7 +409,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
         // One number in eight is none that a plan could have.
         let wild = of(&[-1, 0, 1 << 40, i64::MIN, i64::MAX]);
         match of(&[
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
         ]) {
             1 => plan.tile[0] = wild,
             2 => plan.tile[1] = wild,
@@ -411,6 +419,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             6 => plan.ahead = wild,
             7 => (plan.packs, plan.splits) = (wild, of(&[1, i64::MAX])),
             8 => plan.registers = Some([wild, of(&[wild, 240])]),
+            9 => plan.cluster = wild,
             _ => (),
         }
         // What is computed of any plan and any problem ends, without a panic.
@@ -939,6 +948,57 @@ fn blocks_of_tiles(problem: &AttentionProblem, [rows, keys]: [i64; 2]) -> Vec<[i
             ]
         })
         .collect()
+}
+
+/// The blocks of a cluster load a part of the keys and values each, for all of them: rings that go round more than twice, tiles of
+/// queries that the last cluster has not for all of its blocks, several tiles for each cluster, and lengths that fill no block
+/// of keys, in adversarial schedules.
+#[test]
+fn law_the_blocks_of_a_cluster_share_keys_and_values() {
+    // Features, blocks of a cluster, consumers, keys, stages, queries; clusters, and whether consumers take turns.
+    let plans = [
+        (64, 2, 1, 16, 1, 200, 1, false),
+        (64, 2, 2, 48, 2, 270, 2, true),
+        (64, 3, 1, 48, 3, 270, 2, false),
+        (64, 4, 1, 32, 2, 330, 1, false),
+        (128, 2, 3, 80, 1, 500, 1, true),
+        (256, 2, 2, 48, 2, 150, 1, true),
+    ];
+    let mut worst = [0.0f64; 2];
+    for (case, (width, cluster, consumers, keys, stages, queries, clusters, turns)) in
+        plans.into_iter().enumerate()
+    {
+        let lengths = [queries, 5 * keys + 7];
+        let heads = if width == 64 { [4, 2] } else { [1, 1] };
+        let mut problem = AttentionProblem::new(Ty::F16, 1, heads, lengths, [width; 2]);
+        problem.log_sum_exp = true;
+        let mut r = Random::new(case as u64);
+        let mut number = move || r.below(4001) as f32 / 1000.0 - 2.0;
+        let change = |plan: &mut AttentionPlan| {
+            *plan = AttentionPlan {
+                tile: [64 * consumers, keys],
+                consumers,
+                stages,
+                ahead: 1,
+                turns,
+                cluster,
+                early: case % 2 == 1,
+                strip: 1 + case as i64 % 2,
+                overlap: case != 2,
+                ..*plan
+            };
+        };
+        let blocks = (cluster * clusters) as usize;
+        let found = run::<f16>(&problem, change, (blocks, 300 + case as u64), &mut number);
+        let [apart, sums] = found.unwrap_or_else(|e| panic!("case {case}: {e}"));
+        assert!(
+            apart < 7e-4 && sums < 1e-4,
+            "case {case}: {apart:.1e}, {sums:.1e}"
+        );
+        worst = [worst[0].max(apart), worst[1].max(sums)];
+    }
+    let [apart, sums] = worst;
+    println!("law attention.clusters: {} plans, worst {apart:.1e} and {sums:.1e}", plans.len());
 }
 
 /// Every ring goes round twice or more in each family of plans: that of K and V within one tile of queries, that of Q over the
