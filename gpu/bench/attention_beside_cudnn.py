@@ -87,8 +87,11 @@ class Kernel:
         tiles = -(-queries // self.entry["queries"])
         if self.entry["pairs"]:
             tiles = -(-tiles // 2)
-        tiles *= heads * batch
-        blocks = min(tiles, torch.cuda.get_device_properties(0).multi_processor_count) if persistent else tiles
+        # The kernel requires its clusters: the launch says only how many blocks there are.
+        cluster = self.entry["cluster"]
+        items = -(-tiles // cluster) * heads * batch
+        at_once = torch.cuda.get_device_properties(0).multi_processor_count // cluster
+        blocks = cluster * (min(items, at_once) if persistent else items)
         stream = torch.cuda.current_stream().cuda_stream
 
         def run(_kept=(maps, numbers)):
@@ -363,11 +366,18 @@ def drawn_reference(problem, q, k, v, sinks, batch, head, rows):
 
 
 def drawn_error(problem, found, operands, memory, sums):
-    """The relative error of sampled rows: the first and the last 100 of the first and the last head. NaN if a log-sum-exp is wrong."""
+    """The relative error of sampled rows: the first and the last 100 of the first and the last head, or, of few queries, all of as
+    many heads as have 400 rows: two rows of 64 numbers say an error no better than to 6 %. NaN if a log-sum-exp is wrong."""
     q, k, v = operands
     batch, heads, queries = q.shape[:3]
     off = norm = 0.0
-    for b, head, rows in ((0, 0, slice(0, 100)), (batch - 1, heads - 1, slice(max(0, queries - 100), queries))):
+    if queries < 100:
+        count = min(batch * heads, -(-400 // queries))
+        places = sorted({i * (batch * heads - 1) // max(1, count - 1) for i in range(count)})
+        sampled = [(i // heads, i % heads, slice(0, queries)) for i in places]
+    else:
+        sampled = [(0, 0, slice(0, 100)), (batch - 1, heads - 1, slice(queries - 100, queries))]
+    for b, head, rows in sampled:
         right, logs = drawn_reference(problem, q, k, v, memory.get("sinks"), b, head, rows)
         off += (found[b, head, rows].double() - right).square().sum().item()
         norm += right.square().sum().item()
@@ -423,6 +433,16 @@ def measure_drawn(folder, entry, functions):
     row["errors"]["ours"] = drawn_error(problem, o, (q, k, v), memory, sums)
     calls = max(len(sets), 3)
     graphs = {"ours": graph_of([ours[i % len(sets)] for i in range(calls)])}
+    # Each launch of a plan that has several, alone, and the plans beside the default one.
+    alone = [(f"launch {i}", [launch]) for i, launch in enumerate(entry["launches"])] if len(entry["launches"]) > 1 else []
+    others = alone + [(other["plan"], other["launches"]) for other in entry.get("others", [])]
+    for name, launches in others:
+        runs = [bound(folder, launches, memory, functions) for memory, _ in sets]
+        runs[0]()
+        torch.cuda.synchronize()
+        if name not in dict(alone):
+            row["errors"][name] = drawn_error(problem, o, (q, k, v), memory, sums)
+        graphs[name] = graph_of([runs[i % len(sets)] for i in range(calls)])
     # PyTorch's kernels fault on rows that lie at no multiples of 16 bytes, after which the process has no device.
     aligned = all(stride % 8 == 0 for strides in problem["strides"] for stride in strides[:-1])
     if aligned:
@@ -441,6 +461,7 @@ def measure_drawn(folder, entry, functions):
             torch.cuda.synchronize()
     times = replay_in_turns(graphs, 9, calls)
     row["us"] = times.pop("ours")
+    row["others"] = {name: times.pop(name) for name, _ in others}
     row["library"] = times
     return row
 
@@ -470,7 +491,7 @@ def run_drawn(folder, option, manifest="drawn.json"):
         "driver": f"CUDA {version.value // 1000}.{version.value % 1000 // 10}", "commit": manifest["commit"], "seed": manifest["seed"],
         "library": f"PyTorch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}",
         "protocol": "one process; graphs of calls replayed in turn; medians of 9; normal numbers; operands rotated over 240 MB or 64 sets; "
-        "errors of up to 200 rows against a softmax in double precision",
+        "errors of 200 to 400 rows against a softmax in double precision",
     })
     functions, ratios, worse = {}, [], []
     for number, entry in enumerate(manifest["problems"]):
@@ -539,8 +560,16 @@ def main():
     torch.zeros(1, device="cuda")
     context = ctypes.c_void_p()
     check(driver.cuCtxGetCurrent(ctypes.byref(context)), "cuCtxGetCurrent")
+    shapes = list(issue_shapes())
+    if "--shapes" in option:
+        with open(option["--shapes"]) as file:
+            rows = [line.split() for line in file if line.strip()]
+        shapes = [[int(n) for n in row[:5]] + [row[5]] for row in rows]
     with open(os.path.join(folder, "manifest.json")) as file:
         manifest = json.load(file)
+    # Only the kernels of the shapes are loaded.
+    wanted = {(shape[0], shape[5] == "causal") for shape in shapes}
+    manifest = [entry for entry in manifest if (entry["width"], entry["causal"]) in wanted]
     with ThreadPoolExecutor(12) as pool:
         loaded = list(pool.map(lambda entry: Kernel(folder, entry, context), manifest))
     kernels = {kernel.entry["name"]: kernel for kernel in loaded}
@@ -549,11 +578,6 @@ def main():
         print(json.dumps(facts), flush=True)
     print(json.dumps({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
                       "started_s": round(time.perf_counter() - began, 1)}), flush=True)
-    shapes = list(issue_shapes())
-    if "--shapes" in option:
-        with open(option["--shapes"]) as file:
-            rows = [line.split() for line in file if line.strip()]
-        shapes = [[int(n) for n in row[:5]] + [row[5]] for row in rows]
     best = []
     for shape in shapes:
         if time.perf_counter() - began > seconds:

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::super::device::commit;
 use super::super::host;
 use super::super::product::sweep::{Random, Sweep};
-use super::{DECODED, decoded};
+use super::{DECODED, decode_variants, decoded};
 
 /// The heads of the drawn problems: features of Q and K, and those of V.
 pub(super) const FEATURES: [[i64; 2]; 6] = [
@@ -213,19 +213,64 @@ fn exported(
     let multiprocessors = device.limits().multiprocessors;
     let plan = AttentionPlan::fastest(problem, operands, device.arch(), multiprocessors)?;
     let memory = memory(problem, plan.workspace(problem));
+    let launches = launches(problem, (&plan, &memory), device, file)?;
+    Ok(described_launches(problem, &plan, &memory, launches))
+}
+
+/// The default plan of a step of decoding and the plans that `bench decode` measures beside it, which share one memory.
+fn exported_step(
+    problem: &AttentionProblem,
+    device: &Device,
+    file: &mut dyn FnMut(&str) -> Result<String>,
+) -> Result<Value> {
+    let operands = AttentionOperands::of(problem, [0; 4]);
+    let plans = decode_variants(problem, operands, device);
+    let plan = plans.first().context("a step has a plan")?;
+    let workspace = plans.iter().map(|plan| plan.workspace(problem)).max();
+    let all = memory(problem, workspace.unwrap_or(0));
+    let mut others = Vec::new();
+    for plan in &plans {
+        // A plan that needs no workspace has no argument for it.
+        let own = memory(problem, plan.workspace(problem));
+        let launches = launches(problem, (plan, &own), device, file)?;
+        others.push(json!({"plan": plan.to_string(), "launches": launches}));
+    }
+    let usual = others.remove(0)["launches"].take();
+    let mut step = described_launches(problem, plan, &all, usual);
+    step["others"] = json!(others);
+    Ok(step)
+}
+
+/// The launches of a plan for a problem whose tensors lie in the memory.
+fn launches(
+    problem: &AttentionProblem,
+    (plan, memory): (&AttentionPlan, &[(&'static str, i64)]),
+    device: &Device,
+    file: &mut dyn FnMut(&str) -> Result<String>,
+) -> Result<Value> {
     let addresses: Vec<u64> = (1..=memory.len() as u64).map(|i| i * APART).collect();
     let mut launches = Vec::new();
     for one in plan.launches(problem, device, &addresses)? {
-        let mut one = launch(&one, &memory, file)?;
+        let mut one = launch(&one, memory, file)?;
         one["early"] = json!(plan.early);
         launches.push(one);
     }
+    Ok(json!(launches))
+}
+
+/// A problem with the launches of a plan for it.
+fn described_launches(
+    problem: &AttentionProblem,
+    plan: &AttentionPlan,
+    memory: &[(&'static str, i64)],
+    launches: Value,
+) -> Value {
     let memory: Vec<Value> = (memory.iter())
         .map(|(name, bytes)| json!({"name": name, "bytes": bytes}))
         .collect();
-    Ok(json!({
+    json!({
         "problem": described(problem), "plan": plan.to_string(), "memory": memory, "launches": launches,
-    }))
+    })
 }
 
 /// A launch with its arguments: numbers by their types, and places in the memory by its name.
@@ -308,7 +353,11 @@ pub(in crate::bench) fn export(folder: &Path, sweep: &Sweep) -> Result<ExitCode>
     for (name, all) in MANIFESTS.into_iter().zip([random, steps]) {
         let mut problems = Vec::new();
         for problem in all {
-            let one = exported(&problem, &device, &mut file);
+            let one = if name == MANIFESTS[1] {
+                exported_step(&problem, &device, &mut file)
+            } else {
+                exported(&problem, &device, &mut file)
+            };
             problems.push(one.with_context(|| problem.to_string())?);
         }
         count += problems.len();
