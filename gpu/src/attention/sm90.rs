@@ -1028,12 +1028,13 @@ impl AttentionKernel<'_> {
             let all = k.value(&((1 << self.plan.cluster) - 1).into());
             k.emit(|ir| ir.cvt(Type::U16, Type::U32, all))
         });
-        let fill = |k: &mut Builder, map: &TmaTensor, at: &[Index; 4], to: &Tensor, full: &Index| {
-            match receivers {
-                Some(mask) => k.tma_load_multicast(map, at, to, full, &self.rank, mask),
-                None => k.tma_load(map, at, to, full),
-            }
-        };
+        let fill =
+            |k: &mut Builder, map: &TmaTensor, at: &[Index; 4], to: &Tensor, full: &Index| {
+                match receivers {
+                    Some(mask) => k.tma_load_multicast(map, at, to, full, &self.rank, mask),
+                    None => k.tma_load(map, at, to, full),
+                }
+            };
         self.each_item(k, |k, item| {
             let QueryTile {
                 tile,

@@ -401,6 +401,10 @@ fn decode_variants(
         (32, 3, 3),
         (32, 3, 4),
         (32, 4, 3),
+        // One block on each multiprocessor, with most of its shared memory under way.
+        (64, 4, 1),
+        (64, 6, 1),
+        (128, 3, 1),
     ] {
         let most = (places * of_each / (problem.batch * problem.heads[1])).clamp(2, 128);
         for splits in [most, 1 << most.ilog2()] {

@@ -998,7 +998,10 @@ fn law_the_blocks_of_a_cluster_share_keys_and_values() {
         worst = [worst[0].max(apart), worst[1].max(sums)];
     }
     let [apart, sums] = worst;
-    println!("law attention.clusters: {} plans, worst {apart:.1e} and {sums:.1e}", plans.len());
+    println!(
+        "law attention.clusters: {} plans, worst {apart:.1e} and {sums:.1e}",
+        plans.len()
+    );
 }
 
 /// Every ring goes round twice or more in each family of plans: that of K and V within one tile of queries, that of Q over the
