@@ -48,7 +48,7 @@ fn same_arithmetic() -> Result<(), Box<dyn Error>> {
 // ANCHOR: kernel
 /// Copies `from` to `to` through tiles of 32 by 32 in shared memory.
 /// Each block of 256 threads copies one tile.
-fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
+pub(crate) fn by_tiles(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("by_tiles", Arch::Sm80, 256);
     let any = Layout::new((1, 1), (1, 1))?;
     let from = k.tensor("from", Ty::F32, &any);

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 // ANCHOR: stages
 /// C = A B^T with `stages` stages; a step waits until at most `pending` groups are under way.
-fn staged(stages: i64, pending: u32) -> Result<TensorKernel, tensor::Error> {
+pub(crate) fn staged(stages: i64, pending: u32) -> Result<TensorKernel, tensor::Error> {
     let mut k = Builder::new("staged", Arch::Sm80, 128);
     let matrix: Layout = "(1024,1024):(1024,_1)".parse()?;
     let a = k.tensor("a", Ty::F16, &matrix);

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 // ANCHOR: before
 /// A copy of one run of elements: `vector` of them a thread.
-fn kernel(vector: i64) -> Result<TensorKernel, tensor::Error> {
+pub(crate) fn kernel(vector: i64) -> Result<TensorKernel, tensor::Error> {
     let mut k = Builder::new("copy", Arch::Sm80, 128);
     // How long the run is, the launch says; that elements are neighbours is known now.
     let (from, to) = (

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 // ANCHOR: plain
 /// C = A B^T with one element of C per thread.
-fn plain() -> Result<TensorKernel, tensor::Error> {
+pub(crate) fn plain() -> Result<TensorKernel, tensor::Error> {
     let mut k = Builder::new("plain", Arch::Sm70, 256);
     let matrix: Layout = "(1024,1024):(1024,_1)".parse()?;
     let a = k.tensor("a", Ty::F32, &matrix);
@@ -95,7 +95,7 @@ fn before() -> Result<(), Box<dyn Error>> {
 
 // ANCHOR: tiled
 /// The same with 4 by 4 elements per thread, and columns of the slabs `column` words apart.
-fn tiled(column: i64, second_sync: bool) -> Result<TensorKernel, tensor::Error> {
+pub(crate) fn tiled(column: i64, second_sync: bool) -> Result<TensorKernel, tensor::Error> {
     let mut k = Builder::new("tiled", Arch::Sm70, 256);
     let matrix: Layout = "(1024,1024):(1024,_1)".parse()?;
     let a = k.tensor("a", Ty::F32, &matrix);

@@ -5,6 +5,7 @@
 
 mod attention;
 mod calls;
+mod chapters;
 mod copy;
 mod device;
 mod host;
@@ -54,6 +55,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("host", Runner::Driver(calls::run)),
     ("start", Runner::Processes(start::run)),
     ("kernels", Runner::Driver(kernels::run)),
+    ("chapters", Runner::Gpu(chapters::run)),
     ("copy", Runner::Gpu(copy::run)),
     ("transpose", Runner::Gpu(transpose::run)),
     ("gemm", Runner::Gpu(gemm::run)),
