@@ -20,6 +20,9 @@ const ELEMENTS: i64 = 1 << 26;
 /// Columns of the rows: long ones, some that no vector divides, and short ones.
 const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 4096];
 
+/// The bytes of a row from which on it may be read again by the next launch.
+const LONG: i64 = 128 << 10;
+
 /// Columns of the rows of norms.
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
@@ -99,7 +102,7 @@ fn group<T: GemmElement>(
         return Ok(());
     };
     calls.push(("default".to_string(), default));
-    for (name, plan) in around(&chosen) {
+    for (name, plan) in around(&chosen, columns) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
         let Some(problem) = call.problem()? else {
             continue;
@@ -137,8 +140,9 @@ fn group<T: GemmElement>(
 }
 
 /// Plans near a plan, with what differs.
-fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
+fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
     let mut plans = Vec::new();
+    let bytes = i64::from(plan.operands.ty.bits()) / 8;
     let mut add = |what: String, changed: RowwisePlan| {
         if changed != *plan {
             plans.push((what, changed));
@@ -235,6 +239,7 @@ fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
                 passes([512, 4], plan.blocks, 0),
             );
         }
+        RowStorage::Batches { .. } => {}
         RowStorage::Passes { .. } => {
             for kept in [1, 5, 8] {
                 let changed = passes([plan.threads, plan.accesses], plan.blocks, kept);
@@ -244,6 +249,35 @@ fn around(plan: &RowwisePlan) -> Vec<(String, RowwisePlan)> {
                 let what = format!("in passes, {} threads, {} accesses", shape[0], shape[1]);
                 add(what, passes(shape, plan.blocks, 0));
             }
+        }
+    }
+    // Rows that the second-level cache still has when the next launch reads them again.
+    let row = columns * bytes;
+    if row >= LONG {
+        for (mib, threads, accesses, streamed) in [
+            (8, 512, 4, true),
+            (16, 512, 4, true),
+            (16, 512, 4, false),
+            (24, 512, 4, true),
+            (16, 256, 4, true),
+            (16, 1024, 2, true),
+        ] {
+            let changed = RowwisePlan {
+                vector: 16 / bytes,
+                threads,
+                accesses,
+                rows: 1,
+                blocks: 1,
+                storage: RowStorage::Batches {
+                    rows: ((mib << 20) / row).max(1),
+                    streamed,
+                },
+                ..*plan
+            };
+            let end = if streamed { ", streamed" } else { "" };
+            let what =
+                format!("launches of {mib} MiB, {threads} threads, {accesses} accesses{end}");
+            add(what, changed);
         }
     }
     plans
