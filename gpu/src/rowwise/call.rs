@@ -272,11 +272,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     ///
     /// Returns the errors of [`Rowwise::problem`].
     pub fn plan(&self) -> Result<Option<RowwisePlan>, Error> {
-        let arch = self.x().device().arch();
         let problem = self.problem()?;
-        problem
-            .map(|problem| RowwisePlan::fastest(&problem, arch))
-            .transpose()
+        problem.map(|problem| self.fastest(&problem)).transpose()
     }
 
     /// Enqueues the call on the stream of the device that holds `x`. It allocates nothing, so that a capture of the stream takes
@@ -287,7 +284,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     /// Returns the errors of [`softmax`] and [`rms_norm`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x().device();
-        let call = self.call(&Workspace::Kept(device), RowwisePlan::fastest)?;
+        let call = self.call(&Workspace::Kept(device), |problem, _| self.fastest(problem))?;
         call.run_once(device)
     }
 
@@ -297,7 +294,13 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     ///
     /// Returns the errors of [`softmax`] and [`rms_norm`].
     pub fn prepare(&self) -> Result<RowwiseCall<'a>, Error> {
-        self.prepare_with(RowwisePlan::fastest)
+        self.prepare_with(|problem, _| self.fastest(problem))
+    }
+
+    /// The default plan on the device of the tensors.
+    fn fastest(&self, problem: &RowwiseProblem) -> Result<RowwisePlan, Error> {
+        let device = self.x().device();
+        RowwisePlan::fastest_on(problem, device.arch(), device.rates())
     }
 
     /// Builds and loads every kernel that a call with these numbers of columns, and with any number of rows, takes by default, so that a
@@ -334,7 +337,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
             for rows in [1, 2, (MOST_SHIFTED / columns).saturating_add(1).min(MOST)] {
                 let problem = problem.with_extents([rows, columns]);
                 problem.check()?;
-                plans.push((RowwisePlan::fastest(&problem, device.arch())?, ()));
+                plans.push((self.fastest(&problem)?, ()));
             }
         }
         load_kernels(device, plans)

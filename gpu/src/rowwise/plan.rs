@@ -3,6 +3,7 @@
 use core::fmt;
 
 use colex_atom::Arch;
+use colex_device::Rates;
 use colex_ir::launch::Limits;
 use colex_tensor::TensorKernel;
 
@@ -193,6 +194,13 @@ const PASS_THREADS: i64 = 512;
 const PASS_ACCESSES: i64 = 4;
 const PASS_BYTES: i64 = 65536;
 
+/// The microseconds of a row in which the blocks of a cluster wait for each other: of 65536 numbers of `f32`, clusters of four took
+/// 6.5 us for each row on an H100, 5.1 of them at the rate of a copy, and 5.4 and 3.6 on an H200. The share of a second pass that the
+/// memory serves (0.74 and 0.59 there), and the share of the memory's rate that a copy has.
+const EXCHANGE: f64 = 1.6;
+const AGAIN: f64 = 2.0 / 3.0;
+const COPIED: f64 = 0.85;
+
 /// The most elements that a tile may begin behind the end of a row.
 const FARTHEST: i64 = 65536;
 
@@ -200,8 +208,10 @@ impl RowwisePlan {
     /// Returns the plan for a length of rows. Up to 16 KiB, the registers of a block hold the row; such plans were the fastest on
     /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too; in a layer norm,
     /// and in `f32` up to 256 KiB, a block or a cluster has one row after the other. Longer ones are read again in passes, and
-    /// shared memory keeps a part of the longest. A softmax of rows of 256 KiB in `f32` has the cluster, which is faster than passes
-    /// on an H100 and slower on an H200.
+    /// shared memory keeps a part of the longest. A row of 128 to 256 KiB in `f32` has the cluster; [`fastest_on`] weighs it against
+    /// passes, by the rates of a device.
+    ///
+    /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
     /// Elsewhere the passes after the first find a row in the caches. The registers of a block, or of a cluster on Hopper, also
     /// hold the longer rows of a norm with a residual, which has two tensors to read again, and those of accesses of one element.
@@ -210,6 +220,45 @@ impl RowwisePlan {
     ///
     /// Returns an error if no kernel takes the type.
     pub fn fastest(problem: &RowwiseProblem, arch: Arch) -> Result<RowwisePlan, Error> {
+        RowwisePlan::chosen(problem, arch, None)
+    }
+
+    /// Returns the plan for a length of rows on a device with these rates, which the calls have by default.
+    ///
+    /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
+    /// wait for each other at the end of a row, 1.6 us in which the memory does nothing. A second pass reads two thirds of the row from
+    /// memory again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::Rates;
+    /// use colex_gpu::rowwise::{RowFunction, RowStorage, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1000, 65536]);
+    /// let h200 = Rates::of(Arch::Sm90a); // 4.9 TB in a second
+    /// let h100 = Rates { memory_clock: 2_619_000, bus: 5120, ..h200 }; // 3.4
+    /// let storage = |rates| Ok::<_, colex_gpu::Error>(RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates)?.storage);
+    /// assert_eq!(storage(h200)?, RowStorage::Passes { kept: 0 });
+    /// assert!(matches!(storage(h100)?, RowStorage::Ahead { .. }));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no kernel takes the type.
+    pub fn fastest_on(
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Rates,
+    ) -> Result<RowwisePlan, Error> {
+        RowwisePlan::chosen(problem, arch, Some(rates))
+    }
+
+    fn chosen(
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Option<Rates>,
+    ) -> Result<RowwisePlan, Error> {
         let operands = problem.operands();
         check_type(operands.ty)?;
         let columns = problem.columns();
@@ -254,7 +303,9 @@ impl RowwisePlan {
             (short, None) => short,
         };
         let longer = || {
-            let mut threads = [HELD_THREADS, 2 * HELD_THREADS].into_iter();
+            // Single elements by twice the threads were faster on both devices, 4097 of f32: 0.97 and 0.98 of a copy for 0.93 and 0.97.
+            let fewest = if is_single { 2 } else { 1 };
+            let mut threads = [fewest * HELD_THREADS, 2 * HELD_THREADS].into_iter();
             threads.find_map(|threads| held_by(threads, 1, most))
         };
         let in_cluster = || {
@@ -265,7 +316,7 @@ impl RowwisePlan {
         let in_registers = short
             .or_else(|| longer().filter(|_| is_single || has_residual))
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
-        let ahead = || plan.one_after_the_other(problem, arch);
+        let ahead = || plan.one_after_the_other(problem, arch, rates);
         let shifted = plan.shifted(problem);
         Ok(match shifted.or(in_registers).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
@@ -320,7 +371,12 @@ impl RowwisePlan {
     }
 
     /// The plan whose blocks have one row after the other, by the fewest blocks that hold a row.
-    fn one_after_the_other(self, problem: &RowwiseProblem, arch: Arch) -> Option<RowwisePlan> {
+    fn one_after_the_other(
+        self,
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Option<Rates>,
+    ) -> Option<RowwisePlan> {
         let size = self.size();
         let held = |(blocks, bytes): (i64, i64)| {
             let part = div_up(problem.columns(), blocks).saturating_mul(size);
@@ -337,13 +393,17 @@ impl RowwisePlan {
         let (blocks, part) = ways.find_map(held).filter(|_| self.has_room(arch))?;
         // The blocks of a cluster wait for each other longer than a second pass takes, which mostly hits the second-level cache:
         // measured for softmax. A layer norm has two more passes. Four blocks with numbers of f32 are faster than passes on an H100
-        // (0.78 of a copy and 0.73), and slower on an H200 (0.67 and 0.77).
+        // (0.78 of a copy and 0.73), and slower on an H200 (0.67 and 0.77): the rates of the device decide, if they are known.
         let most_blocks = match (self.operands.function, size) {
             (RowFunction::LayerNorm, _) => MOST_BLOCKS,
             (_, ..4) => 1,
             _ => 4,
         };
-        if blocks > most_blocks {
+        let is_weighed = blocks == 4 && self.operands.function != RowFunction::LayerNorm;
+        let row = problem.columns().saturating_mul(size);
+        if blocks > most_blocks
+            || is_weighed && rates.is_some_and(|rates| is_read_again(row, blocks, rates))
+        {
             return None;
         }
         // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm, whose threads meet once
@@ -823,6 +883,15 @@ impl RowwisePlan {
         self.check(arch)?;
         Ok(kernel::build(self, arch)?)
     }
+}
+
+/// Whether a row is computed sooner in passes than by a cluster of so many blocks, one row after the other. Both read it and write it;
+/// the cluster waits for its own blocks meanwhile, and the passes read a part again.
+fn is_read_again(row: i64, blocks: i64, rates: Rates) -> bool {
+    let memory = rates.memory() as f64 * COPIED;
+    let clusters = clusters_at_once(blocks, rates.multiprocessors.into());
+    let again = AGAIN * row as f64 / memory;
+    again < EXCHANGE / clusters as f64
 }
 
 fn has_clusters(arch: Arch) -> bool {

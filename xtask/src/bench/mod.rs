@@ -74,6 +74,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("paged", Runner::Gpu(serving::paged)),
     ("varlen", Runner::Gpu(serving::varlen)),
     ("rows", Runner::Gpu(rows::run)),
+    ("long-rows", Runner::Gpu(rows::long)),
     ("norms", Runner::Gpu(rows::norms)),
     ("maps", Runner::Gpu(maps::run)),
     ("quantise", Runner::Gpu(maps::quantisations)),

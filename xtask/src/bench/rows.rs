@@ -23,6 +23,9 @@ const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 
 /// The bytes of a row from which on it may be read again by the next launch.
 const LONG: i64 = 128 << 10;
 
+/// Columns of long rows.
+const LONG_COLUMNS: [i64; 6] = [1 << 20, 65536, 131_072, 40_000, 32768, 4097];
+
 /// Columns of the rows of norms.
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
@@ -30,6 +33,17 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in COLUMNS {
+        group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
+        group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
+    }
+    report.write(json)
+}
+
+/// Rows of 128 KiB and more, and those of single elements, alone.
+pub(super) fn long(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("long-rows", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
+    for columns in LONG_COLUMNS {
         group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
         group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
     }
@@ -244,6 +258,23 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
             for kept in [1, 5, 8] {
                 let changed = passes([plan.threads, plan.accesses], plan.blocks, kept);
                 add(format!("{kept} kept"), changed);
+            }
+            // The cluster that has one row after the other, on a device whose rates choose passes.
+            if columns * bytes == 256 << 10 && plan.blocks == 4 {
+                let ahead = RowwisePlan {
+                    threads: 1024,
+                    storage: RowStorage::Ahead {
+                        rows: 3,
+                        clusters: 30,
+                    },
+                    ..*plan
+                };
+                add("one row after the other".to_string(), ahead);
+            }
+            // Two clusters on a multiprocessor: one reads while the other writes.
+            for (threads, kept) in [(512, 8), (256, 8)] {
+                let changed = passes([threads, 1], plan.blocks, kept);
+                add(format!("{threads} threads, {kept} kept"), changed);
             }
             for shape in [[512, 4], [512, 2], [1024, 2]] {
                 let what = format!("in passes, {} threads, {} accesses", shape[0], shape[1]);

@@ -7,7 +7,7 @@ use colex_gpu::rowwise::{
 };
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
-use colex_gpu::{Buffer, Device, View, ViewMut, cumulative_sum, softmax};
+use colex_gpu::{Buffer, Device, Rates, View, ViewMut, cumulative_sum, softmax};
 use colex_layout::Layout;
 use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
@@ -422,6 +422,75 @@ fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
     }
 }
 
+/// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
+/// all rows of a length are in passes, and a slower memory has the cluster. Other lengths, functions and types have the same plan at any
+/// rate.
+#[test]
+fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
+    let usual = Rates::of(Arch::Sm90a);
+    let h100 = Rates {
+        memory_clock: 2_619_000,
+        bus: 5120,
+        ..usual
+    };
+    let on = |function, ty, columns, rates| {
+        let problem = RowwiseProblem::new(function, ty, [1 << 10, columns]);
+        let plan = RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates).expect("a plan");
+        assert!(
+            plan.check(Arch::Sm90a).is_ok() && plan.takes(&problem),
+            "{plan}"
+        );
+        plan
+    };
+    // The two devices on which both were measured.
+    assert_eq!(
+        on(RowFunction::Softmax, Ty::F32, 65536, usual).storage,
+        PASSES
+    );
+    assert!(matches!(
+        on(RowFunction::Softmax, Ty::F32, 65536, h100).storage,
+        RowStorage::Ahead { .. }
+    ));
+    let mut cases = 0;
+    for function in RowFunction::ALL {
+        for ty in [Ty::F32, Ty::F16, Ty::Bf16] {
+            for columns in [
+                33,
+                4096,
+                16384,
+                32768,
+                40_000,
+                65536,
+                65537,
+                131_072,
+                1 << 20,
+            ] {
+                let problem = RowwiseProblem::new(function, ty, [1 << 10, columns]);
+                let fastest = RowwisePlan::fastest(&problem, Arch::Sm90a).expect("a plan");
+                let is_weighed = ty == Ty::F32
+                    && function != RowFunction::LayerNorm
+                    && (32768 < columns && columns <= 65536);
+                let mut was_again = false;
+                for clock in (200_000..6_000_000).step_by(200_000) {
+                    let rates = Rates {
+                        memory_clock: clock,
+                        ..usual
+                    };
+                    let plan = on(function, ty, columns, rates);
+                    let is_again = plan != fastest;
+                    assert!(is_weighed || !is_again, "{plan}");
+                    assert!(is_again || !was_again, "{plan} at {clock}");
+                    assert!(!is_again || plan.storage == PASSES, "{plan}");
+                    was_again = is_again;
+                    cases += 1;
+                }
+                assert_eq!(was_again, is_weighed, "{function} {ty} {columns}");
+            }
+        }
+    }
+    println!("law rowwise.rates: {cases} cases");
+}
+
 /// The plans of lengths that were measured on an H200.
 #[test]
 fn the_plan_of_rows_is_the_measured_one() {
@@ -443,7 +512,7 @@ fn the_plan_of_rows_is_the_measured_one() {
     assert_eq!(softmax(Ty::F32, 33), (8, 5, 1, registers));
     assert_eq!(softmax(Ty::Bf16, 33), (8, 5, 1, registers));
     assert_eq!(softmax(Ty::F32, 4096), (256, 4, 1, registers));
-    assert_eq!(softmax(Ty::F32, 4097), (256, 17, 1, registers));
+    assert_eq!(softmax(Ty::F32, 4097), (512, 9, 1, registers));
     assert_eq!(softmax(Ty::Bf16, 4097), (128, 4, 1, RowStorage::Shifted));
     assert_eq!(softmax(Ty::Bf16, 16383), (512, 4, 1, RowStorage::Shifted));
     // 128 threads with five accesses have no lane without work; 256 with three would have a sixth without.
