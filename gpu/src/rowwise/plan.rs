@@ -885,7 +885,7 @@ impl RowwisePlan {
     }
 }
 
-/// Whether a row is computed sooner in passes than by a cluster of so many blocks, one row after the other. Both read it and write it;
+/// Whether a row is computed sooner in passes than by a cluster of `blocks` blocks, one row after the other. Both read it and write it;
 /// the cluster waits for its own blocks meanwhile, and the passes read a part again.
 fn is_read_again(row: i64, blocks: i64, rates: Rates) -> bool {
     let memory = rates.memory() as f64 * COPIED;
