@@ -54,13 +54,19 @@ def tensor_map(parameter, tensor):
 def checked_tensor(name, role, tensor):
     """The tensor, if its type, its constants and its address are those of the kernel."""
     if tensor.dtype != ELEMENTS[role["element"]]:
-        raise ValueError(f"{name} has elements of {tensor.dtype}, and the kernel takes {role['element']}")
+        raise ValueError(
+            f"{name} has elements of {tensor.dtype}, "
+            f"and the kernel takes {role['element']}"
+        )
     shape, stride = (re.findall(r"_?\d+", part) for part in role["layout"].split(":"))
     for leaf, constants in enumerate(zip(shape, stride)):
         own = [tensor.shape[leaf], tensor.stride(leaf)]
         for what, number, constant in zip(["extent", "stride"], own, constants):
             if constant.startswith("_") and number != int(constant[1:]):
-                raise ValueError(f"{name} has the {what} {number} in leaf {leaf}, and the kernel has {constant[1:]}")
+                raise ValueError(
+                    f"{name} has the {what} {number} in leaf {leaf}, "
+                    f"and the kernel has {constant[1:]}"
+                )
     checked(f"the address of {name}", role, tensor.data_ptr())
     return tensor
 
@@ -86,9 +92,11 @@ def arguments(kernel, tensors, numbers):
         if kind == "pointer":
             value = ctypes.c_uint64(checked_tensor(name, role, tensors[name]).data_ptr())
         elif kind == "extent":
-            value = ctypes.c_uint32(checked(name, role, tensors[role["tensor"]].shape[role["leaf"]]))
+            extent = tensors[role["tensor"]].shape[role["leaf"]]
+            value = ctypes.c_uint32(checked(name, role, extent))
         elif kind == "stride":
-            value = ctypes.c_int64(checked(name, role, tensors[role["tensor"]].stride(role["leaf"])))
+            stride = tensors[role["tensor"]].stride(role["leaf"])
+            value = ctypes.c_int64(checked(name, role, stride))
         elif kind == "tensor_map":
             value = tensor_map(parameter, tensors[name])
         elif kind == "number":
@@ -114,8 +122,8 @@ def launch(kernel, grid, tensors, numbers):
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             kernel["dynamic_shared"],
         )
-    # One pointer for each argument. In one buffer (CU_LAUNCH_PARAM_BUFFER_POINTER) each would lie at the offset that
-    # cuFuncGetParamInfo says: with a tensor map that is not the one of PTX.
+    # One pointer for each argument. In one buffer (CU_LAUNCH_PARAM_BUFFER_POINTER) each would lie
+    # at the offset that cuFuncGetParamInfo says: with a tensor map that is not the one of PTX.
     held = []
     pointers = (ctypes.c_void_p * len(kernel["parameters"]))()
     for i, data in enumerate(arguments(kernel, tensors, numbers)):
@@ -127,7 +135,14 @@ def launch(kernel, grid, tensors, numbers):
         pointers[i] = start
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     call(
-        "cuLaunchKernel", function, *grid, *kernel["block"], kernel["dynamic_shared"], stream, pointers, None
+        "cuLaunchKernel",
+        function,
+        *grid,
+        *kernel["block"],
+        kernel["dynamic_shared"],
+        stream,
+        pointers,
+        None,
     )
     torch.cuda.synchronize()
 # ANCHOR_END: launch
