@@ -26,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     peer_that_ended();
     part_of_a_warp();
     what_it_counts()?;
-    exercise_1()?;
-    exercise_2()?;
+    far_arrival();
+    exercises()?;
     Ok(())
 }
 
@@ -546,4 +546,50 @@ fn exercise_2() -> Result<(), Box<dyn Error>> {
     assert!(alone(true).is_ok());
     // ANCHOR_END: exercise_2
     Ok(())
+}
+
+/// Both exercises.
+fn exercises() -> Result<(), Box<dyn Error>> {
+    exercise_1()?;
+    exercise_2()
+}
+
+/// Block 1 reads a word of block 0 and arrives at its barrier; block 0 waits and overwrites the word.
+fn far_arrival() {
+    println!("\n== far_arrival ==");
+    // ANCHOR: far_arrival
+    let handed_back = |released: bool| {
+        move |k: &mut KernelBuilder, _: Reg| {
+            let (word, bar) = (k.shared("word", 4, 4), k.shared("bar", 8, 8));
+            let (word, bar) = (k.address_of(word), k.address_of(bar));
+            k.mbarrier_init(bar, 1);
+            k.fence(FenceKind::MbarrierInit);
+            k.store(SHARED, word, 1);
+            k.cluster_sync();
+            let rank = k.mov(Type::U32, Special::ClusterCtaRank);
+            let is_second = k.setp(Compare::Eq, Type::U32, rank, 1);
+            k.if_else(
+                is_second,
+                |k| {
+                    let (far_word, far_bar) = (k.mapa(word, 0), k.mapa(bar, 0));
+                    k.load(Access::new(Space::Cluster, Type::U32), far_word);
+                    if released {
+                        k.mbarrier_release_cluster(far_bar);
+                    } else {
+                        k.mbarrier_arrive_cluster(far_bar);
+                    }
+                },
+                |k| {
+                    k.mbarrier_wait(bar, 0);
+                    k.store(SHARED, word, 2);
+                },
+            );
+            k.cluster_sync();
+        }
+    };
+    let launch = Launch::new(2, 1).cluster(2);
+    let found = fault(handed_back(false), launch);
+    println!("{:?}: {}", found.kind(), found.what());
+    assert!(run(handed_back(true), launch).is_ok());
+    // ANCHOR_END: far_arrival
 }
