@@ -16,6 +16,9 @@ const DISAGREEMENTS: u32 = 11;
 const LIST: &str = "appendix/examples.md";
 const ERRATA: &str = "appendix/errata.md";
 
+/// The verdicts that lead to a row of the errata.
+const WRONG: [&str; 2] = ["wrong there", "true with a limit"];
+
 /// Which chapters run which example.
 type Runs = BTreeMap<ExampleName, BTreeSet<String>>;
 
@@ -129,9 +132,11 @@ fn row_complaint(
     let &[_, _, verdict, place] = row else {
         return Some("needs four cells".into());
     };
-    if !["OK", "ERR", "CAVEAT"].contains(&verdict) {
+    let to_erratum = |word: &&str| format!("[{word}](errata.md#s{number})");
+    if verdict != "OK" && !WRONG.iter().map(to_erratum).any(|wanted| wanted == verdict) {
+        let [wrong, limit] = WRONG.each_ref().map(to_erratum);
         return Some(format!(
-            "has the verdict `{verdict}`; there are: OK, ERR, CAVEAT"
+            "has the verdict `{verdict}`; there are: OK, {wrong}, {limit}"
         ));
     }
     let link = place
@@ -150,7 +155,7 @@ fn row_complaint(
             Some(format!("is OK, but {ERRATA} has a row for it"))
         }
         Some(_) if verdict != "OK" && !errata.contains(&format!("| S{number} |")) => {
-            Some(format!("is {verdict}, but {ERRATA} has no row for it"))
+            Some(format!("is not OK, but {ERRATA} has no row for it"))
         }
         Some(_) => None,
     }
@@ -164,7 +169,7 @@ mod tests {
 
     fn list(place: &str) -> String {
         let row = |number| format!("| S{number} | what | OK | Part III |\n");
-        let first = format!("| S1 | what | ERR | {place} |\n");
+        let first = format!("| S1 | what | [wrong there](errata.md#s1) | {place} |\n");
         first + &(2..=EXAMPLES).map(row).collect::<String>()
     }
 
@@ -204,10 +209,18 @@ mod tests {
         assert_eq!(first_complaint(place, "| S1 | this | that |"), None);
         assert_eq!(
             first_complaint(place, "| S10 |").as_deref(),
-            Some("appendix/examples.md: S1 is ERR, but appendix/errata.md has no row for it")
+            Some("appendix/examples.md: S1 is not OK, but appendix/errata.md has no row for it")
         );
         let ok = ["S51", "what", "OK", "[A](../tiled/a.md)"];
         let chapters = BTreeSet::from(["tiled/a.md".to_string()]);
+        let elsewhere = ["S51", "what", "[wrong there](errata.md#s5)", ok[3]];
+        assert_eq!(
+            row_complaint(51, &elsewhere, &chapters, "").as_deref(),
+            Some(
+                "has the verdict `[wrong there](errata.md#s5)`; there are: OK, [wrong there](errata.md#s51), \
+                 [true with a limit](errata.md#s51)"
+            )
+        );
         assert_eq!(
             row_complaint(51, &ok, &chapters, "| S51 | this | that |").as_deref(),
             Some("is OK, but appendix/errata.md has a row for it")

@@ -127,7 +127,7 @@ pub(crate) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
             (range, html)
         })
         .collect();
-    if file == "appendix/examples.md" {
+    if ["appendix/examples.md", "appendix/errata.md"].contains(&file) {
         for (at, _) in text.match_indices("\n| S") {
             let start = at + "\n| ".len();
             let end = start + text[start..].find(' ').unwrap_or(0);
@@ -223,9 +223,8 @@ mod tests {
             html("**D1.** a\n", "appendix/disagreements.md"),
             ["<strong id=\"d1\">D1.</strong>"]
         );
-        assert_eq!(
-            html("\n| S7 | a |\n", "appendix/examples.md"),
-            ["<span id=\"s7\">S7</span>"]
-        );
+        for page in ["appendix/examples.md", "appendix/errata.md"] {
+            assert_eq!(html("\n| S7 | a |\n", page), ["<span id=\"s7\">S7</span>"]);
+        }
     }
 }
