@@ -3,7 +3,7 @@
 //! Run it with `cargo run -p colex-book --example layout_drawing`; each line `== .. ==` names a piece of the chapter.
 
 use colex_draw::{
-    ColorBy, Fill, LabelBy, Table, ThreadValues, Tiling, banks, print_latex, print_layout,
+    ColorBy, Fill, LabelBy, Picture, Table, ThreadValues, Tiling, banks, print_latex, print_layout,
 };
 use std::error::Error;
 use std::{env, fs};
@@ -111,7 +111,15 @@ fn files() -> Result<(), Box<dyn Error>> {
     println!("\n== files ==");
     // ANCHOR: files
     let layout = "((2,2),(2,4)):((1,4),(2,8))";
-    let picture = Table::of(layout)?.picture(ColorBy::Offset, LabelBy::Offset);
+    let table = Table::of(layout)?;
+    let picture = table.picture(ColorBy::Offset, LabelBy::Offset);
+    let grid = table.grid(ColorBy::Cycle, LabelBy::Offset);
+    let row = Picture::of(grid.focus(|row, _column| row == 1));
+
+    let tiling = Tiling::of("(8,8):(8,1)", "(4,2)")?;
+    let tile = tiling.picture_of((1, 2), LabelBy::Offset);
+    let map = ThreadValues::of("((4,8),(2,2)):((32,1),(16,8))", 16, 8)?;
+
     let (plain, swizzled) = (
         Table::of("(8,32):(32,1)")?,
         Table::of("Sw<3,2,3> o 0 o (8,32):(32,1)")?,
@@ -120,6 +128,9 @@ fn files() -> Result<(), Box<dyn Error>> {
     let folder = env::temp_dir(); // or any folder of yours
     for (name, text) in [
         ("layout.svg", picture.svg()),
+        ("row.svg", row.svg()),
+        ("tile.svg", tile.svg()),
+        ("thread.svg", map.picture_of(5).svg()),
         ("banks.svg", both.svg()),
         ("layout.tex", print_latex(layout)?),
     ] {
