@@ -4,11 +4,13 @@
 
 use colex_atom::Arch;
 use colex_gpu::Device;
+use colex_layout::layout;
 use colex_proof::sweep::{Kind, Verdict, mma_case};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     case()?;
+    exchanged()?;
     untouched()?;
     Ok(())
 }
@@ -27,6 +29,29 @@ fn case() -> Result<(), Box<dyn Error>> {
     println!("{} elements as modelled", agreement.elements);
     println!("{} also rounded once to nearest", agreement.exact);
     // ANCHOR_END: case
+    Ok(())
+}
+
+/// Runs a case whose A is placed by a layout with two strides exchanged.
+fn exchanged() -> Result<(), Box<dyn Error>> {
+    println!("\n== exchanged ==");
+    // ANCHOR: exchanged
+    let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let mut case = mma_case(&atom, &[Kind::Moderate], 7)?;
+    let right = &atom.traits().a; // ((4,8),(2,2,2)):((32,1),(16,8,128))
+    let wrong = layout!(((4,8),(2,2,2)):((32,1),(16,128,8)));
+
+    let holder = right.right_inverse()?; // from the element to thread + 32 * value
+    let at = |index: i64| (16 * (index % 32) + 2 * (index / 32)) as usize;
+    let given = case.shots[0].input.clone();
+    for index in 0..256 {
+        let (from, to) = (at(holder.at(wrong.at(index)?)?), at(index));
+        case.shots[0].input[to..to + 2].copy_from_slice(&given[from..from + 2]);
+    }
+    let record = case.run(&Device::simulator(Arch::Sm90a));
+    let found = record.agreement.wrong.unwrap_or_default();
+    println!("{}: {found}", record.verdict);
+    // ANCHOR_END: exchanged
     Ok(())
 }
 
