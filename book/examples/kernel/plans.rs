@@ -144,13 +144,14 @@ fn loaded() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Exercise 2: a product of one row, with rows of a whole and of an odd number of elements.
+/// Exercise 2: products of one row, with rows of whole vectors, of an odd number of elements, and of an even one.
 fn exercise_2() {
     println!("\n== exercise_2 ==");
     // ANCHOR: exercise_2
     for (vector, problem) in [
         (8, GemmProblem::new(1, 4096, 4096)),
         (1, GemmProblem::new(1, 4095, 4095)),
+        (2, GemmProblem::new(1, 4695, 3870)),
     ] {
         let plan = GemmPlan::new(GemmMethod::Hopper, operands(vector));
         let text = plan.explain(&problem, &Device::simulator(Arch::Sm90a));
