@@ -32,7 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     host()?;
     processes()?;
     exercise_2()?;
-    exercise_3()
+    exercise_3()?;
+    exercise_4()?;
+    exercise_5()
 }
 
 // ANCHOR: letter
@@ -515,5 +517,62 @@ fn exercise_3() -> Result<(), Box<dyn Error>> {
         }
     }
     // ANCHOR_END: exercise_3
+    Ok(())
+}
+
+/// Exercise 4: sums of `f32`, to which kernels add.
+fn exercise_4() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_4 ==");
+    // ANCHOR: exercise_4
+    let device = Device::simulator(Arch::Sm90a);
+    let ranks = RankDevices::new(&vec![device; 3])?;
+    let problem = RankProblem {
+        overlap: Overlap::ProductScatter,
+        ranks: 3,
+        m: 24,
+        n: 8,
+        k: 48,
+    };
+    let options = RankOptions {
+        sends: Some(RankSends::Reduction),
+        ..RankOptions::default()
+    };
+    for terms in [[256.0, 1.0, 1.0], [1.0, 1.0, 256.0]] {
+        let mut product = RankProduct::<bf16, bf16, f32>::new(&ranks, problem, &options)?;
+        for (rank, term) in terms.into_iter().enumerate() {
+            let a = bf16::from_f32(term / 16.0);
+            product.a(rank)?.write(&[a; 24 * 16])?;
+            product.b(rank)?.write(&[bf16::ONE; 8 * 16])?;
+        }
+        product.run()?;
+        product.wait(Duration::from_secs(10))?;
+        println!(
+            "{terms:?}: {} by additions in f32",
+            product.c(1)?.download()?[0]
+        );
+    }
+    // ANCHOR_END: exercise_4
+    Ok(())
+}
+
+/// Exercise 5: the same layer with few rows.
+fn exercise_5() -> Result<(), Box<dyn Error>> {
+    println!("\n== exercise_5 ==");
+    // ANCHOR: exercise_5
+    let (links, h200) = (LinkSpeeds::default(), Rates::of(Arch::Sm90a));
+    for m in [8192, 2048, 512, 128] {
+        let problem = RankProblem {
+            overlap: Overlap::ProductScatter,
+            ranks: 4,
+            m,
+            n: 4096,
+            k: 14336,
+        };
+        let forecast = RankForecast::of::<bf16, bf16>(&problem, Arch::Sm90a, h200, &links)?;
+        let time = |path| forecast.microseconds(path).unwrap_or(f64::NAN);
+        let (beside, after) = (time(RankPath::PeerMemory), time(RankPath::OneAfterAnother));
+        println!("{m} rows: {beside:.0} us with overlap, {after:.0} us without");
+    }
+    // ANCHOR_END: exercise_5
     Ok(())
 }
