@@ -78,6 +78,7 @@ chapters! {
     rows_convolution = "rows/convolution.md";
     ranks_modes = "ranks/modes.md";
     ranks_overlap = "ranks/overlap.md";
+    ranks_host = "ranks/host.md";
     rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";
     rows_reduce = "rows/reduce.md";
