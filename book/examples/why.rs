@@ -240,19 +240,22 @@ fn exercise_2() -> Result<(), Box<dyn Error>> {
 /// As `by_tiles`, but each thread reads 16 bytes of a row at once.
 fn by_vectors(tile: &ComposedLayout) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("by_vectors", Arch::Sm80, 256);
+    let any = Layout::new((1, 1), (1, 1))?;
     let from = k.tensor("from", Ty::F32, "(1,1):(1,_1)"); // changed: a static stride
-    let to = k.tensor("to", Ty::F32, "(1,1):(1,1)");
+    let to = k.tensor("to", Ty::F32, &any);
     let tile = k.shared_tensor(Ty::F32, tile);
     let block = [k.block_index(0), k.block_index(1)];
     let from = from.local_tile((32, 32), &block); // (BLK_M, BLK_N)
     let to = to.local_tile((32, 32), &block); // (BLK_M, BLK_N)
 
-    let four = colex_atom::copy("UniversalCopy<uint128_t>")?; // changed
-    let eight_per_row = Layout::new((32, 8), (8, 1))?; // changed
-    let four_of_a_row = Layout::new((1, 4), (0, 1))?; // changed
-    let along_rows = TiledCopy::new(four, 32, &eight_per_row, &four_of_a_row)?;
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
-    let along_columns = TiledCopy::new(word, 32, "(32,8):(1,32)", "(1,1):(0,0)")?;
+    let one = Layout::new((1, 1), (0, 0))?; // one value per thread
+    let four_words = colex_atom::copy("UniversalCopy<uint128_t>")?; // changed
+    let four = Layout::new((1, 4), (0, 1))?; // changed: four values of a row per thread
+    let by_rows = Layout::new((32, 8), (8, 1))?; // changed: eight threads per row
+    let along_rows = TiledCopy::new(four_words, 32, &by_rows, &four)?; // changed
+    let by_columns = Layout::new((32, 8), (1, 32))?; // a warp takes 32 rows of a column
+    let along_columns = TiledCopy::new(word, 32, &by_columns, &one)?;
 
     let mine = along_rows.at(&k.thread());
     let src = mine.partition_src(&from); // (CPY, CPY_M, CPY_N)
