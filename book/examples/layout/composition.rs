@@ -131,8 +131,10 @@ fn refusals() {
 fn how_often() -> Result<(), Error> {
     println!("\n== how_often ==");
     // ANCHOR: how_often
-    let (mut cute_accepts, mut cute_wrong, mut we_accept, mut lost) = (0, 0, 0, 0);
-    let (mut inside_accepts, mut inside_wrong) = (0, 0); // B injective and inside A
+    let (mut we_accept, mut lost) = (0, 0);
+    // What CuTe's rule accepts and what of it is wrong: of all; with B injective and
+    // inside A; with powers of two only; with both.
+    let mut counts = [(0, 0); 4];
     for s in 2..=9 {
         let a = Layout::new((s, 20), (1, 100))?;
         for x in 0..4096 {
@@ -145,22 +147,24 @@ fn how_often() -> Result<(), Error> {
                 we_accept += 1;
                 assert_eq!(r.table()?, truth, "{a} o {b}"); // ours are never wrong
             }
-            if let Ok(r) = a.cute_composition(&b) {
-                cute_accepts += 1;
-                let is_right = r.table()? == truth;
-                cute_wrong += u32::from(!is_right);
+            if let Ok(cute) = a.cute_composition(&b) {
+                let is_right = cute.table()? == truth;
                 lost += u32::from(is_right && ours.is_err());
-                if b.is_injective()? && b.cosize()? <= a.size() {
-                    inside_accepts += 1;
-                    inside_wrong += u32::from(!is_right);
+                let is_inside = b.is_injective()? && b.cosize()? <= a.size();
+                let are_powers = [s, n, r, m, q].iter().all(|x: &i64| x.count_ones() == 1);
+                let kinds = [true, is_inside, are_powers, is_inside && are_powers];
+                for ((accepted, wrong), holds) in counts.iter_mut().zip(kinds) {
+                    *accepted += u32::from(holds);
+                    *wrong += u32::from(holds && !is_right);
                 }
             }
         }
     }
-    println!("CuTe's rule accepts {cute_accepts}, of which {cute_wrong} are wrong");
-    println!(
-        "  with B injective and inside A: {inside_accepts}, of which {inside_wrong} are wrong"
-    );
+    let [all, inside, powers, both] = counts.map(|(n, wrong)| format!("{n}, {wrong} wrong"));
+    println!("CuTe's rule accepts {all}");
+    println!("  with B injective and inside A: {inside}");
+    println!("  with powers of two only: {powers}");
+    println!("  with both: {both}");
     println!("Colex accepts {we_accept}, and loses {lost} of those that are right");
     // ANCHOR_END: how_often
     Ok(())
