@@ -126,12 +126,14 @@ fn blocked_and_raked() -> Result<(), Error> {
 
 /// Repeats a block until it fills a shape.
 fn to_shape() -> Result<(), Error> {
+    println!("\n== to_shape ==");
     // ANCHOR: to_shape
     let block = layout!((8,8):(8,1));
     let tile = block.tile_to_shape((16, 32), LayoutLeft)?;
     assert_eq!(tile, layout!(((8,2),(8,4)):((8,64),(1,128))));
     let along_rows = block.tile_to_shape((16, 32), LayoutRight)?;
     assert_eq!(along_rows, layout!(((8,2),(8,4)):((8,256),(1,64))));
+    println!("{}", block.tile_to_shape((20, 32), LayoutLeft).unwrap_err());
     // ANCHOR_END: to_shape
     Ok(())
 }
