@@ -2,7 +2,7 @@
 //!
 //! Run it with `cargo run -p colex-book --example layout_swizzles`; each line `== .. ==` names a piece of the chapter.
 
-use colex_atom::{Access, choose_swizzle};
+use colex_atom::{Access, Banks, choose_swizzle};
 use colex_layout::{ComposedLayout, Layout, LayoutLeft, Swizzle};
 use std::error::Error;
 
@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     by_hand()?;
     composed()?;
     sliced()?;
+    counted()?;
     chosen()?;
     other_tiles()?;
     overlap();
@@ -63,6 +64,21 @@ fn sliced() -> Result<(), Box<dyn Error>> {
     let (column, offset) = tile.slice_and_offset((.., 0))?;
     println!("{column:#}, {offset}");
     // ANCHOR_END: sliced
+    Ok(())
+}
+
+/// Counts the passes of an access, before a swizzle and after it.
+fn counted() -> Result<(), Box<dyn Error>> {
+    println!("\n== counted ==");
+    // ANCHOR: counted
+    let read = Access::new("ldmatrix", "(8,4):(64,8)", 2, 16)?;
+    let before = read.conflicts(Banks::SHARED);
+    println!("degree {}, {} passes", before.degree(), before.passes());
+
+    let bytes = Swizzle::new(3, 4, 3)?;
+    let after = read.map(|byte| bytes.apply(byte)).conflicts(Banks::SHARED);
+    println!("degree {}, {} passes", after.degree(), after.passes());
+    // ANCHOR_END: counted
     Ok(())
 }
 
