@@ -89,12 +89,27 @@ impl Grid {
             .collect())
     }
 
-    /// The cells at `rows` and `cols`; in a gap, cells with `mark`.
+    /// The cells at `rows` and `cols`; in a gap, cells with `mark`, in the colour that all cells left out there have.
     fn picked(&self, rows: &[Option<i64>], cols: &[Option<i64>], mark: &str) -> Self {
-        let gap = || Cell::new([mark]).filled(Fill::Void);
+        let out = |kept: &[Option<i64>], count: i64| -> Vec<i64> {
+            (0..count).filter(|at| !kept.contains(&Some(*at))).collect()
+        };
+        let (rows_out, cols_out) = (out(rows, self.rows()), out(cols, self.cols()));
+        let gap = |row: i64, col: i64| {
+            let rows = rows[row as usize].map_or(rows_out.clone(), |row| Vec::from([row]));
+            let cols = cols[col as usize].map_or(cols_out.clone(), |col| Vec::from([col]));
+            let cells = rows
+                .iter()
+                .flat_map(|row| cols.iter().map(move |col| (*row, *col)));
+            let mut fills = cells.map(|(row, col)| self.cell(row, col).fill);
+            let first = fills.next().unwrap_or(Fill::Void);
+            let is_shared = fills.all(|fill| fill == first);
+            Cell::new([mark]).filled(if is_shared { first } else { Fill::Void })
+        };
         let at = |row: i64, col: i64| Some((rows[row as usize]?, cols[col as usize]?));
-        let cell =
-            |row, col| at(row, col).map_or_else(gap, |(row, col)| self.cell(row, col).clone());
+        let cell = |row, col| {
+            at(row, col).map_or_else(|| gap(row, col), |(row, col)| self.cell(row, col).clone())
+        };
         let (height, width) = (rows.len() as i64, cols.len() as i64);
         let region = |row, col| {
             let regions = self.regions.as_ref()?;
@@ -222,6 +237,29 @@ mod tests {
             }
         }
         std::println!("law elided_grids: {cases} cases");
+    }
+
+    #[test]
+    fn a_gap_has_the_colour_that_its_cells_share() {
+        let colour = |row, col| match (row < 4, col < 3) {
+            (true, true) => Fill::pastel(0),
+            _ => Fill::Void,
+        };
+        let whole = Grid::from_fn(6, 4, |row, col| Cell::new(["x"]).filled(colour(row, col)));
+        let whole = whole.expect("small");
+        let fills = |rows, cols| {
+            let part = whole.clone().without_rows(rows).expect("inside");
+            let part = part.without_columns(cols).expect("inside");
+            [
+                part.cell(1, 0).fill,
+                part.cell(0, 1).fill,
+                part.cell(1, 1).fill,
+            ]
+        };
+        // All that is left out is inside; some of the rows are outside, and then some of the columns.
+        assert_eq!(fills(1..3, 1..3), [Fill::pastel(0); 3]);
+        assert_eq!(fills(1..5, 1..3), [Fill::Void, Fill::pastel(0), Fill::Void]);
+        assert_eq!(fills(1..3, 1..4), [Fill::pastel(0), Fill::Void, Fill::Void]);
     }
 
     #[test]
