@@ -1,5 +1,5 @@
 // One panel on a page: its fields, what is copied, and the reply. The explorer's page has one under its tabs; a figure of a
-// chapter gets one in its place. Until something is touched it shows its fields; then the module is loaded.
+// chapter gets one in its place. It shows its fields at once, and loads the module when `touch()` is called or a reader touches it.
 (function (explorer) {
     "use strict";
 
@@ -116,7 +116,7 @@
             return explorer.ask(request({ say: `${view} ${cell}` })).reply?.says;
         }
 
-        /** Loads the module at the first touch, and computes. */
+        /** Loads the module at the first call, and computes. */
         let touched = null;
         function touch() {
             if (touched) return touched;

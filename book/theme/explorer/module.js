@@ -1,5 +1,5 @@
 // The module of WebAssembly that computes everything the explorer shows. Its bytes come in a script, so that a page opened
-// as a file has them too; they are loaded when something is touched, once.
+// as a file has them too; they are loaded once: on the explorer's page when it opens, in a chapter when a figure is touched.
 window.ColexExplorer = {};
 (function (explorer) {
     "use strict";

@@ -14,15 +14,24 @@
     tabs.setAttribute("role", "tablist");
     tabs.setAttribute("aria-label", "Panels");
     root.append(tabs);
-    const panel = explorer.makePanel(root, { id: "explorer", link: () => location.href, answered: keepInAddress, opened: showTabs });
+    const panel = explorer.makePanel(root, { id: "explorer", link, answered: keepInAddress, opened: showTabs });
     const { state, place, open, touch } = panel;
     place.setAttribute("role", "tabpanel");
 
+    // The page computes its first panel by itself; the address changes with what a reader does.
+    let kept = null;
     function keepInAddress() {
         const address = explorer.addressOf(state);
-        if (address.length > LONGEST_LINK) return;
+        if (address === kept || address.length > LONGEST_LINK) return;
+        kept = address;
         // A file may not change its address in every browser.
         try { history.replaceState(null, "", `#${address}`); } catch { /* The page works without. */ }
+    }
+
+    function link() {
+        kept = null;
+        keepInAddress();
+        return location.href;
     }
 
     function showTabs() {
@@ -83,5 +92,8 @@
     });
 
     open(state.panel);
-    if (follow()) touch();
+    // A sentence about the address stays until something is touched.
+    const hasSentence = !follow() && explorer.isTooLong(location.hash);
+    kept = explorer.addressOf(state);
+    if (!hasSentence) touch();
 })(window.ColexExplorer);

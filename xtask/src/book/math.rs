@@ -27,6 +27,8 @@ pub(super) fn mathml(formula: &Formula) -> Result<String, String> {
     let mut mathml = String::new();
     push_mathml(&mut mathml, Parser::new(&formula.latex, &storage), config)
         .map_err(|error| error.to_string())?;
+    // Browsers draw the sign of `\overline` as a tick; the style sheet draws a line over what stands below it.
+    let mathml = mathml.replace("<mi>‾</mi></mover>", "<mo class=\"bar\">‾</mo></mover>");
     Ok(mathml.replace('\n', " "))
 }
 
@@ -55,6 +57,15 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains('\n'));
+    }
+
+    #[test]
+    fn an_overline_is_drawn_by_the_style_sheet() {
+        let text = mathml(&formula(r"\overline{T}")).expect("the formula is well formed");
+        assert!(
+            text.ends_with("<mo class=\"bar\">‾</mo></mover></math>"),
+            "{text}"
+        );
     }
 
     #[test]

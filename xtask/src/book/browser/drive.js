@@ -68,6 +68,8 @@ async function look(page) {
     const found = { page, complaints: [], texts: 0, formulas: 0, figures: 0, copies: 0, explored: 0, live: 0, rows: 0, axe: 0, axeRules: 0, lowest: 21, smallest: 1 };
     for (const size of [DESK, PHONE]) {
         const doc = await open(page, size);
+        // Its panel is drawn after the page has loaded.
+        if (hasModule(page)) await until("a first picture", () => doc.querySelector(".explorer-result"));
         checkLayout(doc, size, found);
         if (!size.isDesk) {
             if (hasModule(page)) await explore(doc, size, found);

