@@ -11,7 +11,9 @@
 //! and the kernel runs at a third of its speed.
 //!
 //! In a scene `peers:COUNT`, `weak:COUNT` or `apart:COUNT` there are several devices, with access to each other's memory, with access
-//! by links that carry no atomic operations, or without access, and small memory is remembered: streams run their copies and flags in order, as far as no flag holds them up. A copy in
+//! by links that carry no atomic operations, or without access, and small memory is remembered: streams run their copies and flags in order, as far as no flag and no event
+//! holds them up. In a scene `late:COUNT:DEVICE` there is access, and the copies from the memory of that device run last: one each time that
+//! the host asks whether work is done, while all other work runs at once. A copy in
 //! memory to which the current context has no access is refused, as a real one would be. Memory that is freed while another
 //! process has it open, and memory that is closed without being open, end the process: what a real driver does then is
 //! undefined.
@@ -47,9 +49,16 @@ fn number(name: &str) -> Option<Code> {
     said().strip_prefix(name)?.strip_prefix(':')?.parse().ok()
 }
 
+/// The number of devices of a scene `late:COUNT:DEVICE`, and the device whose copies run last.
+fn late() -> Option<[usize; 2]> {
+    let (count, device) = said().strip_prefix("late:")?.split_once(':')?;
+    Some([count.parse().ok()?, device.parse().ok()?])
+}
+
 /// The devices that have access to each other's memory.
 fn peers() -> Option<Code> {
-    number("peers").or(number("weak"))
+    let late = late().map(|[count, _]| count as Code);
+    number("peers").or(number("weak")).or(late)
 }
 
 /// A part of a scene `gpu:MAJOR:MINOR:SHARED:VERSION`: a device of that compute capability, with that much shared memory
@@ -489,6 +498,11 @@ struct Machine {
     /// The steps that have run, and how many had when an event was reached.
     steps: u64,
     reached: HashMap<Handle, u64>,
+    /// How often each event was recorded, and how often a stream has come to it.
+    recorded: HashMap<Handle, u64>,
+    passed: HashMap<Handle, u64>,
+    /// How many copies into the memory of each context have not run.
+    copies_into: HashMap<Handle, u64>,
     /// The collectives of the fake NCCL that not all ranks have come to, by number.
     collectives: HashMap<u64, Collective>,
 }
@@ -508,6 +522,10 @@ enum Step {
     Copy { to: u64, from: u64, count: u64 },
     WaitFor { word: u64, least: u32 },
     Reach { event: Handle },
+    /// Waits until streams have come to an event as often as it was recorded before this wait was enqueued.
+    After { event: Handle, times: u64 },
+    /// A kernel of a context.
+    Launch { context: Handle },
     Join { id: u64, rank: u64, ranks: usize, ends: [u64; 2], words: u64 },
 }
 
@@ -515,18 +533,52 @@ enum Step {
 const SMALL: usize = 1024;
 
 impl Machine {
-    /// Runs all work that no flag holds up.
+    /// Runs all work that no flag and no event holds up, but for copies that run last.
     fn settle(&mut self) {
         let mut queues = std::mem::take(&mut self.queues);
-        while queues.values_mut().any(|queue| self.run(queue)) {}
+        while queues.values_mut().any(|queue| self.run(queue, false)) {}
         queues.retain(|_, queue| !queue.is_empty());
         self.queues = queues;
     }
 
+    /// Runs one of the copies that run last, and what it held up.
+    fn run_late(&mut self) {
+        let mut queues = std::mem::take(&mut self.queues);
+        let is_copy = |step: Option<&Step>| matches!(step, Some(Step::Copy { .. }));
+        let mut copies = queues.values_mut().filter(|queue| is_copy(queue.front()));
+        if let Some(queue) = copies.next() {
+            self.run(queue, true);
+        }
+        self.queues = queues;
+        self.settle();
+    }
+
+    /// The context that has the memory at an address.
+    fn owner(&self, address: u64) -> Option<Handle> {
+        self.owners.get(&(address >> 20 << 20)).copied()
+    }
+
+    /// Whether a copy runs last.
+    fn is_late(&self, from: u64) -> bool {
+        late().is_some_and(|[_, device]| self.owner(from).and_then(device_of) == Some(device))
+    }
+
     /// Runs the first piece of a queue, and returns whether it could.
-    fn run(&mut self, queue: &mut VecDeque<Step>) -> bool {
+    fn run(&mut self, queue: &mut VecDeque<Step>, runs_late: bool) -> bool {
         match queue.front() {
             None => return false,
+            Some(Step::Copy { from, .. }) if !runs_late && self.is_late(*from) => return false,
+            Some(Step::After { event, times }) => {
+                if self.passed.get(event).copied().unwrap_or(0) < *times {
+                    return false;
+                }
+            }
+            Some(Step::Launch { context }) => {
+                // Not a function of the driver's: the number of kernels that run before a copy into the memory of their device.
+                if self.copies_into.get(context).is_some_and(|behind| *behind > 0) {
+                    counted!(launches_before_copies);
+                }
+            }
             Some(Step::WaitFor { word, least }) => {
                 let found = self.words.get(word).copied().unwrap_or(0);
                 if (found.wrapping_sub(*least) as i32) < 0 {
@@ -538,6 +590,9 @@ impl Machine {
                 self.words.extend(places.zip(words.iter().copied()));
             }
             Some(Step::Copy { to, from, count }) => {
+                if let Some(behind) = self.owner(*to).and_then(|owner| self.copies_into.get_mut(&owner)) {
+                    *behind -= 1;
+                }
                 for at in (0..*count).map(|word| 4 * word) {
                     let word = self.words.get(&(from + at)).copied().unwrap_or(0);
                     self.words.insert(to + at, word);
@@ -545,6 +600,7 @@ impl Machine {
             }
             Some(Step::Reach { event }) => {
                 self.reached.insert(*event, self.steps);
+                *self.passed.entry(*event).or_default() += 1;
             }
             Some(&Step::Join { id, rank, ranks, ends, words }) => {
                 let collective = self.collectives.entry(id).or_default();
@@ -577,9 +633,9 @@ impl Machine {
     /// Whether the current context may use the memory at an address.
     fn may_use(&self, address: u64) -> bool {
         let block = address >> 20 << 20;
-        let (current, owner) = (CURRENT.get(), self.owners.get(&block));
+        let (current, owner) = (CURRENT.get(), self.owner(address));
         self.opened.contains_key(&block)
-            || owner.is_some_and(|&owner| owner == current || self.access.contains(&[current, owner]))
+            || owner.is_some_and(|owner| owner == current || self.access.contains(&[current, owner]))
     }
 }
 
@@ -593,6 +649,15 @@ fn give(stream: Handle, uses: &[u64], step: Step) -> Code {
     let machine = machine.get_or_insert_default();
     if !uses.iter().all(|address| machine.may_use(*address)) {
         return 1;
+    }
+    match &step {
+        Step::Copy { to, .. } => {
+            if let Some(owner) = machine.owner(*to) {
+                *machine.copies_into.entry(owner).or_default() += 1;
+            }
+        }
+        Step::Reach { event } => *machine.recorded.entry(*event).or_default() += 1,
+        _ => {}
     }
     machine.queues.entry(stream).or_default().push_back(step);
     machine.settle();
@@ -625,8 +690,9 @@ pub extern "C" fn fakeCollectiveLeave(first: u64) -> Code {
 
 /// Whether a stream has work that has not run, of any kind or up to an event.
 fn is_behind(stream: Option<Handle>, event: Option<Handle>) -> bool {
-    let machine = MACHINE.lock().unwrap();
-    let Some(machine) = machine.as_ref() else { return false };
+    let mut machine = MACHINE.lock().unwrap();
+    let Some(machine) = machine.as_mut() else { return false };
+    machine.run_late();
     let is_it = |step: &Step| matches!(step, Step::Reach { event: one } if Some(*one) == event);
     let mut queues = machine.queues.iter();
     match stream {
@@ -646,6 +712,21 @@ pub extern "C" fn cuStreamQuery(stream: Handle) -> Code {
 pub extern "C" fn cuEventRecord(event: Handle, stream: Handle) -> Code {
     counted!(cuEventRecord);
     if remembers() { give(stream, &[], Step::Reach { event }) } else { 0 }
+}
+
+/// A wait for an event that was never recorded waits for nothing.
+#[no_mangle]
+pub extern "C" fn cuStreamWaitEvent(stream: Handle, event: Handle, _: u32) -> Code {
+    counted!(cuStreamWaitEvent);
+    let is_captured = CAPTURES.lock().unwrap().iter().any(|capture| capture.stream == stream);
+    if is_captured || !remembers() {
+        return 0;
+    }
+    let machine = MACHINE.lock().unwrap();
+    let recorded = machine.as_ref().and_then(|machine| machine.recorded.get(&event));
+    let times = recorded.copied().unwrap_or(0);
+    drop(machine);
+    give(stream, &[], Step::After { event, times })
 }
 
 #[no_mangle]
@@ -964,7 +1045,7 @@ pub extern "C" fn cuLaunchKernelEx(config: &Config, function: Handle, _: Handle,
         return 400;
     }
     drop(streams);
-    enqueue(config.stream)
+    give(config.stream, &[], Step::Launch { context: current })
 }
 
 /// The error log of the link that was made last.
@@ -1076,7 +1157,6 @@ makes! {
 
 succeeds! {
     cuCtxDestroy_v2(Handle);
-    cuStreamWaitEvent(Handle, Handle, u32);
     cuEventDestroy_v2(Handle);
     cuGraphLaunch(Handle, Handle);
     cuGraphDestroy(Handle);

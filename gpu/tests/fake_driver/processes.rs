@@ -91,7 +91,7 @@ fn each<T: Send + 'static>(
 }
 
 /// The calls of the whole process.
-fn totals() -> Counts {
+pub(super) fn totals() -> Counts {
     device().synchronize().unwrap();
     read(std::env::var_os(TOTALS).expect("the variable names the file with the counts"))
 }

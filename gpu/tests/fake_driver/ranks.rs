@@ -7,6 +7,7 @@ use colex_gpu::{Device, Flags};
 use colex_sched::{ChunkWork, Overlap};
 use half::bf16;
 
+use super::processes::totals;
 use super::{said, sentence};
 
 /// A time that no wait of these tests reaches, and one that several do.
@@ -69,23 +70,65 @@ fn law_every_rank_gathers_all_parts_of_a() {
     println!("law every_rank_gathers_all_parts_of_a: {cases} cases");
 }
 
+/// Copies are pushed: on the path without overlap, the product of a rank waits for the copies of all ranks, whichever rank is late. On
+/// the path of peer memory it does not, since its kernel waits for flags.
+#[test]
+fn law_a_product_behind_the_copies_waits_for_those_of_all_ranks() {
+    let act = || {
+        let ranks = 3;
+        let together = RankDevices::new(&devices(ranks)).unwrap();
+        let early = || totals().get("launches_before_copies").copied();
+        let mut said = Vec::new();
+        for path in [RankPath::OneAfterAnother, RankPath::PeerMemory] {
+            let options = RankOptions {
+                path: Some(path),
+                ..RankOptions::default()
+            };
+            let problem = problem(Overlap::GatherProduct, ranks as i64);
+            let mut call = RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+            for _ in 0..2 {
+                call.run().unwrap();
+                call.wait(LONG).unwrap();
+            }
+            said.push(format!("{path}: {}", early().unwrap_or(0)));
+        }
+        said.join("; ")
+    };
+    let test = "ranks::law_a_product_behind_the_copies_waits_for_those_of_all_ranks";
+    for late in 0..3 {
+        // In each of two rounds, the products of the two other ranks begin before the late copies.
+        assert_eq!(
+            said(test, &format!("late:3:{late}"), act),
+            "copies, one after another with the product: 0; peer memory: 4",
+            "{late}"
+        );
+    }
+    println!("law a_product_behind_the_copies_waits_for_those_of_all_ranks: 6 cases");
+}
+
 /// The stream of a rank is held up by work that never ends: the others are done, or wait for it.
 #[test]
 fn a_rank_that_never_comes_is_named() {
     let act = || {
         let mut sentences = Vec::new();
         for late in 0..3 {
-            let all = devices(3);
-            let together = RankDevices::new(&all).unwrap();
-            let options = RankOptions::default();
-            let gather = problem(Overlap::GatherProduct, 3);
-            let scatter = problem(Overlap::ProductScatter, 3);
-            let mut gather = RankProduct::<bf16, bf16>::new(&together, gather, &options).unwrap();
-            let mut scatter =
-                RankProduct::<bf16, bf16, f32>::new(&together, scatter, &options).unwrap();
-            let never = Flags::new(&all[late], 1).unwrap();
-            never.wait(&all[late], 0, 1).unwrap();
             let start = Instant::now();
+            // Streams of their own: what waits for the rank in one product holds up the others in the next one.
+            let streams = || -> Vec<Device> {
+                let all = devices(3).into_iter();
+                all.map(|device| device.on_new_stream().unwrap()).collect()
+            };
+            let hold = |all: &[Device]| {
+                let never = Flags::new(&all[late], 1).unwrap();
+                never.wait(&all[late], 0, 1).unwrap();
+                never
+            };
+            let options = RankOptions::default();
+            let all = streams();
+            let together = RankDevices::new(&all).unwrap();
+            let gather = problem(Overlap::GatherProduct, 3);
+            let mut gather = RankProduct::<bf16, bf16>::new(&together, gather, &options).unwrap();
+            let never = hold(&all);
             gather.run().unwrap();
             let error = gather.wait(SHORT).unwrap_err();
             assert_eq!(error.lost_rank(), Some(late));
@@ -94,6 +137,14 @@ fn a_rank_that_never_comes_is_named() {
                 sentence(gather.run()),
                 "the product has failed before: its flags are released, and a new one has new flags"
             );
+            never.release(LONG).unwrap();
+            all[late].synchronize_within(LONG).unwrap();
+            let all = streams();
+            let together = RankDevices::new(&all).unwrap();
+            let scatter = problem(Overlap::ProductScatter, 3);
+            let mut scatter =
+                RankProduct::<bf16, bf16, f32>::new(&together, scatter, &options).unwrap();
+            let never = hold(&all);
             scatter.run().unwrap();
             assert_eq!(scatter.wait(SHORT).unwrap_err().lost_rank(), Some(late));
             assert!(scatter.run().is_err());
