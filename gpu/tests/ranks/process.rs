@@ -450,6 +450,36 @@ fn devices_that_share_nothing_are_named() {
     );
 }
 
+/// The rank that asks for more pieces says why it has no part of the product, and the others name it.
+#[test]
+fn a_sum_of_processes_has_one_piece() {
+    let device = Device::simulator(Arch::Sm90a);
+    let refused =
+        "2 pieces of a chunk of 24 rows: the number must divide the rows, and be at most 1";
+    for overlap in [Overlap::ProductScatter, Overlap::ProductReduce] {
+        for all_ask in [false, true] {
+            let act = move |process: RankProcess| {
+                let asks = all_ask || process.rank() == 1;
+                let options = with(None, asks.then_some(2));
+                let problem = RankProblem {
+                    overlap,
+                    ..scatter(2)
+                };
+                said(ProcessProduct::<bf16, f32>::new(
+                    &process, problem, &options,
+                ))
+            };
+            let found = each(&device, 2, LONG, act);
+            let first = if all_ask {
+                refused.to_string()
+            } else {
+                format!("rank 1 has no part of the product: {refused}")
+            };
+            assert_eq!(found, [first, refused.to_string()], "{overlap} {all_ask}");
+        }
+    }
+}
+
 /// Two products of the same ranks, whose rounds alternate.
 #[test]
 fn products_beside_each_other_have_flags_of_their_own() {
