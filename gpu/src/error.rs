@@ -803,6 +803,10 @@ pub(crate) enum HostError {
         "{pieces} pieces of a chunk of {rows} rows: the number must divide the rows, and be at most {most}"
     )]
     Pieces { pieces: i64, rows: i64, most: i64 },
+    #[error(
+        "{early} early slots of the {others} of other ranks: at least one is early, and at least one is not"
+    )]
+    Early { early: i64, others: i64 },
     #[error("the path {path} is not taken here: {why}")]
     Path { path: String, why: &'static str },
     #[error(

@@ -13,7 +13,8 @@
 //! In a scene `peers:COUNT`, `weak:COUNT` or `apart:COUNT` there are several devices, with access to each other's memory, with access
 //! by links that carry no atomic operations, or without access, and small memory is remembered: streams run their copies and flags in order, as far as no flag and no event
 //! holds them up. In a scene `late:COUNT:DEVICE` there is access, and the copies from the memory of that device run last: one each time that
-//! the host asks whether work is done, while all other work runs at once. A copy in
+//! the host asks whether work is done, while all other work runs at once. There a word for which a stream waits and which no stream
+//! has been told to write is written by a kernel, and is there at once. A copy in
 //! memory to which the current context has no access is refused, as a real one would be. Memory that is freed while another
 //! process has it open, and memory that is closed without being open, end the process: what a real driver does then is
 //! undefined.
@@ -23,7 +24,7 @@
 #![allow(non_snake_case)]
 
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -488,6 +489,8 @@ static MACHINE: Mutex<Option<Machine>> = Mutex::new(None);
 struct Machine {
     /// The words that were written.
     words: HashMap<u64, u32>,
+    /// The flags that streams were told to write.
+    flags: HashSet<u64>,
     /// The context of each allocation, which has a mebibyte.
     owners: HashMap<u64, Handle>,
     /// The contexts that may use the memory of another one.
@@ -581,7 +584,8 @@ impl Machine {
             }
             Some(Step::WaitFor { word, least }) => {
                 let found = self.words.get(word).copied().unwrap_or(0);
-                if (found.wrapping_sub(*least) as i32) < 0 {
+                let by_kernel = late().is_some() && !self.flags.contains(word);
+                if !by_kernel && (found.wrapping_sub(*least) as i32) < 0 {
                     return false;
                 }
             }
@@ -656,6 +660,7 @@ fn give(stream: Handle, uses: &[u64], step: Step) -> Code {
                 *machine.copies_into.entry(owner).or_default() += 1;
             }
         }
+        Step::Write { to, words } if words.len() == 1 => drop(machine.flags.insert(*to)),
         Step::Reach { event } => *machine.recorded.entry(*event).or_default() += 1,
         _ => {}
     }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use colex_gpu::ranks::{RankDevices, RankOptions, RankPath, RankProblem, RankProduct, RankSends};
+use colex_gpu::ranks::{
+    RankDevices, RankOptions, RankPath, RankProblem, RankProduct, RankSends, RankSums,
+};
 use colex_gpu::{Device, Flags};
 use colex_sched::{ChunkWork, Overlap};
 use half::bf16;
@@ -104,6 +106,51 @@ fn law_a_product_behind_the_copies_waits_for_those_of_all_ranks() {
         );
     }
     println!("law a_product_behind_the_copies_waits_for_those_of_all_ranks: 6 cases");
+}
+
+/// A kernel that adds slots in the owner's memory runs behind the copies that bring them, whichever rank is late. A product of the own chunk
+/// does not wait in its stream: its kernel waits for flags.
+#[test]
+fn law_a_kernel_that_adds_slots_waits_for_their_copies() {
+    let act = || {
+        let together = RankDevices::new(&devices(4)).unwrap();
+        let before = || {
+            let count = totals().get("launches_before_copies").copied();
+            count.unwrap_or(0)
+        };
+        let mut said = Vec::new();
+        for sums in [
+            RankSums::Kernel,
+            RankSums::Epilogue,
+            RankSums::Early(1),
+            RankSums::Early(2),
+        ] {
+            let options = RankOptions {
+                sums: Some(sums),
+                ..RankOptions::default()
+            };
+            let problem = problem(Overlap::ProductScatter, 4);
+            let mut call = RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+            let start = before();
+            for _ in 0..2 {
+                call.run().unwrap();
+                call.wait(LONG).unwrap();
+            }
+            said.push(format!("{sums:?} {}", before() - start));
+        }
+        said.join(", ")
+    };
+    let test = "ranks::law_a_kernel_that_adds_slots_waits_for_their_copies";
+    for late in 0..4 {
+        // In each of two rounds, the products of the own chunks of the three other ranks; and the sums of those that take the late
+        // slot as an early one, for which the product before them waits.
+        assert_eq!(
+            said(test, &format!("late:4:{late}"), act),
+            "Kernel 0, Epilogue 6, Early(1) 8, Early(2) 10",
+            "{late}"
+        );
+    }
+    println!("law a_kernel_that_adds_slots_waits_for_their_copies: 16 cases");
 }
 
 /// The stream of a rank is held up by work that never ends: the others are done, or wait for it.

@@ -79,6 +79,9 @@ enum Wrong {
     OldRound,
     /// The first of the others raises its flag in the place of another word.
     FlagElsewhere,
+    /// The flag of the last of the others is set before the kernel, as if the kernel did not add this slot, and the rank raises the word
+    /// for which a stream would wait then.
+    TakenForLate,
 }
 
 fn terms(shape: Shape, rank: i64, round: i64) -> Vec<f32> {
@@ -137,8 +140,12 @@ fn summed(
         }
         let said = match wrong {
             Wrong::OldRound => round.saturating_sub(1),
-            Wrong::Nothing | Wrong::Absent | Wrong::FlagElsewhere => round,
+            Wrong::Nothing | Wrong::Absent | Wrong::FlagElsewhere | Wrong::TakenForLate => round,
         };
+        if wrong == Wrong::TakenForLate {
+            let last = flags + 4 * (others as u64 - 1);
+            ranks.write(last, &round.to_le_bytes()).unwrap();
+        }
         ranks
             .write(flags + 4 * others as u64, &said.to_le_bytes())
             .unwrap();
@@ -177,6 +184,7 @@ fn summed(
             all.extend((0..others).map(|i| {
                 let to = match wrong {
                     Wrong::FlagElsewhere if i == 0 => others + 1,
+                    Wrong::TakenForLate if i + 1 == others => others + 1,
                     _ => i,
                 };
                 Argument::U64(flags + 4 * to as u64)
@@ -270,6 +278,7 @@ fn law_planted_faults_of_a_wait_for_terms_are_found() {
         all(case, told(Tells::Before), FaultKind::Race, "rank");
         let elsewhere = outside(Wrong::FlagElsewhere);
         all(case, elsewhere, FaultKind::Deadlock, "waits");
+        all(case, outside(Wrong::TakenForLate), FaultKind::Race, "rank");
         // A rank that does not come in the last round: the others wait, unless they take the flags of the round before.
         all(case, outside(Wrong::Absent), FaultKind::Deadlock, "waits");
         let shape = Shape {

@@ -317,6 +317,11 @@ fn law_the_forecast_is_total() {
         Overlap::ProductReduce,
     ] {
         for ranks in [1, 2, 3, 8] {
+            let early = (0..=ranks).map(RankSums::Early);
+            let sums: Vec<_> = [RankSums::Kernel, RankSums::Epilogue]
+                .into_iter()
+                .chain(early)
+                .collect();
             let problem = RankProblem {
                 overlap,
                 ranks,
@@ -341,10 +346,18 @@ fn law_the_forecast_is_total() {
                 let plain = forecast.of_way(path, None, 1);
                 assert_eq!(plain.is_some(), is_path && !is_sum, "{problem} {path}");
                 for sends in sends {
-                    for sums in [RankSums::Kernel, RankSums::Epilogue] {
+                    for sums in sums.iter().copied() {
                         let way = Some((sends, sums));
-                        let has_slots = sends != RankSends::Reduction;
-                        let may = is_path && is_sum && (has_slots || sums == RankSums::Kernel);
+                        let is_way = match sums {
+                            RankSums::Kernel => true,
+                            RankSums::Epilogue => sends != RankSends::Reduction,
+                            RankSums::Early(early) => {
+                                let is_sent = sends == RankSends::Engines;
+                                let is_scatter = overlap == Overlap::ProductScatter;
+                                is_sent && is_scatter && (1..=ranks - 2).contains(&early)
+                            }
+                        };
+                        let may = is_path && is_sum && is_way;
                         let time = forecast.of_way(path, way, 1);
                         assert_eq!(time.is_some(), may, "{problem} {path} {way:?}");
                         assert!(time.is_none_or(|time| time.is_finite() && time > 0.0));

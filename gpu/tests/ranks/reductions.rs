@@ -619,6 +619,164 @@ fn law_slots_are_added_in_the_epilogue_with_the_bits_of_a_kernel() {
     println!("law ranks.epilogue_sums: {cases} cases");
 }
 
+fn with_early(early: i64) -> RankOptions {
+    RankOptions {
+        path: Some(RankPath::PeerMemory),
+        sums: Some(RankSums::Early(early)),
+        ..RankOptions::default()
+    }
+}
+
+/// The sum of the terms of an element as [`RankSums::Early`] says; `of_slot` rounds to the type of the slots.
+fn sum_of_early(terms: &[f32], (owner, early): (usize, usize), of_slot: fn(f32) -> f32) -> f32 {
+    let ranks = terms.len();
+    let before = (1..=early).map(|back| (owner + ranks - back) % ranks);
+    let first: Vec<usize> = before.collect();
+    let own = first
+        .iter()
+        .fold(terms[owner], |sum, rank| sum + of_slot(terms[*rank]));
+    let others = (0..ranks).filter(|rank| !first.contains(rank));
+    let added = others.map(|rank| of_slot(if rank == owner { own } else { terms[rank] }));
+    added.reduce(|sum, term| sum + term).unwrap()
+}
+
+#[test]
+fn law_early_slots_are_added_in_the_stated_order() {
+    let mut cases = 0;
+    let round = |x: f32| bf16::from_f32(x).to_f32();
+    for (ranks, early) in [(3, 1), (4, 1), (4, 2), (5, 3)] {
+        let problem = problem(Overlap::ProductScatter, ranks);
+        let device = device(cases);
+        let (together, options) = (together(&device, ranks), with_early(early));
+        let mut halves = RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+        let mut wide = RankProduct::<bf16, f32>::new(&together, problem, &options).unwrap();
+        let mut mixed = RankProduct::<bf16, f32, bf16>::new(&together, problem, &options).unwrap();
+        // New numbers in each round: an old slot gives another sum.
+        for turn in 0..2 {
+            let mut terms = Vec::new();
+            for rank in 0..ranks {
+                let [a, b] = part(&problem, rank, turn);
+                let of = rank as usize;
+                give(&halves, of, [&a, &b]);
+                give(&wide, of, [&a, &b]);
+                give(&mixed, of, [&a, &b]);
+                let sizes = [problem.m, problem.n, problem.k / ranks];
+                terms.push(product(&device, sizes, &a, &b));
+            }
+            ran(&mut halves);
+            ran(&mut wide);
+            ran(&mut mixed);
+            let each = (problem.m / ranks * problem.n) as usize;
+            let mut differ = 0;
+            for owner in 0..ranks as usize {
+                let halves = halves.c(owner).unwrap().download().unwrap();
+                let wide = wide.c(owner).unwrap().download().unwrap();
+                let mixed = mixed.c(owner).unwrap().download().unwrap();
+                for i in 0..each {
+                    let of: Vec<f32> = terms.iter().map(|term| term[owner * each + i]).collect();
+                    let way = (owner, early as usize);
+                    let rounded = sum_of_early(&of, way, round);
+                    let exact = sum_of_early(&of, way, |x| x);
+                    assert_eq!(mixed[i].to_bits(), rounded.to_bits(), "{ranks} {early} {i}");
+                    assert_eq!(halves[i].to_f32(), round(rounded), "{ranks} {early} {i}");
+                    assert_eq!(wide[i].to_bits(), exact.to_bits(), "{ranks} {early} {i}");
+                    // The order is one of its own.
+                    let by_kernel = of.iter().map(|x| round(*x)).reduce(|sum, x| sum + x);
+                    differ += usize::from(by_kernel != Some(rounded));
+                    // Each term and the sum of the early ones are rounded once, by half a unit of 8 bits.
+                    let magnitude: f32 = of.iter().map(|x| x.abs()).sum();
+                    let sum: f64 = of.iter().map(|x| f64::from(*x)).sum();
+                    let off = (f64::from(rounded) - sum).abs();
+                    assert!(
+                        off <= f64::from(magnitude) * 2.5 / 256.0,
+                        "{off} {magnitude}"
+                    );
+                }
+                cases += 1;
+            }
+            assert!(differ > 0, "{ranks} {early}");
+        }
+    }
+    println!("law ranks.early_slots: {cases} cases");
+}
+
+#[test]
+fn law_processes_add_early_slots_to_the_bits_of_one_process() {
+    let (problem, options) = (problem(Overlap::ProductScatter, 4), with_early(2));
+    let device = device(0);
+    let together = together(&device, 4);
+    let mut call = RankProduct::<bf16, bf16>::new(&together, problem, &options).unwrap();
+    let bits = |c: Vec<bf16>| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let mut expected = vec![Vec::new(); 4];
+    for turn in 0..2 {
+        for rank in 0..4 {
+            let [a, b] = part(&problem, rank as i64, turn);
+            give(&call, rank, [&a, &b]);
+        }
+        ran(&mut call);
+        for (rank, expected) in expected.iter_mut().enumerate() {
+            expected.push(bits(call.c(rank).unwrap().download().unwrap()));
+        }
+    }
+    let act = move |process: colex_gpu::ranks::RankProcess| {
+        let mut call = ProcessProduct::<bf16, bf16>::new(&process, problem, &options).unwrap();
+        let mut found = Vec::new();
+        for turn in 0..2 {
+            let [a, b] = part(&problem, process.rank() as i64, turn);
+            call.a().unwrap().write(&a).unwrap();
+            call.b().write(&b).unwrap();
+            call.run().unwrap();
+            call.wait(LONG).unwrap();
+            found.push(bits(call.c().download().unwrap()));
+        }
+        found
+    };
+    let device = Device::simulator(Arch::Sm90a);
+    let found = super::process::each(&device, 4, Duration::from_secs(60), act);
+    assert!(found == expected);
+    println!("law ranks.early_slots_of_processes: 8 cases");
+}
+
+#[test]
+fn every_refusal_of_early_slots_verbatim() {
+    let device = Device::simulator(Arch::Sm90a);
+    let ranks = together(&device, 3);
+    let said = |overlap, options: RankOptions| {
+        let made = RankProduct::<bf16, bf16>::new(&ranks, problem(overlap, 3), &options);
+        made.err().map(|error| error.to_string())
+    };
+    let scatter = |options| said(Overlap::ProductScatter, options).unwrap();
+    for early in [i64::MIN, 0, 2, i64::MAX] {
+        assert_eq!(
+            scatter(with_early(early)),
+            format!(
+                "{early} early slots of the 2 of other ranks: at least one is early, and at least one is not"
+            )
+        );
+    }
+    assert_eq!(said(Overlap::ProductScatter, with_early(1)), None);
+    let why = "some slots come earlier than others in a reduce-scatter whose terms copy engines send beside the product";
+    let by_kernel = RankOptions {
+        sends: Some(RankSends::Kernel),
+        ..with_early(1)
+    };
+    let engines = RankOptions {
+        sends: Some(RankSends::Engines),
+        ..with_early(1)
+    };
+    let peers = format!("the path peer memory is not taken here: {why}");
+    assert_eq!(scatter(by_kernel), peers);
+    assert_eq!(said(Overlap::ProductReduce, engines).unwrap(), peers);
+    let behind = RankOptions {
+        path: Some(RankPath::OneAfterAnother),
+        ..with_early(1)
+    };
+    assert_eq!(
+        scatter(behind),
+        format!("the path copies, one after another with the product is not taken here: {why}")
+    );
+}
+
 #[test]
 fn every_refusal_of_reductions_verbatim() {
     let device = Device::simulator(Arch::Sm90a);

@@ -39,8 +39,12 @@ impl RankEstimate {
             Some((RankSends::Kernel, _)) => "kernels store",
         };
         let sums = match self.terms {
-            Some((_, RankSums::Epilogue)) => "the epilogue adds",
-            _ => "a kernel adds",
+            Some((_, RankSums::Epilogue)) => "the epilogue adds".to_string(),
+            Some((_, RankSums::Early(early))) => {
+                let slots = if early == 1 { "slot" } else { "slots" };
+                format!("the epilogue adds the first {early} {slots} and a kernel the others")
+            }
+            Some((_, RankSums::Kernel)) | None => "a kernel adds".to_string(),
         };
         format!("{}, {sends}, {sums}", self.path)
     }
@@ -49,7 +53,8 @@ impl RankEstimate {
 /// The ways of a product over devices, with the time that each one is predicted to take: those of the path of peer memory first, and of
 /// these first the one that a call takes unless the caller says another.
 ///
-/// The constants are fitted to what four H100 and four H200 took (`gpu/PERFORMANCE.md`): each recorded time is within a tenth.
+/// The constants are fitted to what four H100 and four H200 took (`gpu/PERFORMANCE.md`): each recorded time is within a tenth. The times
+/// of [`RankSums::Early`] are predicted from these constants, and not measured.
 ///
 /// ```
 /// use colex_atom::Arch;
@@ -73,11 +78,11 @@ impl RankEstimate {
 /// assert!(time(RankPath::NcclAfter) < time(RankPath::NcclInChunks));
 /// assert_eq!(gather.microseconds(RankPath::Local), None);
 ///
-/// // A sum has five ways by peer memory.
+/// // A sum has seven ways by peer memory on four ranks.
 /// let sum = RankProblem { overlap: Overlap::ProductScatter, n: 8192, ..problem };
 /// let ways = forecast(&sum)?;
 /// let peers = ways.estimates().iter().filter(|of| of.path == RankPath::PeerMemory);
-/// assert_eq!(peers.clone().count(), 5);
+/// assert_eq!(peers.clone().count(), 7);
 /// assert_eq!(peers.clone().next().and_then(|of| of.terms), Some((RankSends::Engines, RankSums::Kernel)));
 /// # Ok::<(), colex_gpu::Error>(())
 /// ```
@@ -314,15 +319,20 @@ impl ForecastParts {
                     sends.reverse();
                 }
                 let [usual, other] = sends;
-                [
+                // One to all but one of the slots of the others.
+                let early = match overlap {
+                    Overlap::ProductScatter => 1..self.problem.ranks - 1,
+                    Overlap::GatherProduct | Overlap::ProductReduce => 1..1,
+                };
+                let early = early.map(|early| (RankSends::Engines, RankSums::Early(early)));
+                let all = [
                     (usual, RankSums::Kernel),
                     (other, RankSums::Kernel),
                     (usual, RankSums::Epilogue),
                     (other, RankSums::Epilogue),
                     (RankSends::Reduction, RankSums::Kernel),
-                ]
-                .map(Some)
-                .into()
+                ];
+                all.into_iter().chain(early).map(Some).collect()
             }
         };
         let peers = peers.into_iter().map(|terms| (RankPath::PeerMemory, terms));
@@ -427,6 +437,16 @@ impl ForecastParts {
             }
             (RankSends::Kernel, RankSums::Epilogue) => {
                 Ok(stored(STORES) * (ranks - 1.0) / ranks + own(0.0))
+            }
+            // A kernel that stores brings all slots at its end, so that `ways` has engines only.
+            (RankSends::Engines | RankSends::Kernel, RankSums::Early(early)) => {
+                // The last term is sent when the product of the others' chunks ends, beside the own one. TMA loads the first early slot beside
+                // the main loop, and the threads load the others behind it.
+                let others = self.departs * (ranks - 1.0) / ranks;
+                let read = self.slots / (ranks - 1.0);
+                let own = self.product / ranks + read * (early as f64 - 1.0) + LAUNCH;
+                let sends = self.departs / ranks + send * (ranks - 1.0);
+                Ok((others + own.max(send)).max(sends) + self.add - read * early as f64)
             }
             (RankSends::Reduction, _) => Ok(self.zeros + stored(ADDS) + self.rounded),
         }

@@ -24,8 +24,8 @@ pub struct RankOptions {
     /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines, and for the
     /// kernel in an all-reduce.
     pub sends: Option<RankSends>,
-    /// What adds the slots of an owner on the path [`RankPath::PeerMemory`]; `None` for a kernel of its own, which was the faster one on
-    /// four H200.
+    /// What adds the slots of an owner on the path [`RankPath::PeerMemory`]; `None` for a kernel of its own, which was faster than the
+    /// epilogue on four H200.
     pub sums: Option<RankSums>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
@@ -52,8 +52,8 @@ pub enum RankSends {
     Reduction,
 }
 
-/// What adds the slots in the memory of an owner. Both add in the order of the ranks, in f32 with one rounding to C: the
-/// bits are the same.
+/// What adds the slots in the memory of an owner, in f32 with one rounding to C and in the same order in every run. The first two add in
+/// the order of the ranks: their bits are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RankSums {
     /// A kernel behind the product, which reads all slots.
@@ -62,4 +62,35 @@ pub enum RankSums {
     /// ([`Gemm::but_last`](crate::Gemm::but_last)), when the terms of the others have come. The own term has no slot, and the slots of the
     /// others are read beside the main loop.
     Epilogue,
+    /// Both, in a reduce-scatter whose terms copy engines send: the epilogue of the product of the own chunk adds so many slots, those
+    /// that come first, and a kernel adds the others to that. The first slot is that of the rank before this one, the next one that of the
+    /// rank before that, and so on; at least one slot is early, and at least one is not.
+    ///
+    /// The order of the additions: the own term, which is an f32 in the accumulators, then the early slots as they come. This sum is rounded to
+    /// the type of the slots, as every other term is, and takes the place of the own term. The kernel then adds it and the other slots
+    /// in the order of the ranks. So a sum is rounded as often as with [`RankSums::Kernel`], and with slots of f32 it keeps f32;
+    /// but the last bits may differ.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_gpu::Device;
+    /// # use colex_gpu::ranks::{RankDevices, RankOptions, RankProblem, RankProduct, RankSums};
+    /// # use colex_sched::Overlap;
+    /// # use half::bf16;
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// let ranks = RankDevices::new(&[device.clone(), device.clone(), device])?;
+    /// let problem = RankProblem { overlap: Overlap::ProductScatter, ranks: 3, m: 24, n: 16, k: 48 };
+    /// let of = |early| {
+    ///     let options = RankOptions { sums: Some(RankSums::Early(early)), ..RankOptions::default() };
+    ///     RankProduct::<bf16, bf16>::new(&ranks, problem, &options)
+    /// };
+    /// let said = of(1)?.explain()?;
+    /// assert!(said.contains("slots of bf16, the first 1 added by the epilogue of the owner's product"), "{said}");
+    /// assert_eq!(
+    ///     of(2).unwrap_err().to_string(),
+    ///     "2 early slots of the 2 of other ranks: at least one is early, and at least one is not"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    Early(i64),
 }

@@ -76,6 +76,10 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> SumWorks<T, S, C> {
                     copies,
                     ..
                 } = work.member();
+                if !work.early().is_empty() {
+                    let does = (*rank, ChunkWork::Product, *rank);
+                    record.around(does, device, || work.add_early())?;
+                }
                 match &brought {
                     Some(events) => wait_for(device, events)?,
                     None => work.await_landed(round.number)?,

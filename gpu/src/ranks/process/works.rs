@@ -154,6 +154,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork<T, C> for Scatt
             }
             signals.done(sends, owner, round)?;
         }
+        if !self.early().is_empty() {
+            for from in self.early() {
+                signals.await_done_by(device, *from, round)?;
+            }
+            self.add_early()?;
+        }
         device.wait_for(&sends.record()?)?;
         signals.await_done(device, round)?;
         self.add(0)?;

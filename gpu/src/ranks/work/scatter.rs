@@ -62,6 +62,24 @@ impl ScatterShape {
             );
             return Err(HostError::Path { path, why }.into());
         }
+        let early = match sums {
+            RankSums::Early(early) => early,
+            RankSums::Kernel | RankSums::Epilogue => 0,
+        };
+        if matches!(sums, RankSums::Early(_)) {
+            let is_sent = path == RankPath::PeerMemory && sends == RankSends::Engines;
+            if !is_sent || problem.overlap != Overlap::ProductScatter {
+                let (path, why) = (
+                    path.to_string(),
+                    "some slots come earlier than others in a reduce-scatter whose terms copy engines send beside the product",
+                );
+                return Err(HostError::Path { path, why }.into());
+            }
+            let others = problem.ranks - 1;
+            if !(1..others).contains(&early) {
+                return Err(HostError::Early { early, others }.into());
+            }
+        }
         let most = match (path, problem.overlap, sends) {
             (RankPath::NcclInChunks, ..) => MOST_PIECES,
             (
@@ -78,7 +96,7 @@ impl ScatterShape {
         }
         // A collective adds the terms by itself: what is left is one rounding.
         let is_one = path.is_by_nccl() || sends == RankSends::Reduction;
-        let slots = if is_one { 1 } else { problem.ranks };
+        let slots = if is_one { 1 } else { problem.ranks - early };
         Ok(ScatterShape {
             problem,
             order: choice.order,
@@ -98,8 +116,11 @@ impl ScatterShape {
             (false, _) => "slots",
         };
         let by = match self.sums {
-            RankSums::Kernel => "",
-            RankSums::Epilogue => ", added by the epilogue of the owner's product",
+            RankSums::Kernel => String::new(),
+            RankSums::Epilogue => ", added by the epilogue of the owner's product".to_string(),
+            RankSums::Early(early) => {
+                format!(", the first {early} added by the epilogue of the owner's product")
+            }
         };
         format!("{what} of {}{by}", S::TY)
     }
@@ -118,6 +139,19 @@ impl fmt::Display for ScatterShape {
         }
         Ok(())
     }
+}
+
+/// The other ranks, in the order in which their terms come to an owner.
+fn arrivals(order: &OverlapPlan, owner: usize) -> Result<Vec<usize>, Error> {
+    let ranks = (0..order.ranks()).filter(|rank| *rank != owner as i64);
+    let placed = ranks.map(|rank| {
+        let chunks = order.chunks(rank).map_err(rank_error)?;
+        let place = chunks.iter().position(|chunk| *chunk == owner as i64);
+        Ok((place, rank as usize))
+    });
+    let mut placed = placed.collect::<Result<Vec<_>, Error>>()?;
+    placed.sort_unstable();
+    Ok(placed.into_iter().map(|(_, rank)| rank).collect())
 }
 
 /// The same buffer, if its elements have the type.
@@ -158,6 +192,21 @@ fn own_sum<T: GemmElement, S: GemmElement, C: GemmElement>(
     })
 }
 
+/// The epilogue of the product of a rank's own chunk which adds some slots to its term, in this order: the sum is a term as others are.
+fn early_sum<T: GemmElement, S: GemmElement>(early: &[usize]) -> Result<Epilogue, Error> {
+    Epilogue::new(sum_type(T::TY), |e| {
+        let slots = early.iter();
+        let slots: Vec<_> = slots
+            .map(|rank| e.tensor(&slot_name(*rank), S::TY).to(Ty::F32))
+            .collect();
+        let own = e.accumulator().to(Ty::F32);
+        slots
+            .into_iter()
+            .fold(own, |sum, slot| sum + slot)
+            .to(S::TY)
+    })
+}
+
 /// The name of the slot of a rank in a sum.
 fn slot_name(rank: usize) -> String {
     format!("slot_{rank}")
@@ -183,8 +232,10 @@ pub(crate) struct ScatterWork<T, S, C> {
     sums: Vec<Buffer<C>>,
     /// Whether the kernel takes the product in chunks where it stores terms: they have whole sums then.
     in_chunks: bool,
-    /// What adds the slots in the product of the own chunk, if it does.
+    /// What adds the slots in the product of the own chunk, if it does: all, or the early ones.
     own_sum: Option<Epilogue>,
+    /// The ranks whose slots it adds to the own term, for the kernel behind it, in the order in which they come.
+    early: Vec<usize>,
     /// The flags for which the sum of the slots waits, if streams set them.
     landed: Option<Landed>,
 }
@@ -248,6 +299,14 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             (Some(_), false) if shape.path.is_by_nccl() => member.buffer(chunk)?,
             _ => member.buffer(whole)?,
         };
+        let early = match shape.sums {
+            RankSums::Kernel | RankSums::Epilogue => Vec::new(),
+            RankSums::Early(early) => {
+                let mut ranks = arrivals(&shape.order, member.rank)?;
+                ranks.truncate(early as usize);
+                ranks
+            }
+        };
         let mut work = ScatterWork {
             a: member.buffer(m.saturating_mul(k / ranks))?,
             b: member.buffer(n.saturating_mul(k / ranks))?,
@@ -261,7 +320,9 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             own_sum: match shape.sums {
                 RankSums::Kernel => None,
                 RankSums::Epilogue => Some(own_sum::<T, S, C>(ranks, member.rank)?),
+                RankSums::Early(_) => Some(early_sum::<T, S>(&early)?),
             },
+            early,
             landed: None,
             member: member.clone(),
             shape: shape.clone(),
@@ -282,8 +343,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
 
     /// Makes flags for which the sum of the slots waits: in the kernel, if the product of the own chunk adds them, and else in the stream,
     /// if copy engines bring them. The pieces of an all-reduce wait for events.
+    ///
+    /// There is one for each rank, then the number of the round, and then those of the slots for which a stream waits where the kernel waits
+    /// for others.
     pub(crate) fn landed(&self) -> Result<Option<Flags>, Error> {
-        let count = self.shape.problem.ranks as usize + 1;
+        let ranks = self.shape.problem.ranks as usize;
+        let count = ranks + 1 + if self.early.is_empty() { 0 } else { ranks };
         let has = self.own_sum.is_some() || self.told.is_some();
         let flags = (has && !self.shape.reduces()).then(|| Flags::new(&self.member.device, count));
         Ok(flags.transpose()?)
@@ -306,12 +371,19 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         self.landed.is_some()
     }
 
-    /// Makes the stream of kernels wait for the terms of the others, unless the product of the own chunk waits by itself.
+    /// Makes the stream of kernels wait for the terms of the others for which no kernel waits by itself.
     pub(crate) fn await_landed(&self, round: u32) -> Result<(), Error> {
-        if let (Some(landed), None) = (&self.landed, &self.own_sum) {
-            for rank in self.others()? {
-                landed.own.wait(&self.member.device, rank, round)?;
-            }
+        let Some(landed) = &self.landed else {
+            return Ok(());
+        };
+        let late = match self.shape.sums {
+            RankSums::Kernel => self.others()?,
+            RankSums::Epilogue => Vec::new(),
+            RankSums::Early(_) => self.late()?,
+        };
+        for rank in late {
+            let flag = self.flag(rank, self.member.rank)?;
+            landed.own.wait(&self.member.device, flag, round)?;
         }
         Ok(())
     }
@@ -319,9 +391,32 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
     /// Tells an owner in a stream that the term of this rank has come, if the owner waits for that.
     pub(crate) fn tell(&self, stream: &Device, owner: usize, round: u32) -> Result<(), Error> {
         match &self.landed {
-            Some(landed) => Ok(landed.there[owner].set(stream, self.member.rank, round)?),
+            Some(landed) => {
+                let flag = self.flag(self.member.rank, owner)?;
+                Ok(landed.there[owner].set(stream, flag, round)?)
+            }
             None => Ok(()),
         }
+    }
+
+    /// The flag of a rank's term among those of an owner. Those that are not early come behind the ones for which the kernel waits.
+    fn flag(&self, rank: usize, owner: usize) -> Result<usize, Error> {
+        let early = self.early.len();
+        let mut first = arrivals(&self.shape.order, owner)?.into_iter().take(early);
+        let is_awaited = early == 0 || first.any(|one| one == rank);
+        let behind = self.shape.problem.ranks as usize + 1;
+        Ok(if is_awaited { rank } else { behind + rank })
+    }
+
+    /// The ranks whose slots the product of the own chunk adds for the kernel behind it, in the order in which they come.
+    pub(crate) fn early(&self) -> &[usize] {
+        &self.early
+    }
+
+    /// The other ranks whose slots are not early, in the order in which they come.
+    fn late(&self) -> Result<Vec<usize>, Error> {
+        let mut ranks = arrivals(&self.shape.order, self.member.rank)?;
+        Ok(ranks.split_off(self.early.len()))
     }
 
     /// Takes C of all ranks, as this rank's copies have them.
@@ -393,9 +488,14 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         }
         let device = &self.member.device;
         if let (Some(Landed { own, .. }), Some(_)) = (&self.landed, &self.own_sum) {
-            // The own term comes in the accumulators.
+            // The own term comes in the accumulators, and a kernel of its own adds the slots that are not early.
             own.set(device, self.member.rank, round)?;
-            own.set(device, own.len() - 1, round)?;
+            if !self.early.is_empty() {
+                for rank in self.late()? {
+                    own.set(device, rank, round)?;
+                }
+            }
+            own.set(device, self.shape.problem.ranks as usize, round)?;
         }
         let Some(stored) = self.stored() else {
             return Ok(());
@@ -433,10 +533,12 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             let sum = piece_of(&self.slots, of)?;
             return self.sum(std::slice::from_ref(&sum), &piece_of(&c, of)?);
         }
-        if let Some(sum) = &self.own_sum {
-            return self.add_to_own(sum, of);
+        if let Some(sum) = self.own_sum.as_ref().filter(|_| self.early.is_empty()) {
+            let mut c = piece_of(&self.own()?, of)?;
+            return self.add_to_own(sum, &mut c, of);
         }
         let slots = 0..self.shape.problem.ranks as usize;
+        let slots = slots.filter(|rank| !self.early.contains(rank));
         let own = self.member.rank;
         let slots = slots.map(|rank| {
             let all = self.terms.as_ref().filter(|_| rank == own);
@@ -446,26 +548,49 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         self.sum(&slots, &piece_of(&self.own()?, of)?)
     }
 
-    /// Enqueues the product of a piece of the own chunk, whose epilogue adds the slots of the others.
-    fn add_to_own(&self, sum: &Epilogue, of: (i64, i64)) -> Result<(), Error> {
+    /// Enqueues the product of the own chunk whose epilogue adds the early slots, if some are: their sum takes the place of the own term.
+    pub(crate) fn add_early(&self) -> Result<(), Error> {
+        match (&self.own_sum, &self.terms) {
+            (Some(sum), Some(terms)) if !self.early.is_empty() => {
+                let mut own = self.part(terms, self.member.rank)?;
+                self.add_to_own(sum, &mut own, (0, 1))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Enqueues the product of a piece of the own chunk, whose epilogue adds the slots of the others, or the early ones.
+    fn add_to_own<X: GemmElement>(
+        &self,
+        sum: &Epilogue,
+        into: &mut Buffer<X>,
+        of: (i64, i64),
+    ) -> Result<(), Error> {
         let RankProblem { n, k, ranks, .. } = self.shape.problem;
         let (rows, k) = (self.rows() / of.1, k / ranks);
         let a = piece_of(&piece_of(&self.a, (self.member.rank as i64, ranks))?, of)?;
-        let mut c = piece_of(&self.own()?, of)?;
         let (a, b, c) = (
             a.view((rows, k))?,
             self.b.view((n, k))?,
-            c.view_mut((rows, n))?,
+            into.view_mut((rows, n))?,
         );
-        let others = (0..ranks as usize).filter(|rank| *rank != self.member.rank);
-        let slots = others.map(|rank| Ok((rank, piece_of(&self.part(&self.slots, rank)?, of)?)));
+        let ranks = ranks as usize;
+        let added = match self.early.as_slice() {
+            [] => (0..ranks)
+                .filter(|rank| *rank != self.member.rank)
+                .collect(),
+            early => early.to_vec(),
+        };
+        let slots = added
+            .into_iter()
+            .map(|rank| Ok((rank, piece_of(&self.part(&self.slots, rank)?, of)?)));
         let slots = slots.collect::<Result<Vec<_>, Error>>()?;
         let mut product = Gemm::new(&a, &b, &c).epilogue(sum).whole_sums();
         for (rank, slot) in &slots {
             product = product.tensor(&slot_name(*rank), &slot.view((rows, n))?);
         }
         if let Some(Landed { own, .. }) = &self.landed {
-            product = product.awaits(&own.buffer().view(own.len() as i64)?);
+            product = product.awaits(&own.buffer().view(ranks as i64 + 1)?);
         }
         product.run()
     }

@@ -135,21 +135,23 @@ impl ProductWay {
             Some(RankSends::Reduction) => ", added by the kernel",
         };
         let sums = match self.sums {
-            None => "",
-            Some(RankSums::Kernel) => ", added by a kernel",
-            Some(RankSums::Epilogue) => ", added in the epilogue",
+            None => String::new(),
+            Some(RankSums::Kernel) => ", added by a kernel".to_string(),
+            Some(RankSums::Epilogue) => ", added in the epilogue".to_string(),
+            Some(RankSums::Early(early)) => format!(", the first {early} added in the epilogue"),
         };
         format!("{path}, {pieces} pieces{by}{terms}{sends}{sums}")
     }
 
-    /// Whether it adds terms in an order of its own.
+    /// Whether it adds terms in another order than slots are added in by a kernel.
     pub(super) fn adds_as_it_likes(&self, overlap: Overlap) -> bool {
         let by_nccl = matches!(
             self.path,
             Some(RankPath::NcclAfter | RankPath::NcclInChunks)
         );
         let by_kernels = self.sends == Some(RankSends::Reduction);
-        (by_nccl || by_kernels) && overlap != Overlap::GatherProduct
+        let in_part = matches!(self.sums, Some(RankSums::Early(_)));
+        (by_nccl || by_kernels || in_part) && overlap != Overlap::GatherProduct
     }
 }
 

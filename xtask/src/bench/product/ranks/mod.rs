@@ -153,6 +153,8 @@ struct RankRun<'a> {
     problem: RankProblem,
     path: String,
     ways: Vec<RankWay<'a>>,
+    /// What ended when in one run of a way, by its name.
+    times: Vec<(String, String)>,
 }
 
 /// Measures a product by its paths, after each has given a right result.
@@ -200,15 +202,25 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
         }
     }
     ensure!(!overlapped.is_empty(), "{}", failed.join("; "));
+    let mut times = Vec::new();
+    for (name, product) in &mut overlapped {
+        let is_recorded = matches!(product.path(), RankPath::PeerMemory);
+        if is_recorded && problem.overlap == Overlap::ProductScatter {
+            match product.timeline() {
+                Ok(spans) => times.push((name.clone(), timeline::summary(&spans))),
+                Err(why) => failed.push(format!("{name}: {why:#}")),
+            }
+        }
+    }
     let path = overlapped[0].1.explain()?.replace('\n', "\n  ");
-    let (sent, times, sizes) = match problem.overlap {
+    let (sent, sends, sizes) = match problem.overlap {
         Overlap::GatherProduct => (m / ranks * k, 1, [m, n / ranks, k]),
         Overlap::ProductScatter => (m / ranks * n, 1, [m, n, k / ranks]),
         Overlap::ProductReduce => (m / ranks * n, 2, [m, n, k / ranks]),
     };
     let (peers, into) = copied(host, sent)?;
     let alone = &alone(host, sizes)?;
-    let mut ways = vec![copies_alone(host, (peers, into), times)];
+    let mut ways = vec![copies_alone(host, (peers, into), sends)];
     ways.push(RankWay::new("product alone", || alone.run(host)));
     ways.push(RankWay::new("one after the other", move || apart.run()));
     ways.push(RankWay::new("product alone, in chunks", || {
@@ -221,6 +233,7 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
         problem,
         path,
         ways,
+        times,
     };
     let found = report(host, found)?;
     ensure!(failed.is_empty(), "{}", failed.join("; "));
@@ -266,7 +279,10 @@ fn ways_of(problem: RankProblem, nccl: bool) -> Vec<ProductWay> {
             peers(None, true),
             peers(None, false).by(RankSends::Reduction),
             peers(None, true).by(RankSends::Reduction),
-        ],
+        ]
+        .into_iter()
+        .chain((1..problem.ranks - 1).map(|early| peers(None, false).added(RankSums::Early(early))))
+        .collect(),
         Overlap::ProductReduce => vec![
             peers(None, false),
             peers(None, false).by(RankSends::Engines),
@@ -300,7 +316,10 @@ fn report(host: &Host, mut found: RankRun<'_>) -> Result<Value> {
     let perfect = copies.max(product);
     println!("{}\n  {}", found.problem, found.path);
     for (i, way) in found.ways.iter().enumerate() {
-        println!("  {:<44} {:>9.1} us", way.name, median(i));
+        let mut times = found.times.iter();
+        let times = times.find(|(name, _)| *name == way.name);
+        let times = times.map_or(String::new(), |(_, times)| format!("; one run: {times}"));
+        println!("  {:<44} {:>9.1} us{times}", way.name, median(i));
     }
     println!(
         "  the fastest is {:.3} times as fast as one after the other; the longer part alone would be {:.3}: {:.2} of that",

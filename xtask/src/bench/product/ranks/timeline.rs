@@ -35,7 +35,11 @@ fn products(ranks: i64) -> Vec<(RankProblem, SumWay)> {
     let usual = (None, None);
     let by = |sends| (Some(sends), None);
     let in_epilogue = |sends| (Some(sends), Some(RankSums::Epilogue));
-    vec![
+    let early = (1..ranks - 1).map(|early| {
+        let way = (Some(RankSends::Engines), Some(RankSums::Early(early)));
+        (of(Overlap::ProductScatter, small), way)
+    });
+    let mut all = vec![
         (of(Overlap::GatherProduct, [8192, 28672, 4096]), usual),
         (
             of(Overlap::GatherProduct, [8192, 2560 * ranks, 8192]),
@@ -55,7 +59,9 @@ fn products(ranks: i64) -> Vec<(RankProblem, SumWay)> {
             of(Overlap::ProductScatter, small),
             in_epilogue(RankSends::Kernel),
         ),
-    ]
+    ];
+    all.extend(early);
+    all
 }
 
 /// Records a run of one product.
@@ -100,6 +106,36 @@ fn case(host: &Host, problem: RankProblem, (sends, sums): SumWay) -> Result<Valu
         "overlap": problem.overlap.to_string(), "ranks": ranks, "m": m, "n": n, "k": k, "way": name,
         "explained": product.explain()?, "spans": data,
     }))
+}
+
+/// When the products and sends of a run ended, and when its sums began and ended: the earliest and the latest rank, in microseconds.
+pub(super) fn summary(spans: &[ChunkSpan]) -> String {
+    let of = |is: fn(&ChunkWork) -> bool, last: bool| {
+        let mut ranks = std::collections::BTreeMap::new();
+        for span in spans.iter().filter(|span| is(&span.work)) {
+            let time = ranks.entry(span.rank).or_insert(span.start);
+            *time = if last {
+                span.end.max(*time)
+            } else {
+                span.start.min(*time)
+            };
+        }
+        let us = |time: Option<&u64>| time.map(|time| *time as f64 / 1e3);
+        match (us(ranks.values().min()), us(ranks.values().max())) {
+            (Some(first), Some(last)) => format!("{first:.0} to {last:.0}"),
+            _ => "none".to_string(),
+        }
+    };
+    let products = |work: &ChunkWork| matches!(work, ChunkWork::Product | ChunkWork::Products);
+    let sends = |work: &ChunkWork| matches!(work, ChunkWork::Send { .. });
+    let adds = |work: &ChunkWork| matches!(work, ChunkWork::Add);
+    format!(
+        "products end at {}, sends at {}, sums begin at {} and end at {} us",
+        of(products, true),
+        of(sends, true),
+        of(adds, false),
+        of(adds, true)
+    )
 }
 
 /// A span as a file has it.
@@ -267,6 +303,21 @@ mod tests {
         assert_eq!(
             wrong(&|all| all["cases"][0]["spans"][0]["rank"] = 2.into()),
             "rank 2 has chunk 1 from 0 to 200000: ranks and chunks are numbered from 0 to 1, and a span ends at its start or later"
+        );
+    }
+
+    #[test]
+    fn a_summary_has_the_first_and_the_last_rank() {
+        let case = &made_up()["cases"][0]["spans"];
+        let spans = case.as_array().expect("spans").iter().map(read);
+        let spans: Vec<_> = spans.collect::<Result<_>>().expect("spans");
+        assert_eq!(
+            summary(&spans),
+            "products end at 400 to 400, sends at 305 to 305, sums begin at 420 to 420 and end at 460 to 460 us"
+        );
+        assert_eq!(
+            summary(&[]),
+            "products end at none, sends at none, sums begin at none and end at none us"
         );
     }
 
