@@ -72,7 +72,7 @@ fn law_every_rank_gathers_all_parts_of_a() {
     println!("law every_rank_gathers_all_parts_of_a: {cases} cases");
 }
 
-/// Copies are pushed: on the path without overlap, the product of a rank waits for the copies of all ranks, whichever rank is late. On
+/// Copies are pushed: on the path without overlap, the product of a rank waits for the copies of all ranks, for every rank that may be late. On
 /// the path of peer memory it does not, since its kernel waits for flags.
 #[test]
 fn law_a_product_behind_the_copies_waits_for_those_of_all_ranks() {
@@ -108,7 +108,7 @@ fn law_a_product_behind_the_copies_waits_for_those_of_all_ranks() {
     println!("law a_product_behind_the_copies_waits_for_those_of_all_ranks: 6 cases");
 }
 
-/// A kernel that adds slots in the owner's memory runs behind the copies that bring them, whichever rank is late. A product of the own chunk
+/// A kernel that adds slots in the owner's memory runs behind the copies that bring them, for every rank that may be late. A product of the own chunk
 /// does not wait in its stream: its kernel waits for flags.
 #[test]
 fn law_a_kernel_that_adds_slots_waits_for_their_copies() {

@@ -62,9 +62,9 @@ pub enum RankSums {
     /// ([`Gemm::but_last`](crate::Gemm::but_last)), when the terms of the others have come. The own term has no slot, and the slots of the
     /// others are read beside the main loop.
     Epilogue,
-    /// Both, in a reduce-scatter whose terms copy engines send: the epilogue of the product of the own chunk adds so many slots, those
-    /// that come first, and a kernel adds the others to that. The first slot is that of the rank before this one, the next one that of the
-    /// rank before that, and so on; at least one slot is early, and at least one is not.
+    /// Both, in a reduce-scatter whose terms copy engines send: the epilogue of the product of the own chunk adds this number of slots,
+    /// those that come first, and a kernel adds the others to that. The first slot is that of the rank before this one, the next one that of
+    /// the rank before that, and so on; at least one slot is early, and at least one is not.
     ///
     /// The order of the additions: the own term, which is an f32 in the accumulators, then the early slots as they come. This sum is rounded to
     /// the type of the slots, as every other term is, and takes the place of the own term. The kernel then adds it and the other slots
