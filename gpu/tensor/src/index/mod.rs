@@ -3,6 +3,7 @@
 pub(crate) mod fields;
 pub(crate) mod ops;
 pub(crate) mod poison;
+pub(crate) mod walk;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use crate::error::ErrorKind;
 use crate::failure::{FirstFailure, Owner};
 use crate::index::poison::Poison;
+use crate::index::walk::Walked;
 use colex_ir::Reg;
 
 /// Bounds beyond which a range is not followed: no register holds more.
@@ -40,6 +42,10 @@ pub struct Index(pub(crate) Arc<Data>);
 pub(crate) struct Data {
     pub(crate) node: Node,
     hash: u64,
+    /// Its nodes, those of a part as often as it is used: a walk that takes no part twice takes far fewer.
+    nodes: u32,
+    /// Whether it or a part of it has no value.
+    is_poisoned: bool,
     /// The smallest and the largest value.
     pub(crate) range: (i64, i64),
     /// The bits that may be set; all if it may be negative.
@@ -138,6 +144,13 @@ impl Data {
     ) -> Index {
         let mut hasher = Mixer(0);
         node.hash(&mut hasher);
+        let claimed = taken.as_ref().map_or(0, |(claimed, _)| claimed.0.nodes);
+        let (mut nodes, mut is_poisoned) =
+            (claimed.saturating_add(1), matches!(node, Node::Poison(_)));
+        node.parts(&mut |part| {
+            nodes = part.0.nodes.saturating_add(nodes);
+            is_poisoned |= part.0.is_poisoned;
+        });
         let range = (range.0.max(-LIMIT), range.1.min(LIMIT));
         // A negative value may have every high bit set, so no mask of it is redundant.
         let bits = if range.0 < 0 { u64::MAX } else { bits };
@@ -147,6 +160,8 @@ impl Data {
             taken,
             node,
             hash: hasher.finish(),
+            nodes,
+            is_poisoned,
             range,
             bits,
             depth,
@@ -190,7 +205,7 @@ impl PartialEq for Index {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
             // The range is no part of equality: one node has one register, however much is known of it.
-            || (self.0.hash == other.0.hash && self.0.node == other.0.node)
+            || (self.0.hash == other.0.hash && walk::is_same(self, other))
     }
 }
 
@@ -341,29 +356,25 @@ impl Index {
 
     /// The integers that its value takes to lie in ranges, both ends included, without a claim: the parts first.
     pub(crate) fn owed(&self, found: &mut Vec<(Index, (i64, i64))>) {
+        self.owed_in(found, &mut Walked::default());
+    }
+
+    fn owed_in(&self, found: &mut Vec<(Index, (i64, i64))>, walked: &mut Walked<()>) {
         if !self.0.owes {
             return;
         }
-        match &self.0.node {
-            Node::Leaf(_) | Node::Poison(_) => {}
-            Node::Sum(terms, _) => terms.iter().for_each(|(x, _)| x.owed(found)),
-            Node::BitField(x, ..) | Node::Opaque(x) => x.owed(found),
-            Node::Product(a, b)
-            | Node::Quotient(a, b)
-            | Node::Remainder(a, b)
-            | Node::Xor(a, b)
-            | Node::Min(a, b) => [a, b].into_iter().for_each(|x| x.owed(found)),
-            Node::Select(parts) => parts.iter().for_each(|x| x.owed(found)),
-        }
-        if let Node::Quotient(_, divisor) | Node::Remainder(_, divisor) = &self.0.node
-            && divisor.0.range.0 < 1
-        {
-            found.push((divisor.clone(), (1, divisor.0.range.1)));
-        }
-        if let Some(claim) = &self.0.taken {
-            claim.0.owed(found);
-            found.push(claim.clone());
-        }
+        walked.of(self, |walked| {
+            (self.0.node).parts(&mut |part| part.owed_in(found, walked));
+            if let Node::Quotient(_, divisor) | Node::Remainder(_, divisor) = &self.0.node
+                && divisor.0.range.0 < 1
+            {
+                found.push((divisor.clone(), (1, divisor.0.range.1)));
+            }
+            if let Some(claim) = &self.0.taken {
+                claim.0.owed_in(found, walked);
+                found.push(claim.clone());
+            }
+        });
     }
 
     /// The same value in a range, both ends included, which the kernel keeps it in, or a claim demands.

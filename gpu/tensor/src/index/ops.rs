@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Add, BitXor, Div, Mul, Neg, Rem, Sub};
 
 use super::fields::{product, quotient, remainder};
+use super::walk::Walked;
 use super::{Index, Node, moved, sum};
 use colex_ir::Reg;
 
@@ -206,36 +207,46 @@ impl Index {
     /// assert_eq!((x.clone() % 7 * 3 + 1).eval(&|_| Some(20)), Some(19));
     /// ```
     pub fn eval(&self, value: &dyn Fn(Reg) -> Option<i64>) -> Option<i64> {
-        match &self.0.node {
-            Node::Leaf(leaf) => value(leaf.reg),
-            Node::Poison(_) => None,
-            Node::Sum(terms, constant) => terms.iter().try_fold(*constant, |total, (x, c)| {
-                total.checked_add(x.eval(value)?.checked_mul(*c)?)
-            }),
-            Node::BitField(x, mask, shift) => {
-                let kept = x.eval(value)? as u64 & mask;
-                Some(moved(kept, *shift) as i64)
+        self.eval_in(value, &mut Walked::default())
+    }
+
+    fn eval_in(
+        &self,
+        value: &dyn Fn(Reg) -> Option<i64>,
+        walked: &mut Walked<Option<i64>>,
+    ) -> Option<i64> {
+        walked.of(self, |walked| {
+            let mut of = |x: &Index| x.eval_in(value, walked);
+            match &self.0.node {
+                Node::Leaf(leaf) => value(leaf.reg),
+                Node::Poison(_) => None,
+                Node::Sum(terms, constant) => terms.iter().try_fold(*constant, |total, (x, c)| {
+                    total.checked_add(of(x)?.checked_mul(*c)?)
+                }),
+                Node::BitField(x, mask, shift) => {
+                    let kept = of(x)? as u64 & mask;
+                    Some(moved(kept, *shift) as i64)
+                }
+                Node::Product(a, b) => of(a)?.checked_mul(of(b)?),
+                Node::Quotient(a, b) => of(a)?.checked_div_euclid(of(b)?),
+                Node::Remainder(a, b) => of(a)?.checked_rem_euclid(of(b)?),
+                Node::Xor(a, b) => Some(of(a)? ^ of(b)?),
+                Node::Min(a, b) => Some(of(a)?.min(of(b)?)),
+                Node::Select(parts) => {
+                    let [a, b, then, other] = parts.as_ref();
+                    let chosen = if of(a)? < of(b)? { then } else { other };
+                    of(chosen)
+                }
+                Node::Opaque(x) => of(x),
             }
-            Node::Product(a, b) => a.eval(value)?.checked_mul(b.eval(value)?),
-            Node::Quotient(a, b) => a.eval(value)?.checked_div_euclid(b.eval(value)?),
-            Node::Remainder(a, b) => a.eval(value)?.checked_rem_euclid(b.eval(value)?),
-            Node::Xor(a, b) => Some(a.eval(value)? ^ b.eval(value)?),
-            Node::Min(a, b) => Some(a.eval(value)?.min(b.eval(value)?)),
-            Node::Select(parts) => {
-                let [a, b, then, other] = parts.as_ref();
-                let chosen = if a.eval(value)? < b.eval(value)? {
-                    then
-                } else {
-                    other
-                };
-                chosen.eval(value)
-            }
-            Node::Opaque(x) => x.eval(value),
-        }
+        })
     }
 }
 
-/// As an expression of C over register names.
+/// The nodes up to which a part is printed within a larger expression.
+const PRINTED: u32 = 200;
+
+/// As an expression of C over register names, with `(...)` for large parts.
 impl fmt::Display for Index {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.node {
@@ -246,7 +257,7 @@ impl fmt::Display for Index {
             Node::Quotient(a, b) => write!(f, "{} / {}", Inner(a), Inner(b)),
             Node::Remainder(a, b) => write!(f, "{} % {}", Inner(a), Inner(b)),
             Node::Xor(a, b) => write!(f, "{} ^ {}", Inner(a), Inner(b)),
-            Node::Min(a, b) => write!(f, "min({a}, {b})"),
+            Node::Min(a, b) => write!(f, "min({}, {})", Whole(a), Whole(b)),
             Node::Select(parts) => {
                 let [a, b, then, other] = parts.as_ref();
                 write!(
@@ -258,7 +269,7 @@ impl fmt::Display for Index {
                     Inner(other)
                 )
             }
-            Node::Opaque(x) => fmt::Display::fmt(x, f),
+            Node::Opaque(x) => fmt::Display::fmt(&Whole(x), f),
             Node::Poison(poison) => write!(f, "no integer ({})", poison.why),
         }
     }
@@ -270,16 +281,28 @@ impl fmt::Debug for Index {
     }
 }
 
+/// Without parentheses of its own.
+struct Whole<'a>(&'a Index);
+
+impl fmt::Display for Whole<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.0.nodes > PRINTED {
+            return f.write_str("...");
+        }
+        fmt::Display::fmt(self.0, f)
+    }
+}
+
 /// In parentheses unless it is one word.
 struct Inner<'a>(&'a Index);
 
 impl fmt::Display for Inner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0.0.node {
-            Node::Leaf(_) | Node::Min(..) => fmt::Display::fmt(self.0, f),
+            Node::Leaf(_) | Node::Min(..) => fmt::Display::fmt(&Whole(self.0), f),
             _ if self.0.as_constant().is_some() => fmt::Display::fmt(self.0, f),
             Node::Opaque(x) => write!(f, "{}", Inner(x)),
-            _ => write!(f, "({})", self.0),
+            _ => write!(f, "({})", Whole(self.0)),
         }
     }
 }

@@ -85,17 +85,14 @@ impl Index {
 
     /// The first part of it that has no value.
     pub(crate) fn poison(&self) -> Option<&Poison> {
-        match &self.0.node {
-            Node::Poison(poison) => Some(poison),
-            Node::Leaf(_) => None,
-            Node::Sum(terms, _) => terms.iter().find_map(|(x, _)| x.poison()),
-            Node::BitField(x, ..) | Node::Opaque(x) => x.poison(),
-            Node::Product(a, b)
-            | Node::Quotient(a, b)
-            | Node::Remainder(a, b)
-            | Node::Xor(a, b)
-            | Node::Min(a, b) => a.poison().or_else(|| b.poison()),
-            Node::Select(parts) => parts.iter().find_map(Index::poison),
+        if !self.0.is_poisoned {
+            return None;
         }
+        if let Node::Poison(poison) = &self.0.node {
+            return Some(poison);
+        }
+        let mut first = None;
+        (self.0.node).parts(&mut |part| first = first.or_else(|| part.poison()));
+        first
     }
 }

@@ -678,6 +678,68 @@ fn law_undecided_accesses_trap() {
     println!("law grids.undecided_accesses: {cases} cases");
 }
 
+/// The steps of the largest claim of a kernel, and those of all.
+fn claimed_steps(kernel: &TensorKernel) -> [usize; 2] {
+    let (mut most, mut all) = (0, 0);
+    for claim in &kernel.kernel.claims {
+        claim.visit(&mut |expression| {
+            most = most.max(expression.steps());
+            all += expression.steps();
+        });
+    }
+    [most, all]
+}
+
+/// A coordinate that is divided level by level, each of which uses the one above several times, costs the same for every further level:
+/// in the claims of the accesses, which the simulator evaluates, and in the text of the kernel.
+#[test]
+fn law_every_level_of_a_coordinate_costs_the_same() {
+    let order: colex_sched::Order = "grouped 2 along m".parse().expect("an order");
+    let of_levels = |levels: usize| {
+        kernel(DYNAMIC, |k, tensors| {
+            let mut arguments = (0..=levels).map(|i| format!("l{i}"));
+            let mut size = k.index_argument(&arguments.next().expect("one"), 1..9);
+            let mut grids = Vec::new();
+            for name in arguments {
+                let extent = k.index_argument(&name, 1..9);
+                let grid = k
+                    .tile_grid(order, [size, extent])
+                    .expect("it has a formula");
+                size = grid.size();
+                grids.push(grid);
+            }
+            let mut place = k.block_index(0);
+            for grid in grids.iter().rev() {
+                [place, _] = k.tile_at(grid, place);
+            }
+            copy_tile(k, tensors, &[0.into(), place]);
+        })
+    };
+    let kernels: Vec<TensorKernel> = (0..=12).map(of_levels).collect();
+    let sizes = kernels.iter().map(|kernel| {
+        let [most, all] = claimed_steps(kernel);
+        [most, all, kernel.kernel.ptx().expect("a text").len()]
+    });
+    let sizes: Vec<[usize; 3]> = sizes.collect();
+    println!("steps of the largest claim and of all, bytes of PTX: {sizes:?}");
+    let grows = |which: usize, level: usize| sizes[level][which] - sizes[level - 1][which];
+    for level in 3..sizes.len() {
+        // The steps of a claim by the same number, and those of all by a number that grows by the same.
+        assert!(grows(0, level) <= 12, "level {level}: {sizes:?}");
+        let more = grows(1, level) - grows(1, level - 1);
+        assert!(more <= 20, "level {level}: {sizes:?}");
+        assert!(grows(2, level) <= 12_000, "level {level}: {sizes:?}");
+    }
+    for (levels, kernel) in kernels.iter().enumerate() {
+        // Two tiles along the innermost level, and one along each of the others.
+        let mut extents = vec![Arg::Value(1u32.into()); levels + 1];
+        extents[0] = Arg::Value(2u32.into());
+        let launched = |blocks| launched_with(kernel, [blocks, 1, 1], &extents);
+        assert_eq!(launched(2), Ok(()), "{levels} levels");
+        assert!(launched(3).is_err(), "{levels} levels");
+    }
+}
+
 /// Nothing that a launch decides costs an instruction.
 #[test]
 fn what_a_launch_decides_does_not_trap() {

@@ -7,6 +7,7 @@
 
 use colex_ir::Special;
 
+use crate::index::walk::Walked;
 use crate::index::{Index, Leaf, Node};
 
 /// How an integer changes with some of its variables, regardless of the others.
@@ -84,45 +85,51 @@ impl Knows {
 impl Index {
     /// How it changes with the registers of which `is` says so.
     pub(crate) fn trend(&self, is: &dyn Fn(&Leaf) -> bool) -> Trend {
-        let all = |parts: &[Index]| {
-            let trends = parts.iter().map(|x| x.trend(is));
-            trends.fold(Trend::Constant, Trend::and).unless_constant()
-        };
-        match &self.0.node {
-            Node::Leaf(leaf) if is(leaf) => Trend::Up,
-            Node::Leaf(_) => Trend::Constant,
-            Node::Sum(terms, _) => terms.iter().fold(Trend::Constant, |sum, (x, c)| {
-                let trend = x.trend(is);
-                sum.and(if *c < 0 { trend.reversed() } else { trend })
-            }),
-            Node::BitField(x, mask, _) => {
-                // Order is kept where only low bits are dropped.
-                let above = u64::MAX << mask.trailing_zeros();
-                if x.range().0 >= 0 && x.0.bits & above & !mask == 0 {
-                    x.trend(is)
-                } else {
-                    x.trend(is).unless_constant()
+        self.trend_in(is, &mut Walked::default())
+    }
+
+    fn trend_in(&self, is: &dyn Fn(&Leaf) -> bool, walked: &mut Walked<Trend>) -> Trend {
+        walked.of(self, |walked| {
+            let mut of = |x: &Index| x.trend_in(is, walked);
+            match &self.0.node {
+                Node::Leaf(leaf) if is(leaf) => Trend::Up,
+                Node::Leaf(_) => Trend::Constant,
+                Node::Sum(terms, _) => terms.iter().fold(Trend::Constant, |sum, (x, c)| {
+                    let trend = of(x);
+                    sum.and(if *c < 0 { trend.reversed() } else { trend })
+                }),
+                Node::BitField(x, mask, _) => {
+                    // Order is kept where only low bits are dropped.
+                    let above = u64::MAX << mask.trailing_zeros();
+                    if x.range().0 >= 0 && x.0.bits & above & !mask == 0 {
+                        of(x)
+                    } else {
+                        of(x).unless_constant()
+                    }
                 }
-            }
-            Node::Product(a, b) => {
-                let trend = a.trend(is).and(b.trend(is));
-                if a.range().0 >= 0 && b.range().0 >= 0 {
-                    trend
-                } else {
-                    trend.unless_constant()
+                Node::Product(a, b) => {
+                    let trend = of(a).and(of(b));
+                    if a.range().0 >= 0 && b.range().0 >= 0 {
+                        trend
+                    } else {
+                        trend.unless_constant()
+                    }
                 }
+                Node::Quotient(a, b) => match (of(a), of(b)) {
+                    (trend, Trend::Constant) => trend,
+                    (trend, by) if a.range().0 >= 0 => trend.and(by.reversed()),
+                    _ => Trend::Either,
+                },
+                Node::Min(a, b) => of(a).and(of(b)),
+                Node::Remainder(a, b) | Node::Xor(a, b) => of(a).and(of(b)).unless_constant(),
+                Node::Select(parts) => {
+                    let trends = parts.iter().map(of);
+                    trends.fold(Trend::Constant, Trend::and).unless_constant()
+                }
+                Node::Opaque(x) => of(x),
+                Node::Poison(_) => Trend::Either,
             }
-            Node::Quotient(a, b) => match (a.trend(is), b.trend(is)) {
-                (trend, Trend::Constant) => trend,
-                (trend, by) if a.range().0 >= 0 => trend.and(by.reversed()),
-                _ => Trend::Either,
-            },
-            Node::Min(a, b) => a.trend(is).and(b.trend(is)),
-            Node::Remainder(a, b) | Node::Xor(a, b) => all(&[a.clone(), b.clone()]),
-            Node::Select(parts) => all(&parts[..]),
-            Node::Opaque(x) => x.trend(is),
-            Node::Poison(_) => Trend::Either,
-        }
+        })
     }
 
     /// Whether it is a sum of what the thread decides and of what is the same for all threads: the threads that reach

@@ -4,14 +4,18 @@ mod decide;
 mod prove;
 mod trap;
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
+use std::sync::Arc;
 
 use super::Builder;
-use crate::index::{Index, Leaf, Node};
+use crate::index::walk::Walked;
+use crate::index::{Data, Index, Leaf, Node};
 use colex_ir::claims::{
-    Around, Bound, Certain, Claim, ClaimId, Declared, Expression, Term, Test, Value,
+    Around, Bound, Certain, Claim, ClaimId, Declared, Expression, Expressions, Part, Term, Test,
+    Value,
 };
 use colex_ir::launch::FREE_LOOPS;
 use colex_ir::{Control, Guard, Kernel, Op, ParamId, Reg, Special, Stmt};
@@ -347,18 +351,16 @@ impl Index {
 
     /// The registers that it reads.
     pub(crate) fn leaves(&self, found: &mut Vec<Leaf>) {
-        match &self.0.node {
-            Node::Leaf(leaf) => found.push(*leaf),
-            Node::Sum(terms, _) => terms.iter().for_each(|(x, _)| x.leaves(found)),
-            Node::BitField(x, ..) | Node::Opaque(x) => x.leaves(found),
-            Node::Product(a, b)
-            | Node::Quotient(a, b)
-            | Node::Remainder(a, b)
-            | Node::Xor(a, b)
-            | Node::Min(a, b) => [a, b].into_iter().for_each(|x| x.leaves(found)),
-            Node::Select(parts) => parts.iter().for_each(|x| x.leaves(found)),
-            Node::Poison(_) => {}
+        self.leaves_in(found, &mut Walked::default());
+    }
+
+    fn leaves_in(&self, found: &mut Vec<Leaf>, walked: &mut Walked<()>) {
+        if let Node::Leaf(leaf) = &self.0.node {
+            return found.push(*leaf);
         }
+        walked.of(self, |walked| {
+            (self.0.node).parts(&mut |part| part.leaves_in(found, walked));
+        });
     }
 }
 
@@ -374,6 +376,16 @@ struct Told {
 struct Lowered<'a> {
     builder: &'a Builder,
     specials: HashMap<Reg, Special>,
+    parts: RefCell<Parts>,
+}
+
+/// The expressions of a kernel, which share their parts.
+#[derive(Default)]
+struct Parts {
+    all: Expressions,
+    /// The parts that integers are. A node that is kept here has its address for as long.
+    of: HashMap<*const Data, (Index, Option<Part>)>,
+    whole: HashMap<Part, Expression>,
 }
 
 impl<'a> Lowered<'a> {
@@ -382,77 +394,112 @@ impl<'a> Lowered<'a> {
         Lowered {
             builder,
             specials: specials.map(|(special, reg)| (*reg, *special)).collect(),
+            parts: RefCell::default(),
         }
     }
 
-    fn leaf(&self, leaf: Leaf, signed: bool) -> Expression {
+    fn expression(&self, index: &Index) -> Option<Expression> {
+        let mut parts = self.parts.borrow_mut();
+        let part = self.part(index, &mut parts)?;
+        let Parts { all, whole, .. } = &mut *parts;
+        let expression = whole.entry(part).or_insert_with(|| all.expression(part));
+        Some(expression.clone())
+    }
+
+    /// Not by the node: of a register that is read as signed and as unsigned, the ranges differ.
+    fn part(&self, index: &Index, parts: &mut Parts) -> Option<Part> {
+        let key = Arc::as_ptr(&index.0);
+        if let Some((_, known)) = parts.of.get(&key) {
+            return *known;
+        }
+        let part = self.made(index, parts);
+        parts.of.insert(key, (index.clone(), part));
+        part
+    }
+
+    fn made(&self, index: &Index, parts: &mut Parts) -> Option<Part> {
+        let mut two = |operation, a: &Index, b: &Index| {
+            let (a, b) = (self.part(a, parts)?, self.part(b, parts)?);
+            Some(parts.all.binary(operation, a, b))
+        };
+        match &index.0.node {
+            Node::Leaf(leaf) => Some(self.leaf(*leaf, index.range().0 < 0, &mut parts.all)),
+            Node::Sum(terms, constant) => {
+                let mut sum: Option<Part> = None;
+                for (x, c) in terms {
+                    let mut x = self.part(x, parts)?;
+                    let all = &mut parts.all;
+                    if *c != 1 {
+                        let factor = all.number(*c);
+                        x = all.binary(Term::Multiply, x, factor);
+                    }
+                    sum = Some(match sum {
+                        None => x,
+                        Some(sum) => all.binary(Term::Add, sum, x),
+                    });
+                }
+                let all = &mut parts.all;
+                match sum {
+                    Some(sum) if *constant == 0 => Some(sum),
+                    sum => {
+                        let constant = all.number(*constant);
+                        Some(match sum {
+                            None => constant,
+                            Some(sum) => all.binary(Term::Add, sum, constant),
+                        })
+                    }
+                }
+            }
+            Node::BitField(x, mask, shift) => {
+                let of = self.part(x, parts)?;
+                Some(parts.all.bits(of, x.kept(*mask, *shift), *shift))
+            }
+            Node::Product(a, b) => two(Term::Multiply, a, b),
+            Node::Quotient(a, b) => two(Term::Quotient, a, b),
+            Node::Remainder(a, b) => two(Term::Remainder, a, b),
+            Node::Xor(a, b) => two(Term::Xor, a, b),
+            Node::Min(a, b) => two(Term::Minimum, a, b),
+            Node::Select(of) => {
+                let [a, b, then, other] = of.as_ref();
+                let [a, b] = [self.part(a, parts)?, self.part(b, parts)?];
+                let [then, other] = [self.part(then, parts)?, self.part(other, parts)?];
+                Some(parts.all.select([a, b, then, other]))
+            }
+            Node::Opaque(x) => self.part(x, parts),
+            Node::Poison(_) => None,
+        }
+    }
+
+    fn leaf(&self, leaf: Leaf, signed: bool, all: &mut Expressions) -> Part {
         let reg = leaf.reg;
         if let Some(special) = self.specials.get(&reg) {
-            return Expression::value(Value::Special(*special));
+            return all.value(Value::Special(*special));
         }
         if let Some(id) = self.builder.claims.parameters.get(&reg) {
-            return Expression::value(Value::Parameter { id: *id, signed });
+            return all.value(Value::Parameter { id: *id, signed });
         }
         match self.builder.reports.values.groups.get(&reg) {
-            Some(threads) => (self.thread()).binary(Term::Quotient, &Expression::number(*threads)),
-            None => Expression::value(Value::Register { reg, signed }),
+            Some(threads) => {
+                let (thread, threads) = (self.thread(all), all.number(*threads));
+                all.binary(Term::Quotient, thread, threads)
+            }
+            None => all.value(Value::Register { reg, signed }),
         }
     }
 
     /// The number of the thread in its block.
-    fn thread(&self) -> Expression {
-        let along = |axis: u8| Expression::value(Value::Special(Special::Tid(axis)));
+    fn thread(&self, all: &mut Expressions) -> Part {
         let [x, y, z] = self.builder.block.map(i64::from);
-        let mut number = along(0);
+        let mut number = all.value(Value::Special(Special::Tid(0)));
         for (axis, extent, before) in [(1, y, x), (2, z, x * y)] {
             if extent > 1 {
-                let part = along(axis).binary(Term::Multiply, &Expression::number(before));
-                number = number.binary(Term::Add, &part);
+                let along = all.value(Value::Special(Special::Tid(axis)));
+                let before = all.number(before);
+                let part = all.binary(Term::Multiply, along, before);
+                number = all.binary(Term::Add, number, part);
             }
         }
         number
-    }
-
-    fn expression(&self, index: &Index) -> Option<Expression> {
-        let two = |operation, a: &Index, b: &Index| {
-            Some(self.expression(a)?.binary(operation, &self.expression(b)?))
-        };
-        Some(match &index.0.node {
-            Node::Leaf(leaf) => self.leaf(*leaf, index.range().0 < 0),
-            Node::Sum(terms, constant) => {
-                let mut sum: Option<Expression> = None;
-                for (x, c) in terms {
-                    let mut x = self.expression(x)?;
-                    if *c != 1 {
-                        x = x.binary(Term::Multiply, &Expression::number(*c));
-                    }
-                    sum = Some(match sum {
-                        None => x,
-                        Some(sum) => sum.binary(Term::Add, &x),
-                    });
-                }
-                match sum {
-                    None => Expression::number(*constant),
-                    Some(sum) if *constant == 0 => sum,
-                    Some(sum) => sum.binary(Term::Add, &Expression::number(*constant)),
-                }
-            }
-            Node::BitField(x, mask, shift) => {
-                self.expression(x)?.bits(x.kept(*mask, *shift), *shift)
-            }
-            Node::Product(a, b) => two(Term::Multiply, a, b)?,
-            Node::Quotient(a, b) => two(Term::Quotient, a, b)?,
-            Node::Remainder(a, b) => two(Term::Remainder, a, b)?,
-            Node::Xor(a, b) => two(Term::Xor, a, b)?,
-            Node::Min(a, b) => two(Term::Minimum, a, b)?,
-            Node::Select(parts) => {
-                let [a, b, then, other] = parts.as_ref();
-                let [a, b] = [self.expression(a)?, self.expression(b)?];
-                Expression::select([a, b, self.expression(then)?, self.expression(other)?])
-            }
-            Node::Opaque(x) => self.expression(x)?,
-            Node::Poison(_) => return None,
-        })
     }
 
     fn bound(&self, reach: &Reach) -> Option<Bound> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::Demand;
+use crate::index::walk::Walked;
 use crate::index::{Index, Node};
 use colex_ir::claims::ClaimId;
 use colex_ir::{BinaryOp, Compare, Control, Kernel, KernelBuilder, Operand, Reg, Stmt, Type};
@@ -50,16 +51,20 @@ fn block(
     all
 }
 
+/// The nodes up to which a part is computed again.
+const COMPUTED: u32 = 32;
+
 /// The threads that would execute the instruction trap if one of the demands is not met. The trap makes the same claim, so
 /// the simulator names what is outside.
 fn trap(ir: &mut KernelBuilder, demands: &[Demand], before: &Stmt) {
     let mut broken: Option<Reg> = None;
+    let found = &mut Walked::above(COMPUTED);
     for demand in demands {
         let p = match demand {
-            Demand::Less(a, b) => compared(ir, Compare::Ge, a, b),
-            Demand::AtLeast(a, b) => compared(ir, Compare::Lt, a, b),
+            Demand::Less(a, b) => compared(ir, Compare::Ge, [a, b], found),
+            Demand::AtLeast(a, b) => compared(ir, Compare::Lt, [a, b], found),
             Demand::Multiple(a, of) => {
-                let a = wide(ir, a);
+                let a = wide(ir, a, found);
                 let rest = ir.and(Type::B64, a, of - 1);
                 ir.setp(Compare::Ne, Type::S64, rest, 0)
             }
@@ -79,20 +84,29 @@ fn trap(ir: &mut KernelBuilder, demands: &[Demand], before: &Stmt) {
     });
 }
 
-fn compared(ir: &mut KernelBuilder, order: Compare, a: &Index, b: &Index) -> Reg {
-    let (a, b) = (wide(ir, a), operand(ir, b));
+fn compared(
+    ir: &mut KernelBuilder,
+    order: Compare,
+    [a, b]: [&Index; 2],
+    found: &mut Walked<Reg>,
+) -> Reg {
+    let (a, b) = (wide(ir, a, found), operand(ir, b, found));
     ir.setp(order, Type::S64, a, b)
 }
 
-fn operand(ir: &mut KernelBuilder, index: &Index) -> Operand {
+fn operand(ir: &mut KernelBuilder, index: &Index, found: &mut Walked<Reg>) -> Operand {
     match index.as_constant() {
         Some(constant) => constant.into(),
-        None => wide(ir, index).into(),
+        None => wide(ir, index, found).into(),
     }
 }
 
 /// The value in 64 bits, computed here from the registers that it reads: what they hold at the access counts.
-fn wide(ir: &mut KernelBuilder, index: &Index) -> Reg {
+fn wide(ir: &mut KernelBuilder, index: &Index, found: &mut Walked<Reg>) -> Reg {
+    found.of(index, |found| computed(ir, index, found))
+}
+
+fn computed(ir: &mut KernelBuilder, index: &Index, found: &mut Walked<Reg>) -> Reg {
     match &index.0.node {
         Node::Leaf(leaf) => match leaf.reg.ty.bits() {
             64 => leaf.reg,
@@ -102,7 +116,7 @@ fn wide(ir: &mut KernelBuilder, index: &Index) -> Reg {
         Node::Sum(terms, constant) => {
             let mut sum: Option<Reg> = None;
             for (x, c) in terms {
-                let x = wide(ir, x);
+                let x = wide(ir, x, found);
                 sum = Some(match (sum, *c) {
                     (None, 1) => x,
                     (None, c) => ir.mul(Type::S64, x, c),
@@ -117,7 +131,7 @@ fn wide(ir: &mut KernelBuilder, index: &Index) -> Reg {
             }
         }
         Node::BitField(x, mask, shift) => {
-            let (value, mask) = (wide(ir, x), x.kept(*mask, *shift));
+            let (value, mask) = (wide(ir, x, found), x.kept(*mask, *shift));
             let kept = ir.and(Type::B64, value, mask as i64);
             match i64::from(*shift) {
                 0 => kept,
@@ -126,38 +140,42 @@ fn wide(ir: &mut KernelBuilder, index: &Index) -> Reg {
             }
         }
         Node::Product(a, b) => {
-            let (a, b) = (wide(ir, a), wide(ir, b));
+            let (a, b) = (wide(ir, a, found), wide(ir, b, found));
             ir.mul(Type::S64, a, b)
         }
-        Node::Quotient(a, b) => quotient(ir, a, b).0,
+        Node::Quotient(a, b) => quotient(ir, [a, b], found).0,
         Node::Remainder(a, b) => {
-            let (quotient, a, b) = quotient(ir, a, b);
+            let (quotient, a, b) = quotient(ir, [a, b], found);
             let whole = ir.mul(Type::S64, quotient, b);
             ir.sub(Type::S64, a, whole)
         }
         Node::Xor(a, b) => {
-            let (a, b) = (wide(ir, a), operand(ir, b));
+            let (a, b) = (wide(ir, a, found), operand(ir, b, found));
             ir.xor(Type::B64, a, b)
         }
         Node::Min(a, b) => {
-            let (a, b) = (wide(ir, a), operand(ir, b));
+            let (a, b) = (wide(ir, a, found), operand(ir, b, found));
             ir.min(Type::S64, a, b)
         }
         Node::Select(parts) => {
             let [a, b, then, other] = parts.as_ref();
-            let p = compared(ir, Compare::Lt, a, b);
-            let (then, other) = (operand(ir, then), operand(ir, other));
+            let p = compared(ir, Compare::Lt, [a, b], found);
+            let (then, other) = (operand(ir, then, found), operand(ir, other, found));
             ir.selp(Type::B64, then, other, p)
         }
-        Node::Opaque(x) => wide(ir, x),
+        Node::Opaque(x) => wide(ir, x, found),
         // A kernel that uses what is no integer is refused.
         Node::Poison(_) => ir.mov(Type::S64, 0),
     }
 }
 
 /// The quotient, rounded down, with both operands.
-fn quotient(ir: &mut KernelBuilder, a: &Index, b: &Index) -> (Reg, Reg, Operand) {
-    let (value, by) = (wide(ir, a), operand(ir, b));
+fn quotient(
+    ir: &mut KernelBuilder,
+    [a, b]: [&Index; 2],
+    found: &mut Walked<Reg>,
+) -> (Reg, Reg, Operand) {
+    let (value, by) = (wide(ir, a, found), operand(ir, b, found));
     let truncated = ir.div(Type::S64, value, by);
     if a.range().0 >= 0 {
         return (truncated, value, by);
