@@ -13,8 +13,11 @@ use super::problem::{MOST_EXTENT, check_extent};
 use crate::error::{Error, ErrorKind};
 use crate::method::GemmMethod;
 
-/// The most modes of a batch in a kernel: a tensor map has five, two of which are a matrix's.
-pub(crate) const MOST_MODES: usize = 3;
+/// The most modes of a batch in a kernel.
+pub(crate) const MOST_MODES: usize = 8;
+
+/// The most of them in a kernel that loads by tensor maps: a map has five modes, two of which are a matrix's.
+const MOST_MAPPED: usize = 3;
 
 /// The strides of a matrix along the modes of a batch: 0 where all products have the same one.
 pub(crate) type Apart = [i64; MOST_MODES];
@@ -139,7 +142,8 @@ impl Batch {
         if all.len() > MOST_MODES {
             let extents: Vec<i64> = all.iter().map(|mode| mode.extent).collect();
             return refuse(format!(
-                "its modes {} are not joined by their strides, and a kernel has {MOST_MODES} of them",
+                "its modes {} are not joined by their strides, and a kernel has {MOST_MODES} of them: leave the others out of the \
+                 views, and make a call for each of their products",
                 tuple(&extents)
             ));
         }
@@ -270,6 +274,27 @@ impl Batch {
         self.groups
     }
 
+    /// Whether it has more modes than a tensor map, so that only kernels whose threads load compute it.
+    pub(crate) fn exceeds_maps(&self) -> bool {
+        self.extents.len() > MOST_MAPPED
+    }
+
+    /// Checks that a plan's kernel has as many modes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if its tensor maps have fewer.
+    pub(crate) fn check(&self, plan: &GemmPlan) -> Result<(), Error> {
+        if plan.method == GemmMethod::Hopper && self.exceeds_maps() {
+            return refuse(format!(
+                "its modes {} are not joined by their strides, and the tensor maps of the Hopper kernel have {MOST_MAPPED} behind \
+                 those of a matrix: the Ampere kernel has {MOST_MODES}",
+                tuple(&self.extents)
+            ));
+        }
+        Ok(())
+    }
+
     /// The modes of it that C has, and tensors of an epilogue.
     pub(crate) fn of_c(&self) -> Batch {
         match self.groups {
@@ -359,8 +384,10 @@ pub(crate) struct BatchForm {
     pub(crate) chunks: Option<ChunkForm>,
 }
 
-/// Strides of a batch for reports: so far apart that no mode continues another.
-const APART: [i64; MOST_MODES] = [1 << 25, 1 << 29, 1 << 33];
+/// The stride of a mode of a batch for reports: so far apart that no mode continues another.
+fn apart(mode: usize) -> i64 {
+    1 << (25 + 4 * mode)
+}
 
 impl BatchForm {
     /// The form of groups of some kind.
@@ -420,7 +447,7 @@ impl BatchForm {
             return filters_like();
         }
         let matrix = plan.operands.layout(operand);
-        let leaf = |i: usize| Layout::leaf(Int::Dynamic(16), Int::Dynamic(APART[i]));
+        let leaf = |i: usize| Layout::leaf(Int::Dynamic(16), Int::Dynamic(apart(i)));
         let modes = (matrix.modes().map(Ok)).chain((0..self.modes_of(operand)).map(leaf));
         let modes: Result<Vec<Layout>, _> = modes.collect();
         let layout = modes.and_then(|modes| Layout::concat(&modes));
@@ -493,9 +520,8 @@ impl BatchForm {
 
     /// The extents of its modes as arguments of the launch.
     pub(crate) fn arguments(&self, k: &mut Builder) -> Vec<Index> {
-        let names = ["l0", "l1", "l2"].into_iter().take(self.modes);
-        names
-            .map(|name| k.index_argument(name, 1..MOST_EXTENT + 1))
+        (0..self.modes)
+            .map(|mode| k.index_argument(&format!("l{mode}"), 1..MOST_EXTENT + 1))
             .collect()
     }
 

@@ -1353,7 +1353,8 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
             (Some(b), Some(b2)) => Some(b.aligned_with(&b2)),
             (b, _) => b,
         };
-        let packs = may_pack && self.packs(problem, [a, both, c])?;
+        // Packed matrices are for kernels with tensor maps.
+        let packs = may_pack && !batch.exceeds_maps() && self.packs(problem, [a, both, c])?;
         let a = match columns {
             Some(columns) => GivenFactor::Columns(Box::new(columns)),
             None => GivenFactor::Plain(Place::of(&self.a, a, packs, (batch, steps_a))?),
@@ -2119,7 +2120,9 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
         (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, Some(groups)) => {
             groups::choose(groups, problem, shape.operands, device.arch())
         }
-        (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, None) if shape.batch.is_listed() => {
+        (Wish::Fastest | Wish::Whole | Wish::BatchInvariant, None)
+            if shape.batch.is_listed() || shape.batch.exceeds_maps() =>
+        {
             lists::choose(shape.operands, device.arch())
         }
         (Wish::Fastest | Wish::Whole, None) if shape.batch.chunks().is_some() || awaits => {
@@ -2147,6 +2150,7 @@ fn plan_of(problem: &GemmProblem, shape: &GemmShape, device: &Device) -> Result<
     if shape.batch.is_listed() {
         lists::check(&plan)?;
     }
+    shape.batch.check(&plan)?;
     if let Some(chunks) = shape.batch.chunks() {
         chunks::check(&plan, chunks.form)?;
     }
@@ -2351,7 +2355,7 @@ fn kernels_of(
     let (batch, operands) = (&shape.batch, shape.operands);
     let plans = match shape.wish {
         wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
-            if batch.groups().is_none() && !batch.is_listed() =>
+            if batch.groups().is_none() && !batch.is_listed() && !batch.exceeds_maps() =>
         {
             let all = choosable(wish, problem, operands, device.arch(), machine);
             let is_taken = |plan: &GemmPlan| match batch.convolution() {

@@ -8,6 +8,7 @@ use colex_gpu::{Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
 use colex_proof::kernels::epilogues;
 use colex_proof::soak::draws;
+use colex_proof::sweep::Random;
 use colex_sched::pipeline::Schedule::{Cooperative, Pingpong};
 use colex_sim::SimOptions;
 use colex_tensor::{Expr, Fragment};
@@ -1539,13 +1540,24 @@ fn what_suits_no_batch_gets_a_sentence() {
         "batch: the modes behind those of the matrix are (2,5) in A and none in C: all three have the same, of stride 0 where \
          one matrix serves all products"
     );
+    // The products of nine modes that no stride joins.
+    let nine = "(1,1,2,2,2,2,2,2,2,2,2):(1,1,256,128,64,32,16,8,4,2,1)";
     assert_eq!(
-        of_c(
-            &mut c,
-            "(4,4,2,2,2,2):(4,1,16,64,256,1024)",
-            "(4,4,2,2,2,2):(4,1,16,64,256,1024)"
-        ),
-        "batch: its modes (2,2,2,2) are not joined by their strides, and a kernel has 3 of them"
+        of_c(&mut c, nine, nine),
+        "batch: its modes (2,2,2,2,2,2,2,2,2) are not joined by their strides, and a kernel has 8 of them: leave the others out of \
+         the views, and make a call for each of their products"
+    );
+    let hopper = Device::simulator(Arch::Sm90a);
+    let halves = hopper.zeros::<f16>(16 * 256).expect("A");
+    let mut products = hopper.zeros::<f32>(16 * 256).expect("C");
+    let four = "(16,16,2,2,2,2):(16,1,2048,1024,512,256)";
+    let view = View::new(&halves, four).expect("a view");
+    let of_four = ViewMut::new(&mut products, four).expect("a view");
+    let of_hopper = Gemm::new(&view, &view, &of_four).method(GemmMethod::Hopper);
+    assert_eq!(
+        of_hopper.prepare().unwrap_err().to_string(),
+        "batch: its modes (2,2,2,2) are not joined by their strides, and the tensor maps of the Hopper kernel have 3 behind those \
+         of a matrix: the Ampere kernel has 8"
     );
     assert_eq!(
         of_c(
@@ -1559,6 +1571,160 @@ fn what_suits_no_batch_gets_a_sentence() {
         of_c(&mut c, "(4,4,2):(4,1,0)", "(4,4,2):(4,1,16)"),
         "the destination (4,4,2):(4,1,0) has one element at several coordinates: which value stays would be a race"
     );
+}
+
+/// The layout of a matrix with the modes of a batch behind it, which lie in memory in this order, the first one innermost: the
+/// others have stride 0.
+fn batched(
+    [rows, columns]: [(i64, i64); 2],
+    size: i64,
+    extents: &[i64],
+    order: impl IntoIterator<Item = (usize, i64)>,
+) -> Layout {
+    let (mut next, mut strides) = (size, vec![0; extents.len()]);
+    for (mode, gap) in order {
+        strides[mode] = next + gap;
+        next = strides[mode] * extents[mode];
+    }
+    let modes = extents.iter().copied().zip(strides);
+    let all = [rows, columns].into_iter().chain(modes);
+    let all = all.map(|(extent, stride)| Layout::leaf(extent, stride).expect("a mode"));
+    Layout::concat(&all.collect::<Vec<Layout>>()).expect("a layout")
+}
+
+/// Batches of one to eight modes, of drawn strides, in one launch: A, B and the tensor of an epilogue have one matrix along some of
+/// them. A batch of more modes than a tensor map has runs on the kernels whose threads load.
+#[test]
+fn law_batches_of_many_modes_are_their_products() {
+    const ARCHS: [Arch; 3] = [Arch::Sm70, Arch::Sm80, Arch::Sm90a];
+    let (m, n, k) = (5_i64, 8_i64, 16_i64);
+    let epilogue = Epilogue::new(Ty::F32, |e| e.accumulator() - e.tensor("bias", Ty::F32));
+    let epilogue = epilogue.expect("an epilogue");
+    let number = |i: usize| ((i * 7 + i / 5) % 5) as f32 - 2.0;
+    let (mut r, mut elements) = (Random::new(20), 0);
+    for round in 0..draws(24) {
+        let (modes, arch) = (1 + round % 8, ARCHS[round % 3]);
+        let extents: Vec<i64> = (0..modes)
+            .map(|_| 2 + i64::from(modes < 4 && r.one_in(2)))
+            .collect();
+        let products: i64 = extents.iter().product();
+        let order = |r: &mut Random, is_shared: bool| {
+            let mut left: Vec<usize> = (0..modes).collect();
+            let mut order = Vec::new();
+            while !left.is_empty() {
+                let mode = left.swap_remove(r.below(left.len()));
+                if !(is_shared && r.one_in(3)) {
+                    order.push((mode, [0, 0, 8, 3][r.below(4_usize)]));
+                }
+            }
+            order
+        };
+        let of_a = batched([(m, k), (k, 1)], m * k, &extents, order(&mut r, true));
+        let of_b = batched([(n, k), (k, 1)], n * k, &extents, order(&mut r, true));
+        let of_bias = batched([(m, 0), (n, 1)], n, &extents, order(&mut r, true));
+        // In the order of its last modes first, so that no stride joins two of them, or in any.
+        let of_c = match round / 8 % 2 {
+            0 => (0..modes).rev().map(|mode| (mode, 0)).collect(),
+            _ => order(&mut r, false),
+        };
+        let of_c = batched([(m, n), (n, 1)], m * n, &extents, of_c);
+        let count = |layout: &Layout| 0..layout.cosize().expect("a size") as usize;
+        let halves = |layout: &Layout| -> Vec<f16> {
+            count(layout).map(|i| f16::from_f32(number(i))).collect()
+        };
+        let (in_a, in_b) = (halves(&of_a), halves(&of_b));
+        let in_bias: Vec<f32> = count(&of_bias).map(|i| i as f32 / 4.0).collect();
+        let device = Device::simulator(arch);
+        let (a, b) = (
+            device.upload(&in_a).expect("A"),
+            device.upload(&in_b).expect("B"),
+        );
+        let bias = device.upload(&in_bias).expect("a bias");
+        let mut c = device.poisoned::<f32>(count(&of_c).end).expect("C");
+        let call = Gemm::new(
+            &View::new(&a, &of_a).expect("A"),
+            &View::new(&b, &of_b).expect("B"),
+            &ViewMut::new(&mut c, &of_c).expect("C"),
+        )
+        .epilogue(&epilogue)
+        .tensor("bias", &View::new(&bias, &of_bias).expect("a view"))
+        .prepare()
+        .unwrap_or_else(|why| panic!("{of_a}, {of_b}, {of_c} on {arch}: {why}"));
+        let launches = call.profile(&device);
+        let launches = launches.unwrap_or_else(|why| panic!("{of_c} on {arch}: {why}"));
+        assert_eq!(launches.len(), 1, "{call} on {arch}");
+        drop(call);
+        let found = c.download().expect("C");
+        for at in 0..m * n * products {
+            let (i, j, product) = (at % m, at / m % n, at / m / n);
+            let term = |l: i64| {
+                let a = of_a.at(i + m * (l + k * product)).expect("an offset");
+                let b = of_b.at(j + n * (l + k * product)).expect("an offset");
+                in_a[a as usize].to_f32() * in_b[b as usize].to_f32()
+            };
+            let sum: f32 = (0..k).map(term).sum();
+            let bias = in_bias[of_bias.at(at).expect("an offset") as usize];
+            let offset = of_c.at(at).expect("an offset");
+            assert_eq!(
+                found[offset as usize].to_bits(),
+                (sum - bias).to_bits(),
+                "({i},{j}) of {product}: {of_a}, {of_b}, {of_c} on {arch}"
+            );
+            elements += 1;
+        }
+    }
+    println!("law batches_of_many_modes: {elements} elements");
+}
+
+/// With every further mode of a batch, the claims of a kernel grow by the same: the number of a product is divided once more, and no
+/// claim repeats what it is computed from.
+#[test]
+fn law_claims_grow_by_the_same_with_every_mode_of_a_batch() {
+    let (m, n, k) = (5_i64, 8_i64, 16_i64);
+    for (arch, method) in [
+        (Arch::Sm70, GemmMethod::Volta),
+        (Arch::Sm80, GemmMethod::Ampere),
+    ] {
+        let device = Device::simulator(arch);
+        let sizes = (1..=8).map(|modes| {
+            let extents = vec![2; modes];
+            let order = || (0..modes).rev().map(|mode| (mode, 0));
+            let of_a = batched([(m, k), (k, 1)], m * k, &extents, order());
+            let of_b = batched([(n, k), (k, 1)], n * k, &extents, order());
+            let of_c = batched([(m, n), (n, 1)], m * n, &extents, order());
+            let length = |layout: &Layout| layout.cosize().expect("a size") as usize;
+            let (a, b) = (
+                device.zeros::<f16>(length(&of_a)).expect("A"),
+                device.zeros::<f16>(length(&of_b)).expect("B"),
+            );
+            let mut c = device.zeros::<f32>(length(&of_c)).expect("C");
+            let views = (
+                View::new(&a, &of_a).expect("A"),
+                View::new(&b, &of_b).expect("B"),
+                ViewMut::new(&mut c, &of_c).expect("C"),
+            );
+            let call = Gemm::new(&views.0, &views.1, &views.2).method(method);
+            let call = call.prepare().expect("a call");
+            let kernel = &call.built().expect("a kernel").kernel;
+            let (mut most, mut all) = (0, 0);
+            for claim in &kernel.claims {
+                claim.visit(&mut |expression| {
+                    most = most.max(expression.steps());
+                    all += expression.steps();
+                });
+            }
+            [most, all]
+        });
+        let sizes: Vec<[usize; 2]> = sizes.collect();
+        println!("law claims_of_batches: {arch}: {sizes:?}");
+        let grows = |which: usize, modes: usize| sizes[modes][which] - sizes[modes - 1][which];
+        for modes in 2..sizes.len() {
+            // Those of a claim by the same number, and those of all, which are more with every mode, by one that grows by the same.
+            assert!(grows(0, modes) <= 12, "{sizes:?}");
+            let more = grows(1, modes) - grows(1, modes - 1);
+            assert!(more <= 20, "{sizes:?}");
+        }
+    }
 }
 
 /// Four modes that strides join are one, and the call is one launch.

@@ -8,6 +8,7 @@ use colex_tensor::Index;
 use super::problem::ConvolutionProblem;
 use super::refuse;
 use crate::error::Error;
+use crate::gemm::batch::Apart;
 use crate::gemm::factors::matrix::Matrix;
 use crate::gemm::plan::GemmPlan;
 use crate::kernels::Major;
@@ -145,11 +146,15 @@ impl Mapped {
         {
             return None;
         }
-        let matrix = |address, leading, [first, second]: [i64; 2]| Matrix {
-            address,
-            major: Major::Second,
-            leading,
-            steps: [first, second, 0],
+        let matrix = |address, leading, steps: [i64; 2]| {
+            let mut all = Apart::default();
+            all[..2].copy_from_slice(&steps);
+            Matrix {
+                address,
+                major: Major::Second,
+                leading,
+                steps: all,
+            }
         };
         Some(Mapped {
             im2col: Im2col {

@@ -60,7 +60,8 @@ pub(crate) fn at(
     k.tensor_moved_to(matrix, &address, bytes)
 }
 
-/// The plan of a product by lists: the usual one of the fastest kernel whose threads load.
+/// The plan of a product by lists, or of a batch with more modes than tensor maps have: the usual one of the fastest kernel whose
+/// threads load.
 pub(crate) fn choose(operands: Operands, arch: Arch) -> GemmPlan {
     let mut methods = GemmMethod::BY_SPEED.into_iter();
     let suits = |method: &GemmMethod| {
