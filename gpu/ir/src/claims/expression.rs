@@ -367,8 +367,8 @@ mod tests {
         }
     }
 
-    /// An expression has the value that its operations give, with no more steps than there were parts, whichever way it is
-    /// built.
+    /// An expression has the value that its operations give, with no more steps than there were parts, in both ways to build
+    /// it.
     #[test]
     fn law_expressions_share_their_parts() {
         let mut state = 5u64;
@@ -390,7 +390,6 @@ mod tests {
             for (value, expression, part) in &parts {
                 let shared = all.expression(*part);
                 assert_eq!(shared, *expression);
-                // A part without a value may be none that the whole needs, but every part of it has one.
                 assert_eq!(shared.evaluate(&|_| Some(3)), *value, "{shared:?}");
                 assert!(shared.steps() <= parts.len());
                 cases += 1;
