@@ -23,7 +23,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 use super::cost::{Pace, h200};
 use super::family::{AttentionFamily, add_sink, checked_sum, rows_of};
 use super::pages;
-use super::plan::AttentionPlan;
+use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{self, AttentionProblem, AttentionTensor, Mask, Sequences};
 use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
 use crate::calls::unencoded;
@@ -77,6 +77,32 @@ const PLACES_OF_PAGES: u32 = 88;
 /// The largest number of queries, and of keys.
 const MOST_LENGTH: i64 = 1 << 24;
 
+/// The keys of a step of 256 features.
+const WIDE_KEYS: i64 = 80;
+
+/// Whether both products have 256 features and no score is masked or capped, of sequences of one length that lie in no pages.
+fn is_wide(operands: &AttentionOperands) -> bool {
+    let is_plain = operands.bounded == [false; 2] && !operands.softcap;
+    let varies = operands.packed != [false; 2] || operands.page.is_some();
+    operands.features == [256; 2] && is_plain && !varies
+}
+
+/// Whether a consumer computes one product after the other by default: two consumers of 256 features in turns, without a mask,
+/// were up to 4 % faster so on an H100 (`PERFORMANCE.md`). Other masks and tiles were not measured.
+///
+/// A hypothesis, not profiled: both products of 64 queries and 80 keys take 1280 clocks, longer than the softmax between them, so
+/// that the products of the other consumer hide it alone; and a consumer has the scores of one block in its registers, not of two.
+fn in_sequence(operands: &AttentionOperands, consumers: i64, keys: i64) -> bool {
+    is_wide(operands) && consumers == 2 && keys == WIDE_KEYS
+}
+
+/// Whether steps of 80 keys compute at least 5 % more keys than steps of 64.
+fn pads(keys: i64) -> bool {
+    let keys = keys.min(MOST_LENGTH);
+    let [wide, narrow] = [WIDE_KEYS, 64].map(|step| (keys + step - 1) / step * step);
+    wide * 100 >= narrow * 105
+}
+
 /// TMA into rings of stages, and `wgmma`. The consumers of a plan are warpgroups, of 64 queries each.
 pub(crate) struct HopperAttention;
 
@@ -103,7 +129,7 @@ impl AttentionFamily for HopperAttention {
             turns,
             ahead,
             pairs: operands.is_causal(),
-            overlap: true,
+            overlap: !in_sequence(operands, consumers, keys),
             persistent: true,
             ..plan
         }
@@ -112,7 +138,8 @@ impl AttentionFamily for HopperAttention {
     /// Three consumers of 64 features want long rows under a causal mask: up to 2048 queries two were faster on an H200, from
     /// 4096 on three.
     ///
-    /// Each consumer has a query. Of no more than 64 keys, or 32, a step has as many.
+    /// Each consumer has a query. Of no more than 64 keys, or 32, a step has as many. Of 256 features without a mask, a step has 64
+    /// keys where steps of 80 would compute 5 % more keys than steps of 64.
     ///
     /// Sequences are sorted where a block could have several items: a block that has one has nothing to balance.
     fn suited_to(
@@ -126,6 +153,7 @@ impl AttentionFamily for HopperAttention {
         if !(1..=MOST_CONSUMERS).contains(&plan.consumers) {
             return plan;
         }
+        let was_in_sequence = in_sequence(&plan.operands, plan.consumers, keys);
         let is_short = plan.operands.is_causal() && queries < 3072;
         let most = match plan.operands.features[0] {
             ..=64 if is_short => 2,
@@ -136,12 +164,16 @@ impl AttentionFamily for HopperAttention {
         let keys = match of_keys {
             ..=32 => keys.min(32),
             33..=64 => keys.min(64),
+            _ if is_wide(&plan.operands) && keys == WIDE_KEYS && pads(of_keys) => 64,
             _ => keys,
         };
         let plan = AttentionPlan {
             tile: [ROWS * consumers, keys],
             consumers,
             turns: plan.turns && consumers > 1,
+            // What was measured of the default tile says nothing of another one.
+            overlap: plan.overlap
+                || (was_in_sequence && !in_sequence(&plan.operands, consumers, keys)),
             ..plan
         };
         let is_counted = (2..=MOST_SEQUENCES).contains(&problem.batch);
