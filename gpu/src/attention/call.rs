@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
 use colex_device::{BareLaunch, Device, DeviceSlice, Extension, Function, Memo, View, ViewMut};
-use colex_layout::{IntTuple, Layout};
+use colex_layout::{Int, IntTuple, Layout, LeafMode};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
 
@@ -16,11 +16,12 @@ use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
 use super::tune::tuned;
 use crate::autotune::Autotune;
-use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
+use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{AttentionError, Error, ErrorKind, disjoint};
 use crate::gemm::problem::GemmElement;
 use crate::method::AttentionMethod;
 use crate::scratch::{self, Piece, Workspace};
+use smallvec::SmallVec;
 
 /// Computes `O = softmax(Q K^T / sqrt(features)) V` for each batch and head, by the fastest kernel that head size, layouts,
 /// addresses and device allow. [`Attention`] has masks, the scale, the soft-cap, the log-sum-exp, sinks, sequences of different
@@ -344,6 +345,13 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     ///
     /// Returns the errors of [`attention`] that concern the views.
     pub fn problem(&self) -> Result<AttentionProblem, Error> {
+        let problem = self.described()?;
+        problem.check()?;
+        Ok(problem)
+    }
+
+    /// The problem of the views, of which nothing is checked but that their extents agree.
+    fn described(&self) -> Result<AttentionProblem, Error> {
         if self.offsets[1].is_some() && self.pages.is_some() {
             return Err(ErrorKind::from(AttentionError::OffsetsAndPages).into());
         }
@@ -459,7 +467,6 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             let [stride] = view.layout().map_or(Ok([0]), |of| strides(of, 1))?;
             problem.sinks = Some(stride);
         }
-        problem.check()?;
         Ok(problem)
     }
 
@@ -483,7 +490,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// Returns the errors of [`attention`].
     pub fn run(&self) -> Result<(), Error> {
         let device = self.device();
-        let call = self.call(&Workspace::Kept(device), |_, _| Ok(self.wish()))?;
+        let call = self.call(&Workspace::Kept(device), None)?;
         call.run(device)?;
         if let Some(memory) = call.parts.and_then(|parts| parts.memory) {
             scratch::give_back(device, memory);
@@ -500,7 +507,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// Returns the errors of [`attention`].
     pub fn prepare(&self) -> Result<AttentionCall<'a>, Error> {
         let memory = Workspace::Own(self.device());
-        self.call(&memory, |_, _| Ok(self.wish()))
+        self.call(&memory, None)
     }
 
     /// Returns the bytes of memory with which [`prepare_in`](Attention::prepare_in) takes the plan that
@@ -563,7 +570,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             disjoint(WORKSPACE, given.bytes(), name, bytes)?;
         }
         let memory = Workspace::given(given.bytes(), 0, ["attention", "Attention"])?;
-        self.call(&memory, |_, _| Ok(self.wish()))
+        self.call(&memory, None)
     }
 
     /// Prepares the call with the plan that `plan` makes from what is known of the tensors.
@@ -597,9 +604,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         plan: impl FnOnce(AttentionOperands, Arch) -> Result<AttentionPlan, Error>,
     ) -> Result<AttentionCall<'a>, Error> {
         let memory = Workspace::Own(self.device());
-        self.call(&memory, |operands, arch| {
-            Ok(AttentionWish::Plan(plan(operands, arch)?))
-        })
+        self.call(&memory, Some(Box::new(plan)))
     }
 
     /// What the rows of Q and of K count.
@@ -657,13 +662,9 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         self.tensors.each_ref().map(|view| view.bytes().0)
     }
 
-    fn call(
-        &self,
-        memory: &Workspace<'_>,
-        wish: impl FnOnce(AttentionOperands, Arch) -> Result<AttentionWish, Error>,
-    ) -> Result<AttentionCall<'a>, Error> {
+    /// Checks that the memory of the call is on one device, and that no output overlaps what the call reads.
+    fn check_memory(&self) -> Result<(), Error> {
         let device = self.device();
-        let problem = self.problem()?;
         for (view, name) in self.tensors.iter().zip(NAMES) {
             device.check_same(name, view.device())?;
         }
@@ -685,39 +686,47 @@ impl<'a, T: GemmElement> Attention<'a, T> {
                 disjoint(LOG_SUM_EXP, sums.bytes(), name, bytes)?;
             }
         }
-        let operands = AttentionOperands::of(&problem, self.addresses());
-        let mut wish = wish(operands, device.arch())?;
-        if let (Some(measured), AttentionWish::Fastest) = (self.measured, wish) {
-            let tuned = tuned::<T>(measured, &problem, operands, device, self.addresses())?;
-            wish = tuned.map_or(wish, AttentionWish::Plan);
-        }
-        let mut plan = planned(wish, &problem, operands, device)?;
-        plan.check(device.arch())?;
-        plan.check_call(&operands)?;
-        plan.check_problem(&problem)?;
-        let mut addresses = Addresses::from_slice(&self.addresses());
+        Ok(())
+    }
+
+    /// The call with the plan that `plan` makes, or with that of its own wish.
+    fn call(
+        &self,
+        memory: &Workspace<'_>,
+        plan: Option<PlanOf<'_>>,
+    ) -> Result<AttentionCall<'a>, Error> {
+        let device = self.device();
+        let mut addresses = AllAddresses::from_slice(&self.addresses());
         addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
         addresses.extend(self.numbers().map(|(_, _, bytes)| bytes.0));
-        let call = |plan, addresses: &[u64]| prepared(plan, problem, device, addresses);
-        let (mut work, mut parts) = (None, None);
-        if !problem.is_nothing() {
-            // A capture of the same call takes the plan without a workspace, which must be loaded by then.
-            let whole = AttentionPlan {
-                splits: 1,
-                by_lanes: false,
-                sorted: false,
-                ..plan
-            };
-            work = Some(call(whole, &addresses)?);
-            if plan != whole {
-                parts = memory.take_rest(plan.workspace(&problem) as usize)?;
-            }
+        let problem = self.described()?;
+        let mut place = Place { problem, addresses };
+        let kept = device.extension::<PreparedAttention>();
+        let is_usual = plan.is_none() && self.method.is_none() && self.measured.is_none();
+        let known = is_usual.then(|| kept.known.get(&place)).flatten();
+        // A known call is one whose problem was checked, and whose plan was checked for the problem at these addresses. The memory
+        // behind the addresses may be another device's.
+        if known.is_none() {
+            problem.check()?;
+        }
+        self.check_memory()?;
+        let known = match known {
+            Some(known) => known,
+            None if is_usual => kept
+                .known
+                .get_or_make(&place, || self.checked(&place, plan))?,
+            None => Arc::new(self.checked(&place, plan)?),
+        };
+        let (mut plan, mut work) = (known.plan, known.whole.clone());
+        let mut parts = None;
+        if work.is_some() && plan != whole(plan) {
+            parts = memory.take_rest(plan.workspace(&problem) as usize)?;
             match &parts {
                 Some(parts) => {
-                    addresses.push(parts.address);
-                    work = Some(call(plan, &addresses)?);
+                    place.addresses.push(parts.address);
+                    work = Some(prepared(plan, problem, device, &place.addresses)?);
                 }
-                None => plan = whole,
+                None => plan = whole(plan),
             }
         }
         Ok(AttentionCall {
@@ -728,6 +737,44 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             function: OnceLock::new(),
             tensors: PhantomData,
         })
+    }
+
+    /// The plan of a problem that was checked, checked for it, and the launches that need no workspace.
+    fn checked(&self, of: &Place, plan: Option<PlanOf<'_>>) -> Result<Known, Error> {
+        let (device, problem) = (self.device(), &of.problem);
+        let operands = AttentionOperands::of(problem, self.addresses());
+        let mut wish = match plan {
+            Some(plan) => AttentionWish::Plan(plan(operands, device.arch())?),
+            None => self.wish(),
+        };
+        if let (Some(measured), AttentionWish::Fastest) = (self.measured, wish) {
+            let tuned = tuned::<T>(measured, problem, operands, device, self.addresses())?;
+            wish = tuned.map_or(wish, AttentionWish::Plan);
+        }
+        let plan = planned(wish, problem, operands, device)?;
+        plan.check(device.arch())?;
+        plan.check_call(&operands)?;
+        plan.check_problem(problem)?;
+        // A capture of the same call takes the plan without a workspace, which must be loaded by then.
+        let whole = if problem.is_nothing() {
+            None
+        } else {
+            Some(prepared(whole(plan), *problem, device, &of.addresses)?)
+        };
+        Ok(Known { plan, whole })
+    }
+}
+
+/// What makes a plan from what is known of the tensors.
+type PlanOf<'p> = Box<dyn FnOnce(AttentionOperands, Arch) -> Result<AttentionPlan, Error> + 'p>;
+
+/// The plan without what needs a workspace.
+fn whole(plan: AttentionPlan) -> AttentionPlan {
+    AttentionPlan {
+        splits: 1,
+        by_lanes: false,
+        sorted: false,
+        ..plan
     }
 }
 
@@ -850,6 +897,12 @@ fn extents<const N: usize>(
     shape: &IntTuple,
     must: &'static str,
 ) -> Result<[i64; N], Error> {
+    if let Ok(extents) = <&[Int; N]>::try_from(shape.leaves())
+        && shape.depth() <= 1
+    {
+        // Each mode is a number: no mode is copied.
+        return Ok(extents.map(|extent| extent.value()));
+    }
     let size = |mode: IntTuple| mode.leaves().iter().map(|extent| extent.value()).product();
     let extents: Vec<i64> = shape.modes().map(size).collect();
     extents.try_into().map_err(|_| {
@@ -882,14 +935,24 @@ fn strides<const N: usize>(layout: &Layout, alone: i64) -> Result<[i64; N], Erro
         Error::from(ErrorKind::Strides { layout })
     };
     let mut all = [alone; N];
+    let set = |leaf: &LeafMode, stride: &mut i64| {
+        if leaf.extent.value() > 1 {
+            *stride = leaf.stride.as_int().ok_or_else(refused)?.value();
+        }
+        Ok::<(), Error>(())
+    };
+    if layout.leaves().len() == N && layout.depth() <= 1 {
+        // Each mode is a leaf: no mode is copied.
+        let mut leaves = layout.leaves().iter().zip(&mut all);
+        leaves.try_for_each(|(leaf, stride)| set(leaf, stride))?;
+        return Ok(all);
+    }
     for (mode, stride) in layout.modes().zip(&mut all) {
         let mode = mode.coalesce(..);
         let [leaf] = mode.leaves() else {
             return Err(refused());
         };
-        if leaf.extent.value() > 1 {
-            *stride = leaf.stride.as_int().ok_or_else(refused)?.value();
-        }
+        set(leaf, stride)?;
     }
     Ok(all)
 }
@@ -985,25 +1048,66 @@ pub(super) fn prepared(
 ) -> Result<Arc<Call<Arc<TensorKernel>>>, Error> {
     let prepared = device.extension::<PreparedAttention>();
     let key = Key { plan, problem };
-    (prepared.0).call(key, addresses, device, |key| {
+    (prepared.calls).call(key, addresses, device, |key| {
         prepare(key, device, addresses)
     })
 }
 
-/// The cache of prepared calls of a device.
+/// The caches of prepared calls of a device: of problems and plans, and of the calls that have the plan of the model.
 #[derive(Debug)]
-struct PreparedAttention(PreparedCalls<Key, (AttentionPlan, AttentionRole), Arc<TensorKernel>>);
+struct PreparedAttention {
+    calls: PreparedCalls<Key, (AttentionPlan, AttentionRole), Arc<TensorKernel>>,
+    known: Memo<Place, Known>,
+}
 
 impl Default for PreparedAttention {
     fn default() -> PreparedAttention {
-        PreparedAttention(PreparedCalls::new())
+        PreparedAttention {
+            calls: PreparedCalls::new(),
+            known: Memo::new(1024),
+        }
     }
 }
 
 impl Extension for PreparedAttention {
     fn clear(&self) {
-        self.0.clear();
+        self.known.clear();
+        self.calls.clear();
     }
+}
+
+/// The addresses of all that a call has.
+type AllAddresses = SmallVec<[u64; 10]>;
+
+/// A problem whose memory begins at these addresses.
+#[derive(Clone, Debug, PartialEq)]
+struct Place {
+    problem: AttentionProblem,
+    addresses: AllAddresses,
+}
+
+/// The factors of a problem that is kept are numbers above 0: each is equal to itself. One with a NaN is not found.
+impl Eq for Place {}
+
+impl Hash for Place {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let AttentionProblem {
+            batch,
+            heads,
+            lengths,
+            mask,
+            ..
+        } = self.problem;
+        (batch, heads, lengths, mask).hash(state);
+        self.addresses.hash(state);
+    }
+}
+
+/// What is known of a call that was checked: its plan, and its launches without a workspace. `None` if there is nothing to do.
+#[derive(Debug)]
+struct Known {
+    plan: AttentionPlan,
+    whole: Option<Arc<Call<Arc<TensorKernel>>>>,
 }
 
 /// What a kernel of a plan does.
@@ -1070,7 +1174,7 @@ fn prepare(
     let prepared = device.extension::<PreparedAttention>();
     let kernel_of = |role: AttentionRole| {
         let plan = plan.built();
-        prepared.0.kernels.get_or_make(&(plan, role), || {
+        prepared.calls.kernels.get_or_make(&(plan, role), || {
             let built = built(&plan, role, device.arch())?;
             let loaded = device.load_kernel(&built.kernel)?;
             Ok::<_, Error>(KernelOf { built, loaded })
@@ -1174,6 +1278,59 @@ mod tests {
         for other in &others {
             assert_ne!(key(other), key(&problem));
         }
+    }
+
+    /// A call that is known skips nothing that depends on its memory: its devices, its overlaps and the alignment of its addresses.
+    #[test]
+    fn law_a_known_call_checks_its_memory() {
+        let [here, there] = [0, 1].map(|_| Device::simulator(Arch::Sm80));
+        let [near, far] = [&here, &there].map(|device| {
+            let ones = vec![f16::ONE; 1 << 12];
+            device.upload(&ones).expect("memory")
+        });
+        let mut out = here.poisoned::<f16>(1 << 10).expect("memory");
+        let sinks = there.zeros::<f32>(2).expect("memory");
+        let shape = [1, 2, 3, 64];
+        let at = |from: usize| near.slice(from..from + 384).expect("a slice");
+        let (first, second) = (at(0), at(1));
+        let (q, shifted) = (
+            first.view(shape).expect("a view"),
+            second.view(shape).expect("a view"),
+        );
+        let elsewhere = far.slice(0..384).expect("a slice");
+        let elsewhere = elsewhere.view(shape).expect("a view");
+        // The views differ in nothing but their device.
+        assert_eq!(q.bytes(), elsewhere.bytes());
+        let mut cases = 0;
+        for round in 0..3 {
+            let o = out.view_mut(shape).expect("a view");
+            let call = Attention::new(&q, &q, &q, &o);
+            call.run().expect("it runs");
+            let kept = here.extension::<PreparedAttention>();
+            let addresses = AllAddresses::from_slice(&call.addresses());
+            let problem = call.problem().expect("a problem");
+            let known = kept.known.get(&Place { problem, addresses });
+            assert_eq!(known.map(|known| known.plan), call.plan().ok(), "{round}");
+            let refused = |call: Attention<'_, f16>| call.run().expect_err("refused").to_string();
+            let foreign = refused(Attention::new(&q, &elsewhere, &q, &o));
+            assert!(foreign.starts_with("K "), "{foreign}");
+            let sinks = sinks.view(2).expect("a view");
+            let foreign = refused(Attention::new(&q, &q, &q, &o).sinks(&sinks));
+            assert!(foreign.starts_with(SINKS), "{foreign}");
+            let nan = refused(Attention::new(&q, &q, &q, &o).scale(f32::NAN));
+            assert!(nan.starts_with("scale is NaN"), "{nan}");
+            let misaligned = Attention::new(&shifted, &q, &q, &o)
+                .prepare()
+                .expect("a call");
+            assert_eq!(misaligned.plan().operands.vectors, [1, 8, 8, 8]);
+            let mut near = near.clone();
+            let written = near.view_mut(shape).expect("a view");
+            let overlap = Attention::new(&q, &q, &q, &written).run();
+            assert!(overlap.expect_err("refused").is_overlap());
+            cases += 5;
+        }
+        assert_eq!(out.download().expect("numbers")[..384], [f16::ONE; 384]);
+        println!("law attention.known: {cases} cases");
     }
 
     #[test]
