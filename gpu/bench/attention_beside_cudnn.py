@@ -1,14 +1,15 @@
 """Our attention kernels beside cuDNN through PyTorch, interleaved in one process. Prints JSON, one shape a line.
 
 `xtask bench attention --export FOLDER` writes the kernels as PTX and `manifest.json`, which says how they are launched.
-Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE] [--tokens 1], or
+Run: python attention_beside_cudnn.py FOLDER [--seconds N] [--shapes FILE] [--tokens 1] [--usual 1], or
 python attention_beside_cudnn.py --drawn FOLDER [--out FILE] [--seconds N] [--from N]: the problems that
 `xtask bench attention --random N --seed S --export FOLDER` drew, beside cuDNN and PyTorch's flash attention where these take
 them. It writes one problem a line; `xtask bench attention --plot FILE --svg FOLDER` draws what FILE has. Or
 python attention_beside_cudnn.py --decode [FOLDER]: cuDNN in a step of decoding, in bytes of Q, K, V and O a second; alone, or
-with the kernels of `decode.json` of such a folder.
+with the kernels of `decode.json` of such a folder. Or
+python attention_beside_cudnn.py --candidates FOLDER: defaults and candidates for them beside cuDNN (`candidates.json`).
 
-With `--tokens 1` the tensors lie token by token, all heads of each, and not head by head.
+With `--usual 1` only the plans that a call takes are measured. With `--tokens 1` the tensors lie token by token, all heads of each, and not head by head.
 
 A shape is `width batch heads queries keys mask`, for example `128 4 32 4096 4096 causal`. Causal work counts half.
 """
@@ -152,7 +153,7 @@ def drawn(by_tokens, batch, heads, length, width):
     return torch.randn(batch, heads, length, width, device="cuda", dtype=torch.bfloat16)
 
 
-def measure(shape, kernels, rounds, by_tokens):
+def measure(shape, kernels, rounds, by_tokens, usual):
     width, batch, heads, queries, keys, mask = shape
     causal = mask == "causal"
     q = drawn(by_tokens, batch, heads, queries, width)
@@ -169,7 +170,11 @@ def measure(shape, kernels, rounds, by_tokens):
         entry = kernel.entry
         if entry["width"] != width or entry["causal"] != causal:
             continue
-        for persistent in entry.get("grids", [True]):
+        # A call's plan is the first of its shape, and of two grids the first one.
+        is_usual = [batch, heads, queries, keys] in entry["usual"]
+        if usual and not is_usual:
+            continue
+        for persistent in entry["grids"][:1] if usual else entry["grids"]:
             o = torch.full_like(q, math.nan)
             run = kernel.call(q, k, v, o, persistent)
             label = name if persistent else name + " one tile"
@@ -551,6 +556,8 @@ def issue_shapes():
 def main():
     if sys.argv[1] == "--decode":
         return run_drawn(sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2])), "decode.json") if sys.argv[2:] else decode()
+    if sys.argv[1] == "--candidates":
+        return run_drawn(sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2])), "candidates.json")
     if sys.argv[1] == "--drawn":
         return run_drawn(sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2])))
     folder, options = sys.argv[1], sys.argv[2:]
@@ -570,6 +577,9 @@ def main():
     # Only the kernels of the shapes are loaded.
     wanted = {(shape[0], shape[5] == "causal") for shape in shapes}
     manifest = [entry for entry in manifest if (entry["width"], entry["causal"]) in wanted]
+    usual = option.get("--usual") == "1"
+    if usual:
+        manifest = [entry for entry in manifest if any(shape[1:5] in entry["usual"] for shape in shapes)]
     with ThreadPoolExecutor(12) as pool:
         loaded = list(pool.map(lambda entry: Kernel(folder, entry, context), manifest))
     kernels = {kernel.entry["name"]: kernel for kernel in loaded}
@@ -583,7 +593,7 @@ def main():
         if time.perf_counter() - began > seconds:
             print(json.dumps({"left_out": shape}), flush=True)
             continue
-        row = measure(shape, kernels, int(option.get("--rounds", 5)), option.get("--tokens") == "1")
+        row = measure(shape, kernels, int(option.get("--rounds", 5)), option.get("--tokens") == "1", usual)
         ours = {name: ratio for name, ratio in row["ratio"].items() if name != "cudnn"}
         best.append(max(ours.values(), default=0.0))
     if best and min(best) > 0:

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::super::device::commit;
 use super::super::host;
 use super::super::product::sweep::{Random, Sweep};
-use super::{DECODED, decode_variants, decoded};
+use super::{DECODED, candidates, contested, decode_variants, decoded};
 
 /// The heads of the drawn problems: features of Q and K, and those of V.
 pub(super) const FEATURES: [[i64; 2]; 6] = [
@@ -217,19 +217,18 @@ fn exported(
     Ok(described_launches(problem, &plan, &memory, launches))
 }
 
-/// The default plan of a step of decoding and the plans that `bench decode` measures beside it, which share one memory.
-fn exported_step(
+/// The default plan of a problem, which is the first one, and the plans beside it, which share one memory.
+fn exported_plans(
     problem: &AttentionProblem,
+    plans: &[AttentionPlan],
     device: &Device,
     file: &mut dyn FnMut(&str) -> Result<String>,
 ) -> Result<Value> {
-    let operands = AttentionOperands::of(problem, [0; 4]);
-    let plans = decode_variants(problem, operands, device);
-    let plan = plans.first().context("a step has a plan")?;
+    let plan = plans.first().context("a problem has a plan")?;
     let workspace = plans.iter().map(|plan| plan.workspace(problem)).max();
     let all = memory(problem, workspace.unwrap_or(0));
     let mut others = Vec::new();
-    for plan in &plans {
+    for plan in plans {
         // A plan that needs no workspace has no argument for it.
         let own = memory(problem, plan.workspace(problem));
         let launches = launches(problem, (plan, &own), device, file)?;
@@ -324,12 +323,13 @@ fn launch(
     }))
 }
 
-/// The files of the launches in a folder of exported kernels: of drawn problems, and of the steps of `bench decode`.
-const MANIFESTS: [&str; 2] = ["drawn.json", "decode.json"];
+/// The files of the launches in a folder of exported kernels: of drawn problems, of the steps of `bench decode`, and of problems
+/// with candidates for their default.
+const MANIFESTS: [&str; 3] = ["drawn.json", "decode.json", "candidates.json"];
 
 /// Writes the kernels of the default plans of drawn problems as PTX into a folder, and `drawn.json`, which has the problems and
-/// says how the kernels are launched; in `decode.json` are those of the steps of decoding. It needs no GPU: the plans are those
-/// of an H100 or H200.
+/// says how the kernels are launched; in `decode.json` are those of the steps of decoding, and in `candidates.json`
+/// those of defaults with candidates beside them. It needs no GPU: the plans are those of an H100 or H200.
 pub(in crate::bench) fn export(folder: &Path, sweep: &Sweep) -> Result<ExitCode> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
@@ -350,13 +350,19 @@ pub(in crate::bench) fn export(folder: &Path, sweep: &Sweep) -> Result<ExitCode>
     let random: Vec<AttentionProblem> = numbers.map(|i| drawn(sweep.seed(), i)).collect();
     let steps: Vec<AttentionProblem> = DECODED.map(decoded).to_vec();
     let mut count = 0;
-    for (name, all) in MANIFESTS.into_iter().zip([random, steps]) {
+    for (name, all) in MANIFESTS.into_iter().zip([random, steps, contested()]) {
         let mut problems = Vec::new();
         for problem in all {
-            let one = if name == MANIFESTS[1] {
-                exported_step(&problem, &device, &mut file)
-            } else {
-                exported(&problem, &device, &mut file)
+            let operands = AttentionOperands::of(&problem, [0; 4]);
+            let one = match name {
+                "decode.json" => {
+                    let plans = decode_variants(&problem, operands, &device);
+                    exported_plans(&problem, &plans, &device, &mut file)
+                }
+                "candidates.json" => {
+                    exported_plans(&problem, &candidates(&problem)?, &device, &mut file)
+                }
+                _ => exported(&problem, &device, &mut file),
             };
             problems.push(one.with_context(|| problem.to_string())?);
         }

@@ -68,24 +68,21 @@ fn variants(problem: &AttentionProblem) -> Result<Vec<AttentionPlan>> {
         };
         all.push(narrow);
     } else if problem.features[0] == 256 {
-        let with_keys = |keys, turns, overlap, cluster| AttentionPlan {
+        let with_keys = |keys, overlap, cluster| AttentionPlan {
             tile: [plan.tile[0], keys],
-            turns,
+            turns: true,
             overlap,
             cluster,
             ..plan
         };
-        all.extend([
-            with_keys(80, false, true, 1),
-            with_keys(80, true, false, 1),
-            with_keys(64, true, true, 1),
-            with_keys(80, true, true, 2),
-            with_keys(80, false, true, 2),
-            with_keys(80, true, false, 2),
-            with_keys(64, true, true, 2),
-            with_keys(64, false, true, 2),
-        ]);
-        all.dedup();
+        let beside = [
+            with_keys(80, false, 1),
+            with_keys(80, true, 1),
+            with_keys(80, false, 2),
+            with_keys(64, true, 1),
+            with_keys(64, false, 1),
+        ];
+        all.extend(beside.into_iter().filter(|beside| *beside != plan));
     }
     Ok(all)
 }
@@ -185,21 +182,22 @@ pub(super) fn export(folder: &Path) -> Result<ExitCode> {
         .with_context(|| format!("{} cannot be made", folder.display()))?;
     let mut entries: Vec<Value> = Vec::new();
     for problem in problems() {
-        for variant in variants(&problem)? {
+        for (i, variant) in variants(&problem)?.into_iter().enumerate() {
             let name = kernel_name(&variant);
-            if let Some(entry) = entries.iter_mut().find(|entry| {
+            let found = entries.iter().position(|entry| {
                 entry["name"] == name && entry["causal"] == (problem.mask == Mask::Causal)
-            }) {
-                let grids = entry["grids"].as_array_mut().context("grids are a list")?;
-                if !grids.contains(&json!(variant.persistent)) {
-                    grids.push(json!(variant.persistent));
-                }
-                continue;
+            });
+            let at = found.unwrap_or(entries.len());
+            if found.is_none() {
+                let built = variant.build(Arch::Sm90a)?;
+                let file = format!("{at}.ptx");
+                std::fs::write(folder.join(&file), built.kernel.ptx()?)?;
+                entries.push(entry(&problem, &variant, &built, &file)?);
             }
-            let built = variant.build(Arch::Sm90a)?;
-            let file = format!("{}.ptx", entries.len());
-            std::fs::write(folder.join(&file), built.kernel.ptx()?)?;
-            entries.push(entry(&problem, &variant, &built, &file)?);
+            add(&mut entries[at]["grids"], json!(variant.persistent))?;
+            if i == 0 {
+                add(&mut entries[at]["usual"], shape(&problem))?;
+            }
         }
     }
     let text = serde_json::to_string_pretty(&entries)? + "\n";
@@ -208,7 +206,22 @@ pub(super) fn export(folder: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a program must know to launch a kernel. The number of a swizzle is that of `CUtensorMapSwizzle`.
+/// Adds a value to a list that does not have it.
+fn add(list: &mut Value, value: Value) -> Result<()> {
+    let list = list.as_array_mut().context("it is a list")?;
+    if !list.contains(&value) {
+        list.push(value);
+    }
+    Ok(())
+}
+
+/// The sequences, heads, queries and keys of a problem.
+fn shape(problem: &AttentionProblem) -> Value {
+    let ([heads, _], [queries, keys]) = (problem.heads, problem.lengths);
+    json!([problem.batch, heads, queries, keys])
+}
+
+/// What a program must know to launch a kernel. `usual` are the shapes whose calls take it with one of the `grids`. The number of a swizzle is that of `CUtensorMapSwizzle`.
 fn entry(
     problem: &AttentionProblem,
     plan: &AttentionPlan,
@@ -226,7 +239,7 @@ fn entry(
     Ok(json!({
         "name": kernel_name(plan), "ptx": file, "entry": built.kernel.name, "threads": (plan.consumers + 1) * 128,
         "shared": built.dynamic_shared(), "width": problem.features[0], "queries": plan.tile[0],
-        "causal": problem.mask == Mask::Causal, "pairs": plan.pairs, "cluster": plan.cluster, "maps": maps, "grids": [plan.persistent],
+        "causal": problem.mask == Mask::Causal, "pairs": plan.pairs, "cluster": plan.cluster, "maps": maps, "grids": [], "usual": [],
     }))
 }
 
@@ -328,6 +341,43 @@ fn measure(
     let work = 4.0 * half * pairs * problem.features[0] as f64 / 1e6;
     report.group(&problem.to_string(), &names, &times, work);
     Ok(())
+}
+
+/// Problems of which a candidate for the default is measured: one product after the other, which is faster for 256 features
+/// without a mask.
+fn contested() -> Vec<AttentionProblem> {
+    let mut all = Vec::new();
+    for (features, mask) in [
+        ([256, 256], Mask::Causal),
+        ([192, 128], Mask::Causal),
+        ([192, 128], Mask::Full),
+    ] {
+        for length in [4096, 16384] {
+            let batch = TOKENS / length;
+            let problem = AttentionProblem::new(Ty::Bf16, batch, [8; 2], [length; 2], features);
+            all.push(problem.mask(mask));
+        }
+    }
+    all
+}
+
+/// The default plan of a contested problem, and the candidates.
+fn candidates(problem: &AttentionProblem) -> Result<Vec<AttentionPlan>> {
+    let operands = AttentionOperands::of(problem, [0; 4]);
+    let plan = AttentionPlan::fastest(problem, operands, Arch::Sm90a, 132)?;
+    let in_sequence = AttentionPlan {
+        overlap: !plan.overlap,
+        ..plan
+    };
+    let in_turns = AttentionPlan {
+        turns: true,
+        ..in_sequence
+    };
+    let mut all = vec![plan, in_sequence];
+    if in_turns != in_sequence {
+        all.push(in_turns);
+    }
+    Ok(all)
 }
 
 /// The sequences and the keys of each that a step of decoding is measured with: 32 heads on 8, of 128 features.
