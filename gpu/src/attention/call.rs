@@ -700,7 +700,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         addresses.extend(self.log_sum_exp.as_ref().map(|view| view.bytes().0));
         addresses.extend(self.numbers().map(|(_, _, bytes)| bytes.0));
         let problem = self.described()?;
-        let mut place = Place { problem, addresses };
+        let mut place = PlacedProblem { problem, addresses };
         let kept = device.extension::<PreparedAttention>();
         let is_usual = plan.is_none() && self.method.is_none() && self.measured.is_none();
         let known = is_usual.then(|| kept.known.get(&place)).flatten();
@@ -740,7 +740,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     }
 
     /// The plan of a problem that was checked, checked for it, and the launches that need no workspace.
-    fn checked(&self, of: &Place, plan: Option<PlanOf<'_>>) -> Result<Known, Error> {
+    fn checked(&self, of: &PlacedProblem, plan: Option<PlanOf<'_>>) -> Result<KnownCall, Error> {
         let (device, problem) = (self.device(), &of.problem);
         let operands = AttentionOperands::of(problem, self.addresses());
         let mut wish = match plan {
@@ -761,7 +761,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         } else {
             Some(prepared(whole(plan), *problem, device, &of.addresses)?)
         };
-        Ok(Known { plan, whole })
+        Ok(KnownCall { plan, whole })
     }
 }
 
@@ -1057,7 +1057,7 @@ pub(super) fn prepared(
 #[derive(Debug)]
 struct PreparedAttention {
     calls: PreparedCalls<Key, (AttentionPlan, AttentionRole), Arc<TensorKernel>>,
-    known: Memo<Place, Known>,
+    known: Memo<PlacedProblem, KnownCall>,
 }
 
 impl Default for PreparedAttention {
@@ -1081,15 +1081,15 @@ type AllAddresses = SmallVec<[u64; 10]>;
 
 /// A problem whose memory begins at these addresses.
 #[derive(Clone, Debug, PartialEq)]
-struct Place {
+struct PlacedProblem {
     problem: AttentionProblem,
     addresses: AllAddresses,
 }
 
 /// The factors of a problem that is kept are numbers above 0: each is equal to itself. One with a NaN is not found.
-impl Eq for Place {}
+impl Eq for PlacedProblem {}
 
-impl Hash for Place {
+impl Hash for PlacedProblem {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let AttentionProblem {
             batch,
@@ -1105,7 +1105,7 @@ impl Hash for Place {
 
 /// What is known of a call that was checked: its plan, and its launches without a workspace. `None` if there is nothing to do.
 #[derive(Debug)]
-struct Known {
+struct KnownCall {
     plan: AttentionPlan,
     whole: Option<Arc<Call<Arc<TensorKernel>>>>,
 }
@@ -1309,7 +1309,7 @@ mod tests {
             let kept = here.extension::<PreparedAttention>();
             let addresses = AllAddresses::from_slice(&call.addresses());
             let problem = call.problem().expect("a problem");
-            let known = kept.known.get(&Place { problem, addresses });
+            let known = kept.known.get(&PlacedProblem { problem, addresses });
             assert_eq!(known.map(|known| known.plan), call.plan().ok(), "{round}");
             let refused = |call: Attention<'_, f16>| call.run().expect_err("refused").to_string();
             let foreign = refused(Attention::new(&q, &elsewhere, &q, &o));
