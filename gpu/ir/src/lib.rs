@@ -17,6 +17,7 @@ mod op;
 mod operand;
 pub mod ptx;
 mod row;
+mod rows;
 #[cfg(feature = "serde")]
 pub mod serialize;
 mod stmt;

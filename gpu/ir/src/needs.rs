@@ -4,6 +4,7 @@ use colex_atom::{Arch, PtxVersion};
 
 use super::op::Op;
 use super::operand::{Address, Base, Operand, Special};
+use super::row::Row;
 
 /// The architecture and the version of PTX that an instruction requires. The oldest target here is `sm_70`, with PTX
 /// 6.0.
@@ -66,16 +67,24 @@ impl Needs {
     /// assert_eq!((needs.arch, needs.version), (Arch::Sm90a, PtxVersion(8, 0)));
     /// ```
     pub fn of(op: &Op, target: Arch) -> Needs {
-        let row = op.row();
-        let own = match row.older {
-            Some(older) if target < row.needs.arch => older,
-            Some(_) | None => row.needs,
+        op.row().needs_for(target)
+    }
+}
+
+impl Row<'_> {
+    /// What the instruction needs, written for a target.
+    pub(crate) fn needs_for(&self, target: Arch) -> Needs {
+        let mut needs = match self.older {
+            Some(older) if target < self.needs.arch => older,
+            Some(_) | None => self.needs,
         };
-        let specials = row.sources().map(|operand| match operand {
-            Operand::Special(special) => special_needs(special),
-            Operand::Reg(_) | Operand::Int(_) | Operand::Float(_) => Needs::BASE,
-        });
-        specials.fold(own, Needs::max)
+        for slot in &self.slots {
+            slot.arg.each_source(|operand| match operand {
+                Operand::Special(special) => needs = needs.max(special_needs(special)),
+                Operand::Reg(_) | Operand::Int(_) | Operand::Float(_) => {}
+            });
+        }
+        needs
     }
 }
 

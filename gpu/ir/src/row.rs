@@ -393,7 +393,25 @@ impl<'a> Arg<'a> {
 
     /// The operands that are read.
     pub(crate) fn sources(self) -> impl Iterator<Item = Operand> + 'a {
-        let (operands, regs, guard): (&[Operand], &[Reg], Option<Guard>) = match self {
+        let (operands, regs, guard) = self.read();
+        let regs = regs.iter().map(Operand::from);
+        let guard = guard.map(|guard| Operand::Reg(guard.pred));
+        operands.iter().copied().chain(regs).chain(guard)
+    }
+
+    /// Visits the operands that are read.
+    pub(crate) fn each_source(self, mut visit: impl FnMut(Operand)) {
+        let (operands, regs, guard) = self.read();
+        operands.iter().for_each(|operand| visit(*operand));
+        regs.iter().for_each(|reg| visit(Operand::Reg(*reg)));
+        if let Some(guard) = guard {
+            visit(Operand::Reg(guard.pred));
+        }
+    }
+
+    /// The operands, the registers and the predicate that are read; at most one of the three is there.
+    fn read(self) -> (&'a [Operand], &'a [Reg], Option<Guard>) {
+        match self {
             Arg::Read(operands) | Arg::Implied(operands) => (operands, &[], None),
             Arg::Lanes(mask) => (std::slice::from_ref(mask), &[], None),
             Arg::ReadReg(regs) => (&[], regs, None),
@@ -401,10 +419,7 @@ impl<'a> Arg<'a> {
             Arg::Write(_) | Arg::Beside(_) | Arg::Address(_) | Arg::TensorMap(_) => {
                 (&[], &[], None)
             }
-        };
-        let regs = regs.iter().map(Operand::from);
-        let guard = guard.map(|guard| Operand::Reg(guard.pred));
-        operands.iter().copied().chain(regs).chain(guard)
+        }
     }
 }
 

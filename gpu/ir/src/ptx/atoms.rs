@@ -41,7 +41,7 @@ impl Lines<'_> {
                 atom.instruction(&names.borrowed())?
             }
         };
-        text.lines().for_each(|line| self.push(line.to_string()));
+        text.lines().for_each(|line| self.push(line));
         Ok(())
     }
 

@@ -6,16 +6,17 @@ use colex_atom::PtxVersion;
 
 use super::flow::{Flow, SourceMarks};
 use super::names::{dynamic_name, scoped};
+use crate::rows::Rows;
 use crate::verify::Refused;
-use crate::{Control, Kernel, Needs, Op, Param, ParamType, RegType};
+use crate::{Control, Kernel, Op, Param, ParamType, RegType};
 
 /// The whole module; with `lines`, its instructions are marked with the calls of the builder that made them.
-pub(super) fn module(kernel: &Kernel, lines: bool) -> Result<String, Refused> {
-    let mut flow = Flow::new(kernel, lines.then(SourceMarks::default));
+pub(super) fn module(kernel: &Kernel, rows: &Rows<'_>, lines: bool) -> Result<String, Refused> {
+    let mut flow = Flow::new(kernel, rows, lines.then(SourceMarks::default));
     flow.block(&kernel.body)?;
     let mut text = format!(
         ".version {}\n.target {}\n.address_size 64\n\n",
-        version(kernel),
+        version(kernel, rows),
         kernel.target
     );
     let files = flow.marks.iter().flat_map(|marks| &marks.files);
@@ -46,9 +47,11 @@ pub(super) fn module(kernel: &Kernel, lines: bool) -> Result<String, Refused> {
 }
 
 /// The lowest version of PTX that has everything in the kernel.
-pub(super) fn version(kernel: &Kernel) -> PtxVersion {
+pub(super) fn version(kernel: &Kernel, rows: &Rows<'_>) -> PtxVersion {
     let mut version = kernel.target.ptx_version().max(PtxVersion(6, 0));
-    kernel.walk(&mut |stmt| version = version.max(Needs::of(&stmt.op, kernel.target).version));
+    for row in rows.all() {
+        version = version.max(row.needs_for(kernel.target).version);
+    }
     if kernel.cluster.is_some() {
         version = version.max(PtxVersion(7, 8));
     }

@@ -3,13 +3,15 @@
 use std::panic::Location;
 
 use super::foreign::Printed;
-use super::names::{Lines, predicate};
+use super::names::{Lines, add_predicate};
+use crate::rows::{Known, Rows};
 use crate::verify::{Diagnostic, Problem, Refused};
 use crate::{Control, Escaped, Guard, Kernel, Op, Ptx, Stmt};
 
 /// The body of an entry, being written.
 pub(super) struct Flow<'a> {
     kernel: &'a Kernel,
+    rows: &'a Rows<'a>,
     /// The lines so far.
     pub(super) text: String,
     labels: u32,
@@ -19,6 +21,8 @@ pub(super) struct Flow<'a> {
     pub(super) scratch: [u32; 6],
     /// What printed lines need of the module.
     pub(super) printed: Printed,
+    /// The buffers of an instruction's lines, for the next one.
+    lines: Option<Lines<'a>>,
     /// The source lines that are marked so far, if they are.
     pub(super) marks: Option<SourceMarks>,
 }
@@ -31,14 +35,16 @@ pub(super) struct SourceMarks {
 }
 
 impl<'a> Flow<'a> {
-    pub(super) fn new(kernel: &'a Kernel, marks: Option<SourceMarks>) -> Self {
+    pub(super) fn new(kernel: &'a Kernel, rows: &'a Rows<'a>, marks: Option<SourceMarks>) -> Self {
         Flow {
             kernel,
+            rows,
             text: String::new(),
             labels: 0,
             loops: Vec::new(),
             scratch: [0; 6],
             printed: Printed::default(),
+            lines: None,
             marks,
         }
     }
@@ -61,13 +67,13 @@ impl<'a> Flow<'a> {
     }
 
     pub(super) fn block(&mut self, body: &[Stmt]) -> Result<(), Refused> {
-        body.iter().try_for_each(|stmt| self.stmt(stmt))
+        let rows = self.rows;
+        rows.block(body).try_for_each(|known| self.stmt(known))
     }
 
-    fn stmt(&mut self, stmt: &Stmt) -> Result<(), Refused> {
-        let row = stmt.op.row();
+    fn stmt(&mut self, Known { stmt, row, .. }: Known<'_>) -> Result<(), Refused> {
         self.locate(stmt.at);
-        match row.ptx {
+        match &row.ptx {
             Ptx::Print { values, end } => self.plain(stmt, |lines, flow| {
                 lines.print(values, end, &mut flow.printed);
                 Ok(())
@@ -79,19 +85,19 @@ impl<'a> Flow<'a> {
             Ptx::Control(op) => self.control(op, stmt.guard),
             Ptx::Atom(op) => self.plain(stmt, |lines, _| lines.atom(op)),
             Ptx::Line { opcode, last } => self.plain(stmt, |lines, _| {
-                lines.line(&opcode, &row.slots, last);
+                lines.line(opcode, &row.slots, last.as_deref());
                 Ok(())
             }),
             Ptx::Mov { d, a } => self.plain(stmt, |lines, _| {
-                lines.mov(d, a);
+                lines.mov(*d, *a);
                 Ok(())
             }),
             Ptx::AddressOf { d, a } => self.plain(stmt, |lines, _| {
-                lines.address_of(d, a);
+                lines.address_of(*d, *a);
                 Ok(())
             }),
             Ptx::Wait { a, parity } => self.plain(stmt, |lines, flow| {
-                lines.mbarrier_wait(a, parity, &flow.label("wait"));
+                lines.mbarrier_wait(*a, *parity, &flow.label("wait"));
                 Ok(())
             }),
         }
@@ -121,7 +127,9 @@ impl<'a> Flow<'a> {
         stmt: &Stmt,
         write: impl FnOnce(&mut Lines<'_>, &mut Self) -> Result<(), colex_atom::Error>,
     ) -> Result<(), Refused> {
-        let mut lines = Lines::new(self.kernel);
+        let kernel = self.kernel;
+        let mut lines = (self.lines.take()).unwrap_or_else(|| Lines::new(kernel));
+        lines.clear();
         write(&mut lines, self).map_err(|error| {
             Refused::new(
                 self.kernel,
@@ -135,13 +143,16 @@ impl<'a> Flow<'a> {
         for (most, used) in self.scratch.iter_mut().zip(counts) {
             *most = (*most).max(used);
         }
-        match &lines.lines[..] {
-            [line] => self.line(stmt.guard, line),
-            lines => self.skipping(stmt.guard, |flow| {
-                lines.iter().for_each(|line| flow.line(None, line));
+        let written = lines.written();
+        if written.count() == 1 {
+            written.lines().for_each(|line| self.line(stmt.guard, line));
+        } else {
+            self.skipping(stmt.guard, |flow| {
+                written.lines().for_each(|line| flow.line(None, line));
                 Ok(())
-            })?,
+            })?;
         }
+        self.lines = Some(lines);
         Ok(())
     }
 
@@ -229,7 +240,9 @@ impl<'a> Flow<'a> {
         }
         self.text.push_str("    ");
         if let Some(guard) = guard {
-            self.text.push_str(&format!("@{} ", predicate(guard)));
+            self.text.push('@');
+            add_predicate(&mut self.text, guard);
+            self.text.push(' ');
         }
         self.text.push_str(line);
         self.text.push('\n');

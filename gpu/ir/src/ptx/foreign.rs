@@ -113,7 +113,7 @@ impl Lines<'_> {
             "call (status), vprintf, (format, values);",
             "}",
         ] {
-            self.push(line.to_string());
+            self.push(line);
         }
     }
 
@@ -131,9 +131,8 @@ impl Lines<'_> {
             before.clone() + number.as_ref().map_or("", name)
         };
         let all: String = pieces.iter().map(written).collect();
-        self.push("{".to_string());
-        all.lines()
-            .for_each(|line| self.push(line.trim().to_string()));
-        self.push("}".to_string());
+        self.push("{");
+        all.lines().for_each(|line| self.push(line.trim()));
+        self.push("}");
     }
 }

@@ -2,43 +2,73 @@
 
 use colex_atom::Arch;
 
-use super::names::{Lines, predicate, registers, vector};
+use super::names::{Lines, add_predicate, add_register, add_vector};
 use crate::{Address, Arg, Base, Operand, ParamType, Reg, RegType, Slot, Type};
 
 impl Lines<'_> {
     /// Writes an instruction of one line: its opcode, its operands in order, and a number after them.
-    pub(super) fn line(&mut self, opcode: &str, slots: &[Slot<'_>], last: Option<String>) {
-        let mut names: Vec<String> = Vec::new();
+    pub(super) fn line(&mut self, opcode: &str, slots: &[Slot<'_>], last: Option<&str>) {
+        self.line.push_str(opcode);
+        let mut before = " ";
         for slot in slots {
             match slot.arg {
-                Arg::Write(regs) | Arg::ReadReg(regs) => names.push(vector(&registers(regs))),
+                Arg::Implied(_) => continue,
                 Arg::Beside(regs) => {
-                    let before = names.pop().unwrap_or_else(|| "_".to_string());
-                    let beside = regs.iter().map(|reg| format!("|{reg}"));
-                    names.push(before + &beside.collect::<String>());
+                    if before == " " {
+                        self.line.push_str(" _");
+                    }
+                    for reg in regs {
+                        self.line.push('|');
+                        add_register(&mut self.line, *reg);
+                    }
+                    before = ", ";
+                    continue;
                 }
-                Arg::Read(operands) => {
-                    let ty = slot.ty.unwrap_or(Type::B32);
-                    let all = operands.iter().map(|operand| self.operand(*operand, ty));
-                    let all: Vec<String> = all.collect();
-                    names.push(vector(&all));
-                }
-                Arg::Guard(guard) => names.push(predicate(guard)),
-                Arg::Lanes(mask) => {
-                    let mask = self.mask(*mask);
-                    names.push(mask);
-                }
-                Arg::Address(a) => names.push(format!("[{}]", self.address(a))),
-                Arg::TensorMap(a) => {
-                    let map = self.tensor_map(a);
-                    names.push(format!("[{map}]"));
-                }
-                Arg::Implied(_) => {}
+                Arg::Write(_)
+                | Arg::Read(_)
+                | Arg::ReadReg(_)
+                | Arg::Guard(_)
+                | Arg::Lanes(_)
+                | Arg::Address(_)
+                | Arg::TensorMap(_) => self.line.push_str(before),
             }
+            before = ", ";
+            self.argument(slot);
         }
-        names.extend(last);
-        let space = if names.is_empty() { "" } else { " " };
-        self.push(format!("{opcode}{space}{};", names.join(", ")));
+        if let Some(last) = last {
+            self.line.push_str(before);
+            self.line.push_str(last);
+        }
+        self.line.push(';');
+        self.finish();
+    }
+
+    /// Adds an operand with a place of its own.
+    fn argument(&mut self, slot: &Slot<'_>) {
+        match slot.arg {
+            Arg::Write(regs) | Arg::ReadReg(regs) => {
+                add_vector(self, regs, |lines, reg| add_register(&mut lines.line, *reg));
+            }
+            Arg::Read(operands) => {
+                let ty = slot.ty.unwrap_or(Type::B32);
+                add_vector(self, operands, |lines, operand| {
+                    lines.add_operand(*operand, ty);
+                });
+            }
+            Arg::Guard(guard) => add_predicate(&mut self.line, guard),
+            Arg::Lanes(mask) => {
+                let mask = self.mask(*mask);
+                self.line.push_str(&mask);
+            }
+            Arg::Address(a) => self.add_address(a),
+            Arg::TensorMap(a) => {
+                let map = self.tensor_map(a);
+                self.line.push('[');
+                self.line.push_str(&map);
+                self.line.push(']');
+            }
+            Arg::Implied(_) | Arg::Beside(_) => {}
+        }
     }
 
     /// `mov`, whose opcode follows from its source.

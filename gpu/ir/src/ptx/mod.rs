@@ -14,6 +14,7 @@ use colex_atom::PtxVersion;
 
 use crate::Kernel;
 pub use crate::Needs;
+use crate::rows::Rows;
 use crate::verify::Refused;
 
 impl Kernel {
@@ -65,8 +66,9 @@ impl Kernel {
     /// Returns a [`Refused`] with everything that the assembler or the hardware would not accept, and the source
     /// location of each finding.
     pub fn ptx(&self) -> Result<String, Refused> {
-        self.verify()?;
-        entry::module(self, false)
+        let rows = Rows::of(self);
+        self.verify_rows(&rows)?;
+        entry::module(self, &rows, false)
     }
 
     /// Returns the kernel as a module of PTX whose instructions name the source lines of the builder's calls (`.file` and
@@ -88,8 +90,9 @@ impl Kernel {
     ///
     /// Returns the errors of [`ptx`](Kernel::ptx).
     pub fn ptx_with_lines(&self) -> Result<String, Refused> {
-        self.verify()?;
-        entry::module(self, true)
+        let rows = Rows::of(self);
+        self.verify_rows(&rows)?;
+        entry::module(self, &rows, true)
     }
 
     /// Returns the `.version` of the kernel's PTX: the lowest that has everything in it.
@@ -101,7 +104,7 @@ impl Kernel {
     /// assert_eq!(KernelBuilder::new("empty", Arch::Sm90a).finish().ptx_version(), PtxVersion(8, 0));
     /// ```
     pub fn ptx_version(&self) -> PtxVersion {
-        entry::version(self)
+        entry::version(self, &Rows::of(self))
     }
 
     /// Returns the PTX of the kernel without verifying it first, so that tests can ask the assembler about a wrong kernel.
@@ -110,6 +113,6 @@ impl Kernel {
     ///
     /// Returns a [`Refused`] if an instruction has no text, such as an atom with too few registers.
     pub fn ptx_unverified(&self) -> Result<String, Refused> {
-        entry::module(self, false)
+        entry::module(self, &Rows::of(self), false)
     }
 }

@@ -4,18 +4,18 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use super::rows::{Regs, Rows};
+use super::regset::RegSet;
 use super::uniform::{UniformValues, Uniformity, WHOLE};
-use crate::{Control, Guard, Kernel, Operand, Reg, Stmt};
+use crate::rows::{Known, Rows};
+use crate::{Control, Guard, Kernel, Operand, Reg, Row, Stmt};
 
 /// Finds collective instructions that divergent control flow lets only some of their threads reach.
 pub(super) fn check(kernel: &Kernel, rows: &Rows<'_>) -> Vec<Diagnostic> {
     let mut walk = CollectiveWalk {
-        kernel,
         rows,
         whole: whole(kernel),
         loops: Vec::new(),
-        values: UniformValues::default(),
+        values: UniformValues::new(kernel, rows),
         found: Vec::new(),
         silent: 0,
     };
@@ -73,8 +73,8 @@ impl Active {
 struct CollectiveLoop {
     /// The threads that take part in it, without those that left it early.
     inside: Active,
-    /// The registers that are written in it.
-    written: Vec<Reg>,
+    /// The numbers of the registers that are written in it.
+    written: Vec<usize>,
     /// Their values where it is left.
     breaks: Option<Vec<Uniformity>>,
     /// Their values where it is begun again.
@@ -82,11 +82,10 @@ struct CollectiveLoop {
 }
 
 struct CollectiveWalk<'a> {
-    kernel: &'a Kernel,
     rows: &'a Rows<'a>,
     whole: u32,
     loops: Vec<CollectiveLoop>,
-    values: UniformValues,
+    values: UniformValues<'a>,
     found: Vec<Diagnostic>,
     /// Above 0 while the fixpoint of a loop is computed: findings are reported only in the last walk.
     silent: u32,
@@ -96,13 +95,15 @@ impl CollectiveWalk<'_> {
     /// Walks a block; returns the threads that continue after it, or `None` if none does.
     fn block(&mut self, body: &[Stmt], active: Active) -> Option<Active> {
         let mut active = active;
-        for stmt in body {
-            active = self.stmt(stmt, active)?;
+        let rows = self.rows;
+        for known in rows.block(body) {
+            active = self.stmt(known, active)?;
         }
         Some(active)
     }
 
-    fn stmt(&mut self, stmt: &Stmt, active: Active) -> Option<Active> {
+    fn stmt(&mut self, known: Known<'_>, active: Active) -> Option<Active> {
+        let stmt = known.stmt;
         let own = match stmt.guard {
             None => active,
             Some(guard) => active.under(self.group(guard.pred), stmt.at),
@@ -133,19 +134,19 @@ impl CollectiveWalk<'_> {
             // A trap ends the grid, so the threads that go on do so together.
             Some(Control::Trap) => stmt.guard.map(|_| active),
             Some(Control::Comment(_)) | None => {
-                self.collective(stmt, own);
-                self.values.execute(self.kernel, self.rows, stmt);
+                self.collective(known, own);
+                self.values.execute(known);
                 Some(active)
             }
         }
     }
 
-    fn written(&self, blocks: [&[Stmt]; 2]) -> Vec<Reg> {
-        let mut all = Regs::default();
+    fn written(&self, blocks: [&[Stmt]; 2]) -> Vec<usize> {
+        let mut all = RegSet::new(self.rows);
         for body in blocks {
-            super::definite_assignment::written(body, self.rows, &mut all);
+            all.add_written(body, self.rows);
         }
-        all.into_iter().collect()
+        all.numbers().collect()
     }
 
     fn group(&self, reg: Reg) -> u32 {
@@ -233,7 +234,7 @@ impl CollectiveWalk<'_> {
     }
 
     /// One turn of a loop.
-    fn turn(&mut self, body: &[Stmt], inside: Active, written: &[Reg]) -> CollectiveLoop {
+    fn turn(&mut self, body: &[Stmt], inside: Active, written: &[usize]) -> CollectiveLoop {
         self.loops.push(CollectiveLoop {
             inside,
             written: written.to_vec(),
@@ -247,8 +248,8 @@ impl CollectiveWalk<'_> {
         self.loops.pop().expect("pushed above")
     }
 
-    fn collective(&mut self, stmt: &Stmt, active: Active) {
-        let Some(needs) = self.rows.get(&stmt.op).row.cohort else {
+    fn collective(&mut self, Known { stmt, row, .. }: Known<'_>, active: Active) {
+        let Some(needs) = row.cohort else {
             return;
         };
         if self.silent > 0 {
@@ -262,7 +263,7 @@ impl CollectiveWalk<'_> {
                     parted,
                 })
             }
-            _ => self.varying(stmt),
+            _ => self.varying(row),
         };
         if let Some(problem) = problem {
             let at = stmt.at;
@@ -271,15 +272,15 @@ impl CollectiveWalk<'_> {
     }
 
     /// Operands that all threads of the group must agree on.
-    fn varying(&self, stmt: &Stmt) -> Option<Problem> {
-        let (needs, operands) = stmt.op.row().same?;
+    fn varying(&self, row: &Row<'_>) -> Option<Problem> {
+        let (needs, operands) = row.same.as_ref()?;
         let least = needs.log2().min(self.whole);
-        let regs = operands.into_iter().filter_map(Operand::reg);
+        let regs = operands.iter().copied().filter_map(Operand::reg);
         let mut varying = regs.filter(|reg| self.group(*reg) < least);
         varying.next().map(|reg| Problem::Varying {
-            mnemonic: stmt.op.mnemonic(),
+            mnemonic: row.mnemonic.clone(),
             reg,
-            needs,
+            needs: *needs,
         })
     }
 }

@@ -1,11 +1,11 @@
 //! Definite assignment: on every path of the control flow, each register is written before it is read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
 use super::regset::RegSet;
-use super::rows::{Regs, Rows};
+use crate::rows::{Known, NumberMap, Rows};
 use crate::{Atom, Control, Guard, Reg, RegType, ScaleD, Stmt};
 
 /// Finds the registers that are read on a path on which no instruction wrote them; each is reported once.
@@ -16,26 +16,45 @@ pub(super) fn check(body: &[Stmt], rows: &Rows<'_>) -> Vec<Diagnostic> {
         reported: HashSet::new(),
         left: Vec::new(),
     };
-    walk.block(body, AssignmentState::default());
+    walk.block(body, AssignmentState::new(rows));
     walk.found
 }
 
 /// The registers written at a point; `None` if the point is unreachable. Unreachable is the neutral element of `meet`.
 type Reached = Option<AssignmentState>;
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct AssignmentState {
     written: RegSet,
-    /// Registers written only by the threads in which a guard holds.
-    where_: HashMap<Reg, HashSet<Guard>>,
+    /// Registers written only by the threads in which a guard holds, by their numbers.
+    where_: NumberMap<usize, Vec<Guard>>,
     /// The guards that hold here, from the enclosing branches.
-    holds: HashSet<Guard>,
+    holds: Vec<Guard>,
+    /// The predicates of these guards, and some that no guard has any more.
+    guards: RegSet,
+}
+
+/// Adds a guard to those that are different from it.
+fn add(guards: &mut Vec<Guard>, guard: Guard) {
+    if !guards.contains(&guard) {
+        guards.push(guard);
+    }
 }
 
 impl AssignmentState {
-    fn write(&mut self, reg: Reg, guard: Option<Guard>) {
+    fn new(rows: &Rows<'_>) -> Self {
+        AssignmentState {
+            written: RegSet::new(rows),
+            where_: NumberMap::default(),
+            holds: Vec::new(),
+            guards: RegSet::new(rows),
+        }
+    }
+
+    fn write(&mut self, rows: &Rows<'_>, reg: Reg, guard: Option<Guard>) {
+        let number = rows.number_of(reg);
         // A new predicate says nothing about what the old one guarded.
-        if reg.ty == RegType::Pred {
+        if reg.ty == RegType::Pred && self.guards.contains(number) {
             let others = |guard: &Guard| guard.pred != reg;
             self.where_
                 .values_mut()
@@ -43,40 +62,40 @@ impl AssignmentState {
             self.holds.retain(others);
         }
         let Some(guard) = guard.filter(|guard| !self.holds.contains(guard)) else {
-            self.written.insert(reg);
+            self.written.insert(number);
             return;
         };
-        let guards = self.where_.entry(reg).or_default();
-        guards.insert(guard);
+        self.guards.insert(rows.number_of(guard.pred));
+        let guards = self.where_.entry(number).or_default();
+        add(guards, guard);
         // A write under `p` and a write under `!p` reach every thread.
         if guards.contains(&guard.negated()) {
-            self.written.insert(reg);
+            self.written.insert(number);
         }
     }
 
-    fn has(&self, reg: Reg, guard: Option<Guard>) -> bool {
-        let known = |guards: &HashSet<Guard>| {
-            guard.is_some_and(|guard| guards.contains(&guard)) || !guards.is_disjoint(&self.holds)
-        };
-        self.written.contains(reg) || self.where_.get(&reg).is_some_and(known)
+    fn has(&self, number: usize, guard: Option<Guard>) -> bool {
+        let holds = |known: &Guard| guard == Some(*known) || self.holds.contains(known);
+        let known = |guards: &Vec<Guard>| guards.iter().any(holds);
+        self.written.contains(number) || self.where_.get(&number).is_some_and(known)
     }
 
     /// Returns what is written on both of two paths.
     fn meet(mut self, other: &AssignmentState) -> AssignmentState {
         self.written.intersect(&other.written);
-        let written = std::mem::take(&mut self.written);
-        self.where_ = (self.where_.into_iter())
+        self.guards.unite(&other.guards);
+        let written = &self.written;
+        self.where_.retain(|reg, guards| {
             // A register that is written on both paths needs no guard any more.
-            .filter(|(reg, _)| !written.contains(*reg))
-            .filter_map(|(reg, mut guards)| {
-                let others = other.where_.get(&reg);
-                guards.retain(|guard| {
-                    other.written.contains(reg) || others.is_some_and(|o| o.contains(guard))
-                });
-                (!guards.is_empty()).then_some((reg, guards))
-            })
-            .collect();
-        self.written = written;
+            if written.contains(*reg) {
+                return false;
+            }
+            let others = other.where_.get(reg);
+            guards.retain(|guard| {
+                other.written.contains(*reg) || others.is_some_and(|o| o.contains(guard))
+            });
+            !guards.is_empty()
+        });
         self.holds.retain(|guard| other.holds.contains(guard));
         self
     }
@@ -100,14 +119,16 @@ struct AssignmentWalk<'a> {
 impl AssignmentWalk<'_> {
     fn block(&mut self, body: &[Stmt], state: AssignmentState) -> Reached {
         let mut state = state;
-        for stmt in body {
-            state = self.stmt(stmt, state)?;
+        let rows = self.rows;
+        for known in rows.block(body) {
+            state = self.stmt(known, state)?;
         }
         Some(state)
     }
 
-    fn stmt(&mut self, stmt: &Stmt, mut state: AssignmentState) -> Reached {
-        self.reads(stmt, &state);
+    fn stmt(&mut self, known: Known<'_>, mut state: AssignmentState) -> Reached {
+        let stmt = known.stmt;
+        self.reads(known, &state);
         let after = match stmt.op.control() {
             Some(Control::If { p, then, other }) => self.branch(*p, then, other, state.clone()),
             Some(Control::Loop { body }) => self.repeat(body, state.clone()),
@@ -119,8 +140,8 @@ impl AssignmentWalk<'_> {
             }
             Some(Control::Continue | Control::Exit | Control::Trap) => None,
             Some(Control::Comment(_)) | None => {
-                for &reg in self.rows.defs(&stmt.op) {
-                    state.write(reg, stmt.guard);
+                for &reg in known.defs {
+                    state.write(self.rows, reg, stmt.guard);
                 }
                 return Some(state);
             }
@@ -133,10 +154,12 @@ impl AssignmentWalk<'_> {
         }
     }
 
-    fn reads(&mut self, stmt: &Stmt, state: &AssignmentState) {
-        for reg in read(stmt, self.rows) {
+    fn reads(&mut self, known: Known<'_>, state: &AssignmentState) {
+        let stmt = known.stmt;
+        for &reg in known.reads {
             let guard = stmt.guard.filter(|guard| guard.pred != reg);
-            if !state.has(reg, guard) && self.reported.insert(reg) {
+            let has = state.has(self.rows.number_of(reg), guard);
+            if !has && is_read(stmt, reg) && self.reported.insert(reg) {
                 self.found.push(Diagnostic {
                     at: stmt.at,
                     problem: Problem::Unwritten {
@@ -157,7 +180,8 @@ impl AssignmentWalk<'_> {
     ) -> Reached {
         let under = |guard: Guard| {
             let mut state = state.clone();
-            state.holds.insert(guard);
+            state.guards.insert(self.rows.number_of(guard.pred));
+            add(&mut state.holds, guard);
             state
         };
         let a = self.block(then, under(p));
@@ -172,13 +196,12 @@ impl AssignmentWalk<'_> {
         // body. Registers need no fixpoint: what is written before the loop stays written, and the first iteration is
         // the one with the fewest writes.
         let mut state = state;
-        let mut predicates = Regs::default();
-        written(body, self.rows, &mut predicates);
-        state
-            .holds
-            .retain(|guard| !predicates.contains(&guard.pred));
+        let mut predicates = RegSet::new(self.rows);
+        predicates.add_written(body, self.rows);
+        let stays = |guard: &Guard| !predicates.contains(self.rows.number_of(guard.pred));
+        state.holds.retain(stays);
         for guards in state.where_.values_mut() {
-            guards.retain(|guard| !predicates.contains(&guard.pred));
+            guards.retain(stays);
         }
         self.left.push(None);
         self.block(body, state);
@@ -191,37 +214,24 @@ fn known_under(state: Reached, p: Guard, before: &AssignmentState) -> Reached {
     state.map(|mut state| {
         if state.holds.contains(&p) {
             for reg in state.written.difference(&before.written) {
-                state.where_.entry(reg).or_default().insert(p);
+                add(state.where_.entry(reg).or_default(), p);
             }
         }
-        state.holds.remove(&p);
+        state.holds.retain(|guard| *guard != p);
         state
     })
 }
 
-/// Every register that the statements write, at any depth.
-pub(super) fn written(body: &[Stmt], rows: &Rows<'_>, into: &mut Regs) {
-    for stmt in body {
-        into.extend(rows.defs(&stmt.op));
-        stmt.op
-            .blocks()
-            .into_iter()
-            .for_each(|inner| written(inner, rows, into));
-    }
-}
-
-/// The registers that are certainly read. A `wgmma` with a predicated `scale-d` reads D only if the predicate holds.
-fn read(stmt: &Stmt, rows: &Rows<'_>) -> Vec<Reg> {
-    let all = rows.reads(stmt);
+/// Whether a register among those that a statement names as read is certainly read. A `wgmma` with a predicated `scale-d` reads
+/// D only if the predicate holds.
+fn is_read(stmt: &Stmt, reg: Reg) -> bool {
     match stmt.op.atom() {
         Some(Atom::Mma {
             d,
             a,
             scale_d: ScaleD::Pred(_),
             ..
-        }) => all
-            .filter(|reg| a.contains(reg) || !d.contains(reg))
-            .collect(),
-        Some(Atom::Mma { .. } | Atom::Copy { .. }) | None => all.collect(),
+        }) => a.contains(&reg) || !d.contains(&reg),
+        Some(Atom::Mma { .. } | Atom::Copy { .. }) | None => true,
     }
 }

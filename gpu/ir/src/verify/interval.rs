@@ -1,10 +1,10 @@
 //! Interval analysis: bounds of the registers of some threads.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use super::rows::{Regs, Rows};
-use crate::{BinaryOp, Compare, Formula, Guard, Kernel, Op, Operand, Reg, ShuffleMode, Special};
+use super::regset::RegSet;
+use crate::rows::{Known, Rows};
+use crate::{BinaryOp, Compare, Formula, Guard, Kernel, Operand, Reg, Row, ShuffleMode, Special};
 
 /// The least and the greatest value. Predicates are 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +47,13 @@ impl Interval {
     }
 }
 
-/// The intervals of registers. Nothing is known of a register without an entry.
+/// The intervals of registers, by their numbers. Nothing is known of a register without one.
 #[derive(Clone, Debug)]
 pub(super) struct IntervalValues<'a> {
     kernel: &'a Kernel,
     rows: &'a Rows<'a>,
     threads: Range<u32>,
-    known: HashMap<Reg, Interval>,
+    known: Vec<Option<Interval>>,
 }
 
 impl<'a> IntervalValues<'a> {
@@ -67,51 +67,50 @@ impl<'a> IntervalValues<'a> {
             kernel,
             rows,
             threads,
-            known: HashMap::new(),
+            known: vec![None; rows.count()],
         }
     }
 
     pub(super) fn guard(&self, guard: Guard) -> Interval {
-        let value = self.known.get(&guard.pred).copied();
-        let value = value.unwrap_or(Interval::EITHER);
+        let value = self.reg(guard.pred).unwrap_or(Interval::EITHER);
         if guard.when { value } else { value.not() }
     }
 
-    pub(super) fn forget(&mut self, regs: &Regs) {
-        self.known.retain(|reg, _| !regs.contains(reg));
+    fn reg(&self, reg: Reg) -> Option<Interval> {
+        self.known.get(self.rows.number_of(reg)).copied().flatten()
+    }
+
+    pub(super) fn forget(&mut self, regs: &RegSet) {
+        regs.numbers().for_each(|reg| self.known[reg] = None);
     }
 
     /// The join of two paths.
     pub(super) fn join(&mut self, other: &IntervalValues<'_>) {
-        self.known.retain(|reg, value| match other.known.get(reg) {
-            None => false,
-            Some(other) => {
-                *value = value.hull(*other);
-                true
-            }
-        });
+        for (value, other) in self.known.iter_mut().zip(&other.known) {
+            *value = value.zip(*other).map(|(value, other)| value.hull(other));
+        }
     }
 
     /// The transfer function of an instruction that all of the threads execute, or only some.
-    pub(super) fn execute(&mut self, op: &Op, all: bool) {
-        let value = self.result(op);
-        for &reg in self.rows.defs(op) {
-            let old = self.known.get(&reg).copied();
-            let new = if all {
-                value
-            } else {
-                value.zip(old).map(|(new, old)| new.hull(old))
-            };
-            match new {
-                Some(new) => self.known.insert(reg, new),
-                None => self.known.remove(&reg),
-            };
+    pub(super) fn execute(&mut self, known: Known<'_>, all: bool) {
+        if known.defs.is_empty() {
+            return;
+        }
+        let value = self.result(known.row);
+        for &reg in known.defs {
+            if let Some(known) = self.known.get_mut(self.rows.number_of(reg)) {
+                *known = if all {
+                    value
+                } else {
+                    value.zip(*known).map(|(new, old)| new.hull(old))
+                };
+            }
         }
     }
 
     fn of(&self, operand: Operand) -> Option<Interval> {
         match operand {
-            Operand::Reg(reg) => self.known.get(&reg).copied(),
+            Operand::Reg(reg) => self.reg(reg),
             Operand::Int(value) => Some(Interval::one(value)),
             Operand::Float(_) => None,
             Operand::Special(special) => self.special(special),
@@ -156,8 +155,8 @@ impl<'a> IntervalValues<'a> {
     }
 
     /// The value of what an instruction writes: a number below 2^31, so that its signed and its unsigned readings agree.
-    fn result(&self, op: &Op) -> Option<Interval> {
-        let value = match self.rows.get(op).row.formula {
+    fn result(&self, row: &Row<'_>) -> Option<Interval> {
+        let value = match row.formula {
             Formula::Copy(a) => self.of(*a)?,
             Formula::Binary(op, ty, a, b) if !ty.is_float() => {
                 binary(op, self.of(*a)?, self.of(*b)?)?

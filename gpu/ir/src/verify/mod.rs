@@ -15,7 +15,7 @@ mod operands;
 mod problem;
 mod regset;
 mod resources;
-mod rows;
+
 mod uniform;
 mod wgmma;
 
@@ -24,9 +24,9 @@ pub use problem::Problem;
 pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
 
 pub use crate::Cohort;
-use crate::{Control, Kernel, Needs, Op, Row, Stmt};
+use crate::rows::{Known, Rows};
+use crate::{Control, Kernel, Op, Row, Stmt};
 use problem::Join;
-use rows::Rows;
 
 impl Kernel {
     /// Checks the kernel.
@@ -51,7 +51,11 @@ impl Kernel {
     /// Returns a [`Refused`] with all findings: those about declarations first, then those about instructions in
     /// program order.
     pub fn verify(&self) -> Result<(), Refused> {
-        let rows = &Rows::of(self);
+        self.verify_rows(&Rows::of(self))
+    }
+
+    /// Checks the kernel, whose rows are known.
+    pub(crate) fn verify_rows(&self, rows: &Rows<'_>) -> Result<(), Refused> {
         let mut all = declare::check(self);
         block(self, rows, &self.body, 0, &mut all);
         // Registers of another kernel have no place in this one's control flow.
@@ -98,9 +102,10 @@ impl Findings<'_> {
 
 fn block(kernel: &Kernel, rows: &Rows<'_>, body: &[Stmt], loops: u32, all: &mut Vec<Diagnostic>) {
     use Control::{Break, Comment, Continue, Exit, If, Loop, Trap};
-    for stmt in body {
+    for known in rows.block(body) {
+        let stmt = known.stmt;
         let mut found = Findings { stmt, all };
-        instruction(kernel, rows, stmt, loops, &mut found);
+        instruction(kernel, known, loops, &mut found);
         let inside = match stmt.op.control() {
             Some(Loop { .. }) => loops + 1,
             Some(If { .. } | Break | Continue | Exit | Trap | Comment(_)) | None => loops,
@@ -120,26 +125,20 @@ fn leaves_loop(op: &Op) -> bool {
     }
 }
 
-fn instruction(
-    kernel: &Kernel,
-    rows: &Rows<'_>,
-    stmt: &Stmt,
-    loops: u32,
-    found: &mut Findings<'_>,
-) {
+fn instruction(kernel: &Kernel, known: Known<'_>, loops: u32, found: &mut Findings<'_>) {
+    let Known { stmt, row, .. } = known;
     let op = &stmt.op;
-    let row = &rows.get(op).row;
-    for reg in rows.reads(stmt).chain(rows.defs(op).iter().copied()) {
-        operands::known(kernel, reg, found);
+    for reg in known.reads.iter().chain(known.defs) {
+        operands::known(kernel, *reg, found);
     }
     if let Some(guard) = stmt.guard {
         operands::guard(guard, found);
     }
-    if let Err(takes) = row.form.clone() {
-        let mnemonic = row.mnemonic.clone();
+    if let Err(takes) = &row.form {
+        let (mnemonic, takes) = (row.mnemonic.clone(), takes.clone());
         return found.add(Problem::Form { mnemonic, takes });
     }
-    target(kernel, op, found);
+    target(kernel, row, found);
     operands::check(row, found);
     memory::check(kernel, op, found);
     atoms::check(kernel, op, found);
@@ -151,11 +150,11 @@ fn instruction(
     }
 }
 
-fn target(kernel: &Kernel, op: &Op, found: &mut Findings<'_>) {
-    let needs = Needs::of(op, kernel.target).arch;
+fn target(kernel: &Kernel, row: &Row<'_>, found: &mut Findings<'_>) {
+    let needs = row.needs_for(kernel.target).arch;
     if !needs.runs_on(kernel.target) {
         found.add(Problem::Target {
-            mnemonic: op.mnemonic(),
+            mnemonic: row.mnemonic.clone(),
             needs,
             target: kernel.target,
         });

@@ -16,10 +16,11 @@ pub(super) fn check(row: &Row<'_>, found: &mut Findings<'_>) {
     }
     for slot in &row.slots {
         let Some(ty) = slot.ty else { continue };
-        let writes = slot.arg.writes().iter().map(Operand::from);
-        for operand in writes.chain(slot.arg.sources()) {
-            check_operand(slot.role, operand, ty, found);
+        for reg in slot.arg.writes() {
+            check_operand(slot.role, reg.into(), ty, found);
         }
+        slot.arg
+            .each_source(|operand| check_operand(slot.role, operand, ty, found));
     }
     for slot in &row.slots {
         let Some((last, right)) = slot.most else {

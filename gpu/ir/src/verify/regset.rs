@@ -1,99 +1,124 @@
 //! Sets of registers.
 
-use crate::{Reg, RegType};
+use crate::Stmt;
+use crate::rows::Rows;
 
-/// A set of registers, one bit each, by class.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct RegSet([Vec<u64>; 6]);
+/// A set of registers of a kernel, one bit each, by their numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RegSet(Vec<u64>);
 
 impl RegSet {
-    /// Adds a register; false if it was there.
-    pub(super) fn insert(&mut self, reg: Reg) -> bool {
-        let (word, bit) = (reg.index as usize / 64, 1 << (reg.index % 64));
-        let words = &mut self.0[reg.ty as usize];
-        if words.len() <= word {
-            words.resize(word + 1, 0);
-        }
-        let fresh = words[word] & bit == 0;
-        words[word] |= bit;
-        fresh
+    /// An empty set of the registers of a kernel.
+    pub(super) fn new(rows: &Rows<'_>) -> Self {
+        RegSet::of(rows.count())
     }
 
-    pub(super) fn contains(&self, reg: Reg) -> bool {
-        let word = self.0[reg.ty as usize].get(reg.index as usize / 64);
-        word.is_some_and(|word| word >> (reg.index % 64) & 1 == 1)
+    fn of(count: usize) -> Self {
+        RegSet(vec![0; count.div_ceil(64)])
+    }
+
+    /// Adds a register; one of another kernel has no place.
+    pub(super) fn insert(&mut self, number: usize) {
+        if let Some(word) = self.0.get_mut(number / 64) {
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    pub(super) fn contains(&self, number: usize) -> bool {
+        let word = self.0.get(number / 64);
+        word.is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
+    /// Adds every register that the statements write, at any depth.
+    pub(super) fn add_written(&mut self, body: &[Stmt], rows: &Rows<'_>) {
+        for known in rows.block(body) {
+            for reg in known.defs {
+                self.insert(rows.number_of(*reg));
+            }
+            for inner in known.stmt.op.blocks() {
+                self.add_written(inner, rows);
+            }
+        }
     }
 
     /// Keeps what is in both.
     pub(super) fn intersect(&mut self, other: &RegSet) {
-        for (own, other) in self.0.iter_mut().zip(&other.0) {
-            own.truncate(other.len());
-            own.iter_mut()
-                .zip(other)
-                .for_each(|(own, other)| *own &= other);
-        }
+        self.0
+            .iter_mut()
+            .zip(&other.0)
+            .for_each(|(own, other)| *own &= other);
+    }
+
+    /// Adds what is in the other.
+    pub(super) fn unite(&mut self, other: &RegSet) {
+        self.0
+            .iter_mut()
+            .zip(&other.0)
+            .for_each(|(own, other)| *own |= other);
+    }
+
+    /// The numbers in it, from the least.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0
+            .iter()
+            .enumerate()
+            .flat_map(|(at, word)| bits(at, *word))
     }
 
     /// The set difference.
-    pub(super) fn difference(&self, other: &RegSet) -> Vec<Reg> {
-        let mut all = Vec::new();
-        for (i, ty) in RegType::ALL.into_iter().enumerate() {
-            for (at, word) in self.0[i].iter().enumerate() {
-                let mut left = word & !other.0[i].get(at).copied().unwrap_or(0);
-                while left != 0 {
-                    let index = at as u32 * 64 + left.trailing_zeros();
-                    all.push(Reg { index, ty });
-                    left &= left - 1;
-                }
-            }
-        }
-        all
+    pub(super) fn difference(&self, other: &RegSet) -> Vec<usize> {
+        let pairs = self.0.iter().zip(&other.0).enumerate();
+        let left = pairs.flat_map(|(at, (own, other))| bits(at, own & !other));
+        left.collect()
     }
+}
+
+/// The numbers of the bits of a word.
+fn bits(at: usize, mut left: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(at * 64 + bit)
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn sets_are_those_of_the_standard_library() {
-        let reg = |index: u32, ty| Reg { index, ty };
-        let of = |step: u32| -> Vec<Reg> {
-            let singles = (0..200)
-                .step_by(step as usize)
-                .map(|i| reg(i, RegType::F32));
-            singles
-                .chain(
-                    (0..70)
-                        .step_by(step as usize)
-                        .map(|i| reg(i, RegType::Pred)),
-                )
-                .collect()
-        };
+        let of = |step: usize| (0..200).step_by(step).collect::<BTreeSet<usize>>();
         let (twos, threes) = (of(2), of(3));
-        let set = |regs: &[Reg]| {
-            let mut set = RegSet::default();
-            assert!(regs.iter().all(|reg| set.insert(*reg)));
-            assert!(!regs.iter().any(|reg| set.insert(*reg)));
+        let set = |numbers: &BTreeSet<usize>| {
+            let mut set = RegSet::of(200);
+            assert!(set.is_empty() && !numbers.iter().any(|number| set.contains(*number)));
+            numbers.iter().for_each(|number| set.insert(*number));
+            assert!(!set.is_empty() && numbers.iter().all(|number| set.contains(*number)));
             set
         };
         let (a, b) = (set(&twos), set(&threes));
-        let mut both = a.clone();
+        assert!(a.numbers().eq(twos.iter().copied()));
+        assert!(a.difference(&b).iter().eq(twos.difference(&threes)));
+        let (mut both, mut either) = (a.clone(), a.clone());
         both.intersect(&b);
-        let hash = |regs: Vec<Reg>| regs.into_iter().collect::<std::collections::BTreeSet<_>>();
-        let is_in = |all: &[Reg], reg: &Reg| all.contains(reg);
-        let expected: Vec<Reg> = twos
-            .iter()
-            .copied()
-            .filter(|r| !is_in(&threes, r))
-            .collect();
-        assert_eq!(hash(a.difference(&b)), hash(expected));
-        let expected: Vec<Reg> = twos.iter().copied().filter(|r| is_in(&threes, r)).collect();
-        assert_eq!(
-            hash(both.difference(&RegSet::default())),
-            hash(expected.clone())
-        );
-        assert!(expected.iter().all(|reg| both.contains(*reg)));
-        assert!(!both.contains(reg(2, RegType::F32)) && !both.contains(reg(999, RegType::B64)));
+        assert!(both.numbers().eq(twos.intersection(&threes).copied()));
+        either.unite(&b);
+        assert!(either.numbers().eq(twos.union(&threes).copied()));
+        either.clear();
+        assert!(either.is_empty() && either == RegSet::of(200));
+        // A register of another kernel is in no set.
+        both.insert(usize::MAX);
+        assert!(!both.contains(usize::MAX) && !both.contains(1000));
     }
 }

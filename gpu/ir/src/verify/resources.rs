@@ -7,7 +7,8 @@ use std::panic::Location;
 use super::diagnostic::Diagnostic;
 use super::interval::{Interval, IntervalValues};
 use super::problem::Problem;
-use super::rows::{Regs, Rows};
+use super::regset::RegSet;
+use crate::rows::{Known, Rows};
 use crate::{Control, Kernel, Op, Stmt, Sync, SyncEffect};
 
 /// 32-bit registers of a multiprocessor (CUDA C++ Programming Guide, "Compute capabilities": the same since sm_70).
@@ -227,8 +228,9 @@ impl<'a> RegisterWalk<'a> {
     /// Walks a block that is certainly or possibly executed; returns whether the warpgroup may continue after it.
     fn block(&mut self, body: &'a [Stmt], certain: bool) -> bool {
         let mut certain = certain;
-        for stmt in body {
-            match self.stmt(stmt, certain) {
+        let rows = self.rows;
+        for known in rows.block(body) {
+            match self.stmt(known, certain) {
                 Goes::On => {}
                 Goes::Perhaps => certain = false,
                 Goes::Nowhere => return false,
@@ -237,7 +239,8 @@ impl<'a> RegisterWalk<'a> {
         true
     }
 
-    fn stmt(&mut self, stmt: &'a Stmt, certain: bool) -> Goes {
+    fn stmt(&mut self, known: Known<'a>, certain: bool) -> Goes {
+        let stmt = known.stmt;
         let guard = match stmt.guard {
             None => Interval::TRUE,
             Some(guard) => self.values.guard(guard),
@@ -277,7 +280,7 @@ impl<'a> RegisterWalk<'a> {
                         at: stmt.at,
                     });
                 }
-                self.values.execute(&stmt.op, sure);
+                self.values.execute(known, sure);
                 Goes::On
             }
         }
@@ -312,8 +315,8 @@ impl<'a> RegisterWalk<'a> {
 
     /// Registers that a loop writes may hold anything while it runs.
     fn forget(&mut self, body: &[Stmt]) {
-        let mut written = Regs::default();
-        super::definite_assignment::written(body, self.rows, &mut written);
+        let mut written = RegSet::new(self.rows);
+        written.add_written(body, self.rows);
         self.values.forget(&written);
     }
 }

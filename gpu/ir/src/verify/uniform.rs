@@ -1,7 +1,7 @@
 //! Uniformity analysis: the groups of threads in which a value is the same.
 
-use super::rows::{NumberMap, Rows};
-use crate::{BinaryOp, Cohort, Formula, Kernel, Operand, Reg, Row, ShuffleMode, Special, Stmt};
+use crate::rows::{Known, Rows};
+use crate::{BinaryOp, Cohort, Formula, Kernel, Operand, Reg, Row, ShuffleMode, Special};
 
 impl Cohort {
     /// The binary logarithm of the number of these threads.
@@ -44,62 +44,76 @@ impl Uniformity {
 }
 
 /// The values of all registers at a point.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct UniformValues(NumberMap<Reg, Uniformity>);
+#[derive(Clone, Debug)]
+pub(super) struct UniformValues<'a> {
+    kernel: &'a Kernel,
+    rows: &'a Rows<'a>,
+    /// The value of each register, by its number. One that was not written yet holds no value that could differ.
+    values: Vec<Uniformity>,
+}
 
-impl UniformValues {
-    /// Returns what is known of a register. One that was not written yet holds no value that could differ.
-    pub(super) fn of(&self, reg: Reg) -> Uniformity {
-        self.0.get(&reg).copied().unwrap_or(Uniformity::Same(WHOLE))
-    }
-
-    pub(super) fn operand(&self, kernel: &Kernel, operand: Operand) -> Uniformity {
-        match operand {
-            Operand::Reg(reg) => self.of(reg),
-            Operand::Int(_) | Operand::Float(_) => Uniformity::Same(WHOLE),
-            Operand::Special(special) => special_value(kernel, special),
+impl<'a> UniformValues<'a> {
+    /// The values before the first instruction.
+    pub(super) fn new(kernel: &'a Kernel, rows: &'a Rows<'a>) -> Self {
+        UniformValues {
+            kernel,
+            rows,
+            values: vec![Uniformity::Same(WHOLE); rows.count()],
         }
     }
 
-    /// The values of some registers.
-    pub(super) fn snapshot(&self, regs: &[Reg]) -> Vec<Uniformity> {
-        regs.iter().map(|reg| self.of(*reg)).collect()
+    /// Returns what is known of a register.
+    pub(super) fn of(&self, reg: Reg) -> Uniformity {
+        let known = self.values.get(self.rows.number_of(reg));
+        known.copied().unwrap_or(Uniformity::Same(WHOLE))
+    }
+
+    fn operand(&self, operand: Operand) -> Uniformity {
+        match operand {
+            Operand::Reg(reg) => self.of(reg),
+            Operand::Int(_) | Operand::Float(_) => Uniformity::Same(WHOLE),
+            Operand::Special(special) => special_value(self.kernel, special),
+        }
+    }
+
+    /// The values of the registers with these numbers.
+    pub(super) fn snapshot(&self, regs: &[usize]) -> Vec<Uniformity> {
+        regs.iter().map(|&reg| self.values[reg]).collect()
     }
 
     /// Those values again.
-    pub(super) fn restore(&mut self, regs: &[Reg], values: &[Uniformity]) {
-        let pairs = regs.iter().copied().zip(values.iter().copied());
-        self.0.extend(pairs);
+    pub(super) fn restore(&mut self, regs: &[usize], values: &[Uniformity]) {
+        for (&reg, &value) in regs.iter().zip(values) {
+            self.values[reg] = value;
+        }
     }
 
     /// Joins two paths that differ in these registers: the less uniform value remains.
-    pub(super) fn join(&mut self, regs: &[Reg], others: &[Uniformity]) {
-        for (reg, other) in regs.iter().zip(others) {
-            let value = self.of(*reg).join(*other);
-            self.0.insert(*reg, value);
+    pub(super) fn join(&mut self, regs: &[usize], others: &[Uniformity]) {
+        for (&reg, other) in regs.iter().zip(others) {
+            self.values[reg] = self.values[reg].join(*other);
         }
     }
 
     /// Limits registers that were written under divergence: threads of different groups of `2^parted` may hold values
     /// of different iterations or branches.
-    pub(super) fn part(&mut self, written: &[Reg], parted: u32) {
-        for reg in written {
-            let value = self.of(*reg);
+    pub(super) fn part(&mut self, written: &[usize], parted: u32) {
+        for &reg in written {
+            let value = &mut self.values[reg];
             if value.group() > parted {
-                self.0.insert(*reg, Uniformity::Same(parted));
+                *value = Uniformity::Same(parted);
             }
         }
     }
 
     /// The values after an instruction.
-    pub(super) fn execute(&mut self, kernel: &Kernel, rows: &Rows<'_>, stmt: &Stmt) {
-        let known = rows.get(&stmt.op);
-        if known.uses.defs.is_empty() {
+    pub(super) fn execute(&mut self, known: Known<'_>) {
+        if known.defs.is_empty() {
             return;
         }
-        let value = self.result(kernel, &known.row);
-        for &reg in &known.uses.defs {
-            let new = match stmt.guard {
+        let value = self.result(known.row);
+        for &reg in known.defs {
+            let new = match known.stmt.guard {
                 None => value,
                 // Threads in which the guard does not hold keep the old value. In a group that agrees on the guard, all
                 // threads have the new value or all have the old one, so each must be the same there.
@@ -108,20 +122,22 @@ impl UniformValues {
                     Uniformity::Same(value.group().min(self.of(reg).group()).min(parted))
                 }
             };
-            self.0.insert(reg, new);
+            if let Some(value) = self.values.get_mut(self.rows.number_of(reg)) {
+                *value = new;
+            }
         }
     }
 
     /// The value that an instruction computes.
-    fn result(&self, kernel: &Kernel, row: &Row<'_>) -> Uniformity {
-        let of = |operand: &Operand| self.operand(kernel, *operand);
-        let function = || Uniformity::Same(self.least(kernel, row));
+    fn result(&self, row: &Row<'_>) -> Uniformity {
+        let of = |operand: &Operand| self.operand(*operand);
+        let function = || Uniformity::Same(self.least(row));
         match row.formula {
             Formula::Function | Formula::Logic(..) | Formula::Select(..) => function(),
             Formula::Lane => Uniformity::Same(0),
             // Other threads may write the memory between the loads of two warps, so the value is uniform in a warp at
             // most.
-            Formula::Shared => Uniformity::Same(self.least(kernel, row).min(5)),
+            Formula::Shared => Uniformity::Same(self.least(row).min(5)),
             Formula::Copy(a) => of(a),
             Formula::Binary(op, _, a, b) => binary(op, of(a), *b, of(b)),
             Formula::Compare(cmp, _, a, b) => compare(cmp, of(a), *b, of(b)),
@@ -152,14 +168,14 @@ impl UniformValues {
     }
 
     /// A function of its operands is the same where all of them are.
-    fn least(&self, kernel: &Kernel, row: &Row<'_>) -> u32 {
-        let sources = row.sources().map(|operand| self.operand(kernel, operand));
+    fn least(&self, row: &Row<'_>) -> u32 {
+        let mut least = WHOLE;
+        for slot in &row.slots {
+            slot.arg
+                .each_source(|operand| least = least.min(self.operand(operand).group()));
+        }
         let bases = row.addresses().filter_map(|address| address.base.reg());
-        sources
-            .chain(bases.map(|reg| self.of(reg)))
-            .map(Uniformity::group)
-            .min()
-            .unwrap_or(WHOLE)
+        bases.fold(least, |least, reg| least.min(self.of(reg).group()))
     }
 }
 

@@ -6,7 +6,8 @@ use std::panic::Location;
 
 use super::diagnostic::Diagnostic;
 use super::problem::Problem;
-use super::rows::{Regs, Rows};
+use super::regset::RegSet;
+use crate::rows::{Known, Rows};
 use crate::{Async, Atom, Control, Op, Reg, Stmt};
 
 /// More groups than this are never told apart.
@@ -17,18 +18,20 @@ const GROUPS: usize = 8;
 pub(super) fn check(body: &[Stmt], rows: &Rows<'_>) -> Vec<Diagnostic> {
     let mut walk = WgmmaWalk {
         rows,
-        handed: Regs::default(),
+        handed: RegSet::new(rows),
         found: Vec::new(),
         reported: HashSet::new(),
         loops: Vec::new(),
     };
     each(body, &mut |stmt| {
         if let Some((d, a)) = product(&stmt.op) {
-            walk.handed.extend(d.iter().chain(a));
+            for reg in d.iter().chain(a) {
+                walk.handed.insert(rows.number_of(*reg));
+            }
         }
     });
     if !walk.handed.is_empty() {
-        let end = walk.block(body, WgmmaState::default());
+        let end = walk.block(body, WgmmaState::new(rows));
         walk.end(end);
     }
     walk.found
@@ -64,11 +67,11 @@ struct Use {
 type Group = BTreeMap<Reg, Use>;
 
 /// The products in flight at a point.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct WgmmaState {
     fenced: bool,
     /// Registers touched since the last fence.
-    touched: Regs,
+    touched: RegSet,
     /// Issued and not committed.
     open: Group,
     /// Committed groups, newest first.
@@ -76,9 +79,18 @@ struct WgmmaState {
 }
 
 impl WgmmaState {
+    fn new(rows: &Rows<'_>) -> Self {
+        WgmmaState {
+            fenced: false,
+            touched: RegSet::new(rows),
+            open: Group::new(),
+            committed: Vec::new(),
+        }
+    }
+
     fn join(&mut self, other: &WgmmaState) {
         self.fenced &= other.fenced;
-        self.touched.extend(&other.touched);
+        self.touched.unite(&other.touched);
         self.open.extend(&other.open);
         for (i, group) in other.committed.iter().enumerate() {
             match self.committed.get_mut(i) {
@@ -115,7 +127,7 @@ struct WgmmaLoop {
 struct WgmmaWalk<'a> {
     rows: &'a Rows<'a>,
     /// The registers that any `wgmma` works on; no others matter.
-    handed: Regs,
+    handed: RegSet,
     found: Vec<Diagnostic>,
     reported: HashSet<(&'static Location<'static>, Reg)>,
     loops: Vec<WgmmaLoop>,
@@ -131,17 +143,23 @@ fn merge(into: &mut Option<WgmmaState>, state: WgmmaState) {
 impl WgmmaWalk<'_> {
     fn block(&mut self, body: &[Stmt], state: WgmmaState) -> Option<WgmmaState> {
         let mut state = state;
-        for stmt in body {
-            state = self.stmt(stmt, state)?;
+        let rows = self.rows;
+        for known in rows.block(body) {
+            state = self.stmt(known, state)?;
         }
         Some(state)
     }
 
-    fn stmt(&mut self, stmt: &Stmt, mut state: WgmmaState) -> Option<WgmmaState> {
+    fn stmt(&mut self, known: Known<'_>, mut state: WgmmaState) -> Option<WgmmaState> {
+        let stmt = known.stmt;
+        if let Some(Control::Trap | Control::Comment(_)) | None = stmt.op.control() {
+            self.plain(known, &mut state);
+            return Some(state);
+        }
         let before = stmt.guard.map(|_| state.clone());
         let after = match stmt.op.control() {
             Some(Control::If { then, other, .. }) => {
-                self.touch(stmt, &mut state);
+                self.touch(known, &mut state);
                 let mut after = self.block(then, state.clone());
                 if let Some(other) = self.block(other, state) {
                     merge(&mut after, other);
@@ -165,10 +183,7 @@ impl WgmmaWalk<'_> {
                 self.end(Some(state));
                 None
             }
-            Some(Control::Trap | Control::Comment(_)) | None => {
-                self.plain(stmt, &mut state);
-                return Some(state);
-            }
+            Some(Control::Trap | Control::Comment(_)) | None => Some(state),
         };
         match (after, before) {
             (Some(mut after), Some(before)) => {
@@ -179,7 +194,8 @@ impl WgmmaWalk<'_> {
         }
     }
 
-    fn plain(&mut self, stmt: &Stmt, state: &mut WgmmaState) {
+    fn plain(&mut self, known: Known<'_>, state: &mut WgmmaState) {
+        let stmt = known.stmt;
         match &stmt.op {
             Op::Async(Async::WgmmaFence) => {
                 state.fenced = true;
@@ -200,16 +216,17 @@ impl WgmmaWalk<'_> {
             | Op::Memory(_)
             | Op::Exchange(_)
             | Op::Sync(_)
-            | Op::Control(_) => self.touch(stmt, state),
+            | Op::Control(_) => self.touch(known, state),
             Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => match product(&stmt.op) {
                 Some((d, a)) => self.issue(stmt, d, a, state),
-                None => self.touch(stmt, state),
+                None => self.touch(known, state),
             },
         }
     }
 
     fn issue(&mut self, stmt: &Stmt, d: &[Reg], a: &[Reg], state: &mut WgmmaState) {
-        let touched = d.iter().chain(a).find(|reg| state.touched.contains(reg));
+        let is_touched = |reg: &&Reg| state.touched.contains(self.rows.number_of(**reg));
+        let touched = d.iter().chain(a).find(is_touched);
         if !state.fenced || touched.is_some() {
             let reg = touched.copied().filter(|_| state.fenced);
             let first = d.iter().chain(a).next().copied();
@@ -229,23 +246,24 @@ impl WgmmaWalk<'_> {
     }
 
     /// An instruction that is not a `wgmma` reads and writes registers.
-    fn touch(&mut self, stmt: &Stmt, state: &mut WgmmaState) {
-        let rows = self.rows;
-        let writes = || rows.defs(&stmt.op).iter().map(|reg| (*reg, true));
-        let all = || rows.reads(stmt).map(|reg| (reg, false)).chain(writes());
-        for (reg, written) in all() {
+    fn touch(&mut self, known: Known<'_>, state: &mut WgmmaState) {
+        let reads = known.reads.iter().map(|reg| (*reg, false));
+        let writes = known.defs.iter().map(|reg| (*reg, true));
+        for (reg, written) in reads.chain(writes) {
+            let number = self.rows.number_of(reg);
+            if !self.handed.contains(number) {
+                continue;
+            }
+            state.touched.insert(number);
             if let Some(used) = state.busy(reg, written) {
                 let issued = used.issued;
-                self.report(stmt, reg, |mnemonic| Problem::WgmmaInFlight {
+                self.report(known.stmt, reg, |mnemonic| Problem::WgmmaInFlight {
                     mnemonic,
                     regs: vec![reg],
                     issued,
                 });
             }
         }
-        let handed = all().map(|(reg, _)| reg);
-        let handed = handed.filter(|reg| self.handed.contains(reg));
-        state.touched.extend(handed);
     }
 
     fn report(&mut self, stmt: &Stmt, reg: Reg, problem: impl FnOnce(String) -> Problem) {
