@@ -1,12 +1,8 @@
 //! The modifiers of opcodes.
 
-/// Returns the modifier with a dot before it; an empty one stays empty.
-pub(crate) fn dotted(word: &str) -> String {
-    if word.is_empty() {
-        String::new()
-    } else {
-        format!(".{word}")
-    }
+/// Returns the dot before a modifier; an empty one has none.
+pub(crate) fn dot(word: &str) -> &'static str {
+    if word.is_empty() { "" } else { "." }
 }
 
 macro_rules! modifiers {

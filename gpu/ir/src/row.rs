@@ -90,10 +90,7 @@ pub(crate) struct Slot<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ptx<'a> {
     /// The opcode, then the operands in order, then a number.
-    Line {
-        opcode: String,
-        last: Option<String>,
-    },
+    Line { opcode: Word, last: Option<String> },
     /// `mov`, whose opcode follows from its source.
     Mov { d: Reg, a: Operand },
     /// An address in a register, generic where the register has 64 bits.
@@ -120,15 +117,80 @@ pub(crate) enum Ptx<'a> {
     New,
 }
 
+/// A word of static parts, such as an opcode: a short one takes no allocation.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Word {
+    /// ASCII letters, as many as the number says.
+    Short([u8; Word::SHORT], u8),
+    Long(String),
+}
+
+impl Word {
+    const SHORT: usize = 38;
+
+    /// Puts a word together.
+    pub(crate) fn of(parts: &[&str]) -> Word {
+        let (mut letters, mut end) = ([0; Word::SHORT], 0);
+        for part in parts {
+            let next = end + part.len();
+            match letters.get_mut(end..next) {
+                Some(place) if part.is_ascii() => place.copy_from_slice(part.as_bytes()),
+                Some(_) | None => return Word::Long(parts.concat()),
+            }
+            end = next;
+        }
+        Word::Short(letters, end as u8)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Word::Short(letters, count) => {
+                std::str::from_utf8(&letters[..usize::from(*count)]).expect("letters are ASCII")
+            }
+            Word::Long(text) => text,
+        }
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<&str> for Word {
+    fn from(text: &str) -> Word {
+        Word::of(&[text])
+    }
+}
+
+impl From<String> for Word {
+    fn from(text: String) -> Word {
+        Word::Long(text)
+    }
+}
+
+impl From<Word> for Ptx<'_> {
+    fn from(opcode: Word) -> Self {
+        Ptx::Line { opcode, last: None }
+    }
+}
+
 impl From<String> for Ptx<'_> {
     fn from(opcode: String) -> Self {
-        Ptx::Line { opcode, last: None }
+        Word::from(opcode).into()
     }
 }
 
 impl From<&str> for Ptx<'_> {
     fn from(opcode: &str) -> Self {
-        opcode.to_string().into()
+        Word::from(opcode).into()
     }
 }
 
@@ -176,7 +238,7 @@ pub(crate) const EXISTS: Result<(), String> = Ok(());
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row<'a> {
     /// Its mnemonic in listings and messages: its opcode and types.
-    pub(crate) mnemonic: String,
+    pub(crate) mnemonic: Word,
     /// Its text in PTX.
     pub(crate) ptx: Ptx<'a>,
     /// The facts about the value that it writes.
@@ -204,7 +266,7 @@ impl<'a> Row<'a> {
     /// in PTX, what it needs, and whether it exists for its types and modifiers. Its value may differ between lanes: one
     /// that is a function of what is read has to say so.
     pub(crate) fn alone(
-        mnemonic: impl Into<String>,
+        mnemonic: impl Into<Word>,
         ptx: impl Into<Ptx<'a>>,
         needs: Needs,
         form: Result<(), String>,
@@ -228,7 +290,7 @@ impl<'a> Row<'a> {
     /// and barriers count the threads that there are.
     pub(crate) fn together(
         cohort: impl Into<Option<Cohort>>,
-        mnemonic: impl Into<String>,
+        mnemonic: impl Into<Word>,
         ptx: impl Into<Ptx<'a>>,
         needs: Needs,
         form: Result<(), String>,
@@ -242,7 +304,7 @@ impl<'a> Row<'a> {
     /// The same of an instruction that takes all threads of its cohort: none may be missing in the block.
     pub(crate) fn whole(
         cohort: impl Into<Option<Cohort>>,
-        mnemonic: impl Into<String>,
+        mnemonic: impl Into<Word>,
         ptx: impl Into<Ptx<'a>>,
         needs: Needs,
         form: Result<(), String>,
@@ -521,6 +583,29 @@ impl Op {
     /// assert_eq!(mnemonics, ["mov", "mul.wide.u32", "barrier.sync"]);
     /// ```
     pub fn mnemonic(&self) -> String {
-        self.row().mnemonic
+        self.row().mnemonic.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_its_parts() {
+        let long = "x".repeat(Word::SHORT);
+        for parts in [
+            &[][..],
+            &["add", ".", "f32"],
+            &[&long],
+            &[&long, "y"],
+            &["y", &long],
+            &["µ", "s"],
+        ] {
+            let word = Word::of(parts);
+            assert_eq!(word.as_str(), parts.concat());
+            let is_short = parts.concat().len() <= Word::SHORT && parts.concat().is_ascii();
+            assert_eq!(matches!(word, Word::Short(..)), is_short, "{word:?}");
+        }
     }
 }

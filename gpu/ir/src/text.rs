@@ -159,7 +159,7 @@ impl Names<'_> {
         if !writes.is_empty() {
             write!(text, "{} = ", writes.join(", ")).expect("writing to a string");
         }
-        text += &row.mnemonic;
+        text += row.mnemonic.as_str();
         let addresses = row.addresses().map(|a| self.address(a));
         let sources = row.slots.iter().flat_map(|slot| sources(slot.arg));
         let words: Vec<String> = addresses.chain(sources).collect();

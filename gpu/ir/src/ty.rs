@@ -206,17 +206,33 @@ impl Type {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
 
-    /// The letter of an integer type: untyped bits count as unsigned.
-    pub(crate) fn sign(self) -> char {
-        if self.is_signed() { 's' } else { 'u' }
+    /// The word of the integers of its width: untyped bits count as unsigned.
+    pub(crate) fn integer(self) -> &'static str {
+        match (self.bits(), self.is_signed()) {
+            (1, _) => "u1",
+            (8, true) => "s8",
+            (8, false) => "u8",
+            (16, true) => "s16",
+            (16, false) => "u16",
+            (32, true) => "s32",
+            (32, false) => "u32",
+            (64, true) => "s64",
+            (64, false) => "u64",
+            _ => "u128",
+        }
+    }
+
+    /// The word of untyped bits of its width.
+    pub(crate) fn untyped_word(self) -> &'static str {
+        bits_word(self.bits())
     }
 
     /// The word of the type where bits are only moved.
-    pub(crate) fn moved(self) -> String {
+    pub(crate) fn moved(self) -> &'static str {
         if self.is_float() && ![Type::F32, Type::F64].contains(&self) {
-            format!("b{}", self.bits())
+            self.untyped_word()
         } else {
-            self.to_string()
+            self.ptx()
         }
     }
 
@@ -257,6 +273,18 @@ impl Type {
                 _ => RegType::B64,
             },
         }
+    }
+}
+
+/// The word of that many untyped bits, the width of a type or of a register.
+pub(crate) fn bits_word(bits: u32) -> &'static str {
+    match bits {
+        1 => "b1",
+        8 => "b8",
+        16 => "b16",
+        32 => "b32",
+        64 => "b64",
+        _ => "b128",
     }
 }
 

@@ -1,12 +1,12 @@
 //! Instructions from registers to registers of one thread (PTX ISA 9.7.1 to 9.7.8).
 
 use crate::build::KernelBuilder;
-use crate::modifiers::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp, dotted};
+use crate::modifiers::{BinaryOp, Compare, Rounding, TernaryOp, UnaryOp};
 use crate::needs::Needs;
 use crate::operand::{Operand, Reg};
-use crate::row::{Arg, EXISTS, Formula, Ptx, Row};
+use crate::row::{Arg, EXISTS, Formula, Ptx, Row, Word};
 use crate::stmt::Guard;
-use crate::ty::{RegType, Type};
+use crate::ty::{RegType, Type, bits_word};
 use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, INTEGERS_TO_32, SCALAR_HALVES, SIGNED,
     SINGLES, UNSIGNED, WORDS, among,
@@ -133,7 +133,12 @@ impl Alu {
                 .s(a, moved(*d, *a)),
             Alu::Pack { d, parts } => Row {
                 pieces: Some(pieces(parts, *d)),
-                ..Row::alone("pack", format!("mov.b{}", d.ty.bits()), Needs::BASE, EXISTS)
+                ..Row::alone(
+                    "pack",
+                    Word::of(&["mov.", bits_word(d.ty.bits())]),
+                    Needs::BASE,
+                    EXISTS,
+                )
             }
             .function()
             .slot("destination", Arg::Write(from_ref(d)), None)
@@ -142,7 +147,7 @@ impl Alu {
                 pieces: Some(pieces(parts, *a)),
                 ..Row::alone(
                     "unpack",
-                    format!("mov.b{}", a.ty.bits()),
+                    Word::of(&["mov.", bits_word(a.ty.bits())]),
                     Needs::BASE,
                     EXISTS,
                 )
@@ -151,7 +156,7 @@ impl Alu {
             .slot("destination", Arg::Write(parts), None)
             .regs("source", from_ref(a), None),
             Alu::Unary { op, ty, d, a } => {
-                let mnemonic = format!("{}.{ty}", op.ptx());
+                let mnemonic = Word::of(&[op.ptx(), ".", ty.ptx()]);
                 Row::alone(
                     mnemonic,
                     op.opcode(*ty),
@@ -163,7 +168,7 @@ impl Alu {
                 .s(a, *ty)
             }
             Alu::Binary { op, ty, d, a, b } => {
-                let mnemonic = format!("{}.{ty}", op.ptx());
+                let mnemonic = Word::of(&[op.ptx(), ".", ty.ptx()]);
                 Row::alone(
                     mnemonic,
                     op.opcode(*ty),
@@ -177,7 +182,7 @@ impl Alu {
             }
             Alu::Ternary { op, ty, d, a, b, c } => {
                 let types = op.operands(*ty);
-                let mnemonic = format!("{}.{ty}", op.ptx());
+                let mnemonic = Word::of(&[op.ptx(), ".", ty.ptx()]);
                 let form = among(*ty, op.types());
                 let row = Row::alone(mnemonic, op.opcode(*ty), op.needs(*ty), form);
                 let row = row.d(d, op.result(*ty)).s(a, types[0]).s(b, types[1]);
@@ -210,9 +215,9 @@ impl Alu {
                 start,
                 length,
             } => {
-                let opcode = format!("bfi.b{}", ty.bits());
+                let opcode = Word::of(&["bfi.", ty.untyped_word()]);
                 Row::alone(
-                    format!("bfi.{ty}"),
+                    Word::of(&["bfi.", ty.ptx()]),
                     opcode,
                     Needs::BASE,
                     among(*ty, &[BITS_FROM_32, INTEGERS_FROM_32]),
@@ -227,7 +232,7 @@ impl Alu {
                 .most(255, FIELD)
             }
             Alu::Setp { cmp, ty, p, a, b } => {
-                let mnemonic = format!("setp.{}.{ty}", cmp.ptx());
+                let mnemonic = Word::of(&["setp.", cmp.ptx(), ".", ty.ptx()]);
                 let needs = if *ty == Type::Bf16 {
                     Needs::HOPPER
                 } else {
@@ -240,7 +245,7 @@ impl Alu {
                     .s(b, *ty)
             }
             Alu::PredLogic { op, p, a, b } => {
-                let mnemonic = format!("{}.pred", op.ptx());
+                let mnemonic = Word::of(&[op.ptx(), ".pred"]);
                 let form = if [BinaryOp::And, BinaryOp::Or, BinaryOp::Xor].contains(op) {
                     Ok(())
                 } else {
@@ -253,12 +258,12 @@ impl Alu {
                     .guard("predicate", *b)
             }
             Alu::Selp { ty, d, a, b, p } => {
-                let opcode = format!("selp.{}", ty.moved());
+                let opcode = Word::of(&["selp.", ty.moved()]);
                 let form = match ty.bits() {
                     16 | 32 | 64 => Ok(()),
                     _ => Err("it is for types of 16, 32 and 64 bits".into()),
                 };
-                Row::alone(format!("selp.{ty}"), opcode, Needs::BASE, form)
+                Row::alone(Word::of(&["selp.", ty.ptx()]), opcode, Needs::BASE, form)
                     .formula(Formula::Select(*p, a, b))
                     .d(d, *ty)
                     .s(a, *ty)
@@ -273,7 +278,7 @@ impl Alu {
                 d,
                 a,
             } => {
-                let rounds = dotted(rounding.map_or("", Rounding::ptx));
+                let (dot, rounds) = rounding.map_or(("", ""), |rounding| (".", rounding.ptx()));
                 let modifier = if *saturate { ".sat" } else { "" };
                 let saturates = if *saturate {
                     ".sat"
@@ -284,8 +289,17 @@ impl Alu {
                 };
                 let keeps = !to.is_float() && !from.is_float() && to.bits() >= 32;
                 Row::alone(
-                    format!("cvt{rounds}{modifier}.{to}.{from}"),
-                    format!("cvt{rounds}{saturates}.{to}.{from}"),
+                    Word::of(&["cvt", dot, rounds, modifier, ".", to.ptx(), ".", from.ptx()]),
+                    Word::of(&[
+                        "cvt",
+                        dot,
+                        rounds,
+                        saturates,
+                        ".",
+                        to.ptx(),
+                        ".",
+                        from.ptx(),
+                    ]),
                     convert_needs(*to, *from, *rounding),
                     convert(*to, *from, *rounding, *saturate),
                 )
@@ -312,8 +326,8 @@ impl Alu {
                     ("", Needs::AMPERE)
                 };
                 Row::alone(
-                    format!("cvt{relu}.{to}.{from}"),
-                    format!("cvt.rn{finite}{relu}.{to}.{from}"),
+                    Word::of(&["cvt", relu, ".", to.ptx(), ".", from.ptx()]),
+                    Word::of(&["cvt.rn", finite, relu, ".", to.ptx(), ".", from.ptx()]),
                     needs,
                     convert_pair(*to, *from),
                 )
@@ -461,25 +475,23 @@ impl UnaryOp {
         }
     }
 
-    fn opcode(self, ty: Type) -> String {
+    fn opcode(self, ty: Type) -> Word {
         use UnaryOp::{
             Abs, Bfind, Brev, Clz, Cos, Ex2, Lg2, Neg, Not, Popc, Rcp, Rsqrt, Sin, Sqrt, Tanh,
         };
         let mnemonic = self.ptx();
         match self {
-            Neg | Abs if !ty.is_float() => format!("{mnemonic}.s{}", ty.bits()),
-            Not if ty == Type::Pred => "not.pred".to_string(),
-            Not | Popc | Clz | Brev => {
-                format!("{mnemonic}.b{}", ty.bits())
+            Neg | Abs if !ty.is_float() => Word::of(&[mnemonic, ".s", &ty.integer()[1..]]),
+            Not if ty == Type::Pred => "not.pred".into(),
+            Not | Popc | Clz | Brev => Word::of(&[mnemonic, ".", ty.untyped_word()]),
+            Bfind => Word::of(&[mnemonic, ".", ty.integer()]),
+            Rcp if ty == Type::F32 => "rcp.approx.ftz.f32".into(),
+            Rcp | Sqrt => Word::of(&[mnemonic, ".rn.", ty.ptx()]),
+            Rsqrt | Ex2 | Lg2 | Sin | Cos if ty == Type::F32 => Word::of(&[mnemonic, ".ftz.f32"]),
+            Ex2 if ty.is_bf16() => Word::of(&[mnemonic, ".ftz.", ty.ptx()]),
+            Neg | Abs | Rsqrt | Ex2 | Lg2 | Sin | Cos | Tanh => {
+                Word::of(&[mnemonic, ".", ty.ptx()])
             }
-            Bfind => format!("{mnemonic}.{}{}", ty.sign(), ty.bits()),
-            Rcp if ty == Type::F32 => "rcp.approx.ftz.f32".to_string(),
-            Rcp | Sqrt => format!("{mnemonic}.rn.{ty}"),
-            Rsqrt | Ex2 | Lg2 | Sin | Cos if ty == Type::F32 => {
-                format!("{mnemonic}.ftz.f32")
-            }
-            Ex2 if ty.is_bf16() => format!("{mnemonic}.ftz.{ty}"),
-            Neg | Abs | Rsqrt | Ex2 | Lg2 | Sin | Cos | Tanh => format!("{mnemonic}.{ty}"),
         }
     }
 
@@ -532,24 +544,21 @@ impl BinaryOp {
         }
     }
 
-    fn opcode(self, ty: Type) -> String {
+    fn opcode(self, ty: Type) -> Word {
         use BinaryOp::{Add, And, Div, Max, Min, Mul, MulHi, MulWide, Or, Rem, Shl, Shr, Sub, Xor};
         let mnemonic = self.ptx();
-        let bits = ty.bits();
         match self {
-            And | Or | Xor if ty == Type::Pred => {
-                format!("{mnemonic}.pred")
-            }
-            And | Or | Xor => format!("{mnemonic}.b{bits}"),
-            Shl => format!("shl.b{bits}"),
-            Shr => format!("shr.{}{bits}", ty.sign()),
-            Min | Max if ty.is_float() => format!("{mnemonic}.{ty}"),
+            And | Or | Xor if ty == Type::Pred => Word::of(&[mnemonic, ".pred"]),
+            And | Or | Xor => Word::of(&[mnemonic, ".", ty.untyped_word()]),
+            Shl => Word::of(&["shl.", ty.untyped_word()]),
+            Shr => Word::of(&["shr.", ty.integer()]),
+            Min | Max if ty.is_float() => Word::of(&[mnemonic, ".", ty.ptx()]),
             Add | Sub | Mul | MulHi | MulWide | Div | Rem if ty.is_float() => {
-                format!("{mnemonic}.rn.{ty}")
+                Word::of(&[mnemonic, ".rn.", ty.ptx()])
             }
-            Mul => format!("mul.lo.{}{bits}", ty.sign()),
+            Mul => Word::of(&["mul.lo.", ty.integer()]),
             Add | Sub | MulHi | MulWide | Div | Rem | Min | Max => {
-                format!("{mnemonic}.{}{bits}", ty.sign())
+                Word::of(&[mnemonic, ".", ty.integer()])
             }
         }
     }
@@ -604,13 +613,13 @@ impl TernaryOp {
         }
     }
 
-    fn opcode(self, ty: Type) -> String {
+    fn opcode(self, ty: Type) -> Word {
         let mnemonic = self.ptx();
         match self {
-            TernaryOp::Fma => format!("{mnemonic}.{ty}"),
-            TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => format!("{mnemonic}.b32"),
+            TernaryOp::Fma => Word::of(&[mnemonic, ".", ty.ptx()]),
+            TernaryOp::Prmt | TernaryOp::ShfL | TernaryOp::ShfR => Word::of(&[mnemonic, ".b32"]),
             TernaryOp::Mad | TernaryOp::MadHi | TernaryOp::MadWide | TernaryOp::Bfe => {
-                format!("{mnemonic}.{}{}", ty.sign(), ty.bits())
+                Word::of(&[mnemonic, ".", ty.integer()])
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Loads, stores, atomic operations and addresses (PTX ISA 9.7.9 and 9.7.13).
 
-use crate::modifiers::{AtomicOp, Cache, Order, Scope, Space, dotted};
+use crate::modifiers::{AtomicOp, Cache, Order, Scope, Space, dot};
 use crate::needs::Needs;
 use crate::op::foreign::{PrintedValue, PtxText, print_row, text_row};
 use crate::operand::{Address, Operand, Reg};
-use crate::row::{EXISTS, Formula, Ptx, Row};
+use crate::row::{EXISTS, Formula, Ptx, Row, Word};
 use crate::ty::{RegType, Type};
 use crate::types::{
     BITS, BITS_FROM_32, HALVES, INTEGERS, INTEGERS_FROM_32, SCALAR_HALVES, SINGLES, among,
@@ -56,39 +56,55 @@ impl Access {
         }
     }
 
-    fn mnemonic(&self, mnemonic: &str, count: usize) -> String {
-        let vector = if count > 1 {
-            format!(".v{count}")
-        } else {
-            String::new()
+    fn mnemonic(&self, mnemonic: &str, count: usize) -> Word {
+        let number;
+        let vector = match count {
+            0 | 1 => "",
+            2 | 4 => vector(count),
+            _ => {
+                number = format!(".v{count}");
+                &number
+            }
         };
-        format!(
-            "{mnemonic}{}{}{}{vector}.{}",
-            self.order.suffix(),
+        let ((order, scope), cache) = (self.order.parts(), self.cache.ptx());
+        Word::of(&[
+            mnemonic,
+            order,
+            scope,
             self.space.suffix(),
-            dotted(self.cache.ptx()),
-            self.ty
-        )
+            dot(cache),
+            cache,
+            vector,
+            ".",
+            self.ty.ptx(),
+        ])
     }
 
     /// The opcode, with everything before the operands.
-    fn opcode(&self, mnemonic: &str, count: usize) -> String {
-        let cache = dotted(self.cache.ptx());
-        let cache = match self.policy {
-            None => cache,
-            // The cache hint goes before the size of a prefetch.
-            Some(_) => {
-                let (before, after) = cache.split_at(cache.find(".L2::").unwrap_or(cache.len()));
-                format!("{before}.L2::cache_hint{after}")
-            }
+    fn opcode(&self, mnemonic: &str, count: usize) -> Word {
+        let cache = self.cache.ptx();
+        // The cache hint goes before the size of a prefetch.
+        let (hint, end) = match self.policy {
+            None => ("", cache.len()),
+            Some(_) => (
+                ".L2::cache_hint",
+                cache.find(".L2::").unwrap_or(cache.len()),
+            ),
         };
-        format!(
-            "{mnemonic}{}{}{cache}{}.{}",
-            self.order.suffix(),
+        let ((order, scope), (before, after)) = (self.order.parts(), cache.split_at(end));
+        Word::of(&[
+            mnemonic,
+            order,
+            scope,
             self.space.dotted(),
+            dot(cache),
+            before,
+            hint,
+            after,
             vector(count),
-            self.ty.moved()
-        )
+            ".",
+            self.ty.moved(),
+        ])
     }
 
     /// The row of an access to a vector of `count` elements, without its operands.
@@ -301,7 +317,7 @@ impl Memory {
             } => Row::alone(
                 format!("createpolicy.{primary}.{fraction}"),
                 Ptx::Line {
-                    opcode: format!("createpolicy.fractional.L2::{primary}.b64"),
+                    opcode: format!("createpolicy.fractional.L2::{primary}.b64").into(),
                     last: Some(format!("0f{:08X}", fraction.to_bits())),
                 },
                 Needs::new(Arch::Sm80, 7, 4),
@@ -408,19 +424,21 @@ impl AtomicOp {
 impl Space {
     /// Returns its modifier in an opcode, with its dot; the block's own shared memory is what `.shared` means, in every
     /// version of PTX.
-    pub(super) fn dotted(self) -> String {
+    pub(super) fn dotted(self) -> &'static str {
         match self {
-            Space::Shared => ".shared".to_string(),
-            Space::Global | Space::Cluster | Space::Param | Space::Generic => dotted(self.ptx()),
+            Space::Shared => ".shared",
+            Space::Cluster => ".shared::cluster",
+            Space::Global => ".global",
+            Space::Param => ".param",
+            Space::Generic => "",
         }
     }
 
     /// Returns its modifier in listings, with its dot.
-    pub(super) fn suffix(self) -> String {
+    pub(super) fn suffix(self) -> &'static str {
         match self {
-            Space::Shared => ".shared".to_string(),
-            Space::Cluster => ".cluster".to_string(),
-            Space::Global | Space::Param | Space::Generic => dotted(self.ptx()),
+            Space::Cluster => ".cluster",
+            Space::Global | Space::Shared | Space::Param | Space::Generic => self.dotted(),
         }
     }
 
@@ -435,13 +453,19 @@ impl Space {
 impl Order {
     /// Returns its modifiers in an opcode, each with its dot.
     pub(crate) fn suffix(self) -> String {
+        let (order, scope) = self.parts();
+        format!("{order}{scope}")
+    }
+
+    /// The same in two parts.
+    fn parts(self) -> (&'static str, &'static str) {
         match self {
-            Order::Weak => String::new(),
-            Order::Relaxed(scope) => format!(".relaxed.{}", scope.ptx()),
-            Order::Acquire(scope) => format!(".acquire.{}", scope.ptx()),
-            Order::Release(scope) => format!(".release.{}", scope.ptx()),
-            Order::AcqRel(scope) => format!(".acq_rel.{}", scope.ptx()),
-            Order::Volatile => ".volatile".to_string(),
+            Order::Weak => ("", ""),
+            Order::Relaxed(scope) => (".relaxed.", scope.ptx()),
+            Order::Acquire(scope) => (".acquire.", scope.ptx()),
+            Order::Release(scope) => (".release.", scope.ptx()),
+            Order::AcqRel(scope) => (".acq_rel.", scope.ptx()),
+            Order::Volatile => (".volatile", ""),
         }
     }
 

@@ -85,7 +85,7 @@ impl<'a> Flow<'a> {
             Ptx::Control(op) => self.control(op, stmt.guard),
             Ptx::Atom(op) => self.plain(stmt, |lines, _| lines.atom(op)),
             Ptx::Line { opcode, last } => self.plain(stmt, |lines, _| {
-                lines.line(opcode, &row.slots, last.as_deref());
+                lines.line(opcode.as_str(), &row.slots, last.as_deref());
                 Ok(())
             }),
             Ptx::Mov { d, a } => self.plain(stmt, |lines, _| {

@@ -278,7 +278,7 @@ impl CollectiveWalk<'_> {
         let regs = operands.iter().copied().filter_map(Operand::reg);
         let mut varying = regs.filter(|reg| self.group(*reg) < least);
         varying.next().map(|reg| Problem::Varying {
-            mnemonic: row.mnemonic.clone(),
+            mnemonic: row.mnemonic.to_string(),
             reg,
             needs: *needs,
         })

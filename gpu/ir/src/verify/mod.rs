@@ -135,7 +135,7 @@ fn instruction(kernel: &Kernel, known: Known<'_>, loops: u32, found: &mut Findin
         operands::guard(guard, found);
     }
     if let Err(takes) = &row.form {
-        let (mnemonic, takes) = (row.mnemonic.clone(), takes.clone());
+        let (mnemonic, takes) = (row.mnemonic.to_string(), takes.clone());
         return found.add(Problem::Form { mnemonic, takes });
     }
     target(kernel, row, found);
@@ -154,7 +154,7 @@ fn target(kernel: &Kernel, row: &Row<'_>, found: &mut Findings<'_>) {
     let needs = row.needs_for(kernel.target).arch;
     if !needs.runs_on(kernel.target) {
         found.add(Problem::Target {
-            mnemonic: row.mnemonic.clone(),
+            mnemonic: row.mnemonic.to_string(),
             needs,
             target: kernel.target,
         });
@@ -174,7 +174,7 @@ fn whole_groups(kernel: &Kernel, row: &Row<'_>, found: &mut Findings<'_>) {
     };
     if threads % group != 0 {
         found.add(Problem::WholeGroups {
-            mnemonic: row.mnemonic.clone(),
+            mnemonic: row.mnemonic.to_string(),
             threads,
             group,
         });
