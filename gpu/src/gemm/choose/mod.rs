@@ -175,9 +175,9 @@ impl Machine {
     }
 }
 
-/// Constants of the model: those of threads are fitted to what plans took for 163 shapes on an H200, and those of TMA to 731 shapes
-/// on H200s and 1,194 on H100s, 9,800 times in all (`PERFORMANCE.md`). What a device has more or less of than an H200 is a
-/// [`Machine`].
+/// Constants of the model: those of threads, of Ampere's and of the GEMV kernel are fitted to what plans took for 230 shapes on
+/// H200s and 223 on H100s, and those of TMA to 731 shapes on H200s and 1,194 on H100s, 9,800 times in all (`PERFORMANCE.md`). What a
+/// device has more or less of than an H200 is a [`Machine`].
 /// All shapes are of 16-bit numbers. For tf32 and s8 nothing is fitted: the tensor cores and the power limit are taken to
 /// multiply half and twice as many, as NVIDIA's table of the H200 has it (989 TFLOP/s of bf16, 495 of tf32, 1,979 TOP/s of s8,
 /// dense).
@@ -213,7 +213,7 @@ mod h200 {
     /// sectors at both ends whole.
     pub(super) const ENDS: f64 = 76.9;
     /// Microseconds of a launch, the first loads and the last store, and of those by threads.
-    pub(super) const FIXED: [f64; 2] = [1.69, 1.27];
+    pub(super) const FIXED: [f64; 2] = [1.69, 1.46];
     /// Microseconds more for each block that a launch begins. Of plans with an equal time otherwise, the one with fewer blocks was the
     /// faster: 1328x24x8 took 1.82 us in 21 blocks and 2.02 us in 83.
     pub(super) const BLOCK: f64 = 0.005_79;
@@ -230,9 +230,10 @@ mod h200 {
     pub(super) const SPLIT: [f64; 3] = [1.29, 0.0181, 2.17e6];
     /// Clocks of an epilogue, and for each element that a block stores: by TMA, and by threads in pairs and one by one.
     pub(super) const EPILOGUE: [f64; 4] = [149.0, 0.0541, 0.4, 0.993];
-    /// The same in pairs and one by one where threads load, of tiles of which a multiprocessor may run several; and the part more for
-    /// each other block of it.
-    pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.28, 0.325, 0.88];
+    /// The same in pairs and one by one where threads load, of tiles of which a multiprocessor may run several; and the times more for
+    /// each other block of it. The blocks store after short main loops at the same time: 1266x657x1 took 6.8 us by 64x64x16, and 3.5 by
+    /// Ampere's kernel.
+    pub(super) const EPILOGUE_OF_THREADS: [f64; 3] = [0.327, 0.385, 2.46];
     /// The clocks more for each element by TMA where the rows of a tile are no whole lines of 128 bytes: blocks write to
     /// one line.
     pub(super) const PARTS_OF_LINES: f64 = 0.0842;
@@ -245,29 +246,29 @@ mod h200 {
     pub(super) const PINGPONG: f64 = 3.6;
     /// Clocks of an access to a stage by a thread of the producer: alone on a multiprocessor, and beside those of other blocks, which
     /// hide a part of its latency. Large tiles are alone: 701x3395x2172 took 80 us by 128x128, and 41 clocks would be 53 us.
-    pub(super) const ACCESS: [f64; 2] = [58.0, 41.2];
+    pub(super) const ACCESS: [f64; 2] = [56.7, 28.5];
     /// The same through registers: once for each stage, for each access, and for each access of all blocks of a multiprocessor.
-    pub(super) const BY_REGISTERS: [f64; 3] = [767.0, 22.6, 22.9];
+    pub(super) const BY_REGISTERS: [f64; 3] = [423.0, 29.8, 24.8];
     /// Ampere's kernel: microseconds of a launch; clocks of a step along K, of one whose loads go through registers, of an
     /// access alone and beside other warps; clocks of an epilogue, and for each element.
-    pub(super) const AMPERE: f64 = 0.75;
-    pub(super) const AMPERE_STEP: [f64; 2] = [678.0, 522.0];
-    pub(super) const AMPERE_ACCESS: [f64; 2] = [6.41, 15.3];
-    pub(super) const AMPERE_EPILOGUE: [f64; 2] = [31.4, 0.161];
+    pub(super) const AMPERE: f64 = 0.697;
+    pub(super) const AMPERE_STEP: [f64; 2] = [735.0, 603.0];
+    pub(super) const AMPERE_ACCESS: [f64; 2] = [7.89, 17.8];
+    pub(super) const AMPERE_EPILOGUE: [f64; 2] = [30.7, 0.232];
     /// Operations in a microsecond of Ampere's kernel in tf32 at 4096 cubed, measured with A and B along M and N. On bytes four
     /// times as many are taken, which is not measured.
     pub(super) const AMPERE_TF32: f64 = 1.27e8;
     /// The same in 16 bits where the accesses to A or B have fewer than 16 bytes: what drawn products with a long K reached.
-    pub(super) const AMPERE_NARROW: f64 = 6.74e7;
-    /// The GEMV kernel, fitted to 235 times of its plans for 22 shapes: microseconds of a launch; the blocks of a multiprocessor that
+    pub(super) const AMPERE_NARROW: f64 = 9.77e7;
+    /// The GEMV kernel: microseconds of a launch; the blocks of a multiprocessor that
     /// do not delay each other, and the clocks that each adds to the sum; clocks of a step along K, and of an access to A or B alone and
     /// beside those of other blocks; clocks of the sum of a block, of that of a block all of whose threads share K, and of that over a
     /// cluster; and what it takes of the memory's time.
-    pub(super) const GEMV: f64 = 0.86;
-    pub(super) const GEMV_BLOCKS: [f64; 2] = [2.0, 774.0];
-    pub(super) const GEMV_STEP: [f64; 3] = [434.0, 22.7, 32.5];
-    pub(super) const GEMV_SUM: [f64; 3] = [130.0, 450.0, 2815.0];
-    pub(super) const GEMV_MEMORY: f64 = 1.21;
+    pub(super) const GEMV: f64 = 0.953;
+    pub(super) const GEMV_BLOCKS: [f64; 2] = [2.0, 360.0];
+    pub(super) const GEMV_STEP: [f64; 3] = [641.0, 12.4, 24.9];
+    pub(super) const GEMV_SUM: [f64; 3] = [109.0, 427.0, 3829.0];
+    pub(super) const GEMV_MEMORY: f64 = 1.05;
     /// Packing a matrix: microseconds, and bytes that it reads and writes in a microsecond.
     pub(super) const PACK: [f64; 2] = [1.45, 1.16e6];
 }
@@ -1308,7 +1309,8 @@ mod tests {
 
     /// The regret of the choice on the records of both devices (`bench/choices.json`): the time of the plan that the model says is
     /// the fastest of those that were measured, over the least time. All plans of the list were measured for 57 products on an H100,
-    /// most of which an earlier choice had missed; of the others two to four, those that choices took and measurements found.
+    /// most of which an earlier choice had missed, and for 28 that later choices missed or that have a short K, which have a bound of
+    /// their own; of the others two to four, those that choices took and measurements found.
     /// The constants of the model are fitted to these records too, so the bounds only hold what is reached.
     #[test]
     fn law_the_choice_is_near_the_fastest_plan_on_both_devices() {
@@ -1328,6 +1330,7 @@ mod tests {
             let all = run["all"]
                 .as_bool()
                 .expect("whether all plans were measured");
+            let missed = run["missed"].as_bool().unwrap_or(false);
             let (mut regrets, mut few) = (Vec::new(), 0);
             for shape in list(&run["shapes"]) {
                 let number = |i: usize| shape[i].as_i64().expect("an extent");
@@ -1375,10 +1378,14 @@ mod tests {
                 "law choose.regret_on_both: {} cases, {device}: {mean:.3} on average, {tail:.3} at the 95th percentile, {few} of one plan",
                 regrets.len()
             );
-            reached.push((all, mean, tail));
+            reached.push((all, missed, mean, tail));
         }
-        for (all, mean, tail) in reached {
-            let [most, most_of_tail] = if all { [1.02, 1.10] } else { [1.03, 1.14] };
+        for (all, missed, mean, tail) in reached {
+            let [most, most_of_tail] = match (all, missed) {
+                (_, true) => [1.07, 1.20],
+                (true, _) => [1.02, 1.10],
+                (false, _) => [1.03, 1.14],
+            };
             assert!(mean <= most && tail <= most_of_tail, "{mean:.3}, {tail:.3}");
         }
     }
