@@ -12,13 +12,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use colex_gpu::gemm::ChunkOrder;
+use colex_gpu::kernels::GemmProblem;
 use colex_gpu::ranks::{RankDevices, RankPath, RankProblem, RankSends, RankSums};
 use colex_gpu::{Buffer, Device, Gemm, View, ViewMut};
 use colex_layout::Layout;
+use colex_proof::cublaslt::Opponent;
 use colex_sched::Overlap;
 use half::bf16;
 use serde_json::{Value, json};
 
+use super::sweep::CHOICES;
 use crate::bench::device::{commit, driver};
 use crate::bench::host;
 use crate::output;
@@ -222,6 +225,14 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
     let alone = &alone(host, sizes)?;
     let mut ways = vec![copies_alone(host, (peers, into), sends)];
     ways.push(RankWay::new("product alone", || alone.run(host)));
+    let library = alone.library(host)?;
+    for choice in 0..library.iter().map(Opponent::choices).min().unwrap_or(0) {
+        let name = format!("product alone, cuBLASLt {choice}");
+        let library = &library;
+        ways.push(RankWay::new(name, move || {
+            alone.run_library(host, library, choice)
+        }));
+    }
     ways.push(RankWay::new("one after the other", move || apart.run()));
     ways.push(RankWay::new("product alone, in chunks", || {
         alone.run_in_chunks(host, ranks)
@@ -455,6 +466,34 @@ impl Alone {
             let mut c = self.c[rank].clone();
             let c: ViewMut<'_, bf16> = c.view_mut((m, n))?;
             Gemm::new(&a, &b, &c).run()?;
+        }
+        Ok(())
+    }
+}
+
+impl Alone {
+    /// cuBLASLt on each GPU; none where it is not installed.
+    fn library(&self, host: &Host) -> Result<Vec<Opponent>> {
+        let [m, n, k] = self.sizes;
+        let problem = GemmProblem::new(m, n, k);
+        let opponents = host
+            .devices
+            .iter()
+            .map(|device| Opponent::new::<bf16, bf16>(device, &problem, CHOICES));
+        match opponents.collect::<Result<Vec<_>, _>>() {
+            Ok(opponents) => Ok(opponents),
+            Err(why) => {
+                println!("  without cuBLASLt: {why}");
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The product on each GPU by one of cuBLASLt's algorithms.
+    fn run_library(&self, host: &Host, library: &[Opponent], choice: usize) -> Result<()> {
+        for (rank, (device, one)) in host.devices.iter().zip(library).enumerate() {
+            let factors = [&self.a[rank], &self.b[rank]];
+            one.run(device, choice, factors, &self.c[rank])?;
         }
         Ok(())
     }
