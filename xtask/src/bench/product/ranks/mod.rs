@@ -223,9 +223,9 @@ fn case(host: &Host, problem: RankProblem, nccl: bool) -> Result<Value> {
     };
     let (peers, into) = copied(host, sent)?;
     let alone = &alone(host, sizes)?;
+    let library = alone.library(host)?;
     let mut ways = vec![copies_alone(host, (peers, into), sends)];
     ways.push(RankWay::new("product alone", || alone.run(host)));
-    let library = alone.library(host)?;
     for choice in 0..library.iter().map(Opponent::choices).min().unwrap_or(0) {
         let name = format!("product alone, cuBLASLt {choice}");
         let library = &library;
