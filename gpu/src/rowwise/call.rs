@@ -18,7 +18,6 @@ use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing, load_kernels};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
-use crate::scratch::Workspace;
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
 /// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
@@ -283,9 +282,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
     ///
     /// Returns the errors of [`softmax`] and [`rms_norm`].
     pub fn run(&self) -> Result<(), Error> {
-        let device = self.x().device();
-        let call = self.call(&Workspace::Kept(device), |problem, _| self.fastest(problem))?;
-        call.run_once(device)
+        self.prepare()?.run(self.x().device())
     }
 
     /// Prepares the call, to be launched any number of times, also inside a stream capture.
@@ -375,14 +372,6 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         &self,
         plan: impl FnOnce(&RowwiseProblem, Arch) -> Result<RowwisePlan, Error>,
     ) -> Result<RowwiseCall<'a>, Error> {
-        self.call(&Workspace::Own(self.x().device()), plan)
-    }
-
-    fn call(
-        &self,
-        memory: &Workspace<'_>,
-        plan: impl FnOnce(&RowwiseProblem, Arch) -> Result<RowwisePlan, Error>,
-    ) -> Result<RowwiseCall<'a>, Error> {
         let device = self.x().device();
         for (tensor, view) in self.given() {
             device.check_same(tensor.name(), view.device())?;
@@ -404,14 +393,12 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         plan.check_problem(&problem)?;
         let addresses: Addresses = self.given().map(|(_, view)| view.bytes().0).collect();
         let epsilon = self.epsilon.to_bits();
-        let key = |plan| RowwiseKey {
+        let key = RowwiseKey {
             plan,
-            problem: problem.clone(),
+            problem,
             epsilon,
         };
-        let bytes = plan.workspace(&problem);
-        let sharing = (bytes > 0).then_some((plan, bytes));
-        RowwiseCall::sharing(device, memory, key, plan.alone(), sharing, addresses)
+        RowwiseCall::of(device, key, &addresses)
     }
 }
 
@@ -450,10 +437,7 @@ impl Planned for RowwisePlan {
             [lane / threads, (lane % threads).saturating_mul(self.vector)]
         };
         let chunks = match self.storage {
-            RowStorage::Registers
-            | RowStorage::Shifted
-            | RowStorage::Batches { .. }
-            | RowStorage::Passes { kept: 0 } => 1,
+            RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { kept: 0 } => 1,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Passes { .. } => STREAMED,
         };
@@ -465,7 +449,7 @@ impl Planned for RowwisePlan {
             under_way: product([own, size, read, chunks]),
             threads: self.threads.saturating_mul(self.rows),
             blocks: self.grid(problem),
-            launches: self.batches(problem).len() as i64,
+            launches: 1,
         };
         traffic.touching(first_access(layouts.first(), place), size, self.vector)
     }
@@ -478,7 +462,7 @@ impl Planned for RowwisePlan {
             RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => {
                 RowStorage::Passes { kept: 0 }
             }
-            RowStorage::Passes { .. } | RowStorage::Batches { .. } => RowStorage::Registers,
+            RowStorage::Passes { .. } => RowStorage::Registers,
         };
         let all = accesses.into_iter().chain(threads);
         all.chain([RowwisePlan { storage, ..plan }]).collect()
@@ -517,29 +501,16 @@ impl Planned for RowwisePlan {
         if is_shifted {
             given.push(Arg::Value((problem.columns() as u32).into()));
         }
-        let mut grid = [plan.grid(problem), 1, 1];
-        // Rows in batches have the memory of their totals behind the tensors.
-        let totals = kernel::chunk_totals(problem.rows(), plan.chunks(problem))?;
-        let mut firsts = vec![None];
-        if let RowStorage::Batches { rows, .. } = plan.storage {
-            given.push(Arg::checked(on.addresses[layouts.len()], &totals));
-            grid = [2, plan.chunks(problem), rows];
-            firsts = plan.batches(problem).into_iter().map(Some).collect();
-        }
-        let launch = |first: Option<i64>| {
-            let mut given = given.clone();
-            given.extend(first.map(|first| Arg::Value((first as u32).into())));
-            let grid = LaunchGrid {
-                blocks: grid,
-                threads: plan.threads * plan.rows,
-                cluster: plan.blocks,
-            };
-            on.launch(&built, &given, 0..on.addresses.len(), grid)
+        let grid = LaunchGrid {
+            blocks: [plan.grid(problem), 1, 1],
+            threads: plan.threads * plan.rows,
+            cluster: plan.blocks,
         };
+        let launch = on.launch(&built, &given, 0..on.addresses.len(), grid)?;
         Ok(Made {
             plan: *plan,
             problem: problem.clone(),
-            launches: firsts.into_iter().map(launch).collect::<Result<_, _>>()?,
+            launches: vec![launch],
         })
     }
 }

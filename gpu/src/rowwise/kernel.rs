@@ -9,15 +9,14 @@
 
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
-use colex_ir::{Access, Address, Cache, RegType, Space, Type};
+use colex_ir::{Access, Address, RegType, Space, Type};
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
-    AtThread, Builder, Cond, Error, Expr, Fragment, Hints, Index, Mask, Outside, Tensor,
-    TensorKernel,
+    AtThread, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
 };
 use colex_tiled::TiledCopy;
 
-use super::plan::{MOST_CHUNKS, MOST_SHIFTED, RowStorage, RowwisePlan, STREAMED};
+use super::plan::{MOST_SHIFTED, RowStorage, RowwisePlan, STREAMED};
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use crate::memory_bound::plan::WARP;
 
@@ -41,8 +40,6 @@ struct RowKernel<'a> {
     epsilon: Option<Expr>,
     /// The columns of rows that are one mode with their elements.
     columns: Option<Index>,
-    /// The totals of the chunks of rows in batches.
-    totals: Option<Tensor>,
 }
 
 /// The part of a row that a thread has in registers.
@@ -90,13 +87,6 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         let register = k.scalar_argument("epsilon", Type::F32);
         Expr::register(register, Ty::F32)
     });
-    let totals = match plan.storage {
-        RowStorage::Batches { .. } => Some(k.tensor("totals", Ty::F32, chunk_totals(64, 64)?)),
-        RowStorage::Registers
-        | RowStorage::Ahead { .. }
-        | RowStorage::Shifted
-        | RowStorage::Passes { .. } => None,
-    };
     let columns = is_shifted.then(|| k.index_argument("columns", 1..MOST_SHIFTED));
     let bits = i64::from(operands.ty.bits());
     let (rows, threads, vector) = (plan.rows, plan.threads, plan.vector);
@@ -135,7 +125,6 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         at: [&block / plan.blocks, &block % plan.blocks],
         epsilon,
         columns,
-        totals,
     };
     match plan.storage {
         RowStorage::Shifted => row.of_shifted(&mut k),
@@ -145,7 +134,6 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         }
         RowStorage::Ahead { rows, clusters } => row.of_rows_ahead(&mut k, rows, clusters),
         RowStorage::Passes { .. } => row.of_passes(&mut k),
-        RowStorage::Batches { rows, .. } => row.of_batches(&mut k, rows),
     }
     if plan.blocks > 1 {
         // A block that ends takes its shared memory with it, and another one may still read its totals.
@@ -165,33 +153,11 @@ pub(super) fn shifted(elements: i64) -> Result<Layout, colex_layout::Error> {
     Layout::concat(&[Layout::leaf(Int::Dynamic(elements), Int::Static(1))?])
 }
 
-/// The layout of the maximum and the sum of each chunk of each row.
-pub(super) fn chunk_totals(rows: i64, chunks: i64) -> Result<Layout, colex_layout::Error> {
-    let [rows, chunks] = [(rows, 2 * chunks), (chunks, 2)].map(|(extent, stride)| {
-        let stride = if stride == 2 {
-            Int::Static(2)
-        } else {
-            Int::Dynamic(stride)
-        };
-        Layout::leaf(Int::Dynamic(extent), stride)
-    });
-    let both = Layout::leaf(Int::Static(2), Int::Static(1))?;
-    Layout::concat(&[rows?, chunks?, both])
-}
-
 /// The asynchronous copy of `bits` bits to shared memory, which puts zeros in place of what lies beyond a tensor.
 fn asynchronous(bits: i64) -> CopyAtom {
     let cache = if bits == 128 { "GLOBAL" } else { "ALWAYS" };
     let name = format!("SM80_CP_ASYNC_CACHE{cache}_ZFILL<uint{bits}_t>");
     colex_atom::copy(&name).expect("32 to 128 bits are in the table")
-}
-
-/// Copies with a cache operator.
-fn hinted(cache: Cache) -> Hints {
-    Hints {
-        cache,
-        ..Hints::default()
-    }
 }
 
 /// A register with a number.
@@ -241,13 +207,9 @@ impl RowKernel<'_> {
 
     /// Loads a thread's part of a tensor.
     fn load(&self, k: &mut Builder, of: &Tensor, chunk: &Index) -> Part {
-        self.load_hinted(k, of, chunk, Cache::Default)
-    }
-
-    fn load_hinted(&self, k: &mut Builder, of: &Tensor, chunk: &Index, cache: Cache) -> Part {
         let of = self.part(of, chunk);
         let held = self.fragment(k, &of);
-        k.copy_in_bounds(hinted(cache).on(&self.copy), &of, &held);
+        k.copy_in_bounds(&self.copy, &of, &held);
         Part { held, of }
     }
 
@@ -457,20 +419,7 @@ impl RowKernel<'_> {
         k.assign(&part.held, y.to(self.plan.operands.ty));
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, chunk);
-        let copy = hinted(self.last_use()).on(&self.copy);
-        k.copy_in_bounds(copy, &part.held, &to);
-    }
-
-    /// The cache operator of what is not used again.
-    fn last_use(&self) -> Cache {
-        match self.plan.storage {
-            RowStorage::Batches { streamed: true, .. } => Cache::Cs,
-            RowStorage::Batches { .. }
-            | RowStorage::Registers
-            | RowStorage::Ahead { .. }
-            | RowStorage::Shifted
-            | RowStorage::Passes { .. } => Cache::Default,
-        }
+        k.copy_in_bounds(&self.copy, &part.held, &to);
     }
 
     /// Rows that registers hold: each element is read once.
@@ -750,84 +699,6 @@ impl RowKernel<'_> {
         self.total(k, Add, &own, which)
     }
 
-    /// The totals of a row of which each thread has the maximum and the sum of some elements.
-    fn powers(&self, k: &mut Builder, top: &Fragment, sum: &Fragment) -> Totals {
-        let all = self.total(k, Max, top, 0);
-        let all = under(k, &all);
-        let own = k.map(sum * (top - &all).exp());
-        let sum = self.total(k, Add, &own, 1);
-        Totals::Powers { top: all, sum }
-    }
-
-    /// A block for the totals of each chunk of the rows of a launch, and one for the results of each chunk of the rows of the launch
-    /// before. They lie beside each other, so that reading and writing go on at the same time.
-    fn of_batches(&self, k: &mut Builder, rows: i64) {
-        let first = k.index_argument("first", 0..2 * MOST);
-        let [role, chunk, row] = [0, 1, 2].map(|axis| k.block_index(axis));
-        let role = k.within(role, 0..2);
-        let chunk = k.within(chunk, 0..MOST_CHUNKS);
-        let row = k.within(row, 0..rows) + first;
-        let all = k.within(self.x().extent(0), 1..MOST + 1);
-        let of_row = |row: Index| {
-            let at = [row, Index::constant(0)];
-            RowKernel { at, ..self.clone() }
-        };
-        let (is_first, is_row) = (k.less(&role, &1.into()), k.less(&row, &all));
-        let has_totals = k.both(is_first, is_row);
-        let own = of_row(row.min(&all));
-        k.if_(has_totals, |k| own.leave_totals(k, &chunk));
-        // The launch before had these rows; the first launch has no launch before it.
-        let before = Index::select_less(&row, &rows.into(), &all, &(&row - rows));
-        let (is_second, is_row) = (k.less(&0.into(), &role), k.less(&before, &all));
-        let has_results = k.both(is_second, is_row);
-        let before = k.within(before, 0..MOST + 1);
-        let own = of_row(before);
-        k.if_(has_results, |k| own.store_results(k, &chunk));
-    }
-
-    /// Leaves the maximum of a chunk, and the sum of the powers under it.
-    fn leave_totals(&self, k: &mut Builder, chunk: &Index) {
-        let part = self.load(k, self.x(), chunk);
-        let x = self.inside(k, &part, part.wide(), f64::NEG_INFINITY);
-        let own = k.reduce_all(Max, &x);
-        let top = self.total(k, Max, &own, 0);
-        let below = under(k, &top);
-        let own = k.reduce_all(Add, (&x - &below).exp());
-        let sum = self.total(k, Add, &own, 1);
-        let totals = self.totals.as_ref().expect("rows in batches have totals");
-        let is_first = Expr::from(&self.thread).equals(0);
-        for (which, number) in (0..).zip([&top, &sum]) {
-            let place = totals.elements((&self.at[0], chunk, &Index::constant(which)));
-            k.scatter(number, &place.only(is_first.clone()));
-        }
-    }
-
-    /// Stores the results of a chunk, by the totals of all chunks of its row.
-    fn store_results(&self, k: &mut Builder, chunk: &Index) {
-        let part = self.load_hinted(k, self.x(), chunk, self.last_use());
-        let totals = self.totals.as_ref().expect("rows in batches have totals");
-        let chunks = k.within(totals.extent(1), 1..MOST_CHUNKS + 1);
-        let threads = self.plan.threads;
-        let (top, sum) = (number(k, f64::NEG_INFINITY), number(k, 0.0));
-        k.for_(0, (&chunks + (threads - 1)) / threads, 1, |k, turn| {
-            let at = turn * threads + &self.thread;
-            let is_one = Expr::from(&at).lt(&chunks);
-            let [more, own] = [0, 1].map(|which| {
-                let place = totals.elements((&self.at[0], &at, &Index::constant(which)));
-                k.gather(&place.only(is_one.clone()))
-            });
-            let more = k.map(is_one.clone().select(&more, f64::NEG_INFINITY));
-            let next = k.map(Expr::from(&top).max(&more));
-            let below = under(k, &next);
-            let own = k.map(&own * (&more - &below).exp());
-            let kept = (&top - &below).exp();
-            k.assign(&sum, Expr::from(&sum).fma(kept, &own));
-            k.assign(&top, &next);
-        });
-        let totals = self.powers(k, &top, &sum);
-        self.store(k, &part, &totals, chunk);
-    }
-
     /// Rows that registers do not hold: they are read again.
     fn of_passes(&self, k: &mut Builder) {
         let totals = match self.plan.operands.function {
@@ -844,7 +715,11 @@ impl RowKernel<'_> {
                     k.assign(&sum, Expr::from(&sum).fma(kept, &own));
                     k.assign(&top, &next);
                 });
-                self.powers(k, &top, &sum)
+                let all = self.total(k, Max, &top, 0);
+                let all = under(k, &all);
+                let own = k.map(&sum * (&top - &all).exp());
+                let sum = self.total(k, Add, &own, 1);
+                Totals::Powers { top: all, sum }
             }
             RowFunction::RmsNorm => {
                 let squares =

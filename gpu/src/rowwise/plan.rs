@@ -90,16 +90,6 @@ pub enum RowStorage {
         /// The chunks of each block that shared memory keeps, so that they are read once.
         kept: i64,
     },
-    /// Each chunk of a row has a block of its own. A launch leaves the maximum and the sum of each chunk of some rows in memory,
-    /// and stores the results of the rows of the launch before, which the second-level cache still has. Of a softmax or a
-    /// log-softmax.
-    Batches {
-        /// The rows of a launch.
-        rows: i64,
-        /// Whether the second read and the results are marked as the last use of their lines (`.cs`), so that the cache keeps the
-        /// rows that are read again.
-        streamed: bool,
-    },
 }
 
 impl RowStorage {
@@ -107,14 +97,14 @@ impl RowStorage {
     pub(crate) fn is_whole(self) -> bool {
         match self {
             RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => true,
-            RowStorage::Passes { .. } | RowStorage::Batches { .. } => false,
+            RowStorage::Passes { .. } => false,
         }
     }
 
     /// Returns the chunks for which a block has shared memory.
     pub(crate) fn slots(self) -> i64 {
         match self {
-            RowStorage::Registers | RowStorage::Shifted | RowStorage::Batches { .. } => 0,
+            RowStorage::Registers | RowStorage::Shifted => 0,
             RowStorage::Ahead { rows, .. } => rows,
             RowStorage::Passes { kept: 0 } => 0,
             RowStorage::Passes { kept } => kept.saturating_add(STREAMED),
@@ -144,14 +134,6 @@ const SHIFTED_COLUMNS: i64 = 512;
 /// The most rows that are on their way to a block of a cluster, and to one that has whole rows.
 const MOST_AHEAD: i64 = 8;
 const MOST_AHEAD_ALONE: i64 = 1;
-
-/// The most rows of a launch that has a block for each chunk of them, the most such chunks of a row, and the most launches.
-const MOST_BATCH: i64 = 65535;
-pub(crate) const MOST_CHUNKS: i64 = 65535;
-const MOST_LAUNCHES: i64 = 1024;
-
-/// The bytes of the maximum and of the sum of a chunk.
-const TOTALS: i64 = 8;
 
 /// The bytes of shared memory that totals take, and alignments.
 const RESERVED: i64 = 8192;
@@ -514,80 +496,16 @@ impl RowwisePlan {
     pub fn bytes(&self, problem: &RowwiseProblem) -> i64 {
         let again = match self.storage {
             RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => 0,
-            RowStorage::Passes { .. } | RowStorage::Batches { .. } => {
-                self.operands.function.reads() - 1
-            }
+            RowStorage::Passes { .. } => self.operands.function.reads() - 1,
         };
         let kept = match self.storage {
             RowStorage::Passes { kept } => product([kept.max(0), self.chunk(), self.blocks]),
-            RowStorage::Registers
-            | RowStorage::Ahead { .. }
-            | RowStorage::Shifted
-            | RowStorage::Batches { .. } => 0,
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
         let of_pass = product([problem.rows(), columns, self.size()]);
         let of_all = of_pass.saturating_mul(again * self.inputs());
-        // The totals of the chunks are written and read.
-        let totals = self.workspace(problem).saturating_mul(2);
-        let all = problem.compulsory_bytes().saturating_add(of_all);
-        all.saturating_add(totals)
-    }
-
-    /// Returns the bytes of memory that a call needs for the totals of the chunks of its rows: 0 but for rows in batches.
-    ///
-    /// ```
-    /// use colex_atom::{Arch, Ty};
-    /// use colex_gpu::rowwise::{RowFunction, RowStorage, RowwisePlan, RowwiseProblem};
-    ///
-    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::Bf16, [64, 1 << 20]);
-    /// let plan = RowwisePlan::fastest(&problem, Arch::Sm80)?;
-    /// assert_eq!(plan.workspace(&problem), 0);
-    /// let storage = RowStorage::Batches { rows: 8, streamed: true };
-    /// let batches = RowwisePlan { threads: 512, accesses: 4, storage, ..plan };
-    /// assert_eq!(batches.workspace(&problem), 64 * 64 * 8); // a row has 64 chunks of 16384 elements
-    /// # Ok::<(), colex_gpu::Error>(())
-    /// ```
-    pub fn workspace(&self, problem: &RowwiseProblem) -> i64 {
-        match self.storage {
-            RowStorage::Batches { .. } => product([problem.rows(), self.chunks(problem), TOTALS]),
-            RowStorage::Registers
-            | RowStorage::Ahead { .. }
-            | RowStorage::Shifted
-            | RowStorage::Passes { .. } => 0,
-        }
-    }
-
-    /// The chunks of a row.
-    pub(crate) fn chunks(&self, problem: &RowwiseProblem) -> i64 {
-        div_up(problem.columns(), self.chunk())
-    }
-
-    /// The first rows of the launches: one launch follows the last rows, to store their results.
-    pub(crate) fn batches(&self, problem: &RowwiseProblem) -> Vec<i64> {
-        match self.storage {
-            RowStorage::Batches { rows, .. } => (0..=div_up(problem.rows(), rows))
-                .map(|batch| batch * rows)
-                .collect(),
-            RowStorage::Registers
-            | RowStorage::Ahead { .. }
-            | RowStorage::Shifted
-            | RowStorage::Passes { .. } => vec![0],
-        }
-    }
-
-    /// The same rows by blocks that share nothing through memory.
-    pub(crate) fn alone(&self) -> RowwisePlan {
-        match self.storage {
-            RowStorage::Batches { .. } => RowwisePlan {
-                storage: RowStorage::Passes { kept: 0 },
-                ..*self
-            },
-            RowStorage::Registers
-            | RowStorage::Ahead { .. }
-            | RowStorage::Shifted
-            | RowStorage::Passes { .. } => *self,
-        }
+        problem.compulsory_bytes().saturating_add(of_all)
     }
 
     /// Says in sentences how the plan divides a problem.
@@ -653,12 +571,6 @@ impl RowwisePlan {
                 let kept = counted((kept, "turn"));
                 format!("Rows are read {reads} times, but shared memory keeps {kept}")
             }
-            RowStorage::Batches { rows, .. } => {
-                let rows = counted((rows, "row"));
-                format!(
-                    "Rows are read {reads} times, by a launch for each {rows} and by the next one"
-                )
-            }
         };
         format!(
             "{problem}\n\
@@ -675,8 +587,6 @@ impl RowwisePlan {
         let clusters = match self.storage {
             RowStorage::Ahead { clusters, .. } => tiles.min(clusters),
             RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { .. } => tiles,
-            // One block for a chunk's totals, and one for the results of a chunk.
-            RowStorage::Batches { rows, .. } => product([2, self.chunks(problem), rows]),
         };
         clusters.saturating_mul(self.blocks)
     }
@@ -727,7 +637,6 @@ impl RowwisePlan {
                 let of = [0, MOST_SLOTS, 1];
                 check.number("number of chunks that are kept", kept, of)?;
             }
-            RowStorage::Batches { rows, .. } => return self.check_batches(check, rows),
         }
         let slots = self.storage.slots();
         if slots == 0 {
@@ -740,18 +649,6 @@ impl RowwisePlan {
         let bytes = slots.saturating_mul(slot).saturating_add(RESERVED);
         let most = i64::from(Limits::of(arch).shared);
         check.limit("bytes of shared memory for rows", bytes, most)
-    }
-
-    /// Checks the numbers of rows in batches.
-    fn check_batches(&self, check: &PlanCheck<'_>, rows: i64) -> Result<(), Error> {
-        check.number("number of rows of a launch", rows, [1, MOST_BATCH, 1])?;
-        let [of_block, blocks] = [self.rows, self.blocks];
-        check.number("number of rows of a block of batches", of_block, [1, 1, 1])?;
-        check.number("number of blocks of a chunk", blocks, [1, 1, 1])?;
-        if self.operands.function.is_norm() {
-            return check.refuse("rows in batches are those of a softmax or a log-softmax");
-        }
-        Ok(())
     }
 
     /// Checks what a plan needs that regards rows as one mode.
@@ -773,10 +670,7 @@ impl RowwisePlan {
         match self.storage {
             // Fewer elements than a vector are left at the ends, or there is one vector less inside.
             RowStorage::Shifted => all.saturating_add(self.vector.saturating_sub(1)),
-            RowStorage::Registers
-            | RowStorage::Ahead { .. }
-            | RowStorage::Passes { .. }
-            | RowStorage::Batches { .. } => all,
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Passes { .. } => all,
         }
     }
 
@@ -808,15 +702,6 @@ impl RowwisePlan {
         } else if !problem.has_no_gaps(self.vector) {
             let most = MOST_SHIFTED;
             return refused(RowwiseError::Gaps { most });
-        }
-        if let RowStorage::Batches { rows, .. } = self.storage {
-            let check = PlanCheck {
-                kernel: &self.operands.function,
-                operands: &self.operands,
-            };
-            check.limit("chunks of a row", self.chunks(problem), MOST_CHUNKS)?;
-            let launches = div_up(problem.rows(), rows).saturating_add(1);
-            check.limit("launches", launches, MOST_LAUNCHES)?;
         }
         let all = self.capacity();
         let columns = problem.columns();
@@ -934,10 +819,6 @@ impl fmt::Display for RowwisePlan {
             RowStorage::Passes { kept: 0 } => f.write_str(", rows in passes"),
             RowStorage::Passes { kept } => {
                 write!(f, ", rows in passes, {} kept", counted((kept, "chunk")))
-            }
-            RowStorage::Batches { rows, streamed } => {
-                let end = if streamed { ", streamed" } else { "" };
-                write!(f, ", {} in a launch{end}", counted((rows, "row")))
             }
         }
     }

@@ -20,9 +20,6 @@ const ELEMENTS: i64 = 1 << 26;
 /// Columns of the rows: long ones, some that no vector divides, and short ones.
 const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 4096];
 
-/// The bytes of a row from which on it may be read again by the next launch.
-const LONG: i64 = 128 << 10;
-
 /// Columns of long rows.
 const LONG_COLUMNS: [i64; 6] = [1 << 20, 65536, 131_072, 40_000, 32768, 4097];
 
@@ -253,16 +250,16 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                 passes([512, 4], plan.blocks, 0),
             );
         }
-        RowStorage::Batches { .. } => {}
         RowStorage::Passes { .. } => {
-            for kept in [1, 5, 8] {
+            for kept in [4, 12] {
                 let changed = passes([plan.threads, plan.accesses], plan.blocks, kept);
                 add(format!("{kept} kept"), changed);
             }
             // The cluster that has one row after the other, on a device whose rates choose passes.
-            if columns * bytes == 256 << 10 && plan.blocks == 4 {
+            if bytes == 4 && plan.blocks == 4 && columns <= 1 << 16 {
                 let ahead = RowwisePlan {
                     threads: 1024,
+                    accesses: 4,
                     storage: RowStorage::Ahead {
                         rows: 3,
                         clusters: 30,
@@ -271,8 +268,8 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                 };
                 add("one row after the other".to_string(), ahead);
             }
-            // Two clusters on a multiprocessor: one reads while the other writes.
-            for (threads, kept) in [(512, 8), (256, 8)] {
+            // One, two and four blocks on a multiprocessor: one of them reads while another one writes.
+            for (threads, kept) in [(1024, 9), (512, 8), (256, 8)] {
                 let changed = passes([threads, 1], plan.blocks, kept);
                 add(format!("{threads} threads, {kept} kept"), changed);
             }
@@ -280,35 +277,6 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                 let what = format!("in passes, {} threads, {} accesses", shape[0], shape[1]);
                 add(what, passes(shape, plan.blocks, 0));
             }
-        }
-    }
-    // Rows that the second-level cache still has when the next launch reads them again.
-    let row = columns * bytes;
-    if row >= LONG {
-        for (mib, threads, accesses, streamed) in [
-            (8, 512, 4, true),
-            (16, 512, 4, true),
-            (16, 512, 4, false),
-            (24, 512, 4, true),
-            (16, 256, 4, true),
-            (16, 1024, 2, true),
-        ] {
-            let changed = RowwisePlan {
-                vector: 16 / bytes,
-                threads,
-                accesses,
-                rows: 1,
-                blocks: 1,
-                storage: RowStorage::Batches {
-                    rows: ((mib << 20) / row).max(1),
-                    streamed,
-                },
-                ..*plan
-            };
-            let end = if streamed { ", streamed" } else { "" };
-            let what =
-                format!("launches of {mib} MiB, {threads} threads, {accesses} accesses{end}");
-            add(what, changed);
         }
     }
     plans

@@ -115,12 +115,8 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         rows,
         accesses: 1 + r.below(8_i64),
         blocks: r.one(&[1, 1, 1, 2, 4, 8]),
-        storage: match r.below(5_u64) {
+        storage: match r.below(4_u64) {
             0 => RowStorage::Registers,
-            4 => RowStorage::Batches {
-                rows: 1 + r.below(3_i64),
-                streamed: r.one_in(2),
-            },
             1 | 2 => RowStorage::Ahead {
                 rows: 1 + r.below(3_i64),
                 clusters: 1 + r.below(4_i64),

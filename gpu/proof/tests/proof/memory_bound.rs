@@ -105,12 +105,8 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             plan.rows = number(&mut r, &[1, 1, 2, 4, 32]);
             plan.accesses = number(&mut r, &[1, 2, 4, 8]);
             plan.blocks = number(&mut r, &[1, 1, 1, 2]);
-            plan.storage = match r.below(5_u64) {
+            plan.storage = match r.below(4_u64) {
                 0 => RowStorage::Registers,
-                4 => RowStorage::Batches {
-                    rows: number(&mut r, &[1, 2, 3]),
-                    streamed: r.one_in(2),
-                },
                 1 | 2 => RowStorage::Ahead {
                     rows: number(&mut r, &[1, 2, 3]),
                     clusters: number(&mut r, &[1, 2, 14]),

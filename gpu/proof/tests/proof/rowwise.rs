@@ -174,117 +174,6 @@ fn law_plans_of_rows_agree() {
     println!("law rowwise.plans: {cases} cases");
 }
 
-/// Rows in batches: launches of one row, of some, of all and of more than there are; rows of one chunk and of more chunks than a
-/// block has threads; blocks of one warp and of many; NaN and infinities.
-#[test]
-fn law_rows_in_batches_are_those_of_the_reference() {
-    let mut cases = 0;
-    for (columns, threads, accesses) in [
-        (1, 32, 1),
-        (100, 32, 1),
-        (1001, 32, 2),
-        (1000, 64, 1),
-        (4609, 32, 4),
-        (3000, 256, 1),
-    ] {
-        let rows = 5;
-        let mut x: Vec<f32> = (0..rows * columns)
-            .map(|i| (i * 7919 % 613) as f32 / 60.0 - 5.0)
-            .collect();
-        // A row of -inf alone, one with -inf but for its end, one with a NaN.
-        x[..columns].fill(f32::NEG_INFINITY);
-        x[columns..2 * columns - 1].fill(f32::NEG_INFINITY);
-        x[3 * columns + columns / 2] = f32::NAN;
-        for function in [RowFunction::Softmax, RowFunction::LogSoftmax] {
-            for (of_launch, streamed) in [(1, false), (2, true), (3, false), (5, true), (8, true)] {
-                let batches = |plan: RowwisePlan| RowwisePlan {
-                    threads,
-                    rows: 1,
-                    accesses,
-                    blocks: 1,
-                    storage: RowStorage::Batches {
-                        rows: of_launch,
-                        streamed,
-                    },
-                    ..plan
-                };
-                let found = result(Arch::Sm80, function, [rows, columns], &x, batches);
-                for (row, (x, found)) in x.chunks(columns).zip(found.chunks(columns)).enumerate() {
-                    let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-                    let want = reference::row(function, &x, None, None, 1e-5);
-                    for (want, found) in want.iter().zip(found) {
-                        let found = f64::from(*found);
-                        let is_right = (want.is_nan() && found.is_nan())
-                            || *want == found
-                            || (want - found).abs() <= 4e-6 * want.abs().max(1.0);
-                        assert!(
-                            is_right,
-                            "{function} of {columns}, {of_launch} rows in a launch, row {row}: {found}, not {want}"
-                        );
-                    }
-                }
-                cases += 1;
-            }
-        }
-    }
-    println!("law rowwise.batches: {cases} cases");
-}
-
-/// A call by batches runs again with other numbers, in the same memory, and says what it does.
-#[test]
-fn rows_in_batches_run_again() {
-    let device = simulator(Arch::Sm80, 1);
-    let [rows, columns] = [6, 300];
-    let x = device.zeros::<f32>(rows * columns).expect("memory");
-    let y = device.poisoned::<f32>(rows * columns).expect("memory");
-    let mut written = y.clone();
-    let (from, to) = (
-        x.view((rows, columns)).expect("a view"),
-        written.view_mut((rows, columns)).expect("a view"),
-    );
-    let call = Rowwise::new(RowFunction::Softmax, &from, &to).prepare_with(|problem, arch| {
-        let storage = RowStorage::Batches {
-            rows: 2,
-            streamed: true,
-        };
-        Ok(RowwisePlan {
-            threads: 32,
-            rows: 1,
-            accesses: 1,
-            storage,
-            ..RowwisePlan::fastest(problem, arch)?
-        })
-    });
-    let call = call.expect("a call");
-    assert_eq!(
-        call.to_string(),
-        "softmax f32, vectors of 4, 32 threads for a row, 1 row in a block, 1 access, 2 rows in a launch, streamed"
-    );
-    let traffic = call.traffic().expect("rows");
-    assert_eq!((traffic.launches, traffic.blocks), (4, 2 * 3 * 2));
-    assert!(call.explain().contains(
-        "Rows are read 2 times, by a launch for each 2 rows and by the next one: 21888 bytes are moved, and 14400 must be."
-    ));
-    for scale in [1.0_f32, -3.0] {
-        let numbers: Vec<f32> = (0..rows * columns)
-            .map(|i| scale * (i % 71) as f32 / 20.0)
-            .collect();
-        let numbers_there = device.upload(&numbers).expect("an upload");
-        x.copy_from(&numbers_there).expect("a copy");
-        call.run(&device).expect("a run");
-        let found = y.download().expect("results");
-        for (x, found) in numbers.chunks(columns).zip(found.chunks(columns)) {
-            let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
-            let want = reference::row(RowFunction::Softmax, &x, None, None, 0.0);
-            let far = want
-                .iter()
-                .zip(found)
-                .map(|(a, b)| (a - f64::from(*b)).abs());
-            assert!(far.fold(0.0, f64::max) < 1e-6);
-        }
-    }
-}
-
 /// Rows that begin anywhere, of any number of columns, and whose vectors do not.
 #[test]
 fn law_shifted_rows_are_those_of_the_reference() {
@@ -640,20 +529,6 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| {
             plan.storage = RowStorage::Passes { kept: 65 }
         }));
-        let batches = |plan: &mut RowwisePlan, of_launch: i64, [rows, blocks]: [i64; 2]| {
-            plan.storage = RowStorage::Batches {
-                rows: of_launch,
-                streamed: false,
-            };
-            (plan.threads, plan.rows, plan.blocks) = (32, rows, blocks);
-        };
-        found.push(planned(&|plan| batches(plan, 0, [1, 1])));
-        found.push(planned(&|plan| batches(plan, 1, [2, 1])));
-        found.push(planned(&|plan| batches(plan, 1, [1, 2])));
-        found.push(planned(&|plan| {
-            batches(plan, 1, [1, 1]);
-            plan.operands.function = RowFunction::RmsNorm;
-        }));
         let shifted = |plan: &mut RowwisePlan, [threads, rows, blocks]: [i64; 3]| {
             plan.storage = RowStorage::Shifted;
             (plan.threads, plan.rows, plan.blocks) = (threads, rows, blocks);
@@ -742,11 +617,6 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
             "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",
             "the plan's number of chunks that are kept is 65: the softmax kernel takes 0 to 64",
-            "the plan's number of rows of a launch is 0: the softmax kernel takes 1 to 65535",
-            "the plan's number of rows of a block of batches is 2: the softmax kernel takes 1 only",
-            "the plan's number of blocks of a chunk is 2: the softmax kernel takes 1 only",
-            "the operands of the plan are `RMSNorm of f32, x, y, rows of 1 mode`: rows in batches are those of a softmax or a \
-             log-softmax",
             "the plan's number of rows of a block of shifted rows is 2: the softmax kernel takes 1 only",
             "the plan's number of blocks of a shifted row is 2: the softmax kernel takes 1 only",
             "the plan's number of threads of a shifted row is 32: the softmax kernel takes 64 to 1024, in multiples of 32",
@@ -822,12 +692,8 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
             blocks: number(&[1, 1, 1, 2, 8]),
-            storage: match number(&[0, 0, 1, 2, 3, 4]) {
+            storage: match number(&[0, 0, 1, 2, 3]) {
                 0 => RowStorage::Registers,
-                4 => RowStorage::Batches {
-                    rows: number(&[1, 2, 8]),
-                    streamed: true,
-                },
                 3 => RowStorage::Shifted,
                 1 => RowStorage::Ahead {
                     rows: number(&[1, 2, 3]),
