@@ -35,6 +35,11 @@ pub trait Planned: Clone + fmt::Debug + Eq + Hash + Send + Sync + 'static {
     /// Says in sentences how the plan divides a problem.
     fn sentences(&self, problem: &Self::Problem) -> String;
 
+    /// Says why the plan is the default one on a device, where its rates decide.
+    fn reason(&self, _: &Self::Problem, _: &Device) -> Option<String> {
+        None
+    }
+
     /// Counts what the plan asks of the memory.
     fn counted(&self, problem: &Self::Problem) -> Traffic;
 
@@ -346,7 +351,8 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     }
 
     /// Says in sentences how the plan divides the problem, as the `explain` of the plan does; then what the first access of a warp
-    /// touches, the time that the model predicts ([`Traffic::time`]), and the plans beside this one that it finds the fastest.
+    /// touches, the time that the model predicts ([`Traffic::time`]), and the plans beside this one that it finds the fastest. Where the
+    /// rates of the device chose the plan, the last line says so.
     ///
     /// ```
     /// use colex_atom::Arch;
@@ -371,7 +377,14 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// ```
     pub fn explain(&self) -> String {
         match &self.work {
-            Some(work) => explained(&work.about().plan, &work.about().problem),
+            Some(work) => {
+                let About { plan, problem, .. } = work.about();
+                let mut text = explained(plan, problem);
+                if let Some(reason) = plan.reason(problem, &self.device) {
+                    text += &format!("\n{reason}");
+                }
+                text
+            }
             None => NOTHING.to_string(),
         }
     }

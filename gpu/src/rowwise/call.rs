@@ -424,6 +424,23 @@ impl Planned for RowwisePlan {
         self.explain(problem)
     }
 
+    fn reason(&self, problem: &RowwiseProblem, device: &colex_device::Device) -> Option<String> {
+        let default = RowwisePlan::fastest_on(problem, device.arch(), device.rates());
+        if !default.is_ok_and(|default| default == *self) {
+            return None;
+        }
+        let weighed = self.weighed(problem, device.arch(), device.rates())?;
+        let [exchange, again] = [weighed.exchange, weighed.again].map(|us| us * 1000.0);
+        let chosen = match self.storage {
+            RowStorage::Passes { .. } => "rows are read again",
+            _ => "a cluster has the rows",
+        };
+        Some(format!(
+            "By the rates of the device, the blocks of a cluster wait {exchange:.1} ns for each other in a row, and a second pass takes \
+             {again:.1} ns: {chosen}."
+        ))
+    }
+
     fn counted(&self, problem: &RowwiseProblem) -> Traffic {
         let size = i64::from(self.operands.ty.bits()) / 8;
         let is_read = |tensor: &RowTensor| !tensor.is_output() && !tensor.is_of_columns();

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Ty};
 use colex_device::Rates;
 use colex_ir::launch::Limits;
 use colex_tensor::TensorKernel;
@@ -144,8 +144,15 @@ const NARROWEST: i64 = 4;
 /// The warps from which on each of them adds their totals by its lanes.
 const MANY_WARPS: i64 = 8;
 
-/// The chunks that shared memory keeps of the longest rows.
-const KEPT: i64 = 9;
+/// The chunks that shared memory keeps of a row in passes: with those under way, they leave room for two blocks of 512 threads on a
+/// multiprocessor, or for four of 256. A layer norm has three passes, and keeps more with one block of 1024.
+const KEPT: i64 = 8;
+const KEPT_ALONE: i64 = 9;
+
+/// The bytes of a block's part of a row up to which 512 threads would keep all of it, but for a turn. All reads of a block precede all
+/// of its writes then, so four smaller blocks are better: while one of them writes, others read. Measured on an H200: parts of 64 KiB
+/// by 256 threads at 0.77 to 0.81 of a copy, by 512 at 0.72 to 0.78; parts of 78 KiB by 256 at 0.78, by 512 at 0.83 to 0.86.
+const QUARTERED: i64 = (KEPT + 1) * PASS_THREADS * WIDEST;
 
 /// The most bytes of a row that a thread has in registers, and the most where that suffices.
 const HELD: i64 = 128;
@@ -177,10 +184,14 @@ const PASS_ACCESSES: i64 = 4;
 const PASS_BYTES: i64 = 65536;
 
 /// The microseconds of a row in which the blocks of a cluster wait for each other: of 65536 numbers of `f32`, clusters of four took
-/// 6.5 us for each row on an H100, 5.1 of them at the rate of a copy, and 5.4 and 3.6 on an H200. The share of a second pass that the
-/// memory serves (0.74 and 0.59 there), and the share of the memory's rate that a copy has.
+/// 6.5 us for each row on an H100, 5.1 of them at the rate of a copy, and 5.4 and 3.6 on an H200.
 const EXCHANGE: f64 = 1.6;
-const AGAIN: f64 = 2.0 / 3.0;
+
+/// The share of a row that a second pass costs, as if it read so much from memory. With nothing kept it was 0.74 on an H100 and 0.59 on
+/// an H200; with half of the row kept it is 0.47 on the H200, from which 0.6 is predicted for the H100, on which the choice hangs.
+const AGAIN: f64 = 0.6;
+
+/// The share of the memory's rate that a copy has.
 const COPIED: f64 = 0.85;
 
 /// The most elements that a tile may begin behind the end of a row.
@@ -190,8 +201,9 @@ impl RowwisePlan {
     /// Returns the plan for a length of rows. Up to 16 KiB, the registers of a block hold the row; such plans were the fastest on
     /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too; in a layer norm,
     /// and in `f32` up to 256 KiB, a block or a cluster has one row after the other. Longer ones are read again in passes, and
-    /// shared memory keeps a part of the longest. A row of 128 to 256 KiB in `f32` has the cluster; [`fastest_on`] weighs it against
-    /// passes, by the rates of a device.
+    /// shared memory keeps eight turns of each block: four blocks of 256 threads share a multiprocessor, or two of 512 where these do
+    /// not keep the whole row. A row of 128 to 256 KiB in `f32` has the cluster; [`fastest_on`] weighs it against passes, by the rates
+    /// of a device.
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
@@ -208,8 +220,9 @@ impl RowwisePlan {
     /// Returns the plan for a length of rows on a device with these rates, which the calls have by default.
     ///
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
-    /// wait for each other at the end of a row, 1.6 us in which the memory does nothing. A second pass reads two thirds of the row from
-    /// memory again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster.
+    /// wait for each other at the end of a row, 1.6 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
+    /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
+    /// `explain` of a call says both times.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -220,7 +233,7 @@ impl RowwisePlan {
     /// let h200 = Rates::of(Arch::Sm90a); // 4.9 TB in a second
     /// let h100 = Rates { memory_clock: 2_619_000, bus: 5120, ..h200 }; // 3.4
     /// let storage = |rates| Ok::<_, colex_gpu::Error>(RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates)?.storage);
-    /// assert_eq!(storage(h200)?, RowStorage::Passes { kept: 0 });
+    /// assert_eq!(storage(h200)?, RowStorage::Passes { kept: 8 });
     /// assert!(matches!(storage(h100)?, RowStorage::Ahead { .. }));
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
@@ -313,6 +326,26 @@ impl RowwisePlan {
         })
     }
 
+    /// Returns the times of a row of `f32` that four blocks hold and two do not; `None` of other rows, and of a layer norm.
+    pub(crate) fn weighed(
+        &self,
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Rates,
+    ) -> Option<Weighed> {
+        let row = product([problem.columns(), self.size()]);
+        let is_held = (2 * AHEAD_BYTES < row) && (row <= 4 * AHEAD_BYTES);
+        let is_norm = self.operands.function == RowFunction::LayerNorm;
+        if !is_held || is_norm || self.operands.ty != Ty::F32 || !self.has_room(arch) {
+            return None;
+        }
+        let clusters = clusters_at_once(4, rates.multiprocessors.into());
+        Some(Weighed {
+            exchange: EXCHANGE / clusters as f64,
+            again: AGAIN * row as f64 / (rates.memory() as f64 * COPIED),
+        })
+    }
+
     /// The bytes of an element.
     fn size(&self) -> i64 {
         i64::from(self.operands.ty.bits()) / 8
@@ -381,11 +414,11 @@ impl RowwisePlan {
             (_, ..4) => 1,
             _ => 4,
         };
-        let is_weighed = blocks == 4 && self.operands.function != RowFunction::LayerNorm;
-        let row = problem.columns().saturating_mul(size);
-        if blocks > most_blocks
-            || is_weighed && rates.is_some_and(|rates| is_read_again(row, blocks, rates))
-        {
+        let is_read_again = || {
+            let weighed = self.weighed(problem, arch, rates?)?;
+            Some(weighed.again < weighed.exchange)
+        };
+        if blocks > most_blocks || is_read_again() == Some(true) {
             return None;
         }
         // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm, whose threads meet once
@@ -444,14 +477,16 @@ impl RowwisePlan {
             ..self
         };
         let part = div_up(problem.columns(), blocks).saturating_mul(size);
-        if blocks == MOST_BLOCKS && part > AHEAD_BYTES && self.has_room(arch) {
-            let threads = 2 * PASS_THREADS;
-            let storage = RowStorage::Passes { kept: KEPT };
-            let accesses = 1;
+        if self.has_room(arch) {
+            let [threads, kept] = match part {
+                _ if is_layer_norm => [2 * PASS_THREADS, KEPT_ALONE],
+                ..=QUARTERED => [PASS_THREADS / 2, KEPT],
+                _ => [PASS_THREADS, KEPT],
+            };
             return RowwisePlan {
                 threads,
-                accesses,
-                storage,
+                accesses: 1,
+                storage: RowStorage::Passes { kept },
                 ..plan
             };
         }
@@ -770,13 +805,14 @@ impl RowwisePlan {
     }
 }
 
-/// Whether a row is computed sooner in passes than by a cluster of `blocks` blocks, one row after the other. Both read it and write it;
-/// the cluster waits for its own blocks meanwhile, and the passes read a part again.
-fn is_read_again(row: i64, blocks: i64, rates: Rates) -> bool {
-    let memory = rates.memory() as f64 * COPIED;
-    let clusters = clusters_at_once(blocks, rates.multiprocessors.into());
-    let again = AGAIN * row as f64 / memory;
-    again < EXCHANGE / clusters as f64
+/// The microseconds of a row that a device of Hopper loses by each way to have it: a cluster of four blocks waits for its own blocks,
+/// and passes read a part again. Both read the row once, and write it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weighed {
+    /// The wait of a cluster, divided by the clusters that wait at once.
+    pub(crate) exchange: f64,
+    /// The second pass.
+    pub(crate) again: f64,
 }
 
 fn has_clusters(arch: Arch) -> bool {
