@@ -249,6 +249,10 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                 format!("in passes, {} blocks", plan.blocks),
                 passes([512, 4], plan.blocks, 0),
             );
+            for threads in [512, 256] {
+                let what = format!("in passes, {threads} threads, 8 kept");
+                add(what, passes([threads, 1], plan.blocks, 8));
+            }
         }
         RowStorage::Passes { .. } => {
             for kept in [4, 12] {
@@ -256,10 +260,11 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                 add(format!("{kept} kept"), changed);
             }
             // The cluster that has one row after the other, on a device whose rates choose passes.
-            if bytes == 4 && plan.blocks == 4 && columns <= 1 << 16 {
+            if bytes == 4 && columns <= 1 << 16 {
                 let ahead = RowwisePlan {
                     threads: 1024,
-                    accesses: 4,
+                    accesses: (columns + (1 << 14) - 1) >> 14,
+                    blocks: 4,
                     storage: RowStorage::Ahead {
                         rows: 3,
                         clusters: 30,
