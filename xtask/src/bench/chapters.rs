@@ -111,7 +111,7 @@ fn copies(device: &Device, report: &mut BenchReport) -> Result<()> {
             format!("`kernel({vector})` of the chapter"),
             move |_| {
                 let mut to = to.clone();
-                Ok(kernel.launch([blocks], (from.view(RUN)?, to.view_mut(RUN)?))?)
+                kernel.launch([blocks], (from.view(RUN)?, to.view_mut(RUN)?))
             },
         ));
     }
@@ -171,7 +171,7 @@ fn transposes(device: &Device, report: &mut BenchReport) -> Result<()> {
             move |_| {
                 let mut to = to.clone();
                 let views = (View::new(from, rows)?, ViewMut::new(&mut to, columns)?);
-                Ok(kernel.launch([SIDE / 32, SIDE / 32], views)?)
+                kernel.launch([SIDE / 32, SIDE / 32], views)
             },
         ));
     }
@@ -213,7 +213,7 @@ fn single_threads(device: &Device, report: &mut BenchReport) -> Result<()> {
             move |_| {
                 let (mut c, shape) = (c.clone(), (EXTENT, EXTENT));
                 let views = (a.view(shape)?, b.view(shape)?, c.view_mut(shape)?);
-                Ok(kernel.launch([EXTENT / tile, EXTENT / tile], views)?)
+                kernel.launch([EXTENT / tile, EXTENT / tile], views)
             },
         ));
     }
@@ -251,7 +251,7 @@ fn stages(device: &Device, report: &mut BenchReport) -> Result<()> {
             move |_| {
                 let (mut c, shape) = (c.clone(), (EXTENT, EXTENT));
                 let views = (a.view(shape)?, b.view(shape)?, c.view_mut(shape)?);
-                Ok(kernel.launch([EXTENT / 64, EXTENT / 64], views)?)
+                kernel.launch([EXTENT / 64, EXTENT / 64], views)
             },
         ));
     }
@@ -303,7 +303,7 @@ fn attention(device: &Device, report: &mut BenchReport) -> Result<()> {
                 View::new(v, ((C::<64>, SEQUENCE), (C::<1>, 64)))?,
                 ViewMut::new(&mut o, rows())?,
             );
-            Ok(kernel.launch([SEQUENCE / 64], views)?)
+            kernel.launch([SEQUENCE / 64], views)
         }));
         let share = if causal { 0.5 } else { 1.0 };
         let work = share * 4.0 * (SEQUENCE as f64).powi(2) * 64.0 / 1e6;
