@@ -87,13 +87,25 @@ fn is_wide(operands: &AttentionOperands) -> bool {
     operands.features == [256; 2] && is_plain && !varies
 }
 
-/// Whether a consumer computes one product after the other by default: two consumers of 256 features in turns, without a mask,
-/// were up to 4 % faster so on an H100 (`PERFORMANCE.md`). Other masks and tiles were not measured.
+/// The keys of a step of 192 features of Q and K, and 128 of V.
+const UNEQUAL_KEYS: i64 = 96;
+
+/// Whether a consumer computes one product after the other by default: two consumers of 256 features in turns, in full and under a
+/// causal mask, and two of 192 and 128 features under a causal mask. They were 2 to 4 % faster so on an H100 and on H200s
+/// (`PERFORMANCE.md`). Other masks and tiles were not measured, and 192 and 128 features in full were slower.
 ///
 /// A hypothesis, not profiled: both products of 64 queries and 80 keys take 1280 clocks, longer than the softmax between them, so
 /// that the products of the other consumer hide it alone; and a consumer has the scores of one block in its registers, not of two.
 fn in_sequence(operands: &AttentionOperands, consumers: i64, keys: i64) -> bool {
-    is_wide(operands) && consumers == 2 && keys == WIDE_KEYS
+    let varies = operands.packed != [false; 2] || operands.page.is_some();
+    if varies || operands.softcap || consumers != 2 {
+        return false;
+    }
+    match operands.features {
+        [256, 256] => (operands.is_causal() || is_wide(operands)) && keys == WIDE_KEYS,
+        [192, 128] => operands.is_causal() && keys == UNEQUAL_KEYS,
+        _ => false,
+    }
 }
 
 /// Whether steps of 80 keys compute at least 5 % more keys than steps of 64.
@@ -119,7 +131,7 @@ impl AttentionFamily for HopperAttention {
             (193.., _) if varies => (2, 32, true, 1),
             (..=64, _) => (3, 128, true, 2),
             (65..=128, _) => (2, 128, true, 2),
-            (129..=192, ..=128) => (2, 96, false, 2),
+            (129..=192, ..=128) => (2, UNEQUAL_KEYS, false, 2),
             (129..=192, _) => (2, 80, false, 2),
             _ => (2, 80, true, 1),
         };
