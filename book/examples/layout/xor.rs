@@ -54,7 +54,7 @@ fn algebra() -> Result<(), Error> {
     let tile: Layout = "(8,64):(^72,^1)".parse()?;
     let quarters = tile.zipped_divide((8, 16))?;
     println!("{quarters:#}");
-    assert_eq!(tile.coalesce(..), tile); // 64 steps of ^1 do not make ^72
+    assert_eq!(tile.coalesce(..), tile); // 8 steps of ^72 do not make ^1
 
     // Thread t of a warp reads row t mod 8, chunk t / 8.
     let ldmatrix = tile.composition("(8,4):(1,64)")?;
