@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn formula() -> Result<(), Box<dyn Error>> {
     println!("\n== formula ==");
     // ANCHOR: formula
-    /// Rows, columns, and how many neighbours of a row a thread holds side by side.
+    /// Rows, columns, and the number of neighbours of a row that a thread holds side by side.
     fn operand(rows: i64, columns: i64, w: i64) -> Layout {
         let (down, right) = (rows / 8, columns / (4 * w));
         let stride = ((w * rows, 1), (rows, 8, 4 * w * rows));
