@@ -44,7 +44,7 @@ const TABLE: [(&str, &str); 18] = [
 fn counting() -> Result<(), Error> {
     println!("\n== counting ==");
     // ANCHOR: counting
-    assert_eq!("(3,(2,2))".parse::<IntTuple>()?.product()?.value(), 12);
+    assert_eq!("(3,(2,2))".parse::<IntTuple>()?.product()?.value(), 12); // a smaller shape
 
     let shape: IntTuple = "(3,(2,3))".parse()?;
     assert_eq!(shape.product()?.value(), TABLE.len() as i64);
