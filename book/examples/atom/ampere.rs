@@ -1,4 +1,4 @@
-//! Ampere: one formula for the operands of 82 matrix instructions.
+//! Ampere: one formula for the operands of 82 matrix atoms.
 //!
 //! Run it with `cargo run -p colex-book --example atom_ampere`; each line `== .. ==` names a piece of the chapter.
 
