@@ -177,7 +177,7 @@ def measure(rank, ranks, kind, m, n, k):
         for _ in range(ROUNDS):
             for graph, all_times in zip(graphs, times):
                 all_times.append(replayed(graph))
-        return [median(of) for of in times]
+        return [round(median(of), 1) for of in times]
 
     # All ranks have the same times, since each is that of the slowest rank, and so take the same algorithms.
     alone = medians([collective, *products])
@@ -188,7 +188,7 @@ def measure(rank, ranks, kind, m, n, k):
         line = {"kind": kind, "m": m, "n": n, "k": k, "ranks": ranks}
         line |= {"collective_us": alone[0], "product_us": alone[1], "algorithms_us": of_algorithms}
         line |= {"both_us": together[0], "both_by_algorithms_us": dict(zip(map(str, fastest), together[1:]))}
-        print(json.dumps(line, default=str), flush=True)
+        print(json.dumps(line), flush=True)
 
 
 def work(rank, ranks, until):
