@@ -230,7 +230,7 @@ impl Window {
         let numbers = |count: i64| Headers::Named((0..count).map(|k| k.to_string()).collect());
         let b = Grid::from_fn(taps, filters, filter)?
             .headers(Headers::None, numbers(filters))
-            .caption(format!("B, {taps} C by {filters}"));
+            .caption(format!("B transposed, {taps} C by {filters}"));
         let output = |row: i64, column: i64| {
             Cell::new([format!("{},{}", row / q, row % q)]).filled(Fill::pastel(column))
         };
@@ -239,7 +239,7 @@ impl Window {
             .caption(format!("output, {} by {filters}", p * q));
         let a = self.matrix(|at| self.plain(at))?;
         Ok(Picture::mma(a, b, c).title(format!(
-            "A of {} by {taps} C, B of {taps} C by {filters} and an output of {} by {filters}",
+            "A of {} by {taps} C, B transposed of {taps} C by {filters}, and an output of {} by {filters}; a colour is a filter",
             p * q,
             p * q
         )))
@@ -274,7 +274,7 @@ mod tests {
     fn a_product_has_three_matrices() {
         let html = draw("im2col", &format!("product\n{SMALL}filters = 2"));
         let html = html.expect("it is well formed");
-        for caption in ["A, 6 by 9 C", "B, 9 C by 2", "output, 6 by 2"] {
+        for caption in ["A, 6 by 9 C", "B transposed, 9 C by 2", "output, 6 by 2"] {
             assert!(html.contains(caption), "{caption}");
         }
         // The two filters have a colour each, in B and in the output, and A has none.
