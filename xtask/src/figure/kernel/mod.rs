@@ -1,9 +1,11 @@
 //! Figures of kernels and of the tensors around them: what a load of a convolution brings, what lanes have added, which scores a
-//! mask hides, how consumers take turns, and which ranks hold an element.
+//! mask hides, how consumers take turns, which thread has a micro-tile, and which ranks hold an
+//! element.
 
 pub(super) mod im2col;
 pub(super) mod lanes;
 pub(super) mod mask;
+pub(super) mod micro_tiles;
 pub(super) mod placements;
 pub(super) mod turns;
 
