@@ -1,5 +1,5 @@
 //! Figures of kernels and of the tensors around them: what a load of a convolution brings, what lanes have added, which scores a
-//! mask hides, how consumers take turns, which thread has a micro-tile, and which ranks hold an
+//! mask hides, how consumers take turns, which tiles run in a wave, which thread has a micro-tile, and which ranks hold an
 //! element.
 
 pub(super) mod im2col;
@@ -8,6 +8,7 @@ pub(super) mod mask;
 pub(super) mod micro_tiles;
 pub(super) mod placements;
 pub(super) mod turns;
+pub(super) mod waves;
 
 use super::options::{needed, pair};
 use super::{Body, Error};
