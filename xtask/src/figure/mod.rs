@@ -73,6 +73,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("turns", Draw::Picture(kernel::turns::draw)),
     ("micro-tiles", Draw::Picture(kernel::micro_tiles::draw)),
     ("waves", Draw::Picture(kernel::waves::draw)),
+    ("flags", Draw::Picture(kernel::flags::draw)),
     ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
     ("ratios", Draw::Svg(sweep::ratios)),
@@ -207,7 +208,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, composition, tma-box, im2col, lanes, mask, placements, turns, micro-tiles, waves, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, composition, tma-box, im2col, lanes, mask, placements, turns, micro-tiles, waves, flags, flow, bench, ratios, roofline"
         );
     }
 

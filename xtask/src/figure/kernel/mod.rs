@@ -1,7 +1,8 @@
 //! Figures of kernels and of the tensors around them: what a load of a convolution brings, what lanes have added, which scores a
-//! mask hides, how consumers take turns, which tiles run in a wave, which thread has a micro-tile, and which ranks hold an
-//! element.
+//! mask hides, how consumers take turns, which tiles run in a wave, which thread has a micro-tile, which ranks hold an element, and which
+//! flags they set.
 
+pub(super) mod flags;
 pub(super) mod im2col;
 pub(super) mod lanes;
 pub(super) mod mask;
