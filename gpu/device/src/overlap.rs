@@ -4,14 +4,14 @@
 //! Synchronization") may begin when every block of the launch before it has executed `griddepcontrol.launch_dependents` or
 //! has ended. `griddepcontrol.wait` then waits until that launch has ended and its writes are visible.
 
-use colex_ir::{Control, Kernel, Memory, Op, Space, Stmt, Sync};
+use colex_ir::{Atom, Control, Kernel, Memory, Op, Space, Stmt, Sync};
 
 /// Returns whether each thread of a kernel executes `griddepcontrol.wait` before it accesses global memory or ends. Such a
 /// kernel sees nothing of an early begin: all that it reads was written before the wait ended, and it cannot end before the
 /// launch before it.
 ///
 /// What follows the wait is not examined. In front of it there may be arithmetic, loads of parameters and conditions, and what
-/// concerns the cluster alone: its shared memory, its registers, and barriers that it meets at.
+/// concerns the cluster alone: its shared memory, its registers, barriers that it meets at, and requests to the L2 cache.
 pub(crate) fn waits_first(kernel: &Kernel) -> bool {
     for stmt in &kernel.body {
         if matches!(stmt.op, Op::Sync(Sync::GridDependency { wait: true })) {
@@ -57,6 +57,8 @@ fn is_local(stmt: &Stmt) -> bool {
                 | Sync::MbarrierInit { .. }
                 | Sync::GridDependency { wait: false }
         ),
+        // A request to the L2 cache reads nothing that the kernel sees, and what is written later is written there.
+        Op::Atom(Atom::Copy { atom, .. }) => atom.to() == colex_atom::Space::L2,
         Op::Async(_) | Op::Atom(_) => false,
     }
 }
@@ -64,8 +66,8 @@ fn is_local(stmt: &Stmt) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colex_atom::Arch;
-    use colex_ir::{Access, KernelBuilder, Type};
+    use colex_atom::{Arch, CopyAtom};
+    use colex_ir::{Access, CopyArgs, End, KernelBuilder, Type};
 
     /// A kernel with one fault in front of its wait, or none.
     fn kernel(before: impl FnOnce(&mut KernelBuilder)) -> Kernel {
@@ -99,7 +101,31 @@ mod tests {
             k.push(Sync::GridDependency { wait: false });
             k.sync();
         })));
-        let early: [&dyn Fn(&mut KernelBuilder); 6] = [
+        let asks = |k: &mut KernelBuilder, name: &str| {
+            let atom: CopyAtom = name.parse().expect("an atom");
+            let atom = atom.with_bits(8 * 256).expect("its size");
+            let q = k.pointer("q");
+            let q = k.param(q);
+            let [src, dst] = match atom.to() {
+                colex_atom::Space::L2 => [End::Memory(q.into()), End::None],
+                _ => [
+                    End::Memory(k.shared("own", 256, 16).into()),
+                    End::Memory(q.into()),
+                ],
+            };
+            let args = CopyArgs {
+                src,
+                dst,
+                ..CopyArgs::default()
+            };
+            k.copy_atom(&atom, args);
+        };
+        assert!(waits_first(&kernel(|k| asks(
+            k,
+            "SM90_BULK_COPY_G2S::PREFETCH"
+        ))));
+        let early: [&dyn Fn(&mut KernelBuilder); 7] = [
+            &|k| asks(k, "SM90_BULK_COPY_S2G"),
             &|k| {
                 let q = k.pointer("q");
                 let q = k.param(q);
@@ -124,7 +150,7 @@ mod tests {
                 k.if_(p, |k| k.push(Sync::GridDependency { wait: true }));
             },
         ];
-        let cases = early.len() + 4;
+        let cases = early.len() + 5;
         for fault in early {
             assert!(!waits_first(&kernel(fault)));
         }

@@ -773,6 +773,7 @@ fn whole(plan: AttentionPlan) -> AttentionPlan {
     AttentionPlan {
         splits: 1,
         by_lanes: false,
+        next_early: false,
         sorted: false,
         ..plan
     }

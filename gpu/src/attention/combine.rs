@@ -13,8 +13,8 @@
 use std::f64::consts::{LN_2, LOG2_E};
 
 use colex_atom::{Arch, Ty};
-use colex_ir::BinaryOp;
 use colex_ir::launch::Launch;
+use colex_ir::{BinaryOp, Sync};
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{Builder, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 
@@ -192,8 +192,14 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
         at: [row.clone(), feature.clone()],
         parts,
     };
-    if plan.early {
-        begin_early(&mut k);
+    match (plan.early, plan.next_early) {
+        (true, false) => begin_early(&mut k),
+        // The launch behind this one waits for its end, and so for that of the parts.
+        (true, true) => k.emit(|ir| {
+            ir.push(Sync::GridDependency { wait: false });
+            ir.push(Sync::GridDependency { wait: true });
+        }),
+        (false, _) => {}
     }
     let sink = sinks.map(|sinks| {
         let sink = k.gather(&sinks.elements((&row, 0)));

@@ -127,6 +127,17 @@ pub struct AttentionPlan {
     /// multiprocessors that this launch leaves, prepare themselves, and wait there for its end. So do the kernel that adds the
     /// parts of the keys and the one that sorts sequences.
     pub early: bool,
+    /// The number of steps whose keys and values a block asks the L2 cache for while it waits for the launch before it, after it
+    /// has computed where they lie: of a block's time without loads less remains. Nothing is read before the wait ends. `None`: a
+    /// block waits first (Ampere, with `early`, neither packed nor paged).
+    pub prefetch: Option<i64>,
+    /// Whether the kernel that adds the parts of the keys lets the launch behind it begin before it has waited for the parts; if
+    /// not, after that (Ampere, with `early`).
+    pub next_early: bool,
+    /// The most blocks that run on a multiprocessor at once, which a block ensures by the shared memory that it takes; 0: as
+    /// many as have room. Where a launch begins early, its blocks spread over the multiprocessors as those before them did
+    /// (Ampere).
+    pub beside: i64,
     /// Whether a consumer issues the scores of the next keys before the product of the present weights with their values, so that
     /// the softmax of the one runs beside the other; if not, after it (Hopper).
     pub overlap: bool,
@@ -159,6 +170,9 @@ impl AttentionPlan {
             by_lanes: false,
             sorted: false,
             early: false,
+            prefetch: None,
+            next_early: false,
+            beside: 0,
             overlap: false,
             persistent: false,
             cluster: 1,
@@ -293,6 +307,21 @@ impl AttentionPlan {
         }
         let most = i64::from(begins_early(arch));
         self.limit("early begins of its kernels", self.early.into(), most)?;
+        let refused = |why: &str| {
+            let why = why.to_string();
+            Err(ErrorKind::from(AttentionError::Plan { why }).into())
+        };
+        if self.prefetch.is_some() && !self.early {
+            return refused(
+                "the plan asks the L2 cache for keys before it waits: its kernels do not begin early",
+            );
+        }
+        if self.next_early && !(self.early && self.splits > 1) {
+            return refused(
+                "the plan lets the launch behind its second kernel begin early: it needs several parts of the keys, and an early \
+                 begin of its own",
+            );
+        }
         self.method.family().check(self, arch)
     }
 
@@ -702,6 +731,15 @@ impl fmt::Display for AttentionPlan {
         if self.early {
             f.write_str(", early")?;
         }
+        if let Some(steps) = self.prefetch {
+            write!(f, ", {steps} steps asked for before the wait")?;
+        }
+        if self.next_early {
+            f.write_str(", the next launch too")?;
+        }
+        if self.beside != 0 {
+            write!(f, ", at most {} blocks beside each other", self.beside)?;
+        }
         // The words are those of what the method does not do by itself.
         match (self.method, self.overlap) {
             (AttentionMethod::Ampere, false) | (AttentionMethod::Hopper, true) => {}
@@ -751,6 +789,9 @@ mod tests {
             by_lanes: true,
             sorted: true,
             early: true,
+            prefetch: Some(2),
+            next_early: true,
+            beside: 3,
             overlap: true,
             persistent: true,
             cluster: 2,
@@ -758,8 +799,41 @@ mod tests {
         };
         assert_eq!(
             plan.to_string(),
-            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, added by lanes, longest sequences first, early, overlapping products, persistent blocks, clusters of 2, 40 and 232 registers"
+            "Ampere bf16, features 192 and 128, tile 128x64, 8 consumers, 2 stages, in turns, strips of 4 heads, in pairs, 2 tiles of queries, packs of 4 heads, 8 parts of the keys, added by lanes, longest sequences first, early, 2 steps asked for before the wait, the next launch too, at most 3 blocks beside each other, overlapping products, persistent blocks, clusters of 2, 40 and 232 registers"
         );
+    }
+
+    /// A block of a part finds its first keys by numbers of 32 bits: those of 64 are checked, and a division of them takes longer
+    /// than a load. A block that asks the L2 cache does so before it waits.
+    #[test]
+    fn the_places_of_parts_take_32_bits() {
+        let problem = AttentionProblem::new(Ty::Bf16, 1, [32, 8], [1, 9000], [128; 2]);
+        let plan = AttentionPlan::new(
+            AttentionMethod::Ampere,
+            AttentionOperands::of(&problem, [0; 4]),
+        );
+        let plan = AttentionPlan {
+            splits: 32,
+            early: true,
+            ..plan.suited_to(&problem, 132)
+        };
+        for prefetch in [None, Some(0), Some(2)] {
+            let built = AttentionPlan { prefetch, ..plan }.build(Arch::Sm90a);
+            let ptx = built.expect("a kernel").kernel.ptx().expect("a text");
+            assert!(!ptx.contains("div.s64") && !ptx.contains("trap"), "{ptx}");
+            let at = |what| ptx.find(what);
+            let wait = at("griddepcontrol.wait").expect("it waits");
+            match prefetch {
+                None => assert!(wait < at("div.u32").expect("a division")),
+                Some(n) => {
+                    assert!(wait > at("div.u32").expect("a division"));
+                    let requests = ptx[..wait].matches("cp.async.bulk.prefetch.L2.global");
+                    // Of each step 64 keys and as many values, by 32 threads.
+                    assert_eq!(requests.count(), 4 * n as usize);
+                }
+            }
+            assert!(at("cp.async.cg").is_some_and(|load| load > wait));
+        }
     }
 
     /// The kernel that adds the parts counts the rows with 32 bits.

@@ -6,7 +6,7 @@ use std::f64::consts::{LN_2, LOG2_E};
 use colex_atom::Arch;
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch, Limits};
-use colex_ir::{BinaryOp, Reg, Type};
+use colex_ir::{BinaryOp, Compare, CopyArgs, End, Reg, Type};
 use colex_layout::Layout;
 use colex_tensor::{
     Arg, AtThread, Builder, Error, Expr, Fragment, Index, Places, Rows, Tensor, TensorKernel,
@@ -41,6 +41,9 @@ const MULTIPROCESSOR: i64 = 160 << 10;
 
 /// Times of the model that are no further apart are equal.
 const CLOSE: f64 = 1.02;
+
+/// The most blocks that a plan may bound those of a multiprocessor to.
+const MOST_BESIDE: i64 = 8;
 
 /// The most heads whose queries share a tile.
 const MOST_PACKS: i64 = 256;
@@ -137,7 +140,11 @@ impl AttentionFamily for AmpereAttention {
     }
 
     fn pace(&self, plan: &AttentionPlan, multiprocessors: i64) -> Pace {
-        let beside = (MULTIPROCESSOR / shared(&plan.operands, plan.tile, plan.stages)).max(1);
+        let room = (MULTIPROCESSOR / shared(&plan.operands, plan.tile, plan.stages)).max(1);
+        let beside = match plan.beside {
+            1.. => room.min(plan.beside),
+            _ => room,
+        };
         let [inner, outer] = plan.operands.features;
         let [once, of_feature] = h200::STEP;
         let step = once + of_feature * (plan.tile[1] * (inner + outer)) as f64;
@@ -193,6 +200,32 @@ impl AttentionFamily for AmpereAttention {
             1..=MOST_SPLITS,
             1,
         )?;
+        plan.number(
+            "number of blocks beside each other",
+            plan.beside,
+            0..=MOST_BESIDE,
+            1,
+        )?;
+        if let Some(steps) = plan.prefetch {
+            plan.number("number of steps asked for before the wait", steps, 0..=8, 1)?;
+            let operands = &plan.operands;
+            let is_known = operands.packed == [false; 2] && operands.page.is_none();
+            let [_, of_keys, of_values, _] = operands.vectors;
+            let why = match (is_known, of_keys.min(of_values)) {
+                (false, _) => {
+                    "the plan asks the L2 cache for keys before it waits: where those of packed sequences and of pages lie is known \
+                     after the wait"
+                }
+                (true, ..8) => {
+                    "the plan asks the L2 cache for keys before it waits: rows of K and V must be read by 8 elements"
+                }
+                (true, _) => "",
+            };
+            if !why.is_empty() {
+                let why = why.to_string();
+                return refused(AttentionError::Plan { why });
+            }
+        }
         let bytes = shared(&plan.operands, plan.tile, plan.stages);
         let room = i64::from(Limits::of(arch).shared);
         plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
@@ -273,6 +306,15 @@ fn shared(operands: &AttentionOperands, [queries, keys]: [i64; 2], stages: i64) 
     let [inner, outer] = operands.features;
     let elements = queries * inner + keys * (inner + outer) * stages;
     elements * i64::from(operands.ty.bits()) / 8
+}
+
+/// The bytes of shared memory of which at most this number of blocks of a multiprocessor have as much; 0 for any number. A
+/// multiprocessor has 1 KiB more than its largest block, and keeps 1 KiB for each.
+fn bounding(beside: i64, arch: Arch) -> i64 {
+    match beside {
+        1.. => (i64::from(Limits::of(arch).shared) / (beside + 1) / 128 + 1) * 128,
+        _ => 0,
+    }
 }
 
 /// The tiles of Q, K and V. V is the right factor of P V: a row of it is a feature.
@@ -393,7 +435,7 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let (heads, tid) = (q.extent(2), k.thread());
     let (head, batch) = (&rest % &heads, &rest / &heads);
     let of_keys = &head / &scores_of.group;
-    if plan.early {
+    if plan.early && plan.prefetch.is_none() {
         begin_early(&mut k);
     }
     // The rows of the block's sequence, among those of all.
@@ -429,6 +471,7 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let a = OperandTiles::new(&mut k, of_q, (&mma, Operand::A), q, (1, of_q_at_once))?;
     let b = (&mma, Operand::B);
     let [pool_of_keys, pool_of_values] = [&keys, &values].map(Tensor::clone);
+    let asked = [&keys, &values].map(Tensor::clone);
     let keys = OperandTiles::new(&mut k, of_k, b, keys, (plan.stages, of_k_at_once))?;
     let values = OperandTiles::new(&mut k, of_v, b, values, (plan.stages, of_v_at_once))?;
     let paged = match (operands.page, table) {
@@ -441,6 +484,10 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
         )?),
         _ => None,
     };
+    let taken = shared(operands, plan.tile, plan.stages);
+    if let bytes @ 1.. = bounding(plan.beside, arch) - taken {
+        k.shared_tensor(colex_atom::Ty::U8, Layout::new(bytes, 1)?);
+    }
     let scores = k.fragment_of(&mma, Operand::C, [bm, bn]); // (MMA, MMA_M, MMA_N)
     let softmax = Softmax::new(&mut k, &mma, plan)?;
     let places = mma.at(&tid).places(Operand::C, [bm, bn]);
@@ -452,6 +499,15 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
         // The tile lies behind the last query of a sequence that is shorter than others.
         let rows = &scores_of.queries * plan.packs;
         visible.end = Index::select_less(&visible.row, &rows, &visible.end, &visible.first);
+    }
+
+    if let Some(steps) = plan.prefetch {
+        for index in [&visible.first, &visible.end, &tile, &head, &batch, &of_keys] {
+            // What the first addresses are computed from: most of it is divisions.
+            k.value(index);
+        }
+        visible.ask(&mut k, (plan, steps), &asked, [&of_keys, &batch_of_keys])?;
+        begin_early(&mut k);
     }
 
     let (once, landed) = k.cp_async_pipeline(1);
@@ -723,8 +779,58 @@ impl<'a> Visible<'a> {
         let tiles = above_0(&(&self.end - &self.first));
         let of_part = (tiles + (parts - 1)) / parts;
         let first = &self.first + part * &of_part;
+        // The last parts begin no later than where the keys end: a place that 32 bits hold for every tile.
+        let first = first.min(&self.end);
         self.end = (&first + of_part).min(&self.end);
         self.first = first;
+    }
+
+    /// Asks the L2 cache for the keys and values of the first steps: a request for each row and tensor. It reads nothing that the
+    /// kernel sees, so the launch before this one may still write them.
+    fn ask(
+        &self,
+        k: &mut Builder,
+        (plan, steps): (&AttentionPlan, i64),
+        tensors: &[Tensor; 2],
+        [head, batch]: [&Index; 2],
+    ) -> Result<(), Error> {
+        let [_, bn] = plan.tile;
+        let (threads, bits) = (32 * plan.consumers, i64::from(plan.operands.ty.bits()));
+        let atom = colex_atom::copy("SM90_BULK_COPY_G2S::PREFETCH")?;
+        let [of_key, of_value] = plan.operands.features.map(|n| atom.with_bits(n * bits));
+        let atoms = [of_key?, of_value?];
+        let first = &self.first * bn;
+        let end = (&self.end * bn).min(&self.of.keys);
+        let end = (&first + steps * bn).min(&end);
+        let first = first + k.thread();
+        let [keys, values] = tensors;
+        let rows = |row: &Index| {
+            [
+                keys.elements((row, 0, head, batch)),
+                values.elements((0, row, head, batch)),
+            ]
+        };
+        // What the addresses have in common is computed before the branches.
+        rows(&first).iter().for_each(|row| drop(k.addresses(row)));
+        for row in (0..steps * bn).step_by(threads as usize) {
+            let row = &first + row;
+            let exists = k.less(&row, &end);
+            k.if_(exists, |k| {
+                for (row, atom) in rows(&row).iter().zip(&atoms) {
+                    let at = k.addresses(row).regs()[0];
+                    let args = CopyArgs {
+                        src: End::Memory(at.into()),
+                        ..CopyArgs::default()
+                    };
+                    k.emit(|ir| {
+                        // The address of a row outside of the tensor is 0.
+                        let is_inside = ir.setp(Compare::Ne, Type::U64, at, 0);
+                        ir.when(is_inside, |ir| ir.copy_atom(atom, args));
+                    });
+                }
+            });
+        }
+        Ok(())
     }
 
     /// Returns the sinks of a thread's rows as exponents of 2, in the fragment `values`. The head is a pack where heads are packed.

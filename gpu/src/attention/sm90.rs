@@ -215,6 +215,13 @@ impl AttentionFamily for HopperAttention {
             let why = "the Hopper kernel packs no heads: the Ampere kernel does".to_string();
             return Err(ErrorKind::from(AttentionError::Plan { why }).into());
         }
+        let is_asked = plan.prefetch.is_some().into();
+        plan.limit("steps of keys asked for before the wait", is_asked, 0)?;
+        plan.limit(
+            "bounds of blocks beside each other",
+            (plan.beside != 0).into(),
+            0,
+        )?;
         if plan.splits != 1 {
             let why =
                 "the Hopper kernel does not divide the keys: the Ampere kernel does".to_string();

@@ -695,6 +695,9 @@ fn kernels_of_attention_may_begin_early() {
                         by_lanes,
                         sorted,
                         early,
+                        prefetch: (early && splits > 1).then_some(2),
+                        next_early: early && splits > 4,
+                        beside: if splits > 1 { 2 } else { 0 },
                         ..AttentionPlan::new(method, operands)
                     })
                 });

@@ -467,6 +467,7 @@ fn decode_variants(
             });
         }
     }
+    all.extend(beginnings(problem, &usual, multiprocessors));
     let mut distinct: Vec<AttentionPlan> = Vec::new();
     for plan in all {
         if plan.check(device.arch()).is_ok() && !distinct.contains(&plan) {
@@ -474,6 +475,66 @@ fn decode_variants(
         }
     }
     distinct
+}
+
+/// Plans that begin early with what a block does before it waits, with a bound of the blocks beside each other, and with a second
+/// kernel that lets the next launch begin. Of the usual plan each alone; all together of 32 or 64 keys, two or three stages, and
+/// parts that are equal or fill the places.
+fn beginnings(
+    problem: &AttentionProblem,
+    usual: &AttentionPlan,
+    multiprocessors: u32,
+) -> Vec<AttentionPlan> {
+    let [rows, _] = usual.tile;
+    let multiprocessors = i64::from(multiprocessors);
+    let blocks = |splits: i64| problem.batch * problem.heads[0] / usual.packs * splits;
+    let of = |[keys, stages, splits]: [i64; 3], prefetch, next, is_bounded: bool| {
+        let wave = (blocks(splits) + multiprocessors - 1) / multiprocessors;
+        AttentionPlan {
+            tile: [rows, keys],
+            stages,
+            splits,
+            by_lanes: usual.by_lanes && splits > 1,
+            early: true,
+            prefetch,
+            next_early: next && splits > 1,
+            beside: if is_bounded { wave } else { 0 },
+            ..*usual
+        }
+    };
+    let first = [usual.tile[1], usual.stages, usual.splits];
+    let mut all = Vec::new();
+    for (prefetch, next, is_bounded) in [
+        (None, false, true),
+        (None, true, true),
+        (Some(0), false, false),
+        (Some(1), false, false),
+        (Some(2), false, false),
+        (Some(2), false, true),
+        (Some(1), true, true),
+        (Some(2), true, true),
+        (Some(4), true, true),
+    ] {
+        all.push(of(first, prefetch, next, is_bounded));
+    }
+    let narrow = usual.tile[1].min(32);
+    let wide = 2 * narrow;
+    let splits = usual.splits;
+    for (keys, stages, splits) in [
+        (wide, 3, splits),
+        (wide, 2, splits + 1),
+        (wide, 3, splits + 1),
+        (narrow, 2, 2 * splits),
+        (narrow, 3, 2 * splits),
+        (narrow, 2, 2 * (splits + 1)),
+        (narrow, 3, 2 * (splits + 1)),
+    ] {
+        if usual.splits > 1 {
+            let steps = 2 * wide / keys;
+            all.push(of([keys, stages, splits], Some(steps), true, true));
+        }
+    }
+    all
 }
 
 /// The heads of Q that read one head of K.

@@ -399,6 +399,9 @@ fn law_a_plan_that_the_check_accepts_is_built() {
                 cluster: 1,
                 sorted: false,
                 early: arch == Arch::Sm90a && plan.early,
+                prefetch: of(&[0, 0, 1]).eq(&1).then(|| of(&[0, 1, 2, 8, 9])),
+                next_early: of(&[0, 0, 1]) == 1,
+                beside: of(&[0, 0, 1, 2, 8]),
                 registers: None,
                 packs: of(&[1, 1, 2, 3, 7, 64]),
                 splits: of(&[1, 1, 2, 128]),
@@ -409,7 +412,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
         // One number in eight is none that a plan could have.
         let wild = of(&[-1, 0, 1 << 40, i64::MIN, i64::MAX]);
         match of(&[
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9,
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
         ]) {
             1 => plan.tile[0] = wild,
             2 => plan.tile[1] = wild,
@@ -420,6 +423,8 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             7 => (plan.packs, plan.splits) = (wild, of(&[1, i64::MAX])),
             8 => plan.registers = Some([wild, of(&[wild, 240])]),
             9 => plan.cluster = wild,
+            10 => plan.beside = wild,
+            11 => plan.prefetch = Some(wild),
             _ => (),
         }
         // What is computed of any plan and any problem ends, without a panic.
@@ -807,6 +812,27 @@ fn law_attention_that_begins_early_has_the_same_bits() {
             });
             assert_eq!(early, late, "{problem}, {method}, {splits} parts");
             cases += 1;
+            if method == hopper {
+                continue;
+            }
+            // What a block does before it waits, and how many blocks there are at once, changes no bits.
+            for (i, (prefetch, beside)) in [(Some(0), 0), (Some(1), 2), (Some(3), 1), (None, 3)]
+                .into_iter()
+                .enumerate()
+            {
+                let change = |plan: AttentionPlan| AttentionPlan {
+                    splits,
+                    by_lanes,
+                    early: true,
+                    prefetch,
+                    next_early: splits > 1 && i % 2 == 1,
+                    beside,
+                    ..plan
+                };
+                let found = bits_on((Arch::Sm90a, method), &problem, 5 + i as u64, &change);
+                assert_eq!(found, late, "{problem}, {splits} parts, {prefetch:?}");
+                cases += 1;
+            }
         }
     }
     println!("law attention.early: {cases} cases");
@@ -821,6 +847,53 @@ fn law_attention_that_begins_early_has_the_same_bits() {
     assert_eq!(
         refused.to_string(),
         "the plan asks for 1 early begins of its kernels: the Ampere attention kernel takes at most 0, 1 fewer"
+    );
+}
+
+/// What a plan may say of its begin, and where.
+#[test]
+fn refused_begins_say_what_would_be_right() {
+    let problem = AttentionProblem::new(Ty::F16, 1, [8, 2], [1, 1000], [64, 64]);
+    let refused = |method, change: &dyn Fn(&mut AttentionPlan)| {
+        let operands = AttentionOperands::of(&problem, [0; 4]);
+        let mut plan = AttentionPlan {
+            early: true,
+            ..AttentionPlan::new(method, operands)
+        };
+        change(&mut plan);
+        plan.check(Arch::Sm90a).expect_err("refused").to_string()
+    };
+    let (ampere, hopper) = (AttentionMethod::Ampere, AttentionMethod::Hopper);
+    let sentences = [
+        refused(ampere, &|plan| {
+            (plan.early, plan.prefetch) = (false, Some(0))
+        }),
+        refused(ampere, &|plan| plan.next_early = true),
+        refused(ampere, &|plan| plan.prefetch = Some(9)),
+        refused(ampere, &|plan| {
+            (plan.prefetch, plan.operands.page) = (Some(1), Some(16));
+        }),
+        refused(ampere, &|plan| {
+            (plan.prefetch, plan.operands.vectors[2]) = (Some(1), 4);
+        }),
+        refused(ampere, &|plan| plan.beside = 9),
+        refused(hopper, &|plan| plan.prefetch = Some(1)),
+        refused(hopper, &|plan| plan.beside = 2),
+    ];
+    assert_eq!(
+        sentences,
+        [
+            "the plan asks the L2 cache for keys before it waits: its kernels do not begin early",
+            "the plan lets the launch behind its second kernel begin early: it needs several parts of the keys, and an early \
+             begin of its own",
+            "the plan's number of steps asked for before the wait is 9: the Ampere attention kernel takes 0 to 8",
+            "the plan asks the L2 cache for keys before it waits: where those of packed sequences and of pages lie is known \
+             after the wait",
+            "the plan asks the L2 cache for keys before it waits: rows of K and V must be read by 8 elements",
+            "the plan's number of blocks beside each other is 9: the Ampere attention kernel takes 0 to 8",
+            "the plan asks for 1 steps of keys asked for before the wait: the Hopper attention kernel takes at most 0, 1 fewer",
+            "the plan asks for 1 bounds of blocks beside each other: the Hopper attention kernel takes at most 0, 1 fewer",
+        ]
     );
 }
 
