@@ -150,9 +150,15 @@ const KEPT: i64 = 8;
 const KEPT_ALONE: i64 = 9;
 
 /// The bytes of a block's part of a row up to which 512 threads would keep all of it, but for a turn. All reads of a block precede all
-/// of its writes then, so four smaller blocks are better: while one of them writes, others read. Measured on an H200: parts of 64 KiB
-/// by 256 threads at 0.77 to 0.81 of a copy, by 512 at 0.72 to 0.78; parts of 78 KiB by 256 at 0.78, by 512 at 0.83 to 0.86.
+/// of its writes then, so four smaller blocks are better: while one of them writes, others read. Measured on an H200, rows of 65536
+/// elements and more: parts of 64 KiB by 256 threads at 0.77 to 0.81 of a copy, by 512 at 0.72 to 0.78; parts of 78 KiB by 256 at 0.78,
+/// by 512 at 0.83 to 0.86. Of shorter rows, those of 32768 have 512 threads: 0.83 by two blocks in f32, 0.89 by one in bf16.
 const QUARTERED: i64 = (KEPT + 1) * PASS_THREADS * WIDEST;
+const QUARTERED_COLUMNS: i64 = 1 << 16;
+
+/// The bytes of a row of 16-bit elements up to which a block has one row after the other. On an H200, rows of 64 KiB were faster in
+/// passes, 0.89 of a copy and 0.88. Between 32 and 64 KiB nothing was measured, so the upper half follows them.
+const AHEAD_NARROW: i64 = 49152;
 
 /// The most bytes of a row that a thread has in registers, and the most where that suffices.
 const HELD: i64 = 128;
@@ -199,11 +205,11 @@ const FARTHEST: i64 = 65536;
 
 impl RowwisePlan {
     /// Returns the plan for a length of rows. Up to 16 KiB, the registers of a block hold the row; such plans were the fastest on
-    /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too; in a layer norm,
-    /// and in `f32` up to 256 KiB, a block or a cluster has one row after the other. Longer ones are read again in passes, and
-    /// shared memory keeps eight turns of each block: four blocks of 256 threads share a multiprocessor, or two of 512 where these do
-    /// not keep the whole row. A row of 128 to 256 KiB in `f32` has the cluster; [`fastest_on`] weighs it against passes, by the rates
-    /// of a device.
+    /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too, and up to 48 KiB, in
+    /// `f32` up to 64 KiB, one row after the other. Longer ones are read again in passes, and shared memory keeps eight turns of each
+    /// block: two blocks of 512 threads share a multiprocessor, or four of 256 where rows have 65536 elements and more and two would
+    /// keep the whole row. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster; [`fastest_on`] weighs it against
+    /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB.
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
@@ -406,19 +412,20 @@ impl RowwisePlan {
                 (self.operands.function != RowFunction::LayerNorm).then_some((MOST_BLOCKS, most)),
             );
         let (blocks, part) = ways.find_map(held).filter(|_| self.has_room(arch))?;
-        // The blocks of a cluster wait for each other longer than a second pass takes, which mostly hits the second-level cache:
-        // measured for softmax. A layer norm has two more passes. Four blocks with numbers of f32 are faster than passes on an H100
-        // (0.78 of a copy and 0.73), and slower on an H200 (0.67 and 0.77): the rates of the device decide, if they are known.
-        let most_blocks = match (self.operands.function, size) {
-            (RowFunction::LayerNorm, _) => MOST_BLOCKS,
-            (_, ..4) => 1,
-            _ => 4,
+        // The blocks of a cluster wait for each other longer than a second pass takes, which mostly hits shared memory or the
+        // second-level cache: measured for softmax. A layer norm has two more passes. Four blocks with numbers of f32 are faster than
+        // passes on an H100 (0.78 of a copy and 0.73), and slower on an H200 (0.67 and 0.77): the rates of the device decide, if they
+        // are known. Two blocks are slower on an H200 (0.77 and 0.83), where passes keep the whole row.
+        let is_held_well = match (self.operands.function, size, blocks) {
+            (RowFunction::LayerNorm, ..) => true,
+            (_, ..4, blocks) => blocks == 1 && part <= AHEAD_NARROW,
+            (_, _, blocks) => blocks == 1 || blocks == 4,
         };
         let is_read_again = || {
             let weighed = self.weighed(problem, arch, rates?)?;
             Some(weighed.again < weighed.exchange)
         };
-        if blocks > most_blocks || is_read_again() == Some(true) {
+        if !is_held_well || is_read_again() == Some(true) {
             return None;
         }
         // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm, whose threads meet once
@@ -480,7 +487,7 @@ impl RowwisePlan {
         if self.has_room(arch) {
             let [threads, kept] = match part {
                 _ if is_layer_norm => [2 * PASS_THREADS, KEPT_ALONE],
-                ..=QUARTERED => [PASS_THREADS / 2, KEPT],
+                ..=QUARTERED if problem.columns() >= QUARTERED_COLUMNS => [PASS_THREADS / 2, KEPT],
                 _ => [PASS_THREADS, KEPT],
             };
             return RowwisePlan {

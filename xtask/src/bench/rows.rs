@@ -21,7 +21,7 @@ const ELEMENTS: i64 = 1 << 26;
 const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 4096];
 
 /// Columns of long rows.
-const LONG_COLUMNS: [i64; 6] = [1 << 20, 65536, 131_072, 40_000, 32768, 4097];
+const LONG_COLUMNS: [i64; 7] = [32768, 24576, 1 << 20, 65536, 131_072, 40_000, 4097];
 
 /// Columns of the rows of norms.
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
@@ -259,19 +259,28 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                 let changed = passes([plan.threads, plan.accesses], plan.blocks, kept);
                 add(format!("{kept} kept"), changed);
             }
-            // The cluster that has one row after the other, on a device whose rates choose passes.
-            if bytes == 4 && columns <= 1 << 16 {
+            // A block or a cluster that has one row after the other, where passes are the default.
+            if columns * bytes <= 1 << 18 {
+                let blocks = match columns * bytes {
+                    ..=0x1_0000 => 1,
+                    ..=0x2_0000 => 2,
+                    _ => 4,
+                };
+                let chunk = 1024 * plan.vector * blocks;
+                let (rows, clusters) = [(1, 132), (3, 66), (3, 30)][blocks.ilog2() as usize];
                 let ahead = RowwisePlan {
                     threads: 1024,
-                    accesses: (columns + (1 << 14) - 1) >> 14,
-                    blocks: 4,
-                    storage: RowStorage::Ahead {
-                        rows: 3,
-                        clusters: 30,
-                    },
+                    accesses: (columns + chunk - 1) / chunk,
+                    blocks,
+                    storage: RowStorage::Ahead { rows, clusters },
                     ..*plan
                 };
                 add("one row after the other".to_string(), ahead);
+            }
+            // The part of each block twice as long, and half as long.
+            for blocks in [plan.blocks / 2, plan.blocks * 2] {
+                let what = format!("512 threads, 8 kept, {blocks} blocks");
+                add(what, passes([512, 1], blocks, 8));
             }
             // One, two and four blocks on a multiprocessor: one of them reads while another one writes.
             for (threads, kept) in [(1024, 9), (512, 8), (256, 8)] {

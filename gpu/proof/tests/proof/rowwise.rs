@@ -437,16 +437,24 @@ fn the_plan_of_long_rows_follows_from_their_bytes() {
     assert_eq!(softmax(Ty::Bf16, 131_072), (256, 1, 4, kept));
     assert_eq!(softmax(Ty::F32, 131_072), (256, 1, 8, kept));
     assert_eq!(softmax(Ty::Bf16, 1 << 18), (256, 1, 8, kept));
-    // 512 threads would keep 72 KiB of a block's part, but for a turn.
-    assert_eq!(softmax(Ty::Bf16, 36864), (256, 1, 1, kept));
-    assert_eq!(softmax(Ty::Bf16, 36872), (512, 1, 1, kept));
+    // 512 threads would keep 72 KiB of a block's part, but for a turn; in rows of 65536 and more, four blocks of 256 are faster.
+    assert_eq!(softmax(Ty::Bf16, 73728), (256, 1, 2, kept));
+    assert_eq!(softmax(Ty::Bf16, 73736), (512, 1, 2, kept));
+    assert_eq!(softmax(Ty::Bf16, 36864), (512, 1, 1, kept));
     assert_eq!(softmax(Ty::Bf16, 40_000), (512, 1, 1, kept));
+    // Two blocks of a cluster would hold the row; passes are faster.
+    assert_eq!(softmax(Ty::F32, 32768), (512, 1, 2, kept));
+    assert_eq!(softmax(Ty::F32, 16388), (512, 1, 1, kept));
+    assert_eq!(softmax(Ty::Bf16, 32768), (512, 1, 1, kept));
+    assert_eq!(softmax(Ty::Bf16, 24584), (512, 1, 1, kept));
+    assert_eq!(softmax(Ty::Bf16, 24576), (1024, 3, 1, ahead(1, 132)));
     for ty in [Ty::F32, Ty::Bf16] {
         assert_eq!(softmax(ty, 1 << 20), (512, 1, 8, kept));
     }
     assert_eq!(softmax(Ty::F32, 1 << 18), (512, 1, 8, kept));
     let norm = |columns| plan(RowFunction::LayerNorm, Ty::Bf16, columns);
     assert_eq!(norm(16384), (512, 4, 1, ahead(1, 264)));
+    assert_eq!(norm(32768), (1024, 4, 1, ahead(1, 132)));
     assert_eq!(norm(65536), (1024, 4, 2, ahead(3, 66)));
     let kept = RowStorage::Passes { kept: 9 };
     assert_eq!(norm(1 << 20), (1024, 1, 8, kept));
