@@ -30,8 +30,11 @@ struct RowKernel<'a> {
     kept: Vec<(RowTensor, Tensor)>,
     /// The copies to it.
     to_shared: Option<TiledCopy>,
-    /// The addresses of a number of each warp in shared memory, for the first total of a row and for the second.
+    /// The addresses of a number of each warp in shared memory, for the first total of a row and for the second. If warps meet once, the
+    /// first is that of a pair of numbers of each warp, twice, for rows that take turns.
     scratch: Option<[Index; 2]>,
+    /// Which memory of the two the row has.
+    turn: Index,
     /// One element for each thread.
     lanes: TiledCopy,
     thread: Index,
@@ -109,8 +112,9 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         0 => None,
         _ => Some(tiled(asynchronous(bits * vector), vector)?),
     };
-    let of_warps = 4 * (threads / WARP) as u32;
-    let scratch = (plan.has_scratch()).then(|| [(); 2].map(|()| k.shared_bytes(of_warps, 128)));
+    let of_warps = if plan.meets_once { [16, 4] } else { [4; 2] };
+    let of_warps = of_warps.map(|bytes| bytes * (threads / WARP) as u32);
+    let scratch = (plan.has_scratch()).then(|| of_warps.map(|bytes| k.shared_bytes(bytes, 128)));
     let block = k.block_index(0);
     let block = k.within(block, 0..MOST * plan.blocks);
     let row = RowKernel {
@@ -120,6 +124,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         kept,
         to_shared,
         scratch,
+        turn: Index::constant(0),
         lanes: tiled(universal(bits), 1)?,
         thread: k.thread(),
         at: [&block / plan.blocks, &block % plan.blocks],
@@ -310,30 +315,112 @@ impl RowKernel<'_> {
         own: &Fragment,
         scratch: &Index,
     ) -> Fragment {
-        let warps = self.plan.threads / WARP;
-        let (warp, lane) = (&self.thread / WARP, k.lane());
         let all = k.reduce_warp(op, own);
-        if self.plan.operands.function == RowFunction::RmsNorm {
-            // No other total of the row comes between this one and that of the row before.
-            self.meet(k);
-        }
-        let [put, take] = [warp, &lane % warps].map(|place| scratch + place * 4);
-        let put = k.address(&put, false);
-        let is_first = k.equal(&lane, &0.into());
-        let number = all.regs()[0];
-        k.where_(is_first, |ir| {
-            ir.store(Access::new(Space::Shared, Type::F32), put, number);
-        });
-        self.meet(k);
-        let all = self.of_all_blocks(k, op, &take);
+        let [all] = self.exchanged(k, [&all], scratch);
+        let all = all.into_iter().reduce(|a, b| Expr::binary(op, a, b));
+        let all = k.map(all.expect("a cluster has blocks"));
         let all = match op {
-            Add if warps < WARP => {
-                let is_one = Expr::from(&lane).lt(warps);
-                k.map(is_one.select(&all, 0.0))
-            }
+            Add => self.first_lanes(k, all),
             _ => all,
         };
         k.reduce_warp(op, &all)
+    }
+
+    /// The numbers of each lane's warp, the same in all lanes of it, in each block of the cluster: lane `i` has those of warp `i`.
+    ///
+    /// If warps meet once for a row, rows that follow each other have memory in turn: a warp that puts its numbers there has met all
+    /// others at the row before, and they had read the numbers of the row before that one by then.
+    fn exchanged<const N: usize>(
+        &self,
+        k: &mut Builder,
+        own: [&Fragment; N],
+        scratch: &Index,
+    ) -> [Vec<Expr>; N] {
+        let warps = self.plan.threads / WARP;
+        let (warp, lane) = (&self.thread / WARP, k.lane());
+        let is_rms = self.plan.operands.function == RowFunction::RmsNorm;
+        if is_rms && !self.plan.meets_once {
+            // No other total of the row comes between this one and that of the row before.
+            self.meet(k);
+        }
+        let size = 4 * N as i64;
+        let scratch = match self.plan.meets_once {
+            true => scratch + &self.turn * (8 * warps),
+            false => scratch.clone(),
+        };
+        let [put, take] = [warp, &lane % warps].map(|place| &scratch + place * size);
+        let put = k.address(&put, false);
+        let is_first = k.equal(&lane, &0.into());
+        let own = own.map(|number| number.regs()[0]);
+        k.where_(is_first, |ir| {
+            ir.store_vector(Access::new(Space::Shared, Type::F32), put, &own);
+        });
+        self.meet(k);
+        let load = |k: &mut Builder, space: Space, at: Address| {
+            let numbers = k.emit(|ir| {
+                let d = [(); N].map(|()| ir.reg(RegType::F32));
+                ir.load_to(Access::new(space, Type::F32), &d, at);
+                d
+            });
+            numbers.map(|number| Expr::register(number, Ty::F32))
+        };
+        let mut all = [(); N].map(|()| Vec::new());
+        let mut add = |numbers: [Expr; N]| {
+            for (all, number) in all.iter_mut().zip(numbers) {
+                all.push(number);
+            }
+        };
+        if self.plan.blocks == 1 {
+            let at = k.address(&take, false);
+            add(load(k, Space::Shared, at));
+            return all;
+        }
+        let at = k.value(&take);
+        for rank in 0..self.plan.blocks {
+            let at = k.emit(|ir| ir.mapa(at, rank));
+            add(load(k, Space::Cluster, at.into()));
+        }
+        all
+    }
+
+    /// The numbers of as many lanes as there are warps, and 0 in place of those of the other lanes, which have them again.
+    fn first_lanes(&self, k: &mut Builder, number: Fragment) -> Fragment {
+        let warps = self.plan.threads / WARP;
+        if warps == WARP {
+            return number;
+        }
+        let is_one = Expr::from(&k.lane()).lt(warps);
+        k.map(is_one.select(&number, 0.0))
+    }
+
+    /// The maximum of a row, or 0 where it is -inf, and the sum of the powers under it, from those of each warp: its maximum, and the
+    /// sum under that. The warps meet once.
+    fn powers_of_warps(
+        &self,
+        k: &mut Builder,
+        own: [&Fragment; 2],
+        scratch: &Index,
+    ) -> [Fragment; 2] {
+        let [tops, sums] = self.exchanged(k, own, scratch);
+        let most = tops.iter().cloned();
+        let most = most.reduce(|a, b| Expr::binary(Max, a, b));
+        let most = k.map(most.expect("a cluster has blocks"));
+        let below = under(k, &most);
+        let own = tops.into_iter().zip(sums);
+        let own = own.map(|(top, sum)| sum * (top - &below).exp());
+        let own = own.reduce(|a, b| a + b).expect("a cluster has blocks");
+        let own = k.map(own);
+        let all = k.reduce_warp(Max, &most);
+        let all = under(k, &all);
+        let own = k.map(&own * (&most - &all).exp());
+        let own = self.first_lanes(k, own);
+        [all, k.reduce_warp(Add, &own)]
+    }
+
+    /// Where warps that meet once exchange the maximum and the sum of a softmax.
+    fn of_powers(&self) -> Option<&Index> {
+        let [first, _] = self.scratch.as_ref()?;
+        self.plan.meets_once.then_some(first)
     }
 
     /// Waits for all threads that share a row.
@@ -342,32 +429,6 @@ impl RowKernel<'_> {
             1 => k.sync(),
             _ => k.cluster_sync(),
         }
-    }
-
-    /// The total of the numbers at an address in the shared memory of each block.
-    fn of_all_blocks(&self, k: &mut Builder, op: BinaryOp, at: &Index) -> Fragment {
-        let load = |k: &mut Builder, space: Space, at: Address| {
-            let number = k.emit(|ir| {
-                let d = ir.reg(RegType::F32);
-                ir.load_to(Access::new(space, Type::F32), &[d], at);
-                d
-            });
-            Expr::register(number, Ty::F32)
-        };
-        if self.plan.blocks == 1 {
-            let at = k.address(at, false);
-            let all = load(k, Space::Shared, at);
-            return k.map(all);
-        }
-        let at = k.value(at);
-        let numbers: Vec<Expr> = (0..self.plan.blocks)
-            .map(|rank| {
-                let at = k.emit(|ir| ir.mapa(at, rank));
-                load(k, Space::Cluster, at.into())
-            })
-            .collect();
-        let all = numbers.into_iter().reduce(|a, b| Expr::binary(op, a, b));
-        k.map(all.expect("a cluster has blocks"))
     }
 
     /// The mean of a total over the columns.
@@ -440,6 +501,16 @@ impl RowKernel<'_> {
         match self.plan.operands.function {
             RowFunction::Softmax => {
                 outside(k, &x, f64::NEG_INFINITY);
+                if let Some(scratch) = self.of_powers() {
+                    // The powers under the maximum of the warp; -inf less the maximum of the row makes a factor of 0.
+                    let [own, below] = self.top_of_warp(k, &x);
+                    k.assign(&x, (&x - &below).exp());
+                    let sum = k.reduce_all(Add, &x);
+                    let sum = k.reduce_warp(Add, &sum);
+                    let [all, sum] = self.powers_of_warps(k, [&own, &sum], scratch);
+                    let factor = k.map((&own - &all).exp() * Expr::from(&sum).recip());
+                    return &x * &factor;
+                }
                 let top = self.top(k, &x);
                 k.assign(&x, (&x - &top).exp());
                 let own = k.reduce_all(Add, &x);
@@ -449,6 +520,15 @@ impl RowKernel<'_> {
             }
             RowFunction::LogSoftmax => {
                 outside(k, &x, f64::NEG_INFINITY);
+                if let Some(scratch) = self.of_powers() {
+                    let [own, below] = self.top_of_warp(k, &x);
+                    let sum = k.reduce_all(Add, (&x - &below).exp());
+                    let sum = k.reduce_warp(Add, &sum);
+                    let [all, sum] = self.powers_of_warps(k, [&own, &sum], scratch);
+                    k.assign(&x, &x - &all);
+                    let log = k.map(Expr::from(&sum).log());
+                    return &x - &log;
+                }
                 let top = self.top(k, &x);
                 k.assign(&x, &x - &top);
                 let own = k.reduce_all(Add, Expr::from(&x).exp());
@@ -472,6 +552,14 @@ impl RowKernel<'_> {
                 &x * &self.scale(k, &squares)
             }
         }
+    }
+
+    /// The maximum of a warp's numbers, and the same, or 0 where it is -inf.
+    fn top_of_warp(&self, k: &mut Builder, x: &Fragment) -> [Fragment; 2] {
+        let own = k.reduce_all(Max, x);
+        let own = k.reduce_warp(Max, &own);
+        let below = under(k, &own);
+        [own, below]
     }
 
     /// The maximum of a row, or 0 where it is -inf.
@@ -575,8 +663,12 @@ impl RowKernel<'_> {
             k.cp_async_commit();
         }
         let slot = k.var(0, 0..ahead);
+        let turn = self.plan.meets_once.then(|| k.var(0, 0..2));
         k.for_(&self.at[0], &tiles, &step, |k, row| {
-            let own = of_row(row.clone());
+            let mut own = of_row(row.clone());
+            if let Some(turn) = &turn {
+                own.turn = k.get(turn);
+            }
             let at = k.get(&slot);
             k.cp_async_wait(ahead as u32 - 1);
             let part = own.slot_rows(k, &zero, &at, true);
@@ -584,6 +676,9 @@ impl RowKernel<'_> {
             k.cp_async_commit();
             own.of_registers(k, &part);
             k.set(&slot, (at + 1) % ahead);
+            if let Some(turn) = &turn {
+                k.set(turn, (&own.turn + 1) % 2);
+            }
         });
         k.cp_async_wait(0);
     }
@@ -715,11 +810,19 @@ impl RowKernel<'_> {
                     k.assign(&sum, Expr::from(&sum).fma(kept, &own));
                     k.assign(&top, &next);
                 });
-                let all = self.total(k, Max, &top, 0);
-                let all = under(k, &all);
-                let own = k.map(&sum * (&top - &all).exp());
-                let sum = self.total(k, Add, &own, 1);
-                Totals::Powers { top: all, sum }
+                if let Some(scratch) = self.of_powers() {
+                    let [own, below] = self.top_of_warp(k, &top);
+                    let sum = k.map(&sum * (&top - &below).exp());
+                    let sum = k.reduce_warp(Add, &sum);
+                    let [top, sum] = self.powers_of_warps(k, [&own, &sum], scratch);
+                    Totals::Powers { top, sum }
+                } else {
+                    let all = self.total(k, Max, &top, 0);
+                    let all = under(k, &all);
+                    let own = k.map(&sum * (&top - &all).exp());
+                    let sum = self.total(k, Add, &own, 1);
+                    Totals::Powers { top: all, sum }
+                }
             }
             RowFunction::RmsNorm => {
                 let squares =

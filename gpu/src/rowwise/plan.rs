@@ -51,6 +51,10 @@ pub struct RowwisePlan {
     pub blocks: i64,
     /// Where the rows are between their reading and the results.
     pub storage: RowStorage,
+    /// Whether the warps of a row meet once, in place of twice for its totals. In a softmax, each warp takes the powers under its own
+    /// maximum; the warps exchange the maximum with the sum, and the results are multiplied by the power of the difference of both
+    /// maxima, so that they differ in the last bits. In an RMSNorm, rows that follow each other exchange through memory in turn.
+    pub meets_once: bool,
 }
 
 /// Where rows are between their reading and the results.
@@ -271,6 +275,7 @@ impl RowwisePlan {
             accesses: 1,
             blocks: 1,
             storage: RowStorage::Registers,
+            meets_once: false,
         };
         let is_single = plan.vector == 1;
         let has_residual = operands.has(RowTensor::Residual);
@@ -614,12 +619,16 @@ impl RowwisePlan {
                 format!("Rows are read {reads} times, but shared memory keeps {kept}")
             }
         };
+        let meeting = match self.meets_once {
+            true => "The warps of a row meet once: each gives its own totals.\n",
+            false => "",
+        };
         format!(
             "{problem}\n\
              An access takes {elements}, {bytes} bytes: addresses, strides and columns allow {allowed}.\n\
              {sharing}{each} and {accesses} make {all} columns, and a row has {columns}{chunks}.\n\
              A block of {of_block} has {of_rows}; the launch has {grid}.\n\
-             {how}: {moved} bytes are moved, and {must} must be."
+             {meeting}{how}: {moved} bytes are moved, and {must} must be."
         )
     }
 
@@ -659,6 +668,12 @@ impl RowwisePlan {
             check.number(what, self.rows, [1, 1, 1])?;
             let what = "number of threads of a block of a cluster";
             check.number(what, self.threads, [WARP, MOST_THREADS, WARP])?;
+        }
+        let is_layer_norm = operands.function == RowFunction::LayerNorm;
+        if self.meets_once && (is_layer_norm || !self.has_scratch()) {
+            return check.refuse(
+                "warps meet once only where 8 and more, a cluster or shifted rows exchange totals, and not in a layer norm",
+            );
         }
         self.check_storage(&check, arch)?;
         check.block(self.threads * self.rows)
@@ -863,6 +878,10 @@ impl fmt::Display for RowwisePlan {
             RowStorage::Passes { kept } => {
                 write!(f, ", rows in passes, {} kept", counted((kept, "chunk")))
             }
+        }?;
+        if self.meets_once {
+            f.write_str(", warps meet once")?;
         }
+        Ok(())
     }
 }

@@ -174,6 +174,13 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
         storage: RowStorage::Passes { kept },
         ..*plan
     };
+    add(
+        "warps meet once".to_string(),
+        RowwisePlan {
+            meets_once: true,
+            ..*plan
+        },
+    );
     for [up, down] in [[2, 1], [1, 2]] {
         let changed = other(up, down);
         let RowwisePlan {
@@ -276,6 +283,11 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                     ..*plan
                 };
                 add("one row after the other".to_string(), ahead);
+                let once = RowwisePlan {
+                    meets_once: true,
+                    ..ahead
+                };
+                add("one row after the other, warps meet once".to_string(), once);
             }
             // The part of each block twice as long, and half as long.
             for blocks in [plan.blocks / 2, plan.blocks * 2] {

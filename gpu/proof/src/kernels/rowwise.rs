@@ -96,8 +96,10 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     let plan = RowwisePlan::fastest(problem, device.arch()).ok()?;
     let threads = 1 << r.below(11_u32);
     let rows = 1 << r.below(6_u32);
+    let once = r.one_in(3);
     if r.one_in(4) {
         let plan = RowwisePlan {
+            meets_once: once,
             vector: r.one(&[1, 4]) * 32 / i64::from(plan.operands.ty.bits()),
             threads: 1 << (6 + r.below(3_u32)),
             rows: 1,
@@ -112,6 +114,7 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     let plan = RowwisePlan {
         vector: (plan.vector >> r.below(2_u32)).max(1),
         threads,
+        meets_once: once,
         rows,
         accesses: 1 + r.below(8_i64),
         blocks: r.one(&[1, 1, 1, 2, 4, 8]),

@@ -105,6 +105,7 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             plan.rows = number(&mut r, &[1, 1, 2, 4, 32]);
             plan.accesses = number(&mut r, &[1, 2, 4, 8]);
             plan.blocks = number(&mut r, &[1, 1, 1, 2]);
+            plan.meets_once = r.one_in(3);
             plan.storage = match r.below(4_u64) {
                 0 => RowStorage::Registers,
                 1 | 2 => RowStorage::Ahead {

@@ -153,7 +153,32 @@ fn law_plans_of_rows_agree() {
             result(Arch::Sm80, function, [rows, columns], &x, kept(256, 1, 3)),
             result(Arch::Sm90a, function, [rows, columns], &x, kept(32, 2, 2)),
         ];
-        for (i, found) in found.iter().enumerate() {
+        // The warps of a row meet once: of a block with one row and with several, of a cluster, in passes, and shifted.
+        let once: [&dyn Fn(RowwisePlan) -> RowwisePlan; 6] = [
+            &held(256, 1, 1),
+            &held(64, 2, 2),
+            &ahead((256, 1), 1, 1, (3, 1)),
+            &ahead((64, 2), 1, 2, (2, 1)),
+            &kept(256, 1, 1),
+            &|plan| RowwisePlan {
+                vector: 4,
+                threads: 64,
+                rows: 1,
+                accesses: 4,
+                storage: RowStorage::Shifted,
+                ..plan
+            },
+        ];
+        let once = once.map(|plan| {
+            result(Arch::Sm90a, function, [rows, columns], &x, |of| {
+                RowwisePlan {
+                    // A layer norm has two totals, of which the second needs the first.
+                    meets_once: function != RowFunction::LayerNorm,
+                    ..plan(of)
+                }
+            })
+        });
+        for (i, found) in found.iter().chain(&once).enumerate() {
             for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
                 let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
                 let want = reference::row(function, &x, None, None, 1e-5);
@@ -248,8 +273,27 @@ fn law_nan_and_infinity_of_rows() {
         storage: RowStorage::Shifted,
         ..plan
     };
-    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 5] =
-        [&|plan| plan, &passes, &kept, &ahead, &shifted];
+    let once = |plan: RowwisePlan| RowwisePlan {
+        threads: 256,
+        meets_once: true,
+        ..plan
+    };
+    let (once_held, once_kept) = (
+        |plan| once(RowwisePlan { rows: 1, ..plan }),
+        |plan| once(kept(plan)),
+    );
+    let (once_ahead, once_shifted) = (|plan| once(ahead(plan)), |plan| once(shifted(plan)));
+    let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 9] = [
+        &|plan| plan,
+        &passes,
+        &kept,
+        &ahead,
+        &shifted,
+        &once_held,
+        &once_kept,
+        &once_ahead,
+        &once_shifted,
+    ];
     for plan in plans {
         let y = result(Arch::Sm80, RowFunction::Softmax, [6, 40], &x, plan);
         for row in [0, 1, 2, 4] {
@@ -264,7 +308,7 @@ fn law_nan_and_infinity_of_rows() {
         assert_eq!(y[123], -inf);
         assert!(y[..120].iter().all(|y| y.is_nan()));
     }
-    println!("law rowwise.nan: 60 rows");
+    println!("law rowwise.nan: 108 rows");
 }
 
 /// One row that a block does not hold: in passes of a block, in the registers of a cluster, in passes of a cluster.
@@ -539,6 +583,7 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             (plan.operands.contiguous, plan.vector) = (false, 4)
         }));
         let ahead = |rows, clusters| RowStorage::Ahead { rows, clusters };
+        found.push(planned(&|plan| plan.meets_once = true));
         found.push(planned(&|plan| plan.storage = ahead(0, 1)));
         found.push(planned(&|plan| plan.storage = ahead(1, 0)));
         found.push(planned(&|plan| plan.storage = ahead(64, 1)));
@@ -629,6 +674,8 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the operands of the plan are `softmax of f32, x, y, rows of 9223372036854775807 modes`: rows have 1 to 16 modes",
             "the operands of the plan are `softmax of f32, x, y, rows of 1 mode`: accesses of several elements need columns with \
              the stride 1",
+            "the operands of the plan are `softmax of f32, x, y, rows of 1 mode`: warps meet once only where 8 and \
+             more, a cluster or shifted rows exchange totals, and not in a layer norm",
             "the plan's number of tiles of rows ahead is 0: the softmax kernel takes 1 to 64",
             "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
             "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",
@@ -719,6 +766,7 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
                     kept: number(&[0, 0, 1, 9]),
                 },
             },
+            meets_once: number(&[0, 0, 1]) == 1,
         };
         if let Ok(fastest) = RowwisePlan::fastest(&problem, arch) {
             if number(&[0, 0, 1]) == 1 {
