@@ -18,7 +18,7 @@ use colex_tensor::{
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::batch::{BatchForm, BatchTiles};
-use super::epilogue::terms::{KernelEpilogue, Terms};
+use super::epilogue::terms::{EarlyTerms, KernelEpilogue, Terms};
 use super::family::{GemmFamily, Numbers};
 use super::plan::{GemmPlan, Operands};
 use super::plan_check::MOST_TILE;
@@ -459,7 +459,7 @@ impl Kernel<'_> {
                     k.copy_in_bounds(&self.copies[2], &to, &old);
                     old
                 });
-                let out = terms.finish(k, (sums, old.as_ref()), &part);
+                let out = terms.finish(k, (sums, old.as_ref(), &EarlyTerms::default()), &part);
                 k.copy_in_bounds(&self.copies[2], &out, &to);
             }
         });

@@ -6,7 +6,7 @@ use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::batch::BatchForm;
-use super::epilogue::terms::{KernelEpilogue, Terms};
+use super::epilogue::terms::{EarlyTerms, KernelEpilogue, Terms};
 use super::groups::tiles::{self, BlockWork};
 use super::operand::{Shares, shares, uneven};
 use super::plan::GemmPlan;
@@ -277,7 +277,7 @@ fn store(
         None
     };
     let own = |matrix: &Tensor| mma.at(&thread).partition(&tile(matrix), Operand::C); // (MMA, MMA_M, MMA_N)
-    let out = terms.finish(k, (acc, old.as_ref()), &own);
+    let out = terms.finish(k, (acc, old.as_ref(), &EarlyTerms::default()), &own);
     k.copy_in_bounds(&copy, &out.retile(&copy), &to);
     Ok(())
 }

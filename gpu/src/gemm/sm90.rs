@@ -17,7 +17,7 @@ use super::convolution::form::Filter;
 use super::epilogue::cluster_sum::ClusterSum;
 use super::epilogue::sm90::{StorePath, TilePlace, shared_bytes};
 use super::epilogue::split_sum::SplitSum;
-use super::epilogue::terms::{KernelEpilogue, MakeMap, Terms};
+use super::epilogue::terms::{EarlyTerms, KernelEpilogue, MakeMap, Terms};
 use super::family::{GemmFamily, MOST_STAGES, Numbers};
 use super::groups::Groups;
 use super::groups::clear::{Cleared, clear_before, clear_behind};
@@ -1326,6 +1326,11 @@ impl WarpSpecializedKernel<'_> {
             if let Some(turns) = &turns {
                 k.if_(item.is_followed, |k| turns.pass(k));
             }
+            // While the last products run. A tensor with flags is not there yet.
+            let early = match &awaited {
+                Some(_) => EarlyTerms::default(),
+                None => epilogue.load_early(k, &at, 0, terms),
+            };
             k.wgmma_wait(0);
             consumer.release_rest(k, &item.steps);
             if turns.is_some() {
@@ -1343,7 +1348,7 @@ impl WarpSpecializedKernel<'_> {
                 None => acc.clone(),
             };
             let store = |k: &mut Builder| {
-                epilogue.store(k, &total, &at, terms);
+                epilogue.store(k, &total, &at, terms, &early);
                 if let (Some((departures, parts)), Some(chunk)) = (&self.departures, &chunk) {
                     epilogue.when_stored(k, |k| departures.tell(k, chunk, parts));
                 }

@@ -3,7 +3,7 @@
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::terms::Terms;
+use super::terms::{EarlyTerms, Terms};
 use crate::gemm::plan::GemmPlan;
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, Tensor};
 
@@ -80,7 +80,7 @@ impl Direct {
                 old
             });
             let part = |matrix: &Tensor| whole(matrix).at(1, i);
-            let out = terms.finish(k, (&sums, old.as_ref()), &part);
+            let out = terms.finish(k, (&sums, old.as_ref(), &EarlyTerms::default()), &part);
             k.copy_in_bounds(&self.copy, &out, &to);
         }
     }

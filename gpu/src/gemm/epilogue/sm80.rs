@@ -4,7 +4,7 @@ use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
-use super::terms::Terms;
+use super::terms::{EarlyTerms, Terms};
 use crate::gemm::operand::{Shares, shares, uneven};
 use crate::gemm::plan::GemmPlan;
 use crate::kernels::Major;
@@ -145,7 +145,7 @@ pub(crate) fn store(
         } else {
             None
         };
-        let out = terms.finish(k, (&all, old.as_ref()), &own);
+        let out = terms.finish(k, (&all, old.as_ref(), &EarlyTerms::default()), &own);
         k.copy_in_bounds(&epilogue.store, &out, &to);
     }
     Ok(())

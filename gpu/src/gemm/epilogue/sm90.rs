@@ -4,7 +4,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::awaited::AwaitedFlags;
 use super::direct::Direct;
-use super::terms::Terms;
+use super::terms::{EarlyTerms, Terms};
 use crate::gemm::batch::BatchForm;
 use crate::gemm::groups::tiles::Span;
 use crate::gemm::operand::boxed_layout;
@@ -259,6 +259,11 @@ impl FragmentCopies {
     }
 }
 
+/// A thread's accumulators of a part.
+fn values(staged: &Staged) -> i64 {
+    ROWS * staged.columns / i64::from(WARPGROUP_THREADS)
+}
+
 /// The epilogue of a thread.
 pub(crate) struct ThreadEpilogue<'a> {
     plan: &'a GemmPlan,
@@ -354,14 +359,53 @@ impl ThreadEpilogue<'_> {
         });
     }
 
+    /// Loads what a part takes of vectors of the epilogue, if the tile has a part of that number and is stored in parts.
+    pub(crate) fn load_early(
+        &self,
+        k: &mut Builder,
+        at: &TilePlace,
+        part: i64,
+        terms: &Terms,
+    ) -> EarlyTerms {
+        match self.end {
+            StorePath::Staged(staged) if part < self.parts(staged) => {
+                terms.load_early(k, &|matrix| self.own(staged, matrix, (at, part)))
+            }
+            StorePath::Staged(_) | StorePath::Direct(_) => EarlyTerms::default(),
+        }
+    }
+
+    /// The thread's elements of a part of a matrix.
+    fn own(&self, staged: &Staged, matrix: &Tensor, (at, part): (&TilePlace, i64)) -> Tensor {
+        let values = values(staged);
+        let tile = matrix.local_tile((self.plan.tile[0], self.plan.tile[1]), &at.at);
+        let own = staged.mma.at(&self.thread).partition(&tile, Operand::C);
+        let by_part = Layout::new((values, self.parts(staged)), (1, values));
+        let by_part = by_part.expect("positive extents make a layout");
+        own.compose(by_part).at(1, part) // (values of the part)
+    }
+
     /// Stores what the epilogue makes of the accumulators of a tile, those of each right factor.
-    pub(crate) fn store(&self, k: &mut Builder, acc: &[Fragment], at: &TilePlace, terms: &Terms) {
+    /// `early` is what it has loaded for the first part.
+    pub(crate) fn store(
+        &self,
+        k: &mut Builder,
+        acc: &[Fragment],
+        at: &TilePlace,
+        terms: &Terms,
+        early: &EarlyTerms,
+    ) {
         match self.end {
             StorePath::Direct(of_c) => self.store_rows(k, of_c, acc, at, terms),
             StorePath::Staged(staged) => {
                 let whole = |k: &mut Builder| {
+                    let mut next = EarlyTerms::default();
                     for part in 0..self.parts(staged) {
-                        self.store_part(k, staged, acc, (at, part), terms);
+                        let early = if part == 0 { early } else { &next };
+                        // The loads for a part are under way while the thread computes the part before.
+                        let then = self.load_early(k, at, part + 1, terms);
+                        self.store_part(k, staged, acc, (at, part), terms, early);
+                        next = then;
                     }
                     self.next_turn(k, staged);
                 };
@@ -399,9 +443,10 @@ impl ThreadEpilogue<'_> {
         acc: &[Fragment],
         (at, part): (&TilePlace, i64),
         terms: &Terms,
+        early: &EarlyTerms,
     ) {
         let copies = &staged.copies;
-        let values = ROWS * staged.columns / i64::from(WARPGROUP_THREADS);
+        let values = values(staged);
         let sums = acc.iter().map(|acc| acc.gathered(values * part, values));
         let sums: Vec<Fragment> = sums.collect();
         let named = &self.warpgroup + 1;
@@ -418,14 +463,8 @@ impl ThreadEpilogue<'_> {
             }
             None => None,
         };
-        let own = |matrix: &Tensor| {
-            let tile = matrix.local_tile((self.plan.tile[0], self.plan.tile[1]), &at.at);
-            let own = staged.mma.at(&self.thread).partition(&tile, Operand::C);
-            let by_part = Layout::new((values, self.parts(staged)), (1, values));
-            let by_part = by_part.expect("positive extents make a layout");
-            own.compose(by_part).at(1, part) // (values of the part)
-        };
-        let out = terms.finish(k, (&sums, old.as_ref()), &own);
+        let own = |matrix: &Tensor| self.own(staged, matrix, (at, part));
+        let out = terms.finish(k, (&sums, old.as_ref(), early), &own);
         if old.is_none() {
             // After an odd number of parts, the buffer of the first part is the one that was stored last.
             let pending = match (part, self.parts(staged) % BUFFERS) {

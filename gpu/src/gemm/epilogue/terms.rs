@@ -351,6 +351,16 @@ struct TermTensor {
     list: Option<Tensor>,
 }
 
+/// The elements of tensors that a thread has loaded before it computes with them, by the numbers of the inputs.
+#[derive(Default)]
+pub(crate) struct EarlyTerms(Vec<Option<Fragment>>);
+
+impl EarlyTerms {
+    fn of(&self, number: usize) -> Option<&Fragment> {
+        self.0.get(number)?.as_ref()
+    }
+}
+
 /// Which elements of a thread's part of a matrix are accessed, in which order.
 struct Accesses {
     /// The indices in the part where the accesses begin.
@@ -362,6 +372,11 @@ struct Accesses {
 }
 
 impl TermTensor {
+    /// Whether all rows or all columns have the same elements, which no list chooses.
+    fn is_vector(&self) -> bool {
+        self.list.is_none() && [0, 1].into_iter().any(|mode| self.form.is_one_along(mode))
+    }
+
     fn accesses(&self, part: &Tensor) -> Accesses {
         // Of each leaf: its extent, the mode along which it moves and how far, its step among the indices of the part.
         let mut before = 1;
@@ -535,12 +550,27 @@ impl Terms {
         terms
     }
 
+    /// Loads a thread's elements of the tensors with one element per row or per column, such as a bias: a few registers for many
+    /// accumulators, which a thread holds while it computes with those of another part. `part` cuts the thread's part of a matrix.
+    pub(crate) fn load_early(
+        &self,
+        k: &mut Builder,
+        part: &dyn Fn(&Tensor) -> Tensor,
+    ) -> EarlyTerms {
+        let early = self.terms.iter().map(|term| match term {
+            Term::Tensor(matrix) if matrix.is_vector() => Some(matrix.load(k, &part(&matrix.cut))),
+            _ => None,
+        });
+        EarlyTerms(early.collect())
+    }
+
     /// Stores the outputs beside C, and returns the elements of C. `sums` are some of a thread's accumulators for each right factor,
-    /// `old` what C or the tensor that TMA brings holds where they go, and `part` cuts the thread's part of a matrix in their order.
+    /// `old` what C or the tensor that TMA brings holds where they go, `early` what the thread has loaded for them before, and `part`
+    /// cuts the thread's part of a matrix in their order.
     pub(crate) fn finish(
         &self,
         k: &mut Builder,
-        (sums, old): (&[Fragment], Option<&Fragment>),
+        (sums, old, early): (&[Fragment], Option<&Fragment>, &EarlyTerms),
         part: &dyn Fn(&Tensor) -> Tensor,
     ) -> Fragment {
         let count = sums[0].layout().size();
@@ -553,7 +583,7 @@ impl Terms {
             return nothing(k);
         }
         let mut values: Vec<Expr> = Vec::new();
-        for term in &self.terms {
+        for (number, term) in self.terms.iter().enumerate() {
             let value = match (term, old) {
                 (Term::Coordinate(mode), _) => {
                     let places = places.as_ref();
@@ -575,7 +605,10 @@ impl Terms {
                 }
                 (Term::Accumulator(factor), _) => Expr::from(&sums[*factor]),
                 (Term::Scalar(register, ty), _) => Expr::register(*register, *ty),
-                (Term::Tensor(matrix), _) => Expr::from(matrix.load(k, &part(&matrix.cut))),
+                (Term::Tensor(matrix), _) => match early.of(number) {
+                    Some(loaded) => Expr::from(loaded),
+                    None => Expr::from(matrix.load(k, &part(&matrix.cut))),
+                },
                 (Term::C | Term::Landed, Some(old)) => Expr::from(old),
                 // No formula reads it, or C would have been read.
                 (Term::C | Term::Landed | Term::Open, _) => Expr::from(0),
