@@ -4,13 +4,14 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{Map, MapExpression};
-use colex_gpu::quantise::{Quantise, reference};
+use colex_gpu::quantise::{Quantise, TensorScalePlan, reference};
 use colex_gpu::{Device, View};
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     scales()?;
     tensor()?;
+    launches()?;
     plan()?;
     back()?;
     Ok(())
@@ -50,6 +51,39 @@ fn tensor() -> Result<(), Box<dyn Error>> {
         .run()?;
     println!("{:?} by {}", q.download()?, scale.download()?[0]);
     // ANCHOR_END: tensor
+    Ok(())
+}
+
+/// One scale by two launches.
+fn launches() -> Result<(), Box<dyn Error>> {
+    println!("\n== launches ==");
+    // ANCHOR: launches
+    let plan = TensorScalePlan::fastest(Ty::Bf16, Ty::E4m3);
+    println!("{}", plan.explain(1 << 25));
+    // ANCHOR_END: launches
+    // The plan gives the bits of the other way, also with the last elements first.
+    let device = Device::simulator(Arch::Sm90a);
+    let numbers: Vec<f32> = (0..4096).map(|i| (i * 37 % 101) as f32 - 50.0).collect();
+    let x = device.upload(&numbers)?;
+    let both = [false, true].map(|by_plan| {
+        let (mut q, mut scale) = (device.poisoned::<u8>(4096)?, device.poisoned::<f32>(1)?);
+        {
+            let (q, scale) = (q.view_mut(4096)?, scale.view_mut(1)?);
+            let call = Quantise::new(Ty::E4m3, &x.view(4096)?, &q);
+            let plan = TensorScalePlan {
+                blocks: 3,
+                threads: 64,
+                ..TensorScalePlan::fastest(Ty::F32, Ty::E4m3)
+            };
+            match by_plan {
+                true => call.tensor_scale_by(&scale, plan).run()?,
+                false => call.tensor_scale(&scale).run()?,
+            }
+        }
+        Ok::<_, colex_gpu::Error>((q.download()?, scale.download()?))
+    });
+    let [one, other] = both;
+    assert_eq!(one?, other?);
     Ok(())
 }
 

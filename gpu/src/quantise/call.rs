@@ -12,7 +12,8 @@ use colex_tensor::{Arg, Expr, TensorKernel};
 use super::kernel::scale_of;
 use super::plan::QuantisePlan;
 use super::problem::{QuantiseProblem, check_source, check_target};
-use crate::calls::same_device;
+use super::scale::TensorScalePlan;
+use crate::calls::{Addresses, same_device};
 use crate::elementwise::call::{GivenView, check_memory};
 use crate::elementwise::gather::{modes, of_modes, one_leaf};
 use crate::elementwise::{ElementwiseCall, Map, MapExpression};
@@ -26,6 +27,7 @@ use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::call::extents;
 use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
+use crate::scratch::Workspace;
 
 /// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
 /// in it over the largest number of the type. `q` has the shape of `x`, and `scales` that of its rows. [`Quantise`] has the scales
@@ -67,8 +69,8 @@ struct Computed<'a, T> {
 #[derive(Clone, Debug)]
 enum Scales<'a> {
     Tensor(f32),
-    /// Of the whole tensor, as an output.
-    Computed(View<'a, f32>),
+    /// Of the whole tensor, as an output; by a plan of two launches, if the caller gave one.
+    Computed(View<'a, f32>, Option<TensorScalePlan>),
     /// The columns of a block, if a row has several; the scales and their extents.
     Rows(Option<i64>, Box<GivenView>, Vec<i64>),
 }
@@ -214,9 +216,57 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// ```
     pub fn tensor_scale(self, scale: &ViewMut<'a, f32>) -> Self {
         Quantise {
-            scales: Scales::Computed((**scale).clone()),
+            scales: Scales::Computed((**scale).clone(), None),
             ..self
         }
+    }
+
+    /// Makes the scale of the whole tensor an output, as [`tensor_scale`](Quantise::tensor_scale) does with the same bits, by two launches
+    /// in place of three or four. `x` and `q` must have their elements in one order without gaps. If there is no memory for the largest
+    /// sizes of the blocks, as inside a stream capture, one block has the whole tensor.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::quantise::{Quantise, TensorScalePlan};
+    ///
+    /// let device = Device::open();
+    /// let x = device.upload(&[1f32, -2.0, 0.25, f32::NAN])?;
+    /// let (mut q, mut scale) = (device.poisoned::<i8>(4)?, device.poisoned::<f32>(1)?);
+    /// let (x, to) = (x.view((2, 2))?, q.view_mut((2, 2))?);
+    /// let plan = TensorScalePlan::fastest(Ty::F32, Ty::S8);
+    /// Quantise::new(Ty::S8, &x, &to).tensor_scale_by(&scale.view_mut(1)?, plan).run()?;
+    /// assert_eq!(scale.download()?, [2.0 / 127.0]);
+    /// assert_eq!(q.download()?, [64, -127, 16, 0]);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn tensor_scale_by(self, scale: &ViewMut<'a, f32>, plan: TensorScalePlan) -> Self {
+        Quantise {
+            scales: Scales::Computed((**scale).clone(), Some(plan)),
+            ..self
+        }
+    }
+
+    /// The call by the caller's plan of two launches, which `computed` has checked but for the plan. None if there is no element.
+    fn whole(
+        &self,
+        scale: &View<'a, f32>,
+        plan: TensorScalePlan,
+        memory: &Workspace<'_>,
+    ) -> Result<Option<MemoryBoundCall<'a, TensorScalePlan>>, Error> {
+        let device = self.x.device();
+        plan.check(device.arch())?;
+        let (Some(x), Some(q)) = (self.x.layout(), self.q.layout()) else {
+            return Ok(None);
+        };
+        let [x_at, q_at] = [self.x.bytes().0, self.q.bytes().0];
+        let elements = plan.elements([T::TY, self.to], [x, q], [x_at, q_at])?;
+        let addresses: Addresses = [x_at, q_at, scale.bytes().0].into_iter().collect();
+        let alone = TensorScalePlan { blocks: 1, ..plan };
+        let sharing = (plan.blocks > 1).then(|| (plan, plan.workspace()));
+        let key = |plan| (plan, elements);
+        let call = MemoryBoundCall::sharing(device, memory, key, alone, sharing, addresses)?;
+        Ok(Some(call))
     }
 
     /// The steps of a computed scale: the largest size, the scale in its place, and the numbers. None if there is no element.
@@ -426,11 +476,15 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// device's error if the launch fails, also where the device lacks the conversion.
     pub fn run(&self) -> Result<(), Error> {
         let device = self.x.device();
-        if let Scales::Computed(scale) = &self.scales {
+        if let Scales::Computed(scale, plan) = &self.scales {
             self.check_types()?;
             let Some(Computed { most, maps }) = self.computed(scale)? else {
                 return Ok(());
             };
+            if let Some(plan) = *plan {
+                let call = self.whole(scale, plan, &Workspace::Kept(device))?;
+                return call.map_or(Ok(()), |call| call.run_once(device));
+            }
             // Every step is checked before the first one is launched.
             let maps = [maps[0].prepare()?, maps[1].prepare()?];
             most.run()?;
@@ -461,13 +515,18 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     ) -> Result<QuantiseCall<'a>, Error> {
         self.check_types()?;
         let device = self.x.device();
-        let (mut map, mut most, mut scale) = (None, None, None);
-        if let Scales::Computed(of) = &self.scales
+        let (mut map, mut most, mut scale, mut whole) = (None, None, None, None);
+        if let Scales::Computed(of, plan) = &self.scales
             && let Some(computed) = self.computed(of)?
         {
-            scale = Some(computed.maps[0].prepare()?);
-            map = Some(computed.maps[1].prepare()?);
-            most = Some(computed.most.prepare()?);
+            if let Some(plan) = *plan {
+                whole = self.whole(of, plan, &Workspace::Own(device))?;
+            }
+            if whole.is_none() {
+                scale = Some(computed.maps[0].prepare()?);
+                map = Some(computed.maps[1].prepare()?);
+                most = Some(computed.most.prepare()?);
+            }
         }
         if let Scales::Tensor(value) = self.scales {
             if !(value > 0.0 && value.is_finite() && (1.0 / value).is_finite()) {
@@ -489,6 +548,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             most,
             scale,
             map,
+            whole,
             parts,
         })
     }
@@ -507,6 +567,8 @@ pub struct QuantiseCall<'a> {
     scale: Option<ElementwiseCall<'a>>,
     /// The map of a scale for a tensor.
     map: Option<ElementwiseCall<'a>>,
+    /// Both launches of a computed scale, by the caller's plan.
+    whole: Option<MemoryBoundCall<'a, TensorScalePlan>>,
     parts: Vec<MemoryBoundCall<'a, QuantisePlan>>,
 }
 
@@ -549,6 +611,7 @@ impl QuantiseCall<'_> {
         let most = self.most.iter().map(ReduceCall::explain);
         let maps = self.scale.iter().chain(&self.map);
         let steps = most.chain(maps.map(ElementwiseCall::explain));
+        let steps = steps.chain(self.whole.iter().map(MemoryBoundCall::explain));
         let steps = steps.chain(self.parts.iter().map(MemoryBoundCall::explain));
         match steps.collect::<Vec<_>>() {
             none if none.is_empty() => NOTHING.to_string(),
@@ -556,9 +619,10 @@ impl QuantiseCall<'_> {
         }
     }
 
-    /// Returns the kernel of each launch of rows on its device.
+    /// Returns the kernel of each launch of rows, or of a scale by a plan of the caller, on its device.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
-        self.parts.iter().flat_map(MemoryBoundCall::functions)
+        let whole = self.whole.iter().flat_map(MemoryBoundCall::functions);
+        whole.chain(self.parts.iter().flat_map(MemoryBoundCall::functions))
     }
 
     /// Runs the call on the simulator, and returns the counts of each launch.
@@ -574,6 +638,9 @@ impl QuantiseCall<'_> {
         }
         for map in self.scale.iter().chain(&self.map) {
             all.extend(map.profile(device)?);
+        }
+        if let Some(whole) = &self.whole {
+            all.extend(whole.profile(device)?);
         }
         for part in &self.parts {
             all.extend(part.profile(device)?);
@@ -594,16 +661,20 @@ impl QuantiseCall<'_> {
         for map in self.scale.iter().chain(&self.map) {
             map.run(device)?;
         }
+        if let Some(whole) = &self.whole {
+            whole.run(device)?;
+        }
         self.parts.iter().try_for_each(|part| part.run(device))
     }
 }
 
 impl fmt::Display for QuantiseCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.plan(), &self.map) {
-            (Some(plan), _) => plan.fmt(f),
-            (None, Some(map)) => map.fmt(f),
-            (None, None) => f.write_str(NOTHING),
+        match (self.plan(), &self.map, &self.whole) {
+            (Some(plan), ..) => plan.fmt(f),
+            (None, Some(map), _) => map.fmt(f),
+            (None, None, Some(whole)) => whole.fmt(f),
+            (None, None, None) => f.write_str(NOTHING),
         }
     }
 }

@@ -5,7 +5,9 @@ mod kernel;
 mod plan;
 mod problem;
 pub mod reference;
+mod scale;
 
 pub use call::{Quantise, QuantiseCall, quantise};
 pub use plan::QuantisePlan;
 pub use problem::{QuantiseOperands, QuantiseProblem};
+pub use scale::TensorScalePlan;

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use colex_atom::Ty;
 use colex_gpu::elementwise::{ElementwisePlan, Gather, Map, MapExpression, Pairing, Rotary};
 use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
-use colex_gpu::quantise::{Quantise, QuantisePlan};
+use colex_gpu::quantise::{Quantise, QuantisePlan, TensorScalePlan};
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::{Buffer, Device, Element, Error};
 use colex_layout::Layout;
@@ -389,21 +389,72 @@ fn of_tensor<T: GemmElement, Q: Element>(lines: &mut Lines<'_>, bytes: i64, to: 
         ));
     }
     let mut ways: [Vec<SetRun<'_>>; 3] = [Vec::new(), Vec::new(), Vec::new()];
+    let two = TensorScalePlan::fastest(T::TY, to);
+    let plans = [
+        two,
+        TensorScalePlan {
+            reversed: false,
+            ..two
+        },
+        TensorScalePlan { blocks: 264, ..two },
+        TensorScalePlan {
+            blocks: 264,
+            accesses: 8,
+            ..two
+        },
+        TensorScalePlan {
+            threads: 256,
+            blocks: 1056,
+            ..two
+        },
+        TensorScalePlan {
+            threads: 256,
+            blocks: 1056,
+            accesses: 2,
+            ..two
+        },
+    ];
+    let mut is_first = true;
+    let (of_first, of_scale) = (written[0].0.clone(), written[0].1.clone());
+    let mut by_plans: Vec<Way<'_>> = plans.map(|plan| (plan.to_string(), Vec::new())).into();
     for (x, (q, scale)) in read.iter().zip(&mut written) {
         let (x, q, scale) = (x.view(count)?, q.view_mut(count)?, scale.view_mut(1)?);
         let most = Reduce::new(ReduceFunction::AbsMax, &x, &[0], &scale).prepare()?;
         let given = Quantise::new(to, &x, &q).tensor(0.5).prepare()?;
         let computed = Quantise::new(to, &x, &q).tensor_scale(&scale).prepare()?;
+        let numbers = || Ok::<_, Error>((of_first.download()?, of_scale.download()?));
+        let want = match is_first {
+            true => {
+                computed.run(device)?;
+                Some(numbers()?)
+            }
+            false => None,
+        };
+        is_first = false;
+        for (plan, (_, runs)) in plans.into_iter().zip(&mut by_plans) {
+            let call = Quantise::new(to, &x, &q).tensor_scale_by(&scale, plan);
+            let call = call.prepare()?;
+            if let Some(want) = &want {
+                of_first.fill_bytes(0xff)?;
+                call.run(device)?;
+                ensure!(
+                    numbers()? == *want,
+                    "{plan}: other bits than in four launches"
+                );
+            }
+            runs.push(Box::new(move |device| call.run(device)));
+        }
         ways[0].push(Box::new(move |device| given.run(device)));
         ways[1].push(Box::new(move |device| computed.run(device)));
         ways[2].push(Box::new(move |device| most.run(device)));
     }
     let [given, computed, most] = ways;
-    let ways = vec![
+    let mut ways = vec![
         ("a scale that is given".to_string(), given),
         ("a scale that is computed".to_string(), computed),
         ("the largest size alone".to_string(), most),
     ];
+    ways.extend(by_plans);
     let title = format!(
         "quantisation of a tensor, {} to {to}, {} MiB",
         T::TY,

@@ -3,7 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_gpu::elementwise::{ElementwisePlan, Map, MapExpression, Pairing, Rotary};
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::quantise::{Quantise, QuantisePlan};
+use colex_gpu::quantise::{Quantise, QuantisePlan, TensorScalePlan};
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut, gather};
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
@@ -614,6 +614,150 @@ fn law_scales_of_tensors_are_those_of_the_host() {
     assert_eq!(
         refused.expect_err("it is refused").to_string(),
         "the scale has the shape 2: it must be 1, for x 12"
+    );
+}
+
+/// The plans of two launches give the same bits: lengths, types, orders of the modes, plans, one block, and the numbers that count for no
+/// scale. A call that is prepared runs again, and a plan that does not fit is refused.
+#[test]
+fn law_scales_of_tensors_by_two_launches_are_those_of_the_host() {
+    fn one<T: GemmElement>(device: &Device, r: &mut Random, to: Ty) -> usize {
+        let vector = 16 / T::BYTES as i64;
+        let (rows, columns) = (1 + r.below(5_i64), vector * (1 + r.below(60_i64)));
+        let kind = r.below(5_u64);
+        let magnitude = r.one(&[1.0, 1.0, 1e-40]);
+        let number = |r: &mut Random| match kind {
+            0 => 0.0,
+            1 if r.one_in(9) => f64::NAN,
+            2 if r.one_in(50) => f64::NEG_INFINITY,
+            _ => f64::from(r.below(4001_i32) - 2000) / 250.0 * magnitude,
+        };
+        let x: Vec<T> = (0..rows * columns)
+            .map(|_| T::from_f64(number(r)))
+            .collect();
+        let plan = TensorScalePlan {
+            threads: r.one(&[32, 64, 256]),
+            accesses: 1 + r.below(4_i64),
+            blocks: r.one(&[1, 2, 3, 7, 40, 70]),
+            reversed: r.one_in(2),
+            ..TensorScalePlan::fastest(T::TY, to)
+        };
+        let layout = match r.below(3_u64) {
+            0 => format!("({rows},{columns}):({columns},1)"),
+            1 => format!("({columns},{rows}):(1,{columns})"),
+            _ => format!("{}:1", rows * columns),
+        };
+        let memory = device.upload(&x).expect("memory");
+        let mut scale = device.poisoned::<f32>(1).expect("memory");
+        fn quantised<T: GemmElement, Q: Element>(
+            device: &Device,
+            r: &mut Random,
+            (to, plan): (Ty, TensorScalePlan),
+            (x, layout): (&Buffer<T>, &str),
+            scale: &mut Buffer<f32>,
+        ) -> Vec<Q> {
+            let mut q = device.poisoned::<Q>(x.len()).expect("memory");
+            {
+                let (x, to_q) = (view(x, layout), view_mut(&mut q, layout));
+                let scale = scale.view_mut(1).expect("a view");
+                let call = Quantise::new(to, &x, &to_q).tensor_scale_by(&scale, plan);
+                if r.one_in(2) {
+                    call.run().expect("a run");
+                } else {
+                    let call = call.prepare().expect("a call");
+                    assert_eq!(call.to_string(), plan.to_string());
+                    (0..2).for_each(|_| call.run(device).expect("a run"));
+                }
+            }
+            q.download().expect("numbers")
+        }
+        let (of_plan, of_x) = ((to, plan), (&memory, &layout[..]));
+        let found: Vec<u8> = match to {
+            Ty::S8 => quantised::<T, i8>(device, r, of_plan, of_x, &mut scale)
+                .into_iter()
+                .map(|x| x as u8)
+                .collect(),
+            _ => quantised::<T, u8>(device, r, of_plan, of_x, &mut scale),
+        };
+        let numbers: Vec<f32> = x.iter().map(|x| x.to_f64() as f32).collect();
+        let (want, own) = colex_gpu::quantise::reference::row(to, &numbers).expect("a row");
+        let scale = scale.download().expect("a scale")[0];
+        assert_eq!(scale.to_bits(), want.to_bits(), "{layout}, {plan}");
+        for (i, (found, want)) in found.into_iter().zip(own).enumerate() {
+            let is_same = found == want || want & 0x7f == 0x7f && found & 0x7f == 0x7f;
+            assert!(is_same, "{layout}, {plan}, {i}: {found:#x} and {want:#x}");
+        }
+        numbers.len()
+    }
+    let mut r = Random::of(22, "scales of tensors by two launches");
+    let (mut cases, mut elements) = (0, 0);
+    for arch in [Arch::Sm90a, Arch::Sm80] {
+        let device = simulator(arch, 8);
+        for _ in 0..30 {
+            let to = match arch {
+                Arch::Sm90a => r.one(&[Ty::S8, Ty::E4m3, Ty::E5m2]),
+                _ => Ty::S8,
+            };
+            let run = r.one(&[one::<f32>, one::<f16>, one::<bf16>]);
+            elements += run(&device, &mut r, to);
+            cases += 1;
+        }
+    }
+    println!("law quantise.launches: {cases} cases, {elements} elements");
+}
+
+#[test]
+fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
+    let device = simulator(Arch::Sm80, 9);
+    let x = device.zeros::<f32>(64).expect("memory");
+    let mut q = device.zeros::<i8>(64).expect("memory");
+    let mut scale = device.zeros::<f32>(1).expect("memory");
+    let fastest = TensorScalePlan::fastest(Ty::F32, Ty::S8);
+    let mut by = |of_x: &str, of_q: &str, plan: TensorScalePlan| {
+        let (x, q) = (view(&x, of_x), view_mut(&mut q, of_q));
+        let scale = scale.view_mut(1).expect("a view");
+        sentence(
+            Quantise::new(Ty::S8, &x, &q)
+                .tensor_scale_by(&scale, plan)
+                .run(),
+        )
+    };
+    let rows = "(4,8):(8,1)";
+    let of = |change: &dyn Fn(&mut TensorScalePlan)| {
+        let mut plan = fastest;
+        change(&mut plan);
+        plan
+    };
+    let gaps = "the operands of the plan are `f32 to s8`: x and q must have their elements in one order without gaps, whole accesses of \
+                them and at most 1073741824, and begin at multiples of an access";
+    let found = [
+        by(rows, rows, of(&|plan| plan.threads = 48)),
+        by(rows, rows, of(&|plan| plan.accesses = 9)),
+        by(rows, rows, of(&|plan| plan.blocks = i64::MAX)),
+        by(rows, rows, of(&|plan| plan.from = Ty::S32)),
+        by(rows, rows, of(&|plan| plan.from = Ty::Bf16)),
+        by("(4,8):(12,1)", rows, fastest),
+        by(rows, "(4,8):(1,4)", fastest),
+        by("(3,7):(7,1)", "(3,7):(7,1)", fastest),
+        by("(4,8):(0,1)", rows, fastest),
+        by(rows, rows, fastest),
+        by("(1,32):(77,1)", "(1,32):(5,1)", fastest),
+    ];
+    assert_eq!(
+        found,
+        [
+            "the plan's number of threads of a block is 48: the quantisation kernel takes 32 to 1024, in multiples of 32",
+            "the plan's number of accesses is 9: the quantisation kernel takes 1 to 8",
+            "the plan's number of blocks is 9223372036854775807: the quantisation kernel takes 1 to 4096",
+            "quantisation of s32: x must be f32, f16 or bf16",
+            "the operands of the plan are `bf16 to s8`: x and q must have these types",
+            gaps,
+            gaps,
+            gaps,
+            gaps,
+            "nothing is refused",
+            "nothing is refused",
+        ]
     );
 }
 
