@@ -1176,12 +1176,12 @@ fn what_a_call_says_of_its_plan() {
     assert_eq!(
         before.lines().collect::<Vec<_>>(),
         [
-            "Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 4 parts of K, early, grouped 8 along n: 5.2 us: 1.7 fixed, 0.2 x (6.3 mainloop, 0.1 epilogue, 0.0 sum), 1.6 parts, power 0.1, memory 1.0",
-            "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 8 parts of K, early, grouped 8 along n: 5.2 us: 2.0 fixed, 0.1 x (6.9 mainloop, 0.2 epilogue, 0.0 sum), 1.8 parts, power 0.1, memory 1.0",
-            "  Hopper bf16 to bf16, tile 64x16x128, 10 stages, 1 consumers, cluster 1x1x1, 4 parts of K, early, grouped 8 along n: 5.4 us: 2.0 fixed, 0.2 x (5.8 mainloop, 0.1 epilogue, 0.0 sum), 1.6 parts, power 0.1, memory 1.0",
-            "  Hopper bf16 to bf16, tile 64x128x64, 8 stages, 1 consumers, cluster 1x1x1, 8 parts of K, early, grouped 8 along n: 5.4 us: 1.5 fixed, 0.1 x (12.7 mainloop, 0.3 epilogue, 0.0 sum), 2.1 parts, power 0.1, memory 1.0",
-            "  Hopper bf16 to bf16, tile 64x16x128, 10 stages, 1 consumers, cluster 1x1x2, early, grouped 8 along n, A and B swapped: 5.5 us: 1.7 fixed, 1.0 x (2.6 mainloop, 0.2 epilogue, 0.9 sum), 0.0 parts, power 0.1, memory 1.0",
-            "  Hopper bf16 to bf16, tile 64x128x64, 8 stages, 1 consumers, cluster 1x1x1, 16 parts of K, early, grouped 8 along n: 5.5 us: 1.7 fixed, 0.1 x (12.7 mainloop, 0.4 epilogue, 0.0 sum), 2.6 parts, power 0.1, memory 1.0",
+            "Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 4 parts of K, early, grouped 8 along n: 5.2 us: 1.7 fixed, 0.2 x (6.3 mainloop, 0.1 epilogue, 0.0 sum), 1.6 parts, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x32x128, 8 stages, 1 consumers, cluster 1x1x1, 8 parts of K, early, grouped 8 along n: 5.2 us: 2.0 fixed, 0.1 x (6.9 mainloop, 0.2 epilogue, 0.0 sum), 1.8 parts, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x16x128, 10 stages, 1 consumers, cluster 1x1x1, 4 parts of K, early, grouped 8 along n: 5.4 us: 2.0 fixed, 0.2 x (5.8 mainloop, 0.1 epilogue, 0.0 sum), 1.6 parts, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x128x64, 8 stages, 1 consumers, cluster 1x1x1, 8 parts of K, early, grouped 8 along n: 5.4 us: 1.5 fixed, 0.1 x (12.7 mainloop, 0.3 epilogue, 0.0 sum), 2.1 parts, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x16x128, 10 stages, 1 consumers, cluster 1x1x2, early, grouped 8 along n, A and B swapped: 5.5 us: 1.7 fixed, 1.0 x (2.6 mainloop, 0.2 epilogue, 0.9 sum), 0.0 parts, memory 1.0",
+            "  Hopper bf16 to bf16, tile 64x128x64, 8 stages, 1 consumers, cluster 1x1x1, 16 parts of K, early, grouped 8 along n: 5.5 us: 1.7 fixed, 0.1 x (12.7 mainloop, 0.4 epilogue, 0.0 sum), 2.6 parts, memory 1.0",
         ]
     );
     let first = |layouts, change: fn(Gemm<'_, bf16, bf16>) -> Gemm<'_, bf16, bf16>| {
@@ -1197,8 +1197,7 @@ fn what_a_call_says_of_its_plan() {
         "(300,200):(200,1)",
     ];
     let by_threads = "Hopper bf16 to bf16, tile 64x32x64, 7 stages, 1 consumers, cluster 1x1x1, 6 parts of K, early, grouped 8 \
-                      along n, loaded by threads: 6.8 us: 1.1 fixed, 0.2 x (15.4 mainloop, 0.2 epilogue, 0.0 sum), 2.2 parts, power \
-                      0.0, memory 0.2";
+                      along n, loaded by threads: 6.8 us: 1.1 fixed, 0.2 x (15.4 mainloop, 0.2 epilogue, 0.0 sum), 2.2 parts, memory 0.2";
     assert_eq!(
         first(odd, |gemm| gemm),
         [
@@ -1229,7 +1228,7 @@ fn what_a_call_says_of_its_plan() {
         "pack A: (4097,1024):(1,4097) -> (4097,1024):(1,4104) of 2 bytes: strided, 2 bytes per access"
     );
     let ampere = "Ampere bf16 to bf16, tile 128x128x32, 4 stages, grouped 8 along m: 63.9 us: 0.7 fixed, 1.0 x (61.3 mainloop, 1.9 \
-                  epilogue, 0.0 sum), 0.0 parts, power 0.0, memory 1.0";
+                  epilogue, 0.0 sum), 0.0 parts, memory 1.0";
     assert_eq!(
         first(plain, |gemm| gemm.method(GemmMethod::Ampere)),
         [ampere; 2]

@@ -106,6 +106,8 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 128, 64], 2).cluster([1, 4, 1]),
     hopper([128, 128, 64], 2).cluster([2, 2, 1]),
     hopper([128, 128, 64], 2),
+    // Many rows by few columns.
+    hopper([128, 64, 64], 2).cluster([2, 1, 1]),
     // Short K over many tiles.
     hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
     hopper([64, 128, 64], 1),
@@ -115,7 +117,6 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
     hopper([192, 128, 64], 3).cluster([1, 2, 1]).split(),
     hopper([128, 128, 64], 2).cluster([2, 1, 1]).split(),
-    hopper([128, 128, 64], 2).split(),
     hopper([64, 128, 64], 1).cluster([4, 1, 1]).split(),
     hopper([64, 128, 64], 1).split(),
     hopper([64, 32, 128], 1).split(),
