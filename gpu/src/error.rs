@@ -72,6 +72,8 @@ impl Error {
                 HostError::Late { rank, .. }
                 | HostError::Cut { rank, .. }
                 | HostError::Absent { rank, .. }
+                | HostError::NotCome { rank, .. }
+                | HostError::Lost { rank, .. }
                 | HostError::Unfinished { rank, .. } => Some(*rank),
                 HostError::GaveUp { lost, .. } | HostError::Ended { lost, .. } => Some(*lost),
                 _ => None,
@@ -793,6 +795,14 @@ pub(crate) enum HostError {
         peer: String,
         why: String,
     },
+    #[error("{reason}, and there are no collectives of NCCL: {why}")]
+    NoCollectives { reason: String, why: String },
+    #[error(
+        "rank {rank} is on another host than rank 0: none has access to the memory of the other"
+    )]
+    OtherHost { rank: usize },
+    #[error("rank {rank} has no access to the memory of the others: {why}")]
+    Closed { rank: usize, why: String },
     #[error("the path {path} is not taken here: some ranks are simulated, and some are GPUs")]
     Mixed { path: String },
     #[error("{problem}, and there are {given} devices: each rank has one")]
@@ -852,6 +862,20 @@ pub(crate) enum HostError {
         rank: usize,
         round: u32,
         within: Duration,
+    },
+    #[error(
+        "rank {rank} did not come to a collective within {within:?}: the communicator of this rank is aborted, and what it computed is of \
+         no use"
+    )]
+    NotCome { rank: usize, within: Duration },
+    #[error(
+        "{gone}, and {why}: the communicator of this rank is aborted, and what it computed is of no use"
+    )]
+    Lost {
+        rank: usize,
+        /// What the meeting knows of the rank.
+        gone: String,
+        why: String,
     },
     #[error("rank {rank} has given up, {}: what was computed since the last wait is of no use", because(*rank, *lost))]
     GaveUp { rank: usize, lost: usize },

@@ -14,6 +14,8 @@ mod host;
 mod planted;
 #[path = "ranks/process.rs"]
 mod process;
+#[path = "ranks/process_nccl.rs"]
+mod process_nccl;
 #[path = "ranks/reductions.rs"]
 mod reductions;
 #[path = "ranks/without_peers.rs"]

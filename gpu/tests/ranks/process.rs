@@ -26,9 +26,18 @@ pub(super) fn each<T: Send + 'static>(
     within: Duration,
     act: impl Fn(RankProcess) -> T + Clone + Send + 'static,
 ) -> Vec<T> {
-    let meetings = Meeting::local(ranks, within).unwrap().into_iter();
+    each_on(&vec![device.clone(); ranks], within, act)
+}
+
+/// What each rank says, in a thread of its own with its device.
+pub(super) fn each_on<T: Send + 'static>(
+    devices: &[Device],
+    within: Duration,
+    act: impl Fn(RankProcess) -> T + Clone + Send + 'static,
+) -> Vec<T> {
+    let meetings = Meeting::local(devices.len(), within).unwrap().into_iter();
     let start = |meeting: Meeting| {
-        let (device, act) = (device.clone(), act.clone());
+        let (device, act) = (devices[meeting.rank()].clone(), act.clone());
         thread::spawn(move || act(RankProcess::join(meeting, &device).unwrap()))
     };
     let threads: Vec<_> = meetings.map(start).collect();
@@ -36,7 +45,7 @@ pub(super) fn each<T: Send + 'static>(
     threads.into_iter().map(join).collect()
 }
 
-fn said<T>(result: Result<T, Error>) -> String {
+pub(super) fn said<T>(result: Result<T, Error>) -> String {
     match result {
         Ok(_) => "no error".to_string(),
         Err(error) => error.to_string(),
@@ -84,11 +93,11 @@ fn parts(problem: &RankProblem, rank: usize, round: i64) -> [Vec<bf16>; 2] {
     ]
 }
 
-const ROUNDS: i64 = 2;
+pub(super) const ROUNDS: i64 = 2;
 
 /// Compares what each rank finds as a thread of its own with what one process finds, with these terms.
-fn same_as_one_process<C: GemmElement + std::fmt::Debug, S: GemmElement>(
-    (device, problem): (Device, RankProblem),
+pub(super) fn same_as_one_process<C: GemmElement + std::fmt::Debug, S: GemmElement>(
+    (devices, problem): (Vec<Device>, RankProblem),
     options: RankOptions,
     bits: impl Fn(&C) -> u32,
 ) {
@@ -108,8 +117,8 @@ fn same_as_one_process<C: GemmElement + std::fmt::Debug, S: GemmElement>(
         found
     };
     let ranks = problem.ranks as usize;
-    let found = each(&device, ranks, LONG, act);
-    let together = RankDevices::new(&vec![device; ranks]).unwrap();
+    let found = each_on(&devices, LONG, act);
+    let together = RankDevices::new(&devices).unwrap();
     let mut call = RankProduct::<bf16, C, S>::new(&together, problem, &options).unwrap();
     for round in 0..ROUNDS {
         for rank in 0..ranks {
@@ -136,7 +145,7 @@ fn law_a_rank_gathers_and_multiplies_the_bits_of_the_product_of_one_process() {
             let schedule = Schedule::from_seed(cases);
             let device =
                 Device::simulator_with(Arch::Sm90a, SimOptions::default().schedule(schedule));
-            let of = (device, gather(ranks));
+            let of = (vec![device; ranks as usize], gather(ranks));
             same_as_one_process::<f32, f32>(of, with(path, Some(pieces)), |x| x.to_bits());
             cases += ROUNDS as u64;
         }
@@ -168,7 +177,8 @@ fn law_a_rank_multiplies_and_adds_the_bits_of_the_product_of_one_process() {
                         sends: Some(sends),
                         ..with(path, Some(1))
                     };
-                    let of = (Device::simulator(Arch::Sm90a), problem);
+                    let device = Device::simulator(Arch::Sm90a);
+                    let of = (vec![device; ranks as usize], problem);
                     let bits = |x: &bf16| u32::from(x.to_bits());
                     if sends == RankSends::Kernel {
                         same_as_one_process::<bf16, bf16>(of, options, bits);
@@ -259,31 +269,6 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
         found[0][4],
         format!("rank 1 has no part of the product: {why}")
     );
-}
-
-#[test]
-fn ranks_of_several_processes_refuse_the_paths_of_nccl() {
-    let act = |process: RankProcess| {
-        [RankPath::NcclAfter, RankPath::NcclInChunks].map(|path| {
-            let options = with(Some(path), None);
-            let gather = ProcessProduct::<bf16, f32>::new(&process, gather(2), &options);
-            let options = with(Some(path), Some(2));
-            let scatter = ProcessProduct::<bf16, bf16, f32>::new(&process, scatter(2), &options);
-            [said(gather), said(scatter)]
-        })
-    };
-    let found = each(&Device::simulator(Arch::Sm90a), 2, LONG, act);
-    let why =
-        "is not taken here: ranks of several processes copy by themselves, and ask no library";
-    for paths in found {
-        for (path, said) in [RankPath::NcclAfter, RankPath::NcclInChunks]
-            .iter()
-            .zip(paths)
-        {
-            let sentence = format!("the path {path} {why}");
-            assert_eq!(said, [sentence.clone(), sentence]);
-        }
-    }
 }
 
 #[test]
@@ -413,10 +398,11 @@ fn devices_that_share_nothing_are_named() {
         thread::spawn(|| {
             let device = Device::simulator(Arch::Sm90a);
             let process = RankProcess::join(meeting, &device).unwrap();
+            let options = with(Some(RankPath::PeerMemory), None);
             said(ProcessProduct::<bf16, f32>::new(
                 &process,
                 gather(2),
-                &RankOptions::default(),
+                &options,
             ))
         })
     };

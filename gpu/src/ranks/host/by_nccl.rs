@@ -14,7 +14,7 @@ use crate::ranks::work::gather::GatherWork;
 use crate::ranks::work::scatter::ScatterWork;
 
 /// Enqueues the collectives of an all-gather before the product, or one for each piece beside the product of the piece before.
-pub(super) fn gather<T: GemmElement, C: GemmElement>(
+pub(crate) fn gather<T: GemmElement, C: GemmElement>(
     collectives: &Collectives,
     works: &[GatherWork<T, C>],
     pieces: i64,
@@ -57,7 +57,7 @@ pub(super) fn gather<T: GemmElement, C: GemmElement>(
 
 /// Enqueues the products of all pieces, and behind each its collective, in the stream of copies; after all of them what rounds the
 /// sums.
-pub(super) fn sum<T: GemmElement, S: GemmElement, C: GemmElement>(
+pub(crate) fn sum<T: GemmElement, S: GemmElement, C: GemmElement>(
     collectives: &Collectives,
     (does, works): (Does, &[ScatterWork<T, S, C>]),
     pieces: i64,

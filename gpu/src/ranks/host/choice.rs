@@ -48,8 +48,20 @@ pub(crate) struct RankKind<'a> {
     pub(crate) device: &'a Device,
     /// Whether the streams of all set flags.
     pub(crate) has_flags: bool,
-    /// All of them, if this process has them: then there are the collectives of NCCL.
-    pub(crate) here: Option<&'a RankDevices>,
+    pub(crate) at: RanksAt<'a>,
+}
+
+/// Where the ranks are.
+pub(crate) enum RanksAt<'a> {
+    /// All in this process, which opens the collectives of NCCL.
+    Here(&'a RankDevices),
+    /// One in this process, and the others in processes of their own: they open the collectives together later.
+    Apart {
+        /// Why they have no access to each other's memory.
+        no_access: Option<&'a HostError>,
+        /// Whether some are simulated, and some are GPUs.
+        is_mixed: bool,
+    },
 }
 
 /// Checks a problem, and chooses a path, for terms `S` whose sums are `C`.
@@ -70,7 +82,10 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
     let device = ranks.device;
     let machine = (device.arch(), device.rates());
     let forecast = RankForecast::with_terms::<T, C, S>(problem, machine, &options.links)?;
-    let no_access = ranks.here.and_then(RankDevices::no_access);
+    let no_access = match ranks.at {
+        RanksAt::Here(here) => here.no_access(),
+        RanksAt::Apart { no_access, .. } => no_access,
+    };
     let (usual, reason) = match (problem.ranks, no_access, ranks.has_flags) {
         (1, _, _) => (
             RankPath::Local,
@@ -93,7 +108,11 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
     };
     let mut collectives = None;
     match (path, problem.ranks) {
-        (RankPath::Local, 1) => {}
+        (RankPath::Local, 1) => {
+            if let Some(why) = no_access {
+                return Err(why.clone().into());
+            }
+        }
         (_, 1) => return refused("there is one rank, which sends nothing"),
         (RankPath::Local, _) => return refused("there are several ranks"),
         (RankPath::PeerMemory | RankPath::OneAfterAnother, _) if no_access.is_some() => {
@@ -105,13 +124,16 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
         }
         (RankPath::PeerMemory | RankPath::OneAfterAnother, _) => {}
         (RankPath::NcclAfter | RankPath::NcclInChunks, _) => {
-            let Some(here) = ranks.here else {
-                return refused(
-                    "ranks of several processes copy by themselves, and ask no library",
-                );
+            let within = options.nccl_within.unwrap_or(USUAL);
+            let opened = match ranks.at {
+                RanksAt::Here(here) => here.collectives(path, within).map(Some),
+                RanksAt::Apart { is_mixed: true, .. } => {
+                    let path = path.to_string();
+                    Err(HostError::Mixed { path }.into())
+                }
+                RanksAt::Apart { .. } => Collectives::check_engine(device, path).map(|()| None),
             };
-            let opened = here.collectives(path, options.nccl_within.unwrap_or(USUAL));
-            collectives = Some(opened.map_err(|error| without(no_access, options, error))?);
+            collectives = opened.map_err(|error| without(no_access, options, error))?;
         }
     }
     Ok(Chosen {
@@ -142,6 +164,11 @@ fn without(no_access: Option<&HostError>, options: &RankOptions, error: Error) -
             to,
             device,
             peer,
+            why: error.to_string(),
+        }
+        .into(),
+        (Some(reason), None) => HostError::NoCollectives {
+            reason: reason.to_string(),
             why: error.to_string(),
         }
         .into(),

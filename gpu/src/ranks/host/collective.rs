@@ -1,23 +1,24 @@
 //! The collectives of the paths by NCCL: those of the library on GPUs, and the host's copies and sums on simulated devices.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use core::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use colex_device::{Buffer, Device};
 
 #[cfg(feature = "nccl")]
-use colex_device::cuda::Communicator;
+use colex_device::cuda::{Communicator, NcclId};
 
-use crate::error::{Error, HostError};
+use crate::error::{Error, HostError, MeetingFailure};
 use crate::kernels::GemmElement;
 use crate::ranks::RankPath;
 
 /// The time of NCCL to make communicators, or to begin a collective, unless the caller says another.
-pub(super) const USUAL: Duration = Duration::from_secs(60);
+pub(crate) const USUAL: Duration = Duration::from_secs(60);
 
 /// What all ranks do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Does {
+pub(crate) enum Does {
     Gather,
     Scatter,
     Reduce,
@@ -34,14 +35,25 @@ pub(super) struct RankPart<'a, T> {
     pub(super) to: Buffer<T>,
 }
 
-/// The collectives of all ranks of this process.
+/// What brings the bytes of ranks with a process each to all of them, where simulated devices have no NCCL.
+pub(crate) trait Bring: fmt::Debug + Send + Sync {
+    /// The number of this rank.
+    fn rank(&self) -> usize;
+
+    /// Gives bytes to all ranks, and returns as many of every rank. All ranks make this call.
+    fn bring(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error>;
+}
+
+/// The collectives of all ranks of this process: of all that there are, or of one.
 #[derive(Debug)]
-pub(super) struct Collectives(Mutex<Engine>);
+pub(crate) struct Collectives(Mutex<Engine>);
 
 #[derive(Debug)]
 enum Engine {
     /// The host, on simulated devices.
     Host,
+    /// One rank with a simulated device, among those of other processes.
+    Among(Weak<dyn Bring>),
     #[cfg(feature = "nccl")]
     Nccl(Vec<Communicator>),
     /// It has failed, and this is why.
@@ -67,6 +79,39 @@ impl Collectives {
         Ok(Collectives(Mutex::new(engine)))
     }
 
+    /// Opens the collectives of one rank, of its number and that of all: all ranks make this call with the same
+    /// [`id`](Collectives::id), which one of them makes.
+    pub(crate) fn of_rank(
+        device: &Device,
+        of: (usize, usize),
+        id: &[u8],
+        within: Duration,
+        ranks: Weak<dyn Bring>,
+    ) -> Result<Collectives, Error> {
+        let engine = if device.is_simulator() {
+            Engine::Among(ranks)
+        } else {
+            joined(device, of, id, within)?
+        };
+        Ok(Collectives(Mutex::new(engine)))
+    }
+
+    /// Refuses a path by NCCL where this process has none.
+    pub(crate) fn check_engine(device: &Device, path: RankPath) -> Result<(), Error> {
+        if device.is_simulator() {
+            return Ok(());
+        }
+        has_engine(path)
+    }
+
+    /// The bytes by which all ranks open the same collectives; simulated devices need none.
+    pub(crate) fn id(device: &Device) -> Result<Vec<u8>, Error> {
+        if device.is_simulator() {
+            return Ok(Vec::new());
+        }
+        new_id()
+    }
+
     fn engine(&self) -> MutexGuard<'_, Engine> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,8 +127,22 @@ impl Collectives {
         does: Does,
         parts: &[RankPart<'_, T>],
     ) -> Result<(), Error> {
+        let among = match &*self.engine() {
+            Engine::Among(ranks) => Some(ranks.clone()),
+            _ => None,
+        };
+        if let Some(ranks) = among {
+            // The lock is free: what these ranks hear from each other may end the collectives.
+            let ranks = ranks.upgrade().ok_or_else(|| HostError::Failed {
+                why: "this rank has left the others".to_string(),
+            })?;
+            return parts
+                .iter()
+                .try_for_each(|part| among_ranks(does, part, &*ranks));
+        }
         match &*self.engine() {
             Engine::Host => on_host(does, parts),
+            Engine::Among(_) => Ok(()),
             #[cfg(feature = "nccl")]
             Engine::Nccl(ranks) => Communicator::group(ranks, || {
                 ranks.iter().zip(parts).try_for_each(|(rank, part)| {
@@ -101,9 +160,9 @@ impl Collectives {
     }
 
     /// Asks for errors that NCCL has met in the background.
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         match &*self.engine() {
-            Engine::Host => Ok(()),
+            Engine::Host | Engine::Among(_) => Ok(()),
             #[cfg(feature = "nccl")]
             Engine::Nccl(ranks) => Ok(ranks.iter().try_for_each(Communicator::check)?),
             Engine::Failed(why) => Err(HostError::Failed { why: why.clone() }.into()),
@@ -113,9 +172,8 @@ impl Collectives {
     /// Ends all collectives after an error of a run or a wait, and returns the error to report: what NCCL has met in the background
     /// says more than a time that is over.
     pub(super) fn end(&self, error: Error, within: Option<Duration>) -> Error {
-        let mut engine = self.engine();
-        let met: Option<Error> = match &*engine {
-            Engine::Host | Engine::Failed(_) => None,
+        let met: Option<Error> = match &*self.engine() {
+            Engine::Host | Engine::Among(_) | Engine::Failed(_) => None,
             #[cfg(feature = "nccl")]
             Engine::Nccl(ranks) if error.lost_rank().is_some() => {
                 let mut met = ranks.iter().filter_map(|rank| rank.check().err());
@@ -129,14 +187,20 @@ impl Collectives {
             (None, Some(rank), Some(within)) => HostError::Cut { rank, within }.into(),
             (None, _, _) => error,
         };
-        let ended = std::mem::replace(&mut *engine, Engine::Failed(error.to_string()));
+        self.cut(&error);
+        error
+    }
+
+    /// Aborts all collectives because of an error.
+    pub(crate) fn cut(&self, why: &Error) {
+        let mut engine = self.engine();
+        let ended = std::mem::replace(&mut *engine, Engine::Failed(why.to_string()));
         match ended {
-            Engine::Host => {}
+            Engine::Host | Engine::Among(_) => {}
             #[cfg(feature = "nccl")]
             Engine::Nccl(ranks) => ranks.into_iter().for_each(Communicator::abort),
             Engine::Failed(first) => *engine = Engine::Failed(first),
         }
-        error
     }
 }
 
@@ -145,31 +209,100 @@ fn opened(devices: &[Device], _: RankPath, within: Duration) -> Result<Engine, E
     Ok(Engine::Nccl(Communicator::all(devices, within)?))
 }
 
+#[cfg(feature = "nccl")]
+fn joined(
+    device: &Device,
+    (rank, ranks): (usize, usize),
+    id: &[u8],
+    within: Duration,
+) -> Result<Engine, Error> {
+    let id = NcclId::from_bytes(id)?;
+    let own = Communicator::new(device, &id, rank, ranks, within)?;
+    Ok(Engine::Nccl(vec![own]))
+}
+
+#[cfg(feature = "nccl")]
+fn has_engine(_: RankPath) -> Result<(), Error> {
+    Ok(NcclId::check()?)
+}
+
+#[cfg(feature = "nccl")]
+fn new_id() -> Result<Vec<u8>, Error> {
+    Ok(NcclId::new()?.as_bytes().to_vec())
+}
+
 #[cfg(not(feature = "nccl"))]
 fn opened(_: &[Device], path: RankPath, _: Duration) -> Result<Engine, Error> {
+    Err(without_nccl(path))
+}
+
+#[cfg(not(feature = "nccl"))]
+fn joined(_: &Device, _: (usize, usize), _: &[u8], _: Duration) -> Result<Engine, Error> {
+    Err(without_nccl(RankPath::NcclAfter))
+}
+
+#[cfg(not(feature = "nccl"))]
+fn has_engine(path: RankPath) -> Result<(), Error> {
+    Err(without_nccl(path))
+}
+
+#[cfg(not(feature = "nccl"))]
+fn new_id() -> Result<Vec<u8>, Error> {
+    Err(without_nccl(RankPath::NcclAfter))
+}
+
+#[cfg(not(feature = "nccl"))]
+fn without_nccl(path: RankPath) -> Error {
     let (path, why) = (
         path.to_string(),
         "this build has no NCCL: the feature `nccl` of colex-gpu adds it",
     );
-    Err(HostError::Path { path, why }.into())
+    HostError::Path { path, why }.into()
 }
 
 /// A collective on simulated devices, whose work has ended when a call returns.
 fn on_host<T: GemmElement>(does: Does, parts: &[RankPart<'_, T>]) -> Result<(), Error> {
     let given = parts.iter().map(|part| part.from.download());
     let given = given.collect::<Result<Vec<_>, _>>()?;
-    let all = match does {
-        Does::Gather => given.concat(),
-        Does::Scatter | Does::Reduce => sums(&given),
-    };
+    let all = combined(does, &given);
     for (rank, part) in parts.iter().enumerate() {
-        let taken = match does {
-            Does::Gather | Does::Reduce => &all[..],
-            Does::Scatter => &all[rank * part.to.len()..][..part.to.len()],
-        };
-        part.to.write(taken)?;
+        part.to.write(taken(does, &all, (rank, part.to.len())))?;
     }
     Ok(())
+}
+
+/// A collective on the simulated device of one rank, of which the others have a process each.
+fn among_ranks<T: GemmElement>(
+    does: Does,
+    part: &RankPart<'_, T>,
+    ranks: &dyn Bring,
+) -> Result<(), Error> {
+    let own = T::to_bytes(&part.from.download()?);
+    let given = ranks.bring(&own)?;
+    let other = given.iter().position(|bytes| bytes.len() != own.len());
+    if let Some(rank) = other {
+        return Err(MeetingFailure::Foreign { rank }.into());
+    }
+    let given: Vec<Vec<T>> = given.iter().map(|bytes| T::from_bytes(bytes)).collect();
+    let all = combined(does, &given);
+    let length = part.to.len();
+    Ok(part.to.write(taken(does, &all, (ranks.rank(), length)))?)
+}
+
+/// What a collective makes of the elements of all ranks.
+fn combined<T: GemmElement>(does: Does, given: &[Vec<T>]) -> Vec<T> {
+    match does {
+        Does::Gather => given.concat(),
+        Does::Scatter | Does::Reduce => sums(given),
+    }
+}
+
+/// The part of it that a rank takes, of a length.
+fn taken<T>(does: Does, all: &[T], (rank, length): (usize, usize)) -> &[T] {
+    match does {
+        Does::Gather | Does::Reduce => all,
+        Does::Scatter => &all[rank * length..][..length],
+    }
 }
 
 /// Sums as a ring of ranks forms them: each rank has one part of them, its own term is the last that is added, and every addition

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use colex_device::{Buffer, Device, Element, Event, Flags};
 
-use super::choice::RankKind;
+use super::choice::{RankKind, RanksAt};
 use super::collective::Collectives;
 use crate::error::{Error, HostError};
 use crate::gemm::chunks::MOST_OWNERS;
@@ -153,7 +153,7 @@ impl RankDevices {
             count: self.count(),
             device: &self.members[0].device,
             has_flags: self.has_flags,
-            here: Some(self),
+            at: RanksAt::Here(self),
         }
     }
 

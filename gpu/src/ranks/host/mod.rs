@@ -1,8 +1,8 @@
 //! Products over the devices of one process: the operands of each rank, copies, flags and launches.
 
-mod by_nccl;
+pub(crate) mod by_nccl;
 pub(crate) mod choice;
-mod collective;
+pub(crate) mod collective;
 pub(crate) mod devices;
 pub(crate) mod forecast;
 mod gather;

@@ -6,11 +6,14 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use colex_layout::Layout;
+
 use super::fields::{joined, split_all};
 use super::session::{LiveProduct, Session, Step};
 use super::shared::{self, SharedBuffer};
 use super::signals::Signals;
 use crate::error::{Error, HostError, MeetingFailure, RankError};
+use crate::ranks::host::collective::Collectives;
 use crate::ranks::work::{Member, RankWork};
 
 /// The work of a rank, as a process of its own drives it.
@@ -29,6 +32,12 @@ pub(super) trait ProcessWork<T, C>: RankWork<T, C> + fmt::Debug + Send {
 
     /// Enqueues a round of this rank.
     fn enqueue(&self, signals: &Signals, round: u32) -> Result<(), Error>;
+
+    /// Enqueues a round of this rank on a path of NCCL.
+    fn enqueue_by_nccl(&self, collectives: &Collectives) -> Result<(), Error>;
+
+    /// The layout of the gathered A.
+    fn gathered_layout(&self) -> Result<Layout, Error>;
 }
 
 /// The time between two looks at whether another rank has given up.
@@ -52,23 +61,18 @@ pub(super) struct RankCall<T, C> {
 /// The work of a rank, and its signals.
 type RankParts<T, C> = (Box<dyn ProcessWork<T, C>>, Arc<Signals>);
 
-/// A product in words, with its memory and its signals.
-type WordsAndMemory<'a> = (&'a [u8], [&'a [u8]; 2]);
+/// What a rank says of its product: whether it has a part of it, the product in words or why there is none, and by what the others
+/// open its memory and its signals, or the collectives.
+pub(super) type Begun = [Vec<u8>; 4];
 
-/// What another rank says of its product.
-struct BegunProduct<'a> {
-    /// The product in words, with memory and signals; or why there is none.
-    product: Result<WordsAndMemory<'a>, &'a [u8]>,
+/// What a rank says of its part.
+pub(super) fn fields_of(words: &str, memory: Vec<u8>, signals: Vec<u8>) -> Begun {
+    [vec![1], words.as_bytes().to_vec(), memory, signals]
 }
 
-impl<'a> BegunProduct<'a> {
-    fn of([is_made, words, memory, signals]: [&'a [u8]; 4]) -> BegunProduct<'a> {
-        let product = match is_made {
-            [1] => Ok((words, [memory, signals])),
-            _ => Err(words),
-        };
-        BegunProduct { product }
-    }
+/// What a rank says that has no part.
+pub(super) fn said_by(why: &Error) -> Begun {
+    [vec![0], why.to_string().into_bytes(), vec![], vec![]]
 }
 
 /// The words of another rank, as a sentence prints them.
@@ -77,13 +81,15 @@ pub(super) fn printed(words: &[u8]) -> String {
 }
 
 /// This rank's part of a product, behind the words that must be the same on all ranks.
-type SaidWork<T, C> = (String, Box<dyn ProcessWork<T, C>>);
+pub(super) type SaidWork<T, C> = (String, Box<dyn ProcessWork<T, C>>);
 
 impl<T, C> RankCall<T, C> {
-    /// Begins a product with all ranks, from this rank's part of it and the words that must be the same on all.
+    /// Begins a product with all ranks, from this rank's part of it and the words that must be the same on all. If no rank has asked
+    /// for the path, `is_free`, and one cannot open the memory of the others, all of them note that.
     pub(super) fn new(
         session: &Arc<Session>,
         made: Result<SaidWork<T, C>, Error>,
+        is_free: bool,
     ) -> Result<RankCall<T, C>, Error> {
         session.check()?;
         let own = made.and_then(|(words, work)| {
@@ -93,27 +99,18 @@ impl<T, C> RankCall<T, C> {
             let flags = SharedBuffer::new(signals.own().buffer())?;
             Ok((words, work, signals, memory, flags))
         });
-        let fields: [Vec<u8>; 4] = match &own {
+        let fields = match &own {
             Ok((words, _, _, memory, signals)) => {
                 let memory: Vec<_> = memory.iter().map(SharedBuffer::to_bytes).collect();
                 let memory: Vec<&[u8]> = memory.iter().map(Vec::as_slice).collect();
-                [
-                    vec![1],
-                    words.clone().into_bytes(),
-                    joined(&memory),
-                    signals.to_bytes(),
-                ]
+                fields_of(words, joined(&memory), signals.to_bytes())
             }
-            Err(why) => [vec![0], why.to_string().into_bytes(), vec![], vec![]],
+            Err(why) => said_by(why),
         };
         let all = session.exchange(Step::Begin, fields.each_ref().map(Vec::as_slice))?;
         let (_, work, signals, memory, flags) = own?;
         let shared = (memory, flags);
-        let said: Vec<BegunProduct<'_>> = all
-            .iter()
-            .map(|fields| BegunProduct::of(fields.each_ref().map(Vec::as_slice)))
-            .collect();
-        let memory = agreed(&said)?;
+        let memory = agreed(&all)?;
 
         // From here on the others may have this rank's memory open.
         let mut call = RankCall {
@@ -129,12 +126,18 @@ impl<T, C> RankCall<T, C> {
         let why = opened.as_ref().err().map(Error::to_string);
         let why = why.unwrap_or_default().into_bytes();
         let is_open = [u8::from(opened.is_ok())];
-        let all = session.exchange(Step::Open, [&is_open, &why])?;
+        let free = [u8::from(is_free)];
+        let all = session.exchange(Step::Open, [&is_open, &why, &free])?;
         drop(shared);
+        let refused = all.iter().position(|[is_open, ..]| is_open[..] != [1]);
+        let refused = refused.map(|rank| (rank, printed(&all[rank][1])));
+        if let Some((rank, why)) = refused.clone()
+            && all.iter().all(|[.., free]| free[..] == [1])
+        {
+            session.facts().no_access = Some(HostError::Closed { rank, why });
+        }
         opened?;
-        let refused = all.iter().position(|[is_open, _]| is_open[..] != [1]);
-        if let Some(rank) = refused {
-            let why = printed(&all[rank][1]);
+        if let Some((rank, why)) = refused {
             return Err(HostError::Refused { rank, why }.into());
         }
         let (work, signals) = call.parts();
@@ -142,7 +145,7 @@ impl<T, C> RankCall<T, C> {
             number: call.number,
             member: work.member().clone(),
             flags: work.flags().into_iter().cloned().collect(),
-            signals: signals.clone(),
+            signals: Some(signals.clone()),
         })?;
         Ok(call)
     }
@@ -237,14 +240,14 @@ pub(super) fn ended(member: &Member, within: Duration) -> Result<bool, Error> {
 }
 
 /// The memory of all ranks, if all have the same product.
-fn agreed<'a>(said: &[BegunProduct<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
+pub(super) fn agreed(all: &[Begun]) -> Result<Vec<[&[u8]; 2]>, Error> {
     let mut first: Option<&[u8]> = None;
-    let mut memory = Vec::new();
-    for (rank, one) in said.iter().enumerate() {
-        let (words, of_rank) = one.product.map_err(|why| {
-            let why = printed(why);
-            Error::from(HostError::Refused { rank, why })
-        })?;
+    let mut of_all = Vec::new();
+    for (rank, [has_part, words, memory, signals]) in all.iter().enumerate() {
+        if has_part[..] != [1] {
+            let why = printed(words);
+            return Err(HostError::Refused { rank, why }.into());
+        }
         let first = *first.get_or_insert(words);
         if words != first {
             return Err(RankError::Disagree {
@@ -254,9 +257,9 @@ fn agreed<'a>(said: &[BegunProduct<'a>]) -> Result<Vec<[&'a [u8]; 2]>, Error> {
             }
             .into());
         }
-        memory.push(of_rank);
+        of_all.push([&memory[..], signals]);
     }
-    Ok(memory)
+    Ok(of_all)
 }
 
 impl<T, C> Drop for RankCall<T, C> {

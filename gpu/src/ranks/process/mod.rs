@@ -1,7 +1,9 @@
 //! Products over ranks of which each is a process, or a thread, with a device of its own.
 
 mod call;
+mod collectives;
 mod fields;
+mod nccl;
 pub(crate) mod product;
 mod session;
 mod shared;
@@ -14,17 +16,21 @@ use colex_device::Device;
 
 use crate::error::{Error, HostError};
 use crate::ranks::Meeting;
-use crate::ranks::host::choice::RankKind;
+use crate::ranks::host::choice::{RankKind, RanksAt};
 use crate::ranks::host::devices::RankDevices;
 use call::printed;
-use session::{Session, Step};
+use session::{Facts, Session, Step};
 
 /// One rank of several that each have a process and a device of their own, which begins products with the others
 /// ([`ProcessProduct`](super::ProcessProduct)).
 ///
-/// The ranks are processes of one host, or threads of one process ([`Meeting`] connects both). All ranks begin the same products
+/// The ranks are processes, or threads of one process ([`Meeting`] connects both). All ranks begin the same products
 /// in the same order, and run the same rounds of each. Between two rounds they need no exchange on the host: each tells the others by
 /// flags in their memory how far its streams are.
+///
+/// Ranks without access to each other's memory, as those of several hosts are, have the paths of NCCL, with the feature `nccl`: they
+/// need no flags and no memory of another rank, and the ranks run the rounds of all their products in the same order. On simulated
+/// devices the meeting takes the place of NCCL.
 ///
 /// A process keeps the memory of a product that it has dropped until all ranks have dropped it, since another process may still use it
 /// (CUDA's IPC has no count of its users): the next exchange, or [`leave`](RankProcess::leave), frees it.
@@ -89,8 +95,8 @@ impl RankProcess {
     ///
     /// # Errors
     ///
-    /// Returns an error for more than [`RankDevices::MOST`] ranks, for devices of different architectures, for a device whose driver's
-    /// streams set no flags, and the errors of [`Meeting::exchange`].
+    /// Returns an error for more than [`RankDevices::MOST`] ranks, for devices of different architectures, and the errors of
+    /// [`Meeting::exchange`].
     pub fn join(meeting: Meeting, device: &Device) -> Result<RankProcess, Error> {
         let (given, most) = (meeting.ranks(), RankDevices::MOST);
         if given > most {
@@ -98,11 +104,19 @@ impl RankProcess {
         }
         let session = Session::new(meeting, device);
         let has_flags = [u8::from(device.has_stream_flags()?)];
-        let (arch, name) = (device.arch().to_string(), device.name());
-        let fields = [&has_flags, arch.as_bytes(), name.as_bytes()];
+        let is_simulated = [u8::from(device.is_simulator())];
+        let (arch, name, host) = (device.arch().to_string(), device.name(), host());
+        let fields: [&[u8]; 5] = [
+            &has_flags,
+            arch.as_bytes(),
+            name.as_bytes(),
+            &host,
+            &is_simulated,
+        ];
         let all = session.exchange(Step::Join, fields)?;
         let first = printed(&all[0][1]);
-        for (rank, [has_flags, arch, name]) in all.iter().enumerate() {
+        let mut facts = Facts::default();
+        for (rank, [has_flags, arch, name, host, is_simulated]) in all.iter().enumerate() {
             let (found, name) = (printed(arch), printed(name));
             if found != first {
                 let first = first.clone();
@@ -114,10 +128,17 @@ impl RankProcess {
                 }
                 .into());
             }
+            let [_, _, _, first, of_first] = &all[0];
+            facts.is_mixed |= is_simulated != of_first;
+            if !host.is_empty() && !first.is_empty() && host != first {
+                facts.no_access.get_or_insert(HostError::OtherHost { rank });
+            }
             if has_flags[..] != [1] {
-                return Err(HostError::NoFlags { rank, name }.into());
+                let why = HostError::NoFlags { rank, name };
+                facts.no_access.get_or_insert(why);
             }
         }
+        *session.facts() = facts;
         let session = Arc::new(session);
         Ok(RankProcess { session })
     }
@@ -183,12 +204,21 @@ impl RankProcess {
     }
 
     /// What a choice of a path asks of the devices of all ranks.
-    fn kind(&self) -> RankKind<'_> {
+    fn kind<'a>(&'a self, facts: &'a Facts) -> RankKind<'a> {
         RankKind {
             count: self.ranks(),
             device: self.device(),
+            // A rank without them has no access.
             has_flags: true,
-            here: None,
+            at: RanksAt::Apart {
+                no_access: facts.no_access.as_ref(),
+                is_mixed: facts.is_mixed,
+            },
         }
     }
+}
+
+/// What names this host since it was started, or nothing where the system does not say it.
+fn host() -> Vec<u8> {
+    std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }

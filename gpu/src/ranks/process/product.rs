@@ -4,13 +4,16 @@ use core::marker::PhantomData;
 use std::time::Duration;
 
 use colex_device::Buffer;
+use colex_layout::Layout;
 use colex_sched::Overlap;
 
 use super::RankProcess;
-use super::call::{ProcessWork, RankCall};
+use super::call::{ProcessWork, RankCall, SaidWork};
+use super::nccl::NcclCall;
 use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::{Chosen, chosen};
+use crate::ranks::host::collective::USUAL;
 use crate::ranks::host::options::RankOptions;
 use crate::ranks::work::Member;
 use crate::ranks::work::gather::{GatherShape, GatherWork};
@@ -59,13 +62,61 @@ use crate::ranks::{RankPath, RankProblem};
 #[derive(Debug)]
 pub struct ProcessProduct<T, C, S = C> {
     choice: Chosen,
-    call: RankCall<T, C>,
+    call: ProcessCall<T, C>,
     terms: PhantomData<fn() -> S>,
+}
+
+/// The rank's part of a product, by what brings the data of the others.
+#[derive(Debug)]
+enum ProcessCall<T, C> {
+    /// Memory that the ranks have of each other.
+    Memory(RankCall<T, C>),
+    /// Collectives.
+    Nccl(NcclCall<T, C>),
+}
+
+impl<T, C> ProcessCall<T, C> {
+    fn work(&self) -> &dyn ProcessWork<T, C> {
+        match self {
+            ProcessCall::Memory(call) => call.work(),
+            ProcessCall::Nccl(call) => call.work(),
+        }
+    }
 }
 
 impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
     /// Builds the product with all ranks: allocates the operands of this rank, zeros, and opens the memory of the others. All ranks
-    /// make this call, with the same problem, types, path and pieces. A sum has one piece.
+    /// make this call, with the same problem, types, path and pieces. A sum has one piece unless NCCL forms it.
+    ///
+    /// Unless a rank asks for a path, all take the faster one of NCCL where a rank has no access to the memory of the others: it is on
+    /// another host, its driver's streams set no flags, or it cannot open their memory. [`explain`](ProcessProduct::explain) says which.
+    /// The first product by NCCL makes the communicators, from an identifier that rank 0 gives to all: within
+    /// [`nccl_within`](RankOptions::nccl_within), and at most half of the time of the meeting.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_gpu::Device;
+    /// # use colex_gpu::ranks::{Meeting, ProcessProduct, RankOptions, RankPath, RankProblem, RankProcess};
+    /// # use colex_sched::Overlap;
+    /// # use half::bf16;
+    /// # use std::time::Duration;
+    /// fn rank(meeting: Meeting) -> Result<RankPath, colex_gpu::Error> {
+    ///     let device = Device::simulator(Arch::Sm90a); // with memory of its own
+    ///     let process = RankProcess::join(meeting, &device)?;
+    ///     let problem = RankProblem { overlap: Overlap::GatherProduct, ranks: 2, m: 16, n: 16, k: 16 };
+    ///     let product = ProcessProduct::<bf16, f32>::new(&process, problem, &RankOptions::default())?;
+    ///     let said = product.explain()?;
+    ///     assert!(said.contains("since rank 0 has no access to the memory of the others: "), "{said}");
+    ///     Ok(product.path())
+    /// }
+    ///
+    /// let meetings = Meeting::local(2, Duration::from_secs(10))?.into_iter();
+    /// let threads: Vec<_> = meetings.map(|meeting| std::thread::spawn(|| rank(meeting))).collect();
+    /// for thread in threads {
+    ///     assert_eq!(thread.join().expect("nothing panics")?, RankPath::NcclAfter);
+    /// }
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -76,10 +127,28 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
         problem: RankProblem,
         options: &RankOptions,
     ) -> Result<ProcessProduct<T, C, S>, Error> {
-        type Made<T, C> = (String, Box<dyn ProcessWork<T, C>>);
-        let made = || -> Result<(Chosen, Made<T, C>), Error> {
-            let choice = chosen::<T, C, S>(&process.kind(), &problem, options)?;
-            let types = format!("{} to {}", T::TY, C::TY);
+        let knew = process.session.facts().no_access.is_some();
+        let first = ProcessProduct::begun(process, problem, options);
+        let knows = process.session.facts().no_access.is_some();
+        match first {
+            // All ranks have found it together, and none has asked for a path.
+            Err(_) if options.path.is_none() && knows && !knew => {
+                ProcessProduct::begun(process, problem, options)
+            }
+            first => first,
+        }
+    }
+
+    /// Begins the product with all ranks.
+    fn begun(
+        process: &RankProcess,
+        problem: RankProblem,
+        options: &RankOptions,
+    ) -> Result<ProcessProduct<T, C, S>, Error> {
+        let facts = process.session.facts().clone();
+        let made = || -> Result<(Chosen, SaidWork<T, C>), Error> {
+            let choice = chosen::<T, C, S>(&process.kind(&facts), &problem, options)?;
+            let mut words = format!("{} to {}", T::TY, C::TY);
             let member = || {
                 process.idle()?;
                 Member::new(process.rank(), process.device())
@@ -88,6 +157,11 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
                 Overlap::GatherProduct => {
                     let shape = GatherShape::new(problem, &choice, options)?;
                     Box::new(GatherWork::<T, C>::new(&member()?, &shape)?)
+                }
+                Overlap::ProductScatter | Overlap::ProductReduce if choice.path.is_by_nccl() => {
+                    let shape = ScatterShape::new::<S, C>(problem, &choice, options)?;
+                    words = format!("{words}, pieces: {}", shape.pieces);
+                    Box::new(ScatterWork::<T, S, C>::new(&member()?, &shape)?)
                 }
                 Overlap::ProductScatter | Overlap::ProductReduce => {
                     let one = RankOptions {
@@ -102,13 +176,22 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
                     Box::new(ScatterWork::<T, S, C>::new(&member()?, &shape)?)
                 }
             };
-            Ok((choice, (format!("{}, {types}", work.words()), work)))
+            Ok((choice, (format!("{}, {words}", work.words()), work)))
         };
         let (choice, part) = match made() {
             Ok((choice, part)) => (Some(choice), Ok(part)),
             Err(error) => (None, Err(error)),
         };
-        let call = RankCall::new(&process.session, part)?;
+        let is_by_nccl = choice
+            .as_ref()
+            .is_some_and(|choice| choice.path.is_by_nccl());
+        let call = if is_by_nccl {
+            let within = options.nccl_within.unwrap_or(USUAL);
+            ProcessCall::Nccl(NcclCall::new(&process.session, part, within)?)
+        } else {
+            let is_free = options.path.is_none();
+            ProcessCall::Memory(RankCall::new(&process.session, part, is_free)?)
+        };
         Ok(ProcessProduct {
             choice: choice.expect("a call has a part, and this is how it was chosen"),
             call,
@@ -121,7 +204,7 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
         self.call.work().taken().0
     }
 
-    /// Returns the pieces in which a chunk of A is copied, each with a flag; of a sum, one.
+    /// Returns the pieces in which a chunk of A is copied, each with a flag, or those of the collectives of NCCL; of another sum, one.
     pub fn pieces(&self) -> i64 {
         self.call.work().taken().1
     }
@@ -135,9 +218,20 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
         self.call.work().a()
     }
 
-    /// Returns the memory of this rank into which A (M,K) is gathered, row-major: after a run it has all parts. A sum over ranks gathers no A.
+    /// Returns the memory of this rank into which A (M,K) is gathered: after a run it has all parts, as
+    /// [`gathered_layout`](ProcessProduct::gathered_layout) says. A sum over ranks gathers no A.
     pub fn gathered(&self) -> Option<&Buffer<T>> {
         self.call.work().gathered()
+    }
+
+    /// Returns the layout of the gathered A, as [`RankProduct::gathered_layout`](super::super::RankProduct::gathered_layout): row-major,
+    /// but on the path [`RankPath::NcclInChunks`].
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for more elements than 64 bits count, and of a sum over ranks, which gathers no A.
+    pub fn gathered_layout(&self) -> Result<Layout, Error> {
+        self.call.work().gathered_layout()
     }
 
     /// Returns the part of B of this rank, row-major, as [`RankProduct::b`](super::super::RankProduct::b).
@@ -165,13 +259,18 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
 
     /// Enqueues a round of this rank: its operands are read and its C is written after the earlier work of its stream, and later work comes
     /// after all ranks have read its part of A in an all-gather, or have written its C. The host waits for no other rank. (On the simulator
-    /// it does, for at most the time of the meeting, since a simulated stream runs each call to its end.)
+    /// it does, for at most the time of the meeting, since a simulated stream runs each call to its end. On a path of NCCL it may in the
+    /// first round, in which the ranks connect, for at most the time of the communicators.)
     ///
     /// # Errors
     ///
-    /// Returns an error after a failure, and the device's errors, which the other ranks are told.
+    /// Returns an error after a failure, and the device's errors, which the other ranks are told: by the meeting on a path of NCCL, so that
+    /// this call then also waits for them, for at most the time of the meeting.
     pub fn run(&mut self) -> Result<(), Error> {
-        self.call.run()
+        match &mut self.call {
+            ProcessCall::Memory(call) => call.run(),
+            ProcessCall::Nccl(call) => call.run(),
+        }
     }
 
     /// Waits until this rank is done with all rounds so far, for at most `within`. Only then is it known that what it computed is right.
@@ -180,7 +279,14 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
     ///
     /// Returns an error that names the rank which did not come to a round, did not end its part of it, or gave up
     /// ([`lost_rank`](Error::lost_rank)), or the device's error. The other ranks are told, and the flags of this rank are released.
+    ///
+    /// On a path of NCCL the communicator is aborted instead, after `within` or as soon as NCCL reports an error. The ranks then ask each
+    /// other by the meeting how far they are, for at most its time. The error names the rank that is the farthest behind or gone. All ranks
+    /// should wait for the same time: one that waits longer holds up the answer.
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
-        self.call.wait(within)
+        match &mut self.call {
+            ProcessCall::Memory(call) => call.wait(within),
+            ProcessCall::Nccl(call) => call.wait(within),
+        }
     }
 }

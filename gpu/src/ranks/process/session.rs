@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use colex_device::{Device, Flags};
 
 use super::call::{LOOK, ended};
+use super::collectives::{SessionCollectives, given_up};
 use super::fields::{joined, split};
 use super::signals::Signals;
 use crate::error::{Error, HostError, MeetingFailure};
@@ -26,6 +27,8 @@ pub(super) enum Step {
     Open = 3,
     Exchange = 4,
     Leave = 5,
+    Collective = 6,
+    GiveUp = 7,
 }
 
 /// What a rank does, by the number of its step.
@@ -36,6 +39,8 @@ fn does(step: u8) -> &'static str {
         3 => "opens the memory of a product",
         4 => "exchanges bytes",
         5 => "leaves the others",
+        6 => "computes a collective",
+        7 => "gives up",
         _ => "does something else",
     }
 }
@@ -48,6 +53,33 @@ pub(super) struct Session {
     within: Duration,
     state: Mutex<State>,
     products: Mutex<Products>,
+    pub(super) collectives: SessionCollectives,
+    facts: Mutex<Facts>,
+}
+
+/// What the ranks know of each other's devices. All ranks know the same.
+#[derive(Clone, Default)]
+pub(super) struct Facts {
+    /// Why they have no access to each other's memory.
+    pub(super) no_access: Option<HostError>,
+    /// Whether some are simulated, and some are GPUs.
+    pub(super) is_mixed: bool,
+}
+
+/// What a rank says in an exchange.
+pub(super) struct Said {
+    pub(super) step: u8,
+    /// The rounds of collectives that it has begun; if it gives up, those to which its stream has come.
+    pub(super) place: u64,
+    fields: Vec<u8>,
+}
+
+impl Said {
+    /// The pieces of bytes that belong to the step.
+    pub(super) fn fields<const N: usize>(&self, rank: usize) -> Result<[Vec<u8>; N], Error> {
+        let pieces = split::<N>(&self.fields).ok_or(MeetingFailure::Foreign { rank })?;
+        Ok(pieces.map(<[u8]>::to_vec))
+    }
 }
 
 /// A product that runs: what ends its work once a rank is lost.
@@ -56,7 +88,8 @@ pub(super) struct LiveProduct {
     pub(super) member: Member,
     /// The flags for which a kernel waits.
     pub(super) flags: Vec<Flags>,
-    pub(super) signals: Arc<Signals>,
+    /// Those by which ranks with access to each other's memory tell how far they are.
+    pub(super) signals: Option<Arc<Signals>>,
 }
 
 /// The products of this rank. They share a stream, so that one which waits for a lost rank holds up the others: all fail together.
@@ -114,6 +147,8 @@ impl Session {
                 kept: Vec::new(),
             }),
             products: Mutex::default(),
+            collectives: SessionCollectives::default(),
+            facts: Mutex::default(),
         }
     }
 
@@ -140,6 +175,10 @@ impl Session {
 
     fn products(&self) -> MutexGuard<'_, Products> {
         self.products.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -177,57 +216,82 @@ impl Session {
         let told = products
             .live
             .iter()
-            .map(|product| product.signals.tell(lost));
+            .filter_map(|product| product.signals.as_ref())
+            .map(|signals| signals.tell(lost));
         // Each of them is told, also after one that cannot be.
         let told: Vec<_> = told.collect();
         // The streams that go on write the memory of the others: these must have heard of it before.
         let is_told = told.iter().all(Result::is_ok);
+        self.collectives.cut(why);
         let is_stuck = !(is_told && drained(&products.live));
         products.failure = Some(Failure { lost, is_stuck });
     }
 
-    /// Gives pieces of bytes to all ranks, which all take the same step, and returns those of every rank. Memory that all ranks
-    /// have closed is freed.
+    /// Gives pieces of bytes to all ranks, which all take the same step, and returns those of every rank.
     pub(super) fn exchange<const N: usize>(
         &self,
         step: Step,
         fields: [&[u8]; N],
     ) -> Result<Vec<[Vec<u8>; N]>, Error> {
+        let place = self.collectives.begun();
+        let all = self.exchange_all((step, place), &fields)?;
+        if let Some(why) = given_up(&all) {
+            let why = why?.into();
+            self.give_up(&why);
+            return Err(why);
+        }
+        let first = all.first().map_or(step as u8, |said| said.step);
+        let other = all.iter().position(|said| said.step != first);
+        if let Some(rank) = other {
+            return Err(HostError::Steps {
+                rank,
+                does: does(all[rank].step),
+                first: does(first),
+            }
+            .into());
+        }
+        let each = all.iter().enumerate();
+        each.map(|(rank, said)| said.fields(rank)).collect()
+    }
+
+    /// Says to all ranks which step this one takes, and returns what every rank says. Memory that all ranks have closed is freed.
+    pub(super) fn exchange_all(
+        &self,
+        (step, place): (Step, u64),
+        fields: &[&[u8]],
+    ) -> Result<Vec<Said>, Error> {
         let mut state = self.state();
         let numbers = mem::take(&mut state.closed);
         let numbers: Vec<u8> = numbers.iter().flat_map(|one| one.to_le_bytes()).collect();
-        let own = joined(&[&[step as u8], &numbers, &joined(&fields)]);
+        let own = joined(&[
+            &[step as u8],
+            &place.to_le_bytes(),
+            &numbers,
+            &joined(fields),
+        ]);
         let all = state.meeting.exchange(&own)?;
         let mut found = Vec::new();
         for (rank, message) in all.iter().enumerate() {
             let foreign = MeetingFailure::Foreign { rank };
-            let [of, numbers, fields] = split::<3>(message).ok_or(foreign)?;
-            let ([of], (numbers, [])) = (of, numbers.as_chunks::<8>()) else {
+            let [step, place, numbers, fields] = split::<4>(message).ok_or(foreign)?;
+            let ([step], Ok(place), (numbers, [])) =
+                (step, place.try_into(), numbers.as_chunks::<8>())
+            else {
                 return Err(foreign.into());
             };
             let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
             state.closed_by[rank].extend(numbers);
-            found.push((*of, split::<N>(fields), foreign));
+            found.push(Said {
+                step: *step,
+                place: u64::from_le_bytes(place),
+                fields: fields.to_vec(),
+            });
         }
         let free = state.free();
         drop(state);
         // Outside of the lock: a device may wait for its work.
         drop(free);
-        let first = found.first().map_or(step as u8, |(of, ..)| *of);
-        let other = found.iter().position(|(of, ..)| *of != first);
-        if let Some(rank) = other {
-            return Err(HostError::Steps {
-                rank,
-                does: does(found[rank].0),
-                first: does(first),
-            }
-            .into());
-        }
-        let pieces = found.into_iter().map(|(_, pieces, foreign)| {
-            let pieces = pieces.ok_or(Error::from(foreign))?;
-            Ok(pieces.map(<[u8]>::to_vec))
-        });
-        pieces.collect()
+        Ok(found)
     }
 
     /// The number of a product that this rank begins to open.
@@ -271,7 +335,8 @@ fn drained(products: &[LiveProduct]) -> bool {
         // A rank that is late may set a flag to its round after the release: then it is released again. What fails here fails
         // behind another error, which is the one to report.
         for product in products {
-            for flags in product.flags.iter().chain([product.signals.own()]) {
+            let signals = product.signals.iter().map(|signals| signals.own());
+            for flags in product.flags.iter().chain(signals) {
                 let _ = flags.release(RELEASE);
             }
         }

@@ -1,15 +1,20 @@
 //! What a rank of a process of its own enqueues in a round, and the memory that it shares.
 
 use core::any::Any;
+use core::slice;
 
 use colex_device::{Buffer, Element};
+use colex_layout::Layout;
+use colex_sched::Overlap;
 
 use super::call::ProcessWork;
 use super::shared::{self, SharedBuffer};
 use super::signals::Signals;
-use crate::error::{Error, MeetingFailure};
+use crate::error::{Error, HostError, MeetingFailure};
 use crate::kernels::GemmElement;
 use crate::ranks::RankPath;
+use crate::ranks::host::by_nccl;
+use crate::ranks::host::collective::{Collectives, Does};
 use crate::ranks::host::options::RankSends;
 use crate::ranks::work::gather::GatherWork;
 use crate::ranks::work::scatter::ScatterWork;
@@ -86,6 +91,15 @@ impl<T: GemmElement, C: GemmElement> ProcessWork<T, C> for GatherWork<T, C> {
         device.wait_for(&copied)?;
         device.wait_for(&news.record()?)?;
         signals.await_done(device, round)
+    }
+
+    fn enqueue_by_nccl(&self, collectives: &Collectives) -> Result<(), Error> {
+        let (_, pieces) = self.taken();
+        by_nccl::gather(collectives, slice::from_ref(self), pieces)
+    }
+
+    fn gathered_layout(&self) -> Result<Layout, Error> {
+        self.shape().gathered()
     }
 }
 
@@ -174,5 +188,21 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ProcessWork<T, C> for Scatt
         }
         device.wait_for(&copies.record()?)?;
         signals.await_brought(device, round)
+    }
+
+    fn enqueue_by_nccl(&self, collectives: &Collectives) -> Result<(), Error> {
+        let ((_, pieces), works) = (self.taken(), slice::from_ref(self));
+        let does = if self.brings() {
+            Does::Reduce
+        } else {
+            Does::Scatter
+        };
+        by_nccl::sum(collectives, (does, works), pieces)
+    }
+
+    fn gathered_layout(&self) -> Result<Layout, Error> {
+        let (found, wanted) = (self.shape().problem.overlap, Overlap::GatherProduct);
+        let [found, wanted] = [found, wanted].map(|overlap| overlap.to_string());
+        Err(HostError::NoGather { found, wanted }.into())
     }
 }

@@ -79,6 +79,21 @@ impl NcclId {
         Ok(NcclId(id.0))
     }
 
+    /// Returns an error if this process cannot make communicators: it asks for the library alone, and no identifier is made.
+    ///
+    /// ```
+    /// use colex_device::cuda::NcclId;
+    ///
+    /// assert_eq!(NcclId::check().is_ok(), NcclId::new().is_ok());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error without NCCL or with one that is too old.
+    pub fn check() -> Result<(), Error> {
+        nccl().map(drop)
+    }
+
     /// Returns it as bytes, for the other ranks.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

@@ -1,0 +1,241 @@
+//! The collectives of a rank whose others have processes of their own: how far its rounds are, and what the ranks tell each other by
+//! the meeting when one gives up.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use colex_device::{Device, Event};
+
+use super::session::{Said, Session, Step};
+use crate::error::{Error, HostError, MeetingFailure};
+use crate::ranks::host::collective::{Bring, Collectives};
+
+/// The most bytes of a simulated collective in one exchange.
+const PART: usize = 1 << 19;
+
+/// The collectives of a rank, and how far its rounds of them are.
+#[derive(Default)]
+pub(super) struct SessionCollectives {
+    /// Opened by the first product that needs them.
+    opened: Mutex<Option<Arc<Collectives>>>,
+    progress: Mutex<Progress>,
+}
+
+/// The rounds of all products by NCCL, which all ranks begin in the same order.
+#[derive(Default)]
+struct Progress {
+    begun: u64,
+    /// Those to which the stream of this rank is known to have come.
+    came: u64,
+    /// The events at the begin of the others.
+    coming: VecDeque<Event>,
+}
+
+impl Progress {
+    /// The rounds to which the stream has come.
+    fn came(&mut self) -> u64 {
+        let is_reached = |event: &Event| matches!(event.is_reached(), Ok(true));
+        while self.coming.front().is_some_and(is_reached) {
+            self.coming.pop_front();
+            self.came += 1;
+        }
+        self.came
+    }
+}
+
+impl SessionCollectives {
+    fn opened(&self) -> MutexGuard<'_, Option<Arc<Collectives>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rounds that this rank has begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.progress().begun
+    }
+
+    /// Notes that a round begins after the earlier work of a stream.
+    pub(super) fn begin(&self, stream: &Device) -> Result<(), Error> {
+        let event = stream.record()?;
+        let mut progress = self.progress();
+        progress.begun += 1;
+        progress.coming.push_back(event);
+        // Events that are reached are of no more use.
+        progress.came();
+        Ok(())
+    }
+
+    /// Keeps collectives that all ranks have opened.
+    pub(super) fn keep(&self, new: &Arc<Collectives>) {
+        self.opened().get_or_insert_with(|| new.clone());
+    }
+
+    /// Aborts the collectives because of an error.
+    pub(super) fn cut(&self, why: &Error) {
+        let opened = self.opened().clone();
+        if let Some(opened) = opened {
+            opened.cut(why);
+        }
+    }
+}
+
+/// Why a rank gives up its collectives.
+pub(super) enum Cause {
+    /// They were not done within a time.
+    Late(Duration),
+    /// What NCCL has met in the background.
+    Background(Error),
+    /// A failure of this rank.
+    Own(Error),
+}
+
+impl Session {
+    /// What rank 0 gives to all ranks, so that they open collectives; nothing where they are open.
+    pub(super) fn id(&self) -> Result<Vec<u8>, Error> {
+        if self.rank() != 0 || self.collectives.opened().is_some() {
+            return Ok(Vec::new());
+        }
+        Collectives::id(self.device())
+    }
+
+    /// Returns the collectives, and opens them with all ranks if they are not yet. A rank that fails waits in the next exchange for
+    /// the others, so that they take at most half of the time of an exchange.
+    pub(super) fn open_collectives(
+        self: &Arc<Session>,
+        id: &[u8],
+        within: Duration,
+    ) -> Result<Arc<Collectives>, Error> {
+        if let Some(known) = &*self.collectives.opened() {
+            return Ok(known.clone());
+        }
+        let session: Weak<Session> = Arc::downgrade(self);
+        let (of, within) = ((self.rank(), self.ranks()), within.min(self.within() / 2));
+        let new = Collectives::of_rank(self.device(), of, id, within, session)?;
+        Ok(Arc::new(new))
+    }
+
+    /// Gives up: aborts the collectives, so that the streams of this rank end, and tells the other ranks by the meeting. Returns the
+    /// error to report, which names the rank because of which it is, as far as the meeting knows it.
+    pub(super) fn cut(&self, cause: Cause) -> Error {
+        let known = match &cause {
+            // The meeting has named a rank, and has told it the others.
+            Cause::Own(error) if error.lost_rank().is_some() => Some(error.clone()),
+            Cause::Own(_) | Cause::Background(_) | Cause::Late(_) => self.check().err(),
+        };
+        if let Some(error) = known {
+            self.give_up(&error);
+            return error;
+        }
+        // Collectives that are aborted let the stream go on.
+        let came = self.collectives.progress().came();
+        let late = |within: Duration| format!("the collectives were not done within {within:?}");
+        let lost = match &cause {
+            Cause::Late(within) => {
+                let rank = self.rank();
+                let within = *within;
+                self.collectives
+                    .cut(&HostError::Cut { rank, within }.into());
+                0
+            }
+            Cause::Background(error) => {
+                self.collectives.cut(error);
+                0
+            }
+            Cause::Own(error) => {
+                self.collectives.cut(error);
+                self.rank() as u64 + 1
+            }
+        };
+        let told = self.exchange_all((Step::GiveUp, came), &[&lost.to_le_bytes()]);
+        let error = match (told, cause) {
+            (_, Cause::Own(error)) => error,
+            (Ok(all), cause) => match (of_other(&all, self.rank()), cause) {
+                (Err(error), _) => error,
+                (Ok(Some(why)), _) => why.into(),
+                (Ok(None), Cause::Late(within)) => match last(&all) {
+                    (rank, true) => HostError::NotCome { rank, within }.into(),
+                    (rank, false) => HostError::Cut { rank, within }.into(),
+                },
+                (Ok(None), Cause::Background(error) | Cause::Own(error)) => error,
+            },
+            (Err(gone), cause) => match (gone.lost_rank(), cause) {
+                (Some(rank), cause) => {
+                    let gone = gone.to_string();
+                    let why = match cause {
+                        Cause::Late(within) => late(within),
+                        Cause::Background(error) | Cause::Own(error) => error.to_string(),
+                    };
+                    HostError::Lost { rank, gone, why }.into()
+                }
+                (None, Cause::Late(_)) => gone,
+                (None, Cause::Background(error) | Cause::Own(error)) => error,
+            },
+        };
+        self.give_up(&error);
+        error
+    }
+}
+
+/// Whether a rank gives up.
+fn gives_up(said: &Said) -> bool {
+    said.step == Step::GiveUp as u8
+}
+
+/// The rank because of which a rank gives up, if it knows it.
+fn lost(said: &Said, rank: usize) -> Result<Option<usize>, Error> {
+    let [lost] = said.fields::<1>(rank)?;
+    let lost = lost[..].try_into().map(u64::from_le_bytes);
+    let lost = lost.map_err(|_| MeetingFailure::Foreign { rank })?;
+    Ok(lost.checked_sub(1).map(|lost| lost as usize))
+}
+
+/// The news that another rank has given up because of a rank that it knows.
+fn of_other(all: &[Said], own: usize) -> Result<Option<HostError>, Error> {
+    for (rank, said) in all.iter().enumerate() {
+        if rank == own || !gives_up(said) {
+            continue;
+        }
+        if let Some(lost) = lost(said, rank)? {
+            return Ok(Some(HostError::GaveUp { rank, lost }));
+        }
+    }
+    Ok(None)
+}
+
+/// The rank that is the farthest behind, for which the collectives of the others wait, and whether it is behind any other. Of ranks
+/// that are equally far one that gives up comes first: it has not ended.
+fn last(all: &[Said]) -> (usize, bool) {
+    let most = all.iter().map(|said| said.place).max();
+    let behind = all.iter().enumerate();
+    let behind = behind.min_by_key(|(rank, said)| (said.place, !gives_up(said), *rank));
+    behind.map_or((0, false), |(rank, said)| (rank, Some(said.place) < most))
+}
+
+/// The news that a rank has given up, for one that takes another step.
+pub(super) fn given_up(all: &[Said]) -> Option<Result<HostError, Error>> {
+    let rank = all.iter().position(gives_up)?;
+    let lost = lost(&all[rank], rank).map(|lost| lost.unwrap_or_else(|| last(all).0));
+    Some(lost.map(|lost| HostError::GaveUp { rank, lost }))
+}
+
+/// On simulated devices the bytes of a collective go by the meeting.
+impl Bring for Session {
+    fn rank(&self) -> usize {
+        Session::rank(self)
+    }
+
+    fn bring(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let mut all = vec![Vec::new(); self.ranks()];
+        for part in own.chunks(PART) {
+            let given = self.exchange(Step::Collective, [part])?;
+            for (all, [part]) in all.iter_mut().zip(given) {
+                all.extend(part);
+            }
+        }
+        Ok(all)
+    }
+}
