@@ -268,9 +268,9 @@ pub(crate) fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
 
     // ANCHOR: partitions
     let (mine, mine_v) = (fetch_rows.at(&tid), fetch_v.at(&tid));
-    let into_q = mine.partition_dst(&shared_q); // (CPY, CPY_M, CPY_K)
-    let into_k = mine.partition_dst(&shared_k); // (CPY, CPY_N, CPY_K)
-    let into_v = mine_v.partition_dst(&shared_v); // (CPY, CPY_N, CPY_K)
+    let into_q = mine.partition_dst(&shared_q); // (CPY, CPY_M, CPY_D)
+    let into_k = mine.partition_dst(&shared_k); // (CPY, CPY_N, CPY_D)
+    let into_v = mine_v.partition_dst(&shared_v); // (CPY, CPY_D, CPY_N)
     let from_q = read_q.at(&tid).partition_src(&shared_q); // (CPY, CPY_M, CPY_K)
     let from_k = read_k.at(&tid).partition_src(&shared_k); // (CPY, CPY_N, CPY_K)
     let from_v = read_v.at(&tid).partition_src(&shared_v); // (CPY, CPY_N, CPY_K)
