@@ -37,7 +37,7 @@ fn host() -> Result<(), Box<dyn Error>> {
     println!("\n== meeting ==");
     // ANCHOR: meeting
     fn rank(mut meeting: Meeting) -> Result<String, colex_gpu::Error> {
-        let own = [10 * meeting.rank() as u8]; // any bytes; a real rank sends an exported buffer
+        let own = [10 * meeting.rank() as u8]; // any bytes, such as an exported buffer
         let all = meeting.exchange(&own)?;
         let problem = RankProblem {
             overlap: Overlap::GatherProduct,
