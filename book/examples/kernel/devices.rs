@@ -157,7 +157,7 @@ fn in_a_graph() -> Result<(), Box<dyn Error>> {
         let device = Device::from_cuda(context, stream.clone())?;
         let (a, b) = (device.upload(&[1f32, 2.0])?, device.upload(&[3f32, 4.0])?);
         let sum = device.zeros::<f32>(1)?;
-        let mut written = sum.clone();
+        let mut written = sum.clone(); // a second handle of the same memory
         // Builds and loads the kernel: in a capture that would be refused.
         let product = GemmProblem::new(1, 1, 2)
             .on(&a, &b, &mut written)?
