@@ -128,8 +128,9 @@ pub struct AttentionPlan {
     /// parts of the keys and the one that sorts sequences.
     pub early: bool,
     /// The number of steps whose keys and values a block asks the L2 cache for while it waits for the launch before it, after it
-    /// has computed where they lie: of a block's time without loads less remains. Nothing is read before the wait ends. `None`: a
-    /// block waits first (Ampere, with `early`, neither packed nor paged).
+    /// has computed where they lie: of a block's time without loads less remains. Nothing is read before the wait ends. Where the
+    /// rows of a head do not follow each other in memory, it only computes. `None`: a block waits first (Ampere, with `early`,
+    /// neither packed nor paged).
     pub prefetch: Option<i64>,
     /// Whether the kernel that adds the parts of the keys lets the launch behind it begin before it has waited for the parts; if
     /// not, after that (Ampere, with `early`).
@@ -828,8 +829,8 @@ mod tests {
                 Some(n) => {
                     assert!(wait > at("div.u32").expect("a division"));
                     let requests = ptx[..wait].matches("cp.async.bulk.prefetch.L2.global");
-                    // Of each step 64 keys and as many values, by 32 threads.
-                    assert_eq!(requests.count(), 4 * n as usize);
+                    // Of each step one for the keys and one for the values.
+                    assert_eq!(requests.count(), 2 * n as usize);
                 }
             }
             assert!(at("cp.async.cg").is_some_and(|load| load > wait));

@@ -6,7 +6,7 @@ use std::f64::consts::{LN_2, LOG2_E};
 use colex_atom::Arch;
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch, Limits};
-use colex_ir::{BinaryOp, Compare, CopyArgs, End, Reg, Type};
+use colex_ir::{Address, BinaryOp, Compare, CopyArgs, End, Reg, Type};
 use colex_layout::Layout;
 use colex_tensor::{
     Arg, AtThread, Builder, Error, Expr, Fragment, Index, Places, Rows, Tensor, TensorKernel,
@@ -785,8 +785,10 @@ impl<'a> Visible<'a> {
         self.first = first;
     }
 
-    /// Asks the L2 cache for the keys and values of the first steps: a request for each row and tensor. It reads nothing that the
-    /// kernel sees, so the launch before this one may still write them.
+    /// Asks the L2 cache for the keys and values of the first steps that are whole. It reads nothing that the kernel sees, so the launch before
+    /// this one may still write them. One thread makes a request for each step and tensor, where the rows of a head follow each
+    /// other in memory. Where they do not, each row needs its own request, and a warp makes those of its lanes one after the
+    /// other, which takes longer than the wait: there are none.
     fn ask(
         &self,
         k: &mut Builder,
@@ -795,14 +797,10 @@ impl<'a> Visible<'a> {
         [head, batch]: [&Index; 2],
     ) -> Result<(), Error> {
         let [_, bn] = plan.tile;
-        let (threads, bits) = (32 * plan.consumers, i64::from(plan.operands.ty.bits()));
+        let bits = i64::from(plan.operands.ty.bits());
         let atom = colex_atom::copy("SM90_BULK_COPY_G2S::PREFETCH")?;
-        let [of_key, of_value] = plan.operands.features.map(|n| atom.with_bits(n * bits));
-        let atoms = [of_key?, of_value?];
         let first = &self.first * bn;
         let end = (&self.end * bn).min(&self.of.keys);
-        let end = (&first + steps * bn).min(&end);
-        let first = first + k.thread();
         let [keys, values] = tensors;
         let rows = |row: &Index| {
             [
@@ -810,25 +808,30 @@ impl<'a> Visible<'a> {
                 values.elements((0, row, head, batch)),
             ]
         };
-        // What the addresses have in common is computed before the branches.
-        rows(&first).iter().for_each(|row| drop(k.addresses(row)));
-        for row in (0..steps * bn).step_by(threads as usize) {
-            let row = &first + row;
-            let exists = k.less(&row, &end);
-            k.if_(exists, |k| {
-                for (row, atom) in rows(&row).iter().zip(&atoms) {
-                    let at = k.addresses(row).regs()[0];
-                    let args = CopyArgs {
-                        src: End::Memory(at.into()),
-                        ..CopyArgs::default()
-                    };
-                    k.emit(|ir| {
-                        // The address of a row outside of the tensor is 0.
-                        let is_inside = ir.setp(Compare::Ne, Type::U64, at, 0);
-                        ir.when(is_inside, |ir| ir.copy_atom(atom, args));
-                    });
-                }
+        // An address outside of the tensor is 0.
+        let at = rows(&first).map(|row| k.addresses(&row).regs()[0]);
+        let next = rows(&(&first + 1)).map(|row| k.addresses(&row).regs()[0]);
+        let thread = k.thread();
+        let is_first = k.equal(&thread, &0.into());
+        for (i, features) in plan.operands.features.into_iter().enumerate() {
+            let of_row = features * bits / 8;
+            let atom = atom.with_bits(8 * bn * of_row)?;
+            let is_run = k.emit(|ir| {
+                let apart = ir.sub(Type::U64, next[i], at[i]);
+                ir.setp(Compare::Eq, Type::U64, apart, of_row)
             });
+            for step in 0..steps {
+                let from = &first + step * bn;
+                let exists = k.less(&(&from + (bn - 1)), &end);
+                let asks = k.both(is_first, exists);
+                let args = CopyArgs {
+                    src: End::Memory(Address::from(at[i]).at(step * bn * of_row)),
+                    ..CopyArgs::default()
+                };
+                k.if_(asks, |k| {
+                    k.emit(|ir| ir.when(is_run, |ir| ir.copy_atom(&atom, args)));
+                });
+            }
         }
         Ok(())
     }
