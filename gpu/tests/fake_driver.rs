@@ -22,6 +22,9 @@ mod library;
 mod peers;
 #[path = "fake_driver/processes.rs"]
 mod processes;
+#[cfg(feature = "nccl")]
+#[path = "fake_driver/processes_nccl.rs"]
+mod processes_nccl;
 #[path = "fake_driver/ranks.rs"]
 mod ranks;
 #[cfg(feature = "nccl")]

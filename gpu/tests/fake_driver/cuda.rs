@@ -508,6 +508,8 @@ struct Machine {
     copies_into: HashMap<Handle, u64>,
     /// The collectives of the fake NCCL that not all ranks have come to, by number.
     collectives: HashMap<u64, Collective>,
+    /// The ranks that have left a communicator, each behind its number.
+    left: HashSet<u64>,
 }
 
 /// A collective: what each rank gives and takes, once its stream has come to it.
@@ -609,8 +611,8 @@ impl Machine {
             Some(&Step::Join { id, rank, ranks, ends, words }) => {
                 let collective = self.collectives.entry(id).or_default();
                 (collective.ranks, collective.words) = (ranks, words);
-                collective.come.insert(rank, ends);
-                if !collective.is_over {
+                if !collective.is_over && !self.left.contains(&(id >> 32 << 32 | rank)) {
+                    collective.come.insert(rank, ends);
                     if collective.come.len() < ranks {
                         return false;
                     }
@@ -677,17 +679,15 @@ pub extern "C" fn fakeCollectiveJoin(stream: Handle, id: u64, slot: u64, from: u
     give(stream, &[], Step::Join { id, rank, ranks, ends: [from, to], words })
 }
 
-/// Ends all collectives of a communicator, whose numbers begin with this one.
+/// Ends all collectives of a rank: the upper half is the number of its communicator. Those of the other ranks go on waiting.
 #[no_mangle]
-pub extern "C" fn fakeCollectiveLeave(first: u64) -> Code {
+pub extern "C" fn fakeCollectiveLeave(rank: u64) -> Code {
     let mut machine = MACHINE.lock().unwrap();
     let machine = machine.get_or_insert_default();
-    let waiting = machine.queues.values().flatten().filter_map(|step| match step {
-        Step::Join { id, .. } => Some(*id),
-        _ => None,
-    });
-    for id in waiting.filter(|id| id >> 32 == first >> 32).collect::<Vec<_>>() {
-        machine.collectives.entry(id).or_default().is_over = true;
+    machine.left.insert(rank);
+    let of_it = machine.collectives.iter_mut().filter(|(id, _)| *id >> 32 == rank >> 32);
+    for (_, collective) in of_it {
+        collective.come.remove(&u64::from(rank as u32));
     }
     machine.settle();
     0

@@ -148,9 +148,12 @@ pub extern "C" fn ncclCommDestroy(handle: usize) -> Code {
 
 #[no_mangle]
 pub extern "C" fn ncclCommAbort(handle: usize) -> Code {
-    let id = RANKS.lock().unwrap()[handle - 1].id[0];
+    let (id, rank) = {
+        let all = RANKS.lock().unwrap();
+        (all[handle - 1].id[0], all[handle - 1].rank)
+    };
     if let Some(driver) = driver() {
-        (driver.leave)(u64::from(id) << 32);
+        (driver.leave)(u64::from(id) << 32 | rank as u64);
     }
     ends("abort", handle)
 }
@@ -174,7 +177,7 @@ pub extern "C" fn ncclGroupEnd() -> Code {
 /// What the fake driver has for collectives.
 struct FakeDriver {
     join: extern "C" fn(stream: usize, id: u64, ranks: u64, from: u64, to: u64, words: u64) -> Code,
-    leave: extern "C" fn(first: u64) -> Code,
+    leave: extern "C" fn(rank: u64) -> Code,
 }
 
 extern "C" {

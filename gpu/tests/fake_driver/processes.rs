@@ -8,10 +8,10 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use colex_gpu::Device;
 use colex_gpu::ranks::{
     Meeting, ProcessProduct, RankOptions, RankPath, RankProblem, RankProcess, RankSends,
 };
-use colex_gpu::{Device, ExportedBuffer};
 use colex_sched::Overlap;
 use half::bf16;
 
@@ -26,8 +26,45 @@ const SHORT: Duration = Duration::from_millis(400);
 const HELLO: usize = 20;
 const HEAD: usize = 13;
 
-/// Passes the messages of a connection on, and gives exported buffers another process.
-fn pass(mut from: TcpStream, mut to: TcpStream, hello: usize, change: u8) -> std::io::Result<()> {
+/// What a proxy changes in the messages of a rank: some bits of a byte at a place behind these bytes.
+#[derive(Clone)]
+pub(super) struct Change {
+    pub(super) of: Vec<u8>,
+    pub(super) at: usize,
+    pub(super) bits: u8,
+    /// Also in the messages to the rank.
+    pub(super) both_ways: bool,
+}
+
+impl Change {
+    /// Gives exported buffers another process. Two ranks differ by the exclusive or of their numbers.
+    fn process(rank: usize) -> Change {
+        let magic = b"colexm01";
+        Change {
+            of: magic.to_vec(),
+            at: magic.len() + 64,
+            bits: rank as u8,
+            both_ways: true,
+        }
+    }
+
+    fn make(&self, bytes: &mut [u8]) {
+        let length = self.of.len().max(self.at + 1);
+        for from in 0..(bytes.len() + 1).saturating_sub(length) {
+            if bytes[from..].starts_with(&self.of) {
+                bytes[from + self.at] ^= self.bits;
+            }
+        }
+    }
+}
+
+/// Passes the messages of a connection on, with a change.
+fn pass(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    hello: usize,
+    change: Option<Change>,
+) -> std::io::Result<()> {
     let mut first = vec![0; hello];
     from.read_exact(&mut first)?;
     to.write_all(&first)?;
@@ -39,18 +76,15 @@ fn pass(mut from: TcpStream, mut to: TcpStream, hello: usize, change: u8) -> std
         let length = u64::from_le_bytes(head[5..].try_into().unwrap());
         let mut bytes = vec![0; length as usize];
         from.read_exact(&mut bytes)?;
-        let magic = b"colexm01";
-        for at in 0..bytes.len().saturating_sub(ExportedBuffer::BYTES - 1) {
-            if bytes[at..].starts_with(magic) {
-                bytes[at + magic.len() + 64] ^= change;
-            }
+        if let Some(change) = &change {
+            change.make(&mut bytes);
         }
         to.write_all(&[&head[..], &bytes].concat())?;
     }
 }
 
 /// The address at which a rank reaches the meeting at another address, by a proxy.
-fn proxy(address: SocketAddr, rank: usize) -> SocketAddr {
+pub(super) fn proxy(address: SocketAddr, change: Change) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let own = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -58,9 +92,9 @@ fn proxy(address: SocketAddr, rank: usize) -> SocketAddr {
         let zero_side = TcpStream::connect(address).unwrap();
         let other = [&rank_side, &zero_side].map(|side| side.try_clone().unwrap());
         let [rank_too, zero_too] = other;
-        // Two ranks differ by the exclusive or of their numbers.
-        thread::spawn(move || pass(rank_side, zero_side, HELLO, rank as u8));
-        thread::spawn(move || pass(zero_too, rank_too, 0, rank as u8));
+        let back = change.both_ways.then(|| change.clone());
+        thread::spawn(move || pass(rank_side, zero_side, HELLO, Some(change)));
+        thread::spawn(move || pass(zero_too, rank_too, 0, back));
     });
     own
 }
@@ -79,7 +113,7 @@ fn each<T: Send + 'static>(
         thread::spawn(move || {
             let meeting = match listener {
                 Some(listener) => Meeting::listen(listener, ranks, within),
-                None => Meeting::join(proxy(address, rank), rank, ranks, within),
+                None => Meeting::join(proxy(address, Change::process(rank)), rank, ranks, within),
             };
             let device = Device::gpu(rank).expect("the scene has the device");
             act(RankProcess::join(meeting.unwrap(), &device).unwrap())
@@ -97,7 +131,7 @@ pub(super) fn totals() -> Counts {
 }
 
 /// How often memory of another process was opened and closed, and memory allocated and freed.
-fn memory() -> [u64; 4] {
+pub(super) fn memory() -> [u64; 4] {
     let names = [
         "cuIpcOpenMemHandle_v2",
         "cuIpcCloseMemHandle",
@@ -359,7 +393,10 @@ fn products_are_dropped_in_any_order() {
 fn a_driver_without_flags_of_streams_is_named() {
     let act = || {
         let meeting = Meeting::local(1, LONG).unwrap().remove(0);
-        sentence(RankProcess::join(meeting, &device()))
+        let process = RankProcess::join(meeting, &device()).unwrap();
+        let problem = problem(Overlap::GatherProduct, 1);
+        let new = ProcessProduct::<bf16, bf16>::new;
+        sentence(new(&process, problem, &RankOptions::default()))
     };
     assert_eq!(
         said(
@@ -411,7 +448,7 @@ fn threads_without_peer_access_are_named() {
                 let process = RankProcess::join(meeting, &device).unwrap();
                 let problem = problem(Overlap::GatherProduct, 2);
                 let new = ProcessProduct::<bf16, bf16>::new;
-                sentence(new(&process, problem, &RankOptions::default()))
+                sentence(new(&process, problem, &by(RankPath::PeerMemory)))
             })
         };
         let threads: Vec<_> = meetings.map(start).collect();
