@@ -14,6 +14,7 @@ use half::bf16;
 fn main() -> Result<(), Box<dyn Error>> {
     host()?;
     processes()?;
+    other_hosts()?;
     exercise_2()
 }
 
@@ -104,6 +105,41 @@ fn processes() -> Result<(), Box<dyn Error>> {
         println!("{}", thread.join().expect("no rank panics")?);
     }
     // ANCHOR_END: processes
+    Ok(())
+}
+
+fn other_hosts() -> Result<(), Box<dyn Error>> {
+    println!("\n== other_hosts ==");
+    // ANCHOR: other_hosts
+    fn rank(meeting: Meeting) -> Result<String, colex_gpu::Error> {
+        let device = Device::simulator(Arch::Sm90a); // with memory of its own, as on another host
+        let process = RankProcess::join(meeting, &device)?;
+        let problem = RankProblem {
+            overlap: Overlap::ProductScatter,
+            ranks: 2,
+            m: 16,
+            n: 8,
+            k: 32,
+        };
+        let options = RankOptions::default();
+        let mut product = ProcessProduct::<bf16, bf16, f32>::new(&process, problem, &options)?;
+        let part = [bf16::from_f32(process.rank() as f32 + 1.0); 16 * 16];
+        product.a()?.write(&part)?;
+        product.b().write(&[bf16::ONE; 8 * 16])?;
+        product.run()?;
+        product.wait(Duration::from_secs(10))?;
+        let (path, sum) = (product.path(), product.c().download()?[0]);
+        Ok(format!("rank {}: {sum} by {path}", process.rank()))
+    }
+
+    let meetings = Meeting::local(2, Duration::from_secs(10))?.into_iter();
+    let threads: Vec<_> = meetings
+        .map(|meeting| std::thread::spawn(|| rank(meeting)))
+        .collect();
+    for thread in threads {
+        println!("{}", thread.join().expect("no rank panics")?);
+    }
+    // ANCHOR_END: other_hosts
     Ok(())
 }
 

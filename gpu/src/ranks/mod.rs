@@ -6,7 +6,8 @@
 //!
 //! [`RankProduct`] runs on the devices of one process, with the Hopper kernel of [`Gemm`](crate::Gemm): there the rank is the last mode of
 //! a batch. Where devices have no access to each other's memory, or the caller asks for it, the communication is NCCL's, with the
-//! feature `nccl`. [`ProcessProduct`] is the same product with a process for each device, which [`RankProcess`] joins. [`RankPlan`] has
+//! feature `nccl`. [`ProcessProduct`] is the same product with a process for each device, which [`RankProcess`] joins, also by
+//! NCCL and on several hosts. [`RankPlan`] has
 //! plain kernels in `f32` for the simulator, one element of C per thread, with all flags inside the kernels.
 
 mod buffers;

@@ -29,7 +29,8 @@ pub struct RankOptions {
     pub sums: Option<RankSums>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,
-    /// The longest time in which NCCL makes the communicators or begins a collective; `None` for a minute.
+    /// The longest time in which NCCL makes the communicators or begins a collective; `None` for a minute. With a process for each rank it is
+    /// at most half of the time of their meeting.
     pub nccl_within: Option<Duration>,
 }
 

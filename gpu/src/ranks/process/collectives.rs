@@ -239,3 +239,69 @@ impl Bring for Session {
         Ok(all)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ranks::process::fields::joined;
+
+    /// A rank that gives up because of a rank, or that takes another step.
+    fn said(gives_up: Option<u64>, place: u64) -> Said {
+        let step = gives_up.map_or(Step::Exchange, |_| Step::GiveUp);
+        let lost = gives_up.unwrap_or(0).to_le_bytes();
+        Said::of(step, place, joined(&[&lost]))
+    }
+
+    /// All places within three rounds of up to four ranks, of which each gives up or takes another step.
+    #[test]
+    fn law_the_rank_that_is_the_farthest_behind_is_named() {
+        let mut cases = 0;
+        for ranks in 1..=4usize {
+            for drawn in 0..6usize.pow(ranks as u32) {
+                let of = |rank: usize| drawn / 6usize.pow(rank as u32) % 6;
+                let (place, waits) = (|rank| of(rank) as u64 / 2, |rank| of(rank) % 2 == 0);
+                let each = (0..ranks).map(|rank| said(waits(rank).then_some(0), place(rank)));
+                let all: Vec<Said> = each.collect();
+                let (named, is_behind) = last(&all);
+                assert!((0..ranks).all(|rank| place(rank) >= place(named)));
+                assert_eq!(is_behind, (0..ranks).any(|rank| place(rank) > place(named)));
+                // A rank that gives up has not ended, and comes before one that has.
+                let is_as_far = |rank: &usize| place(*rank) == place(named);
+                assert!(waits(named) || !(0..ranks).filter(is_as_far).any(waits));
+                let mut before = (0..named).filter(is_as_far);
+                assert!(!before.any(|rank| waits(rank) == waits(named)));
+                let first = (0..ranks).find(|rank| waits(*rank));
+                let heard = first.map(|rank| HostError::GaveUp { rank, lost: named });
+                assert_eq!(given_up(&all).transpose().ok().flatten(), heard);
+                for own in 0..ranks {
+                    assert_eq!(of_other(&all, own).ok().flatten(), None);
+                }
+                cases += 1;
+            }
+        }
+        println!("law the_rank_that_is_the_farthest_behind_is_named: {cases} cases");
+    }
+
+    #[test]
+    fn law_a_rank_that_knows_why_it_gives_up_is_heard() {
+        let mut cases = 0;
+        for ranks in 2..=4usize {
+            for rank in 0..ranks {
+                for lost in 0..ranks {
+                    let each = (0..ranks).map(|of| {
+                        let why = if of == rank { lost as u64 + 1 } else { 0 };
+                        said(Some(why), of as u64)
+                    });
+                    let all: Vec<Said> = each.collect();
+                    let news = HostError::GaveUp { rank, lost };
+                    for own in 0..ranks {
+                        let expected = (own != rank).then(|| news.clone());
+                        assert_eq!(of_other(&all, own).ok().flatten(), expected);
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        println!("law a_rank_that_knows_why_it_gives_up_is_heard: {cases} cases");
+    }
+}

@@ -75,6 +75,16 @@ pub(super) struct Said {
 }
 
 impl Said {
+    #[cfg(test)]
+    pub(super) fn of(step: Step, place: u64, fields: Vec<u8>) -> Said {
+        let step = step as u8;
+        Said {
+            step,
+            place,
+            fields,
+        }
+    }
+
     /// The pieces of bytes that belong to the step.
     pub(super) fn fields<const N: usize>(&self, rank: usize) -> Result<[Vec<u8>; N], Error> {
         let pieces = split::<N>(&self.fields).ok_or(MeetingFailure::Foreign { rank })?;

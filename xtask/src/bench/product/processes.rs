@@ -1,6 +1,7 @@
 //! Products over the GPUs of this host with a process for each: this one is rank 0, and starts the others, which meet it by TCP. Every
-//! result is compared, bit for bit with that of the path without overlap and by samples with the host's. At the end one process dies
-//! between two rounds, and the others have to end in time.
+//! result is compared, bit for bit with that of the path without overlap and by samples with the host's; NCCL adds in an order of its own,
+//! so that its sums are compared by samples alone. At the end one process dies between two rounds, and the others have to end in time:
+//! by flags in memory, and with xtask's feature `nccl` a second time by NCCL, with new processes.
 
 use std::env;
 use std::net::{SocketAddr, TcpListener};
@@ -27,7 +28,7 @@ use crate::verdict::{Checked, Ended};
 const PROTOCOL: &str = "one process for each GPU, on one host; batches of rounds enqueued without a wait between them, contenders in \
 turn, host clock over each batch from a barrier to the end of the slowest rank, medians of 9; normal numbers in bf16; results compared";
 
-/// The variable that tells a process its rank, the number of ranks, and where rank 0 listens.
+/// The variable that tells a process its rank, the number of ranks, where rank 0 listens, and what they do together.
 const RANK: &str = "COLEX_BENCH_RANK";
 
 /// The longest exchange.
@@ -35,6 +36,24 @@ const MEETING: Duration = Duration::from_secs(120);
 
 /// The longest wait for a process that has died.
 const DEAD: Duration = Duration::from_secs(3);
+
+/// What the ranks do together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Together {
+    /// They measure all cases, and the last rank dies in a product by memory.
+    Cases,
+    /// The last rank dies in a product by NCCL.
+    Death,
+}
+
+impl Together {
+    fn word(self) -> &'static str {
+        match self {
+            Together::Cases => "cases",
+            Together::Death => "death",
+        }
+    }
+}
 
 /// Whether this process was started as a rank.
 pub(in crate::bench) fn is_child() -> bool {
@@ -49,8 +68,14 @@ pub(in crate::bench) fn child() -> Result<ExitCode> {
     let mut word = || words.next().context("a rank, their number and an address");
     let (rank, ranks): (usize, usize) = (word()?.parse()?, word()?.parse()?);
     let address: SocketAddr = word()?.parse()?;
+    let is_death = word()? == Together::Death.word();
     let meeting = Meeting::join(address, rank, ranks, MEETING)?;
-    ProcessHost::join(meeting)?.all(|_| Ok(()))?;
+    let host = ProcessHost::join(meeting)?;
+    if is_death {
+        host.death(RankPath::NcclAfter)?;
+    } else {
+        host.all(|_| Ok(()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -167,6 +192,8 @@ impl ProcessHost {
         };
         let apart = with("one after the other", RankPath::OneAfterAnother)?;
         let overlapped = with("overlapped", RankPath::PeerMemory)?;
+        let by_nccl = by_nccl().map(|(name, path)| with(name, path));
+        let by_nccl = by_nccl.collect::<Result<Vec<_>>>()?;
         let found = sampled(m, columns).try_for_each(|(i, j)| {
             let a = |l: i64| noise_a[(i / rows) as usize].at((i % rows * k + l) as usize);
             let b = |l: i64| noise_b.at((j * k + l) as usize);
@@ -178,8 +205,10 @@ impl ProcessHost {
             );
             Ok(())
         });
-        self.agreed(found.and_then(|()| overlapped.same(&apart)))?;
-        Ok(vec![apart, overlapped])
+        let found = found.and_then(|()| overlapped.same(&apart));
+        let found = found.and_then(|()| by_nccl.iter().try_for_each(|way| way.same(&apart)));
+        self.agreed(found)?;
+        Ok([apart, overlapped].into_iter().chain(by_nccl).collect())
     }
 
     fn sum(&self, problem: RankProblem) -> Result<Vec<ProcessWay>> {
@@ -199,6 +228,8 @@ impl ProcessHost {
         };
         let apart = with("one after the other", RankPath::OneAfterAnother)?;
         let overlapped = with("overlapped, slots of bf16", RankPath::PeerMemory)?;
+        let by_nccl = by_nccl().map(|(name, path)| with(name, path));
+        let by_nccl = by_nccl.collect::<Result<Vec<_>>>()?;
         let own = match problem.overlap {
             Overlap::ProductReduce => 0..m,
             _ => rank as i64 * rows..(rank as i64 + 1) * rows,
@@ -211,15 +242,18 @@ impl ProcessHost {
                 (0..part).map(|l| a(l).to_f64() * b(l).to_f64()).sum()
             };
             let expected: f64 = (0..ranks as usize).map(term).sum();
-            let found = apart.c[((i - own.start) * n + j) as usize].to_f64();
-            ensure!(
-                close(found, expected, k, 1.0 + ranks as f64),
-                "element ({i},{j}) of C is {found}, and the host's {expected}"
-            );
+            for way in by_nccl.iter().chain([&apart]) {
+                let found = way.c[((i - own.start) * n + j) as usize].to_f64();
+                ensure!(
+                    close(found, expected, k, 1.0 + ranks as f64),
+                    "{}: element ({i},{j}) of C is {found}, and the host's {expected}",
+                    way.name
+                );
+            }
             Ok(())
         });
         self.agreed(found.and_then(|()| overlapped.same(&apart)))?;
-        Ok(vec![apart, overlapped])
+        Ok([apart, overlapped].into_iter().chain(by_nccl).collect())
     }
 
     /// Measures all cases with all ranks, and hands the numbers of each over; then the last rank dies.
@@ -241,14 +275,14 @@ impl ProcessHost {
                 .collect();
             measured(json!({"product": problem.to_string(), "rows": rows}))?;
         }
-        self.death()
+        self.death(RankPath::PeerMemory)
     }
 
     /// The last rank dies between two rounds: the others name it in time, and free their memory.
-    fn death(self) -> Result<()> {
+    fn death(self, path: RankPath) -> Result<()> {
         let problem = cases(self.process.ranks() as i64)[0];
         let last = self.process.ranks() - 1;
-        let options = RankOptions::default();
+        let options = by(path);
         let mut product = ProcessProduct::<bf16, bf16>::new(&self.process, problem, &options)?;
         product.run()?;
         product.wait(WITHIN)?;
@@ -264,11 +298,54 @@ impl ProcessHost {
         drop(self.process);
         let ended = start.elapsed();
         if why.lost_rank() != Some(last) {
-            bail!("rank {last} has died, and the error is: {why}");
+            bail!("by {path}, rank {last} has died, and the error is: {why}");
         }
-        println!("  said after {waited:.1?}: {why}; ended after {ended:.1?}");
+        println!("  by {path}, said after {waited:.1?}: {why}; ended after {ended:.1?}");
         Ok(())
     }
+}
+
+/// The ways by NCCL, which xtask has with its feature of that name.
+fn by_nccl() -> impl Iterator<Item = (&'static str, RankPath)> {
+    let ways = [
+        ("NCCL after or before the product", RankPath::NcclAfter),
+        ("NCCL in chunks", RankPath::NcclInChunks),
+    ];
+    ways.into_iter().filter(|_| cfg!(feature = "nccl"))
+}
+
+/// Starts the other ranks, and joins them as rank 0.
+fn start(ranks: usize, what: Together) -> Result<(ProcessHost, Vec<Child>)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let program = env::current_exe()?;
+    let start = |rank: usize| {
+        let mut child = Command::new(&program);
+        child.args(["bench", "processes"]);
+        child.env(RANK, format!("{rank} {ranks} {address} {}", what.word()));
+        child
+            .spawn()
+            .with_context(|| format!("rank {rank} cannot be started"))
+    };
+    let children = (1..ranks).map(start).collect::<Result<Vec<Child>>>()?;
+    let host = ProcessHost::join(Meeting::listen(listener, ranks, MEETING)?)?;
+    Ok((host, children))
+}
+
+/// Waits for the processes of the other ranks, after what rank 0 has found.
+fn end(children: Vec<Child>, found: Result<()>) -> Result<()> {
+    let mut failed = Vec::new();
+    for (mut child, rank) in children.into_iter().zip(1..) {
+        if !child.wait()?.success() {
+            failed.push(rank);
+        }
+    }
+    found?;
+    ensure!(
+        failed.is_empty(),
+        "the processes of ranks {failed:?} failed"
+    );
+    Ok(())
 }
 
 fn by(path: RankPath) -> RankOptions {
@@ -287,19 +364,7 @@ pub(in crate::bench) fn run(file: Option<&Path>) -> Result<()> {
         "products over ranks need two GPUs, and there are {count}"
     );
     let ranks = count.min(RankDevices::MOST);
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    let program = env::current_exe()?;
-    let start = |rank: usize| {
-        let mut child = Command::new(&program);
-        child.args(["bench", "processes"]);
-        child.env(RANK, format!("{rank} {ranks} {address}"));
-        child
-            .spawn()
-            .with_context(|| format!("rank {rank} cannot be started"))
-    };
-    let children = (1..ranks).map(start).collect::<Result<Vec<Child>>>()?;
-    let host = ProcessHost::join(Meeting::listen(listener, ranks, MEETING)?)?;
+    let (host, children) = start(ranks, Together::Cases)?;
     let first = host.process.device().clone();
     println!("{ranks} processes, a GPU each: {}", first.name());
     let mut all = json!({
@@ -328,16 +393,10 @@ pub(in crate::bench) fn run(file: Option<&Path>) -> Result<()> {
         }
         Ok(())
     });
-    let mut failed = Vec::new();
-    for (mut child, rank) in children.into_iter().zip(1..) {
-        if !child.wait()?.success() {
-            failed.push(rank);
-        }
+    end(children, measured)?;
+    if cfg!(feature = "nccl") {
+        let (host, children) = start(ranks, Together::Death)?;
+        end(children, host.death(RankPath::NcclAfter))?;
     }
-    measured?;
-    ensure!(
-        failed.is_empty(),
-        "the processes of ranks {failed:?} failed"
-    );
     Ok(())
 }
