@@ -824,6 +824,7 @@ fn contiguous(what: &'static str, view: &View<'_, u32>, must: &'static str) -> R
 
 /// How the plan of a call is found.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives for one call")]
 enum AttentionWish {
     Plan(AttentionPlan),
     Method(AttentionMethod),
