@@ -136,7 +136,7 @@ fn a_device_tells_its_rates() {
             beta: false,
             gated: false,
         };
-        let problem = GemmProblem::new(11_220, 2776, 296);
+        let problem = GemmProblem::new(8376, 1912, 824);
         let plan = GemmPlan::alternatives(&problem, operands, &device)[0];
         let (memory, tile) = (rates.memory(), plan.tile);
         format!("{memory} {} {} {tile:?}", rates.bus, rates.clock)

@@ -180,7 +180,7 @@ impl Machine {
 }
 
 /// Constants of the model: those of threads, of Ampere's and of the GEMV kernel are fitted to what plans took for 230 shapes on
-/// H200s and 223 on H100s, and those of TMA to 731 shapes on H200s and 1,194 on H100s, 9,800 times in all (`PERFORMANCE.md`). What a
+/// H200s and 223 on H100s, and those of TMA to 1,328 shapes on H200s and 1,244 on H100s, 16,100 times in all (`PERFORMANCE.md`). What a
 /// device has more or less of than an H200 is a [`Machine`].
 /// All shapes are of 16-bit numbers. For tf32 and s8 nothing is fitted: the tensor cores are taken to multiply half and twice as many, as NVIDIA's table of the H200 has it (989 TFLOP/s of bf16, 495 of tf32, 1,979 TOP/s of s8,
 /// dense).
@@ -407,7 +407,7 @@ impl GemmPlan {
         let mut zeros_of_k = 0.0;
         if !self.gather {
             let rounds = rounds(wanted).max(1) as f64;
-            // The rows of zeros of a block's boxes, where so many tiles cover an extent. In one round, the slowest block counts.
+            // The rows of zeros of a block's boxes, where `tiles` cover an extent. In one round, the slowest block counts.
             let zeros = |extent: i64, tile: i64, tiles: i64| {
                 let all = (tiles as f64 * tile as f64 - extent as f64).max(0.0);
                 let mean = all / tiles as f64;
@@ -1403,9 +1403,9 @@ mod tests {
         }
         for (all, missed, mean, tail) in reached {
             let [most, most_of_tail] = match (all, missed) {
-                (_, true) => [1.07, 1.20],
+                (_, true) => [1.05, 1.15],
                 (true, _) => [1.02, 1.10],
-                (false, _) => [1.03, 1.14],
+                (false, _) => [1.025, 1.12],
             };
             assert!(mean <= most && tail <= most_of_tail, "{mean:.3}, {tail:.3}");
         }
