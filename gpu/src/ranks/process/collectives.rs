@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use colex_device::{Device, Event};
 
-use super::session::{Said, Session, Step};
+use super::session::{Session, Step, StepSaid};
 use crate::error::{Error, HostError, MeetingFailure};
 use crate::ranks::host::collective::{Bring, Collectives};
 
@@ -181,12 +181,12 @@ impl Session {
 }
 
 /// Whether a rank gives up.
-fn gives_up(said: &Said) -> bool {
+fn gives_up(said: &StepSaid) -> bool {
     said.step == Step::GiveUp as u8
 }
 
 /// The rank because of which a rank gives up, if it knows it.
-fn lost(said: &Said, rank: usize) -> Result<Option<usize>, Error> {
+fn lost(said: &StepSaid, rank: usize) -> Result<Option<usize>, Error> {
     let [lost] = said.fields::<1>(rank)?;
     let lost = lost[..].try_into().map(u64::from_le_bytes);
     let lost = lost.map_err(|_| MeetingFailure::Foreign { rank })?;
@@ -194,7 +194,7 @@ fn lost(said: &Said, rank: usize) -> Result<Option<usize>, Error> {
 }
 
 /// The news that another rank has given up because of a rank that it knows.
-fn of_other(all: &[Said], own: usize) -> Result<Option<HostError>, Error> {
+fn of_other(all: &[StepSaid], own: usize) -> Result<Option<HostError>, Error> {
     for (rank, said) in all.iter().enumerate() {
         if rank == own || !gives_up(said) {
             continue;
@@ -208,7 +208,7 @@ fn of_other(all: &[Said], own: usize) -> Result<Option<HostError>, Error> {
 
 /// The rank that is the farthest behind, for which the collectives of the others wait, and whether it is behind any other. Of ranks
 /// that are equally far one that gives up comes first: it has not ended.
-fn last(all: &[Said]) -> (usize, bool) {
+fn last(all: &[StepSaid]) -> (usize, bool) {
     let most = all.iter().map(|said| said.place).max();
     let behind = all.iter().enumerate();
     let behind = behind.min_by_key(|(rank, said)| (said.place, !gives_up(said), *rank));
@@ -216,7 +216,7 @@ fn last(all: &[Said]) -> (usize, bool) {
 }
 
 /// The news that a rank has given up, for one that takes another step.
-pub(super) fn given_up(all: &[Said]) -> Option<Result<HostError, Error>> {
+pub(super) fn given_up(all: &[StepSaid]) -> Option<Result<HostError, Error>> {
     let rank = all.iter().position(gives_up)?;
     let lost = lost(&all[rank], rank).map(|lost| lost.unwrap_or_else(|| last(all).0));
     Some(lost.map(|lost| HostError::GaveUp { rank, lost }))
@@ -246,22 +246,22 @@ mod tests {
     use crate::ranks::process::fields::joined;
 
     /// A rank that gives up because of a rank, or that takes another step.
-    fn said(gives_up: Option<u64>, place: u64) -> Said {
+    fn said(gives_up: Option<u64>, place: u64) -> StepSaid {
         let step = gives_up.map_or(Step::Exchange, |_| Step::GiveUp);
         let lost = gives_up.unwrap_or(0).to_le_bytes();
-        Said::of(step, place, joined(&[&lost]))
+        StepSaid::of(step, place, joined(&[&lost]))
     }
 
     /// All places within three rounds of up to four ranks, of which each gives up or takes another step.
     #[test]
-    fn law_the_rank_that_is_the_farthest_behind_is_named() {
+    fn law_the_rank_whose_collectives_are_behind_is_named() {
         let mut cases = 0;
         for ranks in 1..=4usize {
             for drawn in 0..6usize.pow(ranks as u32) {
                 let of = |rank: usize| drawn / 6usize.pow(rank as u32) % 6;
                 let (place, waits) = (|rank| of(rank) as u64 / 2, |rank| of(rank) % 2 == 0);
                 let each = (0..ranks).map(|rank| said(waits(rank).then_some(0), place(rank)));
-                let all: Vec<Said> = each.collect();
+                let all: Vec<StepSaid> = each.collect();
                 let (named, is_behind) = last(&all);
                 assert!((0..ranks).all(|rank| place(rank) >= place(named)));
                 assert_eq!(is_behind, (0..ranks).any(|rank| place(rank) > place(named)));
@@ -279,7 +279,7 @@ mod tests {
                 cases += 1;
             }
         }
-        println!("law the_rank_that_is_the_farthest_behind_is_named: {cases} cases");
+        println!("law the_rank_whose_collectives_are_behind_is_named: {cases} cases");
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
                         let why = if of == rank { lost as u64 + 1 } else { 0 };
                         said(Some(why), of as u64)
                     });
-                    let all: Vec<Said> = each.collect();
+                    let all: Vec<StepSaid> = each.collect();
                     let news = HostError::GaveUp { rank, lost };
                     for own in 0..ranks {
                         let expected = (own != rank).then(|| news.clone());

@@ -67,18 +67,18 @@ pub(super) struct Facts {
 }
 
 /// What a rank says in an exchange.
-pub(super) struct Said {
+pub(super) struct StepSaid {
     pub(super) step: u8,
     /// The rounds of collectives that it has begun; if it gives up, those to which its stream has come.
     pub(super) place: u64,
     fields: Vec<u8>,
 }
 
-impl Said {
+impl StepSaid {
     #[cfg(test)]
-    pub(super) fn of(step: Step, place: u64, fields: Vec<u8>) -> Said {
+    pub(super) fn of(step: Step, place: u64, fields: Vec<u8>) -> StepSaid {
         let step = step as u8;
-        Said {
+        StepSaid {
             step,
             place,
             fields,
@@ -269,7 +269,7 @@ impl Session {
         &self,
         (step, place): (Step, u64),
         fields: &[&[u8]],
-    ) -> Result<Vec<Said>, Error> {
+    ) -> Result<Vec<StepSaid>, Error> {
         let mut state = self.state();
         let numbers = mem::take(&mut state.closed);
         let numbers: Vec<u8> = numbers.iter().flat_map(|one| one.to_le_bytes()).collect();
@@ -291,7 +291,7 @@ impl Session {
             };
             let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
             state.closed_by[rank].extend(numbers);
-            found.push(Said {
+            found.push(StepSaid {
                 step: *step,
                 place: u64::from_le_bytes(place),
                 fields: fields.to_vec(),
