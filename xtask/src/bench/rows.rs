@@ -21,7 +21,7 @@ const ELEMENTS: i64 = 1 << 26;
 const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 4096];
 
 /// Columns of long rows.
-const LONG_COLUMNS: [i64; 7] = [32768, 24576, 1 << 20, 65536, 131_072, 40_000, 4097];
+const LONG_COLUMNS: [i64; 7] = [16384, 24576, 32768, 40_000, 65536, 131_072, 1 << 20];
 
 /// Columns of the rows of norms.
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
@@ -36,7 +36,7 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     report.write(json)
 }
 
-/// Rows of 128 KiB and more, and those of single elements, alone.
+/// Rows that a block or a cluster has in passes, alone.
 pub(super) fn long(device: &Device, json: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("long-rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
@@ -113,7 +113,7 @@ fn group<T: GemmElement>(
         return Ok(());
     };
     calls.push(("default".to_string(), default));
-    for (name, plan) in around(&chosen, columns) {
+    for (name, plan) in around(&chosen, [rows, columns]) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
         let Some(problem) = call.problem()? else {
             continue;
@@ -150,12 +150,12 @@ fn group<T: GemmElement>(
     Ok(())
 }
 
-/// Plans near a plan, with what differs.
-fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
-    let mut plans = Vec::new();
+/// Plans near a plan, with what differs, each of them once.
+fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, RowwisePlan)> {
+    let mut plans: Vec<(String, RowwisePlan)> = Vec::new();
     let bytes = i64::from(plan.operands.ty.bits()) / 8;
     let mut add = |what: String, changed: RowwisePlan| {
-        if changed != *plan {
+        if changed != *plan && plans.iter().all(|(_, other)| *other != changed) {
             plans.push((what, changed));
         }
     };
@@ -174,10 +174,11 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
         storage: RowStorage::Passes { kept },
         ..*plan
     };
+    let meets_once = !plan.meets_once;
     add(
-        "warps meet once".to_string(),
+        format!("warps meet {}", if meets_once { "once" } else { "twice" }),
         RowwisePlan {
-            meets_once: true,
+            meets_once,
             ..*plan
         },
     );
@@ -262,10 +263,8 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
             }
         }
         RowStorage::Passes { .. } => {
-            for kept in [4, 12] {
-                let changed = passes([plan.threads, plan.accesses], plan.blocks, kept);
-                add(format!("{kept} kept"), changed);
-            }
+            let changed = passes([plan.threads, plan.accesses], plan.blocks, 4);
+            add("4 kept".to_string(), changed);
             // A block or a cluster that has one row after the other, where passes are the default.
             if columns * bytes <= 1 << 18 {
                 let blocks = match columns * bytes {
@@ -294,14 +293,34 @@ fn around(plan: &RowwisePlan, columns: i64) -> Vec<(String, RowwisePlan)> {
                 let what = format!("512 threads, 8 kept, {blocks} blocks");
                 add(what, passes([512, 1], blocks, 8));
             }
-            // One, two and four blocks on a multiprocessor: one of them reads while another one writes.
-            for (threads, kept) in [(1024, 9), (512, 8), (256, 8)] {
-                let changed = passes([threads, 1], plan.blocks, kept);
-                add(format!("{threads} threads, {kept} kept"), changed);
+            // Two and four blocks on a multiprocessor: one of them reads while another one writes.
+            for threads in [512, 256] {
+                let changed = passes([threads, 1], plan.blocks, 8);
+                add(format!("{threads} threads, 8 kept"), changed);
             }
-            for shape in [[512, 4], [512, 2], [1024, 2]] {
-                let what = format!("in passes, {} threads, {} accesses", shape[0], shape[1]);
-                add(what, passes(shape, plan.blocks, 0));
+            let what = "in passes, 512 threads, 4 accesses".to_string();
+            add(what, passes([512, 4], plan.blocks, 0));
+        }
+    }
+    // Passes whose warps meet once, wherever the rows fill the device: by fewer and more blocks, with less and more of a row kept.
+    if columns >= LONG_COLUMNS[0] && plan.vector * bytes == 16 {
+        for blocks in [1, 2, 4, 8] {
+            let is_filled = rows * blocks >= 256;
+            let has_turns = columns >= blocks * 512 * plan.vector * 4;
+            for kept in [2, 4, 8] {
+                let is_asked = match blocks {
+                    8 => columns >= 1 << 17,
+                    _ => kept > 2 || columns == 1 << 20,
+                };
+                if is_filled && has_turns && is_asked {
+                    let once = RowwisePlan {
+                        meets_once: true,
+                        ..passes([512, 1], blocks, kept)
+                    };
+                    let what =
+                        format!("512 threads, {kept} kept, {blocks} blocks, warps meet once");
+                    add(what, once);
+                }
             }
         }
     }
