@@ -164,11 +164,11 @@ fn the_rates_of_a_device_choose_the_plan_of_long_rows() {
         let reason = text.lines().last().unwrap();
         format!("{call}. {reason}").replace(' ', "_")
     };
-    let h200 = "softmax f32, vectors of 4, 256 threads for a row, 1 row in a block, 1 access, clusters of 4 blocks, rows in passes, 8 chunks \
-                kept. By the rates of the device, the blocks of a cluster wait 53.3 ns for each other in a row, and a second pass takes \
+    let h200 = "softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 1 access, clusters of 2 blocks, rows in passes, 8 chunks \
+                kept, warps meet once. By the rates of the device, the blocks of a cluster wait 40.0 ns for each other in a row, and a second pass takes \
                 37.6 ns: rows are read again.";
     let h100 = "softmax f32, vectors of 4, 1024 threads for a row, 1 row in a block, 4 accesses, clusters of 4 blocks, rows in registers, 3 \
-                tiles ahead, 30 clusters. By the rates of the device, the blocks of a cluster wait 53.3 ns for each other in a row, and a \
+                tiles ahead, 30 clusters, warps meet once. By the rates of the device, the blocks of a cluster wait 40.0 ns for each other in a row, and a \
                 second pass takes 55.2 ns: a cluster has the rows.";
     for (scene, told) in [("whole", h200), ("h100", h100), ("rateless", h200)] {
         let found = said(

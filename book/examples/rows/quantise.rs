@@ -61,7 +61,7 @@ fn launches() -> Result<(), Box<dyn Error>> {
     let plan = TensorScalePlan::fastest(Ty::Bf16, Ty::E4m3);
     println!("{}", plan.explain(1 << 25));
     // ANCHOR_END: launches
-    // The plan gives the bits of the other way, also with the last elements first.
+    // Any number of blocks gives the same bits.
     let device = Device::simulator(Arch::Sm90a);
     let numbers: Vec<f32> = (0..4096).map(|i| (i * 37 % 101) as f32 - 50.0).collect();
     let x = device.upload(&numbers)?;

@@ -197,8 +197,10 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     }
 
     /// Makes the scale of the whole tensor an output of one element: the largest size in `x` over the largest number of the type. `x` is
-    /// read twice, by a [reduction](ReduceFunction::AbsMax) and by a map. The largest size does not depend on the order of the
-    /// elements, so that the scale has the same bits on every run. If `x` has no element, no scale is stored.
+    /// read twice: by two launches of [`TensorScalePlan::fastest`], with fewer blocks for a small tensor, if `x` has at most 128 MiB and
+    /// [`tensor_scale_by`](Quantise::tensor_scale_by) takes the tensors, and otherwise by a [reduction](ReduceFunction::AbsMax) and by
+    /// maps. The largest size does not depend on the order of the elements, so that the scale has the same bits on every run and by
+    /// every way. If `x` has no element, no scale is stored.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -222,7 +224,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     }
 
     /// Makes the scale of the whole tensor an output, as [`tensor_scale`](Quantise::tensor_scale) does with the same bits, by two launches
-    /// in place of three or four. `x` and `q` must have their elements in one order without gaps. If there is no memory for the largest
+    /// of a plan of the caller. `x` and `q` must have their elements in one order without gaps. If there is no memory for the largest
     /// sizes of the blocks, as inside a stream capture, one block has the whole tensor.
     ///
     /// ```
@@ -247,7 +249,18 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         }
     }
 
-    /// The call by the caller's plan of two launches, which `computed` has checked but for the plan. None if there is no element.
+    /// The plan of two launches: the caller's, or the default one if it takes the tensors.
+    fn plan_of_two(&self, given: Option<TensorScalePlan>) -> Option<TensorScalePlan> {
+        given.or_else(|| {
+            let (x, q) = (self.x.layout()?, self.q.layout()?);
+            let plan = TensorScalePlan::default_of(T::TY, self.to, x.size())?;
+            let at = [self.x.bytes().0, self.q.bytes().0];
+            let takes = plan.elements([T::TY, self.to], [x, q], at).is_ok();
+            takes.then_some(plan)
+        })
+    }
+
+    /// The call by a plan of two launches, which `computed` has checked but for the plan. None if there is no element.
     fn whole(
         &self,
         scale: &View<'a, f32>,
@@ -481,7 +494,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             let Some(Computed { most, maps }) = self.computed(scale)? else {
                 return Ok(());
             };
-            if let Some(plan) = *plan {
+            if let Some(plan) = self.plan_of_two(*plan) {
                 let call = self.whole(scale, plan, &Workspace::Kept(device))?;
                 return call.map_or(Ok(()), |call| call.run_once(device));
             }
@@ -519,7 +532,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         if let Scales::Computed(of, plan) = &self.scales
             && let Some(computed) = self.computed(of)?
         {
-            if let Some(plan) = *plan {
+            if let Some(plan) = self.plan_of_two(*plan) {
                 whole = self.whole(of, plan, &Workspace::Own(device))?;
             }
             if whole.is_none() {
@@ -567,7 +580,7 @@ pub struct QuantiseCall<'a> {
     scale: Option<ElementwiseCall<'a>>,
     /// The map of a scale for a tensor.
     map: Option<ElementwiseCall<'a>>,
-    /// Both launches of a computed scale, by the caller's plan.
+    /// Both launches of a computed scale.
     whole: Option<MemoryBoundCall<'a, TensorScalePlan>>,
     parts: Vec<MemoryBoundCall<'a, QuantisePlan>>,
 }
@@ -619,7 +632,7 @@ impl QuantiseCall<'_> {
         }
     }
 
-    /// Returns the kernel of each launch of rows, or of a scale by a plan of the caller, on its device.
+    /// Returns the kernel of each launch of rows, or of a computed scale by two launches, on its device.
     pub fn functions(&self) -> impl Iterator<Item = Function> {
         let whole = self.whole.iter().flat_map(MemoryBoundCall::functions);
         whole.chain(self.parts.iter().flat_map(MemoryBoundCall::functions))

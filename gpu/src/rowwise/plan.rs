@@ -153,16 +153,23 @@ const MANY_WARPS: i64 = 8;
 const KEPT: i64 = 8;
 const KEPT_ALONE: i64 = 9;
 
-/// The bytes of a block's part of a row up to which 512 threads would keep all of it, but for a turn. All reads of a block precede all
-/// of its writes then, so four smaller blocks are better: while one of them writes, others read. Measured on an H200, rows of 65536
-/// elements and more: parts of 64 KiB by 256 threads at 0.77 to 0.81 of a copy, by 512 at 0.72 to 0.78; parts of 78 KiB by 256 at 0.78,
-/// by 512 at 0.83 to 0.86. Of shorter rows, those of 32768 have 512 threads: 0.83 by two blocks in f32, 0.89 by one in bf16.
+/// The bytes of a row up to which a block in passes has half of the threads, and the bytes of a part of each of eight blocks: four blocks
+/// beside each other, each of which keeps half as much, are better there. Measured on an H200, as shares of a copy: 48 KiB of bf16 by
+/// 256 threads at 0.91 and by 512 at 0.86, but 64 KiB at 0.86 and 0.89, of f32 at 0.89 and 0.96. Of 512 KiB of f32, eight blocks of 256
+/// threads are at 0.80, of 512 at 0.73, and four of 512 at 0.78. Lengths between 48 and 64 KiB were not measured.
+const QUARTERED_ROW: i64 = 49152;
 const QUARTERED: i64 = (KEPT + 1) * PASS_THREADS * WIDEST;
-const QUARTERED_COLUMNS: i64 = 1 << 16;
 
-/// The bytes of a row of 16-bit elements up to which a block has one row after the other. On an H200, rows of 64 KiB were faster in
-/// passes, 0.89 of a copy and 0.88. Between 32 and 64 KiB nothing was measured, so the upper half follows them.
+/// The bytes of a row up to which one block has it in registers by itself, with another block beside it.
+const BESIDE: i64 = AHEAD_BYTES / 2;
+
+/// The bytes of a row of 16-bit elements up to which a block has one row after the other, on a slower memory than an H200's.
 const AHEAD_NARROW: i64 = 49152;
+
+/// The bytes in a microsecond of a memory from which on rows that one block could have one after the other are in passes: an H200's has
+/// 4.9 million, on which they were faster (64 KiB of f32 0.964 and 0.910 of a copy), and an H100's 3.4 million, on which passes that keep
+/// a part were not measured.
+const FAST: u64 = 4_000_000;
 
 /// The most bytes of a row that a thread has in registers, and the most where that suffices.
 const HELD: i64 = 128;
@@ -188,14 +195,19 @@ const SINGLES: i64 = 8;
 /// The most blocks of a cluster.
 const MOST_BLOCKS: i64 = 8;
 
-/// The threads of a block that reads a row in passes, its accesses, and the bytes of a row for each block of a cluster.
+/// The threads of a block that reads a row in passes, and its accesses.
 const PASS_THREADS: i64 = 512;
 const PASS_ACCESSES: i64 = 4;
-const PASS_BYTES: i64 = 65536;
 
-/// The microseconds of a row in which the blocks of a cluster wait for each other: of 65536 numbers of `f32`, clusters of four took
-/// 6.5 us for each row on an H100, 5.1 of them at the rate of a copy, and 5.4 and 3.6 on an H200.
-const EXCHANGE: f64 = 1.6;
+/// The bytes of a row up to which a block has it in passes, and up to which two blocks do; from the last number on, eight do.
+const PASS_BYTES: [i64; 3] = [1 << 17, 1 << 18, 1 << 19];
+
+/// The bytes of a row for each block of a cluster of a layer norm in passes, and where shared memory keeps nothing.
+const PART_BYTES: i64 = 65536;
+
+/// The microseconds of a row in which the blocks of a cluster wait for each other, once: of 65536 numbers of `f32`, clusters of four took
+/// 5.0 us for each row on an H200, 3.8 of them at the rate of a copy.
+const EXCHANGE: f64 = 1.2;
 
 /// The share of a row that a second pass costs, as if it read so much from memory. With nothing kept it was 0.74 on an H100 and 0.59 on
 /// an H200; with half of the row kept it is 0.47 on the H200, from which 0.6 is predicted for the H100, on which the choice hangs.
@@ -211,9 +223,10 @@ impl RowwisePlan {
     /// Returns the plan for a length of rows. Up to 16 KiB, the registers of a block hold the row; such plans were the fastest on
     /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too, and up to 48 KiB, in
     /// `f32` up to 64 KiB, one row after the other. Longer ones are read again in passes, and shared memory keeps eight turns of each
-    /// block: two blocks of 512 threads share a multiprocessor, or four of 256 where rows have 65536 elements and more and two would
-    /// keep the whole row. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster; [`fastest_on`] weighs it against
-    /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB.
+    /// block. One block has a row of up to 128 KiB, two have 256 KiB, and eight have 512 KiB and more. A row of more than 128 KiB and up
+    /// to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it, and rows one after the other, against passes, by the rates of a
+    /// device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax meet once, unless
+    /// accesses are of one element or only few warps share a row.
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
     ///
@@ -230,9 +243,10 @@ impl RowwisePlan {
     /// Returns the plan for a length of rows on a device with these rates, which the calls have by default.
     ///
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
-    /// wait for each other at the end of a row, 1.6 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
+    /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times.
+    /// `explain` of a call says both times. It differs too where one block would have one row after the other: from 4 TB in a second
+    /// on, such rows are in passes, and a block has two of a layer norm.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -324,17 +338,44 @@ impl RowwisePlan {
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
         let ahead = || plan.one_after_the_other(problem, arch, rates);
         let shifted = plan.shifted(problem);
-        Ok(match shifted.or(in_registers).or_else(ahead) {
+        let plan = match shifted.or(in_registers).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
-                    1 => (THREADS / plan.threads).max(1),
+                    1 => plan.rows_of_block(),
                     _ => 1,
                 },
                 ..plan
             },
             Some(plan) => plan,
             None => plan.in_passes(problem, arch),
+        };
+        Ok(RowwisePlan {
+            meets_once: plan.is_better_once(),
+            ..plan
         })
+    }
+
+    /// The rows of a block that has them in registers.
+    fn rows_of_block(&self) -> i64 {
+        // With a residual, a layer norm's threads that have as many registers as there are wait less with two rows: 0.95 of a copy in
+        // place of 0.91 for 16384 of bf16 on an H200. With fewer registers they wait longer, and so do those of an RMSNorm.
+        let [_, most] = self.registers();
+        let is_full = self.accesses == most && self.vector > 1 && self.threads == HELD_THREADS;
+        let is_norm = self.operands.function == RowFunction::LayerNorm;
+        if is_full && is_norm && self.operands.has(RowTensor::Residual) {
+            return 2;
+        }
+        (THREADS / self.threads).max(1)
+    }
+
+    /// Whether the warps of a row meet once by default. Single accesses were slower so on an H200 (f32 of 4097: 0.966 of a copy with two
+    /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961).
+    fn is_better_once(&self) -> bool {
+        let has_powers = match self.operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax => true,
+            RowFunction::RmsNorm | RowFunction::LayerNorm => false,
+        };
+        has_powers && self.vector > 1 && self.has_scratch()
     }
 
     /// Returns the times of a row of `f32` that four blocks hold and two do not; `None` of other rows, and of a layer norm.
@@ -420,11 +461,14 @@ impl RowwisePlan {
         // The blocks of a cluster wait for each other longer than a second pass takes, which mostly hits shared memory or the
         // second-level cache: measured for softmax. A layer norm has two more passes. Four blocks with numbers of f32 are faster than
         // passes on an H100 (0.78 of a copy and 0.73), and slower on an H200 (0.67 and 0.77): the rates of the device decide, if they
-        // are known. Two blocks are slower on an H200 (0.77 and 0.83), where passes keep the whole row.
-        let is_held_well = match (self.operands.function, size, blocks) {
-            (RowFunction::LayerNorm, ..) => true,
-            (_, ..4, blocks) => blocks == 1 && part <= AHEAD_NARROW,
-            (_, _, blocks) => blocks == 1 || blocks == 4,
+        // are known. Two blocks are slower on an H200 (0.77, and passes of one block 0.89).
+        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
+        let is_fast = rates.is_some_and(|rates| rates.memory() >= FAST);
+        let is_alone = blocks == 1 && (part <= BESIDE || !is_fast);
+        let is_held_well = match size {
+            _ if is_layer_norm => true,
+            ..4 => is_alone && part <= AHEAD_NARROW,
+            _ => is_alone || blocks == 4,
         };
         let is_read_again = || {
             let weighed = self.weighed(problem, arch, rates?)?;
@@ -435,12 +479,17 @@ impl RowwisePlan {
         }
         // Other blocks of the multiprocessor load while one of a launch of all rows computes. A layer norm, whose threads meet once
         // more, was slower so (0.73 of a copy in place of 0.94).
-        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
         // Two smaller blocks beside each other wait at their barriers in turn.
         let beside = if 2 * part <= AHEAD_BYTES { 2 } else { 1 };
-        let threads = AHEAD_THREADS / beside;
+        // On an H200, a layer norm was faster with two rows beside each other in one block (0.89 of a copy in place of 0.87).
+        let rows = match beside {
+            2 if is_layer_norm && is_fast && blocks == 1 => 2,
+            _ => 1,
+        };
+        let threads = AHEAD_THREADS / beside / rows;
         let plan = RowwisePlan {
             threads,
+            rows,
             accesses: div_up(problem.columns(), self.vector * threads * blocks),
             blocks,
             ..self
@@ -453,7 +502,7 @@ impl RowwisePlan {
             _ => MOST_AHEAD,
         };
         let shared = Limits::of(arch).shared as i64 / beside - RESERVED;
-        let slots = shared / (plan.chunk() * size + 1);
+        let slots = shared / (rows * plan.chunk() * size + 1);
         let multiprocessors = i64::from(Limits::of(arch).multiprocessors);
         Some(RowwisePlan {
             storage: RowStorage::Ahead {
@@ -464,19 +513,30 @@ impl RowwisePlan {
         })
     }
 
-    /// The plan that reads the rows again: a cluster shares those of 128 KiB and more.
+    /// The plan that reads the rows again.
     fn in_passes(self, problem: &RowwiseProblem, arch: Arch) -> RowwisePlan {
-        let size = i64::from(self.operands.ty.bits()) / 8;
-        let parts = problem.columns().saturating_mul(size) / PASS_BYTES;
-        let blocks = match parts {
-            _ if !has_clusters(arch) => 1,
-            ..2 => 1,
-            2..4 => 2,
-            4..8 => 4,
-            _ => MOST_BLOCKS,
+        let row = problem.columns().saturating_mul(self.size());
+        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
+        let is_kept = self.has_room(arch) && !is_layer_norm;
+        let [one, two, eight] = PASS_BYTES;
+        let blocks = if !has_clusters(arch) {
+            1
+        } else if is_kept {
+            match row {
+                _ if row <= one => 1,
+                _ if row <= two => 2,
+                _ if row < eight => 4,
+                _ => MOST_BLOCKS,
+            }
+        } else {
+            match row / PART_BYTES {
+                ..2 => 1,
+                2..4 => 2,
+                4..8 => 4,
+                _ => MOST_BLOCKS,
+            }
         };
         // The differences from a mean are a pass of their own: a layer norm has fewer rows under way with more threads.
-        let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
         let [threads, accesses] = match blocks {
             1 if is_layer_norm => [PASS_THREADS / 2, PASS_ACCESSES / 2],
             _ => [PASS_THREADS, PASS_ACCESSES],
@@ -488,12 +548,16 @@ impl RowwisePlan {
             storage: RowStorage::Passes { kept: 0 },
             ..self
         };
-        let part = div_up(problem.columns(), blocks).saturating_mul(size);
+        let part = div_up(problem.columns(), blocks).saturating_mul(self.size());
         if self.has_room(arch) {
-            let [threads, kept] = match part {
+            let is_quartered = match blocks {
+                MOST_BLOCKS => part <= QUARTERED,
+                _ => row <= QUARTERED_ROW,
+            };
+            let [threads, kept] = match is_quartered {
                 _ if is_layer_norm => [2 * PASS_THREADS, KEPT_ALONE],
-                ..=QUARTERED if problem.columns() >= QUARTERED_COLUMNS => [PASS_THREADS / 2, KEPT],
-                _ => [PASS_THREADS, KEPT],
+                true => [PASS_THREADS / 2, KEPT],
+                false => [PASS_THREADS, KEPT],
             };
             return RowwisePlan {
                 threads,

@@ -706,6 +706,57 @@ fn law_scales_of_tensors_by_two_launches_are_those_of_the_host() {
     println!("law quantise.launches: {cases} cases, {elements} elements");
 }
 
+/// A computed scale takes two launches by default where they take the tensors, and the reduction and the maps elsewhere, with the same
+/// bits.
+#[test]
+fn a_computed_scale_takes_two_launches_where_tensors_have_no_gaps() {
+    let device = simulator(Arch::Sm80, 9);
+    let numbers: Vec<f32> = (0..9000).map(|i| (i * 37 % 4001) as f32 - 2000.0).collect();
+    let x = device.upload(&numbers).expect("memory");
+    let mut results = Vec::new();
+    for (layout, launches) in [
+        ("(10,900):(900,1)", 2),
+        ("(900,10):(10,1)", 2),
+        // The elements of q have another order.
+        ("(10,900):(1,10)", 3),
+    ] {
+        let mut q = device.poisoned::<i8>(9000).expect("memory");
+        let mut scale = device.poisoned::<f32>(1).expect("memory");
+        {
+            let of_x = if launches == 2 {
+                layout
+            } else {
+                "(10,900):(900,1)"
+            };
+            let (x, q) = (view(&x, of_x), view_mut(&mut q, layout));
+            let scale = scale.view_mut(1).expect("a view");
+            let call = Quantise::new(Ty::S8, &x, &q).tensor_scale(&scale);
+            let call = call.prepare().expect("a call");
+            let found = call.profile(&device).expect("a profile").len();
+            assert!(
+                if launches == 2 {
+                    found == 2
+                } else {
+                    found >= 3
+                },
+                "{layout}: {found} launches"
+            );
+            assert_eq!(call.map().is_some(), launches > 2);
+            let is_of_two = call
+                .to_string()
+                .starts_with("scale of a tensor, f32 to s8, vectors of 4, 2 blocks");
+            assert_eq!(is_of_two, launches == 2, "{call}");
+        }
+        let mut q = q.download().expect("numbers");
+        if launches > 2 {
+            q = (0..9000).map(|i| q[i % 900 * 10 + i / 900]).collect();
+        }
+        results.push((scale.download().expect("a scale"), q));
+    }
+    assert_eq!(results[0], results[1]);
+    assert_eq!(results[0], results[2]);
+}
+
 #[test]
 fn refused_plans_of_a_tensors_scale_say_what_would_be_right() {
     let device = simulator(Arch::Sm80, 9);

@@ -356,8 +356,8 @@ fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
 }
 
 /// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
-/// all rows of a length are in passes, and a slower memory has the cluster. Other lengths, functions and types have the same plan at any
-/// rate.
+/// all rows of a length are in passes, and a slower memory has the cluster. Rows that one block holds one after the other are in passes
+/// too from some rate on, and a block has two of a layer norm. Other lengths, functions and types have the same plan at any rate.
 #[test]
 fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
     let usual = Rates::of(Arch::Sm90a);
@@ -385,13 +385,26 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         on(RowFunction::Softmax, Ty::F32, 65536, h100).storage,
         RowStorage::Ahead { .. }
     ));
+    let of_one = |rates| on(RowFunction::LogSoftmax, Ty::F32, 16384, rates).storage;
+    assert_eq!(of_one(usual), kept);
+    let [one_row, beside] = [132, 264].map(|clusters| RowStorage::Ahead { rows: 1, clusters });
+    assert_eq!(of_one(h100), one_row);
+    let of_norm = |rates| {
+        let plan = on(RowFunction::LayerNorm, Ty::Bf16, 16384, rates);
+        (plan.threads, plan.rows, plan.accesses, plan.storage)
+    };
+    assert_eq!(of_norm(usual), (256, 2, 8, beside));
+    assert_eq!(of_norm(h100), (512, 1, 4, beside));
     let mut cases = 0;
     for function in RowFunction::ALL {
         for ty in [Ty::F32, Ty::F16, Ty::Bf16] {
             for columns in [
                 33,
                 4096,
+                12288,
                 16384,
+                24576,
+                24584,
                 32768,
                 40_000,
                 65536,
@@ -401,9 +414,18 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             ] {
                 let problem = RowwiseProblem::new(function, ty, [1 << 10, columns]);
                 let fastest = RowwisePlan::fastest(&problem, Arch::Sm90a).expect("a plan");
-                let is_weighed = ty == Ty::F32
-                    && function != RowFunction::LayerNorm
-                    && (32768 < columns && columns <= 65536);
+                let is_norm = function == RowFunction::LayerNorm;
+                let row = columns * i64::from(ty.bits()) / 8;
+                let is_vectors = row % 16 == 0;
+                // One block has the row; of a layer norm, one of two that lie beside each other.
+                let is_of_one = is_vectors
+                    && match ty {
+                        _ if is_norm => (24577..=32768).contains(&row),
+                        Ty::F32 => (32769..=65536).contains(&row),
+                        _ => (32769..=49152).contains(&row),
+                    };
+                let is_of_four = ty == Ty::F32 && !is_norm && (32769..=65536).contains(&columns);
+                let is_weighed = is_vectors && is_of_four || is_of_one;
                 let mut was_again = false;
                 for clock in (200_000..6_000_000).step_by(200_000) {
                     let rates = Rates {
@@ -414,7 +436,11 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     let is_again = plan != fastest;
                     assert!(is_weighed || !is_again, "{plan}");
                     assert!(is_again || !was_again, "{plan} at {clock}");
-                    assert!(!is_again || plan.storage == kept, "{plan}");
+                    let is_right = match is_norm {
+                        true => plan.rows == 2,
+                        false => plan.storage == kept,
+                    };
+                    assert!(!is_again || is_right, "{plan}");
                     was_again = is_again;
                     cases += 1;
                 }
@@ -475,19 +501,23 @@ fn the_plan_of_long_rows_follows_from_their_bytes() {
     assert_eq!(softmax(Ty::F32, 16384), (1024, 4, 1, ahead(1, 132)));
     // Of 16 bits, what one block does not hold is read again.
     for ty in [Ty::Bf16, Ty::F16] {
-        assert_eq!(softmax(ty, 65536), (256, 1, 2, kept));
+        assert_eq!(softmax(ty, 65536), (512, 1, 1, kept));
     }
     assert_eq!(softmax(Ty::F32, 65536), (1024, 4, 4, ahead(3, 30)));
-    assert_eq!(softmax(Ty::Bf16, 131_072), (256, 1, 4, kept));
+    // One block has 128 KiB, two have 256, and eight have 512 and more.
+    assert_eq!(softmax(Ty::Bf16, 65544), (512, 1, 2, kept));
+    assert_eq!(softmax(Ty::Bf16, 131_072), (512, 1, 2, kept));
+    assert_eq!(softmax(Ty::Bf16, 131_080), (512, 1, 4, kept));
+    assert_eq!(softmax(Ty::F32, 131_068), (512, 1, 4, kept));
+    // 512 threads would keep up to 72 KiB of a part of eight blocks, but for a turn; four blocks of 256 beside each other are faster.
     assert_eq!(softmax(Ty::F32, 131_072), (256, 1, 8, kept));
     assert_eq!(softmax(Ty::Bf16, 1 << 18), (256, 1, 8, kept));
-    // 512 threads would keep 72 KiB of a block's part, but for a turn; in rows of 65536 and more, four blocks of 256 are faster.
-    assert_eq!(softmax(Ty::Bf16, 73728), (256, 1, 2, kept));
-    assert_eq!(softmax(Ty::Bf16, 73736), (512, 1, 2, kept));
-    assert_eq!(softmax(Ty::Bf16, 36864), (512, 1, 1, kept));
+    assert_eq!(softmax(Ty::F32, 147_456), (256, 1, 8, kept));
+    assert_eq!(softmax(Ty::F32, 147_488), (512, 1, 8, kept));
     assert_eq!(softmax(Ty::Bf16, 40_000), (512, 1, 1, kept));
-    // Two blocks of a cluster would hold the row; passes are faster.
-    assert_eq!(softmax(Ty::F32, 32768), (512, 1, 2, kept));
+    assert_eq!(softmax(Ty::F32, 40_000), (1024, 3, 4, ahead(4, 30)));
+    // Two blocks of a cluster would hold the row; passes of one are faster.
+    assert_eq!(softmax(Ty::F32, 32768), (512, 1, 1, kept));
     assert_eq!(softmax(Ty::F32, 16388), (512, 1, 1, kept));
     assert_eq!(softmax(Ty::Bf16, 32768), (512, 1, 1, kept));
     assert_eq!(softmax(Ty::Bf16, 24584), (512, 1, 1, kept));
@@ -496,12 +526,80 @@ fn the_plan_of_long_rows_follows_from_their_bytes() {
         assert_eq!(softmax(ty, 1 << 20), (512, 1, 8, kept));
     }
     assert_eq!(softmax(Ty::F32, 1 << 18), (512, 1, 8, kept));
+    // By the rates of an H200, whole rows of more than 32 KiB are in passes, up to 48 KiB by half of the threads.
+    let of_h200 = |ty, columns| {
+        let problem = RowwiseProblem::new(RowFunction::Softmax, ty, [1 << 12, columns]);
+        let plan = RowwisePlan::fastest_on(&problem, Arch::Sm90a, Rates::of(Arch::Sm90a));
+        let plan = plan.expect("a plan");
+        assert!(plan.takes(&problem) && plan.meets_once, "{plan}");
+        (plan.threads, plan.accesses, plan.blocks, plan.storage)
+    };
+    assert_eq!(of_h200(Ty::Bf16, 16384), (512, 4, 1, RowStorage::Registers));
+    assert_eq!(of_h200(Ty::Bf16, 24576), (256, 1, 1, kept));
+    assert_eq!(of_h200(Ty::Bf16, 24584), (512, 1, 1, kept));
+    assert_eq!(of_h200(Ty::F32, 12288), (256, 1, 1, kept));
+    assert_eq!(of_h200(Ty::F32, 16384), (512, 1, 1, kept));
+    assert_eq!(of_h200(Ty::F32, 40_000), (512, 1, 2, kept));
+    assert_eq!(of_h200(Ty::F32, 65536), (512, 1, 2, kept));
     let norm = |columns| plan(RowFunction::LayerNorm, Ty::Bf16, columns);
     assert_eq!(norm(16384), (512, 4, 1, ahead(1, 264)));
     assert_eq!(norm(32768), (1024, 4, 1, ahead(1, 132)));
     assert_eq!(norm(65536), (1024, 4, 2, ahead(3, 66)));
     let kept = RowStorage::Passes { kept: 9 };
     assert_eq!(norm(1 << 20), (1024, 1, 8, kept));
+}
+
+/// Where 8 and more warps, a cluster or shifted rows take the powers of a row in vectors, they meet once by default. A block has two rows of
+/// a layer norm with a residual only where its threads have as many registers as there are.
+#[test]
+fn the_meetings_and_the_rows_of_a_block_are_the_measured_ones() {
+    let rates = Rates::of(Arch::Sm90a);
+    let on = |function, ty, columns| {
+        let problem = RowwiseProblem::new(function, ty, [1 << 12, columns]);
+        RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates).expect("a plan")
+    };
+    for function in RowFunction::ALL {
+        let is_softmax = !function.is_norm();
+        for (ty, columns, is_once) in [
+            (Ty::F32, 4096, true),
+            (Ty::Bf16, 4096, false),
+            (Ty::F32, 4097, false),
+            (Ty::Bf16, 4097, true),
+            (Ty::Bf16, 16384, true),
+            (Ty::F32, 16384, true),
+            (Ty::F32, 65536, true),
+            (Ty::F32, 1 << 20, true),
+            (Ty::F32, 33, false),
+        ] {
+            let plan = on(function, ty, columns);
+            assert_eq!(plan.meets_once, is_softmax && is_once, "{plan}");
+        }
+    }
+    let device = Device::simulator(Arch::Sm90a);
+    for (function, columns, rows) in [
+        (RowFunction::LayerNorm, 16384, 2),
+        (RowFunction::LayerNorm, 14344, 2),
+        (RowFunction::LayerNorm, 14336, 1),
+        (RowFunction::LayerNorm, 5120, 1),
+        (RowFunction::RmsNorm, 16384, 1),
+    ] {
+        let zeros = || device.zeros::<half::bf16>(columns).expect("memory");
+        let [x, residual, mut y, mut sum] = [(); 4].map(|()| zeros());
+        let shape = (1, columns as i64);
+        let call = Rowwise::new(
+            function,
+            &x.view(shape).expect("x"),
+            &y.view_mut(shape).expect("y"),
+        );
+        let plan = call
+            .residual(
+                &residual.view(shape).expect("residual"),
+                &sum.view_mut(shape).expect("sum"),
+            )
+            .plan();
+        let plan = plan.expect("a plan").expect("a problem");
+        assert_eq!((plan.threads, plan.rows), (256, rows), "{plan}");
+    }
 }
 
 /// A norm with a residual holds a row that one without reads again.
