@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
+#[path = "fake_driver/ahead.rs"]
+mod ahead;
 #[path = "fake_driver/between.rs"]
 mod between;
 #[path = "fake_driver/calls.rs"]

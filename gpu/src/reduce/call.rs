@@ -11,6 +11,7 @@ use colex_tensor::{Arg, TensorKernel};
 use super::plan::ReducePlan;
 use super::problem::{
     GivenMode, ReduceFunction, ReduceMode, ReduceProblem, ReduceStage, check_modes, check_types,
+    row_major_modes, shown,
 };
 use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError};
@@ -18,7 +19,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_kernels,
 };
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
@@ -365,17 +366,40 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             (is_kept(at), mode)
         };
         let given: Vec<GivenMode> = (0..all.len()).map(mode).collect();
+        self.problem_of(&given, is_empty).map(Some)
+    }
+
+    /// The problem of tensors with these modes at the addresses of this call.
+    fn problem_of(&self, given: &[GivenMode], is_empty: bool) -> Result<ReduceProblem, Error> {
         let y = aligned(self.y.bytes.0, self.y.ty);
         let values = (self.values.as_ref()).map(|values| aligned(values.bytes.0, values.ty));
         let alignment = [aligned(self.x.bytes().0, T::TY), y, values.unwrap_or(y)];
         let types = [T::TY, self.y.ty];
         let ty = self.values.as_ref().map(|values| values.ty);
-        let problem = ReduceProblem::of(function, types, ty, &given, alignment)?;
-        Ok(Some(if is_empty {
+        let problem = ReduceProblem::of(self.function, types, ty, given, alignment)?;
+        Ok(if is_empty {
             problem.of_nothing()
         } else {
             problem
-        }))
+        })
+    }
+
+    /// The problem of row-major tensors of another shape at the addresses of this call; `None` if there are no results.
+    fn problem_of_shape(&self, extents: &[i64]) -> Result<Option<ReduceProblem>, Error> {
+        let function = self.function;
+        check_modes(function, extents, &self.modes)?;
+        let given = row_major_modes(extents, &self.modes)?;
+        let is_zero = |at: &usize| extents[*at] == 0;
+        let mut zeros = (0..extents.len()).filter(is_zero);
+        if zeros.any(|at| !self.modes.contains(&at)) {
+            return Ok(None);
+        }
+        let is_empty = extents.contains(&0);
+        if is_empty && !function.is_sum() {
+            let (function, x) = (function.to_string(), shown(extents));
+            return Err(ReduceError::Nothing { function, x }.into());
+        }
+        self.problem_of(&given, is_empty).map(Some)
     }
 
     /// Returns the plan of the call; `None` if there is nothing to do.
@@ -461,6 +485,53 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         let device = self.x.device();
         let memory = given_workspace(device, workspace, operands, || self.workspace(), of)?;
         self.call(&memory, ReducePlan::fastest)
+    }
+
+    /// Builds and loads every kernel that a call with `x` of these shapes takes by default, along the modes of this call, so that a new
+    /// shape assembles none in the middle of a request. Returns the number of kernels; shapes that share one need it once.
+    ///
+    /// For a shape, these are the kernel of a call in a stream capture and, where blocks share a result, the kernel of the parts and the
+    /// kernel that adds them. The other calls differ from this one in the extents alone: they have the same function, types and
+    /// modes, addresses of the same alignment, and row-major tensors. A device keeps the last 256 kernels of reductions.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::{Reduce, ReduceFunction};
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let (x, mut y) = (device.zeros::<f32>(64)?, device.poisoned::<f32>(1)?);
+    /// let call = Reduce::new(ReduceFunction::Sum, &x.view((1, 64))?, &[1], &y.view_mut(1)?);
+    /// // The first two shapes share a kernel; few long rows need three, since blocks share a row.
+    /// assert_eq!(call.load_plans([[4096, 4096], [5000, 4096], [2, 1 << 20]])?, 4);
+    /// let refused = call.load_plans([[100]]).unwrap_err();
+    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 modes: they are counted from 0");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Reduce::problem`], those that concern a shape among them, and the device's error if it does not take a
+    /// kernel. No kernel is loaded if a shape is refused.
+    pub fn load_plans(
+        &self,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        self.problem()?;
+        let mut kernels = Vec::new();
+        for shape in shapes {
+            let Some(problem) = self.problem_of_shape(shape.as_ref())? else {
+                continue;
+            };
+            let plan = ReducePlan::fastest(&problem)?;
+            plan.check_problem(&problem)?;
+            kernels.push((ReducePlan { parts: 1, ..plan }, ()));
+            if plan.parts > 1 {
+                kernels.push((plan.first(&problem), ()));
+                kernels.push((plan.second(&problem)?, ()));
+            }
+        }
+        load_kernels(self.x.device(), kernels)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.

@@ -258,33 +258,11 @@ impl ReduceProblem {
     ) -> Result<ReduceProblem, Error> {
         check_modes(function, extents, modes)?;
         let result = if function.is_index() { Ty::S32 } else { ty };
-        let [mut stride, mut output] = [1_i64; 2];
-        let mut given: Vec<GivenMode> = Vec::new();
-        for (at, &extent) in extents.iter().enumerate().rev() {
+        if extents.contains(&0) {
             let what = "an extent";
-            if extent == 0 {
-                return Err(ErrorKind::Empty { what }.into());
-            }
-            if extent < 0 {
-                let most = MOST;
-                return Err(ErrorKind::Extent { what, extent, most }.into());
-            }
-            let kept = !modes.contains(&at);
-            let outputs = if kept { [output; 2] } else { [0; 2] };
-            given.push((
-                kept,
-                ReduceMode {
-                    extent,
-                    stride,
-                    outputs,
-                },
-            ));
-            stride = stride.saturating_mul(extent);
-            if kept {
-                output = output.saturating_mul(extent);
-            }
+            return Err(ErrorKind::Empty { what }.into());
         }
-        given.reverse();
+        let given = row_major_modes(extents, modes)?;
         ReduceProblem::of(function, [ty, result], None, &given, [WIDEST; 3])
     }
 
@@ -659,25 +637,72 @@ pub(super) fn joined(mut modes: Vec<ReduceMode>) -> Vec<ReduceMode> {
     modes
 }
 
+/// Returns the strides of a row-major tensor of a shape that no view has. Those that overflow are too large for a kernel.
+///
+/// # Errors
+///
+/// Returns an error if an extent is negative or more than a kernel counts.
+pub(crate) fn row_major(extents: &[i64]) -> Result<Vec<i64>, Error> {
+    let (what, most) = ("an extent", MOST);
+    if let Some(&extent) = extents.iter().find(|n| !(0..=MOST).contains(*n)) {
+        return Err(ErrorKind::Extent { what, extent, most }.into());
+    }
+    let mut strides = vec![1_i64; extents.len()];
+    for at in (1..extents.len()).rev() {
+        strides[at - 1] = strides[at].saturating_mul(extents[at]);
+    }
+    Ok(strides)
+}
+
+/// The modes of a row-major tensor that is reduced along these of them, with row-major results. Nothing is read of a tensor without
+/// elements, whose strides are 0.
+pub(crate) fn row_major_modes(extents: &[i64], modes: &[usize]) -> Result<Vec<GivenMode>, Error> {
+    let is_empty = extents.contains(&0);
+    let is_kept = |at: usize| !modes.contains(&at);
+    let with_ones: Vec<i64> = (extents.iter().enumerate())
+        .map(|(at, extent)| if is_kept(at) { *extent } else { 1 })
+        .collect();
+    let (of_x, of_results) = (row_major(extents)?, row_major(&with_ones)?);
+    let mode = |at: usize| {
+        let mode = ReduceMode {
+            extent: extents[at].max(1),
+            stride: if is_empty { 0 } else { of_x[at] },
+            outputs: [if is_kept(at) { of_results[at] } else { 0 }; 2],
+        };
+        (is_kept(at), mode)
+    };
+    Ok((0..extents.len()).map(mode).collect())
+}
+
+/// `(64,1000)`, `5`
+pub(crate) fn shown(extents: &[i64]) -> String {
+    match extents {
+        [one] => one.to_string(),
+        _ => {
+            let extents: Vec<String> = extents.iter().map(i64::to_string).collect();
+            format!("({})", extents.join(","))
+        }
+    }
+}
+
+/// Checks that a tensor has a mode.
+pub(crate) fn check_mode(mode: usize, extents: &[i64]) -> Result<(), Error> {
+    let rank = extents.len();
+    if mode >= rank {
+        let x = shown(extents);
+        return Err(ReduceError::Mode { mode, x, rank }.into());
+    }
+    Ok(())
+}
+
 /// Checks that the modes are those of a tensor, each once, and one of an index.
 pub(crate) fn check_modes(
     function: ReduceFunction,
     extents: &[i64],
     modes: &[usize],
 ) -> Result<(), Error> {
-    let rank = extents.len();
-    let x = || match extents {
-        [one] => one.to_string(),
-        _ => {
-            let extents: Vec<String> = extents.iter().map(i64::to_string).collect();
-            format!("({})", extents.join(","))
-        }
-    };
     for (i, &mode) in modes.iter().enumerate() {
-        if mode >= rank {
-            let x = x();
-            return Err(ReduceError::Mode { mode, x, rank }.into());
-        }
+        check_mode(mode, extents)?;
         if modes[..i].contains(&mode) {
             return Err(ReduceError::Again { mode }.into());
         }

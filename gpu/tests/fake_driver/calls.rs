@@ -366,14 +366,14 @@ fn repeated_calls_only_launch() {
 }
 
 /// A device on a stream of `cudarc`, which the test captures.
-fn on_cudarc() -> Device {
+pub(super) fn on_cudarc() -> Device {
     let (context, stream) = cudarc_stream();
     Device::from_cuda(context, stream).unwrap()
 }
 
 /// Captures the device's stream, in the mode that forbids most, while some work is done. Returns the nodes of the graph,
 /// or the driver's code if the capture was broken off, and how the work ended.
-fn captured<T, E>(
+pub(super) fn captured<T, E>(
     device: &Device,
     work: impl FnOnce() -> Result<T, E>,
 ) -> (Result<usize, sys::CUresult>, Result<T, E>) {
