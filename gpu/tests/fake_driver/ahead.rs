@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
+use colex_gpu::reduce::scan::Scan;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut};
 use colex_layout::IntTuple;
@@ -235,5 +236,72 @@ fn load_plans_of_reductions_refuse_shapes() {
          an extent is -1: it must be 0 to 1073741824; \
          an extent is 2147483648: it must be 0 to 1073741824; \
          a stride is 1152921504606846976: it must be at most 1099511627775 in size"
+    );
+}
+
+/// After `load_plans`, a cumulative sum of a shape that was named loads no kernel, nor does one in a capture or one of another shape with
+/// the same plan: along every mode, inclusive and exclusive, in parts and whole.
+#[test]
+fn law_after_load_plans_no_cumulative_sum_of_a_shape_loads_a_kernel() {
+    let act = || {
+        let device = on_cudarc();
+        let (mut cases, mut shared, mut divided) = (0, 0, 0);
+        let (x, y) = (buffer::<f32>(&device), buffer::<f32>(&device));
+        for mode in 0..3 {
+            for exclusive in [false, true] {
+                let call = |shape: [i64; 3]| {
+                    let call = Scan::new(&rows(&x, &shape), mode, &rows_mut(&y, &shape));
+                    if exclusive { call.exclusive() } else { call }
+                };
+                let plan = |shape: [i64; 3]| {
+                    let (plan, problem) = (call(shape).plan(), call(shape).problem());
+                    let (plan, problem) = (plan.unwrap()?, problem.unwrap()?);
+                    Some((plan, plan.parts(&problem)))
+                };
+                let ahead = Ahead {
+                    name: format!("the sums along {mode}, exclusive: {exclusive}"),
+                    load: &|shapes| call([1, 1, 8]).load_plans(shapes),
+                    run: &|shape| call(shape).run(),
+                    plan: &plan,
+                };
+                let mut shapes = SHAPES.to_vec();
+                shapes.push([3, 0, 7]);
+                shared += ahead.holds(&device, &shapes, &OTHERS);
+                cases += shapes.len();
+                let parts = |shape: &&[i64; 3]| plan(**shape).is_some_and(|(_, parts)| parts > 1);
+                divided += shapes.iter().filter(parts).count();
+            }
+        }
+        assert!(divided > 5, "{divided} shapes in parts");
+        assert!(shared > 5, "{shared} other shapes share a kernel");
+        let refused = |shape: &[i64]| {
+            let call = Scan::new(&rows(&x, &[4, 64]), 1, &rows_mut(&y, &[4, 64]));
+            let mut said = String::new();
+            let load = || {
+                said = call
+                    .load_plans([&[4, 4000], shape])
+                    .unwrap_err()
+                    .to_string();
+                Ok(())
+            };
+            assert_eq!(loads(&counted(&device, load).unwrap()), 0, "{said}");
+            said
+        };
+        assert_eq!(
+            [&[64][..], &[4, -1], &[8, 1 << 21, 1 << 20]].map(refused),
+            [
+                "mode 1 is named, and x 64 has 1 modes: they are counted from 0",
+                "an extent is -1: it must be 0 to 1073741824",
+                "a stride is 2199023255552: it must be at most 1099511627775 in size",
+            ]
+        );
+        format!("law load_plans of cumulative sums: {cases} cases")
+    };
+    let name = "ahead::law_after_load_plans_no_cumulative_sum_of_a_shape_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(
+        said.starts_with("law load_plans of cumulative sums: "),
+        "{said}"
     );
 }

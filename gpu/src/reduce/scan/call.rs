@@ -15,12 +15,12 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_kernels,
 };
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::call::{aligned, extents, strides};
-use crate::reduce::problem::ReduceMode;
+use crate::reduce::problem::{ReduceMode, check_mode, row_major};
 use crate::scratch::Workspace;
 
 /// Adds up `x` along its mode `mode`, counted from 0: element `i` of `y` is the sum of the elements up to `i`. [`Scan`] leaves an
@@ -120,7 +120,12 @@ impl<'a, T: GemmElement> Scan<'a, T> {
             let layout = format!("y {of_y}");
             return Err(ErrorKind::Twice { layout }.into());
         }
-        let (of_x, of_y) = (strides(of_x)?, strides(of_y)?);
+        let strides = [strides(of_x)?, strides(of_y)?];
+        self.problem_of(&all, &strides).map(Some)
+    }
+
+    /// The problem of tensors of these extents and strides at the addresses of this call.
+    fn problem_of(&self, all: &[i64], [of_x, of_y]: &[Vec<i64>; 2]) -> Result<ScanProblem, Error> {
         let mode = |at: usize| ReduceMode {
             extent: all[at],
             stride: of_x[at],
@@ -129,8 +134,7 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         let others = (0..all.len()).filter(|at| *at != self.mode).map(mode);
         let alignment = [&self.x, &self.y].map(|view| aligned(view.bytes().0, T::TY));
         let along = mode(self.mode);
-        let problem = ScanProblem::of(T::TY, self.exclusive, others.collect(), along, alignment);
-        problem.map(Some)
+        ScanProblem::of(T::TY, self.exclusive, others.collect(), along, alignment)
     }
 
     /// Returns the plan of the call; `None` if there is nothing to do.
@@ -212,6 +216,56 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         let device = self.x.device();
         let memory = given_workspace(device, workspace, operands, || self.workspace(), of)?;
         self.call(&memory, |problem| Ok(ScanPlan::fastest(problem)))
+    }
+
+    /// Builds and loads every kernel that a call with tensors of these shapes takes by default, along the mode of this call, so that a
+    /// new shape assembles none in the middle of a request. Returns the number of kernels; shapes that share one need it once.
+    ///
+    /// For a shape, these are the kernel of a call in a stream capture and, where blocks share a sum, the kernel of the totals and the
+    /// kernel of the parts. The other calls differ from this one in the extents alone: they have the same type and mode,
+    /// addresses of the same alignment, and row-major tensors. A device keeps the last 256 kernels of cumulative sums.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::scan::Scan;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let (x, mut y) = (device.zeros::<f32>(64)?, device.poisoned::<f32>(64)?);
+    /// let call = Scan::new(&x.view((1, 64))?, 1, &y.view_mut((1, 64))?);
+    /// // Rows of 4096 and of 1000 share a kernel; few long rows need two more, since blocks share a row.
+    /// assert_eq!(call.load_plans([[4096, 4096], [5000, 1000], [2, 1 << 20]])?, 3);
+    /// let refused = call.load_plans([[100]]).unwrap_err();
+    /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 modes: they are counted from 0");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Scan::problem`], those that concern a shape among them, and the device's error if it does not take a
+    /// kernel. No kernel is loaded if a shape is refused.
+    pub fn load_plans(
+        &self,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        self.problem()?;
+        let mut kernels = Vec::new();
+        for shape in shapes {
+            let extents = shape.as_ref();
+            check_mode(self.mode, extents)?;
+            let strides = row_major(extents)?;
+            if extents.contains(&0) {
+                continue;
+            }
+            let problem = self.problem_of(extents, &[strides.clone(), strides])?;
+            let plan = ScanPlan::fastest(&problem);
+            plan.check_problem(&problem)?;
+            kernels.push((ScanPlan { turns: 0, ..plan }, ScanStage::Whole));
+            if plan.parts(&problem) > 1 {
+                kernels.extend([ScanStage::Totals, ScanStage::Parts].map(|stage| (plan, stage)));
+            }
+        }
+        load_kernels(self.x.device(), kernels)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.

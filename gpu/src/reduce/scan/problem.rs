@@ -109,6 +109,8 @@ impl ScanProblem {
         along: ReduceMode,
         aligned: [i64; 2],
     ) -> Result<ScanProblem, Error> {
+        // One element has no neighbour along the mode, regardless of its stride.
+        let along = if along.extent == 1 { ONE } else { along };
         let mut outer = joined(others);
         let steps = |mode: &ReduceMode| match mode.stride.abs() {
             0 => i64::MAX,
