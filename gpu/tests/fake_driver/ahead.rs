@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use colex_gpu::reduce::scan::Scan;
+use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut};
 use colex_layout::IntTuple;
@@ -304,4 +305,91 @@ fn law_after_load_plans_no_cumulative_sum_of_a_shape_loads_a_kernel() {
         said.starts_with("law load_plans of cumulative sums: "),
         "{said}"
     );
+}
+
+/// After `load_plans`, a selection of a shape that was named loads no kernel, nor does one in a capture or one of another shape with the
+/// same plan: along every mode, of few and many elements, the largest and the smallest, in parts and whole.
+#[test]
+fn law_after_load_plans_no_selection_of_a_shape_loads_a_kernel() {
+    let act = || {
+        let device = on_cudarc();
+        let (mut cases, mut shared, mut divided) = (0, 0, 0);
+        let (x, values, at) = (
+            buffer::<f32>(&device),
+            buffer::<f32>(&device),
+            buffer::<i32>(&device),
+        );
+        for (mode, k, smallest) in [
+            (2, 1, false),
+            (2, 8, true),
+            (1, 3, false),
+            (0, 2, true),
+            (2, 300, false),
+        ] {
+            let with_k = |mut shape: [i64; 3]| {
+                shape[mode] = k;
+                shape
+            };
+            let call = |shape: [i64; 3]| {
+                let (values, at) = (
+                    rows_mut(&values, &with_k(shape)),
+                    rows_mut(&at, &with_k(shape)),
+                );
+                let call = TopK::new(&rows(&x, &shape), mode, &values, &at);
+                if smallest { call.smallest() } else { call }
+            };
+            let plan = |shape: [i64; 3]| call(shape).plan().unwrap().map(|plan| (plan, plan.parts));
+            let mut own = [1, 1, 1];
+            own[mode] = 512;
+            let ahead = Ahead {
+                name: format!("{k} along {mode}"),
+                load: &|shapes| call(own).load_plans(shapes),
+                run: &|shape| call(shape).run(),
+                plan: &plan,
+            };
+            let mut nothing = [8, 8, 8];
+            nothing[mode] = 512;
+            nothing[(mode + 1) % 3] = 0;
+            let mut shapes = SHAPES.to_vec();
+            shapes.push(nothing);
+            let mut others = OTHERS.to_vec();
+            for all in [&mut shapes, &mut others] {
+                all.retain(|shape| shape[mode] >= k);
+            }
+            shared += ahead.holds(&device, &shapes, &others);
+            cases += shapes.len();
+            let parts = |shape: &&[i64; 3]| plan(**shape).is_some_and(|(_, parts)| parts > 1);
+            divided += shapes.iter().filter(parts).count();
+        }
+        assert!(divided > 2, "{divided} shapes in parts");
+        assert!(shared > 2, "{shared} other shapes share a kernel");
+        let refused = |shape: &[i64]| {
+            let (values, at) = (rows_mut(&values, &[4, 8]), rows_mut(&at, &[4, 8]));
+            let call = TopK::new(&rows(&x, &[4, 64]), 1, &values, &at);
+            let mut said = String::new();
+            let load = || {
+                said = call
+                    .load_plans([&[4, 4000], shape])
+                    .unwrap_err()
+                    .to_string();
+                Ok(())
+            };
+            assert_eq!(loads(&counted(&device, load).unwrap()), 0, "{said}");
+            said
+        };
+        assert_eq!(
+            [&[64][..], &[4, -1], &[4, 5], &[4, 0]].map(refused),
+            [
+                "mode 1 is named, and x 64 has 1 modes: they are counted from 0",
+                "an extent is -1: it must be 0 to 1073741824",
+                "the 8 largest of 5 elements: there must be 1 to 5",
+                "the 8 largest of 0 elements: there must be 0",
+            ]
+        );
+        format!("law load_plans of selections: {cases} cases")
+    };
+    let name = "ahead::law_after_load_plans_no_selection_of_a_shape_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(said.starts_with("law load_plans of selections: "), "{said}");
 }

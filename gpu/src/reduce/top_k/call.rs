@@ -16,13 +16,13 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_kernels,
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::ReduceIndex;
 use crate::reduce::call::{Written, aligned, extents, strides};
-use crate::reduce::problem::ReduceMode;
+use crate::reduce::problem::{ReduceMode, check_mode, row_major};
 use crate::scratch::Workspace;
 
 /// Finds the largest elements of `x` along its mode `mode`, counted from 0, the largest first, and their indices along the mode.
@@ -166,22 +166,32 @@ impl<'a, T: GemmElement> TopK<'a, T> {
                 return Err(ErrorKind::Twice { layout }.into());
             }
         }
-        let [of_x, of_values, of_indices] = [of_x, of_values, of_indices].map(strides);
-        let (of_x, of_values, of_indices) = (of_x?, of_values?, of_indices?);
+        let of_outputs = [strides(of_values)?, strides(of_indices)?];
+        self.problem_of(&all, k, &strides(of_x)?, &of_outputs)
+            .map(Some)
+    }
+
+    /// The problem of `x` with these extents and strides, and of outputs with these strides, at the addresses of this call.
+    fn problem_of(
+        &self,
+        all: &[i64],
+        k: i64,
+        of_x: &[i64],
+        [of_values, of_indices]: &[Vec<i64>; 2],
+    ) -> Result<TopKProblem, Error> {
         let at = |at: usize| ReduceMode {
             extent: all[at],
             stride: of_x[at],
             outputs: [of_values[at], of_indices[at]],
         };
-        let others = (0..all.len()).filter(|other| *other != mode).map(at);
-        let problem = TopKProblem::of(
-            [T::TY, indices.ty],
+        let others = (0..all.len()).filter(|other| *other != self.mode).map(at);
+        TopKProblem::of(
+            [T::TY, self.outputs[1].ty],
             self.smallest,
             others.collect(),
-            (at(mode), k),
+            (at(self.mode), k),
             aligned(self.x.bytes().0, T::TY),
-        );
-        problem.map(Some)
+        )
     }
 
     /// Returns the plan of the call; `None` if there is nothing to do.
@@ -268,6 +278,65 @@ impl<'a, T: GemmElement> TopK<'a, T> {
         let device = self.x.device();
         let memory = given_workspace(device, workspace, operands, || self.workspace(), of)?;
         self.call(&memory, |problem| Ok(TopKPlan::fastest(problem)))
+    }
+
+    /// Builds and loads every kernel that a call with `x` of these shapes takes by default, along the mode and with the `k` of this call,
+    /// so that a new shape assembles none in the middle of a request. Returns the number of kernels; shapes that share one need it
+    /// once.
+    ///
+    /// For a shape, these are the kernel of a call in a stream capture and, where blocks share a row, the kernel of the parts and the
+    /// kernel that selects among their candidates. The other calls differ from this one in the extents alone: they have the
+    /// same types, mode and `k`, addresses of the same alignment, and row-major tensors. A device keeps the last 256 kernels of
+    /// selections.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::reduce::top_k::TopK;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let (x, mut at) = (device.zeros::<f32>(64)?, device.poisoned::<i32>(8)?);
+    /// let mut values = device.poisoned::<f32>(8)?;
+    /// let call = TopK::new(&x.view((1, 64))?, 1, &values.view_mut((1, 8))?, &at.view_mut((1, 8))?);
+    /// // Any number of such rows takes one kernel; few long rows need three, since blocks share a row.
+    /// assert_eq!(call.load_plans([[1, 1000], [4096, 1000], [2, 1 << 20]])?, 4);
+    /// let refused = call.load_plans([[100, 5]]).unwrap_err();
+    /// assert_eq!(refused.to_string(), "the 8 largest of 5 elements: there must be 1 to 5");
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`TopK::problem`], those that concern a shape among them, and the device's error if it does not take a
+    /// kernel. No kernel is loaded if a shape is refused.
+    pub fn load_plans(
+        &self,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        self.problem()?;
+        let k = extents(&self.outputs[0].shape)[self.mode];
+        let mut kernels = Vec::new();
+        for shape in shapes {
+            let all = shape.as_ref();
+            check_mode(self.mode, all)?;
+            let of_x = row_major(all)?;
+            let mut results = all.to_vec();
+            results[self.mode] = k;
+            if results.contains(&0) {
+                continue;
+            }
+            let of_outputs = row_major(&results)?;
+            let of_outputs = [of_outputs.clone(), of_outputs];
+            let problem = self.problem_of(all, k, &of_x, &of_outputs)?;
+            let plan = TopKPlan::fastest(&problem);
+            plan.check_problem(&problem)?;
+            kernels.push((TopKPlan { parts: 1, ..plan }, TopKStage::Whole));
+            if plan.parts > 1 {
+                kernels.push((plan, TopKStage::Part));
+                kernels.push((plan.second(), TopKStage::Combine));
+            }
+        }
+        load_kernels(self.x.device(), kernels)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.

@@ -118,6 +118,8 @@ impl TopKProblem {
         (along, k): (ReduceMode, i64),
         aligned: i64,
     ) -> Result<TopKProblem, Error> {
+        // One element has no neighbour along the mode, regardless of its stride.
+        let along = if along.extent == 1 { ONE } else { along };
         let mut outer = joined(others);
         if outer.is_empty() {
             outer.push(ONE);
