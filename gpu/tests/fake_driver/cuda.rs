@@ -693,6 +693,31 @@ pub extern "C" fn fakeCollectiveLeave(rank: u64) -> Code {
     0
 }
 
+/// The current context, not counted.
+#[no_mangle]
+pub extern "C" fn fakeCurrentContext() -> Handle {
+    CURRENT.get()
+}
+
+/// Waits until all streams of a context have ended, as the driver does when memory is freed.
+#[no_mangle]
+pub extern "C" fn fakeContextSettles(context: Handle) -> Code {
+    let start = Instant::now();
+    let streams = || -> Vec<Handle> {
+        let streams = STREAMS.lock().unwrap();
+        let own = streams.iter().filter(|(_, of)| *of == context);
+        own.map(|(stream, _)| *stream).collect()
+    };
+    while streams().iter().any(|stream| is_behind(Some(*stream), None)) {
+        // A real wait would never end.
+        if start.elapsed() > Duration::from_secs(20) {
+            return 999;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    0
+}
+
 /// Whether a stream has work that has not run, of any kind or up to an event.
 fn is_behind(stream: Option<Handle>, event: Option<Handle>) -> bool {
     let mut machine = MACHINE.lock().unwrap();

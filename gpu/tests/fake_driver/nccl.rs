@@ -5,6 +5,8 @@
 //! Collectives are work of the fake driver's streams: one runs when the streams of all its ranks have come to it. An
 //! all-gather copies its elements; sums are of what kernels compute, and no kernel of the fake driver computes anything.
 //!
+//! An abort waits for all streams of its device, as NCCL's does: it frees memory.
+//!
 //! A communicator is in progress until all ranks of its identifier are there, in this process. Every call that ends a
 //! communicator is a line of the file that `FAKE_CUDA_CALLS` names, with `.nccl` behind it.
 #![allow(non_snake_case)]
@@ -21,6 +23,8 @@ fn scene(name: &str) -> bool {
 
 /// A communicator.
 struct Rank {
+    /// The context in which it was made.
+    context: usize,
     id: [u8; 128],
     rank: i32,
     ranks: i32,
@@ -107,7 +111,8 @@ pub extern "C" fn ncclCommInitRankConfig(
     if all.iter().any(|one| one.id == id.0 && one.rank == rank) {
         return fails(5, format!("rank {rank} is there already"));
     }
-    all.push(Rank { id: id.0, rank, ranks, is_slow: false, breaks: None, begun: 0 });
+    let context = driver().map_or(0, |driver| (driver.context)());
+    all.push(Rank { context, id: id.0, rank, ranks, is_slow: false, breaks: None, begun: 0 });
     *handle = all.len();
     7
 }
@@ -148,14 +153,17 @@ pub extern "C" fn ncclCommDestroy(handle: usize) -> Code {
 
 #[no_mangle]
 pub extern "C" fn ncclCommAbort(handle: usize) -> Code {
-    let (id, rank) = {
+    let (id, rank, context) = {
         let all = RANKS.lock().unwrap();
-        (all[handle - 1].id[0], all[handle - 1].rank)
+        let own = &all[handle - 1];
+        (own.id[0], own.rank, own.context)
     };
+    let told = ends("abort", handle);
     if let Some(driver) = driver() {
         (driver.leave)(u64::from(id) << 32 | rank as u64);
+        (driver.settle)(context);
     }
-    ends("abort", handle)
+    told
 }
 
 /// The groups that are open.
@@ -178,6 +186,8 @@ pub extern "C" fn ncclGroupEnd() -> Code {
 struct FakeDriver {
     join: extern "C" fn(stream: usize, id: u64, ranks: u64, from: u64, to: u64, words: u64) -> Code,
     leave: extern "C" fn(rank: u64) -> Code,
+    settle: extern "C" fn(context: usize) -> Code,
+    context: extern "C" fn() -> usize,
 }
 
 extern "C" {
@@ -193,11 +203,13 @@ fn driver() -> Option<&'static FakeDriver> {
         if library.is_null() {
             return None;
         }
-        let [join, leave] = [c"fakeCollectiveJoin", c"fakeCollectiveLeave"]
-            .map(|name| dlsym(library, name.as_ptr()));
-        (!join.is_null() && !leave.is_null()).then(|| FakeDriver {
+        let names = [c"fakeCollectiveJoin", c"fakeCollectiveLeave", c"fakeContextSettles", c"fakeCurrentContext"];
+        let [join, leave, settle, context] = names.map(|name| dlsym(library, name.as_ptr()));
+        (!join.is_null()).then(|| FakeDriver {
             join: std::mem::transmute(join),
             leave: std::mem::transmute(leave),
+            settle: std::mem::transmute(settle),
+            context: std::mem::transmute(context),
         })
     };
     DRIVER.get_or_init(find).as_ref()

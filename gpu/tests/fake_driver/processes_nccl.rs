@@ -512,3 +512,33 @@ fn a_rank_whose_collective_is_refused_says_so() {
          flags are released"
     );
 }
+
+/// An abort of communicators ends only when all streams of the device have. Those that wait for flags of a lost rank are released
+/// meanwhile.
+#[test]
+fn a_rank_that_is_lost_by_memory_is_named_where_communicators_are_open() {
+    let act = || {
+        let act = |process: RankProcess| {
+            let mut by_nccl = gather(&process, &by(RankPath::NcclAfter));
+            let mut by_memory = gather(&process, &by(RankPath::PeerMemory));
+            for call in [&mut by_nccl, &mut by_memory] {
+                call.run().unwrap();
+                call.wait(LONG).unwrap();
+            }
+            if process.rank() == 2 {
+                return;
+            }
+            by_memory.run().unwrap();
+            let start = Instant::now();
+            let error = by_memory.wait(SHORT).unwrap_err();
+            assert_eq!(error.lost_rank(), Some(2), "{error}");
+            assert!(start.elapsed() < 4 * SHORT, "{:?}", start.elapsed());
+            assert!(by_nccl.run().unwrap_err().is_ranks_refused());
+        };
+        let ended = each(3, LONG, act).len();
+        format!("{ended}, aborted {}", told().matches("abort").count())
+    };
+    let test =
+        "processes_nccl::a_rank_that_is_lost_by_memory_is_named_where_communicators_are_open";
+    assert_eq!(with_nccl(test, "peers:3", act), "3, aborted 2");
+}

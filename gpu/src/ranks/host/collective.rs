@@ -1,6 +1,9 @@
 //! The collectives of the paths by NCCL: those of the library on GPUs, and the host's copies and sums on simulated devices.
 
 use core::fmt;
+#[cfg(feature = "nccl")]
+use std::sync::mpsc;
+use std::sync::mpsc::Receiver;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -9,6 +12,7 @@ use colex_device::{Buffer, Device};
 #[cfg(feature = "nccl")]
 use colex_device::cuda::{Communicator, NcclId};
 
+use super::devices::RELEASE;
 use crate::error::{Error, HostError, MeetingFailure};
 use crate::kernels::GemmElement;
 use crate::ranks::RankPath;
@@ -187,20 +191,47 @@ impl Collectives {
             (None, Some(rank), Some(within)) => HostError::Cut { rank, within }.into(),
             (None, _, _) => error,
         };
-        self.cut(&error);
+        self.cut(&error).has_ended(RELEASE);
         error
     }
 
-    /// Aborts all collectives because of an error.
-    pub(crate) fn cut(&self, why: &Error) {
-        let mut engine = self.engine();
-        let ended = std::mem::replace(&mut *engine, Engine::Failed(why.to_string()));
+    /// Begins to abort all collectives because of an error. A thread of its own aborts them: NCCL frees memory in an abort, for which
+    /// the driver may wait for all streams of the devices. Those of other products end only when their flags are released.
+    pub(crate) fn cut(&self, why: &Error) -> Abort {
+        let ended = {
+            let mut engine = self.engine();
+            if matches!(*engine, Engine::Failed(_)) {
+                return Abort::default();
+            }
+            std::mem::replace(&mut *engine, Engine::Failed(why.to_string()))
+        };
         match ended {
-            Engine::Host | Engine::Among(_) => {}
+            Engine::Host | Engine::Among(_) | Engine::Failed(_) => Abort::default(),
             #[cfg(feature = "nccl")]
-            Engine::Nccl(ranks) => ranks.into_iter().for_each(Communicator::abort),
-            Engine::Failed(first) => *engine = Engine::Failed(first),
+            Engine::Nccl(ranks) => {
+                let (ended, ends) = mpsc::channel();
+                let abort = move || {
+                    ranks.into_iter().for_each(Communicator::abort);
+                    // No one may wait for it any more.
+                    let _ = ended.send(());
+                };
+                // Without a thread the communicators end as those that are dropped, within their time.
+                let _ = std::thread::Builder::new().spawn(abort);
+                Abort(Some(ends))
+            }
         }
+    }
+}
+
+/// An abort that has begun.
+#[derive(Default)]
+pub(crate) struct Abort(Option<Receiver<()>>);
+
+impl Abort {
+    /// Whether it returns within a time. If not, streams may still run.
+    pub(crate) fn has_ended(&self, within: Duration) -> bool {
+        let ends = self.0.as_ref();
+        ends.is_none_or(|ends| ends.recv_timeout(within).is_ok())
     }
 }
 

@@ -9,7 +9,7 @@ use colex_device::{Device, Event};
 
 use super::session::{Session, Step, StepSaid};
 use crate::error::{Error, HostError, MeetingFailure};
-use crate::ranks::host::collective::{Bring, Collectives};
+use crate::ranks::host::collective::{Abort, Bring, Collectives};
 
 /// The most bytes of a simulated collective in one exchange.
 const PART: usize = 1 << 19;
@@ -19,6 +19,8 @@ const PART: usize = 1 << 19;
 pub(super) struct SessionCollectives {
     /// Opened by the first product that needs them.
     opened: Mutex<Option<Arc<Collectives>>>,
+    /// The first abort of them.
+    abort: Mutex<Option<Abort>>,
     progress: Mutex<Progress>,
 }
 
@@ -74,12 +76,22 @@ impl SessionCollectives {
         self.opened().get_or_insert_with(|| new.clone());
     }
 
-    /// Aborts the collectives because of an error.
+    fn abort(&self) -> MutexGuard<'_, Option<Abort>> {
+        self.abort.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to abort the collectives because of an error.
     pub(super) fn cut(&self, why: &Error) {
         let opened = self.opened().clone();
         if let Some(opened) = opened {
-            opened.cut(why);
+            self.abort().get_or_insert_with(|| opened.cut(why));
         }
+    }
+
+    /// Whether the abort that has begun, if any, returns within a time.
+    pub(super) fn is_cut(&self, within: Duration) -> bool {
+        let abort = self.abort();
+        abort.as_ref().is_none_or(|abort| abort.has_ended(within))
     }
 }
 

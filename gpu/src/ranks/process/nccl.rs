@@ -10,6 +10,7 @@ use super::collectives::Cause;
 use super::session::{LiveProduct, Session, Step};
 use crate::error::{Error, HostError};
 use crate::ranks::host::collective::Collectives;
+use crate::ranks::host::devices::RELEASE;
 
 /// A product of this rank by NCCL.
 #[derive(Debug)]
@@ -66,7 +67,9 @@ impl<T, C> NcclCall<T, C> {
             }
         });
         // Without one of the ranks its collectives never begin.
-        refused.inspect_err(|why| collectives.cut(why))?;
+        refused.inspect_err(|why| {
+            collectives.cut(why).has_ended(RELEASE);
+        })?;
         session.collectives.keep(&collectives);
         let number = session.opened();
         let (member, flags) = (work.member().clone(), work.flags());

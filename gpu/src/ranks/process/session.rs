@@ -233,7 +233,8 @@ impl Session {
         // The streams that go on write the memory of the others: these must have heard of it before.
         let is_told = told.iter().all(Result::is_ok);
         self.collectives.cut(why);
-        let is_stuck = !(is_told && drained(&products.live));
+        let is_drained = drained(&products.live);
+        let is_stuck = !(is_told && is_drained && self.collectives.is_cut(RELEASE));
         products.failure = Some(Failure { lost, is_stuck });
     }
 
