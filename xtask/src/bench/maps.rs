@@ -439,7 +439,7 @@ fn of_tensor<T: GemmElement, Q: Element>(lines: &mut Lines<'_>, bytes: i64, to: 
                 call.run(device)?;
                 ensure!(
                     numbers()? == *want,
-                    "{plan}: other bits than in four launches"
+                    "{plan}: other bits than by default"
                 );
             }
             runs.push(Box::new(move |device| call.run(device)));
