@@ -437,10 +437,7 @@ fn of_tensor<T: GemmElement, Q: Element>(lines: &mut Lines<'_>, bytes: i64, to: 
             if let Some(want) = &want {
                 of_first.fill_bytes(0xff)?;
                 call.run(device)?;
-                ensure!(
-                    numbers()? == *want,
-                    "{plan}: other bits than by default"
-                );
+                ensure!(numbers()? == *want, "{plan}: other bits than by default");
             }
             runs.push(Box::new(move |device| call.run(device)));
         }

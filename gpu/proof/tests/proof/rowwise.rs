@@ -436,9 +436,10 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     let is_again = plan != fastest;
                     assert!(is_weighed || !is_again, "{plan}");
                     assert!(is_again || !was_again, "{plan} at {clock}");
-                    let is_right = match is_norm {
-                        true => plan.rows == 2,
-                        false => plan.storage == kept,
+                    let is_right = if is_norm {
+                        plan.rows == 2
+                    } else {
+                        plan.storage == kept
                     };
                     assert!(!is_again || is_right, "{plan}");
                     was_again = is_again;
