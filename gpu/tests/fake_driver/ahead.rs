@@ -37,11 +37,14 @@ fn rows_mut<T: Element>(buffer: &Buffer<T>, extents: &[i64]) -> ViewMut<'static,
     ViewMut::row_major(handle, shape).expect("a view")
 }
 
+/// Loads the plans of shapes, and returns how many kernels these are.
+type LoadOf<'w> = dyn Fn(&[[i64; 3]]) -> Result<usize, Error> + 'w;
+
 /// What of a call is the same for every shape.
 struct Ahead<'w, P> {
     name: String,
     /// Loads the plans of shapes.
-    load: &'w dyn Fn(&[[i64; 3]]) -> Result<usize, Error>,
+    load: &'w LoadOf<'w>,
     /// Runs the call of a shape.
     run: &'w dyn Fn([i64; 3]) -> Result<(), Error>,
     /// The plan of a shape, and its parts; `None` if there is nothing to do.
