@@ -116,8 +116,8 @@ fn unpacked() -> Result<(), Box<dyn Error>> {
             "((8,16),(1,(2,4)),(2,1)):((2@0,4@1),(0,(1@0,1@1)),(16@0,0))",
         );
     }
-    // (CPY, CPY_M, CPY_N): M and N are the tensor's modes.
-    let thread_0 = copy.slice(0)?.partition_dst(&tensor)?.values()?;
+    // M and N are the tensor's modes.
+    let thread_0 = copy.slice(0)?.partition_dst(&tensor)?.values()?; // (CPY, CPY_M, CPY_N)
     let shown: Vec<String> = thread_0.iter().map(|at| format!("{at:#}")).collect();
     println!("{:?}", &shown[..9]);
     println!("{}", copy.slice(9)?.partition_dst(&tensor)?.start);
