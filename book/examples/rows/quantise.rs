@@ -75,9 +75,10 @@ fn launches() -> Result<(), Box<dyn Error>> {
                 threads: 64,
                 ..TensorScalePlan::fastest(Ty::F32, Ty::E4m3)
             };
-            match by_plan {
-                true => call.tensor_scale_by(&scale, plan).run()?,
-                false => call.tensor_scale(&scale).run()?,
+            if by_plan {
+                call.tensor_scale_by(&scale, plan).run()?;
+            } else {
+                call.tensor_scale(&scale).run()?;
             }
         }
         Ok::<_, colex_gpu::Error>((q.download()?, scale.download()?))

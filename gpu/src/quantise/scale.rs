@@ -163,10 +163,7 @@ impl TensorScalePlan {
         .map(counted);
         let at_once = product([self.chunk(), self.blocks]);
         let turns = counted((div_up(elements, at_once), "turn"));
-        let order = match self.reversed {
-            true => "last",
-            false => "first",
-        };
+        let order = if self.reversed { "last" } else { "first" };
         let [moved, must] = [self.bytes(elements), self.compulsory(elements)];
         format!(
             "quantisation of {from} to {to}, a tensor of {elements} elements\n\
@@ -222,7 +219,7 @@ impl TensorScalePlan {
         let strides = |layout: &Layout| {
             let leaves = layout.leaves().iter();
             let leaves = leaves.filter(|leaf| leaf.extent.value() > 1);
-            leaves.map(|leaf| leaf.stride.clone()).collect::<Vec<_>>()
+            leaves.map(|leaf| leaf.stride).collect::<Vec<_>>()
         };
         let is_whole = x.cosize().is_ok_and(|all| all == count);
         let has_no_gaps = is_whole && x.is_injective().unwrap_or(false) && strides(x) == strides(q);
@@ -261,19 +258,19 @@ fn build(
     arch: Arch,
     is_second: bool,
 ) -> Result<TensorKernel, colex_tensor::Error> {
-    let name = match is_second {
-        true => "quantise_tensor",
-        false => "largest_size",
+    let name = if is_second {
+        "quantise_tensor"
+    } else {
+        "largest_size"
     };
     let mut k = Builder::new(name, arch, plan.threads as u32);
     let x = k.tensor("x", plan.from, row(Int::Dynamic(1 << 16))?);
     let parts = k.tensor("parts", Ty::F32, line(Int::Dynamic(16))?);
-    let outputs = match is_second {
-        true => {
-            let q = k.tensor("q", plan.to, row(Int::Dynamic(1 << 16))?);
-            Some((q, k.tensor("scale", Ty::F32, line(Int::Static(1))?)))
-        }
-        false => None,
+    let outputs = if is_second {
+        let q = k.tensor("q", plan.to, row(Int::Dynamic(1 << 16))?);
+        Some((q, k.tensor("scale", Ty::F32, line(Int::Static(1))?)))
+    } else {
+        None
     };
     let vector = plan.vector();
     let over = Layout::new((1, plan.threads), (0, 1))?;
@@ -322,9 +319,10 @@ fn build(
     let is_zero = Expr::from(&found).equals(0.0);
     let inverse = k.map(is_zero.select(0.0, Expr::from(1.0) / &found));
     k.for_(&block, &tiles, plan.blocks, |k, tile| {
-        let tile = match plan.reversed {
-            true => k.within(&tiles - tile - 1, 0..MOST),
-            false => tile.clone(),
+        let tile = if plan.reversed {
+            k.within(&tiles - tile - 1, 0..MOST)
+        } else {
+            tile.clone()
         };
         let (of, goes) = (part(&from, &x, &tile), part(&to, &q, &tile));
         let held = k.fragment_like(&of);
@@ -391,7 +389,7 @@ impl Planned for TensorScalePlan {
         let count = Int::Dynamic(*elements);
         let layouts = || -> Result<[Layout; 3], colex_layout::Error> {
             let one = line(Int::Static(1))?;
-            Ok([row(count.clone())?, line(Int::Dynamic(plan.blocks))?, one])
+            Ok([row(count)?, line(Int::Dynamic(plan.blocks))?, one])
         };
         let [all, of_parts, one] = layouts().map_err(colex_tensor::Error::from)?;
         let mut launches = Vec::new();
@@ -426,9 +424,10 @@ impl fmt::Display for TensorScalePlan {
             (self.blocks, "block"),
         ]
         .map(counted);
-        let order = match self.reversed {
-            true => "reverse order",
-            false => "the same order",
+        let order = if self.reversed {
+            "reverse order"
+        } else {
+            "the same order"
         };
         let TensorScalePlan { from, to, .. } = self;
         write!(

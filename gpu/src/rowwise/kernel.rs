@@ -344,9 +344,10 @@ impl RowKernel<'_> {
             self.meet(k);
         }
         let size = 4 * N as i64;
-        let scratch = match self.plan.meets_once {
-            true => scratch + &self.turn * (8 * warps),
-            false => scratch.clone(),
+        let scratch = if self.plan.meets_once {
+            scratch + &self.turn * (8 * warps)
+        } else {
+            scratch.clone()
         };
         let [put, take] = [warp, &lane % warps].map(|place| &scratch + place * size);
         let put = k.address(&put, false);

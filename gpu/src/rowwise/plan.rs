@@ -683,9 +683,10 @@ impl RowwisePlan {
                 format!("Rows are read {reads} times, but shared memory keeps {kept}")
             }
         };
-        let meeting = match self.meets_once {
-            true => "The warps of a row meet once: each gives its own totals.\n",
-            false => "",
+        let meeting = if self.meets_once {
+            "The warps of a row meet once: each gives its own totals.\n"
+        } else {
+            ""
         };
         format!(
             "{problem}\n\

@@ -96,7 +96,7 @@ fn a_large_part_goes_in_several_exchanges() {
         k: 264,
         ..problem(Overlap::GatherProduct, 2)
     };
-    assert!(2048 * 264 * 2 > Meeting::MOST_BYTES);
+    const { assert!(2048 * 264 * 2 > Meeting::MOST_BYTES) };
     let options = with(Some(RankPath::NcclAfter), None);
     let act = move |process: RankProcess| {
         let mut call = ProcessProduct::<bf16, f32>::new(&process, large, &options).unwrap();
@@ -314,9 +314,10 @@ fn a_rank_that_never_comes_is_named_and_ends_the_others() {
         };
         let found = each(&device(0), 3, SHORT, act);
         let over = |lost: usize, rank: usize| {
-            let why = match lost == rank {
-                true => "because of a failure of its own".to_string(),
-                false => format!("because rank {lost} was late or gone"),
+            let why = if lost == rank {
+                "because of a failure of its own".to_string()
+            } else {
+                format!("because rank {lost} was late or gone")
             };
             format!("the products of this rank have failed before, {why}: their flags are released")
         };

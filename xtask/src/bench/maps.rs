@@ -423,12 +423,11 @@ fn of_tensor<T: GemmElement, Q: Element>(lines: &mut Lines<'_>, bytes: i64, to: 
         let given = Quantise::new(to, &x, &q).tensor(0.5).prepare()?;
         let computed = Quantise::new(to, &x, &q).tensor_scale(&scale).prepare()?;
         let numbers = || Ok::<_, Error>((of_first.download()?, of_scale.download()?));
-        let want = match is_first {
-            true => {
-                computed.run(device)?;
-                Some(numbers()?)
-            }
-            false => None,
+        let want = if is_first {
+            computed.run(device)?;
+            Some(numbers()?)
+        } else {
+            None
         };
         is_first = false;
         for (plan, (_, runs)) in plans.into_iter().zip(&mut by_plans) {

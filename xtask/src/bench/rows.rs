@@ -269,7 +269,7 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
             if columns * bytes <= 1 << 18 {
                 let blocks = match columns * bytes {
                     ..=0x1_0000 => 1,
-                    ..=0x2_0000 => 2,
+                    0x1_0001..=0x2_0000 => 2,
                     _ => 4,
                 };
                 let chunk = 1024 * plan.vector * blocks;
