@@ -509,14 +509,17 @@ fn law_attention_of_packed_sequences_is_that_of_each() {
     let rounds = draws(6);
     let mut elements = 0;
     for (i, arch) in [Arch::Sm80, Arch::Sm90a].into_iter().enumerate() {
-        let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
-        let device = Device::simulator_with(arch, options);
-        let found = colex_proof::kernels::sequences::check_packed(&device, 70 + i as u64, rounds);
-        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+        for seed in 0..3 {
+            let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+            let device = Device::simulator_with(arch, options);
+            let found =
+                colex_proof::kernels::sequences::check_packed(&device, 70 + i as u64, rounds);
+            elements += found.unwrap_or_else(|why| panic!("{arch}, schedule {seed}: {why}"));
+        }
     }
     println!(
         "law attention.packed: {} cases, {elements} elements",
-        2 * rounds
+        6 * rounds
     );
 }
 
@@ -526,15 +529,17 @@ fn law_attention_to_pages_is_that_of_their_keys() {
     let rounds = draws(6);
     let mut elements = 0;
     for (i, arch) in [Arch::Sm80, Arch::Sm90a].into_iter().enumerate() {
-        let options = SimOptions::default().schedule(Schedule::from_seed(i as u64));
-        let device = Device::simulator_with(arch, options);
-        let found =
-            colex_proof::kernels::attention::pages::check_paged(&device, 90 + i as u64, rounds);
-        elements += found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+        for seed in 0..3 {
+            let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+            let device = Device::simulator_with(arch, options);
+            let found =
+                colex_proof::kernels::attention::pages::check_paged(&device, 90 + i as u64, rounds);
+            elements += found.unwrap_or_else(|why| panic!("{arch}, schedule {seed}: {why}"));
+        }
     }
     println!(
         "law attention.pages: {} cases, {elements} elements",
-        2 * rounds
+        6 * rounds
     );
 }
 
