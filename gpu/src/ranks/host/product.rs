@@ -275,7 +275,7 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> RankProduct<T, C, S> {
     }
 
     /// Enqueues the product on all devices, as one round: the operands are read and C is written after the earlier work of their devices'
-    /// streams, and later work of a device comes after all ranks have read its part of A in an all-gather, or have written its C.
+    /// streams, and later work of a device comes after its part of A has been sent to all ranks in an all-gather, or all have written its C.
     ///
     /// # Errors
     ///

@@ -258,9 +258,9 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
     }
 
     /// Enqueues a round of this rank: its operands are read and its C is written after the earlier work of its stream, and later work comes
-    /// after all ranks have read its part of A in an all-gather, or have written its C. The host waits for no other rank. (On the simulator
-    /// it does, for at most the time of the meeting, since a simulated stream runs each call to its end. On a path of NCCL it may in the
-    /// first round, in which the ranks connect, for at most the time of the communicators.)
+    /// after its part of A has been sent to all ranks in an all-gather, or all have written its C. The host waits for no other rank. (On
+    /// the simulator it does, for at most the time of the meeting, since a simulated stream runs each call to its end. On a path of NCCL
+    /// it may in the first round, in which the ranks connect, for at most the time of the communicators.)
     ///
     /// # Errors
     ///
