@@ -27,6 +27,8 @@ use smallvec::SmallVec;
 /// addresses and device allow. [`Attention`] has masks, the scale, the soft-cap, the log-sum-exp, sinks, sequences of different
 /// lengths and the choice of a kernel.
 ///
+/// The elements are `bf16` or `f16`. Q, K and V have 64, 96, 128, 192 or 256 features, or Q and K have 192 and V 128.
+///
 /// The views are (batch, head, sequence, feature). Q and O have any multiple of the heads of K and V, the lengths of Q and K
 /// may be any, 0 too, and so may the strides of batch, head and sequence: a tensor whose modes are (batch, sequence, head,
 /// feature) in memory is given as a [permuted](View::permute) view. The stride of features is 1.
