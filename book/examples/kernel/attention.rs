@@ -244,7 +244,7 @@ pub(crate) fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let v = k.tensor("v", Ty::F16, "(_64,1024):(_1,64)");
     let o = k.tensor("o", Ty::F16, by_rows);
     let (tid, block) = (k.thread(), k.block_index(0));
-    let block = k.within(block, 0..1 << 20);
+    let block = k.within(block, 0..1 << 20); // the launch checks this range
 
     let rows = "Sw<3,3,3> o 0 o (64,64):(64,1)";
     let shared_q = k.shared_tensor(Ty::F16, rows);
