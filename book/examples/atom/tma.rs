@@ -48,7 +48,7 @@ fn tma() -> Result<(), Box<dyn Error>> {
         (&[256, 1024][..], &[512][..], &[64, 128][..])
     );
     assert_eq!(map.swizzle, TmaSwizzle::B128);
-    println!("{}", plan.load()?.name()); // bits
+    println!("{}", plan.load()?.name()); // 131072 bits: 128 * 64 * 16
     // ANCHOR_END: tma
     Ok(())
 }

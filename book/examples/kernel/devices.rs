@@ -125,7 +125,7 @@ unsafe fn column_sum(
     // SAFETY: the caller promises that both live for the call; nothing made here outlives it.
     let device = unsafe { Device::from_raw(raw)? };
     let (first, length) = (matrix + 4 * j as u64, rows * columns - j);
-    // SAFETY: the caller promises that the rest of the matrix lies behind its column.
+    // SAFETY: the caller promises the matrix; `length` of its numbers lie from `first` on.
     let memory = unsafe { device.borrow_raw::<f32>(first, length)? };
     let column = View::new(&memory, Layout::new(rows as i64, columns as i64)?)?;
     let mut out = device.zeros::<f32>(rows)?;
