@@ -17,25 +17,12 @@ use half::bf16;
 use super::OVERLAPS;
 use super::host::{LONG, device, numbers, with};
 use super::process::{ROUNDS, each, each_on, said, same_as_one_process};
+use super::without_peers::problem;
 
 /// A time that a missing rank costs.
 const SHORT: Duration = Duration::from_millis(700);
 
 const PATHS: [RankPath; 2] = [RankPath::NcclAfter, RankPath::NcclInChunks];
-
-fn problem(overlap: Overlap, ranks: i64) -> RankProblem {
-    let (n, k) = match overlap {
-        Overlap::GatherProduct => (16 * ranks, 72),
-        Overlap::ProductScatter | Overlap::ProductReduce => (40, 72 * ranks),
-    };
-    RankProblem {
-        overlap,
-        ranks,
-        m: 24 * ranks,
-        n,
-        k,
-    }
-}
 
 /// Ranks with memory of their own.
 fn apart(ranks: usize) -> Vec<Device> {

@@ -19,7 +19,7 @@ fn both(ranks: i64, seed: u64) -> [RankDevices; 2] {
     ]
 }
 
-fn problem(overlap: Overlap, ranks: i64) -> RankProblem {
+pub(super) fn problem(overlap: Overlap, ranks: i64) -> RankProblem {
     let (n, k) = match overlap {
         Overlap::GatherProduct => (16 * ranks, 72),
         Overlap::ProductScatter | Overlap::ProductReduce => (40, 72 * ranks),
