@@ -18,19 +18,33 @@
     const { state, place, open, touch } = panel;
     place.setAttribute("role", "tabpanel");
 
-    // The page computes its first panel by itself; the address changes with what a reader does.
+    // The page computes its first panel by itself; the address changes with what a reader does. Chromium drops every
+    // change of an address after the 200th in ten seconds, and the links that are followed with them, without a word: the
+    // address changes when the reader pauses.
+    const PAUSE = 250;
     let kept = null;
+    let shown = location.hash;
+    let pause = null;
     function keepInAddress() {
+        clearTimeout(pause);
+        pause = setTimeout(writeAddress, PAUSE);
+    }
+
+    function writeAddress() {
+        clearTimeout(pause);
+        // A link that has been followed, and whose event is still to come, stays.
+        if (location.hash !== shown) return;
         const address = explorer.addressOf(state);
         if (address === kept || address.length > LONGEST_LINK) return;
         kept = address;
         // A file may not change its address in every browser.
         try { history.replaceState(null, "", `#${address}`); } catch { /* The page works without. */ }
+        shown = location.hash;
     }
 
     function link() {
         kept = null;
-        keepInAddress();
+        writeAddress();
         return location.href;
     }
 
@@ -63,6 +77,8 @@
 
     /** Shows the state of the address; whether there was one. */
     function follow() {
+        clearTimeout(pause);
+        shown = location.hash;
         if (explorer.isTooLong(location.hash)) {
             explorer.showError(explorer.tooLong("the address", location.hash.length), place);
             return false;
