@@ -264,7 +264,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             function,
             x: x.clone(),
             modes: vec![mode],
-            y: Written::new("the indices", I::TY, indices),
+            y: Written::new("`indices`", I::TY, indices),
             values: None,
             outputs: PhantomData,
         }
@@ -272,7 +272,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
 
     /// Stores the elements that an arg-max or arg-min finds, too.
     pub fn values(self, values: &ViewMut<'a, T>) -> Reduce<'a, T> {
-        let values = Some(Written::new("the values", T::TY, values));
+        let values = Some(Written::new("`values`", T::TY, values));
         Reduce { values, ..self }
     }
 

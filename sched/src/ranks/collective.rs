@@ -149,7 +149,7 @@ impl fmt::Display for Collective {
                 write!(f, "an all-to-all from mode {from} to mode {to}")
             }
             Collective::Slice { mode } => write!(f, "a slice along mode {mode}"),
-            Collective::Embed => f.write_str("an embedding among zeros"),
+            Collective::Embed => f.write_str("a padding with zeros"),
         }
     }
 }

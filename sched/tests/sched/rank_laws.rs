@@ -667,7 +667,7 @@ fn every_refusal_verbatim() {
         ),
         (
             Collective::Embed,
-            "an embedding among zeros of a tensor that is a partial sum: it takes one that is replicated or sharded",
+            "a padding with zeros of a tensor that is a partial sum: it takes one that is replicated or sharded",
         ),
         (
             Collective::AllToAll { from: 0, to: 1 },

@@ -290,7 +290,7 @@ fn refused_reductions_say_what_would_be_right() {
             "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: several results are stored at once along an inner mode that is kept",
             "the operands of the plan are `sum of f32 in f32, values of f32, 1 outer and 1 reduced modes, the inner one reduced`: the results of a function other than arg-max and arg-min are the values",
             "the plan's threads along the inner mode have 128 elements side by side, and it has 300: more threads cover it, or turns along it",
-            "the values has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
+            "`values` has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
             "((2,10),300):((300,1000),1) has a mode with several strides: each mode of a reduction must have one, so give its parts as modes",
             "the destination y (20):(0) has one element at several coordinates: which value stays would be a race",
         ]

@@ -250,7 +250,7 @@ fn refused_selections_say_what_would_be_right() {
         found,
         [
             "mode 2 is named, and x (20,300) has 2 modes: they are counted from 0".to_string(),
-            "the values has the shape (5,20), and x (20,300): both must be equal but for mode 1".into(),
+            "`values` has the shape (5,20), and x (20,300): both must be equal but for mode 1".into(),
             "the indices have the shape (20,6), and the values (20,5): both must be equal".into(),
             "the 301 largest of 300 elements: there must be 1 to 300".into(),
             "the 4097 largest of 20000 elements: there must be 1 to 4096".into(),
@@ -277,7 +277,7 @@ fn refused_selections_say_what_would_be_right() {
             "the operands of the plan are `largest of f32, indices of s32, 0 modes outside`: a kernel has 1 to 16 outer modes".into(),
             "the operands of the plan are `largest of f32, indices of f32, 1 mode outside`: the indices are of s32 or s64".into(),
             "the top-k of f64: the elements must be f32, f16, bf16 or s32".into(),
-            "the destination the values (20,5):(0,1) has one element at several coordinates: which value stays would be a race".into(),
+            "the destination `values` (20,5):(0,1) has one element at several coordinates: which value stays would be a race".into(),
         ]
     );
 }

@@ -101,8 +101,8 @@ impl<'a, T: GemmElement> TopK<'a, T> {
             mode,
             smallest: false,
             outputs: [
-                Written::new("the values", T::TY, values),
-                Written::new("the indices", I::TY, indices),
+                Written::new("`values`", T::TY, values),
+                Written::new("`indices`", I::TY, indices),
             ],
             lives: PhantomData,
         }

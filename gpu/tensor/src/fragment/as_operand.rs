@@ -87,7 +87,7 @@ impl Fragment {
             for place in wanted {
                 let Some(value) = at.get(place) else {
                     return refuse(format!(
-                        "thread {t} wants element ({},{}) as {} of {}, and has it not among its accumulators of {}",
+                        "thread {t} wants element ({},{}) as {} of {}, which is not among its accumulators of {}",
                         place % tile[0],
                         place / tile[0],
                         if operand == Operand::A { "A" } else { "B" },

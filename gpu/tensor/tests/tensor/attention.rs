@@ -242,7 +242,7 @@ fn what_would_have_to_move_is_refused() {
         refused(warp(), scene, |_, (sums, _)| {
             sums.as_operand(&half, &bytes, Operand::A, (16, 32));
         }),
-        "as_operand: thread 0 wants element (0,2) as A of SM80_16x8x32_S32S8S8S32_TN, and has it not among its \
+        "as_operand: thread 0 wants element (0,2) as A of SM80_16x8x32_S32S8S8S32_TN, which is not among its \
          accumulators of SM80_16x8x16_F32F16F16F32_TN"
     );
     assert_eq!(
