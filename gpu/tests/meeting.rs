@@ -106,6 +106,44 @@ fn law_all_ranks_get_the_bytes_of_every_rank() {
     println!("law all_ranks_get_the_bytes_of_every_rank: {cases} cases");
 }
 
+/// However long or short the time of a call is, it ends in a result: no clock counts the longest ones from now on.
+#[test]
+fn law_a_call_takes_every_time() {
+    let year = Duration::from_secs(365 * 24 * 3600);
+    let long = [
+        Duration::MAX,
+        Duration::MAX - Duration::from_nanos(1),
+        Duration::MAX / 3,
+        1000 * year,
+        year,
+    ];
+    let short = [0, 1, 3, 7].map(Duration::from_nanos);
+    let mut cases = 0;
+    for by in [By::Threads, By::Tcp] {
+        for within in long {
+            let act = |mut meeting: Meeting| meeting.exchange(&[meeting.rank() as u8]);
+            let all = [vec![0], vec![1], vec![2]];
+            assert_eq!(each(by, 3, within, act), vec![Ok(all.to_vec()); 3]);
+            cases += 1;
+        }
+    }
+    for within in short {
+        let mut meetings = Meeting::local(2, within).unwrap();
+        let error = meetings[0].barrier().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("rank 1 did not come within {:?}", within - within / 4)
+        );
+        let (address, first) = rank_0(2, within);
+        let said = first.join().unwrap();
+        assert!(said.starts_with("rank 1 did not come within "), "{said}");
+        let error = Meeting::join(address, 1, 2, within).unwrap_err();
+        assert!(error.is_ranks_refused(), "{error}");
+        cases += 3;
+    }
+    println!("law a_call_takes_every_time: {cases} cases");
+}
+
 #[test]
 fn the_longest_message_arrives_and_a_longer_one_is_refused() {
     for by in [By::Threads, By::Tcp] {
@@ -452,6 +490,33 @@ fn strangers_are_refused() {
         "rank 1 did not come within 600ms; 4 connections that were none of a rank were refused"
     );
     drop(open);
+}
+
+/// Connections that come without an end do not hold up the end of the time.
+#[test]
+fn a_rank_is_missed_among_many_strangers() {
+    let (address, first) = rank_0(2, SHORT);
+    let start = Instant::now();
+    let flood = |_| {
+        thread::spawn(move || {
+            let mut open = Vec::new();
+            while start.elapsed() < 2 * SHORT {
+                // Behind the end no one listens.
+                open.push(TcpStream::connect(address));
+                if open.len() == 64 {
+                    open.clear();
+                }
+            }
+        })
+    };
+    let floods: Vec<_> = (0..4).map(flood).collect();
+    let said = first.join().unwrap();
+    assert!(start.elapsed() < 2 * SHORT, "{:?}", start.elapsed());
+    assert!(
+        said.starts_with("rank 1 did not come within 600ms"),
+        "{said}"
+    );
+    floods.into_iter().for_each(|flood| flood.join().unwrap());
 }
 
 /// What rank 0 says of a rank that joins as it should and then sends these bytes.

@@ -13,6 +13,19 @@ use crate::error::{Error, MeetingFailure, RankError};
 use frame::{Frame, FrameKind};
 use link::Link;
 
+/// The time of rank 0 in a call of a meeting: three quarters, so that it tells the others before their time is over.
+fn of_rank_0(within: Duration) -> Duration {
+    within - within / 4
+}
+
+/// The longest time that is counted: no clock counts [`Duration::MAX`] from now.
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The instant at which a time from now on is over, at the latest in a century.
+fn after(within: Duration) -> Instant {
+    Instant::now() + within.min(CENTURY)
+}
+
 /// What ranks tell each other on the host before and between products: addresses of memory, identifiers, problems.
 ///
 /// The ranks are threads of one process ([`local`](Meeting::local)), or processes that are connected by TCP, also of
@@ -209,10 +222,11 @@ impl Meeting {
 
     /// Rank 0 takes the bytes of the others and gives all of them to each.
     fn gather(&mut self, kind: FrameKind, own: &[u8]) -> Result<Vec<Vec<u8>>, MeetingFailure> {
-        let (call, until) = (self.calls, Instant::now() + self.within * 3 / 4);
+        let within = of_rank_0(self.within);
+        let (call, until) = (self.calls, after(within));
         let late = |rank| MeetingFailure::Late {
             rank,
-            within: self.within * 3 / 4,
+            within,
             strangers: 0,
         };
         let mut all = vec![own.to_vec()];
@@ -231,7 +245,7 @@ impl Meeting {
 
     /// Another rank gives its bytes to rank 0 and waits for those of all.
     fn give(&mut self, kind: FrameKind, own: &[u8]) -> Result<Vec<Vec<u8>>, MeetingFailure> {
-        let (call, until) = (self.calls, Instant::now() + self.within);
+        let (call, until) = (self.calls, after(self.within));
         let late = MeetingFailure::Late {
             rank: 0,
             within: self.within,
@@ -257,7 +271,7 @@ impl Meeting {
     /// Ends the meeting; rank 0 tells the others why.
     fn fail(&mut self, failure: MeetingFailure) {
         self.failure = Some(failure);
-        let until = Instant::now() + self.within / 8;
+        let until = after(self.within / 8);
         if self.rank == 0 {
             link::tell(&mut self.links, self.calls, failure, until);
         }

@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::Meeting;
 use super::frame::{Frame, FrameKind};
 use super::link::{self, End, Link};
+use super::{Meeting, after, of_rank_0};
 use crate::error::{Error, MeetingFailure, RankError};
 
 /// The first bytes of a rank, and of the answer.
@@ -55,27 +55,30 @@ impl Meeting {
         };
         listener.set_nonblocking(true).map_err(refused)?;
         let mut arrivals = Arrivals::new(ranks);
-        let until = Instant::now() + within * 3 / 4;
+        let own = of_rank_0(within);
+        let until = after(own);
         let come = loop {
-            match listener.accept() {
+            let has_come = match listener.accept() {
                 Ok((stream, _)) => {
                     arrivals.add(stream);
-                    continue;
+                    true
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => false,
                 // A connection that ended before it was accepted.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => false,
+                Err(error) if error.kind() == ErrorKind::Interrupted => false,
                 Err(error) => return Err(refused(error).into()),
-            }
+            };
             match arrivals.look() {
                 Ok(true) => break Ok(()),
-                Ok(false) if Instant::now() < until => std::thread::sleep(PAUSE),
-                Ok(false) => break Err(arrivals.late(within * 3 / 4)),
+                Ok(false) if Instant::now() >= until => break Err(arrivals.late(own)),
+                // More may have come, but not for ever.
+                Ok(false) if has_come => {}
+                Ok(false) => std::thread::sleep(PAUSE),
                 Err(failure) => break Err(failure),
             }
         };
-        let until = Instant::now() + within / 8;
+        let until = after(within / 8);
         if let Err(failure) = come {
             link::tell(&mut arrivals.all(), 0, failure, until);
             return Err(failure.into());
@@ -126,7 +129,7 @@ impl Meeting {
             let why = "rank 0 listens, and does not join".to_string();
             return Err(RankError::Listen { why }.into());
         }
-        let until = Instant::now() + within;
+        let until = after(within);
         let mut stream = reach(address, within, until)?;
         let late = MeetingFailure::Late {
             rank: 0,
