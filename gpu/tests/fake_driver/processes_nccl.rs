@@ -479,7 +479,7 @@ fn said_like(step: u8) -> Vec<u8> {
 fn first_message(meeting: &mut Meeting) -> Vec<u8> {
     let RankProblem { m, n, k, .. } = problem(Overlap::GatherProduct, 2);
     let words = format!(
-        "all-gather and product, {m} x {n} x {k} over 2 ranks by {}, chunks in 1 pieces, bf16 to bf16",
+        "all-gather and product, {m} x {n} x {k} over 2 ranks by {}, chunks in 1 piece, bf16 to bf16",
         RankPath::NcclAfter
     );
     let fields = joined(&[&[1], words.as_bytes(), &[], &[]]);

@@ -204,7 +204,7 @@ fn call(process: &RankProcess) -> ProcessProduct<bf16, f32> {
 fn ranks_with_different_products_are_named_at_the_first_call() {
     let device = Device::simulator(Arch::Sm90a);
     let begins =
-        "all-gather and product, 48 x 32 x 72 over 2 ranks by peer memory, chunks in 1 pieces";
+        "all-gather and product, 48 x 32 x 72 over 2 ranks by peer memory, chunks in 1 piece";
     let act = |process: RankProcess| {
         let is_first = process.rank() == 0;
         let own = gather(2);
@@ -255,7 +255,7 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
     let same = [
         differs(&first.replace("x 72", "x 80"), &first),
         differs(&first.replace("bf16 to f32", "bf16 to bf16"), &first),
-        differs(&first.replace("in 1", "in 2"), &first),
+        differs(&first.replace("in 1 piece", "in 2 pieces"), &first),
         differs(
             "product and reduce-scatter, 48 x 32 x 144 over 2 ranks by peer memory, slots of f32, bf16 to f32",
             &first,
@@ -497,7 +497,7 @@ fn products_beside_each_other_have_flags_of_their_own() {
         [one, other].map(|said| said.lines().next().unwrap().to_string())
     };
     let sentences = [
-        "all-gather and product, 48 x 32 x 72 over 2 ranks by peer memory, chunks in 1 pieces",
+        "all-gather and product, 48 x 32 x 72 over 2 ranks by peer memory, chunks in 1 piece",
         "product and reduce-scatter, 48 x 40 x 144 over 2 ranks by peer memory, slots of bf16",
     ];
     assert_eq!(each(&device, 2, LONG, act), [sentences; 2]);

@@ -203,7 +203,7 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
     let differs = |other: &str, first: &str| {
         format!("rank 1 asks for {other}, and rank 0 for {first}: all ranks compute one product")
     };
-    let after = "all-gather and product, 48 x 32 x 72 over 2 ranks by NCCL, one after another with the product, chunks in 1 pieces, bf16 to \
+    let after = "all-gather and product, 48 x 32 x 72 over 2 ranks by NCCL, one after another with the product, chunks in 1 piece, bf16 to \
                  f32";
     let name = "NCCL, one after another with the product";
     let sum = "product and reduce-scatter, 48 x 40 x 144 over 2 ranks by NCCL in chunks, terms of f32, bf16 to bf16, pieces: 1";

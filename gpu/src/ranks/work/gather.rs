@@ -5,7 +5,7 @@ use core::fmt;
 use colex_device::{Buffer, Flags, View, ViewMut};
 use colex_layout::Layout;
 
-use super::{MOST_PIECES, Member, RankBatch, RankWork, piece_of, strided};
+use super::{MOST_PIECES, Member, RankBatch, RankWork, counted, piece_of, strided};
 use crate::error::{Error, HostError};
 use crate::gemm::{ChunkOrder, Gemm};
 use crate::kernels::GemmElement;
@@ -62,7 +62,7 @@ impl GatherShape {
 impl fmt::Display for GatherShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (problem, path) = (&self.problem, self.path);
-        write!(f, "{problem} by {path}, chunks in {} pieces", self.pieces)
+        write!(f, "{problem} by {path}, chunks in {}", counted(self.pieces))
     }
 }
 

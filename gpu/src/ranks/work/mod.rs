@@ -73,6 +73,12 @@ impl Member {
     }
 }
 
+/// A number of pieces in words.
+fn counted(pieces: i64) -> String {
+    let plural = if pieces == 1 { "" } else { "s" };
+    format!("{pieces} piece{plural}")
+}
+
 /// A layout `(a,b,..):(x,y,..)` of positive extents.
 pub(crate) fn strided<const N: usize>(modes: [(i64, i64); N]) -> Result<Layout, Error> {
     let leaves = modes.map(|(extent, stride)| Layout::leaf(extent, stride));

@@ -7,7 +7,7 @@ use colex_atom::Ty;
 use colex_device::{Buffer, Device, Flags, View, ViewMut};
 use colex_sched::{Overlap, OverlapPlan};
 
-use super::{MOST_PIECES, Member, RankBatch, RankWork, piece_of, strided};
+use super::{MOST_PIECES, Member, RankBatch, RankWork, counted, piece_of, strided};
 use crate::elementwise::{Map, MapExpression};
 use crate::error::{Error, HostError};
 use crate::gemm::epilogue::convert::sum_type;
@@ -135,7 +135,7 @@ impl fmt::Display for ScatterShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} by {}", self.problem, self.path)?;
         if self.reduces() {
-            write!(f, ", chunks in {} pieces", self.pieces)?;
+            write!(f, ", chunks in {}", counted(self.pieces))?;
         }
         Ok(())
     }

@@ -127,6 +127,7 @@ impl ProductWay {
         } else {
             ""
         };
+        let plural = if pieces == 1 { "" } else { "s" };
         let terms = if self.wide { ", terms of f32" } else { "" };
         let sends = match self.sends {
             None => "",
@@ -140,7 +141,7 @@ impl ProductWay {
             Some(RankSums::Epilogue) => ", added in the epilogue".to_string(),
             Some(RankSums::Early(early)) => format!(", the first {early} added in the epilogue"),
         };
-        format!("{path}, {pieces} pieces{by}{terms}{sends}{sums}")
+        format!("{path}, {pieces} piece{plural}{by}{terms}{sends}{sums}")
     }
 
     /// Whether it adds terms in another order than slots are added in by a kernel.
