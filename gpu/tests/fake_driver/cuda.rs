@@ -824,10 +824,28 @@ pub extern "C" fn cuMemFree_v2(address: u64) -> Code {
     if machine.as_ref().is_some_and(|machine| machine.opened.contains_key(&address)) {
         undefined("memory was freed that another process has open");
     }
+    let owner = machine.as_ref().and_then(|machine| machine.owner(address));
+    drop(machine);
+    waits_for(owner.unwrap_or(CURRENT.get()));
     0
 }
 
-/// Ends the process: what a real driver does is undefined.
+/// Waits for all streams of a context. A wait that would never end ends the process.
+fn waits_for(context: Handle) {
+    if fakeContextSettles(context) != 0 {
+        undefined("a call waits for streams that never end");
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn cuCtxSynchronize() -> Code {
+    counted!(cuCtxSynchronize);
+    outside_capture!();
+    waits_for(CURRENT.get());
+    0
+}
+
+/// Ends the process: what a real driver does is undefined, or never ends.
 fn undefined(what: &str) -> ! {
     eprintln!("the fake driver: {what}");
     std::process::abort()
@@ -1195,7 +1213,6 @@ succeeds! {
 }
 
 succeeds_outside_capture! {
-    cuCtxSynchronize();
     cuEventSynchronize(Handle);
     cuModuleUnload(Handle);
     cuFuncSetAttribute(Handle, u32, i32);

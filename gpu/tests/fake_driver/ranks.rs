@@ -9,7 +9,7 @@ use colex_gpu::{Device, Flags};
 use colex_sched::{ChunkWork, Overlap};
 use half::bf16;
 
-use super::processes::totals;
+use super::processes::{memory, totals};
 use super::{said, sentence};
 
 /// A time that no wait of these tests reaches, and one that several do.
@@ -208,6 +208,58 @@ fn a_rank_that_never_comes_is_named() {
                 "rank {rank} has not ended within 20ms: its flags are released, and what was computed is of no use"
             ))
             .join("; ")
+    );
+}
+
+/// A caller that returns the error of a wait drops the product while the stream of the lost rank is still held up. The driver frees no memory of a
+/// device whose streams never end, so the product keeps it.
+#[test]
+fn a_product_that_lost_a_rank_is_dropped_without_a_hang() {
+    let act = || {
+        let mut freed = Vec::new();
+        for overlap in [
+            Overlap::GatherProduct,
+            Overlap::ProductScatter,
+            Overlap::ProductReduce,
+        ] {
+            for is_held in [true, false] {
+                let all: Vec<Device> = devices(3)
+                    .iter()
+                    .map(|device| device.on_new_stream().unwrap())
+                    .collect();
+                let together = RankDevices::new(&all).unwrap();
+                let problem = problem(overlap, 3);
+                let before = memory();
+                let mut product = RankProduct::<bf16, bf16, f32>::new(
+                    &together,
+                    problem,
+                    &RankOptions::default(),
+                )
+                .unwrap();
+                let allocated = memory()[2] - before[2];
+                let never = Flags::new(&all[1], 1).unwrap();
+                never.wait(&all[1], 0, 1).unwrap();
+                product.run().unwrap();
+                let error = product.wait(SHORT).unwrap_err();
+                assert_eq!(error.lost_rank(), Some(1), "{error}");
+                if !is_held {
+                    never.release(LONG).unwrap();
+                }
+                let start = Instant::now();
+                drop(product);
+                assert!(start.elapsed() < Duration::from_secs(10));
+                let is_freed = memory()[3] - before[3] == allocated;
+                freed.push(format!("{is_held} {is_freed}"));
+                never.release(LONG).unwrap();
+                all[1].synchronize_within(LONG).unwrap();
+            }
+        }
+        freed.join(", ")
+    };
+    let test = "ranks::a_product_that_lost_a_rank_is_dropped_without_a_hang";
+    assert_eq!(
+        said(test, "peers:3", act),
+        ["true false, false true"; 3].join(", ")
     );
 }
 

@@ -250,6 +250,22 @@ impl RankDevices {
         }
         Ok(())
     }
+
+    /// Whether all streams end within a time. Those of a device that is lost have ended.
+    pub(super) fn have_ended(&self, within: Duration) -> bool {
+        let start = Instant::now();
+        let mut streams = self
+            .members
+            .iter()
+            .flat_map(|member| [&member.copies, &member.news, &member.device]);
+        streams.all(|stream| {
+            let left = within.saturating_sub(start.elapsed());
+            match stream.synchronize_within(left) {
+                Ok(()) => true,
+                Err(error) => !error.is_deadline(),
+            }
+        })
+    }
 }
 
 /// Lets all kernels and streams pass that wait for flags. What fails here fails behind another error, which is the one to report.

@@ -1,5 +1,7 @@
 //! All-gather and product on the devices of one process: copies that overlap the product.
 
+use std::mem;
+
 use colex_device::Flags;
 use colex_sched::ChunkWork;
 
@@ -18,6 +20,13 @@ use crate::ranks::work::{Member, RankWork};
 pub(super) struct GatherWorks<T, C> {
     pub(super) works: Vec<GatherWork<T, C>>,
     seen: Vec<Vec<Flags>>,
+}
+
+impl<T, C> GatherWorks<T, C> {
+    /// Never frees the memory.
+    pub(super) fn keep(&mut self) {
+        mem::forget((mem::take(&mut self.works), mem::take(&mut self.seen)));
+    }
 }
 
 impl<T: GemmElement, C: GemmElement> GatherWorks<T, C> {

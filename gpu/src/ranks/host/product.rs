@@ -8,7 +8,7 @@ use colex_sched::{ChunkSpan, Overlap};
 
 use super::choice::{Chosen, chosen, ended};
 use super::collective::Collectives;
-use super::devices::{RankDevices, release};
+use super::devices::{RELEASE, RankDevices, release};
 use super::gather::GatherWorks;
 use super::options::RankOptions;
 use super::sum::SumWorks;
@@ -361,5 +361,19 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> RankProduct<T, C, S> {
     fn flags(&self) -> Vec<&Flags> {
         let works = self.works().into_iter();
         works.flat_map(|work| work.flags()).collect()
+    }
+}
+
+impl<T, C, S> Drop for RankProduct<T, C, S> {
+    /// Frees the memory of all ranks. After a failure, work that another stream holds up may still run on a device: to free memory, the driver
+    /// would wait for it without end, so that memory is kept until the process ends.
+    fn drop(&mut self) {
+        if !self.is_over || self.ranks.have_ended(RELEASE) {
+            return;
+        }
+        match &mut self.works {
+            Works::Gather(of) => of.keep(),
+            Works::Sum(of) => of.keep(),
+        }
     }
 }

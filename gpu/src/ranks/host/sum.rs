@@ -1,5 +1,7 @@
 //! Product and reduce-scatter, and product and all-reduce, on the devices of one process: terms that come to their owners, which add them.
 
+use std::mem;
+
 use colex_device::{Event, Flags};
 use colex_sched::ChunkWork;
 
@@ -20,6 +22,13 @@ use crate::ranks::work::{Member, RankWork};
 pub(super) struct SumWorks<T, S, C> {
     shape: ScatterShape,
     pub(super) works: Vec<ScatterWork<T, S, C>>,
+}
+
+impl<T, S, C> SumWorks<T, S, C> {
+    /// Never frees the memory.
+    pub(super) fn keep(&mut self) {
+        mem::forget(mem::take(&mut self.works));
+    }
 }
 
 impl<T: GemmElement, S: GemmElement, C: GemmElement> SumWorks<T, S, C> {
