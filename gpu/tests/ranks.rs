@@ -6,6 +6,8 @@ mod awaited;
 mod chunks;
 #[path = "ranks/departures.rs"]
 mod departures;
+#[path = "ranks/differences.rs"]
+mod differences;
 #[path = "ranks/forecasts.rs"]
 mod forecasts;
 #[path = "ranks/host.rs"]

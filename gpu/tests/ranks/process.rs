@@ -257,7 +257,7 @@ fn ranks_with_different_products_are_named_at_the_first_call() {
         differs(&first.replace("bf16 to f32", "bf16 to bf16"), &first),
         differs(&first.replace("in 1 piece", "in 2 pieces"), &first),
         differs(
-            "product and reduce-scatter, 48 x 32 x 144 over 2 ranks by peer memory, slots of f32, bf16 to f32",
+            "product and reduce-scatter, 48 x 32 x 144 over 2 ranks by peer memory, slots of f32, bf16 to f32, terms sent by copy engines",
             &first,
         ),
     ];

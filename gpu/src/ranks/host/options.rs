@@ -1,5 +1,6 @@
 //! What a caller may choose of a product over ranks.
 
+use core::fmt;
 use std::time::Duration;
 
 use super::links::LinkSpeeds;
@@ -51,6 +52,16 @@ pub enum RankSends {
     /// ([`Device::has_native_atomics`](crate::Device::has_native_atomics)). Ranks of several processes do not know each other's devices: there
     /// the caller has to know it.
     Reduction,
+}
+
+impl fmt::Display for RankSends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RankSends::Engines => "terms sent by copy engines",
+            RankSends::Kernel => "terms stored by kernels",
+            RankSends::Reduction => "terms added by kernels",
+        })
+    }
 }
 
 /// What adds the slots in the memory of an owner, in f32 with one rounding to C and in the same order in every run. The first two add in

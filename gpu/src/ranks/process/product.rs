@@ -86,7 +86,7 @@ impl<T, C> ProcessCall<T, C> {
 
 impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
     /// Builds the product with all ranks: allocates the operands of this rank, zeros, and opens the memory of the others. All ranks
-    /// make this call, with the same problem, types, path and pieces. A sum has one piece unless NCCL forms it.
+    /// make this call, with the same problem, types, path, pieces, and ways to send and to add. A sum has one piece unless NCCL forms it.
     ///
     /// Unless a rank asks for a path, all take the faster one of NCCL where a rank has no access to the memory of the others: it is on
     /// another host, its driver's streams set no flags, or it cannot open their memory. [`explain`](ProcessProduct::explain) says which.
@@ -173,6 +173,7 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
                     if let Some(pieces) = options.pieces.filter(|pieces| *pieces != most) {
                         return Err(HostError::Pieces { pieces, rows, most }.into());
                     }
+                    words = format!("{words}, {}", shape.sends);
                     Box::new(ScatterWork::<T, S, C>::new(&member()?, &shape)?)
                 }
             };
