@@ -263,32 +263,41 @@ fn new_id() -> Result<Vec<u8>, Error> {
 }
 
 #[cfg(not(feature = "nccl"))]
-fn opened(_: &[Device], path: RankPath, _: Duration) -> Result<Engine, Error> {
-    Err(without_nccl(path))
-}
+use absent::{has_engine, joined, new_id, opened};
 
-#[cfg(not(feature = "nccl"))]
-fn joined(_: &Device, _: (usize, usize), _: &[u8], _: Duration) -> Result<Engine, Error> {
-    Err(without_nccl(RankPath::NcclAfter))
-}
+/// What a build without the feature `nccl` says.
+#[cfg(any(test, not(feature = "nccl")))]
+mod absent {
+    use super::{Device, Duration, Engine, Error, HostError, RankPath};
 
-#[cfg(not(feature = "nccl"))]
-fn has_engine(path: RankPath) -> Result<(), Error> {
-    Err(without_nccl(path))
-}
+    pub(super) fn opened(_: &[Device], path: RankPath, _: Duration) -> Result<Engine, Error> {
+        Err(without_nccl(path))
+    }
 
-#[cfg(not(feature = "nccl"))]
-fn new_id() -> Result<Vec<u8>, Error> {
-    Err(without_nccl(RankPath::NcclAfter))
-}
+    pub(super) fn joined(
+        _: &Device,
+        _: (usize, usize),
+        _: &[u8],
+        _: Duration,
+    ) -> Result<Engine, Error> {
+        Err(without_nccl(RankPath::NcclAfter))
+    }
 
-#[cfg(not(feature = "nccl"))]
-fn without_nccl(path: RankPath) -> Error {
-    let (path, why) = (
-        path.to_string(),
-        "this build has no NCCL: the feature `nccl` of colex-gpu adds it",
-    );
-    HostError::Path { path, why }.into()
+    pub(super) fn has_engine(path: RankPath) -> Result<(), Error> {
+        Err(without_nccl(path))
+    }
+
+    pub(super) fn new_id() -> Result<Vec<u8>, Error> {
+        Err(without_nccl(RankPath::NcclAfter))
+    }
+
+    fn without_nccl(path: RankPath) -> Error {
+        let (path, why) = (
+            path.to_string(),
+            "this build has no NCCL: the feature `nccl` of colex-gpu adds it",
+        );
+        HostError::Path { path, why }.into()
+    }
 }
 
 /// A collective on simulated devices, whose work has ended when a call returns.
@@ -347,4 +356,32 @@ fn sums<T: GemmElement>(terms: &[Vec<T>]) -> Vec<T> {
         around.reduce(add).expect("at least one rank")
     };
     (0..count).map(sum).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_of_a_build_without_nccl_verbatim() {
+        let device = Device::simulator(colex_atom::Arch::Sm90a);
+        let within = Duration::from_secs(1);
+        let name = |path: RankPath| {
+            format!(
+                "the path {path} is not taken here: this build has no NCCL: the feature `nccl` of colex-gpu adds it"
+            )
+        };
+        for path in [RankPath::NcclAfter, RankPath::NcclInChunks] {
+            let opened = absent::opened(std::slice::from_ref(&device), path, within).map(drop);
+            for refused in [opened, absent::has_engine(path)] {
+                let error = refused.unwrap_err();
+                assert!(error.is_ranks_refused());
+                assert_eq!(error.to_string(), name(path));
+            }
+        }
+        let joined = absent::joined(&device, (0, 2), &[], within).map(drop);
+        for refused in [joined, absent::new_id().map(drop)] {
+            assert_eq!(refused.unwrap_err().to_string(), name(RankPath::NcclAfter));
+        }
+    }
 }
