@@ -421,7 +421,7 @@ fn exercise_3() -> Result<(), Box<dyn Error>> {
     for seed in 0..8 {
         match twice(&kernel, seed) {
             Ok(words) => println!("seed {seed}: {words:?}"),
-            Err(fault) => println!("seed {seed}: {:?} of {}", fault.kind(), fault.what()),
+            Err(fault) => println!("seed {seed}: {:?}: {}", fault.kind(), fault.what()),
         }
     }
     // ANCHOR_END: exercise_3
