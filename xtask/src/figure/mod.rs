@@ -64,6 +64,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("pipeline", Draw::Picture(schedule::pipeline)),
     ("ranks", Draw::Picture(schedule::ranks)),
     ("rank-timeline", Draw::Picture(schedule::rank_timeline)),
+    ("rank-scaling", Draw::Svg(schedule::rank_scaling)),
     ("composition", Draw::Picture(composition::draw)),
     ("tma-box", Draw::Picture(tma::draw)),
     ("im2col", Draw::Picture(kernel::im2col::draw)),
@@ -208,7 +209,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, composition, tma-box, im2col, lanes, mask, placements, turns, micro-tiles, waves, flags, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, rank-scaling, composition, tma-box, im2col, lanes, mask, placements, turns, micro-tiles, waves, flags, flow, bench, ratios, roofline"
         );
     }
 

@@ -14,6 +14,9 @@
 //! `figure rank-timeline`: what ranks were measured to do, drawn as `figure ranks` draws a plan. The subject is a file of `gpu/bench`, which
 //! `cargo xtask bench ranks FILE --timeline` wrote. Keys: `case`, its number from 0.
 //!
+//! `figure rank-scaling`: how much faster more devices were measured to make the same product, as bars. The subject is a file of `gpu/bench`,
+//! which `cargo xtask bench ranks FILE --ranks 1,2,4` wrote; `--plot FILE --svg FOLDER` makes the same drawing.
+//!
 //! `figure pipeline`: `cooperative`, `pingpong` or `multistage` over time. Keys: `stages`, `k` (k-tiles), and the durations `load`,
 //! `multiply`, `epilogue`, and for the first two `tiles` and `consumers`; `rows`, names separated by `;`, first of the stages and then of
 //! the consumers, draws a row for each of them, and without it the loads are in as few rows as they need. In `multistage`, the threads
@@ -27,7 +30,7 @@ use colex_sched::{
 };
 
 use super::{Body, Error, bench};
-use crate::bench::product::ranks::timeline;
+use crate::bench::product::ranks::{scaling, timeline};
 
 pub(super) fn raster(body: &Body) -> Result<Picture, Error> {
     let [m, n] = pair(body, "tiles", "4x4")?;
@@ -314,6 +317,16 @@ pub(super) fn rank_timeline(body: &Body) -> Result<Picture, Error> {
     timeline::picture(&all, case).map_err(wrong)
 }
 
+pub(super) fn rank_scaling(body: &Body) -> Result<String, Error> {
+    let [file] = body.subjects()? else {
+        return Err(Error::new(
+            "the figure has one subject, a file of gpu/bench",
+        ));
+    };
+    let wrong = |why: anyhow::Error| Error::new(format!("gpu/bench/{file}: {why}"));
+    scaling::drawing(&bench::read(file)?).map_err(wrong)
+}
+
 fn number(body: &Body, key: &str, default: i64) -> Result<i64, Error> {
     let Some(text) = body.value(key) else {
         return Ok(default);
@@ -394,6 +407,9 @@ mod tests {
         let html = draw("ranks", "gather\nsends = receivers").expect("well formed");
         assert!(html.contains(">\u{2192}3<"), "{html}");
         assert!(draw("ranks", "scatter\nranks = 8\nsend = 1").is_ok());
+        let html = draw("rank-scaling", "rank-scaling.json").expect("the recorded file");
+        assert_eq!(html.matches("<svg ").count(), 1);
+        assert!(html.contains(">1 device<"), "{html}");
     }
 
     #[test]
@@ -442,6 +458,14 @@ mod tests {
         );
         assert_eq!(
             error("rank-timeline", "copy.json\nranks.json\ncase = 1"),
+            "the figure has one subject, a file of gpu/bench"
+        );
+        assert_eq!(
+            error("rank-scaling", "rank-timeline.json"),
+            "gpu/bench/rank-timeline.json: the file is none of `bench ranks --ranks`"
+        );
+        assert_eq!(
+            error("rank-scaling", "copy.json\nranks.json"),
             "the figure has one subject, a file of gpu/bench"
         );
         assert_eq!(

@@ -2,7 +2,7 @@
 //! alone. Every result is compared, bit for bit with that of the path without overlap and by samples with the host's.
 
 pub(super) mod checked;
-pub(in crate::bench) mod scaling;
+pub(crate) mod scaling;
 pub(crate) mod timeline;
 
 use std::path::Path;

@@ -13,6 +13,9 @@ use super::{Host, PROTOCOL, RankWay, alone, each, head};
 use crate::bench::product::recorded::{put, svg};
 use crate::verdict::{Checked, Ended};
 
+/// The bench of a file with times over numbers of devices.
+const BENCH: &str = "rank scaling";
+
 /// The products, whose numbers of ranks are those of the caller.
 fn products() -> Vec<RankProblem> {
     let of = |overlap, [m, n, k]: [i64; 3]| RankProblem {
@@ -71,7 +74,7 @@ pub(super) fn run(counts: &[usize], file: Option<&Path>, folder: Option<&Path>) 
     let hosts = counts.iter().map(|count| Host::open(Some(*count)));
     let hosts = hosts.collect::<Result<Vec<_>>>()?;
     let last = hosts.last().context("there is a number of devices")?;
-    let all = (head("rank scaling", last), file);
+    let all = (head(BENCH, last), file);
     let all = each(all, products(), |whole| {
         let mut points: Vec<Value> = Vec::new();
         println!("{}, {} x {} x {}", whole.overlap, whole.m, whole.n, whole.k);
@@ -82,7 +85,10 @@ pub(super) fn run(counts: &[usize], file: Option<&Path>, folder: Option<&Path>) 
                 .first()
                 .and_then(|point| point["microseconds"].as_f64());
             let gain = least.unwrap_or(time) / time;
-            println!("  {ranks} devices: {time:>9.1} us, {gain:.2} times as fast, by {path}");
+            println!(
+                "  {}: {time:>9.1} us, {gain:.2} times as fast, by {path}",
+                counted(ranks as f64)
+            );
             points.push(json!({
                 "ranks": ranks, "path": path, "microseconds": time, "samples": samples,
             }));
@@ -115,9 +121,19 @@ const BARS: f64 = 96.0;
 const LONGEST: f64 = 560.0;
 const ROW: f64 = 18.0;
 
+/// A number of devices in words.
+fn counted(devices: f64) -> String {
+    let plural = if devices == 1.0 { "" } else { "s" };
+    format!("{devices} device{plural}")
+}
+
 /// For each product a bar for each number of devices, as long as the speed over that of the least number; a line marks the number of
 /// times as many devices.
-fn drawing(all: &Value) -> Result<String> {
+pub(crate) fn drawing(all: &Value) -> Result<String> {
+    ensure!(
+        all["bench"] == BENCH,
+        "the file is none of `bench ranks --ranks`"
+    );
     let cases = all["cases"].as_array().context("cases are a list")?;
     ensure!(!cases.is_empty(), "no product was measured");
     let (mut inner, mut words, mut top) = (String::new(), Vec::new(), 8.0);
@@ -157,12 +173,13 @@ fn drawing(all: &Value) -> Result<String> {
             put(
                 &mut inner,
                 format_args!(
-                    "<text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{ranks} devices</text>\
+                    "<text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
                      <rect class=\"cx-bar\" x=\"{BARS}\" y=\"{:.1}\" width=\"{:.1}\" height=\"12\"/>\
                      <path class=\"cx-roof\" d=\"M{:.1} {:.1}v14\"/>\
                      <text class=\"cx-text\" x=\"{:.1}\" y=\"{:.1}\">{gain:.2}</text>",
                     BARS - 6.0,
                     top + 11.0,
+                    counted(ranks),
                     top + 1.0,
                     long.min(LONGEST),
                     BARS + mark,
@@ -171,7 +188,7 @@ fn drawing(all: &Value) -> Result<String> {
                     top + 11.0
                 ),
             );
-            let _ = write!(said, ", {ranks} devices {gain:.2}");
+            let _ = write!(said, ", {} {gain:.2}", counted(ranks));
             top += ROW;
         }
         words.push(said);
@@ -180,8 +197,7 @@ fn drawing(all: &Value) -> Result<String> {
     let device = all["devices"][0].as_str().unwrap_or("?");
     let [driver, date] = ["driver", "date"].map(|key| all[key].as_str().unwrap_or("?"));
     let source = format!(
-        "speed over that of the least number of devices; the lines mark as many times as there are devices; {device}, {driver}, \
-         {date}"
+        "speed over that of the fewest devices; a line marks the ratio of devices; {device}, {driver}, {date}"
     );
     let title = "Strong scaling: the same product over more devices";
     Ok(svg(title, &words.join(". "), &inner, &source, top))
@@ -206,7 +222,7 @@ mod tests {
     fn bars_are_as_long_as_the_speed() {
         let point = |ranks: i64, time: f64| json!({"ranks": ranks, "microseconds": time});
         let all = json!({
-            "devices": ["A GPU"], "driver": "13.0", "date": "2026-11-26", "cases": [{
+            "bench": BENCH, "devices": ["A GPU"], "driver": "13.0", "date": "2026-11-26", "cases": [{
                 "overlap": "all-gather and product", "m": 8, "n": 8, "k": 8,
                 "points": [point(1, 100.0), point(2, 50.0), point(4, 50.0)],
             }],
@@ -219,17 +235,18 @@ mod tests {
         let widths: Vec<_> = widths.flatten().collect();
         assert_eq!(widths, ["140.0", "280.0", "280.0"], "{svg}");
         assert!(
-            svg.contains("1 devices 1.00, 2 devices 2.00, 4 devices 2.00"),
+            svg.contains("1 device 1.00, 2 devices 2.00, 4 devices 2.00"),
             "{svg}"
         );
         for wrong in [
             json!({}),
-            json!({"cases": []}),
-            json!({"cases": [{"points": []}]}),
+            json!({"bench": "ranks", "cases": all["cases"]}),
+            json!({"bench": BENCH, "cases": []}),
+            json!({"bench": BENCH, "cases": [{"points": []}]}),
         ] {
             assert!(drawing(&wrong).is_err(), "{wrong}");
         }
-        let zero = json!({"cases": [{"points": [point(1, 0.0)]}]});
+        let zero = json!({"bench": BENCH, "cases": [{"points": [point(1, 0.0)]}]});
         assert_eq!(
             drawing(&zero).unwrap_err().to_string(),
             "a point lacks `microseconds`"
