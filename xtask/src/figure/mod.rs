@@ -69,6 +69,7 @@ const KINDS: &[(&str, Draw)] = &[
     ("tma-box", Draw::Picture(tma::draw)),
     ("im2col", Draw::Picture(kernel::im2col::draw)),
     ("lanes", Draw::Picture(kernel::lanes::draw)),
+    ("listed-rows", Draw::Picture(kernel::listed_rows::draw)),
     ("mask", Draw::Picture(kernel::mask::draw)),
     ("placements", Draw::Picture(kernel::placements::draw)),
     ("turns", Draw::Picture(kernel::turns::draw)),
@@ -209,7 +210,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, rank-scaling, composition, tma-box, im2col, lanes, mask, placements, turns, micro-tiles, waves, flags, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, rank-scaling, composition, tma-box, im2col, lanes, listed-rows, mask, placements, turns, micro-tiles, waves, flags, flow, bench, ratios, roofline"
         );
     }
 

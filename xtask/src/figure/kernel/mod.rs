@@ -1,10 +1,11 @@
-//! Figures of kernels and of the tensors around them: what a load of a convolution brings, what lanes have added, which scores a
-//! mask hides, how consumers take turns, which tiles run in a wave, which thread has a micro-tile, which ranks hold an element, and which
-//! flags they set.
+//! Figures of kernels and of the tensors around them: what a load of a convolution brings, what lanes have added, where a list sends
+//! rows, which scores a mask hides, how consumers take turns, which tiles run in a wave, which thread has a micro-tile, which ranks hold
+//! an element, and which flags they set.
 
 pub(super) mod flags;
 pub(super) mod im2col;
 pub(super) mod lanes;
+pub(super) mod listed_rows;
 pub(super) mod mask;
 pub(super) mod micro_tiles;
 pub(super) mod placements;
