@@ -3,6 +3,9 @@
 //! A subject is a box or an arrow. `box NAME at COLUMN,ROW: text | text` draws a box whose lines are the texts, the first
 //! one bold. `NAME -> NAME: text | text` draws an arrow with a label; the label may be left out. A text that begins as a
 //! layout does, with `(` and a digit or with `Sw<`, must be one, and is drawn as code, as is a text in backticks.
+//!
+//! `frame COLUMN,ROW to COLUMN,ROW: text` draws a frame with a name around the boxes from the one place to the other. Of two frames,
+//! one contains the other, or they have no place in common.
 
 use std::fmt::Write as _;
 
@@ -17,15 +20,21 @@ const LINE: f64 = 17.0;
 const ROOM: f64 = 12.0;
 /// The least distance of two boxes.
 const GAP: f64 = 44.0;
+/// The room between a frame and what it contains; above it is the name of the frame, too.
+const FRAME: f64 = 14.0;
 
 const STYLE: &str = ".cx-text{fill:light-dark(#222,#ddd)}.cx-node{fill:light-dark(#e6eef6,#27323d);\
-    stroke:light-dark(#4878a8,#7aa6d0);stroke-width:1.2}.cx-arrow{fill:none;stroke:light-dark(#555,#bbb);stroke-width:1.4}\
+    stroke:light-dark(#4878a8,#7aa6d0);stroke-width:1.2}.cx-frame{fill:light-dark(#00000008,#ffffff0a);stroke:light-dark(#777,#999);\
+    stroke-width:1.2;stroke-dasharray:6 4}.cx-arrow{fill:none;stroke:light-dark(#555,#bbb);stroke-width:1.4}\
     .cx-head{fill:light-dark(#555,#bbb)}";
 
 pub(super) fn draw(body: &Body) -> Result<String, Error> {
     let chart = Chart::parse(body.subjects()?)?;
     let place = Places::new(&chart);
     let mut inner = String::new();
+    for frame in &chart.frames {
+        place.frame(&mut inner, &chart, frame)?;
+    }
     for node in &chart.nodes {
         place.node(&mut inner, node);
     }
@@ -49,6 +58,32 @@ struct Node {
     name: String,
     at: [usize; 2],
     lines: Vec<Text>,
+}
+
+/// A frame around the boxes from one place to another one, both within it.
+struct Frame {
+    first: [usize; 2],
+    last: [usize; 2],
+    name: Text,
+}
+
+impl Frame {
+    fn has(&self, at: [usize; 2]) -> bool {
+        (0..2).all(|axis| (self.first[axis]..=self.last[axis]).contains(&at[axis]))
+    }
+
+    fn contains(&self, other: &Frame) -> bool {
+        self.has(other.first) && self.has(other.last)
+    }
+
+    fn is_apart(&self, other: &Frame) -> bool {
+        (0..2)
+            .any(|axis| self.last[axis] < other.first[axis] || other.last[axis] < self.first[axis])
+    }
+
+    fn is_equal(&self, other: &Frame) -> bool {
+        (self.first, self.last) == (other.first, other.last)
+    }
 }
 
 /// An arrow between two boxes, by number.
@@ -123,6 +158,7 @@ fn widest(texts: &[Text]) -> f64 {
 
 struct Chart {
     nodes: Vec<Node>,
+    frames: Vec<Frame>,
     arrows: Vec<Arrow>,
 }
 
@@ -130,12 +166,16 @@ impl Chart {
     fn parse(subjects: &[String]) -> Result<Chart, Error> {
         let mut chart = Chart {
             nodes: Vec::new(),
+            frames: Vec::new(),
             arrows: Vec::new(),
         };
         for subject in subjects {
-            match subject.strip_prefix("box ") {
-                Some(rest) => chart.add_node(subject, rest)?,
-                None => chart.add_arrow(subject)?,
+            if let Some(rest) = subject.strip_prefix("box ") {
+                chart.add_node(subject, rest)?;
+            } else if let Some(rest) = subject.strip_prefix("frame ") {
+                chart.add_frame(subject, rest)?;
+            } else {
+                chart.add_arrow(subject)?;
             }
         }
         if chart.nodes.is_empty() {
@@ -169,6 +209,38 @@ impl Chart {
         }
         let lines = Text::all(lines)?;
         self.nodes.push(Node { name, at, lines });
+        Ok(())
+    }
+
+    fn add_frame(&mut self, subject: &str, rest: &str) -> Result<(), Error> {
+        let place = |text: &str| {
+            let (column, row) = text.split_once(',')?;
+            Some([column.trim().parse().ok()?, row.trim().parse().ok()?])
+        };
+        let read = || {
+            let (places, name) = rest.split_once(": ")?;
+            let (first, last) = places.split_once(" to ")?;
+            let (first, last): ([usize; 2], [usize; 2]) = (place(first)?, place(last)?);
+            (first[0] <= last[0] && first[1] <= last[1]).then_some((first, last, name))
+        };
+        let (first, last, name) = read().ok_or_else(|| {
+            Error::new(format!(
+                "`{subject}` is not a frame: write `frame COLUMN,ROW to COLUMN,ROW: text`, from the upper left place to the lower right one"
+            ))
+        })?;
+        let name = Text::new(name)?;
+        let frame = Frame { first, last, name };
+        let crossing = self.frames.iter().find(|other| {
+            let nested = frame.contains(other) || other.contains(&frame);
+            frame.is_equal(other) || !nested && !frame.is_apart(other)
+        });
+        if let Some(other) = crossing {
+            return Err(Error::new(format!(
+                "the frames `{}` and `{}` cross: one must contain the other, or they have no place in common",
+                other.name.text, frame.name.text
+            )));
+        }
+        self.frames.push(frame);
         Ok(())
     }
 
@@ -210,11 +282,39 @@ impl Chart {
             let (from, to) = (first(arrow.from), first(arrow.to));
             format!("From {from} to {to}{by}{}", joined(&arrow.label))
         });
-        boxes.chain(arrows).collect::<Vec<_>>().join(". ") + "."
+        let frames = self.frames.iter().map(|frame| {
+            let inside = self.nodes.iter().filter(|node| frame.has(node.at));
+            let inside = inside.filter_map(|node| node.lines.first());
+            let inside: Vec<&str> = inside.map(|text| text.text.as_str()).collect();
+            format!("{} contains {}", frame.name.text, inside.join(", "))
+        });
+        boxes
+            .chain(frames)
+            .chain(arrows)
+            .collect::<Vec<_>>()
+            .join(". ")
+            + "."
     }
 
     fn has_box(&self, at: [usize; 2]) -> bool {
         self.nodes.iter().any(|node| node.at == at)
+    }
+
+    /// How many frames stand between a side of a frame and the boxes there, itself included.
+    fn depth(&self, frame: &Frame, side: impl Fn(&Frame) -> usize + Copy) -> usize {
+        let inside = self.frames.iter().filter(|other| {
+            frame.contains(other) && !frame.is_equal(other) && side(other) == side(frame)
+        });
+        1 + inside
+            .map(|other| self.depth(other, side))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// The frames before or behind a column or a row, by the side that they have there.
+    fn frames_at(&self, at: usize, side: impl Fn(&Frame) -> usize + Copy) -> f64 {
+        let here = self.frames.iter().filter(|frame| side(frame) == at);
+        here.map(|frame| self.depth(frame, side)).max().unwrap_or(0) as f64
     }
 }
 
@@ -243,14 +343,18 @@ impl Places {
         let (mut columns, mut x) = (Vec::new(), ROOM);
         for column in 0..count(0) {
             let width = largest(0, column, &width);
+            x += FRAME * chart.frames_at(column, |frame| frame.first[0]);
             columns.push([x, width]);
-            x += width + chart.gap(0, column);
+            x += width + FRAME * chart.frames_at(column, |frame| frame.last[0]);
+            x += chart.gap(0, column);
         }
         let (mut rows, mut y) = (Vec::new(), ROOM + LINE);
         for row in 0..count(1) {
             let height = largest(1, row, &height);
+            y += (FRAME + LINE) * chart.frames_at(row, |frame| frame.first[1]);
             rows.push([y, height]);
-            y += height + chart.gap(1, row);
+            y += height + FRAME * chart.frames_at(row, |frame| frame.last[1]);
+            y += chart.gap(1, row);
         }
         Places { columns, rows }
     }
@@ -267,6 +371,43 @@ impl Places {
         let half = [self.columns[at[0]][1], self.rows[at[1]][1]][axis] / 2.0;
         point[axis] += half.copysign(towards - point[axis]);
         point
+    }
+
+    fn frame(&self, out: &mut String, chart: &Chart, frame: &Frame) -> Result<(), Error> {
+        let end = |places: &[[f64; 2]], at: usize| {
+            let place: Option<&[f64; 2]> = places.get(at);
+            place.map(|[start, length]| [*start, start + length])
+        };
+        let sides = [0, 1].map(|axis| {
+            let places = [&self.columns, &self.rows][axis];
+            let first = end(places, frame.first[axis])?;
+            let last = end(places, frame.last[axis])?;
+            let before = chart.depth(frame, |frame| frame.first[axis]) as f64;
+            let behind = chart.depth(frame, |frame| frame.last[axis]) as f64;
+            let room = [FRAME, FRAME + LINE][axis];
+            Some([first[0] - room * before, last[1] + FRAME * behind])
+        });
+        let name = &frame.name;
+        let [Some([left, right]), Some([top, bottom])] = sides else {
+            return Err(Error::new(format!(
+                "the frame `{}` reaches beyond the boxes",
+                name.text
+            )));
+        };
+        let [width, height] = [right - left, bottom - top];
+        if name.width() + FRAME > width {
+            return Err(Error::new(format!(
+                "the name `{}` is wider than its frame",
+                name.text
+            )));
+        }
+        write!(
+            out,
+            "<rect class=\"cx-frame\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" rx=\"8\"/>"
+        )
+        .expect("a string takes all text");
+        name.put(out, [left + FRAME / 2.0, top + LINE], "start", true);
+        Ok(())
     }
 
     fn node(&self, out: &mut String, node: &Node) {
@@ -356,15 +497,20 @@ impl Places {
 
     /// Width and height of the whole drawing, with the labels beside arrows that go down.
     fn size(&self, chart: &Chart) -> [f64; 2] {
-        let end = |places: &[[f64; 2]]| places.last().map_or(0.0, |[start, length]| start + length);
+        let end = |axis: usize| {
+            let places = [&self.columns, &self.rows][axis];
+            let end = places.last().map_or(0.0, |[start, length]| start + length);
+            let last = places.len().saturating_sub(1);
+            end + FRAME * chart.frames_at(last, |frame| frame.last[axis])
+        };
         let labels = chart.arrows.iter().map(|arrow| {
             let way = self.way(chart, arrow);
             let goes_down = way[0][0] == way[1][0];
             let share = if goes_down { 1.0 } else { 0.5 };
             (way[0][0] + way[1][0]) / 2.0 + 8.0 + share * widest(&arrow.label)
         });
-        let width = labels.fold(end(&self.columns), f64::max) + ROOM;
-        [width, end(&self.rows) + ROOM + LINE]
+        let width = labels.fold(end(0), f64::max) + ROOM;
+        [width, end(1) + ROOM + LINE]
     }
 }
 
@@ -402,6 +548,39 @@ mod tests {
         assert!(
             html.contains("font-family=\"monospace\" font-size=\"12\">(64,64):(1024,1)</text>")
         );
+    }
+
+    #[test]
+    fn frames_contain_the_boxes_from_one_place_to_another() {
+        let body = "box a at 0,0: First\nbox b at 1,0: Second\nbox c at 1,1: Third\n\
+            frame 0,0 to 1,1: Outer\nframe 1,0 to 1,0: Inner";
+        let html = draw("flow", body).expect("the body is well formed");
+        assert!(html.contains("Outer contains First, Second, Third. Inner contains Second."));
+        let rects = |class: &str| -> Vec<[f64; 4]> {
+            let all = html.split("<rect ").skip(1).filter(|r| r.contains(class));
+            let number = |rect: &str, key: &str| {
+                let rest = rect.split(&format!(" {key}=\"")).nth(1);
+                let text = rest.and_then(|rest| rest.split('"').next());
+                text.and_then(|text| text.parse().ok())
+                    .expect("a rectangle has numbers")
+            };
+            all.map(|rect| {
+                let [x, y, width, height] =
+                    ["x", "y", "width", "height"].map(|key| number(rect, key));
+                [x, y, x + width, y + height]
+            })
+            .collect()
+        };
+        let inside = |inner: &[f64; 4], outer: &[f64; 4]| {
+            inner[0] > outer[0] && inner[1] > outer[1] && inner[2] < outer[2] && inner[3] < outer[3]
+        };
+        let (frames, boxes) = (rects("cx-frame"), rects("cx-node"));
+        let [outer, inner] = frames.as_slice() else {
+            panic!("there are two frames")
+        };
+        assert!(boxes.iter().all(|rect| inside(rect, outer)) && inside(inner, outer));
+        let in_inner: Vec<bool> = boxes.iter().map(|rect| inside(rect, inner)).collect();
+        assert_eq!(in_inner, [false, true, false]);
     }
 
     #[test]
@@ -449,6 +628,24 @@ mod tests {
         assert_eq!(
             error("box a at 0,0: A\nbox b at 0,0: B"),
             "the boxes `a` and `b` have one name or one place"
+        );
+        let boxes = "box a at 0,0: A box\nbox b at 1,1: Another box\n";
+        let frame = |lines: &str| error(&format!("{boxes}{lines}"));
+        assert_eq!(
+            frame("frame 1,0 to 0,1: F"),
+            "`frame 1,0 to 0,1: F` is not a frame: write `frame COLUMN,ROW to COLUMN,ROW: text`, from the upper left place to the lower right one"
+        );
+        assert_eq!(
+            frame("frame 0,0 to 1,0: F\nframe 0,0 to 0,1: G"),
+            "the frames `F` and `G` cross: one must contain the other, or they have no place in common"
+        );
+        assert_eq!(
+            frame("frame 0,0 to 2,0: F"),
+            "the frame `F` reaches beyond the boxes"
+        );
+        assert_eq!(
+            frame("frame 0,0 to 0,0: A name that has no room"),
+            "the name `A name that has no room` is wider than its frame"
         );
         assert!(
             error("box a at 0,0: (4,8):(8)")
