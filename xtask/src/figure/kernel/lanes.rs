@@ -122,12 +122,16 @@ fn adds_like_the_library(elements: usize, own: &[Vec<usize>]) -> Result<bool, Er
     })?;
     let sums = epilogue.reductions().next();
     let sums = sums.ok_or_else(|| Error::new("the epilogue has no sums"))?;
-    for seed in 0..64 {
-        // Numbers of many magnitudes, so that another order rounds in other places.
+    for seed in 0..8 * (WARP as u64 + 1) {
+        // Numbers of 24 bits at four magnitudes, so that another order rounds in other places; in most rows one lane has all that are not zero, so
+        // that no other lane rounds away what its order changes.
+        let only = (seed % (WARP as u64 + 1)) as usize;
         let number = |i: usize| {
             let hash = (i as u64 + 1 + 997 * seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-            let sign = if hash & 1 == 0 { 1.0 } else { -1.0 };
-            sign * (hash >> 1 & 0xffff) as f32 * ((hash >> 17 & 7) as f32).exp2()
+            let sign = if hash >> 40 & 1 == 0 { 1.0 } else { -1.0 };
+            let number = sign * (hash & 0xff_ffff) as f32 * ((hash >> 24 & 3) as f32).exp2();
+            let is_there = only == WARP as usize || i % WARP as usize == only;
+            if is_there { number } else { 0.0 }
         };
         let row: Vec<f32> = (0..elements).map(number).collect();
         let of_lane = |own: &Vec<usize>| own.iter().fold(-0.0, |sum, i| sum + row[*i]);

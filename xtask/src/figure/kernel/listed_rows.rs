@@ -59,10 +59,7 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
         .title(format!(
             "The rows of a product, the list of their places, and an output of {rows} rows"
         ))
-        .legend([
-            (Fill::Void, "no such row: not written"),
-            (Fill::Blank, "in no entry of the list: as before"),
-        ]))
+        .legend([(Fill::Void, "the output has no such row")]))
 }
 
 /// The numbers of the list, of which no two are equal: at most 8, which is the number of colours.
