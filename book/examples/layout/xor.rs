@@ -41,6 +41,14 @@ fn both_ways() -> Result<(), Error> {
     println!("{back}");
     assert_eq!(back.table()?, tile.table()?);
 
+    // Rows 2 and 3 of the tile begin at offset 64, which the swizzle takes to 64 ^ 8.
+    let rows: ComposedLayout = "Sw<2,3,3> o 64 o (2,32):(32,1)".parse()?;
+    let (xor, start) = rows.to_xor()?;
+    println!("{xor}, {start}");
+    for c in 0..64 {
+        assert_eq!(rows.at(c)?, start ^ xor.at(c)?);
+    }
+
     // An ordinary layout has XOR strides too, if its sums never carry.
     println!("{}", "(8,64):(64,1)".parse::<Layout>()?.to_xor()?);
     // ANCHOR_END: both_ways
