@@ -37,14 +37,14 @@ fn before() -> Result<(), Box<dyn Error>> {
     );
     let rows = from.view((256, 256))?;
     let columns = to.view_t_mut((256, 256))?;
-    let counted = |method| -> Result<_, colex_gpu::Error> {
+    let reported = |method| -> Result<_, colex_gpu::Error> {
         let report = CopyCall::new(&rows, &columns, Some(method))?
             .profile(&device)?
             .remove(0);
         Ok((report.sectors(), report.instructions))
     };
     for method in [CopyMethod::Naive, CopyMethod::Swizzled] {
-        let ((touched, enough), instructions) = counted(method)?;
+        let ((touched, enough), instructions) = reported(method)?;
         println!("{method:?}: {touched} sectors of at least {enough}, {instructions} instructions");
     }
     // ANCHOR_END: before
