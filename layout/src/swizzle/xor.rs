@@ -270,6 +270,14 @@ impl ComposedLayout {
     /// let tile: ComposedLayout = "Sw<3,3,3> o 0 o (8,64):(64,1)".parse()?;
     /// let (xor, start) = tile.to_xor()?;
     /// assert_eq!((xor.to_string().as_str(), start), ("(8,64):(^72,^1)", 0));
+    ///
+    /// // Rows 2 and 3 of the tile begin at offset 128, which the swizzle takes to 128 ^ 16.
+    /// let rows: ComposedLayout = "Sw<3,3,3> o 128 o (2,64):(64,1)".parse()?;
+    /// let (xor, start) = rows.to_xor()?;
+    /// assert_eq!((xor.to_string().as_str(), start), ("(2,64):(^72,^1)", 144));
+    /// for c in 0..128 {
+    ///     assert_eq!(rows.at(c)?, start ^ xor.at(c)?);
+    /// }
     /// # Ok::<(), colex_layout::Error>(())
     /// ```
     pub fn to_xor(&self) -> Result<(Layout, i64), Error> {
