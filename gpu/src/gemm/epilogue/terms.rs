@@ -131,8 +131,11 @@ impl Form {
         }
     }
 
-    /// Whether all elements along a mode are one.
+    /// Whether all elements along a mode are one. Those along a listed mode are not: a number of the list may be no row.
     fn is_one_along(&self, mode: usize) -> bool {
+        if self.listed == Some(mode) {
+            return false;
+        }
         let mode = self.layout.mode(mode).expect("a matrix has two modes");
         mode.leaves()
             .iter()

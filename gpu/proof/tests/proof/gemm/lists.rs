@@ -37,7 +37,14 @@ fn one(device: &Device, r: &mut Random) -> Result<(), String> {
     let text = |e: Error| e.to_string();
     let m = r.one(&[1, 2, 17, 70, 130, 200]);
     let [n, k] = [8, 8].map(|unit| unit * (1 + r.below(12_i64)));
-    let [of_residual, of_output] = [(); 2].map(|()| 1 + m + r.below(40_i64));
+    // As many rows as the product, one among them, or more.
+    let [of_residual, of_output] = [(); 2].map(|()| {
+        if r.one_in(4) {
+            m
+        } else {
+            1 + m + r.below(40_i64)
+        }
+    });
     let small = |r: &mut Random, count: i64| -> Vec<bf16> {
         let one = |_| bf16::from_f32((r.below(7_i32) - 3) as f32);
         (0..count).map(one).collect()
@@ -62,7 +69,12 @@ fn one(device: &Device, r: &mut Random) -> Result<(), String> {
             *row = r.one(&[of_output as i32, -1, i32::MIN, i32::MAX]);
         }
     }
-    let [at_residual, at_output] = [of_residual, of_output].map(|rows| matrix(r, rows, n));
+    let [mut at_residual, at_output] = [of_residual, of_output].map(|rows| matrix(r, rows, n));
+    // Rows or columns that are all one: a number that is no row still reads zeros.
+    if r.one_in(4) {
+        let strides = r.one(&[(0, 1), (1, 0), (0, 0)]);
+        at_residual = Layout::new((of_residual, n), strides).expect("extents above 0");
+    }
     let length = |layout: &Layout| layout.cosize().expect("a cosize") as usize;
     let old: Vec<f32> = (0..length(&at_residual)).map(|i| (i % 91) as f32).collect();
     let epilogue = residual();
@@ -153,8 +165,9 @@ fn one(device: &Device, r: &mut Random) -> Result<(), String> {
     }
 }
 
-/// The rows of a tensor that is read and of an output are those that lists name, by every kernel and in several schedules; a row
-/// that is none counts as zeros and is not written, and all others stay.
+/// The rows of a tensor that is read and of an output are those that lists name, by every kernel and in several schedules, of
+/// matrices of one row and of rows that are all one too; a row that is none counts as zeros and is not written, and all others
+/// stay.
 #[test]
 fn law_rows_of_a_list_are_read_and_written() {
     let mut cases = 0;
