@@ -9,18 +9,22 @@
 //! parts it waits for memory `n / 2` times, since it needs their common maximum first. In a plan by lanes a warp has the four features: lane `i`
 //! adds parts `i`, `i + 32` and so on, each under the maximum so far, and the lanes add their sums by shuffles. Up to 32 parts
 //! are one wait.
+//!
+//! The workspace has a row for each query that a sequence may have, also where queries are packed: sequences that overlap have
+//! rows of their own. How many queries a packed sequence has is known on the device only. The second kernel reads the offsets as
+//! the first one does, and neither reads nor stores anything for rows behind the last query of a sequence.
 
 use std::f64::consts::{LN_2, LOG2_E};
 
 use colex_atom::{Arch, Ty};
-use colex_ir::launch::Launch;
+use colex_ir::launch::{Argument, Launch};
 use colex_ir::{BinaryOp, Sync};
 use colex_layout::{C, Int, Layout};
-use colex_tensor::{Builder, Error, Expr, Fragment, Index, Tensor, TensorKernel};
+use colex_tensor::{Arg, Builder, Elements, Error, Expr, Fragment, Index, Tensor, TensorKernel};
 
-use super::family::checked_sum;
+use super::family::{checked_sum, rows_of};
 use super::plan::AttentionPlan;
-use super::problem::{AttentionProblem, AttentionTensor};
+use super::problem::{AttentionProblem, AttentionTensor, Sequences};
 use crate::gemm::sm90::begin_early;
 
 /// The most parts of the keys.
@@ -44,7 +48,7 @@ const LANES: i64 = 32;
 /// The name of the kernel.
 const NAME: &str = "attention_combine";
 
-/// The queries of all heads and sequences.
+/// The queries of all heads and sequences, each as long as the longest.
 fn rows(problem: &AttentionProblem) -> i64 {
     let [heads, _] = problem.heads;
     let rows = problem.batch.saturating_mul(heads);
@@ -101,6 +105,9 @@ pub(crate) fn written(
 /// sums, then (row, feature) for O, (row, 1) for the log-sum-exp if it is an output, and (row, 1) for the sinks if there are any.
 /// A row is (head of the pack, sequence,
 /// pack, batch).
+///
+/// Of packed queries the layouts behind those of the parts are those of the first kernel: of O, of the log-sum-exp, of the sinks
+/// and of the query offsets.
 pub(crate) fn read(
     problem: &AttentionProblem,
     plan: &AttentionPlan,
@@ -118,6 +125,14 @@ pub(crate) fn read(
         )?,
         Layout::new((dynamic(rows), parts), (one, dynamic(rows)))?,
     ];
+    if plan.operands.packed[0] {
+        let optional = [problem.log_sum_exp, problem.sinks.is_some()];
+        let behind = optional.map(usize::from).iter().sum::<usize>();
+        // The query offsets come first behind them.
+        let layouts = problem.kernel_layouts(packs)?.into_iter();
+        all.extend(layouts.skip(AttentionTensor::O as usize).take(behind + 2));
+        return Ok(all);
+    }
     let row = |[of_batch, of_head, of_query]: [i64; 3]| {
         let pack = dynamic(of_head.saturating_mul(packs));
         (dynamic(of_head), dynamic(of_query), pack, dynamic(of_batch))
@@ -149,9 +164,16 @@ pub(crate) fn launch(problem: &AttentionProblem, plan: &AttentionPlan) -> Launch
     Launch::new(blocks as u32, THREADS as u32)
 }
 
+/// Returns the arguments of the second kernel behind its tensors: of packed queries the most queries of a sequence.
+pub(crate) fn numbers(problem: &AttentionProblem, plan: &AttentionPlan) -> Vec<Arg<'static>> {
+    let most = (plan.operands.packed[0]).then(|| problem.lengths[0].clamp(1, MOST_ROWS) as u32);
+    let most = most.map(|most| Arg::Value(Argument::U32(most)));
+    most.into_iter().collect()
+}
+
 /// Builds the second kernel. Its parameters are tensors of f32, the outputs of the parts, their maxima and their sums, then O,
-/// the log-sum-exp if it is an output, and the sinks if there are any. A thread has four features of a row, or in a plan by lanes a
-/// warp.
+/// the log-sum-exp if it is an output, and the sinks if there are any; of packed queries their offsets and the most queries of a
+/// sequence. A thread has four features of a row, or in a plan by lanes a warp.
 pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     let operands = &plan.operands;
     let ([inner, outer], f32) = (operands.features, Ty::F32);
@@ -161,18 +183,23 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
     let mut form = AttentionProblem::new(operands.ty, 4, heads, [4, 1024], [inner, outer]);
     form.log_sum_exp = operands.log_sum_exp;
     form.sinks = operands.sinks.then_some(1);
+    if operands.packed[0] {
+        form.sequences[0] = Sequences::Packed { rows: 4096 };
+    }
     let plan = AttentionPlan { splits: 2, ..*plan };
     let layouts = read(&form, &plan)?;
     let outputs = k.tensor("outputs", f32, &layouts[0]);
     let [tops, sums] = ["tops", "sums"].map(|name| k.tensor(name, f32, &layouts[1]));
     let o = k.tensor("O", operands.ty, &layouts[2]);
     let mut behind = layouts[3..].iter();
-    let mut optional = |is_there: bool, name: &str| {
+    let mut optional = |is_there: bool, name: &str, ty: Ty| {
         let layout = is_there.then(|| behind.next()).flatten()?;
-        Some(k.tensor(name, f32, layout))
+        Some(k.tensor(name, ty, layout))
     };
-    let log_sums = optional(operands.log_sum_exp, "log_sum_exp");
-    let sinks = optional(operands.sinks, "sinks");
+    let log_sums = optional(operands.log_sum_exp, "log_sum_exp", f32);
+    let sinks = optional(operands.sinks, "sinks", f32);
+    let offsets = optional(operands.packed[0], "query_offsets", Ty::U32);
+    let most = (offsets.is_some()).then(|| k.index_argument("queries", 1..MOST_ROWS + 1));
 
     let parts = k.within(outputs.extent(2), 1..MOST_SPLITS + 1);
     let vectors = outer / VECTOR;
@@ -187,11 +214,6 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
         (block * THREADS + k.thread(), None)
     };
     let (row, feature) = (&item / vectors, &item % vectors * VECTOR);
-    let of_parts = PartSums {
-        tensors: [outputs, tops, sums],
-        at: [row.clone(), feature.clone()],
-        parts,
-    };
     match (plan.early, plan.next_early) {
         (true, false) => begin_early(&mut k),
         // The launch behind this one waits for its end, and so for that of the parts.
@@ -201,8 +223,33 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
         }),
         (false, _) => {}
     }
+    let mut to = RowOutput {
+        o,
+        log_sums,
+        at: vec![row.clone()],
+    };
+    let (mut parts, mut of_sink) = (parts, vec![row.clone(), 0.into()]);
+    if let (Some(offsets), Some(most)) = (&offsets, &most) {
+        let (head, rest) = (&row % plan.packs, &row / plan.packs);
+        let (query, rest) = (&rest % most, rest / most);
+        let packs = to.o.extent(2);
+        let (pack, sequence) = (&rest % &packs, rest / packs);
+        let rows = to.o.extent(0) / plan.packs;
+        let [first, end] = rows_of(&mut k, offsets, &sequence, &rows, most);
+        // A row that no query has has no parts.
+        parts = Index::select_less(&query, &(&end - &first), &parts, &0.into());
+        of_sink = vec![&pack * plan.packs + &head];
+        to = to.narrow([first, end].map(|row| row * plan.packs));
+        to.at = vec![query * plan.packs + head, pack, 0.into()];
+    }
+    let of_parts = PartSums {
+        tensors: [outputs, tops, sums],
+        at: [row, feature.clone()],
+        parts,
+    };
     let sink = sinks.map(|sinks| {
-        let sink = k.gather(&sinks.elements((&row, 0)));
+        let at: Vec<Expr> = of_sink.iter().map(Expr::from).collect();
+        let sink = k.gather(&sinks.elements(at));
         k.map(Expr::from(&sink) * LOG2_E)
     });
     let [top, sum, out] = match &lane {
@@ -219,22 +266,21 @@ pub(crate) fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Er
     // All lanes have the result.
     let leads = lane.map(|lane| Expr::from(&lane).equals(0));
     for i in (0..VECTOR).step_by(vector as usize) {
-        let to = o.elements((&row, &feature + i)).vectors(1, vector);
+        let to = to.output(&(&feature + i)).vectors(1, vector);
         let to = match &leads {
             Some(leads) => to.only(leads.clone()),
             None => to,
         };
         k.scatter(result.values(i, vector), &to);
     }
-    if let Some(log_sums) = log_sums {
+    if let Some(at) = to.log_sum() {
         let log_sum = k.map((Expr::from(&sum).log2() + &top) * LN_2);
         let is_first = Expr::from(&feature).equals(0);
         let is_first = match &leads {
             Some(leads) => is_first & leads.clone(),
             None => is_first,
         };
-        let at = log_sums.elements((&row, 0)).only(is_first);
-        k.scatter(&log_sum, &at);
+        k.scatter(&log_sum, &at.only(is_first));
     }
     k.finish()
 }
@@ -250,6 +296,43 @@ fn number(k: &mut Builder, value: f64) -> Fragment {
 fn under(k: &mut Builder, top: &Fragment) -> Fragment {
     let is_empty = Expr::from(top).equals(f64::NEG_INFINITY);
     k.map(is_empty.select(0.0, top))
+}
+
+/// Where a row of the second kernel goes.
+struct RowOutput {
+    o: Tensor,
+    log_sums: Option<Tensor>,
+    /// The row; of packed queries (row of the sequence, pack, batch).
+    at: Vec<Index>,
+}
+
+impl RowOutput {
+    /// The rows of a sequence.
+    fn narrow(self, [from, to]: [Index; 2]) -> RowOutput {
+        let rows = |tensor: &Tensor| tensor.narrow(0, &from, &to);
+        RowOutput {
+            o: rows(&self.o),
+            log_sums: self.log_sums.as_ref().map(rows),
+            ..self
+        }
+    }
+
+    /// The output from a feature on.
+    fn output(&self, feature: &Index) -> Elements {
+        let (row, behind) = (&self.at[..1], &self.at[1..]);
+        let at = row.iter().chain([feature]).chain(behind);
+        let at: Vec<Expr> = at.map(Expr::from).collect();
+        self.o.elements(at)
+    }
+
+    /// The log-sum-exp, if it is an output. That of a row without further modes has a second one of extent 1.
+    fn log_sum(&self) -> Option<Elements> {
+        let mut at: Vec<Expr> = self.at.iter().map(Expr::from).collect();
+        if at.len() == 1 {
+            at.push(Expr::from(&Index::from(0)));
+        }
+        self.log_sums.as_ref().map(|sums| sums.elements(at))
+    }
 }
 
 /// The parts of four features of a row.

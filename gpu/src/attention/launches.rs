@@ -219,13 +219,14 @@ pub(super) fn planned_launches(
         (tops, &layouts[1]),
         (sums, &layouts[1]),
     ];
-    let outputs = AttentionTensor::O as usize..behind;
+    // The offsets of packed queries follow the outputs and the sinks.
+    let outputs = AttentionTensor::O as usize..behind + usize::from(plan.operands.packed[0]);
     let to = outputs.clone().map(|i| addresses[i]).zip(&layouts[2..]);
     let given = parts
         .into_iter()
         .chain(to)
         .map(|(at, layout)| Arg::checked(at, layout));
-    let given: Vec<Arg<'_>> = given.collect();
+    let given: Vec<Arg<'_>> = given.chain(combine::numbers(problem, plan)).collect();
     let order: Vec<usize> = [workspace; 3].into_iter().chain(outputs).collect();
     let combination = combine::launch(problem, plan);
     let second = launched(AttentionRole::Combination, combination, &given, &order)?;

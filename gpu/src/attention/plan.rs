@@ -299,13 +299,6 @@ impl AttentionPlan {
                 .to_string();
             return Err(ErrorKind::from(AttentionError::Plan { why }).into());
         }
-        if self.operands.packed[0] && self.splits > 1 {
-            let why = format!(
-                "the plan has {} parts of the keys: those of packed queries are not divided",
-                self.splits
-            );
-            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
-        }
         let most = i64::from(begins_early(arch));
         self.limit("early begins of its kernels", self.early.into(), most)?;
         let refused = |why: &str| {
@@ -379,8 +372,9 @@ impl AttentionPlan {
     ///
     /// Its parameters are tensors of f32 in the workspace: the outputs of the parts before the division (row, feature, part),
     /// the maxima of their rows and their sums (row, part); then O (row, feature), the log-sum-exp (row, 1) if it is an
-    /// output, and the sinks (row, 1) if there are any. A row is (head of the pack, sequence, pack, batch). A thread has four features of a row, or a
-    /// warp where lanes share the parts.
+    /// output, and the sinks (row, 1) if there are any. A row is (head of the pack, sequence, pack, batch). Of packed queries O, the
+    /// log-sum-exp, the sinks and the query offsets have the modes of [`build`](AttentionPlan::build), and behind them is, as `u32`,
+    /// the most queries of a sequence. A thread has four features of a row, or a warp where lanes share the parts.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};

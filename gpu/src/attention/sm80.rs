@@ -107,7 +107,7 @@ impl AttentionFamily for AmpereAttention {
             ..plan
         };
         // Several tiles are a prefill, whose default divides nothing.
-        if plan.operands.packed[0] || queries.saturating_mul(packs) > plan.tile[0] {
+        if queries.saturating_mul(packs) > plan.tile[0] {
             return plan;
         }
         let steps = problem.lengths[1].saturating_add(keys - 1) / keys;
@@ -464,6 +464,11 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
         scores_of.keys = length.min(&scores_of.keys);
     }
     let sequence = batch;
+    // The parts of packed queries have rows for each sequence.
+    let batch_of_output = match &output {
+        KernelOutput::Parts { .. } => sequence.clone(),
+        KernelOutput::Whole { .. } => batches[0].clone(),
+    };
     let [batch, batch_of_keys] = batches;
 
     let [of_q, of_k, of_v] = tiles(plan);
@@ -569,7 +574,7 @@ fn build(plan: &AttentionPlan, arch: Arch) -> Result<TensorKernel, Error> {
     // A block must not end while its `cp.async` copies write to its shared memory.
     producer.tail(&mut k);
     softmax.join(&mut k);
-    let mut behind = vec![head.clone(), batch.clone()];
+    let mut behind = vec![head.clone(), batch_of_output];
     let (result, to) = match output {
         KernelOutput::Parts { outputs, rows } => {
             behind.extend(part.map(|(part, _)| part));
@@ -621,7 +626,8 @@ enum KernelOutput {
 }
 
 impl KernelOutput {
-    /// The rows from `first` to `end` of O and of the log-sum-exp.
+    /// The rows from `first` to `end` of O and of the log-sum-exp. The parts have rows for each sequence: as many as these, from 0
+    /// on.
     fn narrow(self, first: &Index, end: &Index) -> KernelOutput {
         let rows = |tensor: &Tensor| tensor.narrow(0, first, end);
         match self {
@@ -630,7 +636,17 @@ impl KernelOutput {
                 log_sums: log_sums.map(|sums| Box::new(rows(&sums))),
                 sinks,
             },
-            parts => parts,
+            KernelOutput::Parts {
+                outputs,
+                rows: of_parts,
+            } => {
+                let count = end - first;
+                let rows = |tensor: &Tensor| tensor.narrow(0, 0, &count);
+                KernelOutput::Parts {
+                    outputs: rows(&outputs),
+                    rows: of_parts.iter().map(rows).collect(),
+                }
+            }
         }
     }
 }

@@ -13,8 +13,8 @@ use super::attention::{Found, compare, sinks, upload_or_one};
 use crate::sweep::Random;
 
 /// Computes drawn calls on packed sequences on a device, and compares every element: lengths, 0 among them, gaps between
-/// sequences, offsets beyond the last row, masks, groups, packs of heads and tiles. Rows of no sequence are NaN, and stay.
-/// Returns the number of elements.
+/// sequences, offsets beyond the last row, masks, groups, packs of heads, parts of the keys and tiles. Rows of no sequence are
+/// NaN, and stay. Returns the number of elements.
 ///
 /// # Errors
 ///
@@ -226,12 +226,16 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             let tile = [rows, r.one(&[16, 32, 64])];
             let packs = r.one(&[1, group]);
             let stages = 2 + r.below(2_i64);
+            let splits = r.one(&[1, 1, 2, 5]);
+            let by_lanes = splits > 1 && r.one_in(2);
             call.prepare_with(|operands, _| {
                 Ok(AttentionPlan {
                     tile,
                     consumers,
                     stages,
                     packs,
+                    splits,
+                    by_lanes,
                     ..AttentionPlan::new(AttentionMethod::Ampere, operands)
                 })
             })

@@ -254,7 +254,7 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             let [consumers, rows] = r.one(&[[1, 16], [2, 32], [4, 64]]);
             let tile = [rows, r.one(&[16, 32, 48, 64])];
             let (packs, stages) = (r.one(&[1, group]), 2 + r.below(2_i64));
-            let splits = if is_packed { 1 } else { r.one(&[1, 2, 5]) };
+            let splits = r.one(&[1, 2, 5]);
             call.prepare_with(|operands, _| {
                 Ok(AttentionPlan {
                     tile,

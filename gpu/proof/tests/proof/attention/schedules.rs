@@ -313,6 +313,76 @@ fn law_sorted_sequences_have_the_bits_of_unsorted_ones() {
     println!("law attention.sorted: {cases} cases");
 }
 
+/// The parts of the keys of packed queries are all of them, in adversarial schedules: close to the kernel that divides nothing,
+/// with the same bits in every schedule. Lengths with 0, 1 and ties, offsets that lie, groups and packs; more parts than some
+/// sequences have keys. Rows of no sequence stay as they were, and a query that sees no key has exactly 0 and -inf.
+#[test]
+fn law_parts_of_packed_queries_are_all_of_them() {
+    let mut r = Random::new(0x5b17);
+    let cases = draws(12) as u64;
+    let mut empty = 0;
+    for case in 0..cases {
+        let (count, longest) = (r.one(&[1, 3, 9]), r.one(&[1, 3, 20]));
+        let queries = Side::draw(&mut r, count, longest);
+        let keys = Side::draw(&mut r, count, 8 * longest);
+        let of_keys = 1 + r.below(2_i64);
+        let packs = r.one(&[1, 2, 4]);
+        let heads = [of_keys * packs, of_keys];
+        let mask = match case % 3 {
+            0 => Mask::Causal,
+            1 => Mask::Full,
+            _ => Mask::Window { left: 30, right: 9 },
+        };
+        let [rows, consumers] = r.one(&[[16, 1], [32, 2]]);
+        let splits = r.one(&[2, 3, 9]);
+        let (by_lanes, early) = (case % 2 == 1, r.one_in(2));
+        let of = (&queries, &keys);
+        let run = |seed, splits| {
+            bits(of, heads, mask, seed, &|plan| AttentionPlan {
+                tile: [rows, 16],
+                consumers,
+                packs,
+                splits,
+                by_lanes: by_lanes && splits > 1,
+                early,
+                ..AttentionPlan::new(AttentionMethod::Ampere, plan.operands)
+            })
+        };
+        let (right, found) = (run(3 * case, 1), run(3 * case + 1, splits));
+        let what = format!(
+            "case {case}: {splits} parts, {:?} and {:?}",
+            queries.offsets, keys.offsets
+        );
+        assert!(run(3 * case + 2, splits) == found, "{what}: other bits");
+        if case < 4 {
+            let mut problem = AttentionProblem::new(Ty::F16, 3, heads, [9, 99], [64; 2]);
+            problem.sequences = [Sequences::Packed { rows: 20 }; 2];
+            let operands = AttentionOperands::of(&problem, [0; 4]);
+            let plan = AttentionPlan {
+                packs,
+                splits,
+                by_lanes,
+                ..AttentionPlan::new(AttentionMethod::Ampere, operands)
+            };
+            let second = plan.build_combination(Arch::Sm90a).expect("it is built");
+            let second = second.expect("the plan divides the keys");
+            assert_eq!(trapped(&second.kernel), [""; 0], "{plan}");
+        }
+        for (found, right) in found.0.iter().zip(&right.0) {
+            let [found, right] = [found, right].map(|x| f16::from_bits(*x).to_f32());
+            assert!((found - right).abs() <= 2e-3, "{what}: {found} {right}");
+        }
+        for (found, right) in found.1.iter().zip(&right.1) {
+            let [found, right] = [found, right].map(|x| f32::from_bits(*x));
+            let close = found == right || (found - right).abs() <= 1e-5;
+            assert!(close, "{what}: {found} {right}");
+            empty += usize::from(right == f32::NEG_INFINITY);
+        }
+    }
+    assert!(empty > 0);
+    println!("law attention.packed_parts: {cases} cases, {empty} rows without a key");
+}
+
 /// Zipf's law: the longest length over 1, 2, 3 and so on, until all rows are taken.
 fn zipf(rows: i64, longest: i64) -> Vec<i64> {
     let (mut lengths, mut left) = (Vec::new(), rows);
