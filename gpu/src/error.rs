@@ -57,6 +57,8 @@ pub enum PlanRefusal {
     Operands,
     /// The threads, registers or slots of the plan do not cover what the call needs of them.
     Cover,
+    /// Parts that no kernel has together, or that the kernel of the plan's method does not have.
+    Combination,
 }
 
 impl Error {
@@ -120,6 +122,7 @@ impl Error {
                 PlanRefusal::Cover
             }
             ErrorKind::PlanWhole { .. } => PlanRefusal::Whole,
+            ErrorKind::Attention(why) => return why.part(),
             _ => return None,
         })
     }
@@ -135,6 +138,101 @@ impl Error {
             self.kind(),
             ErrorKind::Types { .. } | ErrorKind::Product { .. } | ErrorKind::Compute { .. }
         )
+    }
+
+    /// Returns whether no kernel computes what the call asks for, or not the one that the call names, or not on this device: its
+    /// types, head sizes, method or architecture. Other shapes, strides or numbers of the plan would not help, so a program takes
+    /// another way.
+    ///
+    /// A plan that is refused is [`plan`](Error::plan). What groups, convolutions and epilogues are not combined with is
+    /// [`is_groups_refused`](Error::is_groups_refused), [`is_convolution_refused`](Error::is_convolution_refused) and
+    /// [`is_epilogue_refused`](Error::is_epilogue_refused).
+    ///
+    /// ```
+    /// use colex_gpu::{Device, attention};
+    /// use half::f16;
+    ///
+    /// let device = Device::open();
+    /// let x = device.upload(&[f16::ONE; 7 * 80])?;
+    /// let mut o = device.poisoned::<f16>(7 * 80)?;
+    /// // (batch, head, sequence, feature): 7 queries and 7 keys of 80 features, which no kernel has.
+    /// let rows = x.view((1, 1, 7, 80))?;
+    /// let error = attention(&rows, &rows, &rows, &o.view_mut((1, 1, 7, 80))?).unwrap_err();
+    /// assert!(error.is_unsupported() && error.to_string().starts_with("no kernel takes the call: "));
+    /// // Keys of 64 features are wrong by themselves.
+    /// let keys = x.view((1, 1, 7, 64))?;
+    /// let error = attention(&rows, &keys, &rows, &o.view_mut((1, 1, 7, 80))?).unwrap_err();
+    /// assert!(!error.is_unsupported());
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn is_unsupported(&self) -> bool {
+        match self.kind() {
+            ErrorKind::Types { .. }
+            | ErrorKind::Product { .. }
+            | ErrorKind::Compute { .. }
+            | ErrorKind::Method { .. } => true,
+            ErrorKind::Device(error) => error.is_unsupported(),
+            ErrorKind::Attention(why) => why.is_unsupported(),
+            ErrorKind::Rowwise(why) => matches!(why, RowwiseError::Type { .. }),
+            ErrorKind::Quantise(why) => {
+                matches!(why, QuantiseError::From { .. } | QuantiseError::To { .. })
+            }
+            ErrorKind::Reduce(why) => matches!(
+                why,
+                ReduceError::Type { .. }
+                    | ReduceError::Integers { .. }
+                    | ReduceError::Result { .. }
+                    | ReduceError::Sizes { .. }
+            ),
+            ErrorKind::Ranks(RankError::Host(why)) => matches!(
+                why,
+                HostError::NoAccess { .. }
+                    | HostError::NoAtomics { .. }
+                    | HostError::NoWay { .. }
+                    | HostError::NoCollectives { .. }
+                    | HostError::NoFlags { .. }
+            ),
+            ErrorKind::Ranks(_)
+            | ErrorKind::Elementwise(_)
+            | ErrorKind::Build(_)
+            | ErrorKind::Strides { .. }
+            | ErrorKind::Twice { .. }
+            | ErrorKind::Undecided { .. }
+            | ErrorKind::Shapes { .. }
+            | ErrorKind::Overlap { .. }
+            | ErrorKind::InSchedule { .. }
+            | ErrorKind::Schedules { .. }
+            | ErrorKind::Output { .. }
+            | ErrorKind::Apart { .. }
+            | ErrorKind::Lengths { .. }
+            | ErrorKind::NotAMatrix { .. }
+            | ErrorKind::Extents { .. }
+            | ErrorKind::Batch { .. }
+            | ErrorKind::Groups { .. }
+            | ErrorKind::Convolution { .. }
+            | ErrorKind::Empty { .. }
+            | ErrorKind::Extent { .. }
+            | ErrorKind::LeadingDimension { .. }
+            | ErrorKind::Factor { .. }
+            | ErrorKind::Plan { .. }
+            | ErrorKind::PlanOrder { .. }
+            | ErrorKind::PlanVector { .. }
+            | ErrorKind::PlanLimit { .. }
+            | ErrorKind::PlanShares { .. }
+            | ErrorKind::PlanPower { .. }
+            | ErrorKind::PlanOperands { .. }
+            | ErrorKind::PlanOther { .. }
+            | ErrorKind::PlanAccess { .. }
+            | ErrorKind::PlanCall { .. }
+            | ErrorKind::PlanInvariant { .. }
+            | ErrorKind::PlanWhole { .. }
+            | ErrorKind::Captured
+            | ErrorKind::Workspace { .. }
+            | ErrorKind::WorkspaceAddress { .. }
+            | ErrorKind::Epilogue { .. }
+            | ErrorKind::Plans { .. }
+            | ErrorKind::Short { .. } => false,
+        }
     }
 
     /// Returns whether the coordinates of a copy's source and destination do not correspond.
@@ -532,7 +630,11 @@ pub(crate) enum AttentionError {
         most: f32,
     },
     #[error("{why}")]
-    Plan { why: String },
+    Plan { part: PlanRefusal, why: String },
+    #[error("{why}")]
+    Unbuilt { why: String },
+    #[error("{why}")]
+    Launch { why: String },
     #[error("{}: the {method} kernel takes heads of {can} features", heads_of(*features))]
     Features {
         method: AttentionMethod,
@@ -570,6 +672,66 @@ pub(crate) enum AttentionError {
         tensors: [&'static str; 2],
         found: [i64; 2],
     },
+}
+
+impl AttentionError {
+    /// The error of a part of a plan.
+    pub(crate) fn plan(part: PlanRefusal, why: impl Into<String>) -> AttentionError {
+        let why = why.into();
+        AttentionError::Plan { part, why }
+    }
+
+    /// The part of the plan that is refused, if the plan is the reason.
+    fn part(&self) -> Option<PlanRefusal> {
+        Some(match self {
+            AttentionError::Plan { part, .. } => *part,
+            AttentionError::PlanCall { .. } => PlanRefusal::Call,
+            AttentionError::Packs { .. } => PlanRefusal::Number,
+            AttentionError::Type { .. }
+            | AttentionError::Heads { .. }
+            | AttentionError::Length { .. }
+            | AttentionError::Feature { .. }
+            | AttentionError::Stride { .. }
+            | AttentionError::PagedQueries
+            | AttentionError::OffsetsAndPages
+            | AttentionError::Number { .. }
+            | AttentionError::Unbuilt { .. }
+            | AttentionError::Launch { .. }
+            | AttentionError::Features { .. }
+            | AttentionError::Arch { .. }
+            | AttentionError::Shape { .. }
+            | AttentionError::Extents { .. } => return None,
+        })
+    }
+
+    /// Whether no kernel computes what the call asks for, or not the one that it names.
+    fn is_unsupported(&self) -> bool {
+        match self {
+            AttentionError::Type { .. }
+            | AttentionError::PagedQueries
+            | AttentionError::Unbuilt { .. }
+            | AttentionError::Features { .. }
+            | AttentionError::Arch { .. } => true,
+            AttentionError::Heads { .. }
+            | AttentionError::Length { .. }
+            | AttentionError::Feature { .. }
+            | AttentionError::Stride { .. }
+            | AttentionError::OffsetsAndPages
+            | AttentionError::Number { .. }
+            | AttentionError::Plan { .. }
+            | AttentionError::Launch { .. }
+            | AttentionError::PlanCall { .. }
+            | AttentionError::Packs { .. }
+            | AttentionError::Shape { .. }
+            | AttentionError::Extents { .. } => false,
+        }
+    }
+}
+
+impl From<AttentionError> for Error {
+    fn from(why: AttentionError) -> Error {
+        ErrorKind::from(why).into()
+    }
 }
 
 /// Why a function of rows is not computed.

@@ -83,7 +83,7 @@ impl AttentionPlan {
         if problem.is_nothing() {
             return Ok(Vec::new());
         }
-        let refused = |why: String| Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        let refused = |why: String| Err(ErrorKind::from(AttentionError::Launch { why }).into());
         let of_sequences = problem.sequences.map(|of| match of {
             Sequences::Batch => 0,
             Sequences::Packed { .. } => 1,

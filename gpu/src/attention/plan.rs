@@ -10,7 +10,7 @@ use colex_tensor::TensorKernel;
 use super::combine::{self, MOST_ROWS};
 use super::problem::{AttentionProblem, MOST_LENGTH, Mask, Sequences, TYPES};
 use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
-use crate::error::{AttentionError, Error, ErrorKind, heads_of, one_of};
+use crate::error::{AttentionError, Error, ErrorKind, PlanRefusal, heads_of, one_of};
 use crate::method::AttentionMethod;
 
 /// The facts about a problem that a kernel is built from. Extents, strides, the numbers of a window, the scale and the
@@ -265,7 +265,7 @@ impl AttentionPlan {
             return Ok(plan);
         }
         let why = format!("no kernel takes the call: {}", refusals.join("; "));
-        Err(ErrorKind::from(AttentionError::Plan { why }).into())
+        Err(ErrorKind::from(AttentionError::Unbuilt { why }).into())
     }
 
     /// Checks that the kernel can be built: the types and head sizes on an architecture, and every number.
@@ -295,16 +295,12 @@ impl AttentionPlan {
             return Err(ErrorKind::from(AttentionError::OffsetsAndPages).into());
         }
         if self.by_lanes && self.splits == 1 {
-            let why = "the plan's lanes share the parts of a row: it has one part of the keys"
-                .to_string();
-            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+            let why = "the plan's lanes share the parts of a row: it has one part of the keys";
+            return Err(AttentionError::plan(PlanRefusal::Combination, why).into());
         }
         let most = i64::from(begins_early(arch));
         self.limit("early begins of its kernels", self.early.into(), most)?;
-        let refused = |why: &str| {
-            let why = why.to_string();
-            Err(ErrorKind::from(AttentionError::Plan { why }).into())
-        };
+        let refused = |why: &str| Err(AttentionError::plan(PlanRefusal::Combination, why).into());
         if self.prefetch.is_some() && !self.early {
             return refused(
                 "the plan asks the L2 cache for keys before it waits: its kernels do not begin early",
@@ -590,13 +586,13 @@ impl AttentionPlan {
         }
         let [batch, queries] = [problem.batch, problem.lengths[0]];
         let rows = batch.saturating_mul(heads).saturating_mul(queries);
+        let refused = |why: String| Err(AttentionError::plan(PlanRefusal::Limit, why).into());
         if self.splits > 1 && rows > MOST_ROWS {
             let why = format!(
                 "{rows} queries of all heads and sequences: a plan that divides the keys takes at most {MOST_ROWS}"
             );
-            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+            return refused(why);
         }
-        let refused = |why: String| Err(ErrorKind::from(AttentionError::Plan { why }).into());
         if self.sorted && batch > MOST_SEQUENCES {
             return refused(format!(
                 "{batch} sequences: a plan that sorts them takes at most {MOST_SEQUENCES}"

@@ -19,7 +19,7 @@ use super::family::{AttentionFamily, above_0, add_sink, checked_sum, rows_of};
 use super::pages::{self, PagedTiles};
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
-use crate::error::{AttentionError, ErrorKind};
+use crate::error::{AttentionError, ErrorKind, PlanRefusal};
 use crate::gemm::operand::{OperandTiles, Tiles};
 use crate::gemm::sm90::begin_early;
 use crate::kernels::Major;
@@ -222,8 +222,7 @@ impl AttentionFamily for AmpereAttention {
                 (true, _) => "",
             };
             if !why.is_empty() {
-                let why = why.to_string();
-                return refused(AttentionError::Plan { why });
+                return refused(AttentionError::plan(PlanRefusal::Combination, why));
             }
         }
         let bytes = shared(&plan.operands, plan.tile, plan.stages);

@@ -27,7 +27,7 @@ use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{self, AttentionProblem, AttentionTensor, Mask, Sequences};
 use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
 use crate::calls::unencoded;
-use crate::error::{AttentionError, ErrorKind};
+use crate::error::{AttentionError, ErrorKind, PlanRefusal};
 use crate::gemm::operand::{boxed_layout, shares, uneven};
 use crate::gemm::sm90::{begin_early, clusters_at_once};
 use crate::kernels::Major;
@@ -211,9 +211,9 @@ impl AttentionFamily for HopperAttention {
     }
 
     fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
+        let refused = |why: &str| Err(AttentionError::plan(PlanRefusal::Combination, why).into());
         if plan.packs != 1 {
-            let why = "the Hopper kernel packs no heads: the Ampere kernel does".to_string();
-            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+            return refused("the Hopper kernel packs no heads: the Ampere kernel does");
         }
         let is_asked = plan.prefetch.is_some().into();
         plan.limit("steps of keys asked for before the wait", is_asked, 0)?;
@@ -223,15 +223,12 @@ impl AttentionFamily for HopperAttention {
             0,
         )?;
         if plan.splits != 1 {
-            let why =
-                "the Hopper kernel does not divide the keys: the Ampere kernel does".to_string();
-            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+            return refused("the Hopper kernel does not divide the keys: the Ampere kernel does");
         }
         if plan.sorted && !plan.operands.packed[0] {
-            let why =
-                "the plan sorts sequences: only those of packed queries have lengths of their own"
-                    .to_string();
-            return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+            return refused(
+                "the plan sorts sequences: only those of packed queries have lengths of their own",
+            );
         }
         HopperKernel::of(plan, arch).map(drop)
     }
@@ -247,7 +244,7 @@ impl AttentionFamily for HopperAttention {
             if !(1..end).contains(&found) {
                 let most = end - 1;
                 let why = format!("{found} {what}: the Hopper kernel takes 1 to {most}");
-                return Err(ErrorKind::from(AttentionError::Plan { why }).into());
+                return Err(AttentionError::plan(PlanRefusal::Limit, why).into());
             }
         }
         Ok(())
@@ -364,7 +361,8 @@ struct HopperKernel {
 
 impl HopperKernel {
     fn of(plan: &AttentionPlan, arch: Arch) -> Result<HopperKernel, crate::Error> {
-        let refuse = |why: String| Err(ErrorKind::from(AttentionError::Plan { why }).into());
+        let unbuilt = |why: String| Err(ErrorKind::from(AttentionError::Unbuilt { why }).into());
+        let refuse = |part, why: String| Err(AttentionError::plan(part, why).into());
         let operands = &plan.operands;
         let AttentionPlan {
             tile: [queries, keys],
@@ -374,7 +372,7 @@ impl HopperKernel {
             ..
         } = *plan;
         if arch != Arch::Sm90a {
-            return refuse(format!(
+            return unbuilt(format!(
                 "the Hopper kernel runs on sm_90a, and not on {arch}"
             ));
         }
@@ -382,7 +380,7 @@ impl HopperKernel {
             return Err(plan.other_features(&WIDTHS));
         }
         if operands.vectors != [8; 4] {
-            return refuse(format!(
+            return unbuilt(format!(
                 "addresses and strides allow {:?} elements per access to Q, K, V and O: the Hopper kernel takes 8",
                 operands.vectors
             ));
@@ -417,9 +415,8 @@ impl HopperKernel {
                 (_, 1) => format!("{least} to {most}"),
                 _ => format!("multiples of {step} to {most}"),
             };
-            return refuse(format!(
-                "the plan's {what} is {found}: the Hopper kernel takes {takes}"
-            ));
+            let why = format!("the plan's {what} is {found}: the Hopper kernel takes {takes}");
+            return refuse(PlanRefusal::Number, why);
         }
         if let Some(page) = operands.page {
             let rows = pages::STEP..=pages::MOST_ROWS;
@@ -432,18 +429,20 @@ impl HopperKernel {
                 (operands.page.is_some(), "pages"),
             ];
             if let Some((_, what)) = of.iter().find(|(is_there, _)| *is_there) {
-                return refuse(format!(
+                let why = format!(
                     "the plan has clusters of {} blocks: with {what} each block of the Hopper kernel loads its own keys",
                     plan.cluster
-                ));
+                );
+                return refuse(PlanRefusal::Combination, why);
             }
             // The swizzle permutes the rows of eight.
             let step = 8 * plan.cluster;
             if keys % step != 0 {
-                return refuse(format!(
+                let why = format!(
                     "the plan's number of keys of a block is {keys}: clusters of {} blocks of the Hopper kernel take multiples of {step}",
                     plan.cluster
-                ));
+                );
+                return refuse(PlanRefusal::Number, why);
             }
         }
         let [inner, outer] = operands.features;

@@ -4,8 +4,15 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use colex_atom::Arch;
-use colex_gpu::Device;
+use colex_atom::{Arch, Ty};
+use colex_gpu::attention::{
+    Attention, AttentionMethod, AttentionOperands, AttentionPlan, AttentionProblem, Sequences,
+};
+use colex_gpu::kernels::{Compute, GemmProblem};
+use colex_gpu::quantise::Quantise;
+use colex_gpu::reduce::ReduceFunction;
+use colex_gpu::{Device, PlanRefusal, attention, reduce, softmax};
+use half::f16;
 
 /// Asserts that an error prints its sentence as `Debug`.
 fn says_its_sentence<E: Error>(error: &E) {
@@ -281,4 +288,157 @@ fn no_error_is_a_public_enumeration() {
     data.sort();
     assert_eq!(data, DATA.map(|(folder, name)| (folder, name.to_string())));
     println!("law errors.no_public_enumeration: {read} files");
+}
+
+/// What no kernel computes, or not the kernel that is named, is told from what is wrong by itself and from a plan that is
+/// refused, over the calls of the library.
+#[test]
+fn law_an_error_says_whether_the_call_is_unsupported() {
+    let device = Device::simulator(Arch::Sm80);
+    let halves = device.zeros::<f16>(1 << 12).expect("memory");
+    let (ints, singles) = (device.zeros::<i32>(64), device.zeros::<f32>(64));
+    let (ints, singles) = (ints.expect("memory"), singles.expect("memory"));
+    let doubles = device.zeros::<f64>(64).expect("memory");
+    let error = |of: Result<(), colex_gpu::Error>| of.expect_err("it is refused");
+    let attends = |features: [i64; 2], method| {
+        let mut o = device.zeros::<f16>(1 << 12).expect("memory");
+        let [q, keys] = features.map(|n| halves.view((1, 1, 7, n)).expect("a view"));
+        let o = o.view_mut((1, 1, 7, features[0])).expect("a view");
+        match method {
+            Some(method) => Attention::new(&q, &keys, &keys, &o).method(method).run(),
+            None => attention(&q, &keys, &keys, &o),
+        }
+    };
+    let problem = AttentionProblem::new(Ty::F16, 1, [8, 2], [7, 100], [64; 2]);
+    let planned = |method, arch, change: fn(&mut AttentionPlan)| {
+        let mut plan = AttentionPlan::new(method, AttentionOperands::of(&problem, [0; 4]));
+        change(&mut plan);
+        error(plan.check(arch))
+    };
+    let pages = Sequences::Paged {
+        pages: 1,
+        rows: 16,
+        entries: 1,
+        strides: [1, 1],
+    };
+    let (ampere, hopper) = (AttentionMethod::Ampere, AttentionMethod::Hopper);
+    let products = GemmProblem::new(4, 4, 4);
+    let mut more = [(); 3].map(|()| device.zeros::<f32>(64).expect("memory"));
+    let [c, y, short] = &mut more;
+    let mut other = device.zeros::<f64>(64).expect("memory");
+    let mut bytes = device.zeros::<i8>(64).expect("memory");
+    let of_doubles = doubles.view((8, 8)).expect("a view");
+    let mut unsupported = vec![
+        error(attends([80; 2], None)),
+        error(attends([64; 2], Some(hopper))),
+        error(
+            AttentionProblem {
+                ty: Ty::F32,
+                ..problem
+            }
+            .check(),
+        ),
+        error(
+            AttentionProblem {
+                sequences: [pages, Sequences::Batch],
+                ..problem
+            }
+            .check(),
+        ),
+        planned(ampere, Arch::Sm75, |_| ()),
+        planned(hopper, Arch::Sm90a, |plan| plan.operands.vectors[0] = 4),
+        planned(ampere, Arch::Sm80, |plan| plan.operands.features = [80; 2]),
+        error(products.on(&doubles, &doubles, c).expect("operands").run()),
+    ];
+    let in_tf32 = products.compute(Compute::Tf32);
+    let call = in_tf32.on(&doubles, &doubles, &mut other);
+    unsupported.push(error(call.expect("operands").run()));
+    {
+        let to = other.view_mut((8, 8)).expect("a view");
+        unsupported.push(error(softmax(&of_doubles, &to)));
+    }
+    {
+        let to = other.view_mut(8).expect("a view");
+        let sum = reduce(ReduceFunction::Sum, &of_doubles, &[1], &to);
+        unsupported.push(error(sum));
+    }
+    {
+        let of_ints = ints.view((8, 8)).expect("a view");
+        let mut means = device.zeros::<i32>(8).expect("memory");
+        let to = means.view_mut(8).expect("a view");
+        let mean = reduce(ReduceFunction::Mean, &of_ints, &[1], &to);
+        unsupported.push(error(mean));
+    }
+    {
+        let q = bytes.view_mut((8, 8)).expect("a view");
+        let x = singles.view((8, 8)).expect("a view");
+        unsupported.push(error(Quantise::new(Ty::S8, &of_doubles, &q).run()));
+        unsupported.push(error(Quantise::new(Ty::S16, &x, &q).run()));
+    }
+    let peer = device.enable_access(&Device::simulator(Arch::Sm80));
+    unsupported.push(peer.expect_err("simulators share no memory").into());
+    for error in &unsupported {
+        assert!(error.is_unsupported(), "{error}");
+        assert_eq!(error.plan(), None, "{error}");
+    }
+
+    let x = singles.view((8, 8)).expect("a view");
+    let of_rows = y.view_mut((4, 8)).expect("a view");
+    let of_none = short.view_mut(3).expect("a view");
+    let wrong = [
+        error(attends([64, 128], None)),
+        error(
+            AttentionProblem {
+                heads: [8, 3],
+                ..problem
+            }
+            .check(),
+        ),
+        error(softmax(&x, &of_rows)),
+        error(reduce(ReduceFunction::Sum, &x, &[1], &of_none)),
+        device
+            .zeros::<f32>(4)
+            .expect("memory")
+            .slice(2..9)
+            .expect_err("beyond")
+            .into(),
+    ];
+    for error in &wrong {
+        assert!(!error.is_unsupported(), "{error}");
+        assert_eq!(error.plan(), None, "{error}");
+    }
+    let of_plans = [
+        (
+            planned(hopper, Arch::Sm90a, |plan| plan.packs = 2),
+            PlanRefusal::Combination,
+        ),
+        (
+            planned(hopper, Arch::Sm90a, |plan| plan.cluster = 9),
+            PlanRefusal::Number,
+        ),
+        (
+            planned(ampere, Arch::Sm80, |plan| plan.by_lanes = true),
+            PlanRefusal::Combination,
+        ),
+        (
+            planned(ampere, Arch::Sm80, |plan| plan.stages = 1),
+            PlanRefusal::Number,
+        ),
+        (
+            planned(ampere, Arch::Sm80, |plan| {
+                (plan.stages, plan.tile[1]) = (8, 128)
+            }),
+            PlanRefusal::Limit,
+        ),
+    ];
+    for (error, part) in &of_plans {
+        assert!(!error.is_unsupported(), "{error}");
+        assert_eq!(error.plan(), Some(*part), "{error}");
+    }
+    println!(
+        "law errors.unsupported: {} calls, {} wrong ones, {} plans",
+        unsupported.len(),
+        wrong.len(),
+        of_plans.len()
+    );
 }
