@@ -1,5 +1,6 @@
 //! Attention on a device, against a softmax in double precision.
 
+pub mod families;
 pub mod pages;
 
 use colex_atom::{Arch, Ty};

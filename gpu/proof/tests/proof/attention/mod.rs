@@ -1,5 +1,6 @@
 //! Attention by the kernels of the library against softmax in double precision.
 
+mod families;
 mod schedules;
 
 use colex_atom::{Arch, Ty};
