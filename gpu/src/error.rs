@@ -607,6 +607,13 @@ pub(crate) enum AttentionError {
         length: i64,
         most: i64,
     },
+    #[error("the range of {what} is {first}..={last}: its numbers must ascend, from 0 to {most}")]
+    Range {
+        what: &'static str,
+        first: i64,
+        last: i64,
+        most: i64,
+    },
     #[error("the features of {what} have the stride {stride}: it must be 1")]
     Feature { what: &'static str, stride: i64 },
     #[error("the stride of {what} along {mode} is {stride}: it must be 0 to {most}")]

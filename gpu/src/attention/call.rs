@@ -11,6 +11,7 @@ use colex_layout::{Int, IntTuple, Layout, LeafMode};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
 
+use super::ahead::{self, AttentionRange};
 use super::launches::planned_launches;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
@@ -315,7 +316,10 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     }
 
     /// Takes the plan that was measured as the fastest for this problem on this device, and measures it if it is new. A call with a
-    /// method takes the plan of this one, and so does a call with packed sequences or pages, whose lengths are on the device.
+    /// method takes the plan of this one.
+    ///
+    /// The lengths of packed sequences and of keys in pages are on the device: such a problem is known by the number of its sequences,
+    /// the largest lengths and the rows, and measured with lengths of the library's own.
     ///
     /// [`Autotune`] says what is measured and kept. The scale and the number of the soft-cap do not count: problems that differ in
     /// nothing else have one plan.
@@ -481,6 +485,116 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         let problem = self.problem()?;
         let operands = AttentionOperands::of(&problem, self.addresses());
         planned(self.wish(), &problem, operands, self.device())
+    }
+
+    /// Returns why a call takes its plan, without preparing it: the cost of the plan by the terms of the model, and those of the
+    /// plans that the model says are the fastest among the others, for the lengths, strides and addresses of these views. Times are
+    /// in microseconds, of an H200. A method without a plan for the call has a line that says why.
+    ///
+    /// The lengths of packed sequences and of keys in pages are on the device: the model counts each as the longest. A plan below
+    /// the first may have a smaller time, since Ampere's kernel is taken in place of Hopper's only where the model says at most 0.9 of
+    /// the time. [`AttentionCall::explain`] says the same of a prepared call, whose plan [`autotune`](Attention::autotune) may have
+    /// measured.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::attention::Attention;
+    /// use half::f16;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let x = device.zeros::<f16>(4096 * 64)?;
+    /// let mut o = device.poisoned::<f16>(8 * 64)?;
+    /// // One query of each of 8 heads, and 2048 keys of 2 heads.
+    /// let (queries, keys) = (x.view((1, 8, 1, 64))?, x.view((1, 2, 2048, 64))?);
+    /// let said = Attention::new(&queries, &keys, &keys, &o.view_mut((1, 8, 1, 64))?).explain()?;
+    /// let lines: Vec<_> = said.lines().collect();
+    /// assert!(lines[0].starts_with("Ampere f16, features 64, tile 16x64, 1 consumers, 2 stages, packs of 4 heads, 32 parts of the keys"));
+    /// assert!(lines[0].contains(" us: launch "));
+    /// assert!(lines[1].starts_with("  Ampere f16, ")); // a plan that is slower by the model
+    /// assert_eq!(lines.last(), Some(&"  no plan of Hopper: the Hopper kernel runs on sm_90a, and not on sm_80"));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`] that concern the views, and those of the plan.
+    pub fn explain(&self) -> Result<String, Error> {
+        let problem = self.problem()?;
+        if problem.is_nothing() {
+            return Ok(NOTHING.to_string());
+        }
+        let (device, operands) = (
+            self.device(),
+            AttentionOperands::of(&problem, self.addresses()),
+        );
+        let plan = planned(self.wish(), &problem, operands, device)?;
+        plan.check(device.arch())?;
+        plan.check_problem(&problem)?;
+        Ok(explained(&plan, &problem, operands, device))
+    }
+
+    /// Builds and loads every kernel that a call with a number of sequences, queries and keys of this range takes by default, also inside
+    /// a stream capture, so that a request with new lengths assembles none. Returns the number of kernels.
+    ///
+    /// The other calls differ from this one in these numbers alone: they have the same types, features, heads, kind of mask and
+    /// rows of a page, and packed sequences, a soft-cap, a log-sum-exp and sinks if this one has them. Their addresses and strides
+    /// are multiples of as many bytes. A call with a [`method`](Attention::method) loads the kernels of this method. A plan that
+    /// [`autotune`](Attention::autotune) finds may have another kernel, which the first call with it loads.
+    ///
+    /// A server that computes prompts and then one token after the other has a call for each, with a range of its own. The calls
+    /// of [`Device::load_kernel`] assemble one after the other, some tenths of a second each, and the cache on the disk keeps
+    /// what they assembled. A device keeps the last 256 kernels of attention.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::attention::{Attention, AttentionRange};
+    /// use half::f16;
+    ///
+    /// let device = Device::simulator(Arch::Sm80);
+    /// let x = device.zeros::<f16>(8 * 64)?;
+    /// let mut o = device.poisoned::<f16>(8 * 64)?;
+    /// let (queries, keys) = (x.view((1, 8, 1, 64))?, x.view((1, 2, 1, 64))?);
+    /// let output = o.view_mut((1, 8, 1, 64))?;
+    /// let step = Attention::new(&queries, &keys, &keys, &output);
+    /// // Steps of decoding, of up to 256 sequences: a kernel for all keys, one for parts of them, and two that add parts.
+    /// let range = AttentionRange { sequences: 1..=256, queries: 1..=1, keys: 1..=131_072 };
+    /// assert_eq!(step.load_plans(&range)?, 4);
+    ///
+    /// let empty = AttentionRange { keys: 5..=3, ..range };
+    /// let refused = step.load_plans(&empty).unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "the range of the number of keys is 5..=3: its numbers must ascend, from 0 to 268435456"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`attention`] that concern the views, an error if a range is empty or has a number that no call has, an
+    /// error if no kernel takes such calls, and the device's error if it does not take a kernel.
+    pub fn load_plans(&self, range: &AttentionRange) -> Result<usize, Error> {
+        let problem = self.problem()?;
+        let device = self.device();
+        self.check_memory()?;
+        let operands = AttentionOperands::of(&problem, self.addresses());
+        let kernels = ahead::kernels(
+            (&problem, operands),
+            self.method,
+            (device.arch(), device.limits().multiprocessors),
+            range,
+        )?;
+        let prepared = device.extension::<PreparedAttention>();
+        let mut different = Vec::new();
+        for (plan, role) in kernels {
+            let kernel = prepared.loaded(&plan, role, device)?;
+            if !(different.iter()).any(|known| Arc::ptr_eq(known, &kernel.loaded)) {
+                different.push(kernel.loaded.clone());
+            }
+        }
+        Ok(different.len())
     }
 
     /// Enqueues the call on the stream of the device that holds Q. Memory for the parts of the keys, and for the order of packed
@@ -734,6 +848,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         Ok(AttentionCall {
             device: device.clone(),
             plan,
+            explained: (problem, self.addresses()),
             work,
             parts,
             function: OnceLock::new(),
@@ -771,7 +886,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
 type PlanOf<'p> = Box<dyn FnOnce(AttentionOperands, Arch) -> Result<AttentionPlan, Error> + 'p>;
 
 /// The plan without what needs a workspace.
-fn whole(plan: AttentionPlan) -> AttentionPlan {
+pub(super) fn whole(plan: AttentionPlan) -> AttentionPlan {
     AttentionPlan {
         splits: 1,
         by_lanes: false,
@@ -969,6 +1084,8 @@ fn strides<const N: usize>(layout: &Layout, alone: i64) -> Result<[i64; N], Erro
 pub struct AttentionCall<'a> {
     device: Device,
     plan: AttentionPlan,
+    /// The problem that the plan was chosen for, and the addresses of Q, K, V and O.
+    explained: (AttentionProblem, [u64; 4]),
     /// `None` if there is nothing to do.
     work: Option<Arc<Call<Arc<TensorKernel>>>>,
     /// The memory of the parts of the keys.
@@ -982,6 +1099,36 @@ impl AttentionCall<'_> {
     /// Returns the plan.
     pub fn plan(&self) -> &AttentionPlan {
         &self.plan
+    }
+
+    /// Returns why the call has its plan, as [`Attention::explain`] does: the cost of the plan by the terms of the model, and
+    /// those of other plans. Times are in microseconds, of an H200.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
+    /// use half::f16;
+    ///
+    /// let device = Device::simulator(Arch::Sm90a);
+    /// let x = device.zeros::<f16>(300 * 64)?;
+    /// let mut o = device.poisoned::<f16>(300 * 64)?;
+    /// let rows = x.view((1, 1, 300, 64))?;
+    /// let output = o.view_mut((1, 1, 300, 64))?;
+    /// let call = Attention::new(&rows, &rows, &rows, &output);
+    /// assert_eq!(call.prepare()?.explain(), call.explain()?);
+    /// // A plan of the caller stands above those that the call would take.
+    /// let own = call.prepare_with(|operands, _| Ok(AttentionPlan::new(AttentionMethod::Ampere, operands)))?;
+    /// assert!(own.explain().starts_with("Ampere f16, features 64, tile 64x64, "));
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        if self.work.is_none() {
+            return self.to_string();
+        }
+        let (problem, addresses) = &self.explained;
+        let operands = AttentionOperands::of(problem, *addresses);
+        explained(&self.plan, problem, operands, &self.device)
     }
 
     /// Returns the kernel of the products with its report; `None` if there is nothing to do.
@@ -1037,9 +1184,38 @@ impl fmt::Display for AttentionCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.work {
             Some(_) => self.plan.fmt(f),
-            None => f.write_str("nothing to do"),
+            None => f.write_str(NOTHING),
         }
     }
+}
+
+/// What a call without queries says of itself.
+const NOTHING: &str = "nothing to do";
+
+/// The most plans beside the one of a call that are explained.
+const EXPLAINED: usize = 5;
+
+/// Returns what the model says of a plan, of the other plans for the problem, and why a method has none.
+fn explained(
+    plan: &AttentionPlan,
+    problem: &AttentionProblem,
+    operands: AttentionOperands,
+    device: &Device,
+) -> String {
+    let (arch, multiprocessors) = (device.arch(), device.limits().multiprocessors);
+    let line = |plan: &AttentionPlan| format!("{plan}: {}", plan.cost(problem, multiprocessors));
+    let all = AttentionPlan::alternatives(problem, operands, arch, multiprocessors);
+    let others = all.iter().filter(|other| *other != plan).take(EXPLAINED);
+    let mut lines = vec![line(plan)];
+    lines.extend(others.map(|other| format!("  {}", line(other))));
+    for method in AttentionMethod::BY_SPEED {
+        let usual = AttentionPlan::new(method, operands).suited_to(problem, multiprocessors);
+        let checked = usual.check(arch);
+        if let Err(why) = checked.and_then(|()| usual.check_problem(problem)) {
+            lines.push(format!("  no plan of {method}: {why}"));
+        }
+    }
+    lines.join("\n")
 }
 
 /// Returns the launches of a plan for a problem at these addresses, as the device keeps them: those of the tensors, the
@@ -1070,6 +1246,23 @@ impl Default for PreparedAttention {
             calls: PreparedCalls::new(),
             known: Memo::new(1024),
         }
+    }
+}
+
+impl PreparedAttention {
+    /// Returns a kernel of a plan on its device, which loads it once.
+    fn loaded(
+        &self,
+        plan: &AttentionPlan,
+        role: AttentionRole,
+        device: &Device,
+    ) -> Result<Arc<KernelOf>, Error> {
+        let plan = plan.built();
+        self.calls.kernels.get_or_make(&(plan, role), || {
+            let built = built(&plan, role, device.arch())?;
+            let loaded = device.load_kernel(&built.kernel)?;
+            Ok(KernelOf { built, loaded })
+        })
     }
 }
 
@@ -1176,14 +1369,7 @@ fn prepare(
 ) -> Result<Shape<Arc<TensorKernel>>, Error> {
     let Key { plan, problem } = key;
     let prepared = device.extension::<PreparedAttention>();
-    let kernel_of = |role: AttentionRole| {
-        let plan = plan.built();
-        prepared.calls.kernels.get_or_make(&(plan, role), || {
-            let built = built(&plan, role, device.arch())?;
-            let loaded = device.load_kernel(&built.kernel)?;
-            Ok::<_, Error>(KernelOf { built, loaded })
-        })
-    };
+    let kernel_of = |role: AttentionRole| prepared.loaded(plan, role, device);
     let of_role = |role| Ok(kernel_of(role)?.built.clone());
     let about = of_role(AttentionRole::Attention)?;
     let mut launches = Vec::new();
@@ -1218,7 +1404,7 @@ pub(super) fn built(
 /// The kernels built so far, by plan and architecture. Building a kernel needs no device, so each kernel is built once per
 /// process.
 static BUILT: LazyLock<Memo<(AttentionPlan, AttentionRole, Arch), TensorKernel>> =
-    LazyLock::new(|| Memo::new(64));
+    LazyLock::new(|| Memo::new(256));
 
 #[cfg(test)]
 mod tests {

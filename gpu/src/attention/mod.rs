@@ -1,6 +1,7 @@
 //! Attention, forward: the plan, one kernel for each generation of instructions, the call, and a reference in double
 //! precision.
 
+mod ahead;
 pub(crate) mod call;
 mod combine;
 mod cost;
@@ -17,6 +18,7 @@ mod tune;
 
 pub use crate::autotune::Autotune;
 pub use crate::method::AttentionMethod;
+pub use ahead::AttentionRange;
 pub use call::{Attention, AttentionCall, attention};
 pub use cost::AttentionCost;
 pub use launches::AttentionLaunch;

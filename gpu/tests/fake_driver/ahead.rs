@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::Hash;
 
+use colex_gpu::attention::{Attention, AttentionPlan, AttentionRange, Mask};
 use colex_gpu::reduce::scan::Scan;
 use colex_gpu::reduce::top_k::TopK;
 use colex_gpu::reduce::{Reduce, ReduceFunction};
@@ -10,7 +11,7 @@ use colex_gpu::{Buffer, Device, Element, Error, View, ViewMut};
 use colex_layout::IntTuple;
 use half::bf16;
 
-use super::calls::{buffer, captured, loads, on_cudarc};
+use super::calls::{buffer, captured, loads, on_cudarc, view, view_mut};
 use super::library::counted;
 use super::{device, said};
 
@@ -395,4 +396,114 @@ fn law_after_load_plans_no_selection_of_a_shape_loads_a_kernel() {
     let said = said(name, "whole", act);
     println!("{said}");
     assert!(said.starts_with("law load_plans of selections: "), "{said}");
+}
+
+/// The calls of attention whose kernels are loaded ahead: those of sequences of one length, of packed ones and of keys in pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept {
+    Batch,
+    Packed,
+    Paged,
+}
+
+/// After `load_plans`, attention of numbers of sequences, queries and keys in the range loads no kernel, prepared or captured: of
+/// sequences of one length, packed ones and keys in pages, with and without a mask.
+#[test]
+fn law_after_load_plans_no_attention_of_a_range_loads_a_kernel() {
+    let act = || {
+        let device = on_cudarc();
+        let (x, o) = (buffer::<bf16>(&device), buffer::<bf16>(&device));
+        let (numbers, table) = (buffer::<u32>(&device), buffer::<i32>(&device));
+        let (mut cases, mut methods) = (0, HashSet::new());
+        for (kept, mask, [most_sequences, most_queries, most_keys]) in [
+            (Kept::Batch, Mask::Full, [64, 1, 100_000]),
+            (Kept::Batch, Mask::Causal, [2, 120, 4000]),
+            (Kept::Packed, Mask::Causal, [40, 200, 200]),
+            (Kept::Paged, Mask::Full, [64, 3, 50_000]),
+        ] {
+            // A stride of 0 has the keys of any number at one place.
+            let run_or_load = |[sequences, queries, keys]: [i64; 3],
+                               range: Option<&AttentionRange>| {
+                let of = |buffer, layout: &str| view(buffer, layout);
+                let (q, k) = match kept {
+                    Kept::Batch => (
+                        format!("({sequences},8,{queries},64):({},64,512,1)", queries * 512),
+                        format!("({sequences},2,{keys},64):(0,64,0,1)"),
+                    ),
+                    Kept::Packed => (
+                        format!("({},8,64):(512,64,1)", sequences.min(4) * queries),
+                        format!("({},2,64):(0,64,1)", sequences * keys),
+                    ),
+                    Kept::Paged => (
+                        format!("({sequences},8,{queries},64):({},64,512,1)", queries * 512),
+                        "(1000,2,16,64):(0,64,0,1)".to_string(),
+                    ),
+                };
+                let (k, v) = (of(&x, &k), of(&x, &k));
+                let (q, written) = (of(&x, &q), view_mut(&o, &q));
+                let mut call = Attention::new(&q, &k, &v, &written).mask(mask);
+                let (offsets, entries) = (format!("{}:1", sequences + 1), keys / 16 + 1);
+                let offsets = view(&numbers, &offsets);
+                let lengths = view(&numbers, &format!("{sequences}:1"));
+                let pages = view(&table, &format!("({sequences},{entries}):(0,1)"));
+                match kept {
+                    Kept::Batch => {}
+                    Kept::Packed => {
+                        call = call
+                            .query_offsets(&offsets, queries)
+                            .key_offsets(&offsets, keys);
+                    }
+                    Kept::Paged => call = call.pages(&pages, &lengths, keys),
+                }
+                let plan = call.plan()?;
+                match range {
+                    Some(range) => assert!(call.load_plans(range)? > 1),
+                    None => {
+                        call.prepare()?;
+                    }
+                }
+                Ok::<AttentionPlan, Error>(plan)
+            };
+            let range = AttentionRange {
+                sequences: 1..=most_sequences,
+                queries: 1..=most_queries,
+                keys: 1..=most_keys,
+            };
+            let ahead = || run_or_load([1, 1, 1], Some(&range)).map(drop);
+            assert!(loads(&counted(&device, ahead).unwrap()) > 0, "{kept:?}");
+            let drawn = (1..60).map(|i: i64| {
+                let of = |step: i64, most: i64| 1 + (i * i * step + i) % most;
+                [
+                    of(31, most_sequences),
+                    of(17, most_queries),
+                    of(7919, most_keys),
+                ]
+            });
+            let most = [most_sequences, most_queries, most_keys];
+            let corners = [
+                most,
+                [1, most_queries, most_keys],
+                [most_sequences, 1, 1],
+                [1, 1, 40],
+            ];
+            for lengths in drawn.chain(corners) {
+                let mut plan = None;
+                let run = || {
+                    plan = Some(run_or_load(lengths, None)?);
+                    Ok(())
+                };
+                let counts = counted(&device, run).unwrap();
+                let plan = plan.expect("a plan");
+                assert_eq!(loads(&counts), 0, "{kept:?}, {lengths:?}: {plan}");
+                methods.insert((plan.method, plan.splits > 1, plan.sorted));
+                cases += 1;
+            }
+        }
+        assert!(methods.len() >= 4, "{methods:?}");
+        format!("law load_plans of attention: {cases} cases")
+    };
+    let name = "ahead::law_after_load_plans_no_attention_of_a_range_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(said.starts_with("law load_plans of attention: "), "{said}");
 }
