@@ -22,8 +22,14 @@ use crate::error::{Error, ErrorKind};
 /// library or of another device are not used.
 ///
 /// Plain products are measured: one with an epilogue, a batch, groups or a convolution takes the plan of the model, and so does
-/// the decision to pack a matrix. So does attention of packed sequences and to keys in pages, whose lengths are on the device. A
-/// measurement waits for the stream, and its operands need memory of the device beside the caller's.
+/// the decision to pack a matrix. A measurement waits for the stream, and its operands need memory of the device beside the
+/// caller's.
+///
+/// Of packed sequences, and of keys in pages, the host knows neither the offsets nor the lengths, and a measurement does not read
+/// the caller's, which may change with each run. The entry of such a problem names what the host knows: the number of sequences,
+/// their largest length, and the rows of all packed ones. It is measured with lengths of the library's own. Those of packed
+/// sequences fall from the largest, as a power of their rank, to those that fill the rows; sequences of keys in pages all have
+/// the most keys, in scattered pages of a pool that holds no others, of 1 GiB of keys at most.
 ///
 /// Only a GPU has a time: on the simulator and inside a stream capture, a problem that the file does not have takes the
 /// plan of the model, and nothing is appended.

@@ -1791,7 +1791,8 @@ fn measured_plans_are_kept_in_a_file() {
 }
 
 /// Attention is measured and kept as products are, in the same file: the entry is taken again, also by another process, and what
-/// the list no longer has is measured again. Sequences whose lengths are on the device, and a call with a method, are not measured.
+/// the list no longer has is measured again. Packed sequences and keys in pages are measured with lengths of the library's own, so
+/// that their entries name the sequences and the longest. A call with a method is not measured.
 #[test]
 fn measured_plans_of_attention_are_kept_in_a_file() {
     let act = || {
@@ -1875,11 +1876,41 @@ fn measured_plans_of_attention_are_kept_in_a_file() {
             view(&k, "(300,2,64):(128,64,1)"),
         );
         let output = view_mut(&o, "(200,8,64):(512,64,1)");
+        assert_eq!(entries().len(), before);
+        // What is measured without its numbers on the device, once each.
         let packed = Attention::new(&rows, &keys, &keys, &output)
             .query_offsets(&offsets, 100)
             .key_offsets(&offsets, 100);
-        packed.autotune(&measured).prepare().unwrap();
-        assert_eq!(entries().len(), before);
+        let table = buffer::<i32>(&device);
+        let (table, lengths) = (view(&table, "(2,9):(9,1)"), view(&numbers, "2:1"));
+        let pool = view(&k, "(50,2,16,64):(8192,64,256,1)");
+        let (queries, output) = (
+            view(&q, "(2,8,3,64):(1536,192,64,1)"),
+            view_mut(&o, "(2,8,3,64):(1536,192,64,1)"),
+        );
+        let paged = Attention::new(&queries, &pool, &pool, &output).pages(&table, &lengths, 130);
+        for (i, (call, name)) in [
+            (
+                packed,
+                "up to 100 queries in 200 rows, up to 100 keys in 300 rows",
+            ),
+            (paged, "3 queries, up to 130 keys in 18 pages of 16"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let taken = |measured| {
+                let prepared = call.clone().autotune(measured).prepare().unwrap();
+                prepared.plan().to_string()
+            };
+            let plan = taken(&measured);
+            let entry = entries().last().cloned().unwrap();
+            assert_eq!(entries().len(), before + i + 1);
+            assert!(entry.contains(name), "{entry}");
+            assert!(entry.ends_with(&format!("\t{plan}")), "{entry}");
+            assert_eq!(taken(&Autotune::open(&file).unwrap()), plan);
+            assert_eq!(entries().len(), before + i + 1);
+        }
         std::fs::remove_file(&file).unwrap();
         "done".to_string()
     };
