@@ -1,32 +1,33 @@
 //! Attention of sequences of any lengths on a device, against a softmax in double precision for each of them.
 
 use colex_atom::Arch;
-use colex_gpu::attention::{
-    Attention, AttentionMethod, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
-};
+use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan, AttentionProblem, Mask};
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::attention::{Found, compare, sinks, upload_or_one};
+use super::attention::{Counts, Expected, Found, WIDTHS, add, sinks, upload_or_one};
 use crate::sweep::Random;
 
 /// Computes drawn calls on packed sequences on a device, and compares every element: lengths, 0 among them, gaps between
-/// sequences, offsets beyond the last row, masks, groups, packs of heads, parts of the keys and tiles. Rows of no sequence are
-/// NaN, and stay. Returns the number of elements.
+/// sequences, offsets beyond the last row, head sizes, masks, soft-caps, groups, sinks, packs of heads, parts of the keys,
+/// tiles, orders and sorted sequences. On a GPU each call has a plan of every kernel. Rows of no sequence are NaN, and stay. Returns the number of elements,
+/// and that of the plans.
 ///
 /// # Errors
 ///
 /// Returns the first call whose result is wrong, in words.
-pub fn check_packed(device: &Device, seed: u64, rounds: usize) -> Result<usize, String> {
+pub fn check_packed(device: &Device, seed: u64, rounds: usize) -> Result<Counts, String> {
     let mut r = Random::of(seed, "sequences");
-    let mut count = 0;
+    let mut counts = [0; 2];
     for round in 0..rounds {
         let run = if r.one_in(2) { run::<f16> } else { run::<bf16> };
-        count += run(device, &mut r).map_err(|why| format!("round {round} of {seed}: {why}"))?;
+        let found = run(device, &mut r, WIDTHS[round % WIDTHS.len()]);
+        let found = found.map_err(|why| format!("round {round} of {seed}: {why}"))?;
+        add(&mut counts, found);
     }
-    Ok(count)
+    Ok(counts)
 }
 
 /// The rows of one side: offsets, how many rows the tensor has, and the most of a sequence.
@@ -124,8 +125,65 @@ fn compact<T: GemmElement>(all: &[T], layout: &Layout, [first, length]: [i64; 2]
     part
 }
 
-fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String> {
-    let width = r.one(&[64, 64, 128]);
+/// The plans that a drawn call has besides its default: one of each kernel, of which one or none on the simulator.
+pub(super) fn drawn_plans(
+    device: &Device,
+    r: &mut Random,
+    usual: &AttentionPlan,
+    group: i64,
+) -> Vec<AttentionPlan> {
+    let operands = usual.operands;
+    let [consumers, rows] = r.one(&[[1, 16], [2, 32], [4, 64]]);
+    let splits = r.one(&[1, 2, 5]);
+    let mut all = vec![AttentionPlan {
+        tile: [rows, r.one(&[16, 32, 48, 64])],
+        consumers,
+        stages: 2 + r.below(2_i64),
+        packs: r.one(&[1, group]),
+        splits,
+        by_lanes: splits > 1 && r.one_in(2),
+        early: device.arch() >= Arch::Sm90 && r.one_in(2),
+        ..AttentionPlan::new(AttentionMethod::Ampere, operands)
+    }];
+    if device.arch() == Arch::Sm90a {
+        let consumers = 1 + r.below(3_i64);
+        let [turns, pairs, sorted, overlap, persistent, early] = [(); 6].map(|()| r.one_in(2));
+        let [stages, ahead, strip] = [(); 3].map(|()| 1 + r.below(2_i64));
+        all.push(AttentionPlan {
+            tile: [64 * consumers, r.one(&[32, 48, 64, 80])],
+            consumers,
+            stages,
+            turns,
+            pairs,
+            ahead,
+            strip,
+            sorted: sorted && operands.packed[0],
+            overlap,
+            persistent,
+            early,
+            ..AttentionPlan::new(AttentionMethod::Hopper, operands)
+        });
+        // The default of the kernel, which a short call does not sort.
+        all.push(AttentionPlan {
+            sorted: operands.packed[0],
+            ..AttentionPlan::new(AttentionMethod::Hopper, operands)
+        });
+    }
+    if device.is_simulator() {
+        return if r.one_in(3) {
+            Vec::new()
+        } else {
+            vec![r.one(&all)]
+        };
+    }
+    all
+}
+
+fn run<T: GemmElement>(
+    device: &Device,
+    r: &mut Random,
+    [width, outer]: [i64; 2],
+) -> Result<Counts, String> {
     let of_keys = 1 + r.below(2_i64);
     let group = r.one(&[1, 2, 4]);
     let heads = of_keys * group;
@@ -143,11 +201,14 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         },
     };
     let wants_sums = r.one_in(2);
-    let mut of_heads = AttentionProblem::new(T::TY, 1, [heads, of_keys], [1, 1], [width; 2]);
+    let softcap = r.one_in(3).then(|| r.one(&[0.5, 5.0, 50.0]));
+    let features = [width, outer];
+    let mut of_heads = AttentionProblem::new(T::TY, 1, [heads, of_keys], [1, 1], features);
     of_heads.sinks = r.one_in(3).then_some(1);
     let sinks = sinks(r, &of_heads);
     let what = format!(
-        "{} of {width} features, heads {heads} on {of_keys}, {mask}, queries {:?} of {} up to {}, keys {:?} of {} up to {}",
+        "{} of {features:?} features, heads {heads} on {of_keys}, {mask}, cap {softcap:?}, queries {:?} of {} up to {}, keys {:?} of {} \
+         up to {}",
         T::NAME,
         queries.offsets,
         queries.rows,
@@ -159,13 +220,14 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
     let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
     let (q, of_q) = filled::<T>(r, &queries, [heads, width])?;
     let (k, of_k) = filled::<T>(r, &keys, [of_keys, width])?;
-    let (v, of_v) = filled::<T>(r, &keys, [of_keys, width])?;
-    let (o, of_o) = filled::<T>(r, &queries, [heads, width])?;
+    let (v, of_v) = filled::<T>(r, &keys, [of_keys, outer])?;
+    let (o, of_o) = filled::<T>(r, &queries, [heads, outer])?;
     let upload = |elements: &[T]| device.upload(elements).map_err(|e| text(&e));
     let (on_q, on_k, on_v) = (upload(&q)?, upload(&k)?, upload(&v)?);
-    let mut on_o = device.poisoned::<T>(o.len()).map_err(|e| text(&e))?;
+    let on_o = device.poisoned::<T>(o.len()).map_err(|e| text(&e))?;
     let count = (queries.rows * heads) as usize;
-    let mut on_sums = device.poisoned::<f32>(count).map_err(|e| text(&e))?;
+    let on_sums = device.poisoned::<f32>(count).map_err(|e| text(&e))?;
+    let (mut o_of_call, mut sums_of_call) = (on_o.clone(), on_sums.clone());
     let on_sinks = upload_or_one(device, &sinks).map_err(|e| text(&e))?;
     let offsets = [&queries, &keys].map(|rows| device.upload(&rows.offsets));
     let [of_queries, of_rows_of_keys] = offsets;
@@ -173,80 +235,32 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         of_queries.map_err(|e| text(&e))?,
         of_rows_of_keys.map_err(|e| text(&e))?,
     );
-    {
-        let [q, k, v] = [(&on_q, &of_q), (&on_k, &of_k), (&on_v, &of_v)]
-            .map(|(buffer, layout)| View::new(buffer, layout).map_err(|e| text(&e)));
-        let (q, k, v) = (q?, k?, v?);
-        let o = ViewMut::new(&mut on_o, &of_o).map_err(|e| text(&e))?;
-        let sums = on_sums
-            .view_mut((queries.rows, heads))
-            .map_err(|e| text(&e))?;
-        let [of_queries, of_keys] =
-            [&of_queries, &of_rows_of_keys].map(|of| of.view(batch + 1).map_err(|e| text(&e)));
-        let call = Attention::new(&q, &k, &v, &o)
-            .mask(mask)
-            .query_offsets(&of_queries?, queries.most)
-            .key_offsets(&of_keys?, keys.most);
-        let call = if wants_sums {
-            call.log_sum_exp(&sums)
-        } else {
-            call
-        };
-        let of_sinks;
-        let call = if sinks.is_empty() {
-            call
-        } else {
-            of_sinks = on_sinks.view(heads).map_err(|e| text(&e))?;
-            call.sinks(&of_sinks)
-        };
-        let is_hopper = device.arch() == Arch::Sm90a;
-        let prepared = if r.one_in(2) {
-            call.prepare()
-        } else if is_hopper && r.one_in(2) {
-            let (consumers, keys) = (1 + r.below(3_i64), r.one(&[32, 48, 64, 80]));
-            let [turns, pairs, sorted, overlap, persistent] = [(); 5].map(|()| r.one_in(2));
-            let [stages, ahead, strip] = [(); 3].map(|()| 1 + r.below(2_i64));
-            call.prepare_with(|operands, _| {
-                Ok(AttentionPlan {
-                    tile: [64 * consumers, keys],
-                    consumers,
-                    stages,
-                    turns,
-                    pairs,
-                    ahead,
-                    strip,
-                    sorted,
-                    overlap,
-                    persistent,
-                    ..AttentionPlan::new(AttentionMethod::Hopper, operands)
-                })
-            })
-        } else {
-            let [consumers, rows] = r.one(&[[1, 16], [2, 32], [4, 64]]);
-            let tile = [rows, r.one(&[16, 32, 64])];
-            let packs = r.one(&[1, group]);
-            let stages = 2 + r.below(2_i64);
-            let splits = r.one(&[1, 1, 2, 5]);
-            let by_lanes = splits > 1 && r.one_in(2);
-            call.prepare_with(|operands, _| {
-                Ok(AttentionPlan {
-                    tile,
-                    consumers,
-                    stages,
-                    packs,
-                    splits,
-                    by_lanes,
-                    ..AttentionPlan::new(AttentionMethod::Ampere, operands)
-                })
-            })
-        };
-        let prepared = prepared.map_err(|e| text(&e))?;
-        let done = prepared.run(device);
-        done.map_err(|e| format!("{what}, {prepared}: {e}"))?;
+    let views = [(&on_q, &of_q), (&on_k, &of_k), (&on_v, &of_v)]
+        .map(|(buffer, layout)| View::new(buffer, layout).map_err(|e| text(&e)));
+    let [of_q_view, of_k_view, of_v_view] = views;
+    let written = ViewMut::new(&mut o_of_call, &of_o).map_err(|e| text(&e))?;
+    let sums = sums_of_call
+        .view_mut((queries.rows, heads))
+        .map_err(|e| text(&e))?;
+    let [of_queries, of_rows_of_keys] =
+        [&of_queries, &of_rows_of_keys].map(|of| of.view(batch + 1).map_err(|e| text(&e)));
+    let mut call = Attention::new(&of_q_view?, &of_k_view?, &of_v_view?, &written)
+        .mask(mask)
+        .query_offsets(&of_queries?, queries.most)
+        .key_offsets(&of_rows_of_keys?, keys.most);
+    if wants_sums {
+        call = call.log_sum_exp(&sums);
     }
-    let found = on_o.download().map_err(|e| text(&e))?;
-    let sums = on_sums.download().map_err(|e| text(&e))?;
-    let mut elements = 0;
+    if let Some(cap) = softcap {
+        call = call.softcap(cap);
+    }
+    let of_sinks;
+    if !sinks.is_empty() {
+        of_sinks = on_sinks.view(heads).map_err(|e| text(&e))?;
+        call = call.sinks(&of_sinks);
+    }
+    // What the reference says of each sequence.
+    let mut expected = Vec::new();
     for i in 0..batch as usize {
         let (of_sequence, seen) = (queries.sequence(i), keys.sequence(i));
         if of_sequence[1] == 0 {
@@ -254,40 +268,81 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         }
         let lengths = [of_sequence[1], seen[1]];
         let mut problem =
-            AttentionProblem::new(T::TY, 1, [heads, of_keys], lengths, [width; 2]).mask(mask);
+            AttentionProblem::new(T::TY, 1, [heads, of_keys], lengths, features).mask(mask);
         problem.log_sum_exp = wants_sums;
         problem.sinks = of_heads.sinks;
+        problem.softcap = softcap;
         let parts = [
             compact(&q, &of_q, of_sequence),
             compact(&k, &of_k, seen),
             compact(&v, &of_v, seen),
         ];
-        let found = compact(&found, &of_o, of_sequence);
-        let [first, length] = of_sequence;
-        let sums: Vec<f32> = (0..heads)
-            .flat_map(|head| (first..first + length).map(move |row| (row * heads + head) as usize))
-            .map(|at| sums[at])
-            .collect();
-        compare(
-            &problem,
-            parts.each_ref().map(|part| &part[..]),
-            &sinks,
-            Found {
-                all: &found,
-                first: 0,
-            },
-            &sums,
-        )
-        .map_err(|why| format!("{what}: sequence {i}: {why}"))?;
-        elements += problem.extents(AttentionTensor::O).iter().product::<i64>() as usize;
+        let parts = parts.each_ref().map(|part| &part[..]);
+        expected.push((i, problem, Expected::of(&problem, parts, &sinks)));
     }
+    let mut counts = [0; 2];
+    let usual = call.plan().map_err(|e| text(&e))?;
+    let plans = drawn_plans(device, r, &usual, group);
+    for plan in std::iter::once(None).chain(plans.into_iter().map(Some)) {
+        let prepared = match plan {
+            None => call.prepare(),
+            Some(plan) => match call.prepare_with(|_, _| Ok(plan)) {
+                // A drawn plan may be more than a block has.
+                Err(error) if error.plan().is_some() => continue,
+                other => other,
+            },
+        };
+        let prepared = prepared.map_err(|e| text(&e))?;
+        on_o.fill_bytes(0xff).map_err(|e| text(&e))?;
+        on_sums.fill_bytes(0xff).map_err(|e| text(&e))?;
+        let done = prepared.run(device);
+        done.map_err(|e| format!("{what}, {prepared}: {e}"))?;
+        let found = on_o.download().map_err(|e| text(&e))?;
+        let sums = on_sums.download().map_err(|e| text(&e))?;
+        for (i, problem, expected) in &expected {
+            let of_sequence = queries.sequence(*i);
+            let of_call = compact(&found, &of_o, of_sequence);
+            let [first, length] = of_sequence;
+            let sums: Vec<f32> = (0..heads)
+                .flat_map(|head| {
+                    (first..first + length).map(move |row| (row * heads + head) as usize)
+                })
+                .map(|at| sums[at])
+                .collect();
+            let written = Found {
+                all: &of_call,
+                first: 0,
+            };
+            expected
+                .compare(problem, written, &sums)
+                .map_err(|why| format!("{what}, {prepared}: sequence {i}: {why}"))?;
+            counts[0] += of_call.len();
+        }
+        counts[1] += 1;
+        check_rest(&queries, heads, &sums, |row| {
+            compact(&found, &of_o, [row, 1])
+        })
+        .map_err(|why| format!("{what}, {prepared}: {why}"))?;
+    }
+    Ok(counts)
+}
+
+/// Checks that the rows of no sequence are as they were: NaN, with their sums.
+pub(super) fn check_rest<T: GemmElement>(
+    queries: &PackedRows,
+    heads: i64,
+    sums: &[f32],
+    of_row: impl Fn(i64) -> Vec<T>,
+) -> Result<(), String> {
     for (row, owned) in queries.owned().into_iter().enumerate() {
-        let at = |head: i64| row * heads as usize + head as usize;
-        let written = (0..heads).any(|head| !sums[at(head)].is_nan());
-        let of_row = compact(&found, &of_o, [row as i64, 1]);
-        if !owned && (written || of_row.iter().any(|x| !x.to_f64().is_nan())) {
-            return Err(format!("{what}: row {row} of no sequence was written"));
+        let first = row * heads as usize;
+        let is_written = sums[first..first + heads as usize]
+            .iter()
+            .any(|x| !x.is_nan());
+        let numbers = of_row(row as i64);
+        if !owned && (is_written || numbers.iter().any(|x| !x.to_f64().is_nan())) {
+            return Err(format!("row {row} of no sequence was written"));
         }
     }
-    Ok(elements)
+    Ok(())
 }

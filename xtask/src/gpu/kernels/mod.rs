@@ -75,6 +75,8 @@ const CHECKS: &[Check] = &[
     Check { name: "attention", run: drawn_attention },
     Check { name: "attention of packed sequences", run: packed_attention },
     Check { name: "attention to keys in pages", run: paged_attention },
+    Check { name: "attention of NaN and infinities", run: special_attention },
+    Check { name: "attention in every field of a plan", run: fields_of_attention },
     Check { name: "functions of rows", run: functions_of_rows },
     Check { name: "maps of tensors", run: mapped },
     Check { name: "gathers of rows", run: gathers_of_rows },
@@ -133,22 +135,39 @@ fn gathered(device: &Device) -> Result<String> {
     counted(gathers::check_all(device, rounds))
 }
 
-/// Attention of every head size, mask and alignment.
+/// The elements that a check of attention compared, and the plans that wrote them.
+fn of_plans(counts: Result<attention::Counts, String>) -> Result<String> {
+    let [elements, plans] = counts.map_err(anyhow::Error::msg)?;
+    Ok(format!("{elements} elements of {plans} plans"))
+}
+
+/// Attention of every head size, mask and alignment, by plans of every kernel.
 fn drawn_attention(device: &Device) -> Result<String> {
-    let rounds = if is_fast(device) { 60 } else { 4 };
-    counted(attention::check(device, 23, rounds))
+    let rounds = if is_fast(device) { 24 } else { 6 };
+    of_plans(attention::check(device, 23, rounds))
 }
 
 /// Attention of sequences of any lengths in the rows of one tensor.
 fn packed_attention(device: &Device) -> Result<String> {
-    let rounds = if is_fast(device) { 60 } else { 4 };
-    counted(sequences::check_packed(device, 29, rounds))
+    let rounds = if is_fast(device) { 24 } else { 6 };
+    of_plans(sequences::check_packed(device, 29, rounds))
 }
 
 /// Attention to keys in the pages of a pool.
 fn paged_attention(device: &Device) -> Result<String> {
-    let rounds = if is_fast(device) { 60 } else { 4 };
-    counted(attention::pages::check_paged(device, 31, rounds))
+    let rounds = if is_fast(device) { 24 } else { 6 };
+    of_plans(attention::pages::check_paged(device, 31, rounds))
+}
+
+/// NaN and infinities in Q, K and V.
+fn special_attention(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 12 } else { 6 };
+    of_plans(attention::check_special(device, 33, rounds))
+}
+
+/// Plans that differ from the default in one field.
+fn fields_of_attention(device: &Device) -> Result<String> {
+    of_plans(attention::check_fields(device))
 }
 
 /// Softmax and norms of every type, with drawn shapes, strides and plans.
@@ -249,9 +268,10 @@ const SAMPLED: &[Check] = &[
     Check { name: "products of f64", run: products::sampled::<f64, f64> },
     Check { name: "copies of bf16", run: copies::sampled::<half::bf16> },
     Check { name: "copies of f32", run: copies::sampled::<f32> },
-    Check { name: "attention", run: |device| counted(attention::check(device, 24, 6)) },
-    Check { name: "attention of packed sequences", run: |device| counted(sequences::check_packed(device, 30, 6)) },
-    Check { name: "attention to keys in pages", run: |device| counted(attention::pages::check_paged(device, 32, 6)) },
+    Check { name: "attention", run: |device| of_plans(attention::check(device, 24, 6)) },
+    Check { name: "attention of packed sequences", run: |device| of_plans(sequences::check_packed(device, 30, 6)) },
+    Check { name: "attention to keys in pages", run: |device| of_plans(attention::pages::check_paged(device, 32, 6)) },
+    Check { name: "attention in every field of a plan", run: fields_of_attention },
     Check { name: "epilogues", run: sampled_epilogues },
 ];
 

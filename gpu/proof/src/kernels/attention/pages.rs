@@ -1,34 +1,34 @@
 //! Attention to keys in the pages of a pool on a device, against a softmax in double precision for each sequence.
 
-use colex_atom::Arch;
-use colex_gpu::attention::{
-    Attention, AttentionMethod, AttentionPlan, AttentionProblem, AttentionTensor, Mask,
-};
+use colex_gpu::attention::{Attention, AttentionProblem, Mask};
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::{Found, compare, sinks, upload_or_one};
-use crate::kernels::sequences::PackedRows;
+use super::{Counts, Expected, Found, WIDTHS, add, sinks, upload_or_one};
+use crate::kernels::sequences::{PackedRows, check_rest, drawn_plans};
 use crate::sweep::Random;
 
 /// Computes drawn calls on keys in pages on a device, and compares every element: rows of a page, orders of the pool, lengths,
-/// 0 among them, pages that several sequences have, numbers of pages that the pool does not have, masks, groups, sinks, packed
-/// queries, packs of heads, parts of the keys and tiles. Rows beyond the last key of a page, and pages of no sequence, are NaN.
-/// Returns the number of elements.
+/// 0 among them, pages that several sequences have, numbers of pages that the pool does not have, head sizes, masks, soft-caps,
+/// groups, sinks, packed queries, packs of heads, parts of the keys added in both ways, tiles, orders and sorted sequences. On a GPU
+/// each call has a plan of every kernel. Rows beyond the last key of a page, and pages of no sequence, are NaN. Returns the number of
+/// elements, and that of the plans.
 ///
 /// # Errors
 ///
 /// Returns the first call whose result is wrong, in words.
-pub fn check_paged(device: &Device, seed: u64, rounds: usize) -> Result<usize, String> {
+pub fn check_paged(device: &Device, seed: u64, rounds: usize) -> Result<Counts, String> {
     let mut r = Random::of(seed, "pages");
-    let mut count = 0;
+    let mut counts = [0; 2];
     for round in 0..rounds {
         let run = if r.one_in(2) { run::<f16> } else { run::<bf16> };
-        count += run(device, &mut r).map_err(|why| format!("round {round} of {seed}: {why}"))?;
+        let found = run(device, &mut r, WIDTHS[round % WIDTHS.len()]);
+        let found = found.map_err(|why| format!("round {round} of {seed}: {why}"))?;
+        add(&mut counts, found);
     }
-    Ok(count)
+    Ok(counts)
 }
 
 /// The keys of all sequences.
@@ -134,8 +134,12 @@ impl PagedRows {
     }
 }
 
-fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String> {
-    let width = r.one(&[64, 64, 128]);
+fn run<T: GemmElement>(
+    device: &Device,
+    r: &mut Random,
+    features: [i64; 2],
+) -> Result<Counts, String> {
+    let [inner, outer] = features;
     let of_keys = 1 + r.below(2_i64);
     let group = r.one(&[1, 2, 4]);
     let heads = of_keys * group;
@@ -162,12 +166,13 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
             right: r.below(10_u32),
         },
     };
-    let mut of_heads = AttentionProblem::new(T::TY, 1, [heads, of_keys], [1, 1], [width; 2]);
+    let softcap = r.one_in(3).then(|| r.one(&[0.5, 5.0, 50.0]));
+    let mut of_heads = AttentionProblem::new(T::TY, 1, [heads, of_keys], [1, 1], features);
     of_heads.sinks = r.one_in(3).then_some(1);
     let sinks = sinks(r, &of_heads);
     let what = format!(
-        "{} of {width} features, heads {heads} on {of_keys}, {mask}, queries {:?} of {} up to {}{}, {} pages of {}, table {:?} by {}, \
-         lengths {:?} up to {}",
+        "{} of {features:?} features, heads {heads} on {of_keys}, {mask}, cap {softcap:?}, queries {:?} of {} up to {}{}, {} pages of {}, \
+         table {:?} by {}, lengths {:?} up to {}",
         T::NAME,
         queries.offsets,
         queries.rows,
@@ -180,145 +185,135 @@ fn run<T: GemmElement>(device: &Device, r: &mut Random) -> Result<usize, String>
         keys.lengths,
         keys.most,
     );
-    let plan;
     let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
-    let size = (queries.rows * heads * width) as usize;
     let number = |_| T::from_f64(f64::from(r.below(4001_i32) - 2000) / 1000.0);
-    let q: Vec<T> = (0..size).map(number).collect();
-    let (k, of_k) = keys.filled::<T>(r, [of_keys, width])?;
-    let (v, of_v) = keys.filled::<T>(r, [of_keys, width])?;
+    let q: Vec<T> = (0..queries.rows * heads * inner).map(number).collect();
+    let (k, of_k) = keys.filled::<T>(r, [of_keys, inner])?;
+    let (v, of_v) = keys.filled::<T>(r, [of_keys, outer])?;
     let upload = |elements: &[T]| device.upload(elements).map_err(|e| text(&e));
     let (on_q, on_k, on_v) = (upload(&q)?, upload(&k)?, upload(&v)?);
-    let mut on_o = device.poisoned::<T>(size).map_err(|e| text(&e))?;
     let count = (queries.rows * heads) as usize;
-    let mut on_sums = device.poisoned::<f32>(count).map_err(|e| text(&e))?;
+    let on_o = device.poisoned::<T>(count * outer as usize);
+    let on_o = on_o.map_err(|e| text(&e))?;
+    let on_sums = device.poisoned::<f32>(count).map_err(|e| text(&e))?;
+    let (mut o_of_call, mut sums_of_call) = (on_o.clone(), on_sums.clone());
     let on_sinks = upload_or_one(device, &sinks)?;
     let offsets = device.upload(&queries.offsets).map_err(|e| text(&e))?;
     let table = device.upload(&keys.table).map_err(|e| text(&e))?;
     let lengths = device.upload(&keys.lengths).map_err(|e| text(&e))?;
-    {
-        let layout = |shape: &[i64], strides: &[i64]| Layout::new(shape, strides);
-        let [of_q, of_sums] = if is_packed {
-            let rows = queries.rows;
-            [
-                layout(&[rows, heads, width], &[heads * width, width, 1]),
-                layout(&[rows, heads], &[heads, 1]),
-            ]
+    let layout = |shape: &[i64], strides: &[i64]| Layout::new(shape, strides);
+    // The rows of queries, or of outputs, of this many features.
+    let of_rows = |width: i64| {
+        let row = heads * width;
+        let layout = if is_packed {
+            layout(&[queries.rows, heads, width], &[row, width, 1])
         } else {
-            let row = heads * width;
-            [
-                layout(&[batch, heads, most, width], &[most * row, width, row, 1]),
-                layout(&[batch, heads, most], &[most * heads, 1, heads]),
-            ]
+            layout(&[batch, heads, most, width], &[most * row, width, row, 1])
         };
-        let (of_q, of_sums) = (of_q.map_err(|e| text(&e))?, of_sums.map_err(|e| text(&e))?);
-        let [q, k, v] = [(&on_q, &of_q), (&on_k, &of_k), (&on_v, &of_v)]
-            .map(|(buffer, layout)| View::new(buffer, layout).map_err(|e| text(&e)));
-        let (q, k, v) = (q?, k?, v?);
-        let o = ViewMut::new(&mut on_o, &of_q).map_err(|e| text(&e))?;
-        let sums = ViewMut::new(&mut on_sums, &of_sums).map_err(|e| text(&e))?;
-        let table = table.view((batch, keys.entries)).map_err(|e| text(&e))?;
-        let lengths = lengths.view(batch).map_err(|e| text(&e))?;
-        let offsets = offsets.view(batch + 1).map_err(|e| text(&e))?;
-        let mut call = Attention::new(&q, &k, &v, &o)
-            .mask(mask)
-            .log_sum_exp(&sums)
-            .pages(&table, &lengths, keys.most);
-        if is_packed {
-            call = call.query_offsets(&offsets, queries.most);
-        }
-        let of_sinks;
-        if !sinks.is_empty() {
-            of_sinks = on_sinks.view(heads).map_err(|e| text(&e))?;
-            call = call.sinks(&of_sinks);
-        }
-        let prepared = if r.one_in(2) {
-            call.prepare()
-        } else if device.arch() == Arch::Sm90a && r.one_in(2) {
-            let (consumers, keys) = (1 + r.below(3_i64), r.one(&[32, 48, 64, 80]));
-            let [turns, pairs] = [r.one_in(2), r.one_in(2)];
-            let [stages, ahead, strip] = [(); 3].map(|()| 1 + r.below(2_i64));
-            call.prepare_with(|operands, _| {
-                Ok(AttentionPlan {
-                    tile: [64 * consumers, keys],
-                    consumers,
-                    stages,
-                    turns,
-                    pairs,
-                    ahead,
-                    strip,
-                    ..AttentionPlan::new(AttentionMethod::Hopper, operands)
-                })
-            })
-        } else {
-            let [consumers, rows] = r.one(&[[1, 16], [2, 32], [4, 64]]);
-            let tile = [rows, r.one(&[16, 32, 48, 64])];
-            let (packs, stages) = (r.one(&[1, group]), 2 + r.below(2_i64));
-            let splits = r.one(&[1, 2, 5]);
-            call.prepare_with(|operands, _| {
-                Ok(AttentionPlan {
-                    tile,
-                    consumers,
-                    stages,
-                    packs,
-                    splits,
-                    ..AttentionPlan::new(AttentionMethod::Ampere, operands)
-                })
-            })
-        };
-        let prepared = prepared.map_err(|e| text(&e))?;
-        plan = prepared.to_string();
-        let done = prepared.run(device);
-        done.map_err(|e| format!("{what}, {prepared}: {e}"))?;
+        layout.map_err(|e| text(&e))
+    };
+    let of_sums = if is_packed {
+        layout(&[queries.rows, heads], &[heads, 1])
+    } else {
+        layout(&[batch, heads, most], &[most * heads, 1, heads])
+    };
+    let (of_q, of_o, of_sums) = (of_rows(inner)?, of_rows(outer)?, of_sums);
+    let [q_view, k_view, v_view] = [(&on_q, &of_q), (&on_k, &of_k), (&on_v, &of_v)]
+        .map(|(buffer, layout)| View::new(buffer, layout).map_err(|e| text(&e)));
+    let o = ViewMut::new(&mut o_of_call, &of_o).map_err(|e| text(&e))?;
+    let of_sums = of_sums.map_err(|e| text(&e))?;
+    let sums = ViewMut::new(&mut sums_of_call, &of_sums).map_err(|e| text(&e))?;
+    let table = table.view((batch, keys.entries)).map_err(|e| text(&e))?;
+    let lengths = lengths.view(batch).map_err(|e| text(&e))?;
+    let offsets = offsets.view(batch + 1).map_err(|e| text(&e))?;
+    let mut call = Attention::new(&q_view?, &k_view?, &v_view?, &o)
+        .mask(mask)
+        .log_sum_exp(&sums)
+        .pages(&table, &lengths, keys.most);
+    if is_packed {
+        call = call.query_offsets(&offsets, queries.most);
     }
-    let found = on_o.download().map_err(|e| text(&e))?;
-    let sums = on_sums.download().map_err(|e| text(&e))?;
-    let rows_of = |all: &[T], [first, length]: [i64; 2]| -> Vec<T> {
+    if let Some(cap) = softcap {
+        call = call.softcap(cap);
+    }
+    let of_sinks;
+    if !sinks.is_empty() {
+        of_sinks = on_sinks.view(heads).map_err(|e| text(&e))?;
+        call = call.sinks(&of_sinks);
+    }
+    // The rows of a sequence as (head, row, feature), of a tensor of this many features.
+    let rows_of = |all: &[T], [first, length]: [i64; 2], width: i64| -> Vec<T> {
         let rows = (0..heads).flat_map(|head| (first..first + length).map(move |row| (row, head)));
         let first = rows.map(|(row, head)| ((row * heads + head) * width) as usize);
         first
             .flat_map(|at| all[at..at + width as usize].to_vec())
             .collect()
     };
-    let mut elements = 0;
+    // What the reference says of each sequence.
+    let mut expected = Vec::new();
     for i in 0..batch as usize {
         let of_sequence = queries.sequence(i);
-        let [first, length] = of_sequence;
+        let [_, length] = of_sequence;
         if length == 0 {
             continue;
         }
         let lengths = [length, keys.length(i)];
         let mut problem =
-            AttentionProblem::new(T::TY, 1, [heads, of_keys], lengths, [width; 2]).mask(mask);
+            AttentionProblem::new(T::TY, 1, [heads, of_keys], lengths, features).mask(mask);
         problem.log_sum_exp = true;
         problem.sinks = of_heads.sinks;
+        problem.softcap = softcap;
         let parts = [
-            rows_of(&q, of_sequence),
+            rows_of(&q, of_sequence, inner),
             keys.compact(&k, &of_k, i),
             keys.compact(&v, &of_v, i),
         ];
-        let found = rows_of(&found, of_sequence);
-        let sums: Vec<f32> = (0..heads)
-            .flat_map(|head| (first..first + length).map(move |row| (row * heads + head) as usize))
-            .map(|at| sums[at])
-            .collect();
         let parts = parts.each_ref().map(|part| &part[..]);
-        let found = Found {
-            all: &found,
-            first: 0,
+        expected.push((i, problem, Expected::of(&problem, parts, &sinks)));
+    }
+    let mut counts = [0; 2];
+    let usual = call.plan().map_err(|e| text(&e))?;
+    let plans = drawn_plans(device, r, &usual, group);
+    for plan in std::iter::once(None).chain(plans.into_iter().map(Some)) {
+        let prepared = match plan {
+            None => call.prepare(),
+            Some(plan) => match call.prepare_with(|_, _| Ok(plan)) {
+                // A drawn plan may be more than a block has.
+                Err(error) if error.plan().is_some() => continue,
+                other => other,
+            },
         };
-        compare(&problem, parts, &sinks, found, &sums)
-            .map_err(|why| format!("{what}, {plan}: sequence {i}: {why}"))?;
-        elements += problem.extents(AttentionTensor::O).iter().product::<i64>() as usize;
-    }
-    for (row, owned) in queries.owned().into_iter().enumerate() {
-        let first = row * heads as usize;
-        let sums = &sums[first..first + heads as usize];
-        let of_row = &found[first * width as usize..(first + heads as usize) * width as usize];
-        let is_written = !sums.iter().all(|x| x.is_nan());
-        if !owned && (is_written || !of_row.iter().all(|x| x.to_f64().is_nan())) {
-            return Err(format!("{what}: row {row} of no sequence was written"));
+        let prepared = prepared.map_err(|e| text(&e))?;
+        on_o.fill_bytes(0xff).map_err(|e| text(&e))?;
+        on_sums.fill_bytes(0xff).map_err(|e| text(&e))?;
+        let done = prepared.run(device);
+        done.map_err(|e| format!("{what}, {prepared}: {e}"))?;
+        let found = on_o.download().map_err(|e| text(&e))?;
+        let sums = on_sums.download().map_err(|e| text(&e))?;
+        for (i, problem, expected) in &expected {
+            let of_sequence = queries.sequence(*i);
+            let [first, length] = of_sequence;
+            let of_call = rows_of(&found, of_sequence, outer);
+            let sums: Vec<f32> = (0..heads)
+                .flat_map(|head| {
+                    (first..first + length).map(move |row| (row * heads + head) as usize)
+                })
+                .map(|at| sums[at])
+                .collect();
+            let written = Found {
+                all: &of_call,
+                first: 0,
+            };
+            expected
+                .compare(problem, written, &sums)
+                .map_err(|why| format!("{what}, {prepared}: sequence {i}: {why}"))?;
+            counts[0] += of_call.len();
         }
+        counts[1] += 1;
+        check_rest(&queries, heads, &sums, |row| {
+            rows_of(&found, [row, 1], outer)
+        })
+        .map_err(|why| format!("{what}, {prepared}: {why}"))?;
     }
-    Ok(elements)
+    Ok(counts)
 }
