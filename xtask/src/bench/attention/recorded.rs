@@ -1,12 +1,15 @@
-//! What the bench of drawn problems wrote, line by line, as two drawings: the roofline, and the ratios of speeds to the best of a
-//! library where its times are there.
+//! What the bench of drawn problems wrote, line by line, as drawings: the roofline, the plans that were chosen, and the ratios of
+//! speeds to the best of a library where its times are there.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::product::recorded::{Panels, Roofline, geometric_mean, percentile, roofs};
+use super::super::product::recorded::{
+    Panels, PlanShares, Roofline, geometric_mean, percentile, roofs,
+};
 
 /// A run as its file has it.
 pub(in crate::bench) struct Recorded {
@@ -21,8 +24,10 @@ pub(in crate::bench) struct Recorded {
 struct RecordedProblem {
     operations: f64,
     bytes: f64,
-    /// Queries of a sequence.
-    queries: f64,
+    /// The plan of the call, without the type of the elements.
+    plan: String,
+    /// Queries and keys of a sequence.
+    lengths: [f64; 2],
     is_causal: bool,
     ours: f64,
     library: Option<f64>,
@@ -36,7 +41,11 @@ impl RecordedProblem {
         Some(RecordedProblem {
             operations: positive(&problem["operations"])?,
             bytes: positive(&problem["bytes"])?,
-            queries: positive(&problem["lengths"][0])?,
+            plan: without_type(line["plan"].as_str()?),
+            lengths: [
+                positive(&problem["lengths"][0])?,
+                positive(&problem["lengths"][1])?,
+            ],
             is_causal: problem["right"] == 0,
             ours: positive(&line["us"])?,
             library: times.filter_map(positive).reduce(f64::min),
@@ -45,11 +54,22 @@ impl RecordedProblem {
 
     /// Steps of decoding, and what more queries do.
     fn kind(&self) -> usize {
-        match (self.queries > 8.0, self.is_causal) {
+        match (self.lengths[0] > 8.0, self.is_causal) {
             (false, _) => 0,
             (true, false) => 1,
             (true, true) => 2,
         }
+    }
+}
+
+/// A plan's words without the type of its elements: `Hopper bf16, features 64, ..` is `Hopper, features 64, ..`.
+fn without_type(plan: &str) -> String {
+    let (first, rest) = plan.split_once(',').unwrap_or((plan, ""));
+    let method = first.split(' ').next().unwrap_or_default();
+    if rest.is_empty() {
+        method.to_string()
+    } else {
+        format!("{method},{rest}")
     }
 }
 
@@ -92,13 +112,13 @@ impl Recorded {
         })
     }
 
-    /// Writes `roofline.svg`, and `ratios.svg` if a library was measured, into a folder.
+    /// Writes `roofline.svg`, `plans.svg`, and `ratios.svg` if a library was measured, into a folder.
     pub(in crate::bench) fn write(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("{} cannot be made", folder.display()))?;
-        let roofline = Some(("roofline", self.roofline()));
+        let always = [("roofline", self.roofline()), ("plans", self.plans())];
         let ratios = self.ratios().map(|svg| ("ratios", svg));
-        for (name, svg) in roofline.into_iter().chain(ratios) {
+        for (name, svg) in always.into_iter().chain(ratios) {
             let path = folder.join(format!("{name}.svg"));
             std::fs::write(&path, svg + "\n")
                 .with_context(|| format!("{} cannot be written", path.display()))?;
@@ -124,6 +144,40 @@ impl Recorded {
             points: points.collect(),
         }
         .svg(&self.source)
+    }
+
+    /// The plans that were chosen, those of the most problems first: for each the number of its problems, their lengths, and the
+    /// geometric means of our speeds and of the ratios to the library's best.
+    fn plans(&self) -> String {
+        let mut by_plan: BTreeMap<&str, Vec<&RecordedProblem>> = BTreeMap::new();
+        for problem in &self.problems {
+            by_plan.entry(&problem.plan).or_default().push(problem);
+        }
+        let mut by_plan: Vec<_> = by_plan.into_iter().collect();
+        by_plan.sort_by_key(|(_, these)| std::cmp::Reverse(these.len()));
+        let mut shares = PlanShares::new(by_plan.first().map_or(0, |(_, these)| these.len()));
+        for (plan, these) in by_plan {
+            let ends = |i: usize| {
+                let lengths = these.iter().map(|of| of.lengths[i]);
+                let least = lengths.clone().fold(f64::INFINITY, f64::min);
+                format!("{least} to {}", lengths.fold(0.0, f64::max))
+            };
+            let speeds = these.iter().map(|of| of.operations / of.ours / 1e6);
+            let mut said = format!(
+                "{} queries, {} keys, {:.1} TFLOP/s",
+                ends(0),
+                ends(1),
+                geometric_mean(&speeds.collect::<Vec<f64>>())
+            );
+            let ratios = these.iter().filter_map(|of| Some(of.library? / of.ours));
+            let ratios: Vec<f64> = ratios.collect();
+            if !ratios.is_empty() {
+                let mean = geometric_mean(&ratios);
+                said += &format!(", {mean:.3} of the library in {}", ratios.len());
+            }
+            shares.add(plan, these.len(), &said);
+        }
+        shares.svg("The plans that were chosen", &self.source)
     }
 
     /// The histogram of the ratios of speeds, a panel for each kind of problem; `None` if no library was measured.
@@ -187,6 +241,28 @@ mod tests {
         let alone = Recorded::parse(&alone).expect("a run");
         assert_eq!(alone.roofline().matches("<circle").count(), 3);
         assert!(alone.ratios().is_none());
+    }
+
+    /// Every plan that was measured has a bar, the one of the most problems first and whole, with what is said of its problems.
+    #[test]
+    fn the_chosen_plans_are_drawn() {
+        let plan = "Hopper bf16, features 64, tile 192x128, 3 consumers, 2 stages, in turns, 2 tiles of queries, and more words";
+        let text = KEPT.replace("\"two\"", &format!("\"{plan}\""));
+        let text = text.replace("\"three\"", &format!("\"{}\"", plan.replace("bf16", "f16")));
+        let svg = Recorded::parse(&text).expect("a run").plans();
+        assert_eq!(svg.matches("<rect class=\"cx-bar\"").count(), 2, "{svg}");
+        let both = svg
+            .find("2: Hopper, features 64, tile 192x128")
+            .expect("a plan");
+        let one = svg.find(
+            "1: one; 1 to 1 queries, 8192 to 8192 keys, 8.0 TFLOP/s, 0.500 of the library in 1",
+        );
+        assert!(both < one.expect("another plan"), "{svg}");
+        assert!(svg.contains("4096 to 4096 queries"), "{svg}");
+        assert!(
+            svg.contains("width=\"696.0\"") && svg.contains("width=\"348.0\""),
+            "{svg}"
+        );
     }
 
     #[test]

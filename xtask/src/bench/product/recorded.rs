@@ -167,6 +167,77 @@ impl Panels {
     }
 }
 
+/// How many problems have each of several plans, as bars under the words of the plans.
+pub(in crate::bench) struct PlanShares {
+    inner: String,
+    words: Vec<String>,
+    top: f64,
+    /// The number of problems of the longest bar.
+    most: usize,
+}
+
+/// The most characters of a line of a plan's words.
+const LINE: usize = 92;
+
+impl PlanShares {
+    /// Builds a drawing whose longest bar stands for `most` problems.
+    pub(in crate::bench) fn new(most: usize) -> PlanShares {
+        PlanShares {
+            inner: String::new(),
+            words: Vec::new(),
+            top: 6.0,
+            most: most.max(1),
+        }
+    }
+
+    /// Adds a plan with the number of its problems, and what is said of them.
+    pub(in crate::bench) fn add(&mut self, plan: &str, count: usize, said: &str) {
+        let mut lines = vec![String::new()];
+        for word in format!("{count}: {plan}; {said}").split(' ') {
+            let last = lines.last_mut().expect("invariant: there is a line");
+            if last.len() + word.len() >= LINE {
+                lines.push(word.to_string());
+            } else {
+                if !last.is_empty() {
+                    last.push(' ');
+                }
+                last.push_str(word);
+            }
+        }
+        for line in &lines {
+            self.top += 16.0;
+            put(
+                &mut self.inner,
+                format_args!(
+                    "<text class=\"cx-text\" x=\"8\" y=\"{:.1}\">{line}</text>",
+                    self.top
+                ),
+            );
+        }
+        let width = (WIDTH - 24.0) * count as f64 / self.most as f64;
+        put(
+            &mut self.inner,
+            format_args!(
+                "<rect class=\"cx-bar\" x=\"8\" y=\"{:.1}\" width=\"{width:.1}\" height=\"6\"/>",
+                self.top + 5.0
+            ),
+        );
+        self.words.push(lines.join(" "));
+        self.top += 18.0;
+    }
+
+    /// Returns the drawing.
+    pub(in crate::bench) fn svg(&self, title: &str, source: &str) -> String {
+        svg(
+            title,
+            &self.words.join(". "),
+            &self.inner,
+            source,
+            self.top + 12.0,
+        )
+    }
+}
+
 /// Operations in a second over operations for each byte.
 pub(in crate::bench) struct Roofline {
     /// What is counted.

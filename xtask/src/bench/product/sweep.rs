@@ -91,7 +91,8 @@ pub(crate) struct Sweep {
     /// Measure the default plan, or those of `--every`, with kernels that begin the other way too: early, or in order.
     #[arg(long, requires = "of_shapes")]
     early: bool,
-    /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`) and the roofline (`roofline.svg`), or the scaling over
+    /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`), the roofline (`roofline.svg`) and, of attention, the
+    /// plans that were chosen (`plans.svg`); or the scaling over
     /// devices (`scaling.svg`), or their timelines (`timeline-0.svg` and so on).
     #[arg(long, requires = "name")]
     svg: Option<PathBuf>,
