@@ -7,7 +7,7 @@ use colex_atom::Arch;
 
 use super::call::{AttentionRole, whole};
 use super::plan::{AttentionOperands, AttentionPlan};
-use super::problem::{AttentionProblem, MOST_LENGTH};
+use super::problem::{AttentionProblem, MOST_LENGTH, Mask};
 use super::schedule::MOST_SEQUENCES;
 use crate::error::{AttentionError, Error, ErrorKind};
 use crate::gemm::problem::MOST;
@@ -66,9 +66,8 @@ const EACH: i64 = 64;
 const STEPS: i64 = 4096;
 const STEP: i64 = 16;
 
-/// The lengths and the sequences of a problem for which the model divides its keys, and of one for which it does not.
-const DIVIDED: [i64; 2] = [1, 1 << 20];
-const WHOLE: [i64; 2] = [1 << 20, 1];
+/// The keys of a problem that the model divides, where one sequence has one head of keys.
+const DIVIDED: i64 = 1 << 20;
 
 /// The numbers of a range at which a plan may change, which a number of rows, or the keys of a step, divides.
 fn marks(range: &RangeInclusive<i64>) -> BTreeSet<i64> {
@@ -172,14 +171,24 @@ impl Ahead<'_> {
         let queries = marks(&self.range.queries);
         match method {
             // The rows of a tile depend on the queries. The parts of the keys, and the keys of a step of whole ones, depend on a
-            // time, which both of these problems decide.
+            // time, which the first two of these problems decide: one has a block for many keys, the other a step.
             AttentionMethod::Ampere => {
-                let corners = [first, last].map(|[batch, _, keys]| [batch, keys]);
-                let mixed = [[first[0], last[2]], [last[0], first[2]]];
+                let [heads, of_keys] = self.problem.heads;
+                let corners = [
+                    [first[0], first[2]],
+                    [last[0], last[2]],
+                    [first[0], last[2]],
+                    [last[0], first[2]],
+                ];
                 for queries in queries.range(1..) {
-                    for [batch, keys] in [DIVIDED, WHOLE].into_iter().chain(corners).chain(mixed) {
-                        plans.insert(self.suited(method, &self.of(batch, *queries, keys)));
-                    }
+                    let divided = AttentionProblem {
+                        heads: [heads / of_keys.max(1), 1],
+                        mask: Mask::Full,
+                        ..self.of(1, *queries, DIVIDED)
+                    };
+                    let corners = corners.map(|[batch, keys]| self.of(batch, *queries, keys));
+                    let all = [divided, self.of(1, *queries, 1)].into_iter();
+                    plans.extend(all.chain(corners).map(|of| self.suited(method, &of)));
                 }
             }
             // The consumers depend on the queries, and the keys of a step on the keys. Sequences are sorted where there are many.
@@ -241,7 +250,6 @@ impl Ahead<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::Mask;
     use crate::attention::problem::Sequences;
     use colex_atom::Ty;
 
