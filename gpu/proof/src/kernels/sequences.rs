@@ -12,8 +12,8 @@ use crate::sweep::Random;
 
 /// Computes drawn calls on packed sequences on a device, and compares every element: lengths, 0 among them, gaps between
 /// sequences, offsets beyond the last row, head sizes, masks, soft-caps, groups, sinks, packs of heads, parts of the keys,
-/// tiles, orders and sorted sequences. On a GPU each call has a plan of every kernel. Rows of no sequence are NaN, and stay. Returns the number of elements,
-/// and that of the plans.
+/// tiles, orders and sorted sequences. On a GPU each call has a plan of every kernel. Rows of no sequence are NaN, and stay.
+/// Returns the number of elements, and that of the plans.
 ///
 /// # Errors
 ///
