@@ -3,11 +3,13 @@
 //! Run it with `cargo run -p colex-book --example kernel_attention`; each line `== .. ==` names a piece of the chapter.
 
 use colex_atom::{Arch, Ty};
-use colex_gpu::attention::{Attention, Mask};
+use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan, Mask};
 use colex_gpu::ir::BinaryOp::{Add, Max};
+use colex_gpu::sim::SimOptions;
 use colex_gpu::tensor::{AtThread, Builder, Expr, Rows, TensorKernel};
 use colex_gpu::{Device, Load, View, ViewMut, attention as attention_of};
 use colex_layout::{C, Layout};
+use colex_proof::recorded::recorded;
 use colex_sched::pipeline::{Actor, Barrier, Pipeline, Slot, Step, check as check_pipeline};
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 use half::f16;
@@ -16,11 +18,13 @@ use std::f64::consts::LOG2_E;
 
 fn main() -> Result<(), Box<dyn Error>> {
     online();
+    products()?;
     rows()?;
     bytes()?;
     kernel()?;
     mask()?;
     walk()?;
+    recorded_walk()?;
     call()?;
     refusals()?;
     Ok(())
@@ -58,6 +62,47 @@ fn online() {
     // ANCHOR_END: online
 }
 
+/// Reads the accumulators of the first product as an operand of the second.
+fn products() -> Result<(), Box<dyn Error>> {
+    println!("\n== products ==");
+    // ANCHOR: products
+    // 64 queries and 32 keys. Queries and keys have 64 features, values have 128.
+    let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+    let of_scores = TiledMma::new(atom.clone(), "(4,1,1):(1,0,0)", (64, 32, 16))?; // S = Q K^T
+    let of_output = TiledMma::new(atom, "(4,1,1):(1,0,0)", (64, 128, 16))?; // O = P V
+
+    let mut k = Builder::new("k", Arch::Sm80, 128);
+    let scores = k.accumulators(&of_scores, [64, 32]);
+    let as_c = scores.layout(); // (MMA, MMA_M, MMA_N) -> register
+    println!("S as C: {as_c}");
+
+    // Two tiles of C beside each other are one tile of A.
+    let (in_tile, along_m) = (as_c.get(&[0])?, as_c.get(&[1])?);
+    let tiles = as_c.get(&[2])?.logical_divide(2)?; // (2, MMA_N / 2)
+    let in_tile = in_tile.append(tiles.get(&[0])?)?;
+    let as_a = Layout::concat([&in_tile, &along_m, &tiles.get(&[1])?])?;
+    println!("P as A: {as_a}"); // (MMA, MMA_M, MMA_K) -> register
+
+    // Value i of A is the element that lies in register as_a(i), in every thread.
+    let tile = Layout::identity((64, 32))?;
+    let of_c = of_scores.fragments(&tile, Operand::C)?; // (thread, value) -> (query, key)
+    let of_a = of_output.fragments(&tile, Operand::A)?;
+    for thread in 0..128 {
+        for value in 0..16 {
+            let register = as_a.at(value)?;
+            let (wanted, held) = ((thread, value), (thread, register));
+            assert_eq!(of_a.coord_at(wanted)?, of_c.coord_at(held)?);
+        }
+    }
+
+    // In a kernel, as_operand finds the same layout.
+    let weights = k.convert(&scores, Ty::F16);
+    let weights = weights.as_operand(&of_scores, &of_output, Operand::A, [64, 32]);
+    assert_eq!(weights.layout(), &as_a);
+    // ANCHOR_END: products
+    Ok(())
+}
+
 /// Reads off which registers and lanes share a row.
 fn rows() -> Result<(), Box<dyn Error>> {
     println!("\n== rows ==");
@@ -67,13 +112,6 @@ fn rows() -> Result<(), Box<dyn Error>> {
     let rows = Rows::new(&mma, [64, 64])?;
     println!("{}", rows.layout());
     assert_eq!((rows.count(), rows.lanes()), (2, &[1, 2][..]));
-
-    let mut k = Builder::new("k", Arch::Sm80, 128);
-    let scores = k.accumulators(&mma, [64, 64]);
-    println!("{}", scores.layout());
-    let weights = k.convert(&scores, Ty::F16);
-    let weights = weights.as_operand(&mma, &mma, Operand::A, [64, 64]);
-    println!("{}", weights.layout());
     // ANCHOR_END: rows
     Ok(())
 }
@@ -82,26 +120,38 @@ fn rows() -> Result<(), Box<dyn Error>> {
 fn bytes() -> Result<(), Box<dyn Error>> {
     println!("\n== bytes ==");
     // ANCHOR: bytes
-    let mma = colex_atom::mma("SM89_16x8x32_F32E4M3E4M3F32_TN")?;
-    let mma = TiledMma::new(mma, "(1,1,1):(0,0,0)", (16, 8, 32))?;
-    // The columns of row 0 that thread 0 holds, of 16 by 32 results and of one operand.
-    let results = mma.fragments(&Layout::identity((16, 32))?, Operand::C)?;
-    let operand = mma.fragments(&Layout::identity((16, 32))?, Operand::A)?;
-    for (name, elements) in [("C", results), ("A", operand)] {
-        let mut columns = Vec::new();
+    let tiled = |atom: &str, k: i64| -> Result<TiledMma, Box<dyn Error>> {
+        let atom = colex_atom::mma(atom)?;
+        Ok(TiledMma::new(atom, "(1,1,1):(0,0,0)", (16, 8, k))?)
+    };
+    let half = tiled("SM80_16x8x16_F32F16F16F32_TN", 16)?;
+    let byte = tiled("SM89_16x8x32_F32E4M3E4M3F32_TN", 32)?;
+    // The columns of row 0 that thread 0 holds of a tile of 16 by 32. A bar is between columns
+    // that are not neighbours.
+    for (what, mma, operand) in [
+        ("accumulators", &byte, Operand::C),
+        ("A of f16", &half, Operand::A),
+        ("A of e4m3", &byte, Operand::A),
+    ] {
+        let elements = mma.fragments(&Layout::identity((16, 32))?, operand)?;
+        let (mut text, mut next) = (String::new(), 0);
         for value in 0..16 {
             let at = elements.coord_at((0, value))?;
-            if at.get(&[0])? == 0.into() {
-                columns.push(at.get(&[1])?.to_string());
+            let [row, column] = [at.get(&[0])?, at.get(&[1])?].map(|of| of.to_string());
+            if row == "0" {
+                let column: i64 = column.parse()?;
+                text += if column == next { " " } else { " | " };
+                text += &column.to_string();
+                next = column + 1;
             }
         }
-        println!("{name}: {}", columns.join(" "));
+        println!("{what}:{text}");
     }
 
     let mut k = Builder::new("k", Arch::Sm89, 32);
-    let sums = k.accumulators(&mma, [16, 32]);
+    let sums = k.accumulators(&byte, [16, 32]);
     let weights = k.convert(&sums, Ty::E4m3);
-    weights.as_operand(&mma, &mma, Operand::A, (16, 32));
+    weights.as_operand(&byte, &byte, Operand::A, (16, 32));
     println!("{}", k.finish().unwrap_err().what());
     // ANCHOR_END: bytes
     Ok(())
@@ -435,6 +485,38 @@ fn kernel() -> Result<(), Box<dyn Error>> {
     println!("{} powers", text.matches("ex2.approx").count());
     println!("{} shuffles", text.matches("shfl.sync.bfly").count());
     // ANCHOR_END: kernel
+    Ok(())
+}
+
+/// Checks the walk of the library's kernel, as the simulator saw it.
+fn recorded_walk() -> Result<(), Box<dyn Error>> {
+    println!("\n== recorded ==");
+    // ANCHOR: recorded
+    let options = SimOptions {
+        events: true,
+        ..SimOptions::default()
+    };
+    let device = Device::simulator_with(Arch::Sm90a, options);
+    // One head, 64 queries and 160 keys. With 32 keys in a step, each ring of two stages turns twice.
+    let x = device.upload(&[f16::ONE; 160 * 64])?;
+    let mut o = device.poisoned::<f16>(64 * 64)?;
+    let (queries, keys) = (x.view((1, 1, 64, 64))?, x.view((1, 1, 160, 64))?);
+    let output = o.view_mut((1, 1, 64, 64))?;
+    let call = Attention::new(&queries, &keys, &keys, &output).prepare_with(|operands, _| {
+        let plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+        Ok(AttentionPlan {
+            tile: [64, 32],
+            consumers: 1,
+            turns: false,
+            ..plan
+        })
+    })?;
+    println!("{call}");
+    let events = call.profile(&device)?.remove(0).events;
+    let run = recorded(&events, 0)?;
+    println!("{}", run.check()?);
+    println!("{}", run.pipeline);
+    // ANCHOR_END: recorded
     Ok(())
 }
 

@@ -112,7 +112,7 @@ pub struct Attention<'a, T> {
     log_sum_exp: Option<View<'a, f32>>,
     sinks: Option<View<'a, f32>>,
     /// The offsets of packed queries and of packed keys, and the most rows of a sequence.
-    offsets: [Option<(View<'a, u32>, i64)>; 2],
+    offsets: [Option<(Numbers<'a>, i64)>; 2],
     pages: Option<Pages<'a>>,
     method: Option<AttentionMethod>,
     measured: Option<&'a Autotune>,
@@ -207,7 +207,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// end, and a sequence that ends before it begins is empty: regardless of the offsets, nothing outside of the tensors is read
     /// or written. Rows of no sequence are not written. Sequences that overlap write a row twice, in any order.
     ///
-    /// Offsets of `i32` that are 0 or more have the bits of `u32`.
+    /// The offsets are of `u32` or of `i32`, as engines in other languages keep them. One below 0 counts as one beyond the last row.
     ///
     /// ```
     /// use colex_gpu::attention::{Attention, Mask};
@@ -232,8 +232,8 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// assert_eq!(first, [0.0, 1.0, 1.5]); // row 0; row 1; the mean of rows 1 and 2
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
-    pub fn query_offsets(mut self, offsets: &View<'a, u32>, most: i64) -> Self {
-        self.offsets[0] = Some((offsets.clone(), most));
+    pub fn query_offsets<N: SequenceNumber>(mut self, offsets: &View<'a, N>, most: i64) -> Self {
+        self.offsets[0] = Some((N::given(offsets), most));
         self
     }
 
@@ -251,7 +251,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// let x = device.upload(&[f16::ONE; 3 * 64])?;
     /// let values: Vec<f16> = (0..3 * 64).map(|i| f16::from_f32((i / 64) as f32)).collect();
     /// let v = device.upload(&values)?;
-    /// let offsets = device.upload(&[0u32, 1, 3])?;
+    /// let offsets = device.upload(&[0i32, 1, 3])?;
     /// let mut o = device.poisoned::<f16>(2 * 64)?;
     /// let (queries, keys) = (x.view((2, 1, 1, 64))?, x.view((3, 1, 64))?);
     /// Attention::new(&queries, &keys, &v.view((3, 1, 64))?, &o.view_mut((2, 1, 1, 64))?)
@@ -261,8 +261,8 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// assert_eq!(first, [0.0, 1.5]);
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
-    pub fn key_offsets(mut self, offsets: &View<'a, u32>, most: i64) -> Self {
-        self.offsets[1] = Some((offsets.clone(), most));
+    pub fn key_offsets<N: SequenceNumber>(mut self, offsets: &View<'a, N>, most: i64) -> Self {
+        self.offsets[1] = Some((N::given(offsets), most));
         self
     }
 
@@ -275,7 +275,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// that the pool does not have, negative ones among them, stands for a page of zeros. Entries beyond the last key of a
     /// sequence may be anything, and so may the rows of its last page beyond that key. Several sequences may have a page.
     ///
-    /// Lengths of `i32` that are 0 or more have the bits of `u32`.
+    /// The table and the lengths are each of `i32` or of `u32`. A length below 0 counts as one above `most`: `most` keys are seen.
     ///
     /// ```
     /// use colex_gpu::attention::Attention;
@@ -288,7 +288,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// let values: Vec<f16> = (0..3 * 16 * 64).map(|i| f16::from_f32((i / (16 * 64)) as f32)).collect();
     /// let v = device.upload(&values)?;
     /// // Sequence 0 has 32 keys in pages 2 and 1, and sequence 1 one key in page 0.
-    /// let (table, lengths) = (device.upload(&[2, 1, 0, -1])?, device.upload(&[32u32, 1])?);
+    /// let (table, lengths) = (device.upload(&[2, 1, 0, -1])?, device.upload(&[32, 1])?);
     /// let q = device.upload(&[f16::ONE; 2 * 64])?;
     /// let mut o = device.poisoned::<f16>(2 * 64)?;
     /// let (queries, pool) = (q.view((2, 1, 1, 64))?, (3, 1, 16, 64));
@@ -299,8 +299,13 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// assert_eq!(first, [1.5, 0.0]);
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
-    pub fn pages(mut self, table: &View<'a, i32>, lengths: &View<'a, u32>, most: i64) -> Self {
-        let (table, lengths) = (table.clone(), lengths.clone());
+    pub fn pages<P: SequenceNumber, L: SequenceNumber>(
+        mut self,
+        table: &View<'a, P>,
+        lengths: &View<'a, L>,
+        most: i64,
+    ) -> Self {
+        let (table, lengths) = (P::given(table), L::given(lengths));
         self.pages = Some(Pages {
             table,
             lengths,
@@ -904,11 +909,77 @@ const TABLE: &str = "the table of pages";
 const LENGTHS: &str = "the vector of numbers of keys";
 const OFFSETS: [&str; 2] = ["the vector of query offsets", "the vector of key offsets"];
 
+mod sealed {
+    use super::{Numbers, View};
+    use colex_device::Element;
+
+    pub trait SealedNumber: Element {
+        /// Returns the view as one of any type of numbers.
+        fn given<'a>(view: &View<'a, Self>) -> Numbers<'a>;
+    }
+
+    impl SealedNumber for u32 {
+        fn given<'a>(view: &View<'a, u32>) -> Numbers<'a> {
+            Numbers::Unsigned(view.clone())
+        }
+    }
+
+    impl SealedNumber for i32 {
+        fn given<'a>(view: &View<'a, i32>) -> Numbers<'a> {
+            Numbers::Signed(view.clone())
+        }
+    }
+}
+
+/// A number of a sequence: an offset of its rows, its number of keys, or one of its pages. The kernels read the bits of a `u32`. So an
+/// `i32` below 0 counts as a number above all that a call can have.
+pub trait SequenceNumber: sealed::SealedNumber {}
+
+impl SequenceNumber for u32 {}
+impl SequenceNumber for i32 {}
+
+/// Numbers of sequences, in either type.
+#[derive(Clone, Debug)]
+pub enum Numbers<'a> {
+    Unsigned(View<'a, u32>),
+    Signed(View<'a, i32>),
+}
+
+impl Numbers<'_> {
+    fn shape(&self) -> &IntTuple {
+        match self {
+            Numbers::Unsigned(view) => view.shape(),
+            Numbers::Signed(view) => view.shape(),
+        }
+    }
+
+    fn layout(&self) -> Option<&Layout> {
+        match self {
+            Numbers::Unsigned(view) => view.layout(),
+            Numbers::Signed(view) => view.layout(),
+        }
+    }
+
+    fn device(&self) -> &Device {
+        match self {
+            Numbers::Unsigned(view) => view.device(),
+            Numbers::Signed(view) => view.device(),
+        }
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        match self {
+            Numbers::Unsigned(view) => view.bytes(),
+            Numbers::Signed(view) => view.bytes(),
+        }
+    }
+}
+
 /// Where the keys of the sequences lie in a pool.
 #[derive(Clone, Debug)]
 struct Pages<'a> {
-    table: View<'a, i32>,
-    lengths: View<'a, u32>,
+    table: Numbers<'a>,
+    lengths: Numbers<'a>,
     /// The largest number of keys.
     most: i64,
 }
@@ -923,7 +994,7 @@ fn side(i: usize) -> usize {
 /// # Errors
 ///
 /// Returns an error if it has other modes or another stride, or no element.
-fn contiguous(what: &'static str, view: &View<'_, u32>, must: &'static str) -> Result<i64, Error> {
+fn contiguous(what: &'static str, view: &Numbers<'_>, must: &'static str) -> Result<i64, Error> {
     let refused = || {
         let shape = match view.layout() {
             Some(layout) => layout.to_string(),
@@ -1521,6 +1592,105 @@ mod tests {
         }
         assert_eq!(out.download().expect("numbers")[..384], [f16::ONE; 384]);
         println!("law attention.known: {cases} cases");
+    }
+
+    /// Numbers of `i32` give the outputs of the `u32` with the same bits. Offsets below 0 give those of offsets beyond the last row,
+    /// lengths below 0 those of lengths above the most, and pages below 0 those of pages that the pool does not have.
+    #[test]
+    fn law_numbers_of_either_type_have_the_same_outputs() {
+        let mut state = 7u32;
+        let mut draw = |below: u32| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % below
+        };
+        let number = |i: i32| f16::from_f32((i * 37 % 101) as f32 / 50.0 - 1.0);
+        let mut cases = 0;
+        for arch in [Arch::Sm80, Arch::Sm90a] {
+            let device = Device::simulator(arch);
+            let numbers: Vec<f16> = (0..6 * 16 * 2 * 64).map(number).collect();
+            let x = device.upload(&numbers).expect("memory");
+            // Packed queries and keys of four sequences in nine rows, two heads of queries and one of keys.
+            let packed = |offsets: &dyn Fn(Attention<'_, f16>) -> Result<(), Error>| {
+                let mut o = device.upload(&[f16::NEG_ONE; 9 * 2 * 64]).expect("memory");
+                let (q, k) = (x.view((9, 2, 64)), x.view((9, 1, 64)));
+                let (q, k) = (q.expect("a view"), k.expect("a view"));
+                let written = o.view_mut((9, 2, 64)).expect("a view");
+                offsets(Attention::new(&q, &k, &k, &written).mask(Mask::Causal)).expect("it runs");
+                o.download().expect("memory")
+            };
+            let paged = |pages: &dyn Fn(Attention<'_, f16>) -> Result<(), Error>| {
+                let mut o = device.poisoned::<f16>(3 * 2 * 64).expect("memory");
+                let (q, k) = (x.view((3, 2, 1, 64)), x.view((6, 1, 16, 64)));
+                let (q, k) = (q.expect("a view"), k.expect("a view"));
+                let written = o.view_mut((3, 2, 1, 64)).expect("a view");
+                pages(Attention::new(&q, &k, &k, &written)).expect("it runs");
+                o.download().expect("memory")
+            };
+            for case in 0..8 {
+                let mut wild = |usual: u32| match draw(4) {
+                    0 if case > 1 => -1 - draw(9) as i32,
+                    _ => draw(usual) as i32,
+                };
+                let offsets = [0, 1, 2, 3, 4].map(|_| wild(10));
+                let table = [0; 6].map(|_| wild(6));
+                let lengths = [0; 3].map(|_| wild(33));
+                let bits = |all: &[i32]| -> Vec<u32> { all.iter().map(|n| *n as u32).collect() };
+                let beyond = |all: &[i32]| -> Vec<i32> {
+                    let one = |n: &i32| if *n < 0 { i32::MAX } else { *n };
+                    all.iter().map(one).collect()
+                };
+                let signed = device.upload(&offsets).expect("memory");
+                let unsigned = device.upload(&bits(&offsets)).expect("memory");
+                let large = device.upload(&beyond(&offsets)).expect("memory");
+                let signed = signed.view(5).expect("a view");
+                let unsigned = unsigned.view(5).expect("a view");
+                let large = large.view(5).expect("a view");
+                let found = [
+                    packed(&|call| call.query_offsets(&signed, 6).key_offsets(&signed, 7).run()),
+                    packed(&|call| {
+                        let call = call.query_offsets(&unsigned, 6);
+                        call.key_offsets(&unsigned, 7).run()
+                    }),
+                    packed(&|call| {
+                        call.query_offsets(&signed, 6)
+                            .key_offsets(&unsigned, 7)
+                            .run()
+                    }),
+                    packed(&|call| call.query_offsets(&large, 6).key_offsets(&large, 7).run()),
+                ];
+                for (i, other) in found.iter().enumerate() {
+                    assert_eq!(other, &found[0], "{arch}, {offsets:?}, {i}");
+                }
+                let [of_table, of_lengths] = [&table[..], &lengths].map(|all| {
+                    let signed = device.upload(all).expect("memory");
+                    let unsigned = device.upload(&bits(all)).expect("memory");
+                    let large = device.upload(&beyond(all)).expect("memory");
+                    (signed, unsigned, large)
+                });
+                let (table_i, table_u, table_m) = (
+                    of_table.0.view((3, 2)).expect("a view"),
+                    of_table.1.view((3, 2)).expect("a view"),
+                    of_table.2.view((3, 2)).expect("a view"),
+                );
+                let (lengths_i, lengths_u, lengths_m) = (
+                    of_lengths.0.view(3).expect("a view"),
+                    of_lengths.1.view(3).expect("a view"),
+                    of_lengths.2.view(3).expect("a view"),
+                );
+                let found = [
+                    paged(&|call| call.pages(&table_i, &lengths_i, 32).run()),
+                    paged(&|call| call.pages(&table_u, &lengths_u, 32).run()),
+                    paged(&|call| call.pages(&table_i, &lengths_u, 32).run()),
+                    paged(&|call| call.pages(&table_u, &lengths_i, 32).run()),
+                    paged(&|call| call.pages(&table_m, &lengths_m, 32).run()),
+                ];
+                for (i, other) in found.iter().enumerate() {
+                    assert_eq!(other, &found[0], "{arch}, {table:?}, {lengths:?}, {i}");
+                }
+                cases += found.len() + 4;
+            }
+        }
+        println!("law attention.numbers: {cases} cases");
     }
 
     #[test]

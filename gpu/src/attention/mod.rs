@@ -19,7 +19,7 @@ mod tune;
 pub use crate::autotune::Autotune;
 pub use crate::method::AttentionMethod;
 pub use ahead::AttentionRange;
-pub use call::{Attention, AttentionCall, attention};
+pub use call::{Attention, AttentionCall, SequenceNumber, attention};
 pub use cost::AttentionCost;
 pub use launches::AttentionLaunch;
 pub use plan::{AttentionOperands, AttentionPlan};
