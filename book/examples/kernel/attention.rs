@@ -78,7 +78,7 @@ fn products() -> Result<(), Box<dyn Error>> {
 
     // Two tiles of C beside each other are one tile of A.
     let (in_tile, along_m) = (as_c.get(&[0])?, as_c.get(&[1])?);
-    let tiles = as_c.get(&[2])?.logical_divide(2)?; // (2, MMA_N / 2)
+    let tiles = as_c.get(&[2])?.logical_divide(C::<2>)?; // (2, MMA_N / 2)
     let in_tile = in_tile.append(tiles.get(&[0])?)?;
     let as_a = Layout::concat([&in_tile, &along_m, &tiles.get(&[1])?])?;
     println!("P as A: {as_a}"); // (MMA, MMA_M, MMA_K) -> register
@@ -515,8 +515,45 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
     let events = call.profile(&device)?.remove(0).events;
     let run = recorded(&events, 0)?;
     println!("{}", run.check()?);
-    println!("{}", run.pipeline);
     // ANCHOR_END: recorded
+
+    // ANCHOR: named
+    // A name for each place in shared memory and for each barrier, in the order of their addresses.
+    let mut pipeline = run.pipeline;
+    let mut names = Vec::new();
+    for ring in ["queries", "keys", "values"] {
+        for kind in ["full", "empty"] {
+            names.extend([0, 1].map(|stage| format!("{kind} of {ring} {stage}")));
+        }
+    }
+    assert_eq!(names.len(), run.mbarriers);
+    for (barrier, name) in pipeline.barriers.iter_mut().zip(names) {
+        barrier.name = name;
+    }
+    // A slot has 4096 bytes, and the tile of queries has two slots.
+    let names = [
+        "queries 0",
+        "queries 0",
+        "keys 0",
+        "keys 1",
+        "values 0",
+        "values 1",
+    ];
+    for (slot, name) in pipeline.slots.iter_mut().zip(names) {
+        slot.name = name.to_string();
+    }
+    let is_consumer = |actor: &Actor| actor.name == "warp 0 of block 0";
+    let consumer = pipeline.actors.iter().position(is_consumer).unwrap();
+    for step in &pipeline.actors[consumer].steps[14..22] {
+        println!("{}", pipeline.describe(step));
+    }
+    // ANCHOR_END: named
+
+    // ANCHOR: planted
+    // The last two of these steps in the other order: the release comes before the wait.
+    pipeline.actors[consumer].steps.swap(20, 21);
+    println!("{}", check_pipeline(&pipeline).unwrap_err());
+    // ANCHOR_END: planted
     Ok(())
 }
 
