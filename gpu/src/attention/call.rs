@@ -112,7 +112,7 @@ pub struct Attention<'a, T> {
     log_sum_exp: Option<View<'a, f32>>,
     sinks: Option<View<'a, f32>>,
     /// The offsets of packed queries and of packed keys, and the most rows of a sequence.
-    offsets: [Option<(Numbers<'a>, i64)>; 2],
+    offsets: [Option<(SequenceNumbers<'a>, i64)>; 2],
     pages: Option<Pages<'a>>,
     method: Option<AttentionMethod>,
     measured: Option<&'a Autotune>,
@@ -910,67 +910,67 @@ const LENGTHS: &str = "the vector of numbers of keys";
 const OFFSETS: [&str; 2] = ["the vector of query offsets", "the vector of key offsets"];
 
 mod sealed {
-    use super::{Numbers, View};
+    use super::{SequenceNumbers, View};
     use colex_device::Element;
 
-    pub trait SealedNumber: Element {
+    pub trait SealedSequenceNumber: Element {
         /// Returns the view as one of any type of numbers.
-        fn given<'a>(view: &View<'a, Self>) -> Numbers<'a>;
+        fn given<'a>(view: &View<'a, Self>) -> SequenceNumbers<'a>;
     }
 
-    impl SealedNumber for u32 {
-        fn given<'a>(view: &View<'a, u32>) -> Numbers<'a> {
-            Numbers::Unsigned(view.clone())
+    impl SealedSequenceNumber for u32 {
+        fn given<'a>(view: &View<'a, u32>) -> SequenceNumbers<'a> {
+            SequenceNumbers::Unsigned(view.clone())
         }
     }
 
-    impl SealedNumber for i32 {
-        fn given<'a>(view: &View<'a, i32>) -> Numbers<'a> {
-            Numbers::Signed(view.clone())
+    impl SealedSequenceNumber for i32 {
+        fn given<'a>(view: &View<'a, i32>) -> SequenceNumbers<'a> {
+            SequenceNumbers::Signed(view.clone())
         }
     }
 }
 
 /// A number of a sequence: an offset of its rows, its number of keys, or one of its pages. The kernels read the bits of a `u32`. So an
 /// `i32` below 0 counts as a number above all that a call can have.
-pub trait SequenceNumber: sealed::SealedNumber {}
+pub trait SequenceNumber: sealed::SealedSequenceNumber {}
 
 impl SequenceNumber for u32 {}
 impl SequenceNumber for i32 {}
 
 /// Numbers of sequences, in either type.
 #[derive(Clone, Debug)]
-pub enum Numbers<'a> {
+pub enum SequenceNumbers<'a> {
     Unsigned(View<'a, u32>),
     Signed(View<'a, i32>),
 }
 
-impl Numbers<'_> {
+impl SequenceNumbers<'_> {
     fn shape(&self) -> &IntTuple {
         match self {
-            Numbers::Unsigned(view) => view.shape(),
-            Numbers::Signed(view) => view.shape(),
+            SequenceNumbers::Unsigned(view) => view.shape(),
+            SequenceNumbers::Signed(view) => view.shape(),
         }
     }
 
     fn layout(&self) -> Option<&Layout> {
         match self {
-            Numbers::Unsigned(view) => view.layout(),
-            Numbers::Signed(view) => view.layout(),
+            SequenceNumbers::Unsigned(view) => view.layout(),
+            SequenceNumbers::Signed(view) => view.layout(),
         }
     }
 
     fn device(&self) -> &Device {
         match self {
-            Numbers::Unsigned(view) => view.device(),
-            Numbers::Signed(view) => view.device(),
+            SequenceNumbers::Unsigned(view) => view.device(),
+            SequenceNumbers::Signed(view) => view.device(),
         }
     }
 
     fn bytes(&self) -> (u64, u64) {
         match self {
-            Numbers::Unsigned(view) => view.bytes(),
-            Numbers::Signed(view) => view.bytes(),
+            SequenceNumbers::Unsigned(view) => view.bytes(),
+            SequenceNumbers::Signed(view) => view.bytes(),
         }
     }
 }
@@ -978,8 +978,8 @@ impl Numbers<'_> {
 /// Where the keys of the sequences lie in a pool.
 #[derive(Clone, Debug)]
 struct Pages<'a> {
-    table: Numbers<'a>,
-    lengths: Numbers<'a>,
+    table: SequenceNumbers<'a>,
+    lengths: SequenceNumbers<'a>,
     /// The largest number of keys.
     most: i64,
 }
@@ -994,7 +994,7 @@ fn side(i: usize) -> usize {
 /// # Errors
 ///
 /// Returns an error if it has other modes or another stride, or no element.
-fn contiguous(what: &'static str, view: &Numbers<'_>, must: &'static str) -> Result<i64, Error> {
+fn contiguous(what: &'static str, view: &SequenceNumbers<'_>, must: &'static str) -> Result<i64, Error> {
     let refused = || {
         let shape = match view.layout() {
             Some(layout) => layout.to_string(),
@@ -1777,6 +1777,20 @@ mod tests {
                 "the number of rows is 5 in Q and 4 in O",
                 "the plan was made for another call: the sequences of queries are of one length in the plan and packed in the call",
             ]
+        );
+
+        // Numbers of `i32` are checked as those of `u32` are.
+        let signed = device.upload(&[0i32, 3, 5, 5, 5]).expect("memory");
+        let spread = View::new(&signed, "3:2").expect("a view");
+        let memory = device.zeros::<f16>(1 << 16).expect("memory");
+        let mut o = device.zeros::<f16>(1 << 16).expect("memory");
+        let [q, k] = [q, k].map(|shape| memory.view(shape).expect("a view"));
+        let o = o.view_mut((5, 4, 64)).expect("a view");
+        let call = Attention::new(&q, &k, &k, &o).query_offsets(&three, 3);
+        let error = call.key_offsets(&spread, 3).prepare();
+        assert_eq!(
+            error.expect_err("it is refused").to_string(),
+            "the vector of key offsets has the shape 3:2: it must be (sequences + 1), contiguous"
         );
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use colex_atom::{Arch, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle, Ty};
+use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
     Compute, CopyCall, CopyMethod, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
@@ -405,4 +406,61 @@ fn the_checker_accepts_every_pipeline_and_refuses_it_with_a_fault() {
         seen.runs, seen.states
     );
     println!("law recorded.planted_faults: {} cases", seen.planted);
+}
+
+/// The library's attention, of five blocks of keys in rings of two stages: each ring turns twice.
+#[test]
+fn the_checker_accepts_the_pipelines_of_attention_and_refuses_them_with_a_fault() {
+    let mut seen = Seen::default();
+    type Change = fn(&mut AttentionPlan);
+    let hopper: [(&str, i64, Change); 4] = [
+        ("one consumer", 64, |_| {}),
+        ("one product after the other", 64, |plan| {
+            plan.overlap = false
+        }),
+        ("consumers in turns", 128, |plan| {
+            (plan.tile[0], plan.consumers, plan.turns) = (128, 2, true);
+        }),
+        ("a cluster", 128, |plan| plan.cluster = 2),
+    ];
+    let ampere: [(&str, i64, Change); 2] = [
+        ("one warp", 16, |plan| {
+            (plan.tile[0], plan.consumers) = (16, 1);
+        }),
+        ("two warps", 32, |plan| {
+            (plan.tile[0], plan.consumers) = (32, 2);
+        }),
+    ];
+    let hopper = hopper.map(|case| (AttentionMethod::Hopper, Arch::Sm90a, case));
+    let ampere = ampere.map(|case| (AttentionMethod::Ampere, Arch::Sm80, case));
+    for (method, arch, (what, queries, change)) in hopper.into_iter().chain(ampere) {
+        let device = device(arch);
+        let x = device.upload(&[f16::ONE; 160 * 64]).expect("a simulator");
+        let mut o = device.poisoned::<f16>(128 * 64).expect("a simulator");
+        let [q, keys] = [queries, 160].map(|rows| x.view((1, 1, rows, 64)).expect("it fits"));
+        let output = o.view_mut((1, 1, queries, 64)).expect("it fits");
+        let call = Attention::new(&q, &keys, &keys, &output).prepare_with(|operands, _| {
+            let mut plan = AttentionPlan {
+                tile: [64, 32],
+                consumers: 1,
+                turns: false,
+                stages: 2,
+                ..AttentionPlan::new(method, operands)
+            };
+            change(&mut plan);
+            Ok(plan)
+        });
+        let call = call.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let mut reports = call
+            .profile(&device)
+            .unwrap_or_else(|fault| panic!("{what}: {fault}"));
+        let kernel = &call.built().expect("there are queries").kernel;
+        assert!(is_pipelined(kernel), "{what}");
+        let name = format!("{what}, {call}");
+        seen.check(&kernel.name, &name, &reports.remove(0).events);
+    }
+    println!(
+        "law recorded.attention: {} runs, {} states, {} planted faults",
+        seen.runs, seen.states, seen.planted
+    );
 }
