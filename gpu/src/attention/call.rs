@@ -994,7 +994,11 @@ fn side(i: usize) -> usize {
 /// # Errors
 ///
 /// Returns an error if it has other modes or another stride, or no element.
-fn contiguous(what: &'static str, view: &SequenceNumbers<'_>, must: &'static str) -> Result<i64, Error> {
+fn contiguous(
+    what: &'static str,
+    view: &SequenceNumbers<'_>,
+    must: &'static str,
+) -> Result<i64, Error> {
     let refused = || {
         let shape = match view.layout() {
             Some(layout) => layout.to_string(),
