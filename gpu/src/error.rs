@@ -697,6 +697,7 @@ impl AttentionError {
             AttentionError::Type { .. }
             | AttentionError::Heads { .. }
             | AttentionError::Length { .. }
+            | AttentionError::Range { .. }
             | AttentionError::Feature { .. }
             | AttentionError::Stride { .. }
             | AttentionError::PagedQueries
@@ -721,6 +722,7 @@ impl AttentionError {
             | AttentionError::Arch { .. } => true,
             AttentionError::Heads { .. }
             | AttentionError::Length { .. }
+            | AttentionError::Range { .. }
             | AttentionError::Feature { .. }
             | AttentionError::Stride { .. }
             | AttentionError::OffsetsAndPages

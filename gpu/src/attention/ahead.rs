@@ -121,7 +121,7 @@ pub(super) fn kernels(
         (_, refusals) => {
             let refusals: Vec<String> = refusals.iter().map(Error::to_string).collect();
             let why = format!("no kernel takes the call: {}", refusals.join("; "));
-            Err(ErrorKind::from(AttentionError::Plan { why }).into())
+            Err(AttentionError::Unbuilt { why }.into())
         }
     }
 }

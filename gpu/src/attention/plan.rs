@@ -192,8 +192,8 @@ impl AttentionPlan {
     /// The Hopper kernel takes two consumers instead of three where 64 features meet a causal mask of few queries, no more
     /// consumers than have a query each, and steps of 64 or 32 keys where there are no more. Of 256 features without a mask
     /// or under a causal one, and of 192 and 128 under a causal one, its default computes one product after the other. Where steps
-    /// of 80 keys would compute 5 % more keys than steps of 64, 256 features without a mask take these, with overlapping products. It sorts packed sequences, up to 2048 of them, where they may have
-    /// more items than the device has multiprocessors.
+    /// of 80 keys would compute 5 % more keys than steps of 64, 256 features without a mask take these, with overlapping products.
+    /// It sorts packed sequences, up to 2048 of them, where they may have more items than the device has multiprocessors.
     ///
     /// ```
     /// use colex_atom::Ty;

@@ -18,7 +18,7 @@ use colex_gpu::sim::{EventKind, Report, Schedule, SimOptions};
 use colex_gpu::{Buffer, Device, Limits};
 use half::{bf16, f16};
 
-use super::{Found, compare};
+use super::{Expected, Found};
 use crate::sweep::Random;
 
 /// A plan that a call chooses, with small numbers, and its problem.
@@ -657,7 +657,9 @@ impl Family {
                 first: 0,
             };
             let parts = parts.each_ref().map(|part| &part[..]);
-            compare(&one, parts, &numbers.sinks, found, &sums)
+            let expected = Expected::of(&one, parts, &numbers.sinks);
+            expected
+                .compare(&one, found, &sums)
                 .map_err(|why| format!("sequence {sequence}: {why}"))?;
             let outer = problem.features[1] as usize;
             for (head, row) in (0..heads).flat_map(|h| (0..queries).map(move |i| (h, i))) {
