@@ -12,7 +12,6 @@ use colex_gpu::kernels::GemmElement;
 use colex_gpu::{Buffer, Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
-use ndarray::{Array3, Array4};
 use std::collections::HashSet;
 
 use crate::sweep::Random;
@@ -595,10 +594,10 @@ pub(super) struct Found<'a, T> {
 /// What the reference says of a problem, and how far a kernel may be from it.
 pub(super) struct Expected {
     right: reference::AttentionOutput,
-    /// The means of the sizes of the values, which bound the errors of the output.
-    sizes: Array4<f64>,
-    /// The largest sums of the sizes of a score's products, which bound the errors of scores.
-    largest: Array3<f64>,
+    /// Its outputs are the means of the sizes of the values, which bound the errors of the output.
+    sizes: reference::AttentionOutput,
+    /// Its log-sum-exps are above the largest sums of the sizes of a score's products, which bound the errors of scores.
+    largest: reference::AttentionOutput,
     /// The values that are no numbers: (sequence, head of keys, feature).
     specials: HashSet<[usize; 3]>,
     /// The rounding of the type.
@@ -640,9 +639,8 @@ impl Expected {
         }
         Expected {
             right: reference::attention_with_sinks(problem, q, k, v, sinks),
-            sizes: reference::attention_with_sinks(problem, q, k, &of_v, sinks).output,
-            // The log-sum-exp of the sizes is above the largest of them.
-            largest: reference::attention(&plain, &of_q, &of_k, &of_v).log_sum_exp,
+            sizes: reference::attention_with_sinks(problem, q, k, &of_v, sinks),
+            largest: reference::attention(&plain, &of_q, &of_k, &of_v),
             specials,
             unit: if T::TY == Ty::F16 {
                 2f64.powi(-11)
@@ -668,9 +666,9 @@ impl Expected {
             let at = [b, h, i, d].into_iter().zip(strides);
             let at: i64 = at.map(|(x, stride)| x as i64 * stride).sum();
             is_own[first + at as usize] = true;
-            let score = score_error(problem, self.largest[(b, h, i)]);
+            let score = score_error(problem, self.largest.log_sum_exp[(b, h, i)]);
             let found = found[first + at as usize].to_f64();
-            let allowed = self.sizes[(b, h, i, d)] * (3.0 * self.unit + 2.0 * score) + 1e-6;
+            let allowed = self.sizes.output[(b, h, i, d)] * (3.0 * self.unit + 2.0 * score) + 1e-6;
             let is_right = if right.is_finite() {
                 // A key that is not seen has a weight of 0, which makes a NaN of a value that is no number.
                 let may_be_nan = self.specials.contains(&[b, h / group, d]);
@@ -699,7 +697,8 @@ impl Expected {
             let at = [b, h, i].into_iter().zip(strides);
             let at: i64 = at.map(|(x, stride)| x as i64 * stride).sum();
             let found = f64::from(sums[at as usize]);
-            let allowed = score_error(problem, self.largest[(b, h, i)]) + right.abs() * 1e-6;
+            let allowed =
+                score_error(problem, self.largest.log_sum_exp[(b, h, i)]) + right.abs() * 1e-6;
             let is_right = if right.is_finite() {
                 (found - right).abs() <= allowed
             } else {
