@@ -167,6 +167,11 @@ impl PreparedLaunch {
         PreparedLaunch { in_order, ..self }
     }
 
+    /// Returns what tells its kernel from the others that a device has loaded.
+    pub(crate) fn kernel(&self) -> *const LoadedKernel {
+        Arc::as_ptr(&self.loaded)
+    }
+
     fn bind(&self, addresses: &[u64], device: &Device) -> Result<Vec<Argument>, Error> {
         let bound = |slot: &Slot| {
             Ok(match slot {

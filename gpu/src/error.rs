@@ -414,6 +414,12 @@ pub(crate) enum ErrorKind {
         extent: i64,
         most: i64,
     },
+    #[error("{name} has the layout {layout}, and cannot have another shape: {why}")]
+    Resized {
+        name: String,
+        layout: String,
+        why: String,
+    },
     #[error("{what} is {found}: it must be at least {over}, which is {least}")]
     LeadingDimension {
         what: &'static str,

@@ -32,6 +32,8 @@ mod ranks;
 #[cfg(feature = "nccl")]
 #[path = "fake_driver/ranks_nccl.rs"]
 mod ranks_nccl;
+#[path = "fake_driver/shapes.rs"]
+mod shapes;
 
 use colex_atom::{
     Im2colPlan, Im2colTile, Interleave, L2Promotion, OobFill, Taps, TensorMap, TmaElement,

@@ -2,7 +2,8 @@
 //!
 //! Run it with `cargo run -p colex-book --example rows_introduction`; each line `== .. ==` names a piece of the chapter.
 
-use colex_atom::Arch;
+use colex_atom::{Arch, Ty};
+use colex_gpu::elementwise::{Map, MapExpression};
 use colex_gpu::reduce::{Reduce, ReduceFunction};
 use colex_gpu::rowwise::{RowFunction, Rowwise};
 use colex_gpu::{Device, View};
@@ -13,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     rows()?;
     columns()?;
     apart()?;
+    ahead()?;
     exercise_4()?;
     Ok(())
 }
@@ -66,6 +68,30 @@ fn apart() -> Result<(), Box<dyn Error>> {
         );
     }
     // ANCHOR_END: apart
+    Ok(())
+}
+
+/// The kernels of shapes that will come.
+fn ahead() -> Result<(), Box<dyn Error>> {
+    println!("\n== ahead ==");
+    // ANCHOR: ahead
+    let device = Device::simulator(Arch::Sm90a);
+    let add = MapExpression::new(|m| {
+        let [x, bias] = ["x", "bias"].map(|name| m.tensor(name, Ty::F32));
+        m.output("y", x + bias);
+    })?;
+    // Memory for the shape (1,4096) is enough.
+    let (x, bias) = (device.zeros::<f32>(4096)?, device.zeros::<f32>(4096)?);
+    let mut y = device.poisoned::<f32>(4096)?;
+    let one = (1, 4096);
+    let call = Map::new(&add)
+        .input("x", &x.view(one)?)
+        .input("bias", &View::new(&bias, "(1,4096):(0,1)")?)
+        .output("y", &y.view_mut(one)?);
+    let rows = 1..=512;
+    let kernels = call.load_plans(rows.map(|rows| [rows, 4096]))?;
+    println!("512 shapes, {kernels} kernels");
+    // ANCHOR_END: ahead
     Ok(())
 }
 

@@ -1,14 +1,16 @@
 //! Copies and transposes as calls: checked, planned, built once for each kind, launched.
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use super::loop_nest::LoopNest;
 use super::plan::{CopyMethod, CopyPlan};
 use super::prepared::{CopyHow, CopyShape, PreparedCopies};
-use crate::calls::{Call, Shape, same_device};
+use crate::calls::{Call, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, ErrorKind, disjoint};
 use crate::memory_bound::call::NOTHING;
+use crate::memory_bound::modes::{has_elements, resized};
 use colex_device::{BareLaunch, Device, Element, Function, View, ViewMut};
 use colex_layout::Layout;
 use colex_sim::Report;
@@ -122,25 +124,89 @@ impl<'a> CopyCall<'a> {
         CopyCall::planned(device, layouts, addresses, bytes, CopyHow::Fastest)
     }
 
-    /// Loads the kernels of the copy between two layouts at these addresses, of elements of `bytes` bytes.
+    /// Loads the kernels of copies between two layouts at these addresses, of elements of `bytes` bytes. Returns how many there are.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`copy`].
+    /// Returns the errors of [`copy`]. No kernel is loaded if a copy has no plan.
     pub(crate) fn load(
         device: &Device,
-        layouts: [&Layout; 2],
+        copies: impl IntoIterator<Item = Result<Option<[Layout; 2]>, Error>>,
         addresses: [u64; 2],
         bytes: usize,
-    ) -> Result<(), Error> {
-        let shape = CopyShape {
-            layouts: layouts.map(Clone::clone),
-            bytes: bytes as i64,
-            how: CopyHow::Fastest,
-        };
-        let plan = shape.plan(device, addresses)?;
-        plan.method().family().launches(&plan, device, addresses)?;
-        Ok(())
+    ) -> Result<usize, Error> {
+        let mut plans = HashSet::new();
+        for layouts in copies {
+            let Some(layouts) = layouts? else {
+                continue;
+            };
+            let (bytes, how) = (bytes as i64, CopyHow::Fastest);
+            let shape = CopyShape {
+                layouts,
+                bytes,
+                how,
+            };
+            plans.insert(shape.plan(device, addresses)?);
+        }
+        let mut kernels = HashSet::new();
+        for plan in &plans {
+            let launches = plan.method().family().launches(plan, device, addresses)?;
+            kernels.extend(launches.iter().map(PreparedLaunch::kernel));
+        }
+        Ok(kernels.len())
+    }
+
+    /// Builds and loads every kernel that a copy of tensors of these shapes takes by default, so that a new shape assembles none in the
+    /// middle of a request. A shape has an extent for each mode of the source. Returns the number of kernels; shapes that share one need
+    /// it once.
+    ///
+    /// The other copies differ from that of the two views in the extents alone. They have elements of the same size, and addresses that
+    /// are as far from a multiple of 16. Each tensor has its modes in the order in memory that they have here. A mode that follows
+    /// the one inside of it without a gap does so there too; a mode with a gap, or with the stride 0, keeps its stride. A device keeps the
+    /// last 256 kernels of copies.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::kernels::CopyCall;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (from, mut to) = (device.zeros::<f32>(64)?, device.poisoned::<f32>(64)?);
+    /// // A transpose: the source is row-major, and the destination column-major.
+    /// let (from, to) = (from.view((8, 8))?, to.view_t_mut((8, 8))?);
+    /// assert_eq!(CopyCall::load_plans(&from, &to, [[64, 64], [1000, 1000], [1, 1000]])?, 2);
+    /// assert_eq!(
+    ///     CopyCall::load_plans(&from, &to, [[64]]).unwrap_err().to_string(),
+    ///     "the source has the layout (8,8):(8,1), and cannot have another shape: the shape 64 has another rank"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`copy`]; an error if an extent is negative, if a shape has another number of modes than a view, if a mode of
+    /// a view has several strides, or if a gap has no room for a shape; and the device's error if it does not take a kernel. No kernel is
+    /// loaded if a shape is refused.
+    pub fn load_plans<T: Element>(
+        source: &View<'a, T>,
+        destination: &ViewMut<'a, T>,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        let device = source.device();
+        device.check_same("the destination", destination.device())?;
+        if source.is_empty() || destination.is_empty() {
+            CopyCall::of_nothing(source, destination)?;
+        }
+        let copies = shapes.into_iter().map(|shape| {
+            let extents = shape.as_ref();
+            if !has_elements(extents)? {
+                return Ok(None);
+            }
+            let from = resized("the source", source.layout(), extents)?;
+            let to = resized("the destination", destination.layout(), extents)?;
+            Ok(Some([from, to]))
+        });
+        let addresses = [source.bytes().0, destination.bytes().0];
+        CopyCall::load(device, copies, addresses, T::BYTES)
     }
 
     fn planned(

@@ -17,7 +17,8 @@ use crate::calls::{Addresses, KernelOf};
 use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
-use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing};
+use crate::memory_bound::call::{self, BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing};
+use crate::memory_bound::modes::{resized, shown};
 use crate::memory_bound::plan::{WARP, product, steps};
 use crate::memory_bound::traffic::Traffic;
 
@@ -56,6 +57,15 @@ impl GivenView {
             layout: self.layout.as_ref(),
             size: self.element_bytes,
         }
+    }
+
+    /// The tensor of another call, whose extents are above 0 ([`resized`]). It has no memory of its own.
+    pub(crate) fn resized(&self, extents: &[i64]) -> Result<GivenView, Error> {
+        Ok(GivenView {
+            layout: Some(resized(&self.name, self.layout.as_ref(), extents)?),
+            shape: shown(extents),
+            ..self.clone()
+        })
     }
 }
 
@@ -159,6 +169,18 @@ impl Checked {
         self.prepared(own)
     }
 
+    /// Loads the kernels of the default plans of calls on a device.
+    pub(crate) fn load_plans(
+        device: &Device,
+        calls: impl IntoIterator<Item = Result<Checked, Error>>,
+    ) -> Result<usize, Error> {
+        let problems = calls.into_iter().map(|call| call?.problem());
+        let arch = device.arch();
+        call::load_plans(device, problems, |problem| {
+            ElementwisePlan::fastest(problem, arch)
+        })
+    }
+
     fn prepared<'a>(self, plan: Option<ElementwisePlan>) -> Result<ElementwiseCall<'a>, Error> {
         let Checked { work, device } = self;
         let Some((work, addresses)) = work else {
@@ -251,6 +273,10 @@ impl Planned for ElementwisePlan {
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
         self.unverified(arch)
+    }
+
+    fn stages(&self, _: &ElementwiseProblem) -> Result<Vec<(Self, ())>, Error> {
+        Ok(vec![(self.clone(), ())])
     }
 
     fn kernels() -> &'static BuiltKernels<ElementwisePlan> {

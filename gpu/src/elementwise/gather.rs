@@ -14,6 +14,7 @@ use super::plan::ElementwisePlan;
 use crate::copy::pieces::raw;
 use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::memory_bound::apart::apart;
+use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown, sizes};
 
 /// A type of the numbers of rows.
 pub trait RowNumber: Element + sealed::Sealed {
@@ -114,54 +115,6 @@ static COPIES: LazyLock<[MapExpression; 4]> = LazyLock::new(|| {
     })
 });
 
-/// The extents of the modes of a layout.
-pub(crate) fn sizes(layout: &Layout) -> Vec<i64> {
-    if layout.is_leaf() {
-        vec![layout.size()]
-    } else {
-        layout.modes().map(|mode| mode.size()).collect()
-    }
-}
-
-/// The modes of a layout.
-pub(crate) fn modes(layout: &Layout) -> Vec<Layout> {
-    if layout.is_leaf() {
-        vec![layout.clone()]
-    } else {
-        layout.modes().collect()
-    }
-}
-
-/// The extent and the stride of a mode that coalesces into one leaf.
-pub(crate) fn one_leaf(mode: &Layout) -> Option<(i64, i64)> {
-    let mode = mode.coalesce(..);
-    let [leaf] = mode.leaves() else {
-        return None;
-    };
-    Some((leaf.extent.value(), leaf.stride.as_int()?.value()))
-}
-
-/// A layout of these modes.
-pub(crate) fn of_modes(modes: &[Layout]) -> Result<Layout, Error> {
-    match modes {
-        [one] => Ok(one.clone()),
-        all => Ok(Layout::concat(all).map_err(colex_tensor::Error::from)?),
-    }
-}
-
-/// A mode that is one element.
-pub(crate) fn repeated(mode: &Layout) -> Result<Layout, Error> {
-    Ok(Layout::leaf(mode.size(), 0).map_err(colex_tensor::Error::from)?)
-}
-
-fn shape(sizes: &[i64]) -> String {
-    let sizes: Vec<String> = sizes.iter().map(i64::to_string).collect();
-    match &sizes[..] {
-        [one] => one.clone(),
-        all => format!("({})", all.join(",")),
-    }
-}
-
 impl<'a> Gather<'a> {
     /// Builds the call on views.
     pub fn new<T: Element, I: RowNumber>(
@@ -192,6 +145,15 @@ impl<'a> Gather<'a> {
             )?;
         }
         check_memory(std::slice::from_ref(out))?;
+        self.work()
+    }
+
+    /// What is computed, of tensors whose memory was checked.
+    fn work(&self) -> Result<Checked, Error> {
+        let Gather {
+            table, index, out, ..
+        } = self;
+        let device = &out.device;
         let (Some(of_table), Some(of_index), Some(of_out)) =
             (&table.layout, &index.layout, &out.layout)
         else {
@@ -216,7 +178,7 @@ impl<'a> Gather<'a> {
             return refuse(format!(
                 "out has the shape {}, and must have {}: that of index {} and that of a row of the table {}",
                 out.shape,
-                shape(&wanted),
+                shown(&wanted),
                 index.shape,
                 table.shape
             ));
@@ -306,6 +268,60 @@ impl<'a> Gather<'a> {
     /// Returns the errors of [`gather`].
     pub fn prepare(&self) -> Result<ElementwiseCall<'a>, Error> {
         self.checked()?.prepare()
+    }
+
+    /// Builds and loads every kernel that a gather with an `index` of these shapes takes by default, so that a new shape assembles none in
+    /// the middle of a request. Returns the number of kernels; shapes that share one need it once.
+    ///
+    /// The other calls have this table, and differ from this one in the extents of `index` and of `out` alone, as those of
+    /// [`Map::load_plans`](super::Map::load_plans) do.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::elementwise::Gather;
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (table, index) = (device.zeros::<bf16>(50 * 64)?, device.zeros::<i32>(1)?);
+    /// let mut out = device.poisoned::<bf16>(64)?;
+    /// let call = Gather::new(&table.view((50, 64))?, &index.view(1)?, &out.view_mut((1, 64))?);
+    /// // One row has one loop; any number of rows has two.
+    /// assert_eq!(call.load_plans([[1], [2], [100], [1000]])?, 2);
+    /// assert_eq!(
+    ///     call.load_plans([[-1]]).unwrap_err().to_string(),
+    ///     "an extent is -1: it must be 0 to 1099511627775"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`gather`] that concern the views, those of [`Map::load_plans`](super::Map::load_plans) that concern a shape,
+    /// and the device's error if it does not take a kernel. No kernel is loaded if a shape is refused.
+    pub fn load_plans(
+        &self,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        let device = self.checked()?.device;
+        let calls = shapes.into_iter().map(|shape| self.of_shape(shape.as_ref()));
+        Checked::load_plans(&device, calls)
+    }
+
+    /// The call with an index of another shape.
+    fn of_shape(&self, extents: &[i64]) -> Result<Checked, Error> {
+        let row = match &self.table.layout {
+            Some(table) if has_elements(extents)? => sizes(table)[1..].to_vec(),
+            _ => {
+                let (work, device) = (None, self.out.device.clone());
+                return Ok(Checked { work, device });
+            }
+        };
+        let other = Gather {
+            index: self.index.resized(extents)?,
+            out: self.out.resized(&[extents, &row].concat())?,
+            ..self.clone()
+        };
+        other.work()
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.

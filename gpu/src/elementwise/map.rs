@@ -13,6 +13,7 @@ use super::plan::ElementwisePlan;
 use crate::error::{ElementwiseError, Error};
 use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::holds_f32;
+use crate::memory_bound::modes::has_elements;
 
 /// A map that is being described: an expression, and the views that it reads and writes.
 ///
@@ -185,7 +186,15 @@ impl<'a> Map<'a> {
     }
 
     /// Checks the call.
-    fn checked(&self) -> Result<Checked, Error> {
+    pub(crate) fn checked(&self) -> Result<Checked, Error> {
+        self.checked_by(check_memory)
+    }
+
+    /// Checks the call, and by `memory` where its tensors lie.
+    fn checked_by(
+        &self,
+        memory: impl FnOnce(&[GivenView]) -> Result<(), Error>,
+    ) -> Result<Checked, Error> {
         self.check_names()?;
         let (mut scalars, mut inputs, mut operands) = (Vec::new(), Vec::new(), Vec::new());
         let (mut given, mut coordinates): (Vec<GivenView>, _) = (Vec::new(), Vec::new());
@@ -221,7 +230,7 @@ impl<'a> Map<'a> {
                 .device
                 .check_same("a tensor of the map", &given.device)?;
         }
-        check_memory(&given)?;
+        memory(&given)?;
         let nothing = Checked {
             work: None,
             device: first.device.clone(),
@@ -306,6 +315,66 @@ impl<'a> Map<'a> {
     /// Returns the errors of [`Map::run`].
     pub fn prepare(&self) -> Result<ElementwiseCall<'a>, Error> {
         self.checked()?.prepare()
+    }
+
+    /// Builds and loads every kernel that a call with tensors of these shapes takes by default, so that a new shape assembles none in the
+    /// middle of a request. A shape has an extent for each mode. Returns the number of kernels; shapes that share one need it once.
+    ///
+    /// The other calls differ from this one in the extents alone: they have the same expression, and addresses of the same alignment. Each
+    /// tensor has its modes in the order in memory that they have here. A mode that follows the one inside of it without a gap does so
+    /// there too; a mode with a gap, or with the stride 0, keeps its stride. A device keeps the last 256 kernels of elementwise calls.
+    ///
+    /// ```
+    /// use colex_gpu::elementwise::{Map, MapExpression};
+    /// use colex_gpu::{Device, View};
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (x, bias) = (device.zeros::<f32>(64)?, device.zeros::<f32>(64)?);
+    /// let mut y = device.poisoned::<f32>(64)?;
+    /// let add: MapExpression = "(x: tensor f32, bias: tensor f32) -> y { add(x, bias) }".parse()?;
+    /// let call = Map::new(&add).input("x", &x.view((1, 64))?).output("y", &y.view_mut((1, 64))?);
+    /// let call = call.input("bias", &View::new(&bias, "(1,64):(0,1)")?);
+    /// // Vectors of 4 and single elements; 100 rows have two loops, and one row has one.
+    /// assert_eq!(call.load_plans([[1, 64], [1, 1000], [100, 1000], [100, 999]])?, 3);
+    /// assert_eq!(
+    ///     call.load_plans([[64]]).unwrap_err().to_string(),
+    ///     "x has the layout (1,64):(64,1), and cannot have another shape: the shape 64 has another rank"
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Map::run`] that concern the views; an error if an extent is negative, if a shape has another number of
+    /// modes than a tensor, if a mode of a tensor has several strides, or if a gap has no room for a shape; and the device's error if it
+    /// does not take a kernel. No kernel is loaded if a shape is refused.
+    pub fn load_plans(
+        &self,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        let device = self.checked()?.device;
+        let calls = shapes.into_iter().map(|shape| self.of_shape(shape.as_ref()));
+        Checked::load_plans(&device, calls)
+    }
+
+    /// The call with tensors of another shape.
+    fn of_shape(&self, extents: &[i64]) -> Result<Checked, Error> {
+        if !has_elements(extents)? {
+            let own = self.checked()?;
+            return Ok(Checked { work: None, ..own });
+        }
+        let tensors = self.tensors.iter().map(|given| given.resized(extents));
+        let tensors = tensors.collect::<Result<_, Error>>()?;
+        self.of_tensors(tensors)
+    }
+
+    /// The call with other tensors, which have no memory of their own.
+    pub(crate) fn of_tensors(&self, tensors: Vec<GivenView>) -> Result<Checked, Error> {
+        let other = Map {
+            tensors,
+            ..self.clone()
+        };
+        other.checked_by(|_| Ok(()))
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.

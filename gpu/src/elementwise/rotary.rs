@@ -12,7 +12,7 @@ use colex_tensor::{Expr, Round};
 
 use super::call::{Checked, ElementwiseCall, GivenView, check_memory};
 use super::expression::{MapExpression, MapExpressionBuilder};
-use super::gather::{RowNumber, modes, of_modes, one_leaf, repeated};
+use super::gather::RowNumber;
 use super::map::coordinate;
 use super::operands::{Binding, ElementwiseProblem, ElementwiseWork, Kind, Operand};
 use super::plan::ElementwisePlan;
@@ -20,6 +20,7 @@ use crate::calls::{Addresses, same_device};
 use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::apart::apart;
+use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 
 /// Which two features are a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -259,6 +260,17 @@ impl<'a> Rotary<'a> {
             )?;
         }
         check_memory(&[x.clone(), y.clone()])?;
+        self.work()
+    }
+
+    /// What is computed, of tensors whose memory was checked.
+    fn work(&self) -> Result<Vec<Checked>, Error> {
+        let Rotary { x, y, ty, .. } = self;
+        let device = &y.device;
+        let positions = match &self.positions {
+            Positions::Given(given, _) => Some(&**given),
+            Positions::From(_) => None,
+        };
         let (Some(of_x), Some(of_y)) = (&x.layout, &y.layout) else {
             if x.shape != y.shape {
                 return Err(super::map::differ(y, x));
@@ -370,6 +382,74 @@ impl<'a> Rotary<'a> {
             device: self.y.device.clone(),
             calls: calls.collect::<Result<_, Error>>()?,
         })
+    }
+
+    /// Builds and loads every kernel that a call with `x` of these shapes takes by default, (batch, head, sequence, feature), so that a new
+    /// shape assembles none in the middle of a request. Returns the number of kernels; shapes that share one need it once.
+    ///
+    /// The other calls have the tables of this one. They differ from it in the extents of `x`, `y` and the positions alone, as those of
+    /// [`Map::load_plans`](super::Map::load_plans) do.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::elementwise::{Pairing, Rotary};
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (x, mut y) = (device.zeros::<bf16>(8 * 64)?, device.poisoned::<bf16>(8 * 64)?);
+    /// let shape = (1, 8, 1, 64);
+    /// let call = Rotary::new(Pairing::Halves, &x.view(shape)?, &y.view_mut(shape)?);
+    /// assert_eq!(call.load_plans([[1, 8, 1, 64], [1, 8, 100, 64], [1, 8, 1000, 64]])?, 2);
+    /// assert_eq!(
+    ///     call.load_plans([[1, 8, 1, 63]]).unwrap_err().to_string(),
+    ///     "rotary embedding: 63 features are turned: it must be an even number from 2 to 63, the features of x"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Rotary::run`] that concern the views, those of [`Map::load_plans`](super::Map::load_plans) that concern a
+    /// shape, and the device's error if it does not take a kernel. No kernel is loaded if a shape is refused.
+    pub fn load_plans(
+        &self,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        self.checked()?;
+        let mut calls = Vec::new();
+        for shape in shapes {
+            calls.extend(self.of_shape(shape.as_ref())?);
+        }
+        Checked::load_plans(&self.y.device, calls.into_iter().map(Ok))
+    }
+
+    /// The calls with `x` of another shape.
+    fn of_shape(&self, extents: &[i64]) -> Result<Vec<Checked>, Error> {
+        let [batch, _, sequence, _] = extents[..] else {
+            let shape = shown(extents);
+            return refuse(format!(
+                "the shape {shape} is given: it must be (batch, head, sequence, feature)"
+            ));
+        };
+        if !has_elements(extents)? {
+            return Ok(Vec::new());
+        }
+        let positions = match &self.positions {
+            Positions::Given(given, ty) => {
+                let has_batch = given.layout.as_ref().is_some_and(|own| modes(own).len() == 2);
+                let extents = [batch, sequence];
+                let extents = if has_batch { &extents[..] } else { &extents[1..] };
+                Positions::Given(Box::new(given.resized(extents)?), *ty)
+            }
+            Positions::From(first) => Positions::From(*first),
+        };
+        let other = Rotary {
+            x: self.x.resized(extents)?,
+            y: self.y.resized(extents)?,
+            positions,
+            ..self.clone()
+        };
+        other.work()
     }
 
     /// Prepares the call with the plan that `plan` makes of the problem of each kernel.

@@ -52,6 +52,13 @@ pub trait Planned: Clone + fmt::Debug + Eq + Hash + Send + Sync + 'static {
     /// Builds the kernel of a stage, for a load, which verifies it.
     fn kernel(&self, arch: Arch, stage: Self::Stage) -> Result<TensorKernel, Error>;
 
+    /// Returns the plan and the stage of every kernel that a call by this plan may take, those of a stream capture among them.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the plan is not for the problem.
+    fn stages(&self, problem: &Self::Problem) -> Result<Vec<(Self, Self::Stage)>, Error>;
+
     /// Returns the kernels built so far. Building a kernel needs no device, so each kernel is built once per process.
     fn kernels() -> &'static BuiltKernels<Self>;
 
@@ -441,22 +448,33 @@ impl<P: MemoryBoundPlan> fmt::Display for MemoryBoundCall<'_, P> {
     }
 }
 
-/// Builds and loads kernels on a device, where its calls find them. Returns how many there are.
+/// Builds and loads the kernels of the default plans of problems on a device, where its calls find them: the `load_plans` of every call.
+/// Returns how many kernels there are. `None` is the problem of a call with nothing to do.
 ///
 /// # Errors
 ///
-/// Returns the errors of the kernels' construction, and the device's error if it does not load one.
-pub(crate) fn load_kernels<P: Planned>(
+/// Returns the error of a problem or of its plan, before a kernel is loaded; the errors of the kernels' construction, and the device's
+/// error if it does not load one.
+pub(crate) fn load_plans<P: Planned>(
     device: &Device,
-    kernels: impl IntoIterator<Item = (P, P::Stage)>,
+    problems: impl IntoIterator<Item = Result<Option<P::Problem>, Error>>,
+    fastest: impl Fn(&P::Problem) -> Result<P, Error>,
 ) -> Result<usize, Error> {
+    let mut kernels = HashSet::new();
+    for problem in problems {
+        let Some(problem) = problem? else {
+            continue;
+        };
+        let plan = fastest(&problem)?;
+        plan.check_for(device.arch(), &problem)?;
+        kernels.extend(plan.stages(&problem)?);
+    }
     let prepared = device.extension::<Prepared<P>>();
     let on = Preparing {
         prepared: &prepared,
         device,
         addresses: &[],
     };
-    let kernels: HashSet<(P, P::Stage)> = kernels.into_iter().collect();
     for (plan, stage) in &kernels {
         on.kernel(plan, *stage)?;
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod apart;
 pub(crate) mod call;
+pub(crate) mod modes;
 pub(crate) mod plan;
 pub(crate) mod traffic;
 

@@ -14,19 +14,19 @@ use super::plan::QuantisePlan;
 use super::problem::{QuantiseProblem, check_source, check_target};
 use super::scale::TensorScalePlan;
 use crate::calls::{Addresses, same_device};
-use crate::elementwise::call::{GivenView, check_memory};
-use crate::elementwise::gather::{modes, of_modes, one_leaf};
+use crate::elementwise::call::{Checked, GivenView, check_memory};
 use crate::elementwise::{ElementwiseCall, Map, MapExpression};
 use crate::error::{Error, QuantiseError};
 use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
-use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing};
+use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_plans};
+use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::reduce::call::extents;
-use crate::reduce::{Reduce, ReduceCall, ReduceFunction};
+use crate::reduce::{Reduce, ReduceCall, ReduceFunction, ReducePlan};
 use crate::scratch::Workspace;
 
 /// Computes each row of `x`, the last mode, in 8 bits of the type `to`: `q = x / scale`, and the scale of a row is the largest size
@@ -120,11 +120,7 @@ fn has_extents(found: &[i64], wanted: &[i64]) -> bool {
 fn as_shape(extents: &[i64]) -> String {
     match extents {
         [] => "1".to_string(),
-        [one] => one.to_string(),
-        all => {
-            let all: Vec<String> = all.iter().map(i64::to_string).collect();
-            format!("({})", all.join(","))
-        }
+        all => shown(all),
     }
 }
 
@@ -249,15 +245,29 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         }
     }
 
-    /// The plan of two launches: the caller's, or the default one if it takes the tensors.
-    fn plan_of_two(&self, given: Option<TensorScalePlan>) -> Option<TensorScalePlan> {
+    /// The plan of two launches for tensors with these layouts: the caller's, or the default one if it takes them.
+    fn plan_of_two(
+        &self,
+        given: Option<TensorScalePlan>,
+        layouts: [&Layout; 2],
+    ) -> Option<TensorScalePlan> {
+        let [x, _] = layouts;
         given.or_else(|| {
-            let (x, q) = (self.x.layout()?, self.q.layout()?);
             let plan = TensorScalePlan::default_of(T::TY, self.to, x.size())?;
-            let at = [self.x.bytes().0, self.q.bytes().0];
-            let takes = plan.elements([T::TY, self.to], [x, q], at).is_ok();
+            let takes = self.elements(&plan, layouts).is_ok();
             takes.then_some(plan)
         })
+    }
+
+    /// The plan of two launches for the tensors of this call.
+    fn own_plan_of_two(&self, given: Option<TensorScalePlan>) -> Option<TensorScalePlan> {
+        self.plan_of_two(given, [self.x.layout()?, self.q.layout()?])
+    }
+
+    /// The number of the elements of x and q with these layouts, where they lie here, of which a plan of two launches takes all.
+    fn elements(&self, plan: &TensorScalePlan, layouts: [&Layout; 2]) -> Result<i64, Error> {
+        let at = [self.x.bytes().0, self.q.bytes().0];
+        plan.elements([T::TY, self.to], layouts, at)
     }
 
     /// The call by a plan of two launches, which `computed` has checked but for the plan. None if there is no element.
@@ -272,9 +282,9 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let (Some(x), Some(q)) = (self.x.layout(), self.q.layout()) else {
             return Ok(None);
         };
-        let [x_at, q_at] = [self.x.bytes().0, self.q.bytes().0];
-        let elements = plan.elements([T::TY, self.to], [x, q], [x_at, q_at])?;
-        let addresses: Addresses = [x_at, q_at, scale.bytes().0].into_iter().collect();
+        let elements = self.elements(&plan, [x, q])?;
+        let addresses = [self.x.bytes().0, self.q.bytes().0, scale.bytes().0];
+        let addresses = Addresses::from_slice(&addresses);
         let alone = TensorScalePlan { blocks: 1, ..plan };
         let sharing = (plan.blocks > 1).then(|| (plan, plan.workspace()));
         let key = |plan| (plan, elements);
@@ -369,6 +379,18 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let device = self.x.device();
         device.check_same("q", &q.device)?;
         device.check_same("the scales", &scales.device)?;
+        apart(("q", q.elements()), ("x", x.elements()))?;
+        apart(("the scales", scales.elements()), ("x", x.elements()))?;
+        check_memory(&[q.clone(), (**scales).clone()])?;
+        self.parts_of([&x, &q, scales], (*block, found))
+    }
+
+    /// The parts of a call on such tensors, whose memory was checked. The scales have these extents.
+    fn parts_of(
+        &self,
+        [x, q, scales]: [&GivenView; 3],
+        (block, found): (Option<i64>, &[i64]),
+    ) -> Result<Vec<(QuantiseProblem, [u64; 3])>, Error> {
         let shape = |name: &'static str, found: &str, wanted: String| {
             Err(Error::from(QuantiseError::Shape {
                 name,
@@ -377,9 +399,6 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 x: x.shape.clone(),
             }))
         };
-        apart(("q", q.elements()), ("x", x.elements()))?;
-        apart(("the scales", scales.elements()), ("x", x.elements()))?;
-        check_memory(&[q.clone(), (**scales).clone()])?;
         if let Some(block) = block.filter(|block| !(1..=MOST_BLOCK).contains(block)) {
             let most = MOST_BLOCK;
             return Err(QuantiseError::Block { block, most }.into());
@@ -396,14 +415,14 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
                 return shape("scales", &scales.shape, as_shape(&wanted));
             }
             if block.is_none() && rows.iter().all(|rows| *rows > 0) {
-                let x = x.shape;
+                let x = x.shape.clone();
                 return Err(QuantiseError::Nothing { x }.into());
             }
             return Ok(Vec::new());
         };
         let (mut of_x, mut of_q) = (modes(of_x), modes(of_q));
-        let sizes = |all: &[Layout]| all.iter().map(Layout::size).collect::<Vec<i64>>();
-        if sizes(&of_x) != sizes(&of_q) {
+        let sizes_of = |all: &[Layout]| all.iter().map(Layout::size).collect::<Vec<i64>>();
+        if sizes_of(&of_x) != sizes_of(&of_q) {
             return shape("q", &q.shape, x.shape.clone());
         }
         let last = [of_x.pop(), of_q.pop()];
@@ -418,7 +437,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let steps = [step, to_step];
         let length = block.unwrap_or(columns).min(columns);
         let (whole, rest) = (columns / length, columns % length);
-        let mut wanted = sizes(&of_x);
+        let mut wanted = sizes_of(&of_x);
         if block.is_some() {
             wanted.push(whole + i64::from(rest > 0));
         }
@@ -494,7 +513,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             let Some(Computed { most, maps }) = self.computed(scale)? else {
                 return Ok(());
             };
-            if let Some(plan) = self.plan_of_two(*plan) {
+            if let Some(plan) = self.own_plan_of_two(*plan) {
                 let call = self.whole(scale, plan, &Workspace::Kept(device))?;
                 return call.map_or(Ok(()), |call| call.run_once(device));
             }
@@ -515,6 +534,138 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         self.prepare_with(QuantisePlan::fastest)
     }
 
+    /// Builds and loads every kernel that a call with `x` of these shapes takes by default, so that a new shape assembles none in the middle
+    /// of a request. Returns the number of kernels; shapes that share one need it once.
+    ///
+    /// The other calls differ from this one in the extents alone: they have the types, addresses of the same alignment, the columns of a
+    /// block, and the given scale or the plan of [`tensor_scale_by`](Quantise::tensor_scale_by). `x`, `q` and the scales have the layouts
+    /// that [`Map::load_plans`](crate::elementwise::Map::load_plans) describes. A device keeps the last 256 kernels of quantisations.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::Device;
+    /// use colex_gpu::quantise::Quantise;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (x, mut q) = (device.zeros::<f32>(64)?, device.poisoned::<i8>(64)?);
+    /// let mut scales = device.poisoned::<f32>(1)?;
+    /// let (x, q) = (x.view((1, 64))?, q.view_mut((1, 64))?);
+    /// let call = Quantise::new(Ty::S8, &x, &q).rows(&scales.view_mut(1)?);
+    /// // Any number of rows of 1000 columns takes one kernel; rows of 4096 are held by more threads.
+    /// assert_eq!(call.load_plans([[1, 1000], [100, 1000], [7, 4096]])?, 2);
+    /// assert_eq!(
+    ///     call.load_plans([[8, 0]]).unwrap_err().to_string(),
+    ///     "x has the shape (8,0): a row without columns has no largest size, and so no scale"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Quantise::run`], those of [`Map::load_plans`](crate::elementwise::Map::load_plans) that concern a shape, and
+    /// the device's error if it does not take a kernel. No kernel is loaded if a shape is refused.
+    pub fn load_plans(
+        &self,
+        shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
+    ) -> Result<usize, Error> {
+        self.check_types()?;
+        let device = self.x.device();
+        let (scale, plan) = match &self.scales {
+            Scales::Tensor(value) => return self.by(*value)?.load_plans(shapes),
+            Scales::Rows(block, scales, found) => {
+                self.parts()?;
+                let mut problems = Vec::new();
+                for shape in shapes {
+                    let extents = shape.as_ref();
+                    problems.extend(self.parts_of_shape(extents, (scales, *block, found))?);
+                }
+                let problems = problems.into_iter().map(|(problem, _)| Ok(Some(problem)));
+                let fastest =
+                    |problem: &QuantiseProblem| QuantisePlan::fastest(problem, device.arch());
+                return load_plans(device, problems, fastest);
+            }
+            Scales::Computed(scale, plan) => (scale, *plan),
+        };
+        self.computed(scale)?;
+        let [of_scale, of_numbers] = of_computed(T::TY, self.to)?;
+        let most = Reduce::of_views(ReduceFunction::AbsMax, &self.x, &[], scale);
+        let given = [
+            GivenView::new("x", &self.x, false),
+            GivenView::new("scale", scale, false),
+            GivenView::new("q", &self.q, true),
+        ];
+        let one = [
+            GivenView::new("most", scale, false),
+            GivenView::new("scale", scale, true),
+        ];
+        let (mut two, mut sizes_of, mut maps) = (Vec::new(), Vec::new(), Vec::new());
+        for shape in shapes {
+            let extents = shape.as_ref();
+            if !has_elements(extents)? {
+                continue;
+            }
+            let [x, scale, q] = &given;
+            let (x, q) = (x.resized(extents)?, q.resized(extents)?);
+            let layouts = [&x.layout, &q.layout].map(|layout| layout.as_ref().expect("resized"));
+            if let Some(plan) = self.plan_of_two(plan, layouts) {
+                two.push((plan, self.elements(&plan, layouts)?));
+                continue;
+            }
+            sizes_of.push(most.problem_of_all(layouts[0]));
+            let all: Result<Vec<Layout>, Error> = modes(layouts[0]).iter().map(repeated).collect();
+            let scale = GivenView {
+                layout: Some(of_modes(&all?)?),
+                shape: shown(extents),
+                ..scale.clone()
+            };
+            let numbers = Map::new(&of_numbers).of_tensors(vec![x, scale, q])?;
+            maps.extend([Map::new(&of_scale).of_tensors(one.to_vec())?, numbers]);
+        }
+        let sizes_of: Vec<_> = sizes_of.into_iter().collect::<Result<_, Error>>()?;
+        let sizes_of = sizes_of.into_iter().map(|problem| Ok(Some(problem)));
+        let mut kernels = load_plans(device, sizes_of, ReducePlan::fastest)?;
+        kernels += Checked::load_plans(device, maps.into_iter().map(Ok))?;
+        for (plan, elements) in two {
+            kernels += load_plans(device, [Ok(Some(elements))], |_| Ok(plan))?;
+        }
+        Ok(kernels)
+    }
+
+    /// The parts of a call with `x` of another shape.
+    fn parts_of_shape(
+        &self,
+        extents: &[i64],
+        (scales, block, found): (&GivenView, Option<i64>, &[i64]),
+    ) -> Result<Vec<(QuantiseProblem, [u64; 3])>, Error> {
+        let is_some = has_elements(extents)?;
+        if !is_some {
+            let rows = extents.split_last().map_or(extents, |(_, rows)| rows);
+            if block.is_none() && rows.iter().all(|rows| *rows > 0) {
+                let x = shown(extents);
+                return Err(QuantiseError::Nothing { x }.into());
+            }
+            return Ok(Vec::new());
+        }
+        let x = GivenView::new("x", &self.x, false).resized(extents)?;
+        let q = GivenView::new("q", &self.q, true).resized(extents)?;
+        let (columns, rows) = extents.split_last().expect("a tensor has a mode");
+        let blocks = block.map(|block| (columns - 1) / block + 1);
+        let wanted: Vec<i64> = rows.iter().copied().chain(blocks).collect();
+        if wanted.is_empty() {
+            return self.parts_of([&x, &q, scales], (block, found));
+        }
+        let scales = scales.resized(&wanted)?;
+        self.parts_of([&x, &q, &scales], (block, &wanted))
+    }
+
+    /// The map of a given scale.
+    fn by(&self, value: f32) -> Result<Map<'a>, Error> {
+        if !(value > 0.0 && value.is_finite() && (1.0 / value).is_finite()) {
+            return Err(QuantiseError::Scale { value }.into());
+        }
+        Ok(self.call.clone().scalar("inverse", (1.0 / value).into()))
+    }
+
     /// Prepares the call with the plan that `plan` makes of the problem of each of its kernels. A scale of a tensor has no such
     /// plan: it is a map.
     ///
@@ -532,7 +683,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         if let Scales::Computed(of, plan) = &self.scales
             && let Some(computed) = self.computed(of)?
         {
-            if let Some(plan) = self.plan_of_two(*plan) {
+            if let Some(plan) = self.own_plan_of_two(*plan) {
                 whole = self.whole(of, plan, &Workspace::Own(device))?;
             }
             if whole.is_none() {
@@ -542,11 +693,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             }
         }
         if let Scales::Tensor(value) = self.scales {
-            if !(value > 0.0 && value.is_finite() && (1.0 / value).is_finite()) {
-                return Err(QuantiseError::Scale { value }.into());
-            }
-            let call = self.call.clone().scalar("inverse", (1.0 / value).into());
-            map = Some(call.prepare()?);
+            map = Some(self.by(value)?.prepare()?);
         }
         let mut parts = Vec::new();
         for (problem, addresses) in self.parts()? {
@@ -750,6 +897,10 @@ impl Planned for QuantisePlan {
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
         self.unverified(arch)
+    }
+
+    fn stages(&self, _: &QuantiseProblem) -> Result<Vec<(Self, ())>, Error> {
+        Ok(vec![(*self, ())])
     }
 
     fn kernels() -> &'static BuiltKernels<QuantisePlan> {

@@ -375,6 +375,13 @@ impl Planned for TensorScalePlan {
         self.kernel_of(arch, is_second)
     }
 
+    fn stages(&self, _: &i64) -> Result<Vec<(Self, bool)>, Error> {
+        let alone = TensorScalePlan { blocks: 1, ..*self };
+        let plans = [alone, *self].into_iter();
+        let stages = plans.flat_map(|plan| [false, true].map(|is_second| (plan, is_second)));
+        Ok(stages.collect())
+    }
+
     fn kernels() -> &'static BuiltKernels<TensorScalePlan> {
         &BUILT
     }

@@ -11,7 +11,7 @@ use colex_tensor::{Arg, TensorKernel};
 use super::plan::ReducePlan;
 use super::problem::{
     GivenMode, ReduceFunction, ReduceMode, ReduceProblem, ReduceStage, check_modes, check_types,
-    row_major_modes, shown,
+    row_major_modes,
 };
 use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError};
@@ -19,8 +19,9 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_kernels,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_plans,
 };
+use crate::memory_bound::modes::{shown, sizes};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 use crate::scratch::{self, Workspace};
@@ -384,6 +385,21 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         })
     }
 
+    /// The problem of all elements of a tensor of this layout, whose modes have one stride each, at the address of `x`.
+    pub(crate) fn problem_of_all(&self, layout: &Layout) -> Result<ReduceProblem, Error> {
+        let modes = sizes(layout).into_iter().zip(strides(layout)?);
+        let mode = |(extent, stride): (i64, i64)| {
+            let outputs = [0; 2];
+            let mode = ReduceMode {
+                extent,
+                stride,
+                outputs,
+            };
+            (false, mode)
+        };
+        self.problem_of(&modes.map(mode).collect::<Vec<_>>(), false)
+    }
+
     /// The problem of row-major tensors of another shape at the addresses of this call; `None` if there are no results.
     fn problem_of_shape(&self, extents: &[i64]) -> Result<Option<ReduceProblem>, Error> {
         let function = self.function;
@@ -518,20 +534,9 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
     ) -> Result<usize, Error> {
         self.problem()?;
-        let mut kernels = Vec::new();
-        for shape in shapes {
-            let Some(problem) = self.problem_of_shape(shape.as_ref())? else {
-                continue;
-            };
-            let plan = ReducePlan::fastest(&problem)?;
-            plan.check_problem(&problem)?;
-            kernels.push((ReducePlan { parts: 1, ..plan }, ()));
-            if plan.parts > 1 {
-                kernels.push((plan.first(&problem), ()));
-                kernels.push((plan.second(&problem)?, ()));
-            }
-        }
-        load_kernels(self.x.device(), kernels)
+        let problems = shapes.into_iter();
+        let problems = problems.map(|shape| self.problem_of_shape(shape.as_ref()));
+        load_plans(self.x.device(), problems, ReducePlan::fastest)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.
@@ -674,6 +679,14 @@ impl Planned for ReducePlan {
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
         self.unverified(arch)
+    }
+
+    fn stages(&self, problem: &ReduceProblem) -> Result<Vec<(Self, ())>, Error> {
+        let mut stages = vec![(ReducePlan { parts: 1, ..*self }, ())];
+        if self.parts > 1 {
+            stages.extend([(self.first(problem), ()), (self.second(problem)?, ())]);
+        }
+        Ok(stages)
     }
 
     fn kernels() -> &'static BuiltKernels<ReducePlan> {

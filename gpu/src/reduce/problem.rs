@@ -6,6 +6,7 @@ use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, ReduceError};
+use crate::memory_bound::modes::{self, shown};
 use crate::memory_bound::plan::{WIDEST, refused_operands};
 
 /// A function of the elements of a tensor along some of its modes.
@@ -647,11 +648,7 @@ pub(crate) fn row_major(extents: &[i64]) -> Result<Vec<i64>, Error> {
     if let Some(&extent) = extents.iter().find(|n| !(0..=MOST).contains(*n)) {
         return Err(ErrorKind::Extent { what, extent, most }.into());
     }
-    let mut strides = vec![1_i64; extents.len()];
-    for at in (1..extents.len()).rev() {
-        strides[at - 1] = strides[at].saturating_mul(extents[at]);
-    }
-    Ok(strides)
+    Ok(modes::row_major(extents))
 }
 
 /// The modes of a row-major tensor that is reduced along these of them, with row-major results. Nothing is read of a tensor without
@@ -672,17 +669,6 @@ pub(crate) fn row_major_modes(extents: &[i64], modes: &[usize]) -> Result<Vec<Gi
         (is_kept(at), mode)
     };
     Ok((0..extents.len()).map(mode).collect())
-}
-
-/// `(64,1000)`, `5`
-pub(crate) fn shown(extents: &[i64]) -> String {
-    match extents {
-        [one] => one.to_string(),
-        _ => {
-            let extents: Vec<String> = extents.iter().map(i64::to_string).collect();
-            format!("({})", extents.join(","))
-        }
-    }
 }
 
 /// Checks that a tensor has a mode.

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, RowwiseError};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
-use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing, load_kernels};
+use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing, load_plans};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
 
@@ -328,16 +328,18 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         let Some(problem) = self.problem()? else {
             return Ok(0);
         };
-        let mut plans = Vec::new();
-        for columns in columns.into_iter().filter(|columns| *columns > 0) {
-            // Rows of too many elements are not regarded as one mode.
-            for rows in [1, 2, (MOST_SHIFTED / columns).saturating_add(1).min(MOST)] {
-                let problem = problem.with_extents([rows, columns]);
-                problem.check()?;
-                plans.push((self.fastest(&problem)?, ()));
-            }
-        }
-        load_kernels(device, plans)
+        let columns = columns.into_iter().filter(|columns| *columns > 0);
+        // Rows of too many elements are not regarded as one mode.
+        let of_rows = |columns: i64| {
+            let many = (MOST_SHIFTED / columns).saturating_add(1).min(MOST);
+            [1, 2, many].map(|rows| [rows, columns])
+        };
+        let problems = columns.flat_map(of_rows).map(|extents| {
+            let problem = problem.with_extents(extents);
+            problem.check()?;
+            Ok(Some(problem))
+        });
+        load_plans(device, problems, |problem| self.fastest(problem))
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.
@@ -492,6 +494,10 @@ impl Planned for RowwisePlan {
 
     fn kernel(&self, arch: Arch, (): ()) -> Result<TensorKernel, Error> {
         self.unverified(arch)
+    }
+
+    fn stages(&self, _: &RowwiseProblem) -> Result<Vec<(Self, ())>, Error> {
+        Ok(vec![(*self, ())])
     }
 
     fn kernels() -> &'static BuiltKernels<RowwisePlan> {

@@ -26,13 +26,13 @@ const SHAPES: [[i64; 3]; 7] = [
     [1, 4096, 64],
 ];
 
-fn rows<'a, T: Element>(buffer: &'a Buffer<T>, extents: &[i64]) -> View<'a, T> {
+pub(super) fn rows<'a, T: Element>(buffer: &'a Buffer<T>, extents: &[i64]) -> View<'a, T> {
     let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
     View::row_major(buffer, shape).expect("a view")
 }
 
 /// A view to write a buffer that the test goes on using: through another handle, which is never dropped.
-fn rows_mut<T: Element>(buffer: &Buffer<T>, extents: &[i64]) -> ViewMut<'static, T> {
+pub(super) fn rows_mut<T: Element>(buffer: &Buffer<T>, extents: &[i64]) -> ViewMut<'static, T> {
     let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
     let handle = Box::leak(Box::new(buffer.clone()));
     ViewMut::row_major(handle, shape).expect("a view")

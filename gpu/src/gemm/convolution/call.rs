@@ -304,6 +304,34 @@ impl<'a, T: GemmElement, C: GemmElement> Convolution<'a, T, C> {
         self.product()?.run()
     }
 
+    /// Builds and loads every kernel that this convolution takes by default with any number of images, so that a new number assembles none
+    /// in the middle of a request: those of [`Gemm::load_plans`] for the product that it is. Returns the number of kernels.
+    ///
+    /// The other calls have the filters, the images of the same size, and addresses of the same alignment. Their images follow each other
+    /// in memory as those of this call do.
+    ///
+    /// ```
+    /// use colex_gpu::Device;
+    /// use colex_gpu::gemm::Convolution;
+    /// use half::bf16;
+    ///
+    /// let device = Device::simulator(colex_atom::Arch::Sm80);
+    /// let (x, filters) = (device.zeros::<bf16>(256)?, device.zeros::<bf16>(1152)?);
+    /// let mut y = device.poisoned::<bf16>(128)?;
+    /// let (x, filters) = (x.view((1, 4, 4, 16))?, filters.view((8, 3, 3, 16))?);
+    /// let call = Convolution::new(&x, &filters, &y.view_mut((1, 4, 4, 8))?).padding([1, 1]);
+    /// // Of Ampere's kernel, one for any number of positions, and one for a number that its tiles divide.
+    /// assert_eq!(call.load_plans()?, 2);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`problem`](Convolution::problem) and of [`Gemm::load_plans`].
+    pub fn load_plans(&self) -> Result<usize, Error> {
+        self.product()?.load_plans()
+    }
+
     /// Prepares the convolution, to be launched any number of times, also inside a stream capture.
     ///
     /// ```

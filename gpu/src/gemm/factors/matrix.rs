@@ -406,16 +406,21 @@ pub(crate) fn load_copies<T: Element>(
         return Ok(());
     };
     let others = rows.iter().filter_map(|rows| layout_of_rows(own, *rows));
+    let mut copies = Vec::new();
     for layout in others.chain([own.clone()]) {
         let packed = Packed::of_layout(&layout, T::BYTES, of_batch, times)?;
-        let (layouts, addresses) = ([&packed.from, &packed.layout], [view.bytes().0, ANYWHERE]);
-        CopyCall::load(view.device(), layouts, addresses, T::BYTES)?;
-        if is_written {
-            let back = |[x, y]: [u64; 2]| [y, x];
-            let [from, to] = layouts;
-            CopyCall::load(view.device(), [to, from], back(addresses), T::BYTES)?;
-        }
+        copies.push([packed.from, packed.layout]);
     }
+    let load = |copies: Vec<[Layout; 2]>, addresses: [u64; 2]| {
+        let copies = copies.into_iter().map(|layouts| Ok(Some(layouts)));
+        CopyCall::load(view.device(), copies, addresses, T::BYTES)
+    };
+    let (at, packed) = (view.bytes().0, ANYWHERE);
+    if is_written {
+        let back = copies.iter().map(|[from, to]| [to.clone(), from.clone()]);
+        load(back.collect(), [packed, at])?;
+    }
+    load(copies, [at, packed])?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_kernels,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_plans,
 };
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
@@ -249,23 +249,18 @@ impl<'a, T: GemmElement> Scan<'a, T> {
         shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
     ) -> Result<usize, Error> {
         self.problem()?;
-        let mut kernels = Vec::new();
-        for shape in shapes {
+        let problems = shapes.into_iter().map(|shape| {
             let extents = shape.as_ref();
             check_mode(self.mode, extents)?;
             let strides = row_major(extents)?;
             if extents.contains(&0) {
-                continue;
+                return Ok(None);
             }
             let problem = self.problem_of(extents, &[strides.clone(), strides])?;
-            let plan = ScanPlan::fastest(&problem);
-            plan.check_problem(&problem)?;
-            kernels.push((ScanPlan { turns: 0, ..plan }, ScanStage::Whole));
-            if plan.parts(&problem) > 1 {
-                kernels.extend([ScanStage::Totals, ScanStage::Parts].map(|stage| (plan, stage)));
-            }
-        }
-        load_kernels(self.x.device(), kernels)
+            Ok(Some(problem))
+        });
+        let fastest = |problem: &ScanProblem| Ok(ScanPlan::fastest(problem));
+        load_plans(self.x.device(), problems, fastest)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.
@@ -397,6 +392,14 @@ impl Planned for ScanPlan {
 
     fn kernel(&self, arch: Arch, stage: ScanStage) -> Result<TensorKernel, Error> {
         self.unverified(arch, stage)
+    }
+
+    fn stages(&self, problem: &ScanProblem) -> Result<Vec<(Self, ScanStage)>, Error> {
+        let mut stages = vec![(ScanPlan { turns: 0, ..*self }, ScanStage::Whole)];
+        if self.parts(problem) > 1 {
+            stages.extend([ScanStage::Totals, ScanStage::Parts].map(|stage| (*self, stage)));
+        }
+        Ok(stages)
     }
 
     fn kernels() -> &'static BuiltKernels<ScanPlan> {

@@ -16,7 +16,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_kernels,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_plans,
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
@@ -315,28 +315,21 @@ impl<'a, T: GemmElement> TopK<'a, T> {
     ) -> Result<usize, Error> {
         self.problem()?;
         let k = extents(&self.outputs[0].shape)[self.mode];
-        let mut kernels = Vec::new();
-        for shape in shapes {
+        let problems = shapes.into_iter().map(|shape| {
             let all = shape.as_ref();
             check_mode(self.mode, all)?;
             let of_x = row_major(all)?;
             let mut results = all.to_vec();
             results[self.mode] = k;
             if results.contains(&0) {
-                continue;
+                return Ok(None);
             }
             let of_outputs = row_major(&results)?;
             let of_outputs = [of_outputs.clone(), of_outputs];
-            let problem = self.problem_of(all, k, &of_x, &of_outputs)?;
-            let plan = TopKPlan::fastest(&problem);
-            plan.check_problem(&problem)?;
-            kernels.push((TopKPlan { parts: 1, ..plan }, TopKStage::Whole));
-            if plan.parts > 1 {
-                kernels.push((plan, TopKStage::Part));
-                kernels.push((plan.second(), TopKStage::Combine));
-            }
-        }
-        load_kernels(self.x.device(), kernels)
+            self.problem_of(all, k, &of_x, &of_outputs).map(Some)
+        });
+        let fastest = |problem: &TopKProblem| Ok(TopKPlan::fastest(problem));
+        load_plans(self.x.device(), problems, fastest)
     }
 
     /// Prepares the call with the plan that `plan` makes of its problem.
@@ -474,6 +467,15 @@ impl Planned for TopKPlan {
 
     fn kernel(&self, arch: Arch, stage: TopKStage) -> Result<TensorKernel, Error> {
         self.unverified(arch, stage)
+    }
+
+    fn stages(&self, _: &TopKProblem) -> Result<Vec<(Self, TopKStage)>, Error> {
+        let mut stages = vec![(TopKPlan { parts: 1, ..*self }, TopKStage::Whole)];
+        if self.parts > 1 {
+            stages.push((*self, TopKStage::Part));
+            stages.push((self.second(), TopKStage::Combine));
+        }
+        Ok(stages)
     }
 
     fn kernels() -> &'static BuiltKernels<TopKPlan> {

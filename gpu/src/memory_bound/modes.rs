@@ -1,0 +1,198 @@
+//! The modes of layouts, and the layouts of the tensors of other calls: those of this call with other extents.
+
+use colex_layout::{IntTuple, Layout, Stride, Tuple};
+
+use crate::error::{Error, ErrorKind};
+
+/// The largest extent of another call.
+const MOST: i64 = (1 << 40) - 1;
+
+/// The modes of a layout.
+pub(crate) fn modes(layout: &Layout) -> Vec<Layout> {
+    if layout.is_leaf() {
+        vec![layout.clone()]
+    } else {
+        layout.modes().collect()
+    }
+}
+
+/// The extents of the modes of a layout.
+pub(crate) fn sizes(layout: &Layout) -> Vec<i64> {
+    modes(layout).iter().map(Layout::size).collect()
+}
+
+/// The extent and the stride of a mode that coalesces into one leaf.
+pub(crate) fn one_leaf(mode: &Layout) -> Option<(i64, i64)> {
+    let mode = mode.coalesce(..);
+    let [leaf] = mode.leaves() else {
+        return None;
+    };
+    Some((leaf.extent.value(), leaf.stride.as_int()?.value()))
+}
+
+/// A layout of these modes.
+pub(crate) fn of_modes(modes: &[Layout]) -> Result<Layout, Error> {
+    match modes {
+        [one] => Ok(one.clone()),
+        all => Ok(Layout::concat(all).map_err(colex_tensor::Error::from)?),
+    }
+}
+
+/// A mode that is one element.
+pub(crate) fn repeated(mode: &Layout) -> Result<Layout, Error> {
+    Ok(Layout::leaf(mode.size(), 0).map_err(colex_tensor::Error::from)?)
+}
+
+/// `(64,1000)`, `5`
+pub(crate) fn shown(extents: &[i64]) -> String {
+    let each: Vec<String> = extents.iter().map(i64::to_string).collect();
+    match &each[..] {
+        [one] => one.clone(),
+        all => format!("({})", all.join(",")),
+    }
+}
+
+/// The strides of modes without gaps, the last one innermost.
+pub(crate) fn row_major(extents: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1_i64; extents.len()];
+    for at in (1..extents.len()).rev() {
+        strides[at - 1] = strides[at].saturating_mul(extents[at]);
+    }
+    strides
+}
+
+/// Returns whether a tensor of these extents has an element.
+///
+/// # Errors
+///
+/// Returns an error if an extent is negative, or 2^40 or more.
+pub(crate) fn has_elements(extents: &[i64]) -> Result<bool, Error> {
+    if let Some(&extent) = extents.iter().find(|n| !(0..=MOST).contains(*n)) {
+        let (what, most) = ("an extent", MOST);
+        return Err(ErrorKind::Extent { what, extent, most }.into());
+    }
+    Ok(!extents.contains(&0))
+}
+
+/// Returns the layout of a tensor with other extents, which are above 0. `own` is the layout in this call, `None` if it has no element.
+///
+/// The modes have the order in memory that they have in this call; of modes with one stride, the last is the innermost. A mode that
+/// follows the one inside of it without a gap does so again. A mode with a gap keeps its stride, and so does one with the stride 0. A
+/// tensor without elements has no order, and is row-major.
+///
+/// # Errors
+///
+/// Returns an error if the tensor has another number of modes, or a mode with several strides, or if a gap has no room for the extents.
+pub(crate) fn resized(name: &str, own: Option<&Layout>, extents: &[i64]) -> Result<Layout, Error> {
+    let strides = match own {
+        Some(own) => strides_of(name, own, extents)?,
+        None => row_major(extents),
+    };
+    let layout = match (extents, &strides[..]) {
+        ([extent], [stride]) if own.is_none_or(Layout::is_leaf) => Layout::leaf(*extent, *stride),
+        _ => Layout::new(
+            IntTuple::flat(extents.iter().map(|extent| (*extent).into())),
+            Tuple::flat(strides.into_iter().map(Stride::from)),
+        ),
+    };
+    Ok(layout.map_err(colex_tensor::Error::from)?)
+}
+
+fn strides_of(name: &str, own: &Layout, extents: &[i64]) -> Result<Vec<i64>, Error> {
+    let refused = |why: String| {
+        let (name, layout) = (name.to_string(), own.to_string());
+        Error::from(ErrorKind::Resized { name, layout, why })
+    };
+    let modes = modes(own);
+    if modes.len() != extents.len() {
+        let shape = shown(extents);
+        return Err(refused(format!("the shape {shape} has another rank")));
+    }
+    let leaves: Option<Vec<(i64, i64)>> = modes.iter().map(one_leaf).collect();
+    let leaves = leaves.ok_or_else(|| refused("each mode must have one stride".to_string()))?;
+    let mut order: Vec<usize> = (0..leaves.len()).rev().collect();
+    order.retain(|at| leaves[*at].1 != 0);
+    order.sort_by_key(|at| leaves[*at].1.unsigned_abs());
+    let mut strides = vec![0; extents.len()];
+    // The stride that a mode has behind the one before it without a gap: in this call, and in the other one.
+    let (mut here, mut there) = (1_i64, 1_i64);
+    for at in order {
+        let (extent, stride) = leaves[at];
+        let size = stride.saturating_abs();
+        let other = if size == here { there } else { size };
+        if size > here && other < there {
+            let shape = shown(extents);
+            return Err(refused(format!(
+                "its stride {stride} has no room for the shape {shape}"
+            )));
+        }
+        strides[at] = other * stride.signum();
+        here = size.saturating_mul(extent);
+        there = other.saturating_mul(extents[at]);
+    }
+    Ok(strides)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(own: &str, extents: &[i64]) -> String {
+        let own: Layout = own.parse().expect("a layout");
+        match resized("x", Some(&own), extents) {
+            Ok(layout) => layout.to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn other_extents_keep_the_order_the_gaps_and_the_repetitions() {
+        let cases: [(&str, &[i64], &str); 13] = [
+            ("100:1", &[7], "7:1"),
+            ("100:3", &[7], "7:3"),
+            ("(4,100):(100,1)", &[2, 7], "(2,7):(7,1)"),
+            ("(4,100):(1,4)", &[2, 7], "(2,7):(1,2)"),
+            ("(4,100):(128,1)", &[2, 7], "(2,7):(128,1)"),
+            ("(4,100):(0,1)", &[2, 7], "(2,7):(0,1)"),
+            ("(4,100):(1,0)", &[2, 7], "(2,7):(1,0)"),
+            ("(4,1):(1,1)", &[2, 7], "(2,7):(7,1)"),
+            // The heads within the sequence, which has one element.
+            (
+                "(2,4,1,8):(32,8,32,1)",
+                &[3, 4, 5, 8],
+                "(3,4,5,8):(160,8,32,1)",
+            ),
+            // Columns of a wider matrix, in a batch.
+            (
+                "(3,4,10):(256,64,1)",
+                &[5, 6, 20],
+                "(5,6,20):(384,64,1)",
+            ),
+            (
+                "(4,100):(128,1)",
+                &[2, 200],
+                "x has the layout (4,100):(128,1), and cannot have another shape: its stride 128 has no room for the shape (2,200)",
+            ),
+            (
+                "(4,(2,5)):(10,(1,3))",
+                &[2, 7],
+                "x has the layout (4,(2,5)):(10,(1,3)), and cannot have another shape: each mode must have one stride",
+            ),
+            (
+                "(4,100):(100,1)",
+                &[7],
+                "x has the layout (4,100):(100,1), and cannot have another shape: the shape 7 has another rank",
+            ),
+        ];
+        for (own, extents, wanted) in cases {
+            assert_eq!(found(own, extents), wanted, "{own}");
+        }
+        let without = resized("x", None, &[2, 3]).expect("a layout");
+        assert_eq!(without.to_string(), "(2,3):(3,1)");
+        assert!(!has_elements(&[2, 0]).expect("extents") && has_elements(&[]).expect("extents"));
+        assert_eq!(
+            has_elements(&[2, -1]).unwrap_err().to_string(),
+            "an extent is -1: it must be 0 to 1099511627775"
+        );
+    }
+}

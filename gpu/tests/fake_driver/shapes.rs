@@ -1,0 +1,532 @@
+//! `load_plans` of every call that takes shapes: what is loaded ahead, no call loads, prepared or not, in a stream capture or outside of one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use colex_atom::Ty;
+use colex_gpu::elementwise::{Gather, MapExpression, Pairing};
+use colex_gpu::gemm::Convolution;
+use colex_gpu::kernels::CopyCall;
+use colex_gpu::quantise::Quantise;
+use colex_gpu::reduce::scan::Scan;
+use colex_gpu::reduce::top_k::TopK;
+use colex_gpu::reduce::{Reduce, ReduceFunction};
+use colex_gpu::rowwise::{RowFunction, Rowwise};
+use colex_gpu::{Buffer, Device, Element, Error, Map, Rotary, View, ViewMut};
+use half::bf16;
+
+use super::ahead::{rows, rows_mut};
+use super::calls::{buffer, captured, loads, on_cudarc, view, view_mut};
+use super::library::counted;
+use super::said;
+
+/// What a law asks of a call with tensors of one shape.
+#[derive(Clone, Copy)]
+enum Ask<'s> {
+    /// Load the kernels of these shapes.
+    Load(&'s [Vec<i64>]),
+    Prepare,
+    Run,
+}
+
+/// A call of every shape: answers how many kernels `load_plans` returns, or 0.
+struct Entry<'w> {
+    name: &'static str,
+    /// The shape of the call that loads.
+    own: Vec<i64>,
+    shapes: Vec<Vec<i64>>,
+    /// A shape whose kernels are not among those of the others, if there is one.
+    other: Option<Vec<i64>>,
+    ask: Box<dyn Fn(&[i64], Ask<'_>) -> Result<usize, Error> + 'w>,
+}
+
+/// What a call answers.
+macro_rules! answer {
+    ($call:expr, $ask:expr) => {{
+        let call = $call;
+        match $ask {
+            Ask::Load(shapes) => call.load_plans(shapes),
+            Ask::Prepare => call.prepare().map(|_| 0),
+            Ask::Run => call.run().map(|()| 0),
+        }
+    }};
+}
+
+fn shapes<const N: usize>(all: &[[i64; N]]) -> Vec<Vec<i64>> {
+    all.iter().map(|shape| shape.to_vec()).collect()
+}
+
+/// Matrices: of one element, few long rows, many short ones, of no whole vectors.
+fn matrices() -> Vec<Vec<i64>> {
+    shapes(&[
+        [1, 1],
+        [1, 1000],
+        [3, 1000],
+        [700, 64],
+        [33, 999],
+        [1, 100_000],
+        [0, 64],
+    ])
+}
+
+fn transposed<T: Element>(buffer: &Buffer<T>, [m, n]: [i64; 2]) -> View<'_, T> {
+    view(buffer, &format!("({m},{n}):(1,{m})"))
+}
+
+/// A batch of heads, whose sequence is outside of the heads in memory.
+fn heads(extents: &[i64]) -> String {
+    let [b, h, s, d] = extents[..] else {
+        panic!("four extents");
+    };
+    format!("({b},{h},{s},{d}):({},{d},{},1)", h * s * d, h * d)
+}
+
+fn maps<'w>(device: &Device) -> Vec<Entry<'w>> {
+    let [x, y, bias] = [(); 3].map(|()| buffer::<f32>(device));
+    let (half, out) = (buffer::<bf16>(device), buffer::<bf16>(device));
+    let add: MapExpression = "(x: tensor f32, bias: tensor f32) -> y { add(x, bias) }"
+        .parse()
+        .expect("a map");
+    let twice: MapExpression = "(x: tensor f32) -> y { add(x, x) }".parse().expect("a map");
+    let row = MapExpression::new(|m| {
+        let x = m.tensor("x", Ty::Bf16).to(Ty::F32) * m.scalar("scale", Ty::F32);
+        let at = m.coordinate("row", 0).to(Ty::F32);
+        m.output("y", (x + at).to(Ty::Bf16));
+    });
+    let row = row.expect("a map");
+    let here = y.clone();
+    let (from, to) = (x.clone(), y.clone());
+    vec![
+        Entry {
+            name: "a map with a bias of the columns",
+            own: vec![2, 64],
+            shapes: matrices(),
+            other: Some(vec![6, 66]),
+            ask: Box::new(move |shape, ask| {
+                let [m, n] = shape[..] else { panic!("a matrix") };
+                let call = Map::new(&add)
+                    .input("x", &rows(&x, shape))
+                    .output("y", &rows_mut(&y, shape));
+                if shape.contains(&0) {
+                    return answer!(call.input("bias", &rows(&bias, shape)), ask);
+                }
+                let of_bias = format!("({m},{n}):(0,1)");
+                answer!(call.input("bias", &view(&bias, &of_bias)), ask)
+            }),
+        },
+        Entry {
+            name: "a map in place",
+            own: vec![2, 64],
+            shapes: matrices(),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                let here = rows_mut(&here, shape);
+                answer!(Map::new(&twice).input("x", &here).output("y", &here), ask)
+            }),
+        },
+        Entry {
+            name: "a map of coordinates, of a transposed tensor",
+            own: vec![2, 64],
+            shapes: shapes(&[[1, 1], [1, 1000], [3, 1000], [700, 64], [33, 999]]),
+            other: Some(vec![6, 66]),
+            ask: Box::new(move |shape, ask| {
+                let [m, n] = shape[..] else { panic!("a matrix") };
+                let call = Map::new(&row)
+                    .input("x", &transposed(&half, [m, n]))
+                    .scalar("scale", 0.5)
+                    .output("y", &rows_mut(&out, shape));
+                answer!(call, ask)
+            }),
+        },
+        Entry {
+            name: "a copy of a matrix to rows with a gap",
+            own: vec![2, 64],
+            shapes: shapes(&[[1, 1], [1, 1000], [3, 1000], [100, 64], [33, 999]]),
+            other: Some(vec![100, 2]),
+            ask: Box::new(move |shape, ask| {
+                let [m, n] = shape[..] else { panic!("a matrix") };
+                let (from, to) = (
+                    rows(&from, shape),
+                    view_mut(&to, &format!("({m},{n}):(1024,1)")),
+                );
+                answer_of_copy(&from, &to, ask)
+            }),
+        },
+    ]
+}
+
+fn answer_of_copy<T: Element>(
+    from: &View<'_, T>,
+    to: &ViewMut<'_, T>,
+    ask: Ask<'_>,
+) -> Result<usize, Error> {
+    match ask {
+        Ask::Load(shapes) => CopyCall::load_plans(from, to, shapes),
+        Ask::Prepare => CopyCall::new(from, to, None).map(|_| 0),
+        Ask::Run => colex_gpu::copy(from, to).map(|()| 0),
+    }
+}
+
+fn copies<'w, T: Element>(name: &'static str, device: &Device) -> Entry<'w> {
+    let (from, to) = (buffer::<T>(device), buffer::<T>(device));
+    Entry {
+        name,
+        own: vec![8, 8],
+        shapes: shapes(&[[1, 1], [1, 1000], [64, 64], [128, 1000], [33, 999], [999, 128]]),
+        other: None,
+        ask: Box::new(move |shape, ask| {
+            let [m, n] = shape[..] else { panic!("a matrix") };
+            let to = view_mut(&to, &format!("({m},{n}):(1,{m})"));
+            answer_of_copy(&rows(&from, shape), &to, ask)
+        }),
+    }
+}
+
+fn gathers<'w>(device: &Device) -> Entry<'w> {
+    let (table, out, index) = (
+        buffer::<bf16>(device),
+        buffer::<bf16>(device),
+        buffer::<i32>(device),
+    );
+    Entry {
+        name: "a gather",
+        own: vec![1, 1],
+        shapes: shapes(&[[1, 1], [1, 30], [3, 30], [50, 40], [1, 2000], [0, 3]]),
+        other: None,
+        ask: Box::new(move |shape, ask| {
+            let of_out = [shape, &[200]].concat();
+            let call = Gather::new(
+                &rows(&table, &[100, 200]),
+                &rows(&index, shape),
+                &rows_mut(&out, &of_out),
+            );
+            match ask {
+                Ask::Load(shapes) => call.load_plans(shapes),
+                Ask::Prepare => call.prepare().map(|_| 0),
+                Ask::Run => {
+                    let call = call.prepare()?;
+                    call.run(out.device()).map(|()| 0)
+                }
+            }
+        }),
+    }
+}
+
+fn rotaries<'w>(device: &Device) -> Vec<Entry<'w>> {
+    let mut all = Vec::new();
+    for (name, pairing, kind) in [
+        ("a rotary embedding of halves", Pairing::Halves, 0),
+        ("a rotary embedding of neighbours, some copied", Pairing::Interleaved, 1),
+        ("a rotary embedding by tables, of given positions", Pairing::Halves, 2),
+    ] {
+        let (x, y) = (buffer::<bf16>(device), buffer::<bf16>(device));
+        let [cos, sin] = [(); 2].map(|()| buffer::<f32>(device));
+        let positions = buffer::<i64>(device);
+        all.push(Entry {
+            name,
+            own: vec![1, 8, 1, 64],
+            shapes: shapes(&[
+                [1, 8, 1, 64],
+                [1, 8, 100, 64],
+                [4, 8, 1, 64],
+                [2, 8, 33, 64],
+                [3, 0, 5, 64],
+            ]),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                let (x, y) = if shape.contains(&0) {
+                    (rows(&x, shape), rows_mut(&y, shape))
+                } else {
+                    let heads = heads(shape);
+                    (view(&x, &heads), view_mut(&y, &heads))
+                };
+                let call = Rotary::new(pairing, &x, &y);
+                match kind {
+                    0 => answer!(call, ask),
+                    1 => answer!(call.features(32).offset(7), ask),
+                    _ => {
+                        let [cos, sin] = [&cos, &sin].map(|table| rows(table, &[1000, 32]));
+                        let at = rows(&positions, &[shape[0], shape[2]]);
+                        answer!(call.tables(&cos, &sin).positions(&at), ask)
+                    }
+                }
+            }),
+        });
+    }
+    all
+}
+
+fn quantisations<'w>(device: &Device) -> Vec<Entry<'w>> {
+    let mut all = Vec::new();
+    for (name, kind, other) in [
+        ("a quantisation by a given scale", 0, None),
+        ("a quantisation of rows", 1, Some(vec![3, 5000])),
+        ("a quantisation of blocks of 128", 2, None),
+        ("a quantisation by a computed scale", 3, None),
+        ("a quantisation of rows with gaps by a computed scale", 4, None),
+    ] {
+        let (x, q, scales) = (
+            buffer::<bf16>(device),
+            buffer::<u8>(device),
+            buffer::<f32>(device),
+        );
+        let mut of = shapes(&[
+            [1, 1],
+            [1, 1000],
+            [3, 1000],
+            [200, 64],
+            [33, 999],
+            [5, 1024],
+            [300, 1000],
+        ]);
+        of.push(if kind == 1 { vec![0, 0] } else { vec![3, 0] });
+        all.push(Entry {
+            name,
+            own: vec![2, 64],
+            shapes: of,
+            other,
+            ask: Box::new(move |shape, ask| {
+                let [m, n] = shape[..] else { panic!("a matrix") };
+                let x = if kind == 4 && n > 0 {
+                    view(&x, &format!("({m},{n}):(1032,1)"))
+                } else {
+                    rows(&x, shape)
+                };
+                let call = Quantise::new(Ty::E4m3, &x, &rows_mut(&q, shape));
+                match kind {
+                    0 => answer!(call.tensor(0.5), ask),
+                    1 => answer!(call.rows(&rows_mut(&scales, &[m])), ask),
+                    2 => {
+                        let blocks = (n + 127) / 128;
+                        answer!(call.blocks(128, &rows_mut(&scales, &[m, blocks])), ask)
+                    }
+                    _ => answer!(call.tensor_scale(&rows_mut(&scales, &[1])), ask),
+                }
+            }),
+        });
+    }
+    all
+}
+
+/// Calls with laws of their own in `ahead` and `between`: the same question of each.
+fn reductions<'w>(device: &Device) -> Vec<Entry<'w>> {
+    let [x, y, z, a, b, c, d, e, weight] = [(); 9].map(|()| buffer::<f32>(device));
+    let at = buffer::<i32>(device);
+    let of = || shapes(&[[1, 8], [7, 33], [64, 1000], [1, 200_000], [512, 64]]);
+    vec![
+        Entry {
+            name: "a sum of rows",
+            own: vec![2, 64],
+            shapes: of(),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                let y = rows_mut(&y, &shape[..1]);
+                answer!(Reduce::new(ReduceFunction::Sum, &rows(&x, shape), &[1], &y), ask)
+            }),
+        },
+        Entry {
+            name: "a cumulative sum",
+            own: vec![2, 64],
+            shapes: of(),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                answer!(Scan::new(&rows(&z, shape), 1, &rows_mut(&a, shape)), ask)
+            }),
+        },
+        Entry {
+            name: "a selection",
+            own: vec![2, 64],
+            shapes: of(),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                let (b, c) = (rows(&b, shape), rows_mut(&c, &[shape[0], 8]));
+                answer!(TopK::new(&b, 1, &c, &rows_mut(&at, &[shape[0], 8])), ask)
+            }),
+        },
+        Entry {
+            name: "an RMSNorm",
+            own: vec![2, 64],
+            shapes: of(),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                let (from, weight) = (rows(&d, shape), rows(&weight, &shape[1..]));
+                let call = Rowwise::new(RowFunction::RmsNorm, &from, &rows_mut(&e, shape));
+                let call = call.weight(&weight);
+                match ask {
+                    Ask::Load(shapes) => call.load_plans(shapes.iter().map(|shape| shape[1])),
+                    Ask::Prepare => call.prepare().map(|_| 0),
+                    Ask::Run => call.run().map(|()| 0),
+                }
+            }),
+        },
+    ]
+}
+
+fn convolutions<'w>(device: &Device) -> Vec<Entry<'w>> {
+    let mut all = Vec::new();
+    for (name, [c, taps, k], stride) in [
+        ("a convolution of 3 by 3", [64, 3, 64], 1),
+        ("a convolution of 3 by 3 with strides", [64, 3, 32], 2),
+        ("a convolution of 3 channels", [3, 7, 32], 2),
+        ("a convolution of one tap", [64, 1, 32], 1),
+    ] {
+        let [x, w, y] = [(); 3].map(|()| buffer::<bf16>(device));
+        all.push(Entry {
+            name,
+            own: vec![1],
+            shapes: shapes(&[[1], [2], [5], [16], [33]]),
+            other: None,
+            ask: Box::new(move |shape, ask| {
+                let images = shape[0];
+                let (size, padding) = (14, taps / 2);
+                let out = (size + 2 * padding - taps) / stride + 1;
+                let call = Convolution::new(
+                    &rows(&x, &[images, size, size, c]),
+                    &rows(&w, &[k, taps, taps, c]),
+                    &rows_mut(&y, &[images, out, out, k]),
+                );
+                let call = call.stride([stride; 2]).padding([padding; 2]);
+                match ask {
+                    Ask::Load(_) => call.load_plans(),
+                    Ask::Prepare => call.prepare().map(|_| 0),
+                    Ask::Run => call.run().map(|()| 0),
+                }
+            }),
+        });
+    }
+    all
+}
+
+fn entries<'w>(device: &Device) -> Vec<Entry<'w>> {
+    let mut all = maps(device);
+    all.push(copies::<u8>("a transpose of bytes", device));
+    all.push(copies::<bf16>("a transpose of halves", device));
+    all.push(copies::<f32>("a transpose of words", device));
+    all.push(copies::<f64>("a transpose of double words", device));
+    all.push(gathers(device));
+    all.extend(rotaries(device));
+    all.extend(quantisations(device));
+    all.extend(reductions(device));
+    all.extend(convolutions(device));
+    all
+}
+
+/// After `load_plans` of some shapes, no call with one of them loads a kernel: captured at first, prepared and run. Shapes of no elements
+/// need none.
+#[test]
+fn law_after_load_plans_no_call_of_a_shape_loads_a_kernel() {
+    let act = || {
+        let device = on_cudarc();
+        let mut cases = 0;
+        for Entry {
+            name,
+            own,
+            shapes,
+            other,
+            ask,
+        } in entries(&device)
+        {
+            let mut found = 0;
+            let ahead = || {
+                found = ask(&own, Ask::Load(&shapes))?;
+                Ok(())
+            };
+            counted(&device, ahead).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(found > 0, "{name}");
+            for shape in &shapes {
+                let name = format!("{name} of {shape:?}");
+                let (nodes, work) = captured(&device, || ask(shape, Ask::Run));
+                work.unwrap_or_else(|error| panic!("{name}, captured: {error}"));
+                assert_eq!(nodes.expect("a graph") > 0, !shape.contains(&0), "{name}");
+                for what in [Ask::Prepare, Ask::Run] {
+                    let counts = counted(&device, || ask(shape, what).map(drop)).unwrap();
+                    assert_eq!(loads(&counts), 0, "{name}: {counts:?}");
+                }
+                cases += 1;
+            }
+            let again = || {
+                assert_eq!(ask(&own, Ask::Load(&shapes))?, found, "{name}");
+                Ok(())
+            };
+            assert_eq!(loads(&counted(&device, again).unwrap()), 0, "{name}, again");
+            if let Some(other) = other {
+                let counts = counted(&device, || ask(&other, Ask::Run).map(drop)).unwrap();
+                assert!(loads(&counts) > 0, "{name}: no shape of its own");
+            }
+        }
+        format!("law load_plans of every call: {cases} cases")
+    };
+    let name = "shapes::law_after_load_plans_no_call_of_a_shape_loads_a_kernel";
+    let said = said(name, "whole", act);
+    println!("{said}");
+    assert!(said.starts_with("law load_plans of every call: "), "{said}");
+}
+
+/// The sources below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all.extend(sources(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            all.push(path);
+        }
+    }
+    all
+}
+
+/// Every call that a program prepares, it can load ahead; but for attention, of which a program prepares the calls that will come.
+#[test]
+fn law_every_call_that_is_prepared_loads_plans() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = 0;
+    for path in sources(&folder) {
+        let text = fs::read_to_string(&path).expect("a source");
+        let name = path.strip_prefix(&folder).expect("a source of the crate");
+        if !text.contains("pub fn prepare(") || name.starts_with("attention") {
+            continue;
+        }
+        found += 1;
+        assert!(text.contains("pub fn load_plans"), "{}", name.display());
+    }
+    println!("law load_plans of each type of calls: {found} cases");
+    assert!(found >= 10, "{found} types of calls");
+}
+
+/// A shape that a call does not take is refused before a kernel is loaded.
+#[test]
+fn load_plans_of_every_call_refuse_shapes() {
+    let act = || {
+        let device = on_cudarc();
+        let mut found = Vec::new();
+        for Entry { name, own, ask, .. } in entries(&device) {
+            if name.contains("convolution") || name == "an RMSNorm" {
+                continue;
+            }
+            let refused = |shape: Vec<i64>| {
+                let (mut said, some) = (String::new(), vec![own.clone(), shape]);
+                let load = || {
+                    let answer = ask(&own, Ask::Load(&some));
+                    said = answer.expect_err("the shape is refused").to_string();
+                    Ok(())
+                };
+                let counts = counted(&device, load).unwrap();
+                assert_eq!(loads(&counts), 0, "{name}: {said}");
+                said
+            };
+            let mut negative = own.clone();
+            negative[0] = -1;
+            let said = refused(negative);
+            assert!(said.starts_with("an extent is -1: it must be 0 to "), "{name}: {said}");
+            found.push(refused(vec![5]));
+        }
+        found.dedup();
+        found.join("; ")
+    };
+    let name = "shapes::load_plans_of_every_call_refuse_shapes";
+    assert_eq!(
+        said(name, "whole", act),
+        "x has the layout (2,64):(64,1), and cannot have another shape: the shape 5 has another rank"
+    );
+}
