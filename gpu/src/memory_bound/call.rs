@@ -297,24 +297,35 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         key: impl Fn(P) -> P::Key,
         whole: P,
         sharing: Option<(P, i64)>,
-        mut addresses: Addresses,
+        addresses: Addresses,
     ) -> Result<Self, Error> {
-        let prepared = device.extension::<Prepared<P>>();
         // A capture of the same call takes this plan, which must be loaded by then.
-        let mut work = prepared.call(key(whole), device, &addresses)?;
-        let mut piece = None;
-        if let Some((plan, bytes)) = sharing {
-            piece = memory.take_rest(bytes as usize)?;
-            if let Some(piece) = &piece {
-                addresses.push(piece.address);
-                work = prepared.call(key(plan), device, &addresses)?;
-            }
-        }
-        Ok(MemoryBoundCall {
-            work: Some(work),
-            memory: piece,
-            ..MemoryBoundCall::of_nothing(device)
-        })
+        let whole = MemoryBoundCall::of(device, key(whole), &addresses)?;
+        let Some((plan, bytes)) = sharing else {
+            return Ok(whole);
+        };
+        let shared = MemoryBoundCall::in_memory(device, memory, (key(plan), bytes), addresses)?;
+        Ok(shared.unwrap_or(whole))
+    }
+
+    /// The call whose blocks share results through memory of these bytes; `None` if there is no such memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`of`](MemoryBoundCall::of), and the device's error if an allocation fails.
+    pub(crate) fn in_memory(
+        device: &Device,
+        memory: &Workspace<'_>,
+        (key, bytes): (P::Key, i64),
+        mut addresses: Addresses,
+    ) -> Result<Option<Self>, Error> {
+        let Some(piece) = memory.take_rest(bytes as usize)? else {
+            return Ok(None);
+        };
+        addresses.push(piece.address);
+        let call = MemoryBoundCall::of(device, key, &addresses)?;
+        let memory = Some(piece);
+        Ok(Some(MemoryBoundCall { memory, ..call }))
     }
 
     /// Runs the call once, and returns its memory to the stream's.

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::LazyLock;
 
 use colex_atom::{Arch, Ty};
-use colex_device::{Device, Element, Function, Memo, View, ViewMut};
+use colex_device::{Device, Element, Extension, Function, Memo, View, ViewMut};
 use colex_layout::{Layout, Stride, Tuple};
 use colex_sim::Report;
 use colex_tensor::{Arg, Expr, TensorKernel};
@@ -141,6 +141,22 @@ fn of_tensor(from: Ty, to: Ty) -> Result<MapExpression, Error> {
     Ok((*made?).clone())
 }
 
+/// The types, elements and last bits of the addresses of tensors of which a device has the kernels of a computed scale without memory.
+#[derive(Debug)]
+struct WithoutMemory(Memo<([Ty; 2], i64, [u8; 3]), ()>);
+
+impl Default for WithoutMemory {
+    fn default() -> WithoutMemory {
+        WithoutMemory(Memo::new(256))
+    }
+}
+
+impl Extension for WithoutMemory {
+    fn clear(&self) {
+        self.0.clear();
+    }
+}
+
 /// The maps of a computed scale, by type and target: from the largest size to the scale, and the numbers by it.
 static COMPUTED: LazyLock<Memo<(Ty, Ty), [MapExpression; 2]>> = LazyLock::new(|| Memo::new(16));
 
@@ -198,6 +214,12 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// maps. The largest size does not depend on the order of the elements, so that the scale has the same bits on every run and by
     /// every way. If `x` has no element, no scale is stored.
     ///
+    /// The two launches need memory for the largest sizes of the blocks. A prepared call owns it, and a call that is not takes it from the
+    /// stream's. A stream capture has none: a call that is not prepared takes the reduction and the maps there, with the parts of the
+    /// reduction in `q` until `q` is written. All multiprocessors work in both ways. Only if `q` has gaps, one block finds the
+    /// largest size in a capture. The kernels of a capture are loaded by the first call outside of one, or by
+    /// [`load_plans`](Quantise::load_plans).
+    ///
     /// ```
     /// use colex_atom::Ty;
     /// use colex_gpu::Device;
@@ -221,7 +243,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
 
     /// Makes the scale of the whole tensor an output, as [`tensor_scale`](Quantise::tensor_scale) does with the same bits, by two launches
     /// of a plan of the caller. `x` and `q` must have their elements in one order without gaps. If there is no memory for the largest
-    /// sizes of the blocks, as inside a stream capture, one block has the whole tensor.
+    /// sizes of the blocks, as inside a stream capture, the call takes the way that [`tensor_scale`](Quantise::tensor_scale) takes there.
     ///
     /// ```
     /// use colex_atom::Ty;
@@ -259,37 +281,92 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         })
     }
 
-    /// The plan of two launches for the tensors of this call.
-    fn own_plan_of_two(&self, given: Option<TensorScalePlan>) -> Option<TensorScalePlan> {
-        self.plan_of_two(given, [self.x.layout()?, self.q.layout()?])
-    }
-
     /// The number of the elements of x and q with these layouts, where they lie here, of which a plan of two launches takes all.
     fn elements(&self, plan: &TensorScalePlan, layouts: [&Layout; 2]) -> Result<i64, Error> {
         let at = [self.x.bytes().0, self.q.bytes().0];
         plan.elements([T::TY, self.to], layouts, at)
     }
 
-    /// The call by a plan of two launches, which `computed` has checked but for the plan. None if there is no element.
+    /// The call by a plan of two launches, which `computed` has checked but for the plan. `None` if the plan needs memory and there is none.
     fn whole(
         &self,
         scale: &View<'a, f32>,
-        plan: TensorScalePlan,
+        (plan, [x, q]): (TensorScalePlan, [&Layout; 2]),
         memory: &Workspace<'_>,
     ) -> Result<Option<MemoryBoundCall<'a, TensorScalePlan>>, Error> {
         let device = self.x.device();
         plan.check(device.arch())?;
-        let (Some(x), Some(q)) = (self.x.layout(), self.q.layout()) else {
-            return Ok(None);
-        };
-        let elements = self.elements(&plan, [x, q])?;
+        let key = (plan, self.elements(&plan, [x, q])?);
         let addresses = [self.x.bytes().0, self.q.bytes().0, scale.bytes().0];
+        if plan.blocks == 1 {
+            return Ok(Some(MemoryBoundCall::of(device, key, &addresses)?));
+        }
         let addresses = Addresses::from_slice(&addresses);
-        let alone = TensorScalePlan { blocks: 1, ..plan };
-        let sharing = (plan.blocks > 1).then(|| (plan, plan.workspace()));
-        let key = |plan| (plan, elements);
-        let call = MemoryBoundCall::sharing(device, memory, key, alone, sharing, addresses)?;
-        Ok(Some(call))
+        MemoryBoundCall::in_memory(device, memory, (key, plan.workspace()), addresses)
+    }
+
+    /// Prepares the launches of a computed scale.
+    ///
+    /// The plan of two launches needs memory while it writes q. If there is none, as in a stream capture, the largest size is found before:
+    /// q, which has no gaps, is the memory of its parts.
+    fn prepare_scale(
+        &self,
+        (scale, plan): (&View<'a, f32>, Option<TensorScalePlan>),
+        memory: &Workspace<'_>,
+    ) -> Result<QuantiseCall<'a>, Error> {
+        let device = self.x.device();
+        let nothing = QuantiseCall::of_nothing(device);
+        let computed = self.computed(scale)?;
+        let (Some(computed), Some(x), Some(q)) = (computed, self.x.layout(), self.q.layout())
+        else {
+            return Ok(nothing);
+        };
+        if let Some(plan) = self.plan_of_two(plan, [x, q]) {
+            let whole = self.whole(scale, (plan, [x, q]), memory)?;
+            if whole.is_some() {
+                self.load_without_memory(&computed, plan, scale)?;
+                return Ok(QuantiseCall { whole, ..nothing });
+            }
+        }
+        let Computed { most, maps } = computed;
+        let parts_in = self.parts_in(q);
+        let memory = parts_in.as_ref().unwrap_or(memory);
+        Ok(QuantiseCall {
+            most: Some(most.call(memory, ReducePlan::fastest)?),
+            scale: Some(maps[0].prepare()?),
+            map: Some(maps[1].prepare()?),
+            ..nothing
+        })
+    }
+
+    /// q as the memory of the parts of the largest size, which are read before it is written; `None` if others may have its gaps.
+    fn parts_in(&self, q: &Layout) -> Option<Workspace<'static>> {
+        let is_whole = q.cosize().is_ok_and(|all| all == q.size());
+        let (begin, end) = self.q.bytes();
+        let has_no_gaps = is_whole && q.is_injective().unwrap_or(false);
+        has_no_gaps.then_some(Workspace::Given([begin, end]))
+    }
+
+    /// Loads the kernels of the same call without memory, once for each number of elements: a stream capture of it loads none.
+    fn load_without_memory(
+        &self,
+        Computed { most, maps }: &Computed<'a, T>,
+        plan: TensorScalePlan,
+        scale: &View<'a, f32>,
+    ) -> Result<(), Error> {
+        if plan.blocks == 1 {
+            return Ok(());
+        }
+        let device = self.x.device();
+        let low = [self.x.bytes().0, self.q.bytes().0, scale.bytes().0].map(|at| at as u8);
+        let key = ([T::TY, self.to], self.x.layout().map_or(0, Layout::size), low);
+        let loaded = device.extension::<WithoutMemory>();
+        loaded.0.get_or_make(&key, || {
+            load_plans(device, [most.problem()], ReducePlan::fastest)?;
+            Checked::load_plans(device, maps.iter().map(Map::checked))?;
+            Ok::<(), Error>(())
+        })?;
+        Ok(())
     }
 
     /// The steps of a computed scale: the largest size, the scale in its place, and the numbers. None if there is no element.
@@ -499,7 +576,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     }
 
     /// Enqueues the call on the stream of the device that holds `x`. It allocates nothing, so that a capture of the stream takes it
-    /// once its kernel is loaded; only a [computed scale](Quantise::tensor_scale) takes memory as [`Reduce::run`] does.
+    /// once its kernels are loaded; only a [computed scale](Quantise::tensor_scale) takes memory of the stream, outside of a capture.
     ///
     /// # Errors
     ///
@@ -510,17 +587,9 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         let device = self.x.device();
         if let Scales::Computed(scale, plan) = &self.scales {
             self.check_types()?;
-            let Some(Computed { most, maps }) = self.computed(scale)? else {
-                return Ok(());
-            };
-            if let Some(plan) = self.own_plan_of_two(*plan) {
-                let call = self.whole(scale, plan, &Workspace::Kept(device))?;
-                return call.map_or(Ok(()), |call| call.run_once(device));
-            }
             // Every step is checked before the first one is launched.
-            let maps = [maps[0].prepare()?, maps[1].prepare()?];
-            most.run()?;
-            return maps.iter().try_for_each(|map| map.run(device));
+            let call = self.prepare_scale((scale, *plan), &Workspace::Kept(device))?;
+            return call.run_once();
         }
         self.prepare()?.run(device)
     }
@@ -598,7 +667,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             GivenView::new("most", scale, false),
             GivenView::new("scale", scale, true),
         ];
-        let (mut two, mut sizes_of, mut maps) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut two, mut all_sizes, mut maps) = (Vec::new(), Vec::new(), Vec::new());
         for shape in shapes {
             let extents = shape.as_ref();
             if !has_elements(extents)? {
@@ -608,10 +677,16 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             let (x, q) = (x.resized(extents)?, q.resized(extents)?);
             let layouts = [&x.layout, &q.layout].map(|layout| layout.as_ref().expect("resized"));
             if let Some(plan) = self.plan_of_two(plan, layouts) {
-                two.push((plan, self.elements(&plan, layouts)?));
-                continue;
+                let elements = self.elements(&plan, layouts)?;
+                if !two.iter().any(|(known, _)| *known == plan) {
+                    two.push((plan, elements));
+                }
+                if plan.blocks == 1 {
+                    continue;
+                }
+                // A stream capture has no memory for the plan.
             }
-            sizes_of.push(most.problem_of_all(layouts[0]));
+            all_sizes.push(most.problem_of_all(layouts[0])?);
             let all: Result<Vec<Layout>, Error> = modes(layouts[0]).iter().map(repeated).collect();
             let scale = GivenView {
                 layout: Some(of_modes(&all?)?),
@@ -621,9 +696,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             let numbers = Map::new(&of_numbers).of_tensors(vec![x, scale, q])?;
             maps.extend([Map::new(&of_scale).of_tensors(one.to_vec())?, numbers]);
         }
-        let sizes_of: Vec<_> = sizes_of.into_iter().collect::<Result<_, Error>>()?;
-        let sizes_of = sizes_of.into_iter().map(|problem| Ok(Some(problem)));
-        let mut kernels = load_plans(device, sizes_of, ReducePlan::fastest)?;
+        let all_sizes = all_sizes.into_iter().map(|problem| Ok(Some(problem)));
+        let mut kernels = load_plans(device, all_sizes, ReducePlan::fastest)?;
         kernels += Checked::load_plans(device, maps.into_iter().map(Ok))?;
         for (plan, elements) in two {
             kernels += load_plans(device, [Ok(Some(elements))], |_| Ok(plan))?;
@@ -679,21 +753,13 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     ) -> Result<QuantiseCall<'a>, Error> {
         self.check_types()?;
         let device = self.x.device();
-        let (mut map, mut most, mut scale, mut whole) = (None, None, None, None);
-        if let Scales::Computed(of, plan) = &self.scales
-            && let Some(computed) = self.computed(of)?
-        {
-            if let Some(plan) = self.own_plan_of_two(*plan) {
-                whole = self.whole(of, plan, &Workspace::Own(device))?;
-            }
-            if whole.is_none() {
-                scale = Some(computed.maps[0].prepare()?);
-                map = Some(computed.maps[1].prepare()?);
-                most = Some(computed.most.prepare()?);
-            }
+        let nothing = QuantiseCall::of_nothing(device);
+        if let Scales::Computed(scale, plan) = &self.scales {
+            return self.prepare_scale((scale, *plan), &Workspace::Own(device));
         }
         if let Scales::Tensor(value) = self.scales {
-            map = Some(self.by(value)?.prepare()?);
+            let map = Some(self.by(value)?.prepare()?);
+            return Ok(QuantiseCall { map, ..nothing });
         }
         let mut parts = Vec::new();
         for (problem, addresses) in self.parts()? {
@@ -703,14 +769,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             let key = QuantiseKey { plan, problem };
             parts.push(MemoryBoundCall::of(device, key, &addresses)?);
         }
-        Ok(QuantiseCall {
-            device: device.clone(),
-            most,
-            scale,
-            map,
-            whole,
-            parts,
-        })
+        Ok(QuantiseCall { parts, ..nothing })
     }
 }
 
@@ -732,7 +791,31 @@ pub struct QuantiseCall<'a> {
     parts: Vec<MemoryBoundCall<'a, QuantisePlan>>,
 }
 
-impl QuantiseCall<'_> {
+impl<'a> QuantiseCall<'a> {
+    /// The call that does nothing.
+    fn of_nothing(device: &Device) -> QuantiseCall<'a> {
+        QuantiseCall {
+            device: device.clone(),
+            most: None,
+            scale: None,
+            map: None,
+            whole: None,
+            parts: Vec::new(),
+        }
+    }
+
+    /// Runs a call of a computed scale once, and returns its memory to the stream's.
+    fn run_once(self) -> Result<(), Error> {
+        let device = &self.device;
+        if let Some(most) = self.most {
+            most.run_once(device)?;
+        }
+        for map in self.scale.iter().chain(&self.map) {
+            map.run(device)?;
+        }
+        self.whole.map_or(Ok(()), |whole| whole.run_once(device))
+    }
+
     /// Returns the plan of the rows or the whole blocks; `None` if there are none.
     pub fn plan(&self) -> Option<&QuantisePlan> {
         self.parts.first()?.plan()

@@ -376,10 +376,7 @@ impl Planned for TensorScalePlan {
     }
 
     fn stages(&self, _: &i64) -> Result<Vec<(Self, bool)>, Error> {
-        let alone = TensorScalePlan { blocks: 1, ..*self };
-        let plans = [alone, *self].into_iter();
-        let stages = plans.flat_map(|plan| [false, true].map(|is_second| (plan, is_second)));
-        Ok(stages.collect())
+        Ok([false, true].map(|is_second| (*self, is_second)).to_vec())
     }
 
     fn kernels() -> &'static BuiltKernels<TensorScalePlan> {

@@ -530,3 +530,53 @@ fn load_plans_of_every_call_refuse_shapes() {
         "x has the layout (2,64):(64,1), and cannot have another shape: the shape 5 has another rank"
     );
 }
+
+/// The scale of a tensor takes two launches wherever it has memory: outside of a stream capture, and prepared before one. A call that is
+/// captured and not prepared has none, and takes the reduction, in parts, and two maps: in no case has one block all of a large tensor. A
+/// capture before the kernels are loaded is refused, and goes on.
+#[test]
+fn law_a_computed_scale_has_many_blocks_captured_or_not() {
+    let act = || {
+        let device = on_cudarc();
+        let (x, scale) = (buffer::<bf16>(&device), buffer::<f32>(&device));
+        let q = buffer::<u8>(&device);
+        let call = |rows: i64, gap: i64| {
+            let x = view(&x, &format!("({rows},1000):(1000,1)"));
+            let q = view_mut(&q, &format!("({rows},1000):({},1)", 1000 + gap));
+            Quantise::new(Ty::E4m3, &x, &q).tensor_scale(&rows_mut(&scale, &[1]))
+        };
+        let launches = |work: &dyn Fn() -> Result<(), Error>| {
+            let counts = counted(&device, work).unwrap();
+            (counts.get("cuLaunchKernelEx").copied(), loads(&counts))
+        };
+        let (nodes, refused) = captured(&device, || call(500, 0).run());
+        assert_eq!(nodes, Ok(0));
+        assert!(refused.expect_err("no kernel is loaded").is_capturing());
+        let mut said = Vec::new();
+        for (name, rows, gap) in [("a tensor", 500, 0), ("of one block", 8, 0), ("with gaps", 500, 24)] {
+            let (first, loaded) = launches(&|| call(rows, gap).run());
+            assert!(loaded > 0, "{name}");
+            let again = launches(&|| call(rows, gap).run());
+            assert_eq!(again, (first, 0), "{name}");
+            let prepared = call(rows, gap).prepare().unwrap();
+            let before = captured(&device, || prepared.run(&device));
+            before.1.unwrap_or_else(|error| panic!("{name}, prepared: {error}"));
+            let inside = captured(&device, || call(rows, gap).prepare()?.run(&device));
+            let unprepared = captured(&device, || call(rows, gap).run());
+            for (_, ended) in [&inside, &unprepared].map(|(nodes, ended)| (nodes, ended)) {
+                assert!(ended.is_ok(), "{name}: {ended:?}");
+            }
+            assert_eq!(inside.0, unprepared.0, "{name}");
+            let [before, unprepared] = [before.0, unprepared.0].map(|nodes| nodes.expect("a graph"));
+            let first = first.expect("launches");
+            said.push(format!("{name}: {first} launches, captured {unprepared}, prepared {before}"));
+        }
+        said.join("; ")
+    };
+    let name = "shapes::law_a_computed_scale_has_many_blocks_captured_or_not";
+    assert_eq!(
+        said(name, "whole", act),
+        "a tensor: 2 launches, captured 4, prepared 2; of one block: 2 launches, captured 2, prepared 2; \
+         with gaps: 4 launches, captured 3, prepared 4"
+    );
+}
