@@ -11,8 +11,7 @@ use super::expression::{MapExpression, MapInput, MapInputKind, MapOutput};
 use super::operands::{Binding, ElementwiseProblem, ElementwiseWork, Kind, Operand};
 use super::plan::ElementwisePlan;
 use crate::error::{ElementwiseError, Error};
-use crate::gemm::epilogue::arguments::rust_type;
-use crate::gemm::problem::holds_f32;
+use crate::gemm::epilogue::arguments::{number, rust_type};
 use crate::memory_bound::modes::has_elements;
 
 /// A map that is being described: an expression, and the views that it reads and writes.
@@ -146,19 +145,7 @@ impl<'a> Map<'a> {
 
     /// The number of a scalar in its type.
     fn number(&self, MapInput { name, ty, .. }: &MapInput) -> Result<u64, Error> {
-        let Some((_, value)) = self.scalars.iter().find(|(known, _)| known == name) else {
-            return refuse(format!(
-                "it reads the scalar {name}, which the call does not give: `.scalar(\"{name}\", ..)` does"
-            ));
-        };
-        match ty {
-            Ty::F64 => Ok(value.to_bits()),
-            Ty::S32 if *value == f64::from(*value as i32) => Ok(u64::from(*value as i32 as u32)),
-            Ty::F32 if holds_f32(*value) => Ok((*value as f32).to_bits().into()),
-            _ => refuse(format!(
-                "the scalar {name} is of {ty}, which does not hold {value:e}"
-            )),
-        }
+        number(&self.scalars, (name, *ty)).or_else(refuse)
     }
 
     /// The tensor of a name.

@@ -227,14 +227,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         modes: &[usize],
         y: &ViewMut<'a, U>,
     ) -> Reduce<'a, T> {
-        Reduce {
-            function,
-            x: x.clone(),
-            modes: modes.to_vec(),
-            y: Written::new("y", U::TY, y),
-            values: None,
-            outputs: PhantomData,
-        }
+        Reduce::of_views(function, x, modes, y)
     }
 
     /// The call on views whose results are checked later.
@@ -244,11 +237,20 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         modes: &[usize],
         y: &View<'a, U>,
     ) -> Reduce<'a, T> {
+        Reduce::into(function, x, modes, Written::new("y", U::TY, y))
+    }
+
+    fn into(
+        function: ReduceFunction,
+        x: &View<'a, T>,
+        modes: &[usize],
+        y: Written,
+    ) -> Reduce<'a, T> {
         Reduce {
             function,
             x: x.clone(),
             modes: modes.to_vec(),
-            y: Written::new("y", U::TY, y),
+            y,
             values: None,
             outputs: PhantomData,
         }
@@ -261,14 +263,8 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         mode: usize,
         indices: &ViewMut<'a, I>,
     ) -> Reduce<'a, T> {
-        Reduce {
-            function,
-            x: x.clone(),
-            modes: vec![mode],
-            y: Written::new("`indices`", I::TY, indices),
-            values: None,
-            outputs: PhantomData,
-        }
+        let indices = Written::new("`indices`", I::TY, indices);
+        Reduce::into(function, x, &[mode], indices)
     }
 
     /// Stores the elements that an arg-max or arg-min finds, too.
@@ -574,7 +570,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         self.call(&Workspace::Own(self.x.device()), plan)
     }
 
-    fn call(
+    pub(crate) fn call(
         &self,
         memory: &Workspace<'_>,
         plan: impl FnOnce(&ReduceProblem) -> Result<ReducePlan, Error>,

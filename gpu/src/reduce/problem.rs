@@ -562,29 +562,32 @@ impl ReduceProblem {
     /// Checks what no kernel takes.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_types(self.function, self.ty, self.result)?;
-        for (what, modes) in [
-            ("the number of results", &self.outer),
-            ("the number of reduced elements", &self.reduced),
-            ("the extent of the inner mode", &vec![self.inner]),
-        ] {
-            let extent = size(modes);
-            if extent > MOST {
-                let most = MOST;
-                return Err(ErrorKind::Extent { what, extent, most }.into());
-            }
-            if modes.len() > MOST_MODES {
-                let (found, most) = (modes.len(), MOST_MODES);
-                return Err(ReduceError::Rank { found, most }.into());
-            }
-            for mode in modes {
-                let mut strides = mode.outputs.into_iter().chain([mode.stride]);
-                if let Some(stride) = strides.find(|s| s.abs() > MOST_STRIDE) {
-                    let most = MOST_STRIDE;
-                    return Err(ReduceError::Stride { stride, most }.into());
-                }
-            }
+        check_sizes("the number of results", &self.outer)?;
+        check_sizes("the number of reduced elements", &self.reduced)?;
+        check_sizes("the extent of the inner mode", &[self.inner])
+    }
+}
+
+/// Checks that a kernel counts the elements of modes together, and takes as many modes with such strides.
+pub(crate) fn check_sizes(what: &'static str, modes: &[ReduceMode]) -> Result<(), Error> {
+    let extent = size(modes);
+    if extent > MOST {
+        let most = MOST;
+        return Err(ErrorKind::Extent { what, extent, most }.into());
+    }
+    if modes.len() > MOST_MODES {
+        let (found, most) = (modes.len(), MOST_MODES);
+        return Err(ReduceError::Rank { found, most }.into());
+    }
+    let mut strides = modes
+        .iter()
+        .flat_map(|mode| [mode.outputs[0], mode.outputs[1], mode.stride]);
+    match strides.find(|stride| stride.unsigned_abs() > MOST_STRIDE.unsigned_abs()) {
+        Some(stride) => {
+            let most = MOST_STRIDE;
+            Err(ReduceError::Stride { stride, most }.into())
         }
-        Ok(())
+        None => Ok(()),
     }
 }
 

@@ -90,6 +90,23 @@ fn refuse<T>(why: String) -> Result<T, Error> {
     Err(ErrorKind::Epilogue { why }.into())
 }
 
+/// The bits of the scalar of a name in its type, or why the call does not have it.
+pub(crate) fn number(scalars: &[(String, f64)], (name, ty): (&str, Ty)) -> Result<u64, String> {
+    let Some((_, value)) = scalars.iter().find(|(known, _)| known == name) else {
+        return Err(format!(
+            "it reads the scalar {name}, which the call does not give: `.scalar(\"{name}\", ..)` does"
+        ));
+    };
+    match ty {
+        Ty::F64 => Ok(value.to_bits()),
+        Ty::S32 if *value == f64::from(*value as i32) => Ok(u64::from(*value as i32 as u32)),
+        Ty::F32 if holds_f32(*value) => Ok((*value as f32).to_bits().into()),
+        _ => Err(format!(
+            "the scalar {name} is of {ty}, which does not hold {value:e}"
+        )),
+    }
+}
+
 /// The type of Rust whose buffers hold elements of a type.
 pub(crate) fn rust_type(ty: Ty) -> String {
     match ty {
@@ -241,19 +258,7 @@ impl<'a> Given<'a> {
 
     /// The number of a scalar in its type.
     fn number(&self, name: &str, ty: Ty) -> Result<u64, Error> {
-        let Some((_, value)) = self.scalars.iter().find(|(known, _)| known == name) else {
-            return refuse(format!(
-                "it reads the scalar {name}, which the call does not give: `.scalar(\"{name}\", ..)` does"
-            ));
-        };
-        match ty {
-            Ty::F64 => Ok(value.to_bits()),
-            Ty::S32 if *value == f64::from(*value as i32) => Ok(u64::from(*value as i32 as u32)),
-            Ty::F32 if holds_f32(*value) => Ok((*value as f32).to_bits().into()),
-            _ => refuse(format!(
-                "the scalar {name} is of {ty}, which does not hold {value:e}"
-            )),
-        }
+        number(&self.scalars, (name, ty)).or_else(refuse)
     }
 
     /// The matrix of a name, with coalesced modes.

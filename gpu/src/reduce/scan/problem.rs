@@ -7,7 +7,9 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, ReduceError};
 use crate::memory_bound::plan::WIDEST;
-use crate::reduce::problem::{MOST, ReduceMode, TYPES, extent_for_reports, joined, size, widest};
+use crate::reduce::problem::{
+    MOST, ReduceMode, TYPES, check_sizes, extent_for_reports, joined, size, widest,
+};
 
 /// What a kernel knows of its tensors: all but their extents, strides and addresses.
 ///
@@ -59,10 +61,6 @@ const ONE: ReduceMode = ReduceMode {
     stride: 0,
     outputs: [0; 2],
 };
-
-/// The most modes beside that of the sums, and the largest stride.
-const MOST_MODES: usize = 16;
-const MOST_STRIDE: i64 = (1 << 40) - 1;
 
 impl ScanProblem {
     /// Builds the problem of row-major tensors of three modes, at addresses that are multiples of 16 bytes: the sums run along the
@@ -277,30 +275,9 @@ impl ScanProblem {
             let (function, ty) = (function(), self.ty);
             return Err(ReduceError::Type { function, ty }.into());
         }
-        let (along, inner) = (vec![self.along], vec![self.inner]);
-        for (what, modes) in [
-            ("the number of sums", &self.outer),
-            ("the extent of the mode of the sums", &along),
-            ("the extent of the inner mode", &inner),
-        ] {
-            let extent = size(modes);
-            if extent > MOST {
-                let most = MOST;
-                return Err(ErrorKind::Extent { what, extent, most }.into());
-            }
-            if modes.len() > MOST_MODES {
-                let (found, most) = (modes.len(), MOST_MODES);
-                return Err(ReduceError::Rank { found, most }.into());
-            }
-            for mode in modes {
-                let mut strides = mode.outputs.into_iter().chain([mode.stride]);
-                if let Some(stride) = strides.find(|s| s.abs() > MOST_STRIDE) {
-                    let most = MOST_STRIDE;
-                    return Err(ReduceError::Stride { stride, most }.into());
-                }
-            }
-        }
-        Ok(())
+        check_sizes("the number of sums", &self.outer)?;
+        check_sizes("the extent of the mode of the sums", &[self.along])?;
+        check_sizes("the extent of the inner mode", &[self.inner])
     }
 }
 

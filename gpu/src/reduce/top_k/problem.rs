@@ -7,7 +7,9 @@ use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
 use crate::error::{Error, ErrorKind, ReduceError};
 use crate::memory_bound::plan::WIDEST;
-use crate::reduce::problem::{MOST, ReduceMode, TYPES, extent_for_reports, joined, size, widest};
+use crate::reduce::problem::{
+    MOST, ReduceMode, TYPES, check_sizes, extent_for_reports, joined, size, widest,
+};
 
 /// The most elements that a call selects along the mode.
 pub const MOST_K: i64 = 4096;
@@ -61,10 +63,6 @@ const ONE: ReduceMode = ReduceMode {
     stride: 0,
     outputs: [0; 2],
 };
-
-/// The most modes beside the one along which elements are selected, and the largest stride.
-const MOST_MODES: usize = 16;
-const MOST_STRIDE: i64 = (1 << 40) - 1;
 
 impl TopKProblem {
     /// Builds the problem of the `k` largest elements of each row of a row-major matrix, with row-major results and indices of
@@ -241,27 +239,8 @@ impl TopKProblem {
             let (function, ty) = ("top-k".to_string(), self.ty);
             return Err(ReduceError::Type { function, ty }.into());
         }
-        for (what, modes) in [
-            ("the number of selections", &self.outer),
-            ("the extent of the mode", &vec![self.along]),
-        ] {
-            let extent = size(modes);
-            if extent > MOST {
-                let most = MOST;
-                return Err(ErrorKind::Extent { what, extent, most }.into());
-            }
-            if modes.len() > MOST_MODES {
-                let (found, most) = (modes.len(), MOST_MODES);
-                return Err(ReduceError::Rank { found, most }.into());
-            }
-            for mode in modes {
-                let mut strides = mode.outputs.into_iter().chain([mode.stride]);
-                if let Some(stride) = strides.find(|s| s.abs() > MOST_STRIDE) {
-                    let most = MOST_STRIDE;
-                    return Err(ReduceError::Stride { stride, most }.into());
-                }
-            }
-        }
+        check_sizes("the number of selections", &self.outer)?;
+        check_sizes("the extent of the mode", &[self.along])?;
         let (k, extent) = (self.k, self.along.extent);
         let most = extent.min(MOST_K);
         if !(1..=most).contains(&k) {
