@@ -80,14 +80,13 @@ fn ahead() -> Result<(), Box<dyn Error>> {
         let [x, bias] = ["x", "bias"].map(|name| m.tensor(name, Ty::F32));
         m.output("y", x + bias);
     })?;
-    // Memory for the shape (1,4096) is enough.
-    let (x, bias) = (device.zeros::<f32>(4096)?, device.zeros::<f32>(4096)?);
-    let mut y = device.poisoned::<f32>(4096)?;
-    let one = (1, 4096);
+    // Memory for two rows is enough.
+    let (x, bias) = (device.zeros::<f32>(8192)?, device.zeros::<f32>(4096)?);
+    let mut y = device.poisoned::<f32>(8192)?;
     let call = Map::new(&add)
-        .input("x", &x.view(one)?)
-        .input("bias", &View::new(&bias, "(1,4096):(0,1)")?)
-        .output("y", &y.view_mut(one)?);
+        .input("x", &x.view((2, 4096))?)
+        .input("bias", &View::new(&bias, "(2,4096):(0,1)")?)
+        .output("y", &y.view_mut((2, 4096))?);
     let rows = 1..=512;
     let kernels = call.load_plans(rows.map(|rows| [rows, 4096]))?;
     println!("512 shapes, {kernels} kernels");

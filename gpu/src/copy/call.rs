@@ -74,6 +74,9 @@ pub struct CopyCall<'a> {
     views: PhantomData<&'a ()>,
 }
 
+/// The most elements of a copy whose kernels are loaded ahead.
+const MOST: i64 = (1 << 40) - 1;
+
 impl<'a> CopyCall<'a> {
     /// Prepares the copy of every coordinate of one view to the other, with the fastest kernel or the method that is
     /// given.
@@ -161,9 +164,8 @@ impl<'a> CopyCall<'a> {
     /// it once.
     ///
     /// The other copies differ from that of the two views in the extents alone. They have elements of the same size, and addresses that
-    /// are as far from a multiple of 16. Each tensor has its modes in the order in memory that they have here. A mode that follows
-    /// the one inside of it without a gap does so there too; a mode with a gap, or with the stride 0, keeps its stride. A device keeps the
-    /// last 256 kernels of copies.
+    /// are as far from a multiple of 16. The views have the layouts that [`Map::load_plans`](crate::elementwise::Map::load_plans) describes. A
+    /// device keeps the last 256 kernels of copies.
     ///
     /// ```
     /// use colex_gpu::Device;
@@ -176,14 +178,14 @@ impl<'a> CopyCall<'a> {
     /// assert_eq!(CopyCall::load_plans(&from, &to, [[64, 64], [1000, 1000], [1, 1000]])?, 2);
     /// assert_eq!(
     ///     CopyCall::load_plans(&from, &to, [[64]]).unwrap_err().to_string(),
-    ///     "the source has the layout (8,8):(8,1), and cannot have another shape: the shape 64 has another rank"
+    ///     "the source has the layout (8,8):(8,_1), and cannot have another shape: the shape 64 has another rank"
     /// );
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`copy`]; an error if an extent is negative, if a shape has another number of modes than a view, if a mode of
+    /// Returns the errors of [`copy`]; an error if an extent is negative, if a shape has 2^40 elements or more, if a shape has another number of modes than a view, if a mode of
     /// a view has several strides, or if a gap has no room for a shape; and the device's error if it does not take a kernel. No kernel is
     /// loaded if a shape is refused.
     pub fn load_plans<T: Element>(
@@ -200,6 +202,12 @@ impl<'a> CopyCall<'a> {
             let extents = shape.as_ref();
             if !has_elements(extents)? {
                 return Ok(None);
+            }
+            // A launch copies 2^30 elements or so: no memory has more than some hundred times as many.
+            let extent = extents.iter().copied().fold(1, i64::saturating_mul);
+            if extent > MOST {
+                let (what, most) = ("the number of elements", MOST);
+                return Err(ErrorKind::Extent { what, extent, most }.into());
             }
             let from = resized("the source", source.layout(), extents)?;
             let to = resized("the destination", destination.layout(), extents)?;

@@ -17,7 +17,9 @@ use crate::calls::{Addresses, KernelOf};
 use crate::error::{ElementwiseError, Error, ErrorKind};
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
-use crate::memory_bound::call::{self, BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing};
+use crate::memory_bound::call::{
+    self, BuiltKernels, LaunchGrid, Made, MadeLaunch, Planned, Preparing,
+};
 use crate::memory_bound::modes::{resized, shown};
 use crate::memory_bound::plan::{WARP, product, steps};
 use crate::memory_bound::traffic::Traffic;
@@ -275,7 +277,8 @@ impl Planned for ElementwisePlan {
         self.unverified(arch)
     }
 
-    fn stages(&self, _: &ElementwiseProblem) -> Result<Vec<(Self, ())>, Error> {
+    fn stages(&self, problem: &ElementwiseProblem) -> Result<Vec<(Self, ())>, Error> {
+        self.check_problem(problem)?;
         Ok(vec![(self.clone(), ())])
     }
 

@@ -303,7 +303,9 @@ impl<'a> Gather<'a> {
         shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
     ) -> Result<usize, Error> {
         let device = self.checked()?.device;
-        let calls = shapes.into_iter().map(|shape| self.of_shape(shape.as_ref()));
+        let calls = shapes
+            .into_iter()
+            .map(|shape| self.of_shape(shape.as_ref()));
         Checked::load_plans(&device, calls)
     }
 

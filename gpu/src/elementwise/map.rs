@@ -309,23 +309,24 @@ impl<'a> Map<'a> {
     ///
     /// The other calls differ from this one in the extents alone: they have the same expression, and addresses of the same alignment. Each
     /// tensor has its modes in the order in memory that they have here. A mode that follows the one inside of it without a gap does so
-    /// there too; a mode with a gap, or with the stride 0, keeps its stride. A device keeps the last 256 kernels of elementwise calls.
+    /// there too; a mode with a gap keeps its stride, and so does one of several elements with the stride 0. The place in memory of a mode of
+    /// one element with the stride 0 is that of a row-major tensor. A device keeps the last 256 kernels of elementwise calls.
     ///
     /// ```
     /// use colex_gpu::elementwise::{Map, MapExpression};
     /// use colex_gpu::{Device, View};
     ///
     /// let device = Device::simulator(colex_atom::Arch::Sm80);
-    /// let (x, bias) = (device.zeros::<f32>(64)?, device.zeros::<f32>(64)?);
-    /// let mut y = device.poisoned::<f32>(64)?;
+    /// let (x, bias) = (device.zeros::<f32>(128)?, device.zeros::<f32>(64)?);
+    /// let mut y = device.poisoned::<f32>(128)?;
     /// let add: MapExpression = "(x: tensor f32, bias: tensor f32) -> y { add(x, bias) }".parse()?;
-    /// let call = Map::new(&add).input("x", &x.view((1, 64))?).output("y", &y.view_mut((1, 64))?);
-    /// let call = call.input("bias", &View::new(&bias, "(1,64):(0,1)")?);
+    /// let call = Map::new(&add).input("x", &x.view((2, 64))?).output("y", &y.view_mut((2, 64))?);
+    /// let call = call.input("bias", &View::new(&bias, "(2,64):(0,1)")?); // one number for each column
     /// // Vectors of 4 and single elements; 100 rows have two loops, and one row has one.
     /// assert_eq!(call.load_plans([[1, 64], [1, 1000], [100, 1000], [100, 999]])?, 3);
     /// assert_eq!(
     ///     call.load_plans([[64]]).unwrap_err().to_string(),
-    ///     "x has the layout (1,64):(64,1), and cannot have another shape: the shape 64 has another rank"
+    ///     "x has the layout (2,64):(64,_1), and cannot have another shape: the shape 64 has another rank"
     /// );
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -340,7 +341,9 @@ impl<'a> Map<'a> {
         shapes: impl IntoIterator<Item = impl AsRef<[i64]>>,
     ) -> Result<usize, Error> {
         let device = self.checked()?.device;
-        let calls = shapes.into_iter().map(|shape| self.of_shape(shape.as_ref()));
+        let calls = shapes
+            .into_iter()
+            .map(|shape| self.of_shape(shape.as_ref()));
         Checked::load_plans(&device, calls)
     }
 

@@ -436,9 +436,16 @@ impl<'a> Rotary<'a> {
         }
         let positions = match &self.positions {
             Positions::Given(given, ty) => {
-                let has_batch = given.layout.as_ref().is_some_and(|own| modes(own).len() == 2);
+                let has_batch = given
+                    .layout
+                    .as_ref()
+                    .is_some_and(|own| modes(own).len() == 2);
                 let extents = [batch, sequence];
-                let extents = if has_batch { &extents[..] } else { &extents[1..] };
+                let extents = if has_batch {
+                    &extents[..]
+                } else {
+                    &extents[1..]
+                };
                 Positions::Given(Box::new(given.resized(extents)?), *ty)
             }
             Positions::From(first) => Positions::From(*first),

@@ -2353,17 +2353,17 @@ fn kernels_of(
 ) -> Result<Vec<GemmKernel>, Error> {
     let machine = Machine::of(device.rates());
     let (batch, operands) = (&shape.batch, shape.operands);
-    let plans = match shape.wish {
+    let plans: Vec<GemmPlan> = match shape.wish {
+        wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
+            if batch.convolution().is_some() && !batch.is_listed() && !batch.exceeds_maps() =>
+        {
+            convolutions::choose::choosable(wish, (operands, device.arch())).collect()
+        }
         wish @ (Wish::Fastest | Wish::Whole | Wish::BatchInvariant)
             if batch.groups().is_none() && !batch.is_listed() && !batch.exceeds_maps() =>
         {
             let all = choosable(wish, problem, operands, device.arch(), machine);
-            let is_taken = |plan: &GemmPlan| match batch.convolution() {
-                Some(_) => convolutions::form::check(plan).is_ok(),
-                None => true,
-            };
-            let suits =
-                |plan: &GemmPlan| is_taken(plan) && plan.check_call(problem, &operands).is_ok();
+            let suits = |plan: &GemmPlan| plan.check_call(problem, &operands).is_ok();
             let narrowed = |plan: GemmPlan| plan.narrowed(problem);
             all.into_iter().filter(suits).map(narrowed).collect()
         }

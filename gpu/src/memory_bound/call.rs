@@ -477,7 +477,6 @@ pub(crate) fn load_plans<P: Planned>(
             continue;
         };
         let plan = fastest(&problem)?;
-        plan.check_for(device.arch(), &problem)?;
         kernels.extend(plan.stages(&problem)?);
     }
     let prepared = device.extension::<Prepared<P>>();

@@ -77,8 +77,9 @@ pub(crate) fn has_elements(extents: &[i64]) -> Result<bool, Error> {
 /// Returns the layout of a tensor with other extents, which are above 0. `own` is the layout in this call, `None` if it has no element.
 ///
 /// The modes have the order in memory that they have in this call; of modes with one stride, the last is the innermost. A mode that
-/// follows the one inside of it without a gap does so again. A mode with a gap keeps its stride, and so does one with the stride 0. A
-/// tensor without elements has no order, and is row-major.
+/// follows the one inside of it without a gap does so again. A mode with a gap keeps its stride, and so does one of several elements with the
+/// stride 0. What this call does not say is row-major: the place of a mode of one element with the stride 0, which row-major layouts
+/// have too, and the order of a tensor without elements.
 ///
 /// # Errors
 ///
@@ -109,7 +110,14 @@ fn strides_of(name: &str, own: &Layout, extents: &[i64]) -> Result<Vec<i64>, Err
         return Err(refused(format!("the shape {shape} has another rank")));
     }
     let leaves: Option<Vec<(i64, i64)>> = modes.iter().map(one_leaf).collect();
-    let leaves = leaves.ok_or_else(|| refused("each mode must have one stride".to_string()))?;
+    let mut leaves = leaves.ok_or_else(|| refused("each mode must have one stride".to_string()))?;
+    let mut behind = 1;
+    for (extent, stride) in leaves.iter_mut().rev() {
+        if (*extent, *stride) == (1, 0) {
+            *stride = behind;
+        }
+        behind = behind.max(stride.saturating_abs().saturating_mul(*extent));
+    }
     let mut order: Vec<usize> = (0..leaves.len()).rev().collect();
     order.retain(|at| leaves[*at].1 != 0);
     order.sort_by_key(|at| leaves[*at].1.unsigned_abs());
@@ -147,7 +155,7 @@ mod tests {
 
     #[test]
     fn other_extents_keep_the_order_the_gaps_and_the_repetitions() {
-        let cases: [(&str, &[i64], &str); 13] = [
+        let cases: [(&str, &[i64], &str); 15] = [
             ("100:1", &[7], "7:1"),
             ("100:3", &[7], "7:3"),
             ("(4,100):(100,1)", &[2, 7], "(2,7):(7,1)"),
@@ -156,18 +164,16 @@ mod tests {
             ("(4,100):(0,1)", &[2, 7], "(2,7):(0,1)"),
             ("(4,100):(1,0)", &[2, 7], "(2,7):(1,0)"),
             ("(4,1):(1,1)", &[2, 7], "(2,7):(7,1)"),
-            // The heads within the sequence, which has one element.
+            ("(4,1):(1,0)", &[2, 7], "(2,7):(7,1)"),
+            ("(1,1,64):(0,0,1)", &[2, 3, 7], "(2,3,7):(21,7,1)"),
+            // The heads within the sequence.
             (
-                "(2,4,1,8):(32,8,32,1)",
+                "(1,4,2,8):(64,8,32,1)",
                 &[3, 4, 5, 8],
                 "(3,4,5,8):(160,8,32,1)",
             ),
             // Columns of a wider matrix, in a batch.
-            (
-                "(3,4,10):(256,64,1)",
-                &[5, 6, 20],
-                "(5,6,20):(384,64,1)",
-            ),
+            ("(3,4,10):(256,64,1)", &[5, 6, 20], "(5,6,20):(384,64,1)"),
             (
                 "(4,100):(128,1)",
                 &[2, 200],

@@ -21,7 +21,9 @@ use crate::gemm::epilogue::arguments::rust_type;
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
-use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_plans};
+use crate::memory_bound::call::{
+    BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_plans,
+};
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
@@ -359,7 +361,11 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
         }
         let device = self.x.device();
         let low = [self.x.bytes().0, self.q.bytes().0, scale.bytes().0].map(|at| at as u8);
-        let key = ([T::TY, self.to], self.x.layout().map_or(0, Layout::size), low);
+        let key = (
+            [T::TY, self.to],
+            self.x.layout().map_or(0, Layout::size),
+            low,
+        );
         let loaded = device.extension::<WithoutMemory>();
         loaded.0.get_or_make(&key, || {
             load_plans(device, [most.problem()], ReducePlan::fastest)?;
@@ -982,7 +988,8 @@ impl Planned for QuantisePlan {
         self.unverified(arch)
     }
 
-    fn stages(&self, _: &QuantiseProblem) -> Result<Vec<(Self, ())>, Error> {
+    fn stages(&self, problem: &QuantiseProblem) -> Result<Vec<(Self, ())>, Error> {
+        self.check_problem(problem)?;
         Ok(vec![(*self, ())])
     }
 

@@ -678,6 +678,7 @@ impl Planned for ReducePlan {
     }
 
     fn stages(&self, problem: &ReduceProblem) -> Result<Vec<(Self, ())>, Error> {
+        self.check_problem(problem)?;
         let mut stages = vec![(ReducePlan { parts: 1, ..*self }, ())];
         if self.parts > 1 {
             stages.extend([(self.first(problem), ()), (self.second(problem)?, ())]);

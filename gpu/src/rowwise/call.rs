@@ -496,7 +496,8 @@ impl Planned for RowwisePlan {
         self.unverified(arch)
     }
 
-    fn stages(&self, _: &RowwiseProblem) -> Result<Vec<(Self, ())>, Error> {
+    fn stages(&self, problem: &RowwiseProblem) -> Result<Vec<(Self, ())>, Error> {
+        self.check_problem(problem)?;
         Ok(vec![(*self, ())])
     }
 

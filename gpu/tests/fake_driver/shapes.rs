@@ -103,7 +103,9 @@ fn maps<'w>(device: &Device) -> Vec<Entry<'w>> {
             shapes: matrices(),
             other: Some(vec![6, 66]),
             ask: Box::new(move |shape, ask| {
-                let [m, n] = shape[..] else { panic!("a matrix") };
+                let [m, n] = shape[..] else {
+                    panic!("a matrix")
+                };
                 let call = Map::new(&add)
                     .input("x", &rows(&x, shape))
                     .output("y", &rows_mut(&y, shape));
@@ -130,7 +132,9 @@ fn maps<'w>(device: &Device) -> Vec<Entry<'w>> {
             shapes: shapes(&[[1, 1], [1, 1000], [3, 1000], [700, 64], [33, 999]]),
             other: Some(vec![6, 66]),
             ask: Box::new(move |shape, ask| {
-                let [m, n] = shape[..] else { panic!("a matrix") };
+                let [m, n] = shape[..] else {
+                    panic!("a matrix")
+                };
                 let call = Map::new(&row)
                     .input("x", &transposed(&half, [m, n]))
                     .scalar("scale", 0.5)
@@ -144,7 +148,9 @@ fn maps<'w>(device: &Device) -> Vec<Entry<'w>> {
             shapes: shapes(&[[1, 1], [1, 1000], [3, 1000], [100, 64], [33, 999]]),
             other: Some(vec![100, 2]),
             ask: Box::new(move |shape, ask| {
-                let [m, n] = shape[..] else { panic!("a matrix") };
+                let [m, n] = shape[..] else {
+                    panic!("a matrix")
+                };
                 let (from, to) = (
                     rows(&from, shape),
                     view_mut(&to, &format!("({m},{n}):(1024,1)")),
@@ -172,10 +178,19 @@ fn copies<'w, T: Element>(name: &'static str, device: &Device) -> Entry<'w> {
     Entry {
         name,
         own: vec![8, 8],
-        shapes: shapes(&[[1, 1], [1, 1000], [64, 64], [128, 1000], [33, 999], [999, 128]]),
+        shapes: shapes(&[
+            [1, 1],
+            [1, 1000],
+            [64, 64],
+            [128, 1000],
+            [33, 999],
+            [999, 128],
+        ]),
         other: None,
         ask: Box::new(move |shape, ask| {
-            let [m, n] = shape[..] else { panic!("a matrix") };
+            let [m, n] = shape[..] else {
+                panic!("a matrix")
+            };
             let to = view_mut(&to, &format!("({m},{n}):(1,{m})"));
             answer_of_copy(&rows(&from, shape), &to, ask)
         }),
@@ -216,15 +231,23 @@ fn rotaries<'w>(device: &Device) -> Vec<Entry<'w>> {
     let mut all = Vec::new();
     for (name, pairing, kind) in [
         ("a rotary embedding of halves", Pairing::Halves, 0),
-        ("a rotary embedding of neighbours, some copied", Pairing::Interleaved, 1),
-        ("a rotary embedding by tables, of given positions", Pairing::Halves, 2),
+        (
+            "a rotary embedding of neighbours, some copied",
+            Pairing::Interleaved,
+            1,
+        ),
+        (
+            "a rotary embedding by tables, of given positions",
+            Pairing::Halves,
+            2,
+        ),
     ] {
         let (x, y) = (buffer::<bf16>(device), buffer::<bf16>(device));
         let [cos, sin] = [(); 2].map(|()| buffer::<f32>(device));
         let positions = buffer::<i64>(device);
         all.push(Entry {
             name,
-            own: vec![1, 8, 1, 64],
+            own: vec![1, 8, 2, 64],
             shapes: shapes(&[
                 [1, 8, 1, 64],
                 [1, 8, 100, 64],
@@ -263,7 +286,11 @@ fn quantisations<'w>(device: &Device) -> Vec<Entry<'w>> {
         ("a quantisation of rows", 1, Some(vec![3, 5000])),
         ("a quantisation of blocks of 128", 2, None),
         ("a quantisation by a computed scale", 3, None),
-        ("a quantisation of rows with gaps by a computed scale", 4, None),
+        (
+            "a quantisation of rows with gaps by a computed scale",
+            4,
+            None,
+        ),
     ] {
         let (x, q, scales) = (
             buffer::<bf16>(device),
@@ -286,7 +313,9 @@ fn quantisations<'w>(device: &Device) -> Vec<Entry<'w>> {
             shapes: of,
             other,
             ask: Box::new(move |shape, ask| {
-                let [m, n] = shape[..] else { panic!("a matrix") };
+                let [m, n] = shape[..] else {
+                    panic!("a matrix")
+                };
                 let x = if kind == 4 && n > 0 {
                     view(&x, &format!("({m},{n}):(1032,1)"))
                 } else {
@@ -321,7 +350,10 @@ fn reductions<'w>(device: &Device) -> Vec<Entry<'w>> {
             other: None,
             ask: Box::new(move |shape, ask| {
                 let y = rows_mut(&y, &shape[..1]);
-                answer!(Reduce::new(ReduceFunction::Sum, &rows(&x, shape), &[1], &y), ask)
+                answer!(
+                    Reduce::new(ReduceFunction::Sum, &rows(&x, shape), &[1], &y),
+                    ask
+                )
             }),
         },
         Entry {
@@ -367,7 +399,6 @@ fn convolutions<'w>(device: &Device) -> Vec<Entry<'w>> {
     for (name, [c, taps, k], stride) in [
         ("a convolution of 3 by 3", [64, 3, 64], 1),
         ("a convolution of 3 by 3 with strides", [64, 3, 32], 2),
-        ("a convolution of 3 channels", [3, 7, 32], 2),
         ("a convolution of one tap", [64, 1, 32], 1),
     ] {
         let [x, w, y] = [(); 3].map(|()| buffer::<bf16>(device));
@@ -436,8 +467,9 @@ fn law_after_load_plans_no_call_of_a_shape_loads_a_kernel() {
             for shape in &shapes {
                 let name = format!("{name} of {shape:?}");
                 let (nodes, work) = captured(&device, || ask(shape, Ask::Run));
+                let nodes = nodes.expect("a graph");
                 work.unwrap_or_else(|error| panic!("{name}, captured: {error}"));
-                assert_eq!(nodes.expect("a graph") > 0, !shape.contains(&0), "{name}");
+                assert_eq!(nodes > 0, !shape.contains(&0), "{name}");
                 for what in [Ask::Prepare, Ask::Run] {
                     let counts = counted(&device, || ask(shape, what).map(drop)).unwrap();
                     assert_eq!(loads(&counts), 0, "{name}: {counts:?}");
@@ -518,7 +550,10 @@ fn load_plans_of_every_call_refuse_shapes() {
             let mut negative = own.clone();
             negative[0] = -1;
             let said = refused(negative);
-            assert!(said.starts_with("an extent is -1: it must be 0 to "), "{name}: {said}");
+            assert!(
+                said.starts_with("an extent is -1: it must be 0 to "),
+                "{name}: {said}"
+            );
             found.push(refused(vec![5]));
         }
         found.dedup();
@@ -527,7 +562,15 @@ fn load_plans_of_every_call_refuse_shapes() {
     let name = "shapes::load_plans_of_every_call_refuse_shapes";
     assert_eq!(
         said(name, "whole", act),
-        "x has the layout (2,64):(64,1), and cannot have another shape: the shape 5 has another rank"
+        "x has the layout (2,64):(64,_1), and cannot have another shape: the shape 5 has another rank; \
+         x has the layout (2,64):(1,2), and cannot have another shape: the shape 5 has another rank; \
+         the source has the layout (2,64):(64,_1), and cannot have another shape: the shape 5 has another rank; \
+         the source has the layout (8,8):(8,_1), and cannot have another shape: the shape 5 has another rank; \
+         index has the layout (1,1):(0,0), and cannot have another shape: the shape 5 has another rank; \
+         rotary embedding: the shape 5 is given: it must be (batch, head, sequence, feature); \
+         x has the layout (2,64):(64,_1), and cannot have another shape: the shape 5 has another rank; \
+         x has the layout (2,64):(1032,1), and cannot have another shape: the shape 5 has another rank; \
+         mode 1 is named, and x 5 has 1 modes: they are counted from 0"
     );
 }
 
@@ -553,23 +596,32 @@ fn law_a_computed_scale_has_many_blocks_captured_or_not() {
         assert_eq!(nodes, Ok(0));
         assert!(refused.expect_err("no kernel is loaded").is_capturing());
         let mut said = Vec::new();
-        for (name, rows, gap) in [("a tensor", 500, 0), ("of one block", 8, 0), ("with gaps", 500, 24)] {
+        for (name, rows, gap) in [
+            ("a tensor", 500, 0),
+            ("of one block", 8, 0),
+            ("with gaps", 500, 24),
+        ] {
             let (first, loaded) = launches(&|| call(rows, gap).run());
             assert!(loaded > 0, "{name}");
             let again = launches(&|| call(rows, gap).run());
             assert_eq!(again, (first, 0), "{name}");
             let prepared = call(rows, gap).prepare().unwrap();
             let before = captured(&device, || prepared.run(&device));
-            before.1.unwrap_or_else(|error| panic!("{name}, prepared: {error}"));
+            before
+                .1
+                .unwrap_or_else(|error| panic!("{name}, prepared: {error}"));
             let inside = captured(&device, || call(rows, gap).prepare()?.run(&device));
             let unprepared = captured(&device, || call(rows, gap).run());
             for (_, ended) in [&inside, &unprepared].map(|(nodes, ended)| (nodes, ended)) {
                 assert!(ended.is_ok(), "{name}: {ended:?}");
             }
             assert_eq!(inside.0, unprepared.0, "{name}");
-            let [before, unprepared] = [before.0, unprepared.0].map(|nodes| nodes.expect("a graph"));
+            let [before, unprepared] =
+                [before.0, unprepared.0].map(|nodes| nodes.expect("a graph"));
             let first = first.expect("launches");
-            said.push(format!("{name}: {first} launches, captured {unprepared}, prepared {before}"));
+            said.push(format!(
+                "{name}: {first} launches, captured {unprepared}, prepared {before}"
+            ));
         }
         said.join("; ")
     };

@@ -30,6 +30,36 @@ pub(crate) fn choose(
     fastest(im2col, (wish, step), problem, of, machine)
 }
 
+/// Whether a call with this wish takes a plan.
+fn is_wanted(wish: Wish, plan: &GemmPlan) -> bool {
+    match wish {
+        Wish::Whole => plan.split == 1,
+        // Each row is summed in one order.
+        Wish::BatchInvariant => plan.split == 1 && plan.cluster[2] == 1,
+        Wish::Plan(_) | Wish::Method(_) | Wish::Fastest => true,
+    }
+}
+
+/// The plans of the list that load by an im2col tensor map.
+fn taken(operands: Operands, arch: Arch) -> impl Iterator<Item = GemmPlan> {
+    // How they begin is measured for plain products alone.
+    let in_order = |plan| GemmPlan {
+        early: false,
+        ..plan
+    };
+    let plans = GemmPlan::candidates(operands, arch).into_iter();
+    plans.map(in_order).filter(|plan| check(plan).is_ok())
+}
+
+/// The plans that a call can choose for any number of positions. Those that divide K among clusters have two parts: their kernels take any
+/// number.
+pub(crate) fn choosable(
+    wish: Wish,
+    (operands, arch): (Operands, Arch),
+) -> impl Iterator<Item = GemmPlan> {
+    taken(operands, arch).filter(move |plan| is_wanted(wish, plan))
+}
+
 /// The fastest plan of the list with a tile along K, if one is given.
 fn fastest(
     im2col: &Im2col,
@@ -38,27 +68,14 @@ fn fastest(
     (operands, arch): (Operands, Arch),
     machine: Machine,
 ) -> GemmPlan {
-    let is_wanted = |plan: &GemmPlan| match wish {
-        Wish::Whole => plan.split == 1,
-        // Each row is summed in one order.
-        Wish::BatchInvariant => plan.split == 1 && plan.cluster[2] == 1,
-        Wish::Plan(_) | Wish::Method(_) | Wish::Fastest => true,
-    };
     let loaded = |plan: &GemmPlan| GemmProblem {
         k: im2col.loaded(plan.tile[2]),
         ..*problem
     };
-    // How they begin is measured for plain products alone.
-    let in_order = |plan| GemmPlan {
-        early: false,
-        ..plan
-    };
-    let plans = GemmPlan::candidates(operands, arch).into_iter();
-    let plans = plans.map(in_order);
-    let plans = plans.filter(|plan| check(plan).is_ok());
+    let plans = taken(operands, arch);
     let plans = plans.flat_map(|plan| plan.in_parts(&loaded(&plan), machine));
     let plans = plans.filter(|plan| step.is_none_or(|step| plan.tile[2] == step));
-    let timed = plans.filter(is_wanted).map(|plan| {
+    let timed = plans.filter(|plan| is_wanted(wish, plan)).map(|plan| {
         let time = plan.cost(&loaded(&plan), machine).total();
         (time, plan)
     });

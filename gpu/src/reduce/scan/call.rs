@@ -395,6 +395,7 @@ impl Planned for ScanPlan {
     }
 
     fn stages(&self, problem: &ScanProblem) -> Result<Vec<(Self, ScanStage)>, Error> {
+        self.check_problem(problem)?;
         let mut stages = vec![(ScanPlan { turns: 0, ..*self }, ScanStage::Whole)];
         if self.parts(problem) > 1 {
             stages.extend([ScanStage::Totals, ScanStage::Parts].map(|stage| (*self, stage)));

@@ -469,7 +469,8 @@ impl Planned for TopKPlan {
         self.unverified(arch, stage)
     }
 
-    fn stages(&self, _: &TopKProblem) -> Result<Vec<(Self, TopKStage)>, Error> {
+    fn stages(&self, problem: &TopKProblem) -> Result<Vec<(Self, TopKStage)>, Error> {
+        self.check_problem(problem)?;
         let mut stages = vec![(TopKPlan { parts: 1, ..*self }, TopKStage::Whole)];
         if self.parts > 1 {
             stages.push((*self, TopKStage::Part));
