@@ -212,6 +212,7 @@ impl Error {
             | ErrorKind::Convolution { .. }
             | ErrorKind::Empty { .. }
             | ErrorKind::Extent { .. }
+            | ErrorKind::Resized { .. }
             | ErrorKind::LeadingDimension { .. }
             | ErrorKind::Factor { .. }
             | ErrorKind::Plan { .. }
