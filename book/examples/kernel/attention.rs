@@ -517,6 +517,7 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
     println!("{}", run.check()?);
     // ANCHOR_END: recorded
 
+    println!("\n== named ==");
     // ANCHOR: named
     // A name for each place in shared memory and for each barrier, in the order of their addresses.
     let mut pipeline = run.pipeline;
@@ -549,6 +550,7 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
     }
     // ANCHOR_END: named
 
+    println!("\n== planted ==");
     // ANCHOR: planted
     // The last two of these steps in the other order: the release comes before the wait.
     pipeline.actors[consumer].steps.swap(20, 21);
