@@ -174,8 +174,11 @@ struct Entry {
     in_place: bool,
     call: fn(&[Tensor], Ask) -> Result<(), Error>,
     /// Loads the kernels of shapes of the first operand, if the call takes shapes.
-    load: Option<fn(&[Tensor], &[i64]) -> Result<usize, Error>>,
+    load: Option<Loads>,
 }
+
+/// Loads the kernels of a shape of the first operand, and answers how many there are.
+type Loads = fn(&[Tensor], &[i64]) -> Result<usize, Error>;
 
 const IN: bool = false;
 const OUT: bool = true;

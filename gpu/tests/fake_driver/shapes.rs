@@ -37,8 +37,11 @@ struct Entry<'w> {
     shapes: Vec<Vec<i64>>,
     /// A shape whose kernels are not among those of the others, if there is one.
     other: Option<Vec<i64>>,
-    ask: Box<dyn Fn(&[i64], Ask<'_>) -> Result<usize, Error> + 'w>,
+    ask: Box<Asked<'w>>,
 }
+
+/// A call of a shape, and what it answers.
+type Asked<'w> = dyn Fn(&[i64], Ask<'_>) -> Result<usize, Error> + 'w;
 
 /// What a call answers.
 macro_rules! answer {
