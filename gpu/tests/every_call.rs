@@ -812,7 +812,7 @@ fn law_every_call_takes_or_refuses_sizes_beyond_32_bits() {
                 }
             }
         }
-        // Views of so many elements, all of which are one.
+        // Views of `size` elements, all of which are one.
         for (place, operand) in entry.operands.iter().enumerate().filter(|(_, of)| !of.2) {
             for mode in 0..operand.1.len() {
                 for size in sizes {

@@ -17,12 +17,12 @@ use crate::method::AttentionMethod;
 /// most up to here; beyond, all weights of a row may become 0 or infinite together, and the row is NaN.
 const MOST_EXPONENT: f64 = 134_217_728.0;
 
-/// Marks the rows whose largest score, as an exponent of 2, is too large: their sum becomes NaN. That of a row that has seen no
-/// key becomes 0.
+/// Marks the rows whose largest score, as an exponent of 2, is too large: their sum becomes NaN. A row without a maximum keeps its
+/// sum: 0 if it has seen no key, and NaN if each of its scores is NaN, of which a maximum knows nothing.
 pub(crate) fn checked_sum(top: &Expr, sum: &Expr) -> Expr {
     let is_empty = top.equals(f64::NEG_INFINITY);
     let is_beyond = top.abs().gt(MOST_EXPONENT);
-    is_empty.select(0.0, is_beyond.select(f64::NAN, sum))
+    is_empty.select(sum, is_beyond.select(f64::NAN, sum))
 }
 
 /// Adds a sink to each row: `2^sink` to the sum, which is brought under the new maximum. Returns what the output must be

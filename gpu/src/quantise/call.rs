@@ -626,8 +626,8 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// let mut scales = device.poisoned::<f32>(1)?;
     /// let (x, q) = (x.view((1, 64))?, q.view_mut((1, 64))?);
     /// let call = Quantise::new(Ty::S8, &x, &q).rows(&scales.view_mut(1)?);
-    /// // Any number of rows of 1000 columns takes one kernel; rows of 4096 are held by more threads.
-    /// assert_eq!(call.load_plans([[1, 1000], [100, 1000], [7, 4096]])?, 2);
+    /// // A single row, many rows of as many columns, and rows that more threads hold have a kernel each.
+    /// assert_eq!(call.load_plans([[1, 1000], [100, 1000], [7, 4096]])?, 3);
     /// assert_eq!(
     ///     call.load_plans([[8, 0]]).unwrap_err().to_string(),
     ///     "x has the shape (8,0): a row without columns has no largest size, and so no scale"

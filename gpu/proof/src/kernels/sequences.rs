@@ -7,7 +7,7 @@ use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::attention::{Counts, Expected, Found, WIDTHS, add, sinks, upload_or_one};
+use super::attention::{ElementsAndPlans, Expected, Found, WIDTHS, add, sinks, upload_or_one};
 use crate::sweep::Random;
 
 /// Computes drawn calls on packed sequences on a device, and compares every element: lengths, 0 among them, gaps between
@@ -18,7 +18,7 @@ use crate::sweep::Random;
 /// # Errors
 ///
 /// Returns the first call whose result is wrong, in words.
-pub fn check_packed(device: &Device, seed: u64, rounds: usize) -> Result<Counts, String> {
+pub fn check_packed(device: &Device, seed: u64, rounds: usize) -> Result<ElementsAndPlans, String> {
     let mut r = Random::of(seed, "sequences");
     let mut counts = [0; 2];
     for round in 0..rounds {
@@ -183,7 +183,7 @@ fn run<T: GemmElement>(
     device: &Device,
     r: &mut Random,
     [width, outer]: [i64; 2],
-) -> Result<Counts, String> {
+) -> Result<ElementsAndPlans, String> {
     let of_keys = 1 + r.below(2_i64);
     let group = r.one(&[1, 2, 4]);
     let heads = of_keys * group;

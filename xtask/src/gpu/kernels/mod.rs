@@ -136,7 +136,7 @@ fn gathered(device: &Device) -> Result<String> {
 }
 
 /// The elements that a check of attention compared, and the plans that wrote them.
-fn of_plans(counts: Result<attention::Counts, String>) -> Result<String> {
+fn of_plans(counts: Result<attention::ElementsAndPlans, String>) -> Result<String> {
     let [elements, plans] = counts.map_err(anyhow::Error::msg)?;
     Ok(format!("{elements} elements of {plans} plans"))
 }

@@ -24,7 +24,7 @@ use crate::sweep::Random;
 /// # Errors
 ///
 /// Returns the first problem whose result is wrong, in words.
-pub fn check(device: &Device, seed: u64, rounds: usize) -> Result<Counts, String> {
+pub fn check(device: &Device, seed: u64, rounds: usize) -> Result<ElementsAndPlans, String> {
     let mut r = Random::of(seed, "attention");
     let mut counts = [0; 2];
     for round in 0..rounds {
@@ -36,8 +36,12 @@ pub fn check(device: &Device, seed: u64, rounds: usize) -> Result<Counts, String
     Ok(counts)
 }
 
-fn run<T: GemmElement>(device: &Device, r: &mut Random, round: usize) -> Result<Counts, String> {
-    let case = Case::<T>::draw(r, WIDTHS[round % WIDTHS.len()])?;
+fn run<T: GemmElement>(
+    device: &Device,
+    r: &mut Random,
+    round: usize,
+) -> Result<ElementsAndPlans, String> {
+    let case = AttentionCase::<T>::draw(r, WIDTHS[round % WIDTHS.len()])?;
     case.run(device, |usual| some_plans(device, r, &case.problem, usual))
 }
 
@@ -153,7 +157,7 @@ pub(super) const WIDTHS: [[i64; 2]; 6] = [
 ];
 
 /// A problem with the numbers of its tensors.
-struct Case<T> {
+struct AttentionCase<T> {
     problem: AttentionProblem,
     /// Q, K and V, from the element on at which each begins.
     given: [Vec<T>; 3],
@@ -163,15 +167,15 @@ struct Case<T> {
 }
 
 /// The number of elements that were compared, and of the plans that wrote them.
-pub type Counts = [usize; 2];
+pub type ElementsAndPlans = [usize; 2];
 
-impl<T: GemmElement> Case<T> {
+impl<T: GemmElement> AttentionCase<T> {
     /// Draws a problem with its numbers: scores of some tens, or of thousands.
-    fn draw(r: &mut Random, widths: [i64; 2]) -> Result<Case<T>, String> {
+    fn draw(r: &mut Random, widths: [i64; 2]) -> Result<AttentionCase<T>, String> {
         let problem = draw(r, T::TY, widths);
         let magnitude = r.one(&[1.0, 1.0, 1.0, 20.0]);
         let first = AttentionTensor::ALL.map(|_| r.one(&[0, 0, 0, 8, 4, 1]));
-        Case::of(r, problem, magnitude, first)
+        AttentionCase::of(r, problem, magnitude, first)
     }
 
     /// Draws the numbers of a problem.
@@ -180,13 +184,13 @@ impl<T: GemmElement> Case<T> {
         problem: AttentionProblem,
         magnitude: f64,
         first: [usize; 4],
-    ) -> Result<Case<T>, String> {
+    ) -> Result<AttentionCase<T>, String> {
         let tensors = AttentionTensor::ALL.map(|tensor| layout(&problem, tensor));
         let [q, k, v] = [0, 1, 2].map(|i| {
             let magnitude = if i < 2 { magnitude } else { 1.0 };
             filled::<T>(r, tensors[i].as_ref(), first[i], magnitude)
         });
-        Ok(Case {
+        Ok(AttentionCase {
             problem,
             given: [q?, k?, v?],
             first,
@@ -200,7 +204,7 @@ impl<T: GemmElement> Case<T> {
         &self,
         device: &Device,
         plans: impl FnOnce(AttentionPlan) -> Vec<AttentionPlan>,
-    ) -> Result<Counts, String> {
+    ) -> Result<ElementsAndPlans, String> {
         let (problem, first) = (&self.problem, self.first);
         let what = problem.to_string();
         let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
@@ -409,7 +413,11 @@ fn some_plans(
 /// # Errors
 ///
 /// Returns the first problem whose result is wrong, in words.
-pub fn check_special(device: &Device, seed: u64, rounds: usize) -> Result<Counts, String> {
+pub fn check_special(
+    device: &Device,
+    seed: u64,
+    rounds: usize,
+) -> Result<ElementsAndPlans, String> {
     let mut r = Random::of(seed, "special");
     let mut counts = [0; 2];
     for round in 0..rounds {
@@ -431,7 +439,7 @@ fn run_special<T: GemmElement>(
     device: &Device,
     r: &mut Random,
     round: usize,
-) -> Result<Counts, String> {
+) -> Result<ElementsAndPlans, String> {
     let [inner, outer] = WIDTHS[round % WIDTHS.len()];
     let mut problem = draw(r, T::TY, [inner, outer]);
     let [batch, heads] = [problem.batch, problem.heads[1]];
@@ -444,7 +452,7 @@ fn run_special<T: GemmElement>(
         sinks: problem.sinks,
         ..compact
     };
-    let mut case = Case::<T>::of(r, problem, 0.5, [0; 4])?;
+    let mut case = AttentionCase::<T>::of(r, problem, 0.5, [0; 4])?;
     let specials = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     for i in 0..1 + r.below(3_usize) {
         let given = &mut case.given[(round + i) % 3];
@@ -464,7 +472,7 @@ fn run_special<T: GemmElement>(
 }
 
 /// Adds the counts of a run.
-pub(super) fn add(counts: &mut Counts, of_run: Counts) {
+pub(super) fn add(counts: &mut ElementsAndPlans, of_run: ElementsAndPlans) {
     for (sum, count) in counts.iter_mut().zip(of_run) {
         *sum += count;
     }
@@ -547,7 +555,7 @@ fn fields(
 /// # Errors
 ///
 /// Returns the first problem whose result is wrong, in words.
-pub fn check_fields(device: &Device) -> Result<Counts, String> {
+pub fn check_fields(device: &Device) -> Result<ElementsAndPlans, String> {
     let mut r = Random::of(47, "fields");
     let mut counts = [0; 2];
     let arch = device.arch();
@@ -562,7 +570,7 @@ pub fn check_fields(device: &Device) -> Result<Counts, String> {
             log_sum_exp: true,
             ..problem
         };
-        let case = Case::<f16>::of(&mut r, problem, 1.0, [0; 4])?;
+        let case = AttentionCase::<f16>::of(&mut r, problem, 1.0, [0; 4])?;
         let found = case.run(device, |usual| {
             let all = fields(&problem, usual.operands, arch);
             // The simulator runs a third of them.

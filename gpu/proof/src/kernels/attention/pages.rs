@@ -6,7 +6,7 @@ use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::{Counts, Expected, Found, WIDTHS, add, sinks, upload_or_one};
+use super::{ElementsAndPlans, Expected, Found, WIDTHS, add, sinks, upload_or_one};
 use crate::kernels::sequences::{PackedRows, check_rest, drawn_plans};
 use crate::sweep::Random;
 
@@ -19,7 +19,7 @@ use crate::sweep::Random;
 /// # Errors
 ///
 /// Returns the first call whose result is wrong, in words.
-pub fn check_paged(device: &Device, seed: u64, rounds: usize) -> Result<Counts, String> {
+pub fn check_paged(device: &Device, seed: u64, rounds: usize) -> Result<ElementsAndPlans, String> {
     let mut r = Random::of(seed, "pages");
     let mut counts = [0; 2];
     for round in 0..rounds {
@@ -138,7 +138,7 @@ fn run<T: GemmElement>(
     device: &Device,
     r: &mut Random,
     features: [i64; 2],
-) -> Result<Counts, String> {
+) -> Result<ElementsAndPlans, String> {
     let [inner, outer] = features;
     let of_keys = 1 + r.below(2_i64);
     let group = r.one(&[1, 2, 4]);
