@@ -9,7 +9,7 @@ use std::f64::consts::{LN_2, LOG2_E};
 use colex_atom::{Arch, Ty};
 use colex_device::Device;
 use colex_ir::launch::{Argument, Launch, Limits};
-use colex_ir::verify::{LEAST, STEP, registers_at_entry};
+use colex_ir::verify::{BESIDE_WGMMA, LEAST, STEP, registers_at_entry};
 use colex_ir::{BinaryOp, FenceKind, Reg, Type};
 use colex_layout::{C, Int, IntTuple, Layout};
 use colex_sched::pipeline::WarpSpecialized;
@@ -380,10 +380,11 @@ impl HopperKernel {
             return Err(plan.other_features(&WIDTHS));
         }
         if operands.vectors != [8; 4] {
-            return unbuilt(format!(
+            let why = format!(
                 "addresses and strides allow {:?} elements per access to Q, K, V and O: the Hopper kernel takes 8",
                 operands.vectors
-            ));
+            );
+            return refuse(PlanRefusal::Vector, why);
         }
         let numbers = [
             ("number of consumers", consumers, 1, MOST_CONSUMERS, 1),
@@ -453,9 +454,16 @@ impl HopperKernel {
         let bytes = elements * i64::from(operands.ty.bits()) / 8 + barriers;
         let room = i64::from(Limits::of(arch).shared);
         plan.limit("bytes of shared memory for Q, K and V", bytes, room)?;
+        let threads = ((consumers + 1) * GROUP) as u32;
+        let entry = i64::from(registers_at_entry(threads, 1));
+        // The first product has its sums in registers, the second its sums and four registers of weights.
+        let own = (keys / 2).max(outer / 2 + 4);
+        plan.limit(
+            "registers for a product of a consumer at entry",
+            own,
+            (entry - i64::from(BESIDE_WGMMA)).max(0),
+        )?;
         if let Some([producer, consumer]) = plan.registers {
-            let threads = ((consumers + 1) * GROUP) as u32;
-            let entry = i64::from(registers_at_entry(threads, 1));
             let (least, step) = (i64::from(LEAST), i64::from(STEP));
             plan.number(
                 "number of registers of the producer",

@@ -28,7 +28,7 @@ use super::plan_check::{MOST_THREADS, MOST_TILE};
 use super::problem::MOST_EXTENT;
 use crate::calls::unencoded;
 use crate::kernels::{GemmProblem, Major};
-use colex_ir::verify::{LEAST, STEP, registers_at_entry};
+use colex_ir::verify::{BESIDE_WGMMA, LEAST, STEP, registers_at_entry};
 use colex_ir::{FenceKind, Sync, Type};
 use colex_tensor::{
     Arg, Builder, Cond, Error, Fragment, Im2colTensor, Index, Pipeline, Stage, Tensor,
@@ -38,9 +38,8 @@ use colex_tensor::{
 /// The most steps along K of all shares together.
 const MOST_STEPS: i64 = 1 << 26;
 
-/// The registers that the Hopper kernel needs beside a thread's accumulators: ptxas 12.9 needs 154 registers for 128
-/// accumulators.
-const BESIDE_SUMS: i64 = 26;
+/// The registers that the Hopper kernel needs beside a thread's accumulators.
+const BESIDE_SUMS: i64 = BESIDE_WGMMA as i64;
 
 /// The registers that a thread needs beside what it loads or accumulates where several blocks share a multiprocessor: with fewer,
 /// ptxas 12.9 spills a few in some of the plans.

@@ -21,7 +21,7 @@ mod wgmma;
 
 pub use diagnostic::{Diagnostic, Refused};
 pub use problem::Problem;
-pub use resources::{LEAST, STEP, at_entry, registers_at_entry};
+pub use resources::{BESIDE_WGMMA, LEAST, STEP, at_entry, registers_at_entry};
 
 pub use crate::Cohort;
 use crate::rows::{Known, Rows};

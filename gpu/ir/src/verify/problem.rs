@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use colex_atom::Arch;
 
+use super::resources::BESIDE_WGMMA;
 use crate::{Cohort, Escaped, Operand, Reg, RegType, Type};
 
 /// A problem of an instruction or a declaration.
@@ -354,6 +355,17 @@ pub enum Problem {
         /// The registers of a thread at entry.
         entry: u32,
     },
+    /// A `wgmma` for whose registers a thread begins with too few.
+    #[error(
+        "a `wgmma` of {own} registers takes at least {} at entry, and a thread begins with {entry}: the assembler counts no register that `setmaxnreg` gives later",
+        .own + BESIDE_WGMMA
+    )]
+    WgmmaRegisters {
+        /// The registers of D, and of A where it is in registers.
+        own: u32,
+        /// The registers of a thread at entry.
+        entry: u32,
+    },
     /// A named barrier that waits for more threads than the block has.
     #[error(
         "a barrier of {threads} threads in a block of {block}: it would wait for ever for the other {}",
@@ -453,6 +465,7 @@ impl Problem {
             | Problem::SetMaxRegUnknown
             | Problem::SetMaxRegDirection { .. }
             | Problem::RegisterPool { .. }
+            | Problem::WgmmaRegisters { .. }
             | Problem::BarrierBlock { .. }
             | Problem::NoLoop { .. }
             | Problem::BarrierId { .. }

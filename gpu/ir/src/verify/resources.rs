@@ -8,6 +8,7 @@ use super::diagnostic::Diagnostic;
 use super::interval::{Interval, IntervalValues};
 use super::problem::Problem;
 use super::regset::RegSet;
+use super::wgmma;
 use crate::rows::{Known, Rows};
 use crate::{Control, Kernel, Op, Stmt, Sync, SyncEffect};
 
@@ -26,6 +27,10 @@ pub const LEAST: u32 = 24;
 
 /// Threads of a warpgroup.
 const GROUP: u32 = 128;
+
+/// The registers that a thread needs at entry beside those of one `wgmma`. Seen with ptxas 12.9, which refuses a kernel with fewer
+/// by C7602, for 4 to 128 accumulators, with A in shared memory and in registers.
+pub const BESIDE_WGMMA: u32 = 26;
 
 /// Returns the registers with which a thread of a block begins if `min_blocks` blocks must fit a multiprocessor.
 pub fn registers_at_entry(threads: u32, min_blocks: u32) -> u32 {
@@ -53,6 +58,28 @@ fn threads(block: [u32; 3]) -> u32 {
 pub(super) fn check(kernel: &Kernel, rows: &Rows<'_>) -> Vec<Diagnostic> {
     let mut all = barriers(kernel);
     all.extend(registers(kernel, rows));
+    all.extend(products(kernel));
+    all
+}
+
+/// `wgmma`s that work on more registers than a thread begins with. `setmaxnreg` gives a thread more later, but the assembler counts
+/// those at entry.
+fn products(kernel: &Kernel) -> Vec<Diagnostic> {
+    let Some(entry) = at_entry(kernel) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    kernel.walk(&mut |stmt| {
+        if let Some((d, a)) = wgmma::registers(&stmt.op) {
+            let own = (d.len() + a.len()) as u32;
+            if own + BESIDE_WGMMA > entry {
+                all.push(Diagnostic {
+                    at: stmt.at,
+                    problem: Problem::WgmmaRegisters { own, entry },
+                });
+            }
+        }
+    });
     all
 }
 

@@ -24,7 +24,7 @@ pub(super) fn check(body: &[Stmt], rows: &Rows<'_>) -> Vec<Diagnostic> {
         loops: Vec::new(),
     };
     each(body, &mut |stmt| {
-        if let Some((d, a)) = product(&stmt.op) {
+        if let Some((d, a)) = registers(&stmt.op) {
             for reg in d.iter().chain(a) {
                 walk.handed.insert(rows.number_of(*reg));
             }
@@ -48,7 +48,7 @@ fn each(body: &[Stmt], visit: &mut dyn FnMut(&Stmt)) {
 }
 
 /// The registers that a `wgmma` works on: D, and A where it is in registers.
-fn product(op: &Op) -> Option<(&[Reg], &[Reg])> {
+pub(super) fn registers(op: &Op) -> Option<(&[Reg], &[Reg])> {
     match op.atom() {
         Some(Atom::Mma { atom, d, a, .. }) if atom.b_in_shared() => {
             Some((d, if atom.a_in_shared() { &[] } else { a }))
@@ -217,7 +217,7 @@ impl WgmmaWalk<'_> {
             | Op::Exchange(_)
             | Op::Sync(_)
             | Op::Control(_) => self.touch(known, state),
-            Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => match product(&stmt.op) {
+            Op::Atom(Atom::Mma { .. } | Atom::Copy { .. }) => match registers(&stmt.op) {
                 Some((d, a)) => self.issue(stmt, d, a, state),
                 None => self.touch(known, state),
             },

@@ -170,3 +170,49 @@ fn the_verifier_and_the_simulator_agree() {
         passed + refused
     );
 }
+
+/// A kernel of this number of warpgroups that computes one `wgmma` of `columns` columns.
+fn multiplies(groups: u32, columns: i64, a_in_shared: bool) -> Kernel {
+    let name = if a_in_shared { "SS" } else { "RS" };
+    let atom = colex_atom::mma(&format!("SM90_64x{columns}x16_F32BF16BF16_{name}"));
+    let atom = atom.expect("the table has it");
+    let mut k = KernelBuilder::new("k", Arch::Sm90a);
+    k.block([128 * groups, 1, 1]).min_blocks(1);
+    let d: Vec<_> = (0..columns / 2).map(|_| k.mov(Type::F32, 0.0)).collect();
+    let b = k.mov(Type::U64, 0);
+    let a = if a_in_shared {
+        vec![b]
+    } else {
+        (0..4).map(|_| k.mov(Type::B32, 0)).collect()
+    };
+    k.wgmma_fence();
+    k.wgmma(&atom, &d, &a, b, colex_ir::ScaleD::One);
+    k.wgmma_commit();
+    k.wgmma_wait(0);
+    k.finish()
+}
+
+/// Attention of 256 features by three consumers, which the assembler of an H200's driver refused.
+#[test]
+fn law_a_thread_begins_with_the_registers_of_each_wgmma() {
+    for groups in [1, 2, 3, 4, 5, 6, 8] {
+        let entry = colex_ir::verify::registers_at_entry(128 * groups, 1);
+        for columns in (8..=256).step_by(8) {
+            for a_in_shared in [false, true] {
+                let own = columns / 2 + if a_in_shared { 0 } else { 4 };
+                let said = sentences(&multiplies(groups, columns, a_in_shared));
+                if own + 26 <= i64::from(entry) {
+                    assert_eq!(said, [""; 0]);
+                } else {
+                    assert_eq!(
+                        said,
+                        [format!(
+                            "a `wgmma` of {own} registers takes at least {} at entry, and a thread begins with {entry}: the assembler counts no register that `setmaxnreg` gives later",
+                            own + 26
+                        )]
+                    );
+                }
+            }
+        }
+    }
+}

@@ -346,7 +346,6 @@ fn law_an_error_says_whether_the_call_is_unsupported() {
             .check(),
         ),
         planned(ampere, Arch::Sm75, |_| ()),
-        planned(hopper, Arch::Sm90a, |plan| plan.operands.vectors[0] = 4),
         planned(ampere, Arch::Sm80, |plan| plan.operands.features = [80; 2]),
         error(products.on(&doubles, &doubles, c).expect("operands").run()),
     ];
@@ -415,6 +414,18 @@ fn law_an_error_says_whether_the_call_is_unsupported() {
         (
             planned(hopper, Arch::Sm90a, |plan| plan.cluster = 9),
             PlanRefusal::Number,
+        ),
+        (
+            planned(hopper, Arch::Sm90a, |plan| plan.operands.vectors[0] = 4),
+            PlanRefusal::Vector,
+        ),
+        (
+            planned(hopper, Arch::Sm90a, |plan| {
+                plan.operands.features = [256; 2];
+                (plan.tile, plan.consumers) = ([192, 32], 3);
+                (plan.stages, plan.ahead) = (1, 1);
+            }),
+            PlanRefusal::Limit,
         ),
         (
             planned(ampere, Arch::Sm80, |plan| plan.by_lanes = true),
