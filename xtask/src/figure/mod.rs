@@ -76,6 +76,9 @@ const KINDS: &[(&str, Draw)] = &[
     ("micro-tiles", Draw::Picture(kernel::micro_tiles::draw)),
     ("waves", Draw::Picture(kernel::waves::draw)),
     ("flags", Draw::Picture(kernel::flags::draw)),
+    ("pages", Draw::Picture(kernel::pages::draw)),
+    ("packed", Draw::Picture(kernel::packed::draw)),
+    ("parts", Draw::Svg(kernel::parts::draw)),
     ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
     ("ratios", Draw::Svg(sweep::ratios)),
@@ -210,7 +213,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, rank-scaling, composition, tma-box, im2col, lanes, listed-rows, mask, placements, turns, micro-tiles, waves, flags, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, rank-scaling, composition, tma-box, im2col, lanes, listed-rows, mask, placements, turns, micro-tiles, waves, flags, pages, packed, parts, flow, bench, ratios, roofline"
         );
     }
 

@@ -1,6 +1,6 @@
 //! Figures of kernels and of the tensors around them: what a load of a convolution brings, what lanes have added, where a list sends
 //! rows, which scores a mask hides, how consumers take turns, which tiles run in a wave, which thread has a micro-tile, which ranks hold
-//! an element, and which flags they set.
+//! an element and which flags they set, where keys lie in pages, where sequences begin in a tensor, and what parts of the keys cost.
 
 pub(super) mod flags;
 pub(super) mod im2col;
@@ -8,6 +8,9 @@ pub(super) mod lanes;
 pub(super) mod listed_rows;
 pub(super) mod mask;
 pub(super) mod micro_tiles;
+pub(super) mod packed;
+pub(super) mod pages;
+pub(super) mod parts;
 pub(super) mod placements;
 pub(super) mod turns;
 pub(super) mod waves;
