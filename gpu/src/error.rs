@@ -109,7 +109,9 @@ impl Error {
             | ErrorKind::PlanAccess { .. }
             | ErrorKind::Elementwise(ElementwiseError::Vector { .. })
             | ErrorKind::Rowwise(RowwiseError::Asynchronous { .. } | RowwiseError::Gaps { .. })
-            | ErrorKind::Reduce(ReduceError::Stored { .. }) => PlanRefusal::Vector,
+            | ErrorKind::Reduce(ReduceError::Stored { .. } | ReduceError::Gaps { .. }) => {
+                PlanRefusal::Vector
+            }
             ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
             ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
             ErrorKind::PlanCall { .. }
@@ -1254,6 +1256,11 @@ pub(crate) enum ReduceError {
          turns along it"
     )]
     Inner { all: i64, extent: i64 },
+    #[error(
+        "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, and \
+         have at most {most} elements"
+    )]
+    Gaps { most: i64 },
     #[error(
         "the abs-max of {ty}: the type does not hold the size of its least number, so convert the elements to f32 first"
     )]

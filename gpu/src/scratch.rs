@@ -2,13 +2,16 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use colex_device::{Buffer, Device, Extension};
+use colex_device::{Buffer, Device, Element, Extension};
 
 use crate::error::{Error, ErrorKind};
 use crate::stream_key::StreamKey;
 
 /// The most pieces of memory that a device keeps for calls to come.
 const PIECES: usize = 8;
+
+/// The words that are allocated for counters, at least.
+const LEAST_COUNTERS: usize = 256;
 
 /// The alignment of every piece, in bytes: that of new memory.
 const ALIGNMENT: u64 = 256;
@@ -19,7 +22,9 @@ const ALIGNMENT: u64 = 256;
 /// after the last one has ended. A graph may run at any time, on any stream: nothing of it is taken for a capture.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    pieces: Mutex<Vec<(StreamKey, Buffer<u8>)>>,
+    pieces: Pieces<u8>,
+    /// Words that are 0 whenever no kernel counts by them, with the stream that their work was given to.
+    counters: Pieces<u32>,
     /// Kept for good, so that a graph may use it: each is at least twice as long as the one before.
     zeros: Mutex<Vec<Buffer<u8>>>,
 }
@@ -27,6 +32,7 @@ pub(crate) struct Scratch {
 impl Extension for Scratch {
     fn clear(&self) {
         locked(&self.pieces).clear();
+        locked(&self.counters).clear();
         locked(&self.zeros).clear();
     }
 }
@@ -93,7 +99,7 @@ impl Workspace<'_> {
                     return Err(ErrorKind::Captured.into());
                 }
                 let kept = device.extension::<Scratch>();
-                match taken(&kept, device, bytes) {
+                match taken(&kept.pieces, device, bytes) {
                     Some(piece) => piece,
                     None => device.uninitialised(bytes)?,
                 }
@@ -130,6 +136,37 @@ impl Workspace<'_> {
         Ok(self.take_spare(bytes)?.map(owned))
     }
 
+    /// Takes `count` words that are 0 and to which a kernel must give this value again, if there are any: none in a capture, and never of
+    /// the caller's memory, in which other calls write. A call that owns them may run on any stream: it waits until they are 0.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error if an allocation fails.
+    pub(crate) fn take_counters(
+        &self,
+        device: &Device,
+        count: usize,
+    ) -> Result<Option<Buffer<u32>>, Error> {
+        if device.is_capturing()? {
+            return Ok(None);
+        }
+        let is_kept = match self {
+            Workspace::Kept(_) => true,
+            Workspace::Own(_) | Workspace::Given(_) => false,
+        };
+        if is_kept {
+            let kept = device.extension::<Scratch>();
+            if let Some(counters) = taken(&kept.counters, device, count) {
+                return Ok(Some(counters));
+            }
+        }
+        let counters = device.zeros(count.next_power_of_two().max(LEAST_COUNTERS))?;
+        if !is_kept {
+            device.synchronize()?;
+        }
+        Ok(Some(counters))
+    }
+
     /// Takes `bytes` bytes, if there are any: not in a capture, not of the caller's memory, which the matrices that are
     /// packed fill, and not beyond the memory that the device has free.
     ///
@@ -142,7 +179,10 @@ impl Workspace<'_> {
             Workspace::Kept(device) | Workspace::Own(device) if device.is_capturing()? => {
                 return Ok(None);
             }
-            Workspace::Kept(device) => (device, taken(&device.extension(), device, bytes)),
+            Workspace::Kept(device) => (
+                device,
+                taken(&device.extension::<Scratch>().pieces, device, bytes),
+            ),
             Workspace::Own(device) => (device, None),
         };
         if kept.is_some() {
@@ -160,11 +200,14 @@ pub(crate) fn aligned(bytes: usize) -> usize {
     bytes.saturating_add(ALIGNMENT as usize - 1) / ALIGNMENT as usize * ALIGNMENT as usize
 }
 
-/// Takes the smallest piece of at least `bytes` bytes, if there is one.
-fn taken(kept: &Scratch, device: &Device, bytes: usize) -> Option<Buffer<u8>> {
-    let mut pieces = locked(&kept.pieces);
+/// Memory that calls have given back, with its stream.
+type Pieces<T> = Mutex<Vec<(StreamKey, Buffer<T>)>>;
+
+/// Takes the smallest piece of at least `length` elements, if there is one.
+fn taken<T: Element>(pieces: &Pieces<T>, device: &Device, length: usize) -> Option<Buffer<T>> {
+    let mut pieces = locked(pieces);
     let stream = stream(device);
-    let fits = |(of, piece): &(StreamKey, Buffer<u8>)| *of == stream && piece.len() >= bytes;
+    let fits = |(of, piece): &(StreamKey, Buffer<T>)| *of == stream && piece.len() >= length;
     let indexed = pieces.iter().enumerate().filter(|(_, piece)| fits(piece));
     let (at, _) = indexed.min_by_key(|(_, (_, piece))| piece.len())?;
     Some(pieces.swap_remove(at).1)
@@ -173,8 +216,16 @@ fn taken(kept: &Scratch, device: &Device, bytes: usize) -> Option<Buffer<u8>> {
 /// Returns a piece to the cache after the last work that uses it was enqueued on the stream of `device`. If there are
 /// too many pieces, the smallest one is freed.
 pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
-    let kept = device.extension::<Scratch>();
-    let mut pieces = locked(&kept.pieces);
+    keep(&device.extension::<Scratch>().pieces, device, piece);
+}
+
+/// Returns counters to the cache as [`give_back`] returns a piece: they are 0 when that work has ended.
+pub(crate) fn give_back_counters(device: &Device, counters: Buffer<u32>) {
+    keep(&device.extension::<Scratch>().counters, device, counters);
+}
+
+fn keep<T: Element>(pieces: &Pieces<T>, device: &Device, piece: Buffer<T>) {
+    let mut pieces = locked(pieces);
     pieces.push((stream(device), piece));
     if pieces.len() > PIECES {
         let smallest = (0..pieces.len()).min_by_key(|&at| pieces[at].1.len());

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use colex_atom::Arch;
-use colex_device::{BareLaunch, Device, DeviceSlice, Extension, Function, Memo, ViewMut};
+use colex_device::{BareLaunch, Buffer, Device, DeviceSlice, Extension, Function, Memo, ViewMut};
 use colex_ir::launch::Launch;
 use colex_sim::Report;
 use colex_tensor::{Arg, TensorKernel};
@@ -82,6 +82,22 @@ pub struct Made<P: Planned> {
 pub(crate) struct MadeLaunch {
     kernel: Arc<TensorKernel>,
     launch: PreparedLaunch,
+}
+
+/// The memory through which the blocks of a call share results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SharedMemory {
+    /// The bytes of the workspace.
+    pub(crate) bytes: i64,
+    /// The words that are 0 whenever no launch of the call runs, by which blocks count each other.
+    pub(crate) counters: i64,
+}
+
+impl SharedMemory {
+    /// A workspace of these bytes.
+    pub(crate) fn of(bytes: i64) -> SharedMemory {
+        SharedMemory { bytes, counters: 0 }
+    }
 }
 
 /// The blocks of a launch, the threads of a block, and the blocks of a cluster.
@@ -234,6 +250,8 @@ pub struct MemoryBoundCall<'a, P: MemoryBoundPlan> {
     work: Option<PreparedWork<P>>,
     /// The memory that blocks share results through.
     memory: Option<Piece>,
+    /// The words by which these blocks count each other.
+    counters: Option<Buffer<u32>>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,
@@ -245,6 +263,7 @@ impl<P: MemoryBoundPlan> Clone for MemoryBoundCall<'_, P> {
             device: self.device.clone(),
             work: self.work.clone(),
             memory: self.memory.clone(),
+            counters: self.counters.clone(),
             function: self.function.clone(),
             tensors: PhantomData,
         }
@@ -266,6 +285,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
             device: device.clone(),
             work: None,
             memory: None,
+            counters: None,
             function: OnceLock::new(),
             tensors: PhantomData,
         }
@@ -285,7 +305,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         })
     }
 
-    /// The call by a plan whose blocks share results through memory, with the bytes that it needs. If there is no such plan, or no
+    /// The call by a plan whose blocks share results through memory, with the memory that it needs. If there is no such plan, or no
     /// such memory (a capture takes none), the call is by the plan `whole`, whose blocks share nothing.
     ///
     /// # Errors
@@ -296,19 +316,19 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         memory: &Workspace<'_>,
         key: impl Fn(P) -> P::Key,
         whole: P,
-        sharing: Option<(P, i64)>,
+        sharing: Option<(P, SharedMemory)>,
         addresses: Addresses,
     ) -> Result<Self, Error> {
         // A capture of the same call takes this plan, which must be loaded by then.
         let whole = MemoryBoundCall::of(device, key(whole), &addresses)?;
-        let Some((plan, bytes)) = sharing else {
+        let Some((plan, need)) = sharing else {
             return Ok(whole);
         };
-        let shared = MemoryBoundCall::in_memory(device, memory, (key(plan), bytes), addresses)?;
+        let shared = MemoryBoundCall::in_memory(device, memory, (key(plan), need), addresses)?;
         Ok(shared.unwrap_or(whole))
     }
 
-    /// The call whose blocks share results through memory of these bytes; `None` if there is no such memory.
+    /// The call whose blocks share results through memory; `None` if there is no such memory.
     ///
     /// # Errors
     ///
@@ -316,16 +336,28 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     pub(crate) fn in_memory(
         device: &Device,
         memory: &Workspace<'_>,
-        (key, bytes): (P::Key, i64),
+        (key, need): (P::Key, SharedMemory),
         mut addresses: Addresses,
     ) -> Result<Option<Self>, Error> {
-        let Some(piece) = memory.take_rest(bytes as usize)? else {
+        let counters = match need.counters {
+            0 => None,
+            count => match memory.take_counters(device, count as usize)? {
+                None => return Ok(None),
+                taken => taken,
+            },
+        };
+        let Some(piece) = memory.take_rest(need.bytes as usize)? else {
             return Ok(None);
         };
         addresses.push(piece.address);
+        addresses.extend(counters.as_ref().map(Buffer::address));
         let call = MemoryBoundCall::of(device, key, &addresses)?;
         let memory = Some(piece);
-        Ok(Some(MemoryBoundCall { memory, ..call }))
+        Ok(Some(MemoryBoundCall {
+            memory,
+            counters,
+            ..call
+        }))
     }
 
     /// Runs the call once, and returns its memory to the stream's.
@@ -334,9 +366,13 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     ///
     /// Returns the device's error if a launch fails.
     pub(crate) fn run_once(self, device: &Device) -> Result<(), Error> {
+        // After an error, the counters may be others than 0: they are freed.
         self.run(device)?;
         if let Some(memory) = self.memory.and_then(|piece| piece.memory) {
             scratch::give_back(device, memory);
+        }
+        if let Some(counters) = self.counters {
+            scratch::give_back_counters(device, counters);
         }
         Ok(())
     }
@@ -443,7 +479,14 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     /// Returns the device's error if a launch fails.
     pub fn run(&self, device: &Device) -> Result<(), Error> {
         same_device(device, &self.device)?;
-        self.work.as_ref().map_or(Ok(()), |work| work.run(device))
+        let ran = self.work.as_ref().map_or(Ok(()), |work| work.run(device));
+        // A simulated kernel that fails leaves its counts, and the next run may succeed. A GPU runs nothing more after such a failure,
+        // and a launch that it refuses counts nothing.
+        match (&ran, &self.counters) {
+            (Err(_), Some(counters)) if device.is_simulator() => counters.fill_bytes(0)?,
+            _ => (),
+        }
+        ran
     }
 }
 

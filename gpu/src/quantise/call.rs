@@ -22,7 +22,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, load_plans,
+    BuiltKernels, LaunchGrid, Made, NOTHING, Planned, Preparing, SharedMemory, load_plans,
 };
 use crate::memory_bound::modes::{has_elements, modes, of_modes, one_leaf, repeated, shown};
 use crate::memory_bound::plan::{div_up, product, steps};
@@ -304,7 +304,12 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
             return Ok(Some(MemoryBoundCall::of(device, key, &addresses)?));
         }
         let addresses = Addresses::from_slice(&addresses);
-        MemoryBoundCall::in_memory(device, memory, (key, plan.workspace()), addresses)
+        MemoryBoundCall::in_memory(
+            device,
+            memory,
+            (key, SharedMemory::of(plan.workspace())),
+            addresses,
+        )
     }
 
     /// Prepares the launches of a computed scale.

@@ -8,10 +8,11 @@ use colex_device::{Device, DeviceSlice, Element, Memo, View, ViewMut};
 use colex_layout::{IntTuple, Layout};
 use colex_tensor::{Arg, TensorKernel};
 
+use super::kernel;
 use super::plan::ReducePlan;
 use super::problem::{
     GivenMode, ReduceFunction, ReduceMode, ReduceProblem, ReduceStage, check_modes, check_types,
-    row_major_modes,
+    row_major_modes, size,
 };
 use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, ReduceError};
@@ -19,7 +20,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_plans,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
 use crate::memory_bound::modes::{shown, sizes};
 use crate::memory_bound::plan::{product, steps};
@@ -481,7 +482,8 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
 
     /// Prepares the call as [`prepare`](Reduce::prepare) does, with the memory of the caller for the parts of the results: at
     /// least [`workspace`](Reduce::workspace) bytes at a multiple of 256. Calls of one stream may share the memory, since the
-    /// work of a stream runs in order. A graph that captured the call uses it whenever it runs.
+    /// work of a stream runs in order. A graph that captured the call uses it whenever it runs. A plan whose last block adds
+    /// the parts has counters of its own besides; a call that is prepared inside a capture takes none, and divides no result.
     ///
     /// # Errors
     ///
@@ -616,8 +618,12 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
             let problem = problem.clone();
             ReduceKey { plan, problem }
         };
-        let whole = ReducePlan { parts: 1, ..plan };
-        let sharing = (plan.parts > 1).then(|| (plan, plan.workspace(&problem)));
+        let memory_of = |plan: ReducePlan| SharedMemory {
+            bytes: plan.workspace(&problem),
+            counters: plan.counters(&problem),
+        };
+        let sharing = (plan.parts > 1).then(|| (plan, memory_of(plan)));
+        let whole = plan.whole();
         ReduceCall::sharing(device, memory, key, whole, sharing, addresses)
     }
 }
@@ -665,7 +671,7 @@ impl Planned for ReducePlan {
             ..plan
         });
         let all = accesses.into_iter().chain(parts).chain(wider);
-        all.chain([ReducePlan { parts: 1, ..plan }]).collect()
+        all.chain([plan.whole()]).collect()
     }
 
     fn check_for(&self, arch: Arch, problem: &ReduceProblem) -> Result<(), Error> {
@@ -679,8 +685,10 @@ impl Planned for ReducePlan {
 
     fn stages(&self, problem: &ReduceProblem) -> Result<Vec<(Self, ())>, Error> {
         self.check_problem(problem)?;
-        let mut stages = vec![(ReducePlan { parts: 1, ..*self }, ())];
-        if self.parts > 1 {
+        let mut stages = vec![(self.whole(), ())];
+        if self.joins() {
+            stages.push((*self, ()));
+        } else if self.parts > 1 {
             stages.extend([(self.first(problem), ()), (self.second(problem)?, ())]);
         }
         Ok(stages)
@@ -690,13 +698,28 @@ impl Planned for ReducePlan {
         &BUILT
     }
 
-    /// The addresses are those of the tensor, of the outputs, and of the workspace if there are parts.
+    /// The addresses are those of the tensor, of the outputs, of the workspace if there are parts, and of the counters if the last block
+    /// adds them.
     fn prepare(key: &ReduceKey, on: &Preparing<'_, Self>) -> Result<Made<Self>, Error> {
         let ReduceKey { plan, problem } = key;
         let launch = |plan: &ReducePlan, problem: &ReduceProblem, parts: i64, order: &[usize]| {
             let kernel = on.kernel(plan, ())?;
             // The first of two kernels has all parts in its grid; the second one has them as elements.
-            let layouts = problem.layouts(parts)?;
+            let mut layouts = problem.layouts(parts)?;
+            if plan.joins() {
+                let [rows, tiles] = plan.shared_results(problem);
+                layouts.extend([
+                    problem.parts_layout(plan.parts)?,
+                    kernel::counters(rows, tiles)?,
+                ]);
+            }
+            // The same tensor, as one mode.
+            let run = plan.shifted.then_some(0);
+            if plan.shifted {
+                let all = size(&problem.outer).saturating_mul(problem.inner.extent);
+                layouts.push(kernel::one_run(all)?);
+            }
+            let order: Vec<usize> = order.iter().copied().chain(run).collect();
             let mut given: Vec<Arg<'_>> = (order.iter().zip(&layouts))
                 .map(|(at, layout)| Arg::checked(on.addresses[*at], layout))
                 .collect();
@@ -713,8 +736,9 @@ impl Planned for ReducePlan {
             on.launch(&kernel, &given, order.iter().copied(), grid)
         };
         let workspace = 2 + usize::from(problem.values.is_some());
-        let launches = if plan.parts == 1 {
-            let order: Vec<usize> = (0..workspace).collect();
+        let launches = if plan.parts == 1 || plan.joins() {
+            let joint = if plan.joins() { 2 } else { 0 };
+            let order: Vec<usize> = (0..workspace + joint).collect();
             vec![launch(plan, problem, 1, &order)?]
         } else {
             let (first, second) = (problem.first(plan.parts), problem.second(plan.parts));
@@ -727,5 +751,48 @@ impl Planned for ReducePlan {
             problem: problem.clone(),
             launches,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls that run once, more results than before, and memory of the caller that is not 0: the counters are
+    /// 0 for each of them.
+    #[test]
+    fn law_the_last_block_adds_in_every_memory() -> Result<(), Error> {
+        let device = Device::simulator(Arch::Sm80);
+        let by_last_block = |problem: &ReduceProblem| {
+            let plan = ReducePlan::last_adding(problem)?;
+            Ok(plan.expect("blocks share results"))
+        };
+        for columns in [64, 4096, 256] {
+            let x = device.upload(&vec![1.0_f32; 1024 * columns])?;
+            let x = x.view((1024, columns))?;
+            let mut y = device.poisoned::<f32>(columns)?;
+            for round in 0..4 {
+                y.fill_bytes(0xff)?;
+                {
+                    let y = y.view_mut(columns)?;
+                    let call = Reduce::new(ReduceFunction::Sum, &x, &[0], &y);
+                    if round < 3 {
+                        let call = call.call(&Workspace::Kept(&device), by_last_block)?;
+                        assert!(call.plan().is_some_and(ReducePlan::joins));
+                        call.run_once(&device)?;
+                    } else {
+                        let memory = device.poisoned::<u8>(1 << 22)?;
+                        let begin = memory.address();
+                        let given = Workspace::Given([begin, begin + (1 << 22)]);
+                        let call = call.call(&given, by_last_block)?;
+                        assert!(call.plan().is_some_and(ReducePlan::joins));
+                        call.run(&device)?;
+                        call.run(&device)?;
+                    }
+                }
+                assert_eq!(y.download()?, vec![1024.0; columns], "round {round}");
+            }
+        }
+        Ok(())
     }
 }

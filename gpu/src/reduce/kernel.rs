@@ -6,13 +6,16 @@
 
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max, Min};
-use colex_ir::Type;
-use colex_layout::Layout;
-use colex_tensor::{AtThread, Builder, Error, Expr, Fragment, Index, Mask, Tensor, TensorKernel};
+use colex_ir::{AtomicOp, Order, Scope, Type};
+use colex_layout::{Int, Layout};
+use colex_tensor::{
+    AtThread, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
+};
 use colex_tiled::TiledCopy;
 
-use super::plan::{MOST_COLUMNS, ReducePlan};
+use super::plan::{MOST_COLUMNS, MOST_SHIFTED, ReducePlan};
 use super::problem::{MOST, ReduceFunction, ReduceOperands, ReduceProblem, ReduceStage};
+use crate::memory_bound::plan::{WIDEST, div_up};
 
 /// A kernel that is being built.
 struct ReduceKernel<'a> {
@@ -29,7 +32,29 @@ struct ReduceKernel<'a> {
     /// The number of the part.
     part: Index,
     count: Option<Expr>,
+    joint: Option<Joint<'a>>,
+    /// The tensor as one mode, if vectors begin wherever rows do.
+    run: Option<Tensor>,
 }
+
+/// How blocks that share results leave their parts to the block that comes last.
+#[derive(Clone)]
+struct Joint<'a> {
+    /// The plan of the addition of the parts.
+    plan: &'a ReducePlan,
+    /// (outer, inner, parts)
+    parts: Tensor,
+    /// For the rows of a block and each of its tiles, how many parts there are already.
+    arrived: Tensor,
+    /// The number of the block's rows among those of all blocks.
+    rows: Index,
+    /// In shared memory: how many parts there were before the block's own.
+    before: Tensor,
+}
+
+/// The bytes of the parts that a thread of the block that comes last has on their way at once.
+const PARTS_BYTES: i64 = 256;
+const MOST_LOADS: i64 = 16;
 
 /// What a thread carries from element to element, one for each place of a vector.
 #[allow(
@@ -63,6 +88,24 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
     let values = operands
         .values
         .map(|ty| k.tensor("values", ty, &layouts[2]));
+    let combining = plan.combining();
+    let shared = if plan.joins() {
+        let like = ReduceProblem::like(operands);
+        let (parts, arrived) = (like.parts_layout(plan.parts)?, counters(2, 2)?);
+        let ty = operands.function.part_ty(operands.ty);
+        let (parts, arrived) = (
+            k.tensor("parts", ty, &parts),
+            k.tensor("arrived", Ty::U32, &arrived),
+        );
+        Some((parts, arrived, k.shared_tensor(Ty::U32, "1:1")))
+    } else {
+        None
+    };
+    let run = if plan.shifted {
+        Some(k.tensor("run", operands.ty, &one_run(1 << 16)?))
+    } else {
+        None
+    };
     let is_mean = operands.function == ReduceFunction::Mean && operands.stage != ReduceStage::Part;
     let count = is_mean.then(|| {
         let register = k.scalar_argument("count", Type::F32);
@@ -84,6 +127,14 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
         along: &thread % plan.along,
         part: &block % plan.parts,
         count,
+        joint: shared.map(|(parts, arrived, before)| Joint {
+            plan: &combining,
+            parts,
+            arrived,
+            rows: &block / plan.parts,
+            before,
+        }),
+        run,
     };
     if operands.keeps_inner {
         // A launch has at most 65535 blocks along its second axis: beyond that, a block has several tiles.
@@ -95,12 +146,24 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
         let tiles = (&kernel.extents[1] + (tile - 1)) / tile;
         k.for_(first, tiles, step, |k, number| {
             let inner = number * tile + &kernel.along * plan.vector;
-            kernel.result(k, &inner);
+            kernel.result(k, &inner, number);
         });
     } else {
-        kernel.result(&mut k, &Index::constant(0));
+        let zero = Index::constant(0);
+        kernel.result(&mut k, &zero, &zero);
     }
     k.finish()
+}
+
+/// The layout of rows one after the other, as one mode.
+pub(super) fn one_run(elements: i64) -> Result<Layout, colex_layout::Error> {
+    Layout::concat(&[Layout::leaf(Int::Dynamic(elements), Int::Static(1))?])
+}
+
+/// The layout of the counters of blocks that share results: (rows of blocks, tiles of each).
+pub(super) fn counters(rows: i64, tiles: i64) -> Result<Layout, colex_layout::Error> {
+    let rows = Layout::leaf(Int::Dynamic(rows), Int::Dynamic(tiles))?;
+    Layout::concat(&[rows, Layout::leaf(Int::Dynamic(tiles), Int::Static(1))?])
 }
 
 /// The copy of `bits` bits.
@@ -218,6 +281,35 @@ impl ReduceKernel<'_> {
 
     /// Takes a vector into what is carried.
     fn take(&self, k: &mut Builder, carry: &Carry, x: &Fragment, [reduced, inner]: [&Index; 2]) {
+        let keeps = self.operands().keeps_inner;
+        let inside = |k: &mut Builder| {
+            let inside = k.less(reduced, &self.extents[0]);
+            if keeps {
+                return inside;
+            }
+            let along = k.less(inner, &self.extents[1]);
+            k.both(inside, along)
+        };
+        let number = |place: i64| {
+            if keeps {
+                reduced.clone()
+            } else {
+                inner + place
+            }
+        };
+        self.take_where(k, carry, x, inside, number);
+    }
+
+    /// Takes a vector into what is carried, where its elements are inside; elsewhere they are 0. `number` is that of the element at a
+    /// place of the vector.
+    fn take_where(
+        &self,
+        k: &mut Builder,
+        carry: &Carry,
+        x: &Fragment,
+        inside: impl FnOnce(&mut Builder) -> Cond,
+        number: impl Fn(i64) -> Index,
+    ) {
         let function = self.function();
         let wide = Expr::from(x).to(self.wide());
         let wide = match function {
@@ -236,11 +328,7 @@ impl ReduceKernel<'_> {
                 k.assign(acc, Expr::from(acc) + wide);
             };
         }
-        let mut inside = k.less(reduced, &self.extents[0]);
-        if !self.operands().keeps_inner {
-            let along = k.less(inner, &self.extents[1]);
-            inside = k.both(inside, along);
-        }
+        let inside = inside(k);
         k.if_(inside, |k| match carry {
             Carry::One(acc) => k.assign(acc, Expr::binary(self.best(), acc, &wide)),
             Carry::Best(acc) => {
@@ -248,14 +336,10 @@ impl ReduceKernel<'_> {
                 k.assign(acc, better.select(&wide, acc));
             }
             Carry::Indexed(acc, indices) => {
-                for place in 0..self.plan.vector {
+                for place in 0..x.layout().size() {
                     let x = Expr::from(x.values(place, 1)).to(self.wide());
                     let (acc, index) = (acc.values(place, 1), indices.values(place, 1));
-                    let number = if self.operands().keeps_inner {
-                        reduced.clone()
-                    } else {
-                        inner + place
-                    };
+                    let number = number(place);
                     let better = is_better(function, &x, &acc);
                     k.assign(&index, better.select(Expr::from(number), &index));
                     k.assign(&acc, better.select(x, &acc));
@@ -319,6 +403,77 @@ impl ReduceKernel<'_> {
         }
     }
 
+    /// Takes all elements of the thread of a row that begins anywhere: vectors at multiples of their size in memory, and the elements at
+    /// both ends of the row, fewer than a vector each, one by one. Indices are taken in ascending order.
+    fn shifted_elements(&self, k: &mut Builder, run: &Tensor, carry: &Carry) {
+        let ReducePlan {
+            vector,
+            along,
+            accesses,
+            parts,
+            ..
+        } = *self.plan;
+        let all = k.within(run.extent(0), 1..MOST_SHIFTED + 1);
+        let rows = k.within(self.x.extent(0), 1..MOST + 1);
+        let columns = &self.extents[1];
+        let first = k.within(self.row.min(&(rows - 1)) * columns, 0..MOST_SHIFTED);
+        let end = (&first + columns).min(&all);
+        // Vectors from `begin` to `stop` are inside, and elements up to `head` and from `tail` on are not in them.
+        let begin = (&first + (vector - 1)) / vector;
+        let stop = &end / vector;
+        let head = (&begin * vector).min(&end);
+        let tail = Index::select_less(&(&stop * vector), &head, &head, &(&stop * vector));
+        let is_first = k.equal(&self.part, &0.into());
+        let before_tail = k.within(&tail - &first, 0..MOST + 1);
+        let edges = [
+            (&first, &head, Index::constant(0)),
+            (&tail, &end, before_tail),
+        ];
+        let edges = edges.map(|(from, to, before)| {
+            let at = from + &self.along;
+            let (is_there, is_lane) = (k.less(&at, to), k.less(&self.along, &vector.into()));
+            let is_there = k.both(is_there, is_lane);
+            let is_there = k.both(is_there, is_first);
+            let element = run.elements(&at).outside(Outside::Stated);
+            let x = k.gather(&element.only(Mask::from(is_there)));
+            (x, before + &self.along, is_there)
+        });
+        let line = |n: i64| Layout::column_major(n).expect("a vector").to_static();
+        let edge = |k: &mut Builder, (x, number, is_there): &(Fragment, Index, Cond)| {
+            let one = match carry {
+                Carry::One(acc) => Carry::One(acc.values(0, 1)),
+                Carry::Best(acc) => Carry::Best(acc.values(0, 1)),
+                Carry::Indexed(acc, indices) => {
+                    Carry::Indexed(acc.values(0, 1), indices.values(0, 1))
+                }
+            };
+            let x = x.with_layout(line(1));
+            self.take_where(k, &one, &x, |_| *is_there, |_| number.clone());
+        };
+        edge(k, &edges[0]);
+        let chunk = along * accesses;
+        let vectors = Index::select_less(&begin, &stop, &(&stop - &begin), &0.into());
+        let vectors = k.within(vectors, 0..MOST / vector + 1);
+        let lead = k.within(&begin * vector - &first, 0..vector);
+        let turns = (&vectors + (chunk - 1)) / chunk;
+        k.for_(&self.part, turns, parts, |k, turn| {
+            let mut loaded = Vec::new();
+            for access in 0..accesses {
+                let number = turn * chunk + access * along + &self.along;
+                let is_inside = k.less(&number, &vectors);
+                let at = run.elements((&begin + &number) * vector).vectors(0, vector);
+                let at = at.outside(Outside::Stated).only(Mask::from(is_inside));
+                loaded.push((k.gather(&at), number, is_inside));
+            }
+            for (x, number, is_inside) in loaded {
+                let x = x.with_layout(line(vector));
+                let place = |place: i64| &number * vector + &lead + place;
+                self.take_where(k, carry, &x, |_| is_inside, place);
+            }
+        });
+        edge(k, &edges[1]);
+    }
+
     /// What is combined over threads: the sums, or the keys.
     fn keys(&self, k: &mut Builder, carry: &Carry) -> Fragment {
         let is_largest = self.function().is_largest();
@@ -350,17 +505,36 @@ impl ReduceKernel<'_> {
         }
     }
 
-    /// The results of the threads of a block, and their store.
-    fn result(&self, k: &mut Builder, inner: &Index) {
+    /// The results of the threads of a block, and their store. `tile` is the number of the tile along an inner mode that is kept.
+    fn result(&self, k: &mut Builder, inner: &Index, tile: &Index) {
         let carry = self.carry(k);
-        self.elements(k, &carry, inner);
-        let mut all = self.keys(k, &carry);
+        match &self.run {
+            Some(run) => self.shifted_elements(k, run, &carry),
+            None => self.elements(k, &carry, inner),
+        }
+        let all = self.combined(k, &carry, self);
+        let mut writes = Expr::from(&self.across).equals(0);
+        if !self.operands().keeps_inner {
+            writes = writes & Expr::from(&self.along).equals(0);
+        }
+        let Some(joint) = &self.joint else {
+            return self.store(k, &all, inner, &writes);
+        };
+        self.put_part(k, &joint.parts, &all, inner, &writes);
+        let is_last = self.arrive(k, joint, tile);
+        let all = self.joined(k, joint, inner, &is_last);
+        self.store(k, &all, inner, &(writes & is_last));
+    }
+
+    /// The sums, or the keys, of all threads that share a result, which lie as those of the elements in the kernel `of`.
+    fn combined(&self, k: &mut Builder, carry: &Carry, of: &ReduceKernel<'_>) -> Fragment {
+        let mut all = self.keys(k, carry);
         let op = self.op();
         let keeps = self.operands().keeps_inner;
         if !keeps {
             all = k.reduce_all(op, &all);
         }
-        if let Some(lanes) = self.lanes(k) {
+        if let Some(lanes) = of.lanes(k) {
             if self.plan.across > 1 {
                 all = k.reduce_along(op, &all, &lanes, 1);
             }
@@ -368,11 +542,99 @@ impl ReduceKernel<'_> {
                 all = k.reduce_along(op, &all, &lanes, 2);
             }
         }
-        let mut writes = Expr::from(&self.across).equals(0);
-        if !keeps {
-            writes = writes & Expr::from(&self.along).equals(0);
+        all
+    }
+
+    /// Counts the block's part, and tells whether it is the last one of the tile.
+    ///
+    /// All threads have stored their part before the barrier. So the increment, which the first thread makes, releases the stores of
+    /// all of them, and what it acquires, the threads behind the second barrier see. The increment of the last block makes the
+    /// counter 0 again, for the next launch.
+    fn arrive(&self, k: &mut Builder, joint: &Joint<'_>, tile: &Index) -> Mask {
+        let last = self.plan.parts - 1;
+        let thread = k.thread();
+        let is_first = Expr::from(&thread).equals(0);
+        k.sync();
+        let counter = joint.arrived.elements((&joint.rows, tile));
+        let counter = counter.ordered(Order::AcqRel(Scope::Gpu));
+        let before = k.atomic(AtomicOp::Inc, &counter.only(is_first.clone()), last);
+        k.scatter(&before, &joint.before.elements(0).only(is_first));
+        k.sync();
+        let before = k.gather(&joint.before.elements(0));
+        Expr::from(&before).equals(last)
+    }
+
+    /// The sums, or the keys, of all parts, in the block that comes last. The threads that share a result have every `n`-th part each.
+    fn joined(
+        &self,
+        k: &mut Builder,
+        joint: &Joint<'_>,
+        inner: &Index,
+        is_last: &Mask,
+    ) -> Fragment {
+        let ReducePlan {
+            vector,
+            across,
+            along,
+            parts,
+            ..
+        } = *joint.plan;
+        let adds = ReduceKernel {
+            plan: joint.plan,
+            x: self.x.clone(),
+            y: self.y.clone(),
+            values: None,
+            extents: [Index::constant(parts), self.extents[1].clone()],
+            row: self.row.clone(),
+            across: self.across.clone(),
+            along: self.along.clone(),
+            part: self.part.clone(),
+            count: None,
+            joint: None,
+            run: None,
+        };
+        let carry = adds.carry(k);
+        let keeps = self.operands().keeps_inner;
+        let (first, step) = if keeps {
+            (self.across.clone(), across)
+        } else {
+            (&self.across * along + &self.along, across * along)
+        };
+        let bytes = vector * i64::from(joint.plan.operands.ty.bits()) / 8;
+        let most = (PARTS_BYTES / bytes).clamp(1, MOST_LOADS);
+        let loads = div_up(parts, step).min(most);
+        let turns = div_up(parts, step * loads);
+        let is_last = k.condition(is_last.clone());
+        k.if_(is_last, |k| {
+            k.for_(0, turns, 1, |k, turn| {
+                let part = |load: i64| (turn * loads + load) * step + &first;
+                let parts: Vec<Index> = (0..loads).map(part).collect();
+                let loaded: Vec<Fragment> = (parts.iter())
+                    .map(|part| adds.load_part(k, &joint.parts, inner, part))
+                    .collect();
+                for (x, part) in loaded.iter().zip(&parts) {
+                    adds.take(k, &carry, x, [part, inner]);
+                }
+            });
+        });
+        adds.combined(k, &carry, self)
+    }
+
+    /// A part of the thread's results.
+    fn load_part(&self, k: &mut Builder, parts: &Tensor, inner: &Index, part: &Index) -> Fragment {
+        let ReducePlan {
+            vector, operands, ..
+        } = *self.plan;
+        let line = Layout::column_major(vector).expect("a vector has elements");
+        let all = k.fragment(operands.ty, line.to_static());
+        let at_once = vector.min(WIDEST * 8 / i64::from(operands.ty.bits()));
+        for place in (0..vector).step_by(at_once as usize) {
+            let at = parts.elements((&self.row, inner + place, part));
+            let x = k.gather(&at.vectors(1, at_once));
+            let to = all.values(place, at_once);
+            k.assign(&to, x.with_layout(to.layout()));
         }
-        self.store(k, &all, inner, &writes);
+        all
     }
 
     /// A part of a tile with one element for each result of a thread, along which threads are combined.
@@ -403,13 +665,7 @@ impl ReduceKernel<'_> {
         let function = self.function();
         let all = &k.map(all);
         if self.operands().stage == ReduceStage::Part {
-            let number = if function.is_sum() || all.ty() != Ty::S32 || self.wide() != Ty::F32 {
-                all.clone()
-            } else {
-                let key = k.map(turned(&Expr::from(all)));
-                bits_as(k, &key, Ty::F32)
-            };
-            return self.put(k, &self.y, &number, inner, writes);
+            return self.put_part(k, &self.y, all, inner, writes);
         }
         if function.is_index() {
             let high = k.map((Expr::from(all) >> 32).to(Ty::S32));
@@ -450,16 +706,43 @@ impl ReduceKernel<'_> {
         self.put(k, &self.y, &result, inner, writes);
     }
 
+    /// Stores what the block leaves of its results: the sums, or the best elements.
+    fn put_part(&self, k: &mut Builder, to: &Tensor, all: &Fragment, inner: &Index, writes: &Mask) {
+        let number = if self.function().is_sum() || all.ty() != Ty::S32 || self.wide() != Ty::F32 {
+            all.clone()
+        } else {
+            let key = k.map(turned(&Expr::from(all)));
+            bits_as(k, &key, Ty::F32)
+        };
+        let stored = if self.joint.is_none() {
+            self.operands().stored
+        } else if self.operands().keeps_inner {
+            WIDEST * 8 / i64::from(number.ty().bits())
+        } else {
+            1
+        };
+        self.put_at_once(k, (to, Some(&self.part)), &number, (inner, stored), writes);
+    }
+
     /// Stores a result of each place.
     fn put(&self, k: &mut Builder, to: &Tensor, all: &Fragment, inner: &Index, writes: &Mask) {
-        let is_part = self.operands().stage == ReduceStage::Part;
+        self.put_at_once(k, (to, None), all, (inner, self.operands().stored), writes);
+    }
+
+    /// Stores a result of each place, some at once, at the number of a part if there is one.
+    fn put_at_once(
+        &self,
+        k: &mut Builder,
+        (to, part): (&Tensor, Option<&Index>),
+        all: &Fragment,
+        (inner, stored): (&Index, i64),
+        writes: &Mask,
+    ) {
         let count = all.layout().size();
-        let stored = self.operands().stored.min(count);
+        let stored = stored.min(count);
         for place in (0..count).step_by(stored as usize) {
-            let mut at = vec![Expr::from(&self.row), Expr::from(inner + place)];
-            if is_part {
-                at.push(Expr::from(&self.part));
-            }
+            let at = [Expr::from(&self.row), Expr::from(inner + place)];
+            let at: Vec<Expr> = at.into_iter().chain(part.map(Expr::from)).collect();
             let to = to.elements(at).vectors(1, stored).only(writes.clone());
             k.scatter(all.values(place, stored), &to);
         }

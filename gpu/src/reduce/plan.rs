@@ -25,8 +25,9 @@ use crate::memory_bound::traffic::Traffic;
 /// added one by one, in ascending order of their coordinates: the reduced modes without the inner one first, then the inner
 /// one. If the inner mode is reduced, the places of a vector are added in their order. Then the threads of `across` are added, and
 /// those of `along` if the inner mode is reduced: the lanes of a warp at XOR distances, the least first, then the warps in
-/// their order. Part `p` has the turns `p`, `p + parts`, .. along the inner mode or along the other reduced modes; a second kernel adds
-/// the parts under its own plan.
+/// their order. Part `p` has the turns `p`, `p + parts`, .. along the inner mode or along the other reduced modes. A second kernel adds
+/// the parts under its own plan; or the block that comes last does ([`last_adds`](ReducePlan::last_adds)), whichever block that is: of
+/// its `n` threads that share a result, thread `t` adds the parts `t`, `t + n`, .., and then the threads are added as above.
 ///
 /// ```
 /// use colex_atom::{Arch, Ty};
@@ -60,10 +61,16 @@ pub struct ReducePlan {
     /// Whether the accesses, and the turns of a block, go along the inner mode, which must be reduced. Otherwise they go along
     /// the other reduced modes, and the threads `along` cover an inner mode that is reduced.
     pub turns_inner: bool,
-    /// The blocks that share a result, whose parts a second kernel adds.
+    /// The blocks that share a result. A second kernel adds their parts, or one of them does.
     pub parts: i64,
+    /// Whether the block that comes last adds the parts of a result, so that there is one launch. It counts the blocks by counters
+    /// that the library keeps at 0 between the launches. Without parts, it means nothing.
+    pub last_adds: bool,
     /// Whether the parts divide the turns along the inner mode. Otherwise they divide those along the other reduced modes.
     pub parts_inner: bool,
+    /// Whether vectors begin at the multiples of their size in memory wherever a row does: the elements at both ends of a row, which no
+    /// such vector has, are taken first and last. The rows must lie one after the other, and the tensor must begin at such a multiple.
+    pub shifted: bool,
 }
 
 /// The threads of a block by default.
@@ -97,6 +104,16 @@ const ALONE_BLOCKS: i64 = 120;
 const ALONE_NARROW_THREADS: i64 = 256;
 const GAIN: f64 = 0.95;
 
+/// Whether the block that comes last adds the parts by default.
+const LAST_ADDS: bool = false;
+
+/// Whether rows of narrow elements that no vector divides are shifted by default.
+const SHIFTS: bool = false;
+
+/// The most elements of a tensor whose rows are shifted, and the least of such a row.
+pub(super) const MOST_SHIFTED: i64 = 1 << 31;
+const SHIFTED_EXTENT: i64 = 256;
+
 /// The least turns of a part.
 const TURNS: i64 = 2;
 
@@ -116,6 +133,105 @@ impl ReducePlan {
     ///
     /// Returns an error if no kernel takes the types.
     pub fn fastest(problem: &ReduceProblem) -> Result<ReducePlan, Error> {
+        if SHIFTS && let Some(plan) = ReducePlan::shifted_rows(problem)? {
+            return Ok(plan);
+        }
+        let plan = ReducePlan::sharing(problem)?;
+        if plan.parts == 1 {
+            return Ok(plan);
+        }
+        let plan = ReducePlan {
+            last_adds: LAST_ADDS,
+            ..plan
+        };
+        // The launch that adds the parts waits for the first one.
+        let time = |plan: &ReducePlan| plan.traffic(problem).time().total();
+        let alone = plan.alone(problem);
+        Ok(match alone {
+            Some(alone) if time(&alone) < GAIN * time(&plan) => alone,
+            _ => plan,
+        })
+    }
+
+    /// Returns the plan of a problem whose blocks share results, and whose last block adds their parts
+    /// ([`last_adds`](ReducePlan::last_adds)); `None` if there are enough results for all multiprocessors.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let of = |extents| ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, extents, &[0]);
+    /// let columns = of(&[8192, 4096])?;
+    /// let plan = ReducePlan::last_adding(&columns)?.expect("16 tiles of 256 columns");
+    /// assert_eq!(
+    ///     plan.to_string(),
+    ///     "sum bf16, vectors of 8, threads 1x4x32, 16 accesses, 33 parts, added by the last block"
+    /// );
+    /// assert_eq!(plan.traffic(&columns).launches, 1);
+    /// assert_eq!(plan.counters(&columns), 16);
+    /// assert_eq!(ReducePlan::last_adding(&of(&[64, 1 << 20])?)?, None);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`fastest`](ReducePlan::fastest).
+    pub fn last_adding(problem: &ReduceProblem) -> Result<Option<ReducePlan>, Error> {
+        let plan = ReducePlan {
+            last_adds: true,
+            ..ReducePlan::sharing(problem)?
+        };
+        Ok((plan.parts > 1).then_some(plan))
+    }
+
+    /// Returns the plan of a problem whose rows are no multiples of a vector of 8 bytes, by shifted rows
+    /// ([`shifted`](ReducePlan::shifted)); `None` if the rows have wider vectors, are short, or do not lie one after the other.
+    ///
+    /// ```
+    /// use colex_atom::Ty;
+    /// use colex_gpu::reduce::{ReduceFunction, ReducePlan, ReduceProblem};
+    ///
+    /// let of = |extents| ReduceProblem::new(ReduceFunction::Sum, Ty::Bf16, extents, &[1]);
+    /// let plan = ReducePlan::shifted_rows(&of(&[8191, 4097])?)?.expect("odd rows");
+    /// assert_eq!(
+    ///     plan.to_string(),
+    ///     "sum bf16, vectors of 8, threads 4x1x64, 8 accesses along the inner mode of shifted rows"
+    /// );
+    /// assert_eq!(ReducePlan::shifted_rows(&of(&[8191, 4096])?)?, None);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`fastest`](ReducePlan::fastest).
+    pub fn shifted_rows(problem: &ReduceProblem) -> Result<Option<ReducePlan>, Error> {
+        let usual = ReducePlan::sharing(problem)?;
+        let bytes = i64::from(problem.ty.bits()) / 8;
+        let vector = WIDEST / bytes;
+        let extent = problem.inner.extent;
+        let is_narrow = usual.vector * bytes < WIDEST / 2 && extent >= SHIFTED_EXTENT;
+        let is_whole = problem.stage == ReduceStage::Whole && usual.parts == 1;
+        if !is_narrow || !is_whole || !problem.is_one_run(vector) {
+            return Ok(None);
+        }
+        let vectors = extent / vector;
+        let along = power_up(div_up(vectors, ACCESSES)).clamp(2 * vector, THREADS);
+        let accesses = (vectors / along).clamp(1, ACCESSES);
+        let rows = (THREADS / along).min(power_up(size(&problem.outer)));
+        Ok(Some(ReducePlan {
+            vector,
+            rows: rows.max(div_up(WARP, along)),
+            across: 1,
+            along,
+            accesses,
+            turns_inner: true,
+            shifted: true,
+            ..usual
+        }))
+    }
+
+    /// The plan with as many parts as fill a GPU, which a second kernel adds.
+    fn sharing(problem: &ReduceProblem) -> Result<ReducePlan, Error> {
         if problem.stage == ReduceStage::Whole {
             check_types(problem.function, problem.ty, problem.result)?;
         }
@@ -132,7 +248,9 @@ impl ReducePlan {
             accesses: ACCESSES,
             turns_inner: false,
             parts: 1,
+            last_adds: false,
             parts_inner: false,
+            shifted: false,
         };
         let mut kept_threads = THREADS;
         let plan = if problem.keeps_inner {
@@ -208,17 +326,10 @@ impl ReducePlan {
             MOST_PARTS
         };
         let parts = wanted.min(most / TURNS).clamp(1, bound);
-        let plan = ReducePlan {
+        Ok(ReducePlan {
             parts,
             parts_inner,
             ..plan
-        };
-        // The launch that adds the parts waits for the first one.
-        let time = |plan: &ReducePlan| plan.traffic(problem).time().total();
-        let alone = plan.alone(problem);
-        Ok(match alone {
-            Some(alone) if time(&alone) < GAIN * time(&plan) => alone,
-            _ => plan,
         })
     }
 
@@ -245,6 +356,7 @@ impl ReducePlan {
                 rows: 1,
                 accesses: div_up(reduced, across).min(ACCESSES),
                 parts: 1,
+                last_adds: false,
                 parts_inner: false,
                 ..*self
             };
@@ -264,6 +376,61 @@ impl ReducePlan {
         ReducePlan { operands, ..*self }
     }
 
+    /// The plan whose blocks share no result.
+    pub(crate) fn whole(&self) -> ReducePlan {
+        ReducePlan {
+            parts: 1,
+            last_adds: false,
+            ..*self
+        }
+    }
+
+    /// Whether the block that comes last adds the parts of a result.
+    pub(crate) fn joins(&self) -> bool {
+        self.last_adds && self.parts > 1 && self.operands.stage == ReduceStage::Whole
+    }
+
+    /// The plan by which the threads of the block that comes last add the parts.
+    pub(crate) fn combining(&self) -> ReducePlan {
+        let operands = ReduceOperands {
+            stage: ReduceStage::Combine,
+            ty: self.operands.function.part_ty(self.operands.ty),
+            ..self.operands
+        };
+        let vector = if operands.keeps_inner { self.vector } else { 1 };
+        ReducePlan {
+            operands,
+            vector,
+            shifted: false,
+            ..*self
+        }
+    }
+
+    /// Returns the counters of 32 bits of a problem: one for the results that blocks share, if the last of these blocks adds their
+    /// parts.
+    pub fn counters(&self, problem: &ReduceProblem) -> i64 {
+        if self.joins() {
+            product(self.shared_results(problem))
+        } else {
+            0
+        }
+    }
+
+    /// The rows of blocks that share results, and the tiles of each along an inner mode that is kept.
+    pub(crate) fn shared_results(&self, problem: &ReduceProblem) -> [i64; 2] {
+        let rows = div_up(size(&problem.outer), self.rows);
+        [rows, self.tiles(problem)]
+    }
+
+    /// The tiles along an inner mode that is kept.
+    fn tiles(&self, problem: &ReduceProblem) -> i64 {
+        if problem.keeps_inner {
+            div_up(problem.inner.extent, self.along.saturating_mul(self.vector))
+        } else {
+            1
+        }
+    }
+
     /// The plan of the kernel that combines the parts.
     pub(crate) fn second(&self, problem: &ReduceProblem) -> Result<ReducePlan, Error> {
         ReducePlan::fastest(&problem.second(self.parts))
@@ -281,7 +448,10 @@ impl ReducePlan {
 
     /// Returns the turns along that mode of a block that has all of them.
     fn turns(&self, problem: &ReduceProblem) -> i64 {
-        let extent = if self.turns_inner {
+        let extent = if self.shifted {
+            // What lies at both ends of a row is in no turn.
+            problem.inner.extent / self.vector.max(1) * self.vector
+        } else if self.turns_inner {
             problem.inner.extent
         } else {
             size(&problem.reduced)
@@ -343,7 +513,7 @@ impl ReducePlan {
             under_way: product([self.vector, self.accesses, size]),
             threads: self.threads(),
             blocks: product(self.grid(problem)),
-            launches: 1 + i64::from(self.parts > 1),
+            launches: 1 + i64::from(self.parts > 1 && !self.last_adds),
         }
     }
 
@@ -389,6 +559,11 @@ impl ReducePlan {
         .map(counted);
         let turns = counted((self.turns(problem), "turn"));
         let chunk = self.chunk();
+        let allowed = if self.shifted {
+            "they begin at multiples of that, wherever a row does".to_string()
+        } else {
+            format!("addresses, strides and extents allow {allowed}")
+        };
         let inner = if operands.keeps_inner {
             format!("kept: {along} have {side} of {extent} results side by side")
         } else {
@@ -410,7 +585,13 @@ impl ReducePlan {
         let [x, y] = self.grid(problem);
         let threads = counted((self.threads(), "thread"));
         let blocks = counted((x.saturating_mul(y), "block"));
-        let launch = if parts > 1 {
+        let launch = if self.joins() {
+            let counters = counted((self.counters(problem), "counter"));
+            format!(
+                "{parts} blocks share a result, and the one that comes last adds their {parts} parts, found by {counters}; the launch \
+                 has {blocks} of {threads}."
+            )
+        } else if parts > 1 {
             format!(
                 "{parts} blocks share a result, and a second kernel adds their {parts} parts; the first launch has {blocks} of \
                  {threads}."
@@ -422,7 +603,7 @@ impl ReducePlan {
         let [moved, must] = [self.bytes(problem), problem.compulsory_bytes()];
         format!(
             "{problem}\n\
-             An access takes {elements} of the inner mode, {bytes} bytes: addresses, strides and extents allow {allowed}.\n\
+             An access takes {elements} of the inner mode, {bytes} bytes: {allowed}.\n\
              The inner mode is {inner}.\n\
              {walk}\n\
              {launch}\n\
@@ -438,13 +619,8 @@ impl ReducePlan {
     /// Returns the blocks of a launch along its two axes: rows and parts, and tiles of an inner mode that is kept, of which a
     /// block has several if there are too many.
     pub(crate) fn grid(&self, problem: &ReduceProblem) -> [i64; 2] {
-        let rows = div_up(size(&problem.outer), self.rows);
-        let columns = if problem.keeps_inner {
-            div_up(problem.inner.extent, self.along.saturating_mul(self.vector))
-        } else {
-            1
-        };
-        [rows.saturating_mul(self.parts), columns.min(MOST_COLUMNS)]
+        let [rows, tiles] = self.shared_results(problem);
+        [rows.saturating_mul(self.parts), tiles.min(MOST_COLUMNS)]
     }
 
     /// Checks that the kernel can be built: every number.
@@ -487,6 +663,25 @@ impl ReducePlan {
         if self.turns_inner && operands.keeps_inner {
             return check.refuse("the turns go along an inner mode only if it is reduced");
         }
+        if self.shifted {
+            let is_one = operands.outer == 1 && operands.reduced == 1 && operands.contiguous;
+            if !is_one || !self.turns_inner {
+                return check.refuse(
+                    "shifted rows are one mode of contiguous elements, along which the turns go",
+                );
+            }
+            check.number(
+                "number of threads across shifted rows",
+                self.across,
+                [1, 1, 1],
+            )?;
+            let of = [2 * self.vector, MOST_THREADS, 1];
+            let what = "number of threads along shifted rows";
+            check.number(what, self.along, of)?;
+            if self.parts > 1 && !self.parts_inner {
+                return check.refuse("the parts of shifted rows divide the turns along them");
+            }
+        }
         let tile = (self.along * self.vector).saturating_mul(self.accesses);
         let what = "number of elements side by side";
         check.number(what, tile, [1, MOST_TILE, 1])
@@ -515,8 +710,14 @@ impl ReducePlan {
             ..self.operands
         };
         check_operands(&self.operands, &like, &call)?;
-        let plan = (self.vector, self.operands.contiguous);
-        check_width(plan, (call.vector, call.contiguous), "extents")?;
+        if self.shifted {
+            if !problem.is_one_run(self.vector) {
+                return refused(ReduceError::Gaps { most: MOST_SHIFTED });
+            }
+        } else {
+            let plan = (self.vector, self.operands.contiguous);
+            check_width(plan, (call.vector, call.contiguous), "extents")?;
+        }
         if self.operands.stored > call.stored {
             let (plan, call) = (self.operands.stored, call.stored);
             return refused(ReduceError::Stored { plan, call });
@@ -546,11 +747,12 @@ impl ReducePlan {
         self.check_problem(problem).is_ok()
     }
 
-    /// Builds the kernel for an architecture: that of the first launch, if there are parts.
+    /// Builds the kernel for an architecture: that of the first launch, if a second kernel adds parts.
     ///
     /// Its parameters are the tensor `x` (outer, reduced, inner), the results `y` (outer, inner), the values of an arg-max if
     /// they are stored, and of a mean the number of elements as `f32`. What the first of two launches writes has a last mode of
-    /// the parts.
+    /// the parts. If the last block adds the parts, these (outer, inner, parts) and the counters (rows of blocks, tiles), which are 0,
+    /// come before the number of elements.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -569,7 +771,7 @@ impl ReducePlan {
     /// layout has no such partition.
     pub fn build(&self, arch: Arch) -> Result<TensorKernel, Error> {
         self.check(arch)?;
-        let stage = if self.parts > 1 {
+        let stage = if self.parts > 1 && !self.last_adds {
             ReduceStage::Part
         } else {
             ReduceStage::Whole
@@ -648,6 +850,9 @@ impl fmt::Display for ReducePlan {
         if self.turns_inner {
             f.write_str(" along the inner mode")?;
         }
+        if self.shifted {
+            f.write_str(" of shifted rows")?;
+        }
         if self.parts > 1 {
             let of = if self.turns_inner && !self.parts_inner {
                 " of the other reduced modes"
@@ -655,6 +860,9 @@ impl fmt::Display for ReducePlan {
                 ""
             };
             write!(f, ", {} parts{of}", self.parts)?;
+            if self.last_adds {
+                f.write_str(", added by the last block")?;
+            }
         }
         Ok(())
     }

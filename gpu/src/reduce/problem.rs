@@ -5,6 +5,7 @@ use core::fmt;
 use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
+use super::plan::MOST_SHIFTED;
 use crate::error::{Error, ErrorKind, ReduceError};
 use crate::memory_bound::modes::{self, shown};
 use crate::memory_bound::plan::{WIDEST, refused_operands};
@@ -491,6 +492,19 @@ impl ReduceProblem {
         widest(self.ty, self.inner.extent, self.aligned[0], &strides)
     }
 
+    /// Whether the rows lie one after the other, of few enough elements, from a multiple of `vector` elements on, so that a kernel may
+    /// take them as one mode.
+    pub(crate) fn is_one_run(&self, vector: i64) -> bool {
+        let follows = |outer: &ReduceMode| outer.extent == 1 || outer.stride == self.inner.extent;
+        let all = size(&self.outer).saturating_mul(self.inner.extent);
+        let is_one = self.outer.len() == 1 && size(&self.reduced) == 1 && self.inner.stride == 1;
+        is_one
+            && !self.keeps_inner
+            && all <= MOST_SHIFTED
+            && self.outer.iter().all(follows)
+            && self.aligned[0] % vector.max(1) == 0
+    }
+
     /// The widest access to all outputs, in elements.
     fn stored(&self) -> i64 {
         if !self.keeps_inner {
@@ -511,19 +525,6 @@ impl ReduceProblem {
     /// Returns the layouts of the tensors in the modes of the kernel: (outer, reduced, inner) of the elements, (outer, inner) of
     /// the results, and of the values if there are any. What several blocks leave has a mode of `parts` behind.
     pub(crate) fn layouts(&self, parts: i64) -> Result<Vec<Layout>, colex_layout::Error> {
-        let dynamic = |extent: i64, stride: i64| {
-            Layout::leaf(Int::Dynamic(extent), Stride::Int(Int::Dynamic(stride)))
-        };
-        let nest = |modes: &[ReduceMode], stride: &dyn Fn(&ReduceMode) -> i64| match modes {
-            [one] => dynamic(one.extent, stride(one)),
-            _ => {
-                let shape = IntTuple::flat(modes.iter().map(|mode| Int::Dynamic(mode.extent)));
-                let strides = modes
-                    .iter()
-                    .map(|mode| Stride::Int(Int::Dynamic(stride(mode))));
-                Layout::new(shape, Tuple::flat(strides))
-            }
-        };
         let unit = |extent: i64, stride: i64, is_one: bool| {
             if is_one {
                 Layout::leaf(Int::Dynamic(extent), Int::Static(1))
@@ -559,12 +560,49 @@ impl ReduceProblem {
         Ok(all)
     }
 
+    /// Returns the layout of the numbers that `parts` blocks leave for each result: (outer, inner, parts), in the memory that
+    /// [`first`](Self::first) describes.
+    pub(crate) fn parts_layout(&self, parts: i64) -> Result<Layout, colex_layout::Error> {
+        let first = self.first(parts);
+        let outer = nest(&first.outer, &|mode| mode.outputs[0])?;
+        let [inner, part] = if self.keeps_inner {
+            let inner = Layout::leaf(Int::Dynamic(self.inner.extent), Int::Static(1))?;
+            [inner, dynamic(parts, self.results())?]
+        } else {
+            let inner = Layout::leaf(Int::Static(1), Int::Static(0))?;
+            [inner, Layout::leaf(Int::Dynamic(parts), Int::Static(1))?]
+        };
+        Layout::concat(&[outer, inner, part])
+    }
+
     /// Checks what no kernel takes.
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_types(self.function, self.ty, self.result)?;
         check_sizes("the number of results", &self.outer)?;
         check_sizes("the number of reduced elements", &self.reduced)?;
         check_sizes("the extent of the inner mode", &[self.inner])
+    }
+}
+
+/// The layout of one mode whose numbers only the launch knows.
+fn dynamic(extent: i64, stride: i64) -> Result<Layout, colex_layout::Error> {
+    Layout::leaf(Int::Dynamic(extent), Stride::Int(Int::Dynamic(stride)))
+}
+
+/// The layout of several modes as one.
+fn nest(
+    modes: &[ReduceMode],
+    stride: &dyn Fn(&ReduceMode) -> i64,
+) -> Result<Layout, colex_layout::Error> {
+    match modes {
+        [one] => dynamic(one.extent, stride(one)),
+        _ => {
+            let shape = IntTuple::flat(modes.iter().map(|mode| Int::Dynamic(mode.extent)));
+            let strides = modes
+                .iter()
+                .map(|mode| Stride::Int(Int::Dynamic(stride(mode))));
+            Layout::new(shape, Tuple::flat(strides))
+        }
     }
 }
 

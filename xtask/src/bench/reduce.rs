@@ -405,6 +405,12 @@ fn group<T: GemmElement>(
         explained = chosen.to_string();
         let mut plans = vec![("default".to_string(), chosen)];
         plans.extend(around(&chosen));
+        if let Some(plan) = ReducePlan::last_adding(&problem)? {
+            plans.extend(by_the_last_block(&plan));
+        }
+        if let Some(plan) = ReducePlan::shifted_rows(&problem)? {
+            plans.extend(of_shifted_rows(&plan));
+        }
         plans.retain(|(_, plan)| plan.check(device.arch()).is_ok() && plan.takes(&problem));
         names = plans.iter().map(|(name, _)| name.clone()).collect();
         let mut prepared = Vec::new();
@@ -516,6 +522,79 @@ fn around(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
             format!("{across} threads across"),
             ReducePlan { across, ..*plan },
         );
+    }
+    plans
+}
+
+/// The plan whose last block adds the parts and plans near it, and the same plan in two launches, with what differs.
+fn by_the_last_block(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
+    let last = "last block adds";
+    let parts = |parts: i64| {
+        (
+            parts.clamp(2, 1024),
+            ReducePlan {
+                parts: parts.clamp(2, 1024),
+                ..*plan
+            },
+        )
+    };
+    let mut plans = vec![
+        (last.to_string(), *plan),
+        (
+            format!("second kernel adds {} parts", plan.parts),
+            ReducePlan {
+                last_adds: false,
+                ..*plan
+            },
+        ),
+    ];
+    for (parts, changed) in [
+        parts(plan.parts / 2),
+        parts(plan.parts / 4),
+        parts(plan.parts * 2),
+    ] {
+        plans.push((format!("{last}, {parts} parts"), changed));
+    }
+    let accesses = 8;
+    plans.push((
+        format!("{last}, {accesses} accesses"),
+        ReducePlan { accesses, ..*plan },
+    ));
+    for (along, across, shares) in [(1, 2, 2), (2, 2, 2), (4, 4, 4), (2, 4, 4)] {
+        // Narrower tiles and wider blocks have fewer parts.
+        let along = (plan.along / along).max(1);
+        let across = plan.across * across;
+        let parts = (plan.parts / shares).max(2);
+        plans.push((
+            format!("{last}, {across} threads across, {along} along, {parts} parts"),
+            ReducePlan {
+                along,
+                across,
+                parts,
+                ..*plan
+            },
+        ));
+    }
+    plans
+}
+
+/// The plan of shifted rows and plans near it, with what differs.
+fn of_shifted_rows(plan: &ReducePlan) -> Vec<(String, ReducePlan)> {
+    let mut plans = vec![("shifted rows".to_string(), *plan)];
+    for (along, accesses, rows) in [(2, 4, 2), (4, 2, 1), (2, 4, 1), (1, 8, 2), (1, 4, 4)] {
+        let along = plan.along * along;
+        let changed = ReducePlan {
+            along,
+            accesses,
+            rows,
+            ..*plan
+        };
+        if changed != *plan {
+            plans.push((
+                format!("shifted rows, {along} threads along, {accesses} accesses, {rows} rows"),
+                changed,
+            ));
+        }
     }
     plans
 }

@@ -208,10 +208,18 @@ fn reduced() -> Result<Vec<Sample>, Error> {
                 ([1 << 20, 33], 1),
                 ([64, 1 << 20], 1),
                 ([3, 4096], 0),
+                ([8191, 4097], 1),
             ] {
                 let problem = ReduceProblem::new(function, ty, &extents, &[mode])?;
                 let plan = ReducePlan::fastest(&problem)?;
                 all.push(Sample::new(plan.build(arch)?.kernel, 128));
+                let others = [
+                    ReducePlan::last_adding(&problem)?,
+                    ReducePlan::shifted_rows(&problem)?,
+                ];
+                for plan in others.into_iter().flatten() {
+                    all.push(Sample::new(plan.build(arch)?.kernel, 128));
+                }
             }
         }
         for extents in [[64, 4096, 1], [4, 1 << 20, 1], [64, 128, 4096], [5, 100, 3]] {

@@ -183,6 +183,7 @@ fn law_drawn_plans_of_reductions_are_right_or_refused() {
             plan.along = number(&mut r, &[8, 16, 32, 64, 48]);
             plan.accesses = number(&mut r, &[1, 2, 3, 16]);
             plan.parts = number(&mut r, &[1, 1, 2, 3]);
+            (plan.last_adds, plan.shifted) = (r.one_in(2), r.one_in(4));
             if r.one_in(4) {
                 (plan.turns_inner, plan.parts_inner) = (r.one_in(2), r.one_in(2));
             }

@@ -1,6 +1,7 @@
 //! Reductions by the kernels of the library against double precision.
 
 use colex_atom::{Arch, Ty};
+use colex_gpu::kernels::GemmElement;
 use colex_gpu::reduce::scan::{self, Scan, ScanPlan, ScanProblem, cumulative_sum};
 use colex_gpu::reduce::top_k::{TopKPlan, TopKProblem};
 use colex_gpu::reduce::{Reduce, ReduceFunction, ReducePlan, ReduceProblem, ReduceStage, reduce};
@@ -104,7 +105,7 @@ fn law_plans_of_reductions_agree() {
             ReduceFunction::Min,
             ReduceFunction::Norm,
         ] {
-            let with = |rows, across, along, turns_inner, parts| {
+            let with_parts = |rows, across, along, turns_inner, (parts, last_adds)| {
                 result(function, (&extents, modes), &x, move |plan| ReducePlan {
                     rows,
                     across,
@@ -112,8 +113,12 @@ fn law_plans_of_reductions_agree() {
                     accesses: 2,
                     turns_inner: turns_inner && !plan.operands.keeps_inner,
                     parts,
+                    last_adds,
                     ..plan
                 })
+            };
+            let with = |rows, across, along, turns_inner, parts| {
+                with_parts(rows, across, along, turns_inner, (parts, false))
             };
             let usual = result(function, (&extents, modes), &x, |plan| plan);
             let found = [
@@ -123,6 +128,10 @@ fn law_plans_of_reductions_agree() {
                 with(1, 8, 32, false, 1),
                 with(1, 4, 32, false, 5),
                 with(4, 2, 32, false, 2),
+                with_parts(1, 2, 32, true, (3, true)),
+                with_parts(1, 4, 32, false, (5, true)),
+                with_parts(4, 2, 32, false, (2, true)),
+                with_parts(2, 1, 16, true, (40, true)),
             ];
             for (i, found) in found.iter().enumerate() {
                 for (a, b) in found.iter().zip(&usual) {
@@ -142,6 +151,271 @@ fn law_plans_of_reductions_agree() {
         }
     }
     println!("law reduce.plans: {cases} cases");
+}
+
+/// The functions that have parts of the types of a tensor's elements.
+fn every_function(ty: Ty) -> impl Iterator<Item = ReduceFunction> {
+    let problem = move |function| ReduceProblem::new(function, ty, &[9, 9], &[0]);
+    ReduceFunction::ALL
+        .into_iter()
+        .filter(move |function| problem(*function).is_ok())
+}
+
+/// The results of a plan and of that whose second kernel adds the parts, for numbers whose sums are exact in any order; none is -1, which
+/// an [`Output`] takes for an element that was not written.
+fn last_block_of<T: GemmElement + PartialEq>(arch: Arch) -> Result<usize, String> {
+    let extents = [3_usize, 70, 48];
+    let count = extents.iter().product::<usize>();
+    let x: Vec<T> = (0..count)
+        .map(|i| T::from_f64((i * 7919 % 13) as f64))
+        .collect();
+    let mut cases = 0;
+    for function in every_function(T::TY) {
+        for modes in [&[0][..], &[1], &[2], &[0, 2], &[0, 1, 2]] {
+            if function.is_index() && modes.len() > 1 {
+                continue;
+            }
+            let kept = |mode: usize| {
+                if modes.contains(&mode) {
+                    1
+                } else {
+                    extents[mode]
+                }
+            };
+            let shape = [0, 1, 2].map(|mode| kept(mode) as i64);
+            let results = shape.iter().product::<i64>() as usize;
+            let of = |last_adds: bool| {
+                testing::in_every_schedule(arch, 3, |device| {
+                    let from = device.upload(&x)?;
+                    let from = from.view([3_i64, 70, 48])?;
+                    let mut values = Output::<T>::new(device, results)?;
+                    let mut indices = Output::<i32>::new(device, results)?;
+                    let y = values.buffer().view_mut(&shape[..])?;
+                    let at = indices.buffer().view_mut(&shape[..])?;
+                    let call = if function.is_index() {
+                        Reduce::index(function, &from, modes[0], &at).values(&y)
+                    } else {
+                        Reduce::new(function, &from, modes, &y)
+                    };
+                    let call = call.prepare_with(|problem| {
+                        let plan = ReducePlan::fastest(problem)?;
+                        let turns = plan.turns_inner || plan.operands.keeps_inner;
+                        let along = plan.along.min(if turns { 8 } else { 1024 });
+                        let across = if plan.operands.keeps_inner {
+                            4
+                        } else {
+                            plan.across
+                        };
+                        let rows = 32 / (along * across).min(32);
+                        let accesses = 1;
+                        let plan = ReducePlan {
+                            rows,
+                            across,
+                            along,
+                            accesses,
+                            parts: 6,
+                            last_adds,
+                            ..plan
+                        };
+                        let plan = ReducePlan {
+                            parts_inner: plan.turns_inner,
+                            ..plan
+                        };
+                        Ok(plan)
+                    })?;
+                    let launches = if last_adds { 1 } else { 2 };
+                    assert_eq!(call.traffic().expect("results").launches, launches);
+                    assert_eq!(call.functions().count() as i64, launches);
+                    for _ in 0..3 {
+                        call.run(device)?;
+                    }
+                    let indices = if function.is_index() {
+                        indices.elements()?
+                    } else {
+                        Vec::new()
+                    };
+                    Ok((values.elements()?, indices))
+                })
+            };
+            let text = |e: Error| format!("{function} of {} along {modes:?}: {e}", T::TY);
+            let (by_kernel, by_block) = (of(false).map_err(text)?, of(true).map_err(text)?);
+            if by_kernel != by_block {
+                return Err(format!("{function} of {} along {modes:?} differs", T::TY));
+            }
+            cases += 1;
+        }
+    }
+    Ok(cases)
+}
+
+/// Every function and type, along every mode, three times with the same counters, under several schedules: the block that comes last
+/// makes the results of the second kernel.
+#[test]
+fn law_the_last_block_adds_what_the_second_kernel_adds() {
+    let mut cases = 0;
+    for arch in [Arch::Sm70, Arch::Sm90a] {
+        for of in [
+            last_block_of::<f32>,
+            last_block_of::<half::bf16>,
+            last_block_of::<half::f16>,
+            last_block_of::<i32>,
+        ] {
+            cases += of(arch).unwrap_or_else(|why| panic!("{arch}: {why}"));
+        }
+    }
+    println!("law reduce.last_adds: {cases} cases");
+}
+
+/// The results of shifted rows and of the default plan, for numbers whose sums are exact in any order.
+fn shifted_rows_of<T: GemmElement + PartialEq>(first: usize) -> Result<usize, String> {
+    let vector = 128 / i64::from(T::TY.bits());
+    let mut cases = 0;
+    for function in every_function(T::TY) {
+        for (rows, columns, parts, last_adds) in [
+            (5_i64, 1027_i64, 1, false),
+            (3, 33, 1, false),
+            (7, 3, 1, false),
+            (1, 5001, 3, false),
+            (3, 4099, 4, true),
+            (9, 1024, 1, false),
+        ] {
+            let count = (rows * columns) as usize;
+            let x: Vec<T> = (0..first + count)
+                .map(|i| T::from_f64((i * 7919 % 13) as f64))
+                .collect();
+            let of = |is_shifted: bool| {
+                testing::in_every_schedule(Arch::Sm80, 3, |device| {
+                    let from = device.upload(&x)?;
+                    let from = from.slice(first..first + count)?;
+                    let from = from.view((rows, columns))?;
+                    let mut values = Output::<T>::new(device, rows as usize)?;
+                    let mut indices = Output::<i32>::new(device, rows as usize)?;
+                    let y = values.buffer().view_mut(rows)?;
+                    let at = indices.buffer().view_mut(rows)?;
+                    let call = if function.is_index() {
+                        Reduce::index(function, &from, 1, &at).values(&y)
+                    } else {
+                        Reduce::new(function, &from, &[1], &y)
+                    };
+                    let call = call.prepare_with(|problem| {
+                        let plan = ReducePlan::fastest(problem)?;
+                        let shifted = ReducePlan {
+                            vector,
+                            rows: 2,
+                            across: 1,
+                            along: 32,
+                            accesses: 2,
+                            turns_inner: true,
+                            parts,
+                            parts_inner: true,
+                            last_adds,
+                            shifted: true,
+                            ..plan
+                        };
+                        Ok(if is_shifted { shifted } else { plan })
+                    })?;
+                    call.run(device)?;
+                    call.run(device)?;
+                    let indices = if function.is_index() {
+                        indices.elements()?
+                    } else {
+                        Vec::new()
+                    };
+                    Ok((values.elements()?, indices))
+                })
+            };
+            let text = |e: Error| format!("{function} of {} of {rows}x{columns}: {e}", T::TY);
+            if of(true).map_err(text)? != of(false).map_err(text)? {
+                return Err(format!("{function} of {} of {rows}x{columns}", T::TY));
+            }
+            cases += 1;
+        }
+    }
+    Ok(cases)
+}
+
+/// Rows that begin anywhere, rows without a vector inside, several blocks for a row, of every function and type.
+#[test]
+fn law_shifted_rows_are_reduced_as_other_rows() {
+    let cases = shifted_rows_of::<f32>(4)
+        .and_then(|n| Ok(n + shifted_rows_of::<half::bf16>(8)?))
+        .and_then(|n| Ok(n + shifted_rows_of::<half::f16>(0)?))
+        .and_then(|n| Ok(n + shifted_rows_of::<i32>(0)?));
+    let cases = cases.unwrap_or_else(|why| panic!("{why}"));
+    println!("law reduce.shifted: {cases} cases");
+}
+
+/// More tiles than a launch has blocks along its second axis: a block counts for several of them.
+#[test]
+fn law_a_block_of_many_tiles_counts_each_of_them() {
+    let columns = 32 * 65_535 + 40_i64;
+    let device = simulator(Arch::Sm80, 2);
+    let x: Vec<i32> = (0..4 * columns).map(|i| (i % 1013) as i32).collect();
+    let from = device.upload(&x).expect("memory");
+    let mut y = Output::<i32>::new(&device, columns as usize).expect("memory");
+    {
+        let (from, to) = (
+            from.view((4, columns)).expect("a view"),
+            y.buffer().view_mut(columns).expect("a view"),
+        );
+        let call = Reduce::new(ReduceFunction::Sum, &from, &[0], &to).prepare_with(|problem| {
+            let plan = ReducePlan::fastest(problem)?;
+            Ok(ReducePlan {
+                vector: 1,
+                rows: 1,
+                across: 1,
+                along: 32,
+                accesses: 2,
+                parts: 2,
+                last_adds: true,
+                ..plan
+            })
+        });
+        let call = call.expect("a call");
+        call.run(&device).expect("a run");
+        call.run(&device).expect("a run");
+    }
+    let found = y.elements().expect("all results");
+    for (i, found) in found.iter().enumerate() {
+        let want: i32 = (0..4).map(|row| x[row * columns as usize + i]).sum();
+        assert_eq!(*found, want, "column {i}");
+    }
+}
+
+/// A kernel that the simulator stops leaves counts of blocks; the next run begins without them.
+#[test]
+fn law_a_run_that_fails_leaves_no_counts() {
+    let mut failed = 0;
+    for seed in 0..6 {
+        let device = simulator(Arch::Sm80, seed);
+        let x = device.uninitialised::<f32>(4096 * 64).expect("memory");
+        // The last rows are not written, and the blocks before them count.
+        x.slice(..4000 * 64)
+            .expect("a part")
+            .write(&vec![1.0; 4000 * 64])
+            .expect("a write");
+        let mut y = device.poisoned::<f32>(64).expect("memory");
+        {
+            let (from, to) = (
+                x.view((4096, 64)).expect("a view"),
+                y.view_mut(64).expect("a view"),
+            );
+            let call = Reduce::new(ReduceFunction::Sum, &from, &[0], &to).prepare_with(|problem| {
+                let plan = ReducePlan::last_adding(problem)?;
+                Ok(plan.expect("blocks share results"))
+            });
+            let call = call.expect("a call");
+            let error = call
+                .run(&device)
+                .expect_err("a read of memory that is not written");
+            assert!(error.to_string().contains("not written"), "{error}");
+            failed += 1;
+            x.write(&vec![1.0; 4096 * 64]).expect("a write");
+            call.run(&device).expect("a run");
+        }
+        assert_eq!(y.download().expect("sums"), [4096.0; 64]);
+    }
+    println!("law reduce.counters: {failed} cases");
 }
 
 #[test]
@@ -236,6 +510,29 @@ fn refused_reductions_say_what_would_be_right() {
         found.push(planned(&|plan| {
             (plan.turns_inner, plan.parts_inner, plan.along) = (false, false, 32)
         }));
+        found.push(planned(&|plan| {
+            (plan.shifted, plan.turns_inner, plan.parts_inner) = (true, false, false)
+        }));
+        found.push(planned(&|plan| {
+            (plan.shifted, plan.across, plan.rows) = (true, 2, 1)
+        }));
+        found.push(planned(&|plan| {
+            (plan.shifted, plan.along, plan.rows) = (true, 4, 8)
+        }));
+        found.push(planned(&|plan| {
+            (plan.shifted, plan.parts, plan.parts_inner) = (true, 2, false)
+        }));
+        let part = memory.slice(1..5981).expect("a slice");
+        let part = part.view((20, 299)).expect("a view");
+        let call = Reduce::new(ReduceFunction::Sum, &part, &[1], &y).prepare_with(|problem| {
+            let plan = ReducePlan::fastest(problem)?;
+            Ok(ReducePlan {
+                vector: 4,
+                shifted: true,
+                ..plan
+            })
+        });
+        found.push(call.expect_err("it is refused").to_string());
     }
     {
         let at = whole.view_mut((20, 1)).expect("a view");
@@ -290,6 +587,14 @@ fn refused_reductions_say_what_would_be_right() {
             "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: several results are stored at once along an inner mode that is kept",
             "the operands of the plan are `sum of f32 in f32, values of f32, 1 outer and 1 reduced modes, the inner one reduced`: the results of a function other than arg-max and arg-min are the values",
             "the plan's threads along the inner mode have 128 elements side by side, and it has 300: more threads cover it, or turns along it",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: shifted rows are \
+             one mode of contiguous elements, along which the turns go",
+            "the plan's number of threads across shifted rows is 2: the sum kernel takes 1 to 1",
+            "the plan's number of threads along shifted rows is 4: the sum kernel takes 8 to 1024",
+            "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: the parts of \
+             shifted rows divide the turns along them",
+            "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, \
+             and have at most 2147483648 elements",
             "`values` has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
             "((2,10),300):((300,1000),1) has a mode with several strides: each mode of a reduction must have one, so give its parts as modes",
             "the destination y (20):(0) has one element at several coordinates: which value stays would be a race",
@@ -337,7 +642,9 @@ fn law_accepted_plans_of_reductions_are_built() {
         }
         if r.one_in(3) {
             (plan.accesses, plan.parts) = (number(&mut r), number(&mut r));
+            plan.last_adds = r.one_in(2);
         }
+        plan.shifted = r.one_in(4);
         if r.one_in(4) {
             plan.turns_inner = !plan.turns_inner;
             plan.parts_inner = r.one_in(2);
@@ -349,6 +656,7 @@ fn law_accepted_plans_of_reductions_are_built() {
         let _ = (
             plan.bytes(&problem),
             plan.workspace(&problem),
+            plan.counters(&problem),
             plan.to_string(),
         );
         let _ = (
@@ -678,7 +986,10 @@ fn law_kernels_of_many_modes_are_built() {
                 (plan.operands.outer, plan.operands.reduced) = (outer, reduced);
                 let built = plan.build(arch);
                 assert!(built.is_ok(), "{}: {:?}", plan.operands, built.err());
-                cases += 1;
+                (plan.parts, plan.last_adds) = (3, true);
+                let built = plan.build(arch);
+                assert!(built.is_ok(), "{}: {:?}", plan.operands, built.err());
+                cases += 2;
             }
             let problem = ScanProblem::new(Ty::F32, [64, 100, 1]).expect("a problem");
             let mut plan = ScanPlan::fastest(&problem);

@@ -15,7 +15,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_plans,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
@@ -323,7 +323,7 @@ impl<'a, T: GemmElement> Scan<'a, T> {
             ScanKey { plan, problem }
         };
         let whole = ScanPlan { turns: 0, ..plan };
-        let sharing = (plan.turns != 0).then(|| (plan, plan.workspace(&problem)));
+        let sharing = (plan.turns != 0).then(|| (plan, SharedMemory::of(plan.workspace(&problem))));
         let addresses = Addresses::from_slice(&addresses);
         ScanCall::sharing(device, memory, key, whole, sharing, addresses)
     }

@@ -16,7 +16,7 @@ use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
 use crate::memory_bound::call::{
-    BuiltKernels, LaunchGrid, Made, Planned, Preparing, given_workspace, load_plans,
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, given_workspace, load_plans,
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
@@ -401,7 +401,7 @@ impl<'a, T: GemmElement> TopK<'a, T> {
             TopKKey { plan, problem }
         };
         let whole = TopKPlan { parts: 1, ..plan };
-        let sharing = (plan.parts > 1).then(|| (plan, plan.workspace(&problem)));
+        let sharing = (plan.parts > 1).then(|| (plan, SharedMemory::of(plan.workspace(&problem))));
         let addresses = Addresses::from_slice(&addresses);
         TopKCall::sharing(device, memory, key, whole, sharing, addresses)
     }
