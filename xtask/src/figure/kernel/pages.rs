@@ -29,11 +29,11 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
             |page| Cell::new([page.to_string()]).filled(Fill::pastel(sequence)),
         )
     };
-    let names = (0..sequences)
-        .map(|sequence| format!("sequence {sequence}"))
-        .collect();
     let tables = Grid::from_fn(sequences, columns, named)?
-        .headers(Headers::Named(names), Headers::Numbers)
+        .headers(
+            Headers::Named(numbered("sequence", sequences)),
+            Headers::Numbers,
+        )
         .axes("", "j / rows")
         .caption("table");
     let key = |page: i64, row: i64| {
@@ -50,8 +50,8 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
         }
     };
     let pages = Grid::from_fn(pool, rows, key)?
-        .headers(Headers::Numbers, Headers::Numbers)
-        .axes("page", "row")
+        .headers(Headers::Named(numbered("page", pool)), Headers::Numbers)
+        .axes("", "row")
         .caption("pool: the key j in each row");
     let mut legend: Vec<(Fill, String)> = (0..sequences)
         .map(|sequence| (Fill::pastel(sequence), format!("sequence {sequence}")))
@@ -69,6 +69,13 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
             "The pages of {sequences} sequences, and the {pool} pages of the pool with their keys"
         ))
         .legend(legend))
+}
+
+/// `page 0`, `page 1` and so on.
+fn numbered(what: &str, count: i64) -> Vec<String> {
+    (0..count)
+        .map(|number| format!("{what} {number}"))
+        .collect()
 }
 
 /// Where a key of a sequence lies.
