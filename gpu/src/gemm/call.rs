@@ -358,8 +358,9 @@ impl<'a, T: GemmElement, C: GemmElement> Gemm<'a, T, C> {
 
     /// Gives the epilogue an output whose rows a list names: row `i` of the product goes to row `rows[i]` of the view, which has any
     /// number of rows and the product's columns. Rows that the list does not name stay as they are, and a row that the view does not
-    /// have is not written. The numbers must differ: of two rows with one number, which one stays is a data race, which the
-    /// simulator reports.
+    /// have is not written. The numbers must differ: two rows with one number are a data race, and any of both may stay. The
+    /// simulator reports the race if different threads write the two rows. If one thread writes both, it does so in an order that
+    /// depends on the plan, and nothing is reported.
     ///
     /// ```
     /// use colex_atom::Ty;
