@@ -621,6 +621,10 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// block, and the given scale or the plan of [`tensor_scale_by`](Quantise::tensor_scale_by). `x`, `q` and the scales have the layouts
     /// that [`Map::load_plans`](crate::elementwise::Map::load_plans) describes. A device keeps the last 256 kernels of quantisations.
     ///
+    /// A kernel of rows is built for the number of modes that are left when the rows are coalesced
+    /// ([`QuantiseOperands::modes`](crate::quantise::QuantiseOperands::modes)): a single row has none left, and so another kernel than
+    /// several rows.
+    ///
     /// ```
     /// use colex_atom::Ty;
     /// use colex_gpu::Device;
@@ -631,7 +635,7 @@ impl<'a, T: GemmElement, Q: Element> Quantise<'a, T, Q> {
     /// let mut scales = device.poisoned::<f32>(1)?;
     /// let (x, q) = (x.view((1, 64))?, q.view_mut((1, 64))?);
     /// let call = Quantise::new(Ty::S8, &x, &q).rows(&scales.view_mut(1)?);
-    /// // A single row, many rows of as many columns, and rows that more threads hold have a kernel each.
+    /// // A kernel without a mode of rows, one with it, and one whose rows are shared by more threads.
     /// assert_eq!(call.load_plans([[1, 1000], [100, 1000], [7, 4096]])?, 3);
     /// assert_eq!(
     ///     call.load_plans([[8, 0]]).unwrap_err().to_string(),
