@@ -3,7 +3,7 @@
 use colex_atom::Arch;
 use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan, AttentionProblem, Mask};
 use colex_gpu::kernels::GemmElement;
-use colex_gpu::{Device, View, ViewMut};
+use colex_gpu::{Buffer, Device, Error, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
@@ -113,7 +113,11 @@ fn filled<T: GemmElement>(
 }
 
 /// The rows of a sequence as (head, row, feature), compact.
-fn compact<T: GemmElement>(all: &[T], layout: &Layout, [first, length]: [i64; 2]) -> Vec<T> {
+pub(super) fn compact<T: GemmElement>(
+    all: &[T],
+    layout: &Layout,
+    [first, length]: [i64; 2],
+) -> Vec<T> {
     let extents: Vec<i64> = layout.modes().map(|mode| mode.size()).collect();
     let mut part = Vec::new();
     for head in 0..extents[1] {
@@ -126,7 +130,7 @@ fn compact<T: GemmElement>(all: &[T], layout: &Layout, [first, length]: [i64; 2]
 }
 
 /// The plans that a drawn call has besides its default: one of each kernel, of which one or none on the simulator.
-pub(super) fn drawn_plans(
+fn drawn_plans(
     device: &Device,
     r: &mut Random,
     usual: &AttentionPlan,
@@ -280,34 +284,84 @@ fn run<T: GemmElement>(
         let parts = parts.each_ref().map(|part| &part[..]);
         expected.push((i, problem, Expected::of(&problem, parts, &sinks)));
     }
-    let mut counts = [0; 2];
-    let usual = call.plan().map_err(|e| text(&e))?;
-    let plans = drawn_plans(device, r, &usual, group);
-    for plan in std::iter::once(None).chain(plans.into_iter().map(Some)) {
-        let prepared = match plan {
-            None => call.prepare(),
-            Some(plan) => match call.prepare_with(|_, _| Ok(plan)) {
-                // A drawn plan may be more than a block has.
-                Err(error) if error.plan().is_some() => continue,
-                other => other,
-            },
-        };
-        let prepared = prepared.map_err(|e| text(&e))?;
+    let drawn = DrawnCall {
+        what,
+        queries: &queries,
+        heads: [heads, group],
+        written: (&on_o, &on_sums),
+        expected,
+    };
+    drawn.run_plans(device, r, &call, |all, rows| compact(all, &of_o, rows))
+}
+
+/// A drawn call on sequences, with what its plans write.
+pub(super) struct DrawnCall<'a, T> {
+    /// The call in words.
+    pub(super) what: String,
+    /// The rows of queries.
+    pub(super) queries: &'a PackedRows,
+    /// The heads of Q, and those of them that read one head of K.
+    pub(super) heads: [i64; 2],
+    /// The memory of O, and of the log-sum-exps as (row, head).
+    pub(super) written: (&'a Buffer<T>, &'a Buffer<f32>),
+    /// What the reference says of each sequence that has queries, and its number.
+    pub(super) expected: Vec<(usize, AttentionProblem, Expected)>,
+}
+
+impl<T: GemmElement> DrawnCall<'_, T> {
+    /// Runs the default plan and drawn ones ([`drawn_plans`]), and compares the rows of each sequence, and those of none. `rows_of`
+    /// returns the rows of a range (first, length) of O as (head, row, feature), compact.
+    pub(super) fn run_plans(
+        &self,
+        device: &Device,
+        r: &mut Random,
+        call: &Attention<'_, T>,
+        rows_of: impl Fn(&[T], [i64; 2]) -> Vec<T>,
+    ) -> Result<ElementsAndPlans, String> {
+        let what = &self.what;
+        let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
+        let [_, group] = self.heads;
+        let mut counts = [0; 2];
+        let usual = call.plan().map_err(|e| text(&e))?;
+        let plans = drawn_plans(device, r, &usual, group);
+        for plan in std::iter::once(None).chain(plans.into_iter().map(Some)) {
+            let prepared = match plan {
+                None => call.prepare(),
+                Some(plan) => match call.prepare_with(|_, _| Ok(plan)) {
+                    // A drawn plan may be more than a block has.
+                    Err(error) if error.plan().is_some() => continue,
+                    other => other,
+                },
+            };
+            let prepared = prepared.map_err(|e| text(&e))?;
+            counts[0] += self.check(&prepared.to_string(), || prepared.run(device), &rows_of)?;
+            counts[1] += 1;
+        }
+        Ok(counts)
+    }
+
+    /// Runs the call by a plan, and compares the rows of each sequence, and those of none. Returns the number of elements.
+    pub(super) fn check(
+        &self,
+        plan: &str,
+        run: impl FnOnce() -> Result<(), Error>,
+        rows_of: impl Fn(&[T], [i64; 2]) -> Vec<T>,
+    ) -> Result<usize, String> {
+        let text = |e: &dyn std::fmt::Display| format!("{}, {plan}: {e}", self.what);
+        let ([heads, _], (on_o, on_sums)) = (self.heads, self.written);
         on_o.fill_bytes(0xff).map_err(|e| text(&e))?;
         on_sums.fill_bytes(0xff).map_err(|e| text(&e))?;
-        let done = prepared.run(device);
-        done.map_err(|e| format!("{what}, {prepared}: {e}"))?;
+        run().map_err(|e| text(&e))?;
         let found = on_o.download().map_err(|e| text(&e))?;
         let sums = on_sums.download().map_err(|e| text(&e))?;
-        for (i, problem, expected) in &expected {
-            let of_sequence = queries.sequence(*i);
-            let of_call = compact(&found, &of_o, of_sequence);
+        let mut count = 0;
+        for (i, problem, expected) in &self.expected {
+            let of_sequence = self.queries.sequence(*i);
             let [first, length] = of_sequence;
+            let of_call = rows_of(&found, of_sequence);
             let sums: Vec<f32> = (0..heads)
-                .flat_map(|head| {
-                    (first..first + length).map(move |row| (row * heads + head) as usize)
-                })
-                .map(|at| sums[at])
+                .flat_map(|head| (first..first + length).map(move |row| row * heads + head))
+                .map(|at| sums[at as usize])
                 .collect();
             let written = Found {
                 all: &of_call,
@@ -315,20 +369,17 @@ fn run<T: GemmElement>(
             };
             expected
                 .compare(problem, written, &sums)
-                .map_err(|why| format!("{what}, {prepared}: sequence {i}: {why}"))?;
-            counts[0] += of_call.len();
+                .map_err(|why| text(&format!("sequence {i}: {why}")))?;
+            count += of_call.len();
         }
-        counts[1] += 1;
-        check_rest(&queries, heads, &sums, |row| {
-            compact(&found, &of_o, [row, 1])
-        })
-        .map_err(|why| format!("{what}, {prepared}: {why}"))?;
+        check_rest(self.queries, heads, &sums, |row| rows_of(&found, [row, 1]))
+            .map_err(|why| text(&why))?;
+        Ok(count)
     }
-    Ok(counts)
 }
 
 /// Checks that the rows of no sequence are as they were: NaN, with their sums.
-pub(super) fn check_rest<T: GemmElement>(
+fn check_rest<T: GemmElement>(
     queries: &PackedRows,
     heads: i64,
     sums: &[f32],

@@ -6,8 +6,8 @@ use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::{ElementsAndPlans, Expected, Found, WIDTHS, add, sinks, upload_or_one};
-use crate::kernels::sequences::{PackedRows, check_rest, drawn_plans};
+use super::{ElementsAndPlans, Expected, WIDTHS, add, sinks, upload_or_one};
+use crate::kernels::sequences::{DrawnCall, PackedRows};
 use crate::sweep::Random;
 
 /// Computes drawn calls on keys in pages on a device, and compares every element: rows of a page, orders of the pool, lengths,
@@ -271,49 +271,12 @@ fn run<T: GemmElement>(
         let parts = parts.each_ref().map(|part| &part[..]);
         expected.push((i, problem, Expected::of(&problem, parts, &sinks)));
     }
-    let mut counts = [0; 2];
-    let usual = call.plan().map_err(|e| text(&e))?;
-    let plans = drawn_plans(device, r, &usual, group);
-    for plan in std::iter::once(None).chain(plans.into_iter().map(Some)) {
-        let prepared = match plan {
-            None => call.prepare(),
-            Some(plan) => match call.prepare_with(|_, _| Ok(plan)) {
-                // A drawn plan may be more than a block has.
-                Err(error) if error.plan().is_some() => continue,
-                other => other,
-            },
-        };
-        let prepared = prepared.map_err(|e| text(&e))?;
-        on_o.fill_bytes(0xff).map_err(|e| text(&e))?;
-        on_sums.fill_bytes(0xff).map_err(|e| text(&e))?;
-        let done = prepared.run(device);
-        done.map_err(|e| format!("{what}, {prepared}: {e}"))?;
-        let found = on_o.download().map_err(|e| text(&e))?;
-        let sums = on_sums.download().map_err(|e| text(&e))?;
-        for (i, problem, expected) in &expected {
-            let of_sequence = queries.sequence(*i);
-            let [first, length] = of_sequence;
-            let of_call = rows_of(&found, of_sequence, outer);
-            let sums: Vec<f32> = (0..heads)
-                .flat_map(|head| {
-                    (first..first + length).map(move |row| (row * heads + head) as usize)
-                })
-                .map(|at| sums[at])
-                .collect();
-            let written = Found {
-                all: &of_call,
-                first: 0,
-            };
-            expected
-                .compare(problem, written, &sums)
-                .map_err(|why| format!("{what}, {prepared}: sequence {i}: {why}"))?;
-            counts[0] += of_call.len();
-        }
-        counts[1] += 1;
-        check_rest(&queries, heads, &sums, |row| {
-            rows_of(&found, [row, 1], outer)
-        })
-        .map_err(|why| format!("{what}, {prepared}: {why}"))?;
-    }
-    Ok(counts)
+    let drawn = DrawnCall {
+        what,
+        queries: &queries,
+        heads: [heads, group],
+        written: (&on_o, &on_sums),
+        expected,
+    };
+    drawn.run_plans(device, r, &call, |all, rows| rows_of(all, rows, outer))
 }
