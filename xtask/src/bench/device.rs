@@ -90,6 +90,25 @@ impl BenchReport {
         }
     }
 
+    /// The report as it is written.
+    pub(super) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Adds a group of a problem, which drawings need the operations and the bytes of, and prints it.
+    pub(super) fn group_of(
+        &mut self,
+        (title, problem): (&str, Value),
+        names: &[String],
+        times: &[Timing],
+        work: f64,
+    ) {
+        self.group(title, names, times, work);
+        let groups = self.value["groups"].as_array_mut();
+        let added = groups.and_then(|groups| groups.last_mut());
+        added.expect("a group was added")["problem"] = problem;
+    }
+
     /// Adds a group and prints it; `work` is what one run does in units of `unit` times a microsecond. The first
     /// contender is the one that ratios are to.
     pub(super) fn group(&mut self, title: &str, names: &[String], times: &[Timing], work: f64) {

@@ -46,6 +46,8 @@ enum Runner {
     Ranks,
     /// A GPU; the numbers go to the file, if one is given.
     Gpu(fn(&Device, Option<&Path>) -> Result<()>),
+    /// A GPU; the numbers go to the file, and drawings of them to the folder, if they are given.
+    Drawn(fn(&Device, Option<&Path>, Option<&Path>) -> Result<()>),
 }
 
 /// Every group of benches.
@@ -68,7 +70,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("convolution", Runner::Gpu(convolution::run)),
     ("ranks", Runner::Ranks),
     ("processes", Runner::Processes(processes::run)),
-    ("attention", Runner::Gpu(attention::run)),
+    ("attention", Runner::Drawn(attention::run)),
     ("attention-ladder", Runner::Gpu(attention::ladders)),
     ("decode", Runner::Gpu(attention::decode)),
     ("paged", Runner::Gpu(serving::paged)),
@@ -118,6 +120,14 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             _ => bail!("the benches `gemm`, `attention` and `ranks` are what is plotted"),
         };
     }
+    if let (Some(name), Some(_), false) = (name, sweep.svg(), sweep.is_asked()) {
+        let is_drawn = |(_, run): &&(&str, Runner)| matches!(run, Runner::Drawn(_) | Runner::Ranks);
+        if !groups.iter().all(is_drawn) {
+            bail!(
+                "the bench `{name}` is not drawn: `--svg` draws `attention` and `ranks`, and `gemm` with `--shapes` or `--random`"
+            );
+        }
+    }
     if cfg!(debug_assertions) {
         return optimised();
     }
@@ -159,6 +169,11 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
             Runner::Processes(_) | Runner::Ranks => skipped("ask for it by its name".to_string()),
             Runner::Gpu(run) => match Device::gpu(0) {
                 Ok(device) => run(&device, file)?,
+                Err(why) if name.is_none() => skipped(why.to_string()),
+                Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
+            },
+            Runner::Drawn(run) => match Device::gpu(0) {
+                Ok(device) => run(&device, file, sweep.svg())?,
                 Err(why) if name.is_none() => skipped(why.to_string()),
                 Err(why) => bail!("the bench `{group}` needs a GPU: {why}"),
             },

@@ -16,7 +16,7 @@ use colex_gpu::attention::{
     AttentionTensor, Mask,
 };
 use colex_gpu::tensor::TensorKernel;
-use colex_gpu::{Buffer, Device, DeviceKernel, LaunchArg, Load, View, ViewMut};
+use colex_gpu::{Buffer, Device, DeviceKernel, LaunchArg, Load, Timing, View, ViewMut};
 use colex_layout::Layout;
 use half::bf16;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ use super::product::sweep::Sweep;
 use super::serving;
 use recorded::Recorded;
 
-/// Draws what a file of drawn problems has.
+/// Draws what a file of problems has.
 pub(super) fn draw(from: &Path, sweep: &Sweep) -> Result<ExitCode> {
     let text = std::fs::read_to_string(from)
         .with_context(|| format!("{} cannot be read", from.display()))?;
@@ -243,8 +243,9 @@ fn entry(
     }))
 }
 
-/// Measures all problems, and then keys in pages and sequences of different lengths (`bench paged`, `bench varlen`).
-pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
+/// Measures all problems, and draws the default plans of them if there is a folder; and then keys in pages and sequences of different
+/// lengths (`bench paged`, `bench varlen`).
+pub(super) fn run(device: &Device, json: Option<&Path>, svg: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("attention", "TFLOP/s", device);
     println!("{PROTOCOL}; causal work counts half");
     for problem in problems() {
@@ -252,6 +253,9 @@ pub(super) fn run(device: &Device, json: Option<&Path>) -> Result<()> {
     }
     measure_ladders(device, &mut report)?;
     report.write(json)?;
+    if let Some(folder) = svg {
+        Recorded::of(report.value())?.write(folder)?;
+    }
     serving::paged(device, None)?;
     serving::varlen(device, None)
 }
@@ -331,6 +335,17 @@ fn measure(
         .collect();
     let times = take_turns(device, &contenders, 7, 4)?;
     let names: Vec<String> = contenders.iter().map(|c| c.name.clone()).collect();
+    add_group(report, problem, &names, &times);
+    Ok(())
+}
+
+/// Adds the times of the plans of a problem to a report. A causal mask leaves half of the work.
+fn add_group(
+    report: &mut BenchReport,
+    problem: &AttentionProblem,
+    names: &[String],
+    times: &[Timing],
+) {
     let [queries, keys] = problem.lengths;
     let pairs = (problem.batch * problem.heads[0] * queries * keys) as f64;
     let half = if problem.mask == Mask::Causal {
@@ -339,8 +354,8 @@ fn measure(
         1.0
     };
     let work = 4.0 * half * pairs * problem.features[0] as f64 / 1e6;
-    report.group(&problem.to_string(), &names, &times, work);
-    Ok(())
+    let of_group = (&*problem.to_string(), drawn::described(problem));
+    report.group_of(of_group, names, times, work);
 }
 
 /// Problems of which a candidate for the default is measured: one product after the other, which is faster for 256 features
@@ -682,6 +697,49 @@ mod tests {
             // A full mask has no pairs, and the blocks of a cluster share no keys under another.
             assert_eq!(changed.len(), 10, "{problem}: {changed:?}");
         }
+    }
+
+    /// What the bench writes of its chosen problems is drawn, also from the file: a point and a plan for each problem, of the plan that
+    /// a call takes, and those of a ladder once.
+    #[test]
+    fn the_chosen_problems_are_drawn() {
+        let device = Device::simulator(Arch::Sm90a);
+        let mut report = BenchReport::new("attention", "TFLOP/s", &device);
+        let all = problems();
+        let times = |plans: &[AttentionPlan]| -> Vec<Timing> {
+            let times = (1..).map(|i| Timing::of(vec![100.0 * f64::from(i)]));
+            times.take(plans.len()).collect()
+        };
+        let mut add = |problem: &AttentionProblem, plans: Vec<AttentionPlan>| {
+            let names: Vec<String> = plans.iter().map(ToString::to_string).collect();
+            add_group(&mut report, problem, &names, &times(&plans));
+        };
+        for problem in &all {
+            add(problem, variants(problem).expect("plans"));
+        }
+        for problem in ladder_problems() {
+            add(&problem, ladder(&problem).expect("plans"));
+        }
+        let folder = std::env::temp_dir().join(format!("colex-attention-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("attention.json");
+        report.write(Some(&file)).expect("it is written");
+        let text = std::fs::read_to_string(&file).expect("it was written");
+        for recorded in [Recorded::of(report.value()), Recorded::parse(&text)] {
+            recorded.expect("a run").write(&folder).expect("drawings");
+            let svg = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a drawing");
+            let roofline = svg("roofline.svg");
+            assert_eq!(roofline.matches("<circle").count(), all.len());
+            assert!(
+                roofline.contains(&format!("{} problems", all.len())),
+                "{roofline}"
+            );
+            let plans = svg("plans.svg");
+            assert!(plans.contains("Hopper, features 64, tile"), "{plans}");
+            assert!(!folder.join("ratios.svg").exists(), "no library");
+            std::fs::remove_file(folder.join("roofline.svg")).expect("it is there");
+        }
+        std::fs::remove_dir_all(folder).expect("it is there");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! What the bench of drawn problems wrote, line by line, as drawings: the roofline, the plans that were chosen, and the ratios of
+//! What the bench wrote of drawn problems, line by line, or of chosen ones in one value, as drawings: the roofline, the plans that were chosen, and the ratios of
 //! speeds to the best of a library where its times are there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::product::recorded::{
     Panels, PlanShares, Roofline, geometric_mean, percentile, roofs,
@@ -80,12 +80,17 @@ const KINDS: [&str; 3] = [
 ];
 
 impl Recorded {
-    /// Reads the lines of a file. Problems without a time of ours are left out.
+    /// Reads a file: the value of chosen problems, or the lines of drawn ones. Problems without a time of ours are left out.
     ///
     /// # Errors
     ///
-    /// Returns an error if a line is not JSON, if the first is not the head of such a run, or if no problem is left.
+    /// Returns an error if the file or a line is not JSON, if the first line is not the head of such a run, or if no problem is left.
     pub(in crate::bench) fn parse(text: &str) -> Result<Recorded> {
+        if let Ok(value) = serde_json::from_str::<Value>(text)
+            && value["groups"].is_array()
+        {
+            return Recorded::of(&value);
+        }
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         let head: Value = serde_json::from_str(lines.next().unwrap_or_default())
             .context("the first line is not JSON")?;
@@ -93,17 +98,49 @@ impl Recorded {
             head["bench"] == "attention"
                 && head["protocol"].is_string()
                 && head["groups"].is_null(),
-            "the first line is not the head of `xtask bench attention --random` or of `attention_beside_cudnn.py --drawn`"
+            "the first line is not the head of `xtask bench attention` or of `attention_beside_cudnn.py --drawn`"
         );
-        let words = ["device", "driver", "library", "date"];
-        let words: Vec<&str> = words.iter().filter_map(|key| head[*key].as_str()).collect();
         let mut problems = Vec::new();
         for (i, line) in lines.enumerate() {
             let value: Value = serde_json::from_str(line)
                 .with_context(|| format!("line {} is not JSON", i + 2))?;
             problems.extend(RecordedProblem::of(&value));
         }
+        Recorded::new(&head, problems)
+    }
+
+    /// Reads the report of chosen problems: the first plan of each, which is that of a call. A problem that is there twice is read once.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it is the report of another bench, or if no problem is left.
+    pub(in crate::bench) fn of(report: &Value) -> Result<Recorded> {
+        let bench = &report["bench"];
+        ensure!(
+            bench == "attention",
+            "the file is of the bench {bench}: what is drawn here is that of `xtask bench attention`"
+        );
+        let mut known: Vec<&Value> = Vec::new();
+        let mut problems = Vec::new();
+        for group in report["groups"].as_array().into_iter().flatten() {
+            let (problem, usual) = (&group["problem"], &group["rows"][0]);
+            if known.contains(&problem) {
+                continue;
+            }
+            known.push(problem);
+            let line = json!({
+                "problem": problem, "plan": usual["name"], "us": usual["microseconds"], "library": {},
+            });
+            problems.extend(RecordedProblem::of(&line));
+        }
+        Recorded::new(report, problems)
+    }
+
+    /// The run with this head.
+    fn new(head: &Value, problems: Vec<RecordedProblem>) -> Result<Recorded> {
         ensure!(!problems.is_empty(), "no problem was measured");
+        let words = ["device", "driver", "library", "date"];
+        let words: Vec<&str> = words.iter().filter_map(|key| head[*key].as_str()).collect();
         let device = head["device"].as_str().unwrap_or_default();
         Ok(Recorded {
             source: words.join(", "),
@@ -272,11 +309,14 @@ mod tests {
             Err(error) => error.to_string(),
         };
         assert_eq!(said(""), "the first line is not JSON");
-        let of_another = "the first line is not the head of `xtask bench attention --random` or of `attention_beside_cudnn.py --drawn`";
+        let of_another = "the first line is not the head of `xtask bench attention` or of `attention_beside_cudnn.py --drawn`";
         assert_eq!(said("{\"bench\": \"gemm\"}"), of_another);
-        // What `xtask bench attention FILE` writes for chosen problems.
         let chosen = "{\"bench\": \"attention\", \"protocol\": \"\", \"groups\": []}";
-        assert_eq!(said(chosen), of_another);
+        assert_eq!(said(chosen), "no problem was measured");
+        assert_eq!(
+            said(&chosen.replace("attention", "decode")),
+            "the file is of the bench \"decode\": what is drawn here is that of `xtask bench attention`"
+        );
         let head = KEPT.lines().next().expect("a head");
         assert_eq!(said(head), "no problem was measured");
         assert_eq!(said(&format!("{head}\nm")), "line 2 is not JSON");

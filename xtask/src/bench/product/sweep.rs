@@ -92,12 +92,12 @@ pub(crate) struct Sweep {
     #[arg(long, requires = "of_shapes")]
     early: bool,
     /// A folder to write drawings to: the ratios of speeds by stratum (`ratios.svg`), the roofline (`roofline.svg`) and, of attention, the
-    /// plans that were chosen (`plans.svg`); or the scaling over
-    /// devices (`scaling.svg`), or their timelines (`timeline-0.svg` and so on).
+    /// plans that were chosen (`plans.svg`), of drawn problems or of the chosen ones; or the scaling over devices (`scaling.svg`), or
+    /// their timelines (`timeline-0.svg` and so on).
     #[arg(long, requires = "name")]
     svg: Option<PathBuf>,
-    /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..`, `bench attention FILE --random ..`,
-    /// or `bench ranks FILE` with `--ranks ..` or `--timeline` wrote; nothing is measured.
+    /// A file of numbers to draw with `--svg`, which `bench gemm FILE --shapes ..` or `--random ..`, `bench attention FILE` with or
+    /// without `--random ..`, or `bench ranks FILE` with `--ranks ..` or `--timeline` wrote; nothing is measured.
     #[arg(long, requires = "svg", conflicts_with_all = ["shapes", "random"])]
     plot: Option<PathBuf>,
     /// Stop before the next shape after this number of seconds.
