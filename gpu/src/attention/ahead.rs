@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use colex_atom::Arch;
 
 use super::call::{AttentionRole, whole};
-use super::plan::{AttentionOperands, AttentionPlan};
+use super::plan::{AttentionOperands, AttentionPlan, no_kernel};
 use super::problem::{AttentionProblem, MOST_LENGTH, Mask};
 use super::schedule::MOST_SEQUENCES;
-use crate::error::{AttentionError, Error, ErrorKind};
+use crate::error::{AttentionError, Error};
 use crate::gemm::problem::MOST;
 use crate::method::AttentionMethod;
 
@@ -45,12 +45,12 @@ impl AttentionRange {
         for (what, range, most) in ranges {
             let (first, last) = (*range.start(), *range.end());
             if first < 0 || last > most || first > last {
-                return Err(ErrorKind::from(AttentionError::Range {
+                return Err(AttentionError::Range {
                     what,
                     first,
                     last,
                     most,
-                })
+                }
                 .into());
             }
         }
@@ -116,14 +116,9 @@ pub(super) fn kernels(
     if !all.is_empty() {
         return Ok(all);
     }
-    match (method, refusals) {
-        (Some(_), mut of_one) if of_one.len() == 1 => Err(of_one.remove(0)),
-        (_, refusals) => {
-            let refusals: Vec<String> = refusals.iter().map(Error::to_string).collect();
-            let why = format!("no kernel takes the call: {}", refusals.join("; "));
-            Err(AttentionError::Unbuilt { why }.into())
-        }
-    }
+    // A method that the call names is the only one that was tried.
+    let of_named = method.and_then(|_| refusals.pop());
+    Err(of_named.unwrap_or_else(|| no_kernel(&refusals)))
 }
 
 /// What is known of the calls of a range.

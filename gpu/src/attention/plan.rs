@@ -87,6 +87,13 @@ pub(super) fn begins_early(arch: Arch) -> bool {
     arch >= Arch::Sm90
 }
 
+/// The error of a call that no method takes, with why each does not.
+pub(super) fn no_kernel(refusals: &[Error]) -> Error {
+    let refusals: Vec<String> = refusals.iter().map(Error::to_string).collect();
+    let why = format!("no kernel takes the call: {}", refusals.join("; "));
+    AttentionError::Unbuilt { why }.into()
+}
+
 /// A kernel and its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttentionPlan {
@@ -258,14 +265,13 @@ impl AttentionPlan {
                         best = Some((time, plan));
                     }
                 }
-                Err(error) => refusals.push(error.to_string()),
+                Err(error) => refusals.push(error),
             }
         }
-        if let Some((_, plan)) = best {
-            return Ok(plan);
+        match best {
+            Some((_, plan)) => Ok(plan),
+            None => Err(no_kernel(&refusals)),
         }
-        let why = format!("no kernel takes the call: {}", refusals.join("; "));
-        Err(ErrorKind::from(AttentionError::Unbuilt { why }).into())
     }
 
     /// Checks that the kernel can be built: the types and head sizes on an architecture, and every number.
