@@ -245,6 +245,7 @@ impl Ahead<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attention::family::HEADS;
     use crate::attention::problem::Sequences;
     use colex_atom::Ty;
 
@@ -272,15 +273,7 @@ mod tests {
         ];
         for round in 0..240 {
             let on = devices[round % 4];
-            let widths = [
-                [64, 64],
-                [96, 96],
-                [128, 128],
-                [192, 128],
-                [192, 192],
-                [256, 256],
-            ];
-            let features = widths[below(6) as usize];
+            let features = HEADS[below(HEADS.len() as i64) as usize];
             let of_keys = 1 << below(4);
             let heads = [of_keys * [1, 1, 3, 4, 8, 16][below(6) as usize], of_keys];
             let mut problem = AttentionProblem::new(Ty::Bf16, 1, heads, [1, 1], features);

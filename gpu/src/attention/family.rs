@@ -17,6 +17,16 @@ use crate::method::AttentionMethod;
 /// most up to here; beyond, all weights of a row may become 0 or infinite together, and the row is NaN.
 const MOST_EXPONENT: f64 = 134_217_728.0;
 
+/// The sizes of heads that the kernels take: the features of Q and K, and those of V and O.
+pub(super) const HEADS: [[i64; 2]; 6] = [
+    [64, 64],
+    [96, 96],
+    [128, 128],
+    [192, 128],
+    [192, 192],
+    [256, 256],
+];
+
 /// Marks the rows whose largest score, as an exponent of 2, is too large: their sum becomes NaN. A row without a maximum keeps its
 /// sum: 0 if it has seen no key, and NaN if each of its scores is NaN, of which a maximum knows nothing.
 pub(crate) fn checked_sum(top: &Expr, sum: &Expr) -> Expr {

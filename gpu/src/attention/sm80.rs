@@ -15,7 +15,7 @@ use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::combine::{self, MOST_SPLITS};
 use super::cost::{self, CountedWork, Pace, h200};
-use super::family::{AttentionFamily, above_0, add_sink, checked_sum, rows_of};
+use super::family::{AttentionFamily, HEADS, above_0, add_sink, checked_sum, rows_of};
 use super::pages::{self, PagedTiles};
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
@@ -50,16 +50,6 @@ const MOST_PACKS: i64 = 256;
 
 /// The most rows of a tile of queries, and of one of keys.
 const MOST_ROWS: i64 = 256;
-
-/// The numbers of features of Q and K and of V and O.
-const FEATURES: [[i64; 2]; 6] = [
-    [64, 64],
-    [96, 96],
-    [128, 128],
-    [192, 128],
-    [192, 192],
-    [256, 256],
-];
 
 impl AttentionFamily for AmpereAttention {
     /// The tiles take at most 96 KiB, which all architectures since sm_80 have.
@@ -160,8 +150,8 @@ impl AttentionFamily for AmpereAttention {
     fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
         let method = plan.method;
         let refused = |why: AttentionError| Err(ErrorKind::from(why).into());
-        if !FEATURES.contains(&plan.operands.features) {
-            return Err(plan.other_features(&FEATURES));
+        if !HEADS.contains(&plan.operands.features) {
+            return Err(plan.other_features(&HEADS));
         }
         let since = Arch::Sm80;
         if arch < since {

@@ -21,7 +21,7 @@ use colex_tensor::{
 use colex_tiled::{Operand, TiledCopy, TiledMma};
 
 use super::cost::{Pace, h200};
-use super::family::{AttentionFamily, add_sink, checked_sum, rows_of};
+use super::family::{AttentionFamily, HEADS, add_sink, checked_sum, rows_of};
 use super::pages;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{self, AttentionProblem, AttentionTensor, Mask, Sequences};
@@ -59,16 +59,6 @@ const MOST_OF_A_THREAD: i64 = 256;
 
 /// The most registers that a consumer's thread asks for.
 const MOST_REGISTERS: u32 = 240;
-
-/// The numbers of features that the family takes: those of Q and K, and those of V and O.
-const WIDTHS: [[i64; 2]; 6] = [
-    [64, 64],
-    [96, 96],
-    [128, 128],
-    [192, 128],
-    [192, 192],
-    [256, 256],
-];
 
 /// The registers of a thread of the producer that looks up the places of sequences, and of pages: with fewer it spills.
 const PLACES: u32 = 56;
@@ -376,8 +366,8 @@ impl HopperKernel {
                 "the Hopper kernel runs on sm_90a, and not on {arch}"
             ));
         }
-        if !WIDTHS.contains(&operands.features) {
-            return Err(plan.other_features(&WIDTHS));
+        if !HEADS.contains(&operands.features) {
+            return Err(plan.other_features(&HEADS));
         }
         if operands.vectors != [8; 4] {
             let why = format!(

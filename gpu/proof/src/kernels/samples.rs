@@ -3,6 +3,7 @@
 use colex_atom::{Arch, Ty};
 use colex_layout::Layout;
 
+use super::attention::WIDTHS;
 use super::fragments::{self, RegisterPlace, TYPES, formula, is_there};
 use super::gathers;
 use super::reductions::{self, Body};
@@ -377,15 +378,7 @@ fn attention() -> Result<Vec<Sample>, Error> {
         },
     ];
     let mut all = Vec::new();
-    let widths = [
-        [64, 64],
-        [96, 96],
-        [128, 128],
-        [192, 128],
-        [192, 192],
-        [256, 256],
-    ];
-    for (i, features) in widths.into_iter().enumerate() {
+    for (i, features) in WIDTHS.into_iter().enumerate() {
         let ty = [Ty::F16, Ty::Bf16][i % 2];
         let problem = AttentionProblem {
             softcap: (i % 2 == 1).then_some(30.0),

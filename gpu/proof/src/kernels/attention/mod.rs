@@ -147,7 +147,7 @@ fn filled<T: GemmElement>(
 }
 
 /// The head sizes that both kernels take: features of Q and K, and of V and O.
-pub(super) const WIDTHS: [[i64; 2]; 6] = [
+pub(in crate::kernels) const WIDTHS: [[i64; 2]; 6] = [
     [64, 64],
     [96, 96],
     [128, 128],
