@@ -137,11 +137,11 @@ impl Workspace<'_> {
     }
 
     /// Takes `count` words that are 0 and to which a kernel must give this value again, if there are any: none in a capture, and never of
-    /// the caller's memory, in which other calls write. A call that owns them may run on any stream: it waits until they are 0.
+    /// the caller's memory, in which other calls write, nor beyond the memory that the device has free. A call that owns them may run on any stream: it waits until they are 0.
     ///
     /// # Errors
     ///
-    /// Returns the device's error if an allocation fails.
+    /// Returns the device's error if an allocation fails for another reason.
     pub(crate) fn take_counters(
         &self,
         device: &Device,
@@ -160,7 +160,11 @@ impl Workspace<'_> {
                 return Ok(Some(counters));
             }
         }
-        let counters = device.zeros(count.next_power_of_two().max(LEAST_COUNTERS))?;
+        let count = count.next_power_of_two().max(LEAST_COUNTERS);
+        let counters = match device.zeros(count) {
+            Err(error) if error.is_out_of_memory() => return Ok(None),
+            other => other?,
+        };
         if !is_kept {
             device.synchronize()?;
         }

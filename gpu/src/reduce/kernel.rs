@@ -602,8 +602,9 @@ impl ReduceKernel<'_> {
         };
         let bytes = vector * i64::from(joint.plan.operands.ty.bits()) / 8;
         let most = (PARTS_BYTES / bytes).clamp(1, MOST_LOADS);
-        let loads = div_up(parts, step).min(most);
-        let turns = div_up(parts, step * loads);
+        let own = div_up(parts, step);
+        let turns = div_up(own, most);
+        let loads = div_up(own, turns);
         let is_last = k.condition(is_last.clone());
         k.if_(is_last, |k| {
             k.for_(0, turns, 1, |k, turn| {
