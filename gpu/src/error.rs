@@ -108,7 +108,11 @@ impl Error {
             ErrorKind::PlanVector { .. }
             | ErrorKind::PlanAccess { .. }
             | ErrorKind::Elementwise(ElementwiseError::Vector { .. })
-            | ErrorKind::Rowwise(RowwiseError::Asynchronous { .. } | RowwiseError::Gaps { .. })
+            | ErrorKind::Rowwise(
+                RowwiseError::Asynchronous { .. }
+                | RowwiseError::Bulk { .. }
+                | RowwiseError::Gaps { .. },
+            )
             | ErrorKind::Reduce(ReduceError::Stored { .. } | ReduceError::Gaps { .. }) => {
                 PlanRefusal::Vector
             }
@@ -801,6 +805,11 @@ pub(crate) enum RowwiseError {
          sm_80 have them (this one is {arch})"
     )]
     Asynchronous { arch: Arch },
+    #[error(
+        "the plan's groups take rows in turn that bulk copies bring: accesses take 16 bytes, and architectures since sm_90 have \
+         these copies (this one is {arch})"
+    )]
+    Bulk { arch: Arch },
     #[error(
         "the plan's rows are shifted: x and y must begin at a multiple of the plan's accesses, each row where the one before it \
          ends, and have at most {most} elements"

@@ -458,6 +458,7 @@ impl Planned for RowwisePlan {
         let chunks = match self.storage {
             RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { kept: 0 } => 1,
             RowStorage::Ahead { rows, .. } => rows,
+            RowStorage::Alternating { slots, .. } => slots,
             RowStorage::Passes { .. } => STREAMED,
         };
         let traffic = Traffic {
@@ -466,7 +467,7 @@ impl Planned for RowwisePlan {
             sectors: 1,
             least_sectors: 1,
             under_way: product([own, size, read, chunks]),
-            threads: self.threads.saturating_mul(self.rows),
+            threads: self.threads_of_block(),
             blocks: self.grid(problem),
             launches: 1,
         };
@@ -478,9 +479,10 @@ impl Planned for RowwisePlan {
         let accesses = steps(plan.accesses).map(|accesses| RowwisePlan { accesses, ..plan });
         let threads = steps(plan.threads).map(|threads| RowwisePlan { threads, ..plan });
         let storage = match plan.storage {
-            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => {
-                RowStorage::Passes { kept: 0 }
-            }
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Shifted => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,
         };
         let all = accesses.into_iter().chain(threads);
@@ -527,7 +529,7 @@ impl Planned for RowwisePlan {
         }
         let grid = LaunchGrid {
             blocks: [plan.grid(problem), 1, 1],
-            threads: plan.threads * plan.rows,
+            threads: plan.threads_of_block(),
             cluster: plan.blocks,
         };
         let launch = on.launch(&built, &given, 0..on.addresses.len(), grid)?;

@@ -5,14 +5,18 @@
 //! element for each thread, or through the lanes of each warp where a block of many warps or a cluster has one row.
 //!
 //! Shared memory keeps each thread's own elements: only this thread copies them there and reads them, so it waits for its own
-//! copies and for no other thread.
+//! copies and for no other thread. Groups of threads that take rows in turn are the exception: one thread of a group lets the engine
+//! of bulk copies bring a block's whole part of a row.
 
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
-use colex_ir::{Access, Address, RegType, Space, Type};
+use colex_ir::{
+    Access, Address, CopyArgs, End, FenceKind, RegType, Scope, Space, Sync as Synchronise, Type,
+};
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
-    AtThread, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor, TensorKernel,
+    AtThread, Barriers, Builder, Cond, Error, Expr, Fragment, Index, Mask, Outside, Tensor,
+    TensorKernel,
 };
 use colex_tiled::TiledCopy;
 
@@ -43,6 +47,36 @@ struct RowKernel<'a> {
     epsilon: Option<Expr>,
     /// The columns of rows that are one mode with their elements.
     columns: Option<Index>,
+    /// The row of a group that takes rows in turn with others.
+    of_group: Option<GroupRow>,
+}
+
+/// A row of a group that takes rows in turn with others.
+#[derive(Clone)]
+struct GroupRow {
+    ring: SlotRing,
+    /// The number of the group.
+    group: Index,
+    /// The barriers at which the blocks of a cluster have put their totals of a row, two for each group: the rows of a group take
+    /// them in turn, so a block that is a row ahead arrives at the other one.
+    met: Option<Barriers>,
+    /// The parity of the phase of the row's barrier of those.
+    parity: Index,
+    /// The slot that has the row, and the row that the slot has next.
+    slot: Index,
+    next: Index,
+}
+
+/// The slots of shared memory that bulk copies fill.
+#[derive(Clone)]
+struct SlotRing {
+    /// The row of each slot has come.
+    full: Barriers,
+    /// The number of rows.
+    rows: Index,
+    /// The first column of the block's part of a row, and the bytes of the part.
+    first: Index,
+    bytes: Index,
 }
 
 /// The part of a row that a thread has in registers.
@@ -73,7 +107,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         RowFunction::RmsNorm => "rms_norm",
         RowFunction::LayerNorm => "layer_norm",
     };
-    let mut k = Builder::new(name, arch, (plan.threads * plan.rows) as u32);
+    let mut k = Builder::new(name, arch, plan.threads_of_block() as u32);
     if plan.blocks > 1 {
         k.cluster([plan.blocks as u32, 1, 1]);
     }
@@ -114,7 +148,14 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     };
     let of_warps = if plan.meets_once { [16, 4] } else { [4; 2] };
     let of_warps = of_warps.map(|bytes| bytes * (threads / WARP) as u32);
-    let scratch = (plan.has_scratch()).then(|| of_warps.map(|bytes| k.shared_bytes(bytes, 128)));
+    let groups = plan.storage.groups();
+    let group = match groups {
+        1 => Index::constant(0),
+        _ => k.uniform(threads as u32),
+    };
+    let scratch = (plan.has_scratch()).then(|| {
+        of_warps.map(|bytes| k.shared_bytes(bytes * groups as u32, 128) + &group * i64::from(bytes))
+    });
     let block = k.block_index(0);
     let block = k.within(block, 0..MOST * plan.blocks);
     let row = RowKernel {
@@ -126,10 +167,14 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         scratch,
         turn: Index::constant(0),
         lanes: tiled(universal(bits), 1)?,
-        thread: k.thread(),
+        thread: match groups {
+            1 => k.thread(),
+            _ => k.thread() % threads,
+        },
         at: [&block / plan.blocks, &block % plan.blocks],
         epsilon,
         columns,
+        of_group: None,
     };
     match plan.storage {
         RowStorage::Shifted => row.of_shifted(&mut k),
@@ -138,6 +183,9 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
             row.of_registers(&mut k, &part);
         }
         RowStorage::Ahead { rows, clusters } => row.of_rows_ahead(&mut k, rows, clusters),
+        RowStorage::Alternating {
+            slots, clusters, ..
+        } => row.of_rows_in_turn(&mut k, &group, [slots, clusters]),
         RowStorage::Passes { .. } => row.of_passes(&mut k),
     }
     if plan.blocks > 1 {
@@ -163,6 +211,11 @@ fn asynchronous(bits: i64) -> CopyAtom {
     let cache = if bits == 128 { "GLOBAL" } else { "ALWAYS" };
     let name = format!("SM80_CP_ASYNC_CACHE{cache}_ZFILL<uint{bits}_t>");
     colex_atom::copy(&name).expect("32 to 128 bits are in the table")
+}
+
+/// The bulk copy to shared memory, whose bytes are an operand.
+fn bulk() -> CopyAtom {
+    colex_atom::copy("SM90_BULK_COPY_G2S").expect("the copy is in the table")
 }
 
 /// A register with a number.
@@ -326,7 +379,8 @@ impl RowKernel<'_> {
         k.reduce_warp(op, &all)
     }
 
-    /// The numbers of each lane's warp, the same in all lanes of it, in each block of the cluster: lane `i` has those of warp `i`.
+    /// The numbers of each lane's warp, the same in all lanes of it, in each block of the cluster: lane `i` has those of warp `i`. In a
+    /// group that takes rows in turn, the lanes beyond those of the first block have the numbers of the next ones.
     ///
     /// If warps meet once for a row, rows that follow each other have memory in turn: a warp that puts its numbers there has met all
     /// others at the row before, and they had read the numbers of the row before that one by then.
@@ -377,20 +431,33 @@ impl RowKernel<'_> {
             return all;
         }
         let at = k.value(&take);
-        for rank in 0..self.plan.blocks {
+        let beside = self.blocks_of_lanes();
+        for first in (0..self.plan.blocks).step_by(beside as usize) {
+            let rank = (&lane / warps) % beside + first;
+            let rank = k.operand(&rank);
             let at = k.emit(|ir| ir.mapa(at, rank));
             add(load(k, Space::Cluster, at.into()));
         }
         all
     }
 
+    /// The blocks whose numbers the lanes of a warp have at once: each lane of a group has fewer numbers so, and reads less from the
+    /// shared memory of other blocks.
+    fn blocks_of_lanes(&self) -> i64 {
+        let warps = self.plan.threads / WARP;
+        match self.of_group {
+            Some(_) => (WARP / warps).min(self.plan.blocks),
+            None => 1,
+        }
+    }
+
     /// The numbers of as many lanes as there are warps, and 0 in place of those of the other lanes, which have them again.
     fn first_lanes(&self, k: &mut Builder, number: Fragment) -> Fragment {
-        let warps = self.plan.threads / WARP;
-        if warps == WARP {
+        let lanes = self.plan.threads / WARP * self.blocks_of_lanes();
+        if lanes == WARP {
             return number;
         }
-        let is_one = Expr::from(&k.lane()).lt(warps);
+        let is_one = Expr::from(&k.lane()).lt(lanes);
         k.map(is_one.select(&number, 0.0))
     }
 
@@ -426,10 +493,102 @@ impl RowKernel<'_> {
 
     /// Waits for all threads that share a row.
     fn meet(&self, k: &mut Builder) {
-        match self.plan.blocks {
-            1 => k.sync(),
-            _ => k.cluster_sync(),
+        match (&self.of_group, self.plan.blocks) {
+            (Some(row), _) => self.meet_in_group(k, row),
+            (None, 1) => k.sync(),
+            (None, _) => k.cluster_sync(),
         }
+    }
+
+    /// Waits for the threads of a group, in all blocks of the cluster, and for no other group. The threads of this block have taken their
+    /// parts of the row into registers by then, so that the slot receives its next row.
+    fn meet_in_group(&self, k: &mut Builder, row: &GroupRow) {
+        let RowwisePlan {
+            threads, blocks, ..
+        } = *self.plan;
+        k.sync_named(&(&row.group + 1), threads as u32);
+        let met = row.met.as_ref();
+        let met = met.map(|met| met.at(&row.group * 2 + &self.turn));
+        if let Some(met) = &met {
+            let is_one = k.less(&self.thread, &blocks.into());
+            k.release_at(met, &self.thread, is_one);
+        }
+        // A thread of another warp than those that arrive, where there is one.
+        let is_one = k.equal(&self.thread, &(threads - WARP).into());
+        let exists = k.less(&row.next, &row.ring.rows);
+        let fills = k.both(is_one, exists);
+        k.if_(fills, |k| self.fill(k, &row.ring, [&row.next, &row.slot]));
+        let Some(met) = met else {
+            return;
+        };
+        let (a, parity) = (k.address(&met, false), k.operand(&row.parity));
+        k.emit(|ir| {
+            ir.loop_(|ir| {
+                let p = ir.reg(RegType::Pred);
+                ir.push(Synchronise::MbarrierTry {
+                    test: false,
+                    p,
+                    a,
+                    parity,
+                    scope: Scope::Cluster,
+                });
+                ir.break_if(p);
+            });
+        });
+    }
+
+    /// Starts the bulk copy of the block's part of a row to a slot, by one thread. A part beyond the end of the row has no bytes.
+    fn fill(&self, k: &mut Builder, ring: &SlotRing, [row, slot]: [&Index; 2]) {
+        let (_, kept) = &self.kept[0];
+        let full = k.address(&ring.full.at(slot), false);
+        let bytes = k.operand(&ring.bytes);
+        k.emit(|ir| ir.mbarrier_arrive_expect(full, bytes));
+        let is_part = k.less(&0.into(), &ring.bytes);
+        k.if_(is_part, |k| {
+            let from = k.addresses(&self.x().elements((row, &ring.first)));
+            let to = k.addresses(&kept.at(2, slot).elements((0, 0)));
+            let [src, dst] = [from, to].map(|at| End::Memory(at.regs()[0].into()));
+            let args = CopyArgs {
+                src,
+                dst,
+                barrier: Some(full),
+                size: Some(bytes),
+                ..CopyArgs::default()
+            };
+            let atom = bulk();
+            k.emit(|ir| ir.copy_atom(&atom, args));
+        });
+    }
+
+    /// Puts zeros into the places of all slots that lie beyond the end of a row: no copy reaches them. The first group does it.
+    fn clear(&self, k: &mut Builder, group: &Index, slots: i64) {
+        let RowwisePlan {
+            threads,
+            vector,
+            accesses,
+            ..
+        } = *self.plan;
+        let (_, kept) = &self.kept[0];
+        let columns = self.x().extent(1);
+        let first = &self.at[1] * self.plan.chunk();
+        let is_short = k.less(&columns, &(&first + self.plan.chunk()));
+        let is_first = k.equal(group, &0.into());
+        let is_short = k.both(is_short, is_first);
+        k.if_(is_short, |k| {
+            k.for_(0, slots, 1, |k, slot| {
+                let slot = kept.at(2, slot);
+                for access in 0..accesses {
+                    let place = (&self.thread + access * threads) * vector;
+                    let is_inside = k.less(&(&first + &place), &columns);
+                    let to = k.addresses(&slot.elements((0, &place))).regs()[0];
+                    k.where_(Builder::not(is_inside), |ir| {
+                        let zero = ir.reg(RegType::B32);
+                        ir.mov_to(zero, 0);
+                        ir.store_vector(Access::new(Space::Shared, Type::U32), to, &[zero; 4]);
+                    });
+                }
+            });
+        });
     }
 
     /// The mean of a total over the columns.
@@ -682,6 +841,80 @@ impl RowKernel<'_> {
             }
         });
         k.cp_async_wait(0);
+    }
+
+    /// Rows in registers, by groups of threads that take them in turn. While a group waits for the other blocks of the cluster, or
+    /// stores, another one works. Bulk copies bring the rows to a ring of slots.
+    fn of_rows_in_turn(&self, k: &mut Builder, group: &Index, [slots, clusters]: [i64; 2]) {
+        let RowwisePlan { blocks, .. } = *self.plan;
+        let groups = self.plan.storage.groups();
+        let zero = Index::constant(0);
+        let grid = k.grid_extent(0);
+        let step = k.within(grid / blocks, 1..clusters + 1);
+        let rows = k.within(self.x().extent(0), 1..MOST + 1);
+        let [cluster, rank] = &self.at;
+        let columns = k.within(self.x().extent(1), 1..MOST + 1);
+        let (chunk, size) = (
+            self.plan.chunk(),
+            i64::from(self.plan.operands.ty.bits()) / 8,
+        );
+        let first = rank * chunk;
+        let left = (&columns - &first).min(&chunk.into());
+        let part = Index::select_less(&first, &columns, &left, &zero);
+        let ring = SlotRing {
+            full: k.barriers(slots),
+            bytes: k.within(part, 0..chunk + 1) * size,
+            rows: rows.clone(),
+            first,
+        };
+        let met = (blocks > 1).then(|| k.barriers(2 * groups));
+        let thread = k.thread();
+        let is_first = k.equal(&thread, &zero);
+        k.if_(is_first, |k| {
+            k.init_barriers(&ring.full, 1);
+            if let Some(met) = &met {
+                k.init_barriers(met, blocks as u32);
+            }
+            k.fence(FenceKind::MbarrierInit);
+        });
+        self.clear(k, group, slots);
+        match blocks {
+            1 => k.sync(),
+            _ => k.cluster_sync(),
+        }
+        k.if_(is_first, |k| {
+            for slot in 0..slots {
+                let row = cluster + &step * slot;
+                let exists = k.less(&row, &rows);
+                k.if_(exists, |k| self.fill(k, &ring, [&row, &slot.into()]));
+            }
+        });
+        let slot = k.var(group, 0..slots);
+        let [phase, turn] = [k.var(0, 0..2), k.var(0, 0..4)];
+        let begin = cluster + &step * group;
+        k.for_(&begin, &rows, &step * groups, |k, row| {
+            let [at, parity, number] = [&slot, &phase, &turn].map(|var| k.get(var));
+            let own = RowKernel {
+                at: [row.clone(), rank.clone()],
+                turn: &number % 2,
+                of_group: Some(GroupRow {
+                    ring: ring.clone(),
+                    group: group.clone(),
+                    met: met.clone(),
+                    parity: &number / 2,
+                    slot: at.clone(),
+                    next: row + &step * slots,
+                }),
+                ..self.clone()
+            };
+            k.wait(&ring.full.at(&at), &parity);
+            let part = own.slot_rows(k, &zero, &at, true);
+            own.of_registers(k, &part);
+            let after = at + groups;
+            k.set(&phase, (parity + &after / slots) % 2);
+            k.set(&slot, after % slots);
+            k.set(&turn, (number + 1) % 4);
+        });
     }
 
     /// Reads all chunks of the rows, in the pass with a number. Shared memory may keep the first chunks from the first pass on.

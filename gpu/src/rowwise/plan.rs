@@ -89,6 +89,19 @@ pub enum RowStorage {
     /// take the vectors inside of a row at multiples of their width, and single elements what is left at both ends. Of a softmax
     /// or a norm of two tensors.
     Shifted,
+    /// The threads have a whole row in registers. Each cluster of the launch has one row after the other, and groups of threads take
+    /// them in turn: while one group waits for the other blocks of the cluster, another one reduces a row or stores it. Bulk copies
+    /// bring the rows to a ring of slots in shared memory, and a slot receives its next row when a group has taken a row from it into
+    /// registers. For Hopper, vectors of 16 bytes, and functions whose warps meet once.
+    Alternating {
+        /// The groups of threads of a block. Each has the plan's number of threads.
+        groups: i64,
+        /// The slots of the ring, each for a block's part of a row: as many for each group. A group that shared a slot with another one
+        /// could be two rows of the slot ahead of it, which the parity of the slot's barrier does not tell from none.
+        slots: i64,
+        /// The most clusters of the launch.
+        clusters: i64,
+    },
     /// The row is read again for the results.
     Passes {
         /// The chunks of each block that shared memory keeps, so that they are read once.
@@ -100,8 +113,22 @@ impl RowStorage {
     /// Returns whether registers hold a whole row.
     pub(crate) fn is_whole(self) -> bool {
         match self {
-            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => true,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Shifted => true,
             RowStorage::Passes { .. } => false,
+        }
+    }
+
+    /// Returns the groups of threads of a block that have rows of their own.
+    pub(crate) fn groups(self) -> i64 {
+        match self {
+            RowStorage::Alternating { groups, .. } => groups,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Shifted
+            | RowStorage::Passes { .. } => 1,
         }
     }
 
@@ -110,6 +137,7 @@ impl RowStorage {
         match self {
             RowStorage::Registers | RowStorage::Shifted => 0,
             RowStorage::Ahead { rows, .. } => rows,
+            RowStorage::Alternating { slots, .. } => slots,
             RowStorage::Passes { kept: 0 } => 0,
             RowStorage::Passes { kept } => kept.saturating_add(STREAMED),
         }
@@ -122,6 +150,12 @@ pub(crate) const STREAMED: i64 = 4;
 /// The most slots of shared memory, and the most clusters of a launch in which each has several rows.
 const MOST_SLOTS: i64 = 64;
 const MOST_CLUSTERS: i64 = 4096;
+
+/// The most groups of a block that take rows in turn, the elements that all of them have in registers, which leave each thread as many
+/// for addresses and totals, and the slots by default of each group.
+const MOST_GROUPS: i64 = 8;
+const BLOCK_ELEMENTS: i64 = 32768;
+const SLOTS: i64 = 4;
 
 /// The bytes of a row's part that a block has of rows one after the other, those of each of two blocks beside each other, and
 /// the threads of both kinds.
@@ -271,6 +305,62 @@ impl RowwisePlan {
         rates: Rates,
     ) -> Result<RowwisePlan, Error> {
         RowwisePlan::chosen(problem, arch, Some(rates))
+    }
+
+    /// Returns the plan whose blocks have groups of threads that take rows in turn ([`RowStorage::Alternating`]): by `blocks` blocks of
+    /// a cluster, and `groups` groups of `threads` threads in each. A thread has as many accesses as a row needs, and shared memory has
+    /// as many slots as it holds, up to four for each group.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1000, 65536]);
+    /// let plan = RowwisePlan::alternating(&problem, Arch::Sm90a, 4, [256, 2])?;
+    /// assert_eq!(
+    ///     plan.to_string(),
+    ///     "softmax f32, vectors of 4, 256 threads for a row, 1 row in a block, 16 accesses, clusters of 4 blocks, \
+    ///      rows in registers, 2 groups in turn, 2 slots, 30 clusters, warps meet once"
+    /// );
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](RowwisePlan::check), and an error if the plan does not hold a row.
+    pub fn alternating(
+        problem: &RowwiseProblem,
+        arch: Arch,
+        blocks: i64,
+        [threads, groups]: [i64; 2],
+    ) -> Result<RowwisePlan, Error> {
+        let operands = problem.operands();
+        check_type(operands.ty)?;
+        let vector = operands.vector;
+        let plan = RowwisePlan {
+            operands,
+            vector,
+            threads,
+            rows: 1,
+            accesses: div_up(problem.columns(), product([vector, threads, blocks])),
+            blocks,
+            storage: RowStorage::Registers,
+            meets_once: true,
+        };
+        let limits = Limits::of(arch);
+        let shared = i64::from(limits.shared) - RESERVED;
+        let slots = shared / product([plan.chunk(), plan.size(), groups]).max(1);
+        let plan = RowwisePlan {
+            storage: RowStorage::Alternating {
+                groups,
+                slots: slots.clamp(1, SLOTS).saturating_mul(groups),
+                clusters: clusters_at_once(blocks.max(1), i64::from(limits.multiprocessors)),
+            },
+            ..plan
+        };
+        plan.check(arch)?;
+        plan.check_problem(problem)?;
+        Ok(plan)
     }
 
     fn chosen(
@@ -587,6 +677,11 @@ impl RowwisePlan {
         })
     }
 
+    /// Returns the threads of a block.
+    pub(crate) fn threads_of_block(&self) -> i64 {
+        product([self.threads, self.rows, self.storage.groups()])
+    }
+
     /// Returns the columns that a block has at once.
     pub(crate) fn chunk(&self) -> i64 {
         product([self.threads, self.vector, self.accesses])
@@ -606,12 +701,18 @@ impl RowwisePlan {
     /// ```
     pub fn bytes(&self, problem: &RowwiseProblem) -> i64 {
         let again = match self.storage {
-            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => 0,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Shifted => 0,
             RowStorage::Passes { .. } => self.operands.function.reads() - 1,
         };
         let kept = match self.storage {
             RowStorage::Passes { kept } => product([kept.max(0), self.chunk(), self.blocks]),
-            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Shifted => 0,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Shifted => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
         let of_pass = product([problem.rows(), columns, self.size()]);
@@ -652,7 +753,7 @@ impl RowwisePlan {
         let [elements, sharing, of_block, of_rows, grid] = [
             (vector, "element"),
             (threads, "thread"),
-            (threads.saturating_mul(rows), "thread"),
+            (self.threads_of_block(), "thread"),
             (rows, "row"),
             (self.grid(problem), "block"),
         ]
@@ -675,6 +776,12 @@ impl RowwisePlan {
                 let next = counted((rows, "tile"));
                 format!(
                     "Rows stay in registers, and shared memory receives the next {next} of rows"
+                )
+            }
+            RowStorage::Alternating { groups, slots, .. } => {
+                let [groups, slots] = [(groups, "group"), (slots, "slot")].map(counted);
+                format!(
+                    "Rows stay in registers; {groups} of threads take them in turn from {slots} of shared memory"
                 )
             }
             RowStorage::Passes { kept: 0 } => format!("Rows are read {reads} times"),
@@ -701,7 +808,9 @@ impl RowwisePlan {
     pub(crate) fn grid(&self, problem: &RowwiseProblem) -> i64 {
         let tiles = div_up(problem.rows(), self.rows);
         let clusters = match self.storage {
-            RowStorage::Ahead { clusters, .. } => tiles.min(clusters),
+            RowStorage::Ahead { clusters, .. } | RowStorage::Alternating { clusters, .. } => {
+                tiles.min(clusters)
+            }
             RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { .. } => tiles,
         };
         clusters.saturating_mul(self.blocks)
@@ -726,7 +835,16 @@ impl RowwisePlan {
         check.power("number of rows of a block", self.rows, others)?;
         let clusters = if has_clusters(arch) { MOST_BLOCKS } else { 1 };
         check.power("number of blocks of a row", self.blocks, clusters)?;
-        let [_, most] = self.registers();
+        let most = match self.storage {
+            RowStorage::Alternating { .. } => MOST_ELEMENTS / self.vector,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Shifted
+            | RowStorage::Passes { .. } => {
+                let [_, most] = self.registers();
+                most
+            }
+        };
         check.number("number of accesses", self.accesses, [1, most, 1])?;
         if self.blocks > 1 {
             let what = "number of rows of a block of a cluster";
@@ -741,7 +859,7 @@ impl RowwisePlan {
             );
         }
         self.check_storage(&check, arch)?;
-        check.block(self.threads * self.rows)
+        check.block(self.threads_of_block())
     }
 
     /// Checks the numbers of the storage, and the shared memory.
@@ -755,6 +873,11 @@ impl RowwisePlan {
                 let of = [1, MOST_CLUSTERS, 1];
                 check.number("number of clusters", clusters, of)?;
             }
+            RowStorage::Alternating {
+                groups,
+                slots,
+                clusters,
+            } => self.check_alternating(check, arch, [groups, slots, clusters])?,
             RowStorage::Passes { kept } => {
                 let of = [0, MOST_SLOTS, 1];
                 check.number("number of chunks that are kept", kept, of)?;
@@ -771,6 +894,35 @@ impl RowwisePlan {
         let bytes = slots.saturating_mul(slot).saturating_add(RESERVED);
         let most = i64::from(Limits::of(arch).shared);
         check.limit("bytes of shared memory for rows", bytes, most)
+    }
+
+    /// Checks what groups need that take rows in turn.
+    fn check_alternating(
+        &self,
+        check: &PlanCheck<'_>,
+        arch: Arch,
+        [groups, slots, clusters]: [i64; 3],
+    ) -> Result<(), Error> {
+        if !has_clusters(arch) || self.vector * self.size() != WIDEST {
+            return Err(RowwiseError::Bulk { arch }.into());
+        }
+        if !self.meets_once || self.inputs() != 1 {
+            return check.refuse(
+                "rows that groups take in turn are those of one tensor, and their warps meet once",
+            );
+        }
+        let what = "number of rows of a group";
+        check.number(what, self.rows, [1, 1, 1])?;
+        let of = [WARP, MOST_THREADS, WARP];
+        check.number("number of threads of a group", self.threads, of)?;
+        let of = [1, MOST_GROUPS.min(MOST_THREADS / self.threads), 1];
+        check.number("number of groups that take rows in turn", groups, of)?;
+        let of = [groups, MOST_SLOTS, groups];
+        check.number("number of slots of rows", slots, of)?;
+        let of = [1, MOST_CLUSTERS, 1];
+        check.number("number of clusters", clusters, of)?;
+        let all = product([groups, self.chunk()]);
+        check.limit("elements in the registers of a block", all, BLOCK_ELEMENTS)
     }
 
     /// Checks what a plan needs that regards rows as one mode.
@@ -792,15 +944,21 @@ impl RowwisePlan {
         match self.storage {
             // Fewer elements than a vector are left at the ends, or there is one vector less inside.
             RowStorage::Shifted => all.saturating_add(self.vector.saturating_sub(1)),
-            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Passes { .. } => all,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Passes { .. } => all,
         }
     }
 
     /// Whether the totals of a row go through the lanes of each warp: in a cluster, and in a block of many warps, where each lane
     /// would add many numbers otherwise.
     pub(crate) fn has_scratch(&self) -> bool {
-        let is_shifted = self.storage == RowStorage::Shifted;
-        self.blocks > 1 || is_shifted || self.rows == 1 && self.threads >= MANY_WARPS * WARP
+        let has_own = match self.storage {
+            RowStorage::Shifted | RowStorage::Alternating { .. } => true,
+            RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Passes { .. } => false,
+        };
+        self.blocks > 1 || has_own || self.rows == 1 && self.threads >= MANY_WARPS * WARP
     }
 
     /// Checks that the plan is for a problem.
@@ -938,6 +1096,18 @@ impl fmt::Display for RowwisePlan {
             RowStorage::Ahead { rows, clusters } => {
                 let [rows, clusters] = [(rows, "tile"), (clusters, "cluster")].map(counted);
                 write!(f, ", rows in registers, {rows} ahead, {clusters}")
+            }
+            RowStorage::Alternating {
+                groups,
+                slots,
+                clusters,
+            } => {
+                let [groups, slots] = [(groups, "group"), (slots, "slot")].map(counted);
+                let clusters = counted((clusters, "cluster"));
+                write!(
+                    f,
+                    ", rows in registers, {groups} in turn, {slots}, {clusters}"
+                )
             }
             RowStorage::Passes { kept: 0 } => f.write_str(", rows in passes"),
             RowStorage::Passes { kept } => {

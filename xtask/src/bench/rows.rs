@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use colex_atom::Arch;
 use colex_gpu::Device;
 use colex_gpu::kernels::{CopyCall, GemmElement, View, ViewMut};
 use colex_gpu::rowwise::{
@@ -113,11 +114,12 @@ fn group<T: GemmElement>(
         return Ok(());
     };
     calls.push(("default".to_string(), default));
-    for (name, plan) in around(&chosen, [rows, columns]) {
+    let Some(problem) = call.problem()? else {
+        return Ok(());
+    };
+    let in_turn = in_turn(&problem, device.arch());
+    for (name, plan) in around(&chosen, [rows, columns]).into_iter().chain(in_turn) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
-        let Some(problem) = call.problem()? else {
-            continue;
-        };
         if plan.check(device.arch()).is_ok() && fits(&problem) {
             calls.push((name, call.prepare_with(|_, _| Ok(plan))?));
         }
@@ -262,6 +264,12 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
                 add(what, passes([threads, 1], plan.blocks, 8));
             }
         }
+        RowStorage::Alternating { .. } => {
+            for blocks in [1, 2, 4] {
+                let what = format!("in passes, 8 kept, {blocks} blocks");
+                add(what, passes([512, 1], blocks, 8));
+            }
+        }
         RowStorage::Passes { .. } => {
             let changed = passes([plan.threads, plan.accesses], plan.blocks, 4);
             add("4 kept".to_string(), changed);
@@ -320,6 +328,46 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
                     let what =
                         format!("512 threads, {kept} kept, {blocks} blocks, warps meet once");
                     add(what, once);
+                }
+            }
+        }
+    }
+    plans
+}
+
+/// Plans of long rows whose blocks have groups of threads that take rows in turn: by the fewest blocks that hold a row and by twice as
+/// many, with as many slots as there is room for, up to four for each group, with two for each, and with one.
+fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
+    let mut plans = Vec::new();
+    if problem.columns() < LONG_COLUMNS[0] {
+        return plans;
+    }
+    for [threads, groups] in [[256, 2], [512, 2], [256, 3], [256, 4]] {
+        let held = [1, 2, 4, 8].into_iter().filter_map(|blocks| {
+            RowwisePlan::alternating(problem, arch, blocks, [threads, groups]).ok()
+        });
+        for plan in held.take(2) {
+            let RowStorage::Alternating {
+                slots: most,
+                clusters,
+                ..
+            } = plan.storage
+            else {
+                continue;
+            };
+            for slots in [most, 2 * groups, groups] {
+                let storage = RowStorage::Alternating {
+                    groups,
+                    slots,
+                    clusters,
+                };
+                let what = format!(
+                    "{groups} groups of {threads} threads in turn, {} blocks, {slots} slots",
+                    plan.blocks
+                );
+                let is_new = plans.iter().all(|(other, _)| *other != what);
+                if slots <= most && is_new {
+                    plans.push((what, RowwisePlan { storage, ..plan }));
                 }
             }
         }

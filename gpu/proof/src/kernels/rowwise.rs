@@ -97,6 +97,7 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     let threads = 1 << r.below(11_u32);
     let rows = 1 << r.below(6_u32);
     let once = r.one_in(3);
+    let groups = 1 + r.below(3_i64);
     if r.one_in(4) {
         let plan = RowwisePlan {
             meets_once: once,
@@ -118,8 +119,13 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
         rows,
         accesses: 1 + r.below(8_i64),
         blocks: r.one(&[1, 1, 1, 2, 4, 8]),
-        storage: match r.below(4_u64) {
+        storage: match r.below(5_u64) {
             0 => RowStorage::Registers,
+            4 => RowStorage::Alternating {
+                groups,
+                slots: groups * (1 + r.below(2_i64)),
+                clusters: 1 + r.below(4_i64),
+            },
             1 | 2 => RowStorage::Ahead {
                 rows: 1 + r.below(3_i64),
                 clusters: 1 + r.below(4_i64),

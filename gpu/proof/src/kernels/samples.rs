@@ -164,7 +164,8 @@ fn elementwise() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
-/// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without.
+/// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without, and by groups that take rows in
+/// turn, with as many elements in each thread as there may be.
 fn rowwise() -> Result<Vec<Sample>, Error> {
     let mut all = Vec::new();
     for (arch, ty) in [
@@ -178,6 +179,21 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
                 let plan = RowwisePlan::fastest(&problem, arch)?;
                 let most = 65536 / (plan.threads * plan.rows).max(256);
                 all.push(Sample::new(plan.build(arch)?.kernel, most as u32));
+            }
+        }
+    }
+    for ty in [Ty::F32, Ty::Bf16] {
+        for function in [
+            RowFunction::Softmax,
+            RowFunction::LogSoftmax,
+            RowFunction::RmsNorm,
+        ] {
+            let problem = RowwiseProblem::new(function, ty, [100, 65536]);
+            for [blocks, threads, groups] in [[4, 256, 2], [4, 512, 2], [8, 256, 4], [8, 256, 3]] {
+                let of_group = [threads, groups];
+                let plan = RowwisePlan::alternating(&problem, Arch::Sm90a, blocks, of_group)?;
+                let most = 65536 / (threads * groups);
+                all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, most as u32));
             }
         }
     }

@@ -106,8 +106,13 @@ fn law_drawn_plans_of_rows_are_right_or_refused() {
             plan.accesses = number(&mut r, &[1, 2, 4, 8]);
             plan.blocks = number(&mut r, &[1, 1, 1, 2]);
             plan.meets_once = r.one_in(3);
-            plan.storage = match r.below(4_u64) {
+            plan.storage = match r.below(5_u64) {
                 0 => RowStorage::Registers,
+                4 => RowStorage::Alternating {
+                    groups: number(&mut r, &[1, 2, 2, 3]),
+                    slots: number(&mut r, &[2, 4, 6]),
+                    clusters: number(&mut r, &[1, 2, 14]),
+                },
                 1 | 2 => RowStorage::Ahead {
                     rows: number(&mut r, &[1, 2, 3]),
                     clusters: number(&mut r, &[1, 2, 14]),

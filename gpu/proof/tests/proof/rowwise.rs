@@ -110,6 +110,20 @@ fn law_plans_of_rows_agree() {
             ..plan
         }
     };
+    let alternating = |(threads, accesses), blocks, [groups, slots, clusters]: [i64; 3]| {
+        move |plan| RowwisePlan {
+            threads,
+            rows: 1,
+            accesses,
+            blocks,
+            storage: RowStorage::Alternating {
+                groups,
+                slots,
+                clusters,
+            },
+            ..plan
+        }
+    };
     let mut cases = 0;
     for function in RowFunction::ALL {
         let found = [
@@ -154,7 +168,7 @@ fn law_plans_of_rows_agree() {
             result(Arch::Sm90a, function, [rows, columns], &x, kept(32, 2, 2)),
         ];
         // The warps of a row meet once: of a block with one row and with several, of a cluster, in passes, and shifted.
-        let once: [&dyn Fn(RowwisePlan) -> RowwisePlan; 6] = [
+        let once: [&dyn Fn(RowwisePlan) -> RowwisePlan; 10] = [
             &held(256, 1, 1),
             &held(64, 2, 2),
             &ahead((256, 1), 1, 1, (3, 1)),
@@ -168,13 +182,24 @@ fn law_plans_of_rows_agree() {
                 storage: RowStorage::Shifted,
                 ..plan
             },
+            // Groups take rows in turn: of one block, with as many slots as groups, of clusters, and one group alone.
+            &alternating((64, 4), 1, [2, 4, 1]),
+            &alternating((32, 8), 1, [3, 3, 1]),
+            &alternating((32, 4), 2, [2, 2, 1]),
+            &alternating((64, 2), 2, [1, 2, 2]),
         ];
         let once = once.map(|plan| {
+            let is_norm = function == RowFunction::LayerNorm;
             result(Arch::Sm90a, function, [rows, columns], &x, |of| {
+                let plan = plan(of);
+                let is_alternating = matches!(plan.storage, RowStorage::Alternating { .. });
+                if is_alternating && is_norm {
+                    return of;
+                }
                 RowwisePlan {
                     // A layer norm has two totals, of which the second needs the first.
-                    meets_once: function != RowFunction::LayerNorm,
-                    ..plan(of)
+                    meets_once: !is_norm,
+                    ..plan
                 }
             })
         });
@@ -197,6 +222,93 @@ fn law_plans_of_rows_agree() {
         }
     }
     println!("law rowwise.plans: {cases} cases");
+}
+
+/// Rows that groups of threads take in turn: of each number of rows from one to several turns of the ring, of lengths that end inside of
+/// a vector's tile, between two blocks, and before the last blocks of a cluster; in both widths, under several schedules.
+#[test]
+fn law_rows_in_turn_are_those_of_the_reference() {
+    fn check<T: GemmElement>(
+        function: RowFunction,
+        [rows, columns]: [usize; 2],
+        plan: impl Fn(&RowwiseProblem) -> RowwisePlan,
+    ) {
+        let number = |i: usize| T::from_f64((i * 7919 % 613) as f64 / 60.0 - 5.0);
+        let x: Vec<T> = (0..rows * columns).map(number).collect();
+        let found = testing::in_every_schedule(Arch::Sm90a, 4, |device| {
+            let from = device.upload(&x)?;
+            let mut y = Output::<T>::new(device, rows * columns)?;
+            let shape = (rows, columns);
+            let (from, to) = (from.view(shape)?, y.buffer().view_mut(shape)?);
+            let call =
+                Rowwise::new(function, &from, &to).prepare_with(|problem, _| Ok(plan(problem)))?;
+            call.run(device)?;
+            let all = y.elements()?;
+            Ok(all.iter().map(|y| y.to_f64()).collect::<Vec<f64>>())
+        });
+        let found = found.unwrap_or_else(|why| panic!("{function}, {rows} of {columns}: {why}"));
+        for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
+            let x: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
+            let want = reference::row(function, &x, None, None, 1e-5);
+            let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+            let step = if T::BYTES == 2 { 2f64.powi(-8) } else { 4e-6 };
+            for (want, found) in want.iter().zip(found) {
+                let apart = (want - found).abs();
+                assert!(
+                    apart <= step * largest,
+                    "{function}, {rows} rows of {columns}: {found}, not {want}"
+                );
+            }
+        }
+    }
+    let functions = [
+        RowFunction::Softmax,
+        RowFunction::LogSoftmax,
+        RowFunction::RmsNorm,
+    ];
+    let mut cases = 0;
+    // Threads and accesses; blocks; groups, slots and clusters.
+    for (i, (of_thread, blocks, turns)) in [
+        ((32, 2), 1, [2, 2, 1]),
+        ((32, 2), 1, [2, 4, 2]),
+        ((64, 1), 1, [3, 6, 1]),
+        ((32, 3), 2, [2, 4, 1]),
+        ((32, 1), 4, [2, 2, 2]),
+        ((64, 1), 2, [4, 4, 1]),
+        ((32, 1), 8, [1, 2, 1]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let plan = |problem: &RowwiseProblem| RowwisePlan {
+            operands: problem.operands(),
+            vector: problem.operands().vector,
+            threads: of_thread.0,
+            rows: 1,
+            accesses: of_thread.1,
+            blocks,
+            storage: RowStorage::Alternating {
+                groups: turns[0],
+                slots: turns[1],
+                clusters: turns[2],
+            },
+            meets_once: true,
+        };
+        let all = (of_thread.0 * of_thread.1 * blocks) as usize;
+        let of_block = all / blocks as usize;
+        let slots = turns[1] as usize;
+        for (j, vectors) in [all, all - 1, of_block, of_block / 2 + 1, 1]
+            .into_iter()
+            .enumerate()
+        {
+            let rows = [3 * slots + 2, 1, slots, 2 * slots + 1, 2][(i + j) % 5];
+            let function = functions[(i + j) % 3];
+            check::<f32>(function, [rows, 4 * vectors], plan);
+            check::<bf16>(function, [rows, 8 * vectors], plan);
+            cases += 2;
+        }
+    }
+    println!("law rowwise.turns: {cases} cases");
 }
 
 /// Rows that begin anywhere, of any number of columns, and whose vectors do not.
@@ -283,6 +395,16 @@ fn law_nan_and_infinity_of_rows() {
         |plan| once(kept(plan)),
     );
     let (once_ahead, once_shifted) = (|plan| once(ahead(plan)), |plan| once(shifted(plan)));
+    let once_in_turn = |plan| RowwisePlan {
+        rows: 1,
+        storage: RowStorage::Alternating {
+            groups: 2,
+            slots: 2,
+            clusters: 2,
+        },
+        meets_once: true,
+        ..ahead(plan)
+    };
     let plans: [&dyn Fn(RowwisePlan) -> RowwisePlan; 9] = [
         &|plan| plan,
         &passes,
@@ -294,8 +416,9 @@ fn law_nan_and_infinity_of_rows() {
         &once_ahead,
         &once_shifted,
     ];
-    for plan in plans {
-        let y = result(Arch::Sm80, RowFunction::Softmax, [6, 40], &x, plan);
+    let plans = plans.map(|plan| (Arch::Sm80, plan));
+    for (arch, plan) in plans.into_iter().chain([(Arch::Sm90a, &once_in_turn as _)]) {
+        let y = result(arch, RowFunction::Softmax, [6, 40], &x, plan);
         for row in [0, 1, 2, 4] {
             assert!(
                 y[40 * row..40 * row + 40].iter().all(|y| y.is_nan()),
@@ -304,11 +427,11 @@ fn law_nan_and_infinity_of_rows() {
         }
         assert_eq!(y[123], 0.0);
         assert!((y[120] - 1.0 / 39.0).abs() < 1e-7 && (y[200] - 0.025).abs() < 1e-8);
-        let y = result(Arch::Sm80, RowFunction::LogSoftmax, [6, 40], &x, plan);
+        let y = result(arch, RowFunction::LogSoftmax, [6, 40], &x, plan);
         assert_eq!(y[123], -inf);
         assert!(y[..120].iter().all(|y| y.is_nan()));
     }
-    println!("law rowwise.nan: 108 rows");
+    println!("law rowwise.nan: 120 rows");
 }
 
 /// One row that a block does not hold: in passes of a block, in the registers of a cluster, in passes of a cluster.
@@ -689,6 +812,44 @@ fn refused_functions_of_rows_say_what_would_be_right() {
         found.push(planned(&|plan| {
             plan.storage = RowStorage::Passes { kept: 65 }
         }));
+        let turns = |plan: &mut RowwisePlan, threads, [groups, slots, clusters]: [i64; 3]| {
+            let storage = RowStorage::Alternating {
+                groups,
+                slots,
+                clusters,
+            };
+            (plan.threads, plan.rows, plan.accesses) = (threads, 1, 1);
+            (plan.storage, plan.meets_once) = (storage, true);
+        };
+        found.push(planned(&|plan| {
+            turns(plan, 32, [2, 2, 1]);
+            plan.vector = 2;
+        }));
+        found.push(planned(&|plan| {
+            turns(plan, 32, [2, 2, 1]);
+            plan.meets_once = false;
+        }));
+        found.push(planned(&|plan| {
+            turns(plan, 32, [2, 2, 1]);
+            plan.rows = 2;
+        }));
+        found.push(planned(&|plan| turns(plan, 16, [2, 2, 1])));
+        found.push(planned(&|plan| turns(plan, 32, [9, 9, 1])));
+        found.push(planned(&|plan| turns(plan, 512, [3, 3, 1])));
+        found.push(planned(&|plan| turns(plan, 32, [3, 2, 1])));
+        found.push(planned(&|plan| turns(plan, 32, [2, 2, 0])));
+        found.push(planned(&|plan| {
+            turns(plan, 512, [2, 2, 1]);
+            plan.accesses = 9;
+        }));
+        found.push(planned(&|plan| {
+            turns(plan, 512, [2, 64, 1]);
+            plan.accesses = 8;
+        }));
+        found.push(planned(&|plan| {
+            turns(plan, 32, [2, 2, 1]);
+            plan.accesses = 17;
+        }));
         let shifted = |plan: &mut RowwisePlan, [threads, rows, blocks]: [i64; 3]| {
             plan.storage = RowStorage::Shifted;
             (plan.threads, plan.rows, plan.blocks) = (threads, rows, blocks);
@@ -779,6 +940,19 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
             "the plan asks for 532480 bytes of shared memory for rows: the softmax kernel takes at most 232448, 300032 fewer",
             "the plan's number of chunks that are kept is 65: the softmax kernel takes 0 to 64",
+            "the plan's groups take rows in turn that bulk copies bring: accesses take 16 bytes, and architectures since sm_90 have \
+             these copies (this one is sm_90a)",
+            "the operands of the plan are `softmax of f32, x, y, rows of 1 mode`: rows that groups take in turn are those of one \
+             tensor, and their warps meet once",
+            "the plan's number of rows of a group is 2: the softmax kernel takes 1 only",
+            "the plan's number of threads of a group is 16: the softmax kernel takes 32 to 1024, in multiples of 32",
+            "the plan's number of groups that take rows in turn is 9: the softmax kernel takes 1 to 8",
+            "the plan's number of groups that take rows in turn is 3: the softmax kernel takes 1 to 2",
+            "the plan's number of slots of rows is 2: the softmax kernel takes 3 to 64, in multiples of 3",
+            "the plan's number of clusters is 0: the softmax kernel takes 1 to 4096",
+            "the plan asks for 36864 elements in the registers of a block: the softmax kernel takes at most 32768, 4096 fewer",
+            "the plan asks for 4202496 bytes of shared memory for rows: the softmax kernel takes at most 232448, 3970048 fewer",
+            "the plan's number of accesses is 17: the softmax kernel takes 1 to 16",
             "the plan's number of rows of a block of shifted rows is 2: the softmax kernel takes 1 only",
             "the plan's number of blocks of a shifted row is 2: the softmax kernel takes 1 only",
             "the plan's number of threads of a shifted row is 32: the softmax kernel takes 64 to 1024, in multiples of 32",
@@ -854,9 +1028,14 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
             blocks: number(&[1, 1, 1, 2, 8]),
-            storage: match number(&[0, 0, 1, 2, 3]) {
+            storage: match number(&[0, 0, 1, 2, 3, 4, 4]) {
                 0 => RowStorage::Registers,
                 3 => RowStorage::Shifted,
+                4 => RowStorage::Alternating {
+                    groups: number(&[1, 2, 3]),
+                    slots: number(&[2, 4, 6]),
+                    clusters: number(&[1, 14, 132]),
+                },
                 1 => RowStorage::Ahead {
                     rows: number(&[1, 2, 3]),
                     clusters: number(&[1, 14, 132]),
