@@ -3,7 +3,8 @@
 //! A plan is described by its traits: its kernel, types and switches, and what it knows of the tensors. Problems are drawn over
 //! the whole surface, the plans that calls choose for them are read, and of these as many are taken as have every pair of
 //! traits that any of them has. A plan runs with the switches that were chosen and with smaller numbers: few keys of a step, two
-//! parts of the keys, packs of two heads.
+//! parts of the keys, packs of two heads. Calls choose rings of two stages and one, two or four consumers: plans with other
+//! numbers, which a caller may choose, are added ([`RINGS`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,7 +19,7 @@ use colex_gpu::sim::{EventKind, Report, Schedule, SimOptions};
 use colex_gpu::{Buffer, Device, Limits};
 use half::{bf16, f16};
 
-use super::{Expected, Found};
+use super::{Expected, Found, WIDTHS};
 use crate::sweep::Random;
 
 /// A plan that a call chooses, with small numbers, and its problem.
@@ -36,34 +37,39 @@ pub struct Family {
     traits: Vec<String>,
 }
 
-/// The head sizes of attention: those of Q and K, and those of V.
-const FEATURES: [[i64; 2]; 6] = [
-    [64, 64],
-    [96, 96],
-    [128, 128],
-    [192, 128],
-    [192, 192],
-    [256, 256],
+/// Rings that no call chooses, but a caller may: the kernel, the stages of keys and values, the consumers, and the tiles of
+/// queries that the producer loads ahead (Hopper).
+const RINGS: [(AttentionMethod, i64, i64, i64); 9] = [
+    (AttentionMethod::Hopper, 1, 1, 1),
+    (AttentionMethod::Hopper, 3, 1, 2),
+    (AttentionMethod::Hopper, 1, 2, 1),
+    (AttentionMethod::Hopper, 3, 2, 1),
+    (AttentionMethod::Hopper, 2, 3, 1),
+    (AttentionMethod::Hopper, 3, 3, 2),
+    (AttentionMethod::Ampere, 3, 1, 1),
+    (AttentionMethod::Ampere, 3, 2, 1),
+    (AttentionMethod::Ampere, 4, 4, 1),
 ];
 
 /// What was drawn, and what of it runs.
 #[derive(Debug)]
 pub struct Cover {
-    /// The plans that run.
+    /// The plans that run: those that calls choose, and then those with other rings.
     pub families: Vec<Family>,
     /// The number of different lists of traits that the drawn plans have.
     pub kinds: usize,
-    /// The number of pairs of traits, all of which the plans have that run.
+    /// The number of pairs of traits of chosen plans, all of which the plans have that run.
     pub pairs: usize,
     /// All traits.
     pub traits: BTreeSet<String>,
 }
 
-/// Draws problems, and returns the plans that together have every pair of traits that a plan of a call has for one of them.
+/// Draws problems, and returns the plans that together have every pair of traits that a plan of a call has for one of them. Adds
+/// a plan for each ring that calls do not choose.
 ///
 /// # Errors
 ///
-/// Returns the first problem for which a call has no plan, in words.
+/// Returns the first problem for which a call has no plan, or the first ring that no plan takes, in words.
 pub fn cover(seed: u64, problems: usize) -> Result<Cover, String> {
     let mut r = Random::of(seed, "families");
     // Each trait has a number: the first is 0.
@@ -107,6 +113,13 @@ pub fn cover(seed: u64, problems: usize) -> Result<Cover, String> {
         of_kinds[best].iter().for_each(|pair| open[*pair] = false);
         families.push(kinds[best].1.small()?);
     }
+    for (i, ring) in RINGS.into_iter().enumerate() {
+        // Each ring has a plan with other switches than the one before it.
+        let from = i * kinds.len() / RINGS.len();
+        let all = kinds[from..].iter().chain(&kinds[..from]);
+        let family = all.filter_map(|(_, drawn)| drawn.with_ring(ring)).next();
+        families.push(family.ok_or_else(|| format!("no plan takes the ring {ring:?}"))?);
+    }
     Ok(Cover {
         families,
         kinds: kinds.len(),
@@ -137,7 +150,7 @@ impl ChosenPlan {
             r.one(&[1, 2, 7, 64]),
             heads,
             [queries, keys],
-            r.one(&FEATURES),
+            r.one(&WIDTHS),
         );
         problem.mask = match r.below(3_u64) {
             0 => Mask::Full,
@@ -182,6 +195,39 @@ impl ChosenPlan {
 
     fn traits(&self) -> Vec<String> {
         traits(&self.plan, &self.problem, self.arch)
+    }
+
+    /// The same switches with another ring, in a small problem with queries that see no key; `None` if the plan takes no such ring.
+    fn with_ring(
+        &self,
+        (method, stages, consumers, ahead): (AttentionMethod, i64, i64, i64),
+    ) -> Option<Family> {
+        let rows = if method == AttentionMethod::Hopper {
+            64
+        } else {
+            16
+        };
+        let mut changed = self.clone();
+        changed.plan = AttentionPlan {
+            tile: [rows * consumers, self.plan.tile[1]],
+            stages,
+            consumers,
+            turns: self.plan.turns && consumers > 1,
+            ahead,
+            ..self.plan
+        };
+        let is_bounded = self.problem.mask != Mask::Full;
+        // A ring turns in the same way for large heads, which the simulator takes longer for.
+        let is_narrow = self.problem.features[0] <= 96;
+        if self.plan.method == method
+            && is_bounded
+            && is_narrow
+            && changed.plan.check(self.arch).is_ok()
+        {
+            changed.small().ok()
+        } else {
+            None
+        }
     }
 
     /// The same switches in a problem that the simulator computes in a fraction of a second.
