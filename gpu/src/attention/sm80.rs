@@ -161,17 +161,24 @@ impl AttentionFamily for AmpereAttention {
                 arch,
             });
         }
-        let only = |what, found: i64| plan.number(what, found, 1..=1, 1);
-        only("number of heads of a strip", plan.strip)?;
-        only("number of tiles of queries ahead", plan.ahead)?;
-        only("number of blocks of a cluster", plan.cluster)?;
-        plan.limit("pairs of tiles", plan.pairs.into(), 0)?;
-        plan.limit("turns of consumers", plan.turns.into(), 0)?;
-        plan.limit("orders of sequences", plan.sorted.into(), 0)?;
-        plan.limit("overlaps of products", plan.overlap.into(), 0)?;
-        plan.limit("persistent grids", plan.persistent.into(), 0)?;
-        let of_groups = plan.registers.is_some().into();
-        plan.limit("numbers of registers for warpgroups", of_groups, 0)?;
+        let of_hopper = [
+            (plan.strip != 1, "computes no strips of heads"),
+            (plan.ahead != 1, "loads no tiles of queries ahead"),
+            (plan.cluster != 1, "has no clusters"),
+            (plan.pairs, "pairs no tiles"),
+            (plan.turns, "gives its consumers no turns"),
+            (plan.sorted, "sorts no sequences"),
+            (plan.overlap, "overlaps no products"),
+            (plan.persistent, "has no persistent blocks"),
+            (
+                plan.registers.is_some(),
+                "gives its warps no numbers of registers",
+            ),
+        ];
+        if let Some((_, what)) = of_hopper.iter().find(|(is_there, _)| *is_there) {
+            let why = format!("the Ampere kernel {what}: the Hopper kernel does");
+            return refused(AttentionError::plan(PlanRefusal::Combination, why));
+        }
         let [queries, keys] = plan.tile;
         plan.number("number of consumers", plan.consumers, 1..=16, 1)?;
         let rows = STEP * plan.consumers;

@@ -202,18 +202,14 @@ impl AttentionFamily for HopperAttention {
 
     fn check(&self, plan: &AttentionPlan, arch: Arch) -> Result<(), crate::Error> {
         let refused = |why: &str| Err(AttentionError::plan(PlanRefusal::Combination, why).into());
-        if plan.packs != 1 {
-            return refused("the Hopper kernel packs no heads: the Ampere kernel does");
-        }
-        let is_asked = plan.prefetch.is_some().into();
-        plan.limit("steps of keys asked for before the wait", is_asked, 0)?;
-        plan.limit(
-            "bounds of blocks beside each other",
-            (plan.beside != 0).into(),
-            0,
-        )?;
-        if plan.splits != 1 {
-            return refused("the Hopper kernel does not divide the keys: the Ampere kernel does");
+        let of_ampere = [
+            (plan.packs != 1, "packs no heads"),
+            (plan.prefetch.is_some(), "asks for no keys before it waits"),
+            (plan.beside != 0, "bounds no blocks beside each other"),
+            (plan.splits != 1, "does not divide the keys"),
+        ];
+        if let Some((_, what)) = of_ampere.iter().find(|(is_there, _)| *is_there) {
+            return refused(&format!("the Hopper kernel {what}: the Ampere kernel does"));
         }
         if plan.sorted && !plan.operands.packed[0] {
             return refused(

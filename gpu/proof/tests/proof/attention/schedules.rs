@@ -495,7 +495,7 @@ fn orders_that_no_kernel_takes_are_refused() {
         ],
         [
             "the plan sorts sequences: only those of packed queries have lengths of their own",
-            "the plan asks for 1 orders of sequences: the Ampere attention kernel takes at most 0, 1 fewer",
+            "the Ampere kernel sorts no sequences: the Hopper kernel does",
         ]
     );
     // A call with more sequences than are sorted keeps their order.
