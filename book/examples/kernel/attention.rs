@@ -25,6 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     mask()?;
     walk()?;
     recorded_walk()?;
+    recorded_groups()?;
     call()?;
     refusals()?;
     Ok(())
@@ -556,6 +557,46 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
     pipeline.actors[consumer].steps.swap(20, 21);
     println!("{}", check_pipeline(&pipeline).unwrap_err());
     // ANCHOR_END: planted
+    Ok(())
+}
+
+/// Checks the walk of the library's Ampere kernel, whose stages are groups of asynchronous copies.
+fn recorded_groups() -> Result<(), Box<dyn Error>> {
+    println!("\n== recorded_groups ==");
+    // ANCHOR: recorded_groups
+    let options = SimOptions {
+        events: true,
+        ..SimOptions::default()
+    };
+    let device = Device::simulator_with(Arch::Sm80, options);
+    let x = device.upload(&[f16::ONE; 160 * 64])?;
+    let mut o = device.poisoned::<f16>(64 * 64)?;
+    let (queries, keys) = (x.view((1, 1, 64, 64))?, x.view((1, 1, 160, 64))?);
+    let output = o.view_mut((1, 1, 64, 64))?;
+    let call = Attention::new(&queries, &keys, &keys, &output).prepare_with(|operands, _| {
+        let plan = AttentionPlan::new(AttentionMethod::Ampere, operands);
+        Ok(AttentionPlan {
+            tile: [64, 32],
+            ..plan
+        })
+    })?;
+    println!("{call}");
+    let events = call.profile(&device)?.remove(0).events;
+    let mut pipeline = recorded(&events, 0)?.pipeline;
+    println!("{} states", check_pipeline(&pipeline)?.states);
+
+    // The first warp of four begins the loads of a step before it waits for the others.
+    let warp = pipeline
+        .actors
+        .iter()
+        .position(|a| a.name == "warp 0 of block 0");
+    let steps = &mut pipeline.actors[warp.unwrap()].steps;
+    let is_begin = |two: &[Step]| matches!(two, [Step::Sync { .. }, Step::Load { .. }]);
+    let sync = steps.windows(2).rposition(is_begin).unwrap();
+    let commit = steps[sync..].iter().position(|step| *step == Step::Commit);
+    steps[sync..=sync + commit.unwrap()].rotate_left(1);
+    println!("{}", check_pipeline(&pipeline).unwrap_err());
+    // ANCHOR_END: recorded_groups
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use colex_atom::{Arch, Interleave, L2Promotion, OobFill, TensorMap, TmaElement, TmaSwizzle, Ty};
-use colex_gpu::attention::{Attention, AttentionMethod, AttentionPlan};
+use colex_gpu::attention::{Attention, AttentionMethod, AttentionOperands, AttentionPlan};
 use colex_gpu::kernels::gemm::{GemmMethod, GemmPlan, Operands};
 use colex_gpu::kernels::{
     Compute, CopyCall, CopyMethod, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
@@ -408,6 +408,28 @@ fn the_checker_accepts_every_pipeline_and_refuses_it_with_a_fault() {
     println!("law recorded.planted_faults: {} cases", seen.planted);
 }
 
+/// Runs attention to 160 keys of one head of 64 features by a plan, and returns the kernel, its plan in words and what happened.
+fn attention_of(
+    arch: Arch,
+    queries: i64,
+    plan: impl FnOnce(AttentionOperands) -> AttentionPlan,
+) -> (Kernel, String, Vec<Event>) {
+    let device = device(arch);
+    let x = device.upload(&[f16::ONE; 160 * 64]).expect("a simulator");
+    let mut o = device.poisoned::<f16>(128 * 64).expect("a simulator");
+    let [q, keys] = [queries, 160].map(|rows| x.view((1, 1, rows, 64)).expect("it fits"));
+    let output = o.view_mut((1, 1, queries, 64)).expect("it fits");
+    let call = Attention::new(&q, &keys, &keys, &output);
+    let call = call
+        .prepare_with(|operands, _| Ok(plan(operands)))
+        .expect("a kernel takes the plan");
+    let mut reports = call
+        .profile(&device)
+        .unwrap_or_else(|fault| panic!("{call}: {fault}"));
+    let kernel = &call.built().expect("there are queries").kernel;
+    (kernel.clone(), call.to_string(), reports.remove(0).events)
+}
+
 /// The library's attention on Hopper, of five blocks of keys in rings of two stages: each ring turns twice.
 #[test]
 fn the_checker_accepts_the_pipelines_of_attention_and_refuses_them_with_a_fault() {
@@ -424,12 +446,7 @@ fn the_checker_accepts_the_pipelines_of_attention_and_refuses_them_with_a_fault(
         ("a cluster", 128, |plan| plan.cluster = 2),
     ];
     for (what, queries, change) in cases {
-        let device = device(Arch::Sm90a);
-        let x = device.upload(&[f16::ONE; 160 * 64]).expect("a simulator");
-        let mut o = device.poisoned::<f16>(128 * 64).expect("a simulator");
-        let [q, keys] = [queries, 160].map(|rows| x.view((1, 1, rows, 64)).expect("it fits"));
-        let output = o.view_mut((1, 1, queries, 64)).expect("it fits");
-        let call = Attention::new(&q, &keys, &keys, &output).prepare_with(|operands, _| {
+        let (kernel, call, events) = attention_of(Arch::Sm90a, queries, |operands| {
             let mut plan = AttentionPlan {
                 tile: [64, 32],
                 consumers: 1,
@@ -438,19 +455,98 @@ fn the_checker_accepts_the_pipelines_of_attention_and_refuses_them_with_a_fault(
                 ..AttentionPlan::new(AttentionMethod::Hopper, operands)
             };
             change(&mut plan);
-            Ok(plan)
+            plan
         });
-        let call = call.unwrap_or_else(|error| panic!("{what}: {error}"));
-        let mut reports = call
-            .profile(&device)
-            .unwrap_or_else(|fault| panic!("{what}: {fault}"));
-        let kernel = &call.built().expect("there are queries").kernel;
-        assert!(is_pipelined(kernel), "{what}");
-        let name = format!("{what}, {call}");
-        seen.check(&kernel.name, &name, &reports.remove(0).events);
+        assert!(is_pipelined(&kernel), "{what}");
+        seen.check(&kernel.name, &format!("{what}, {call}"), &events);
     }
     println!(
         "law recorded.attention: {} runs, {} states, {} planted faults",
+        seen.runs, seen.states, seen.planted
+    );
+}
+
+/// The library's attention on Ampere, whose warps all load and multiply: the stages are groups of `cp.async`, which each thread
+/// waits for, and barriers of the block say that the others have.
+#[test]
+fn the_checker_accepts_attention_by_groups_of_copies_and_names_a_planted_fault() {
+    let mut seen = Seen::default();
+    // Consumers, stages, keys of a step, parts of the keys; and what the checker says of both planted faults.
+    let cases = [
+        (
+            (4, 2, 32, 1),
+            [
+                "warp 0 of block 0, step 33: the load of 2 overwrites bytes from 12288 of block 0, where 1 is still to be read",
+                "warp 3 of block 0, step 36: the multiply of 2 reads bytes from 8192 of block 0, which is waiting for 2 to land",
+            ],
+        ),
+        (
+            (4, 3, 32, 1),
+            [
+                "warp 0 of block 0, step 35: the load of 2 overwrites bytes from 8192 of block 0, where 1 is still to be read",
+                "warp 3 of block 0, step 38: the multiply of 1 reads bytes from 12288 of block 0, which is waiting for 1 to land",
+            ],
+        ),
+        (
+            (2, 4, 16, 1),
+            [
+                "warp 0 of block 0, step 67: the load of 3 overwrites bytes from 4096 of block 0, where 2 is still to be read",
+                "warp 0 of block 0, step 70: the multiply of 2 reads bytes from 6144 of block 0, which is waiting for 2 to land",
+            ],
+        ),
+        (
+            (4, 2, 16, 2),
+            [
+                "warp 0 of block 0, step 33: the load of 2 overwrites bytes from 10240 of block 0, where 1 is still to be read",
+                "warp 3 of block 0, step 36: the multiply of 2 reads bytes from 8192 of block 0, which is waiting for 2 to land",
+            ],
+        ),
+    ];
+    for ((consumers, stages, keys, splits), faults) in cases {
+        let (kernel, call, events) =
+            attention_of(Arch::Sm80, 16 * consumers, |operands| AttentionPlan {
+                tile: [16 * consumers, keys],
+                consumers,
+                stages,
+                splits,
+                ..AttentionPlan::new(AttentionMethod::Ampere, operands)
+            });
+        assert!(is_pipelined(&kernel), "{call}");
+        seen.check(&kernel.name, &call, &events);
+        let run = recorded(&events, 0).expect("it was checked");
+        let planted = |change: fn(&mut Vec<Step>)| {
+            let mut broken = run.pipeline.clone();
+            let mut actors = broken.actors.iter_mut();
+            let first = actors.find(|actor| actor.name == "warp 0 of block 0");
+            change(&mut first.expect("it loads and reads").steps);
+            let fault = check_within(&broken, STATES[1]).expect_err("a fault was planted");
+            fault.to_string()
+        };
+        // The warp begins the loads of a step before the others have read what these overwrite.
+        let early = planted(|steps| {
+            let at = steps
+                .windows(2)
+                .rposition(|two| matches!(two, [Step::Sync { .. }, Step::Load { .. }]));
+            let at = at.expect("a step begins with the others");
+            let behind = steps[at..].iter().position(|step| *step == Step::Commit);
+            steps[at..=at + behind.expect("the loads are a group")].rotate_left(1);
+        });
+        // The warp waits for one group fewer than the step has.
+        let unwaited = planted(|steps| {
+            let last = steps
+                .iter()
+                .rposition(|step| matches!(step, Step::Multiply { .. }));
+            let mut before = steps[..last.expect("it reads")].iter_mut().rev();
+            let pending = before.find_map(|step| match step {
+                Step::WaitGroups { pending } => Some(pending),
+                _ => None,
+            });
+            *pending.expect("it waits for its copies") += 1;
+        });
+        assert_eq!([&*early, &*unwaited], faults, "{call}");
+    }
+    println!(
+        "law recorded.attention_groups: {} runs, {} states, {} planted faults",
         seen.runs, seen.states, seen.planted
     );
 }
