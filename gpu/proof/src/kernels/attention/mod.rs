@@ -1,6 +1,7 @@
 //! Attention on a device, against a softmax in double precision.
 
 pub mod families;
+pub mod options;
 pub mod pages;
 
 use colex_atom::{Arch, Ty};

@@ -565,6 +565,29 @@ fn law_attention_to_pages_is_that_of_their_keys() {
     );
 }
 
+/// Every combination of a call's options has the numbers of the reference or the documented error, and so has every combination of places
+/// and masks with a field of a plan that only one method, or not every call, takes.
+#[test]
+fn law_every_combination_of_options_is_computed_or_refused() {
+    use colex_proof::kernels::attention::options::{check_options, check_plan_options};
+    let (mut of_calls, mut of_plans) = ([0; 2], [0; 2]);
+    for arch in [Arch::Sm75, Arch::Sm80, Arch::Sm90a] {
+        let device = Device::simulator(arch);
+        let add = |sums: &mut [usize; 2], found: Result<[usize; 2], String>| {
+            let found = found.unwrap_or_else(|why| panic!("{arch}: {why}"));
+            sums.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
+        };
+        add(&mut of_calls, check_options(&device));
+        if arch >= Arch::Sm80 {
+            add(&mut of_plans, check_plan_options(&device));
+        }
+    }
+    println!(
+        "law attention.options: calls {} computed, {} refused; plans {} computed, {} refused",
+        of_calls[0], of_calls[1], of_plans[0], of_plans[1]
+    );
+}
+
 /// NaN and infinities in Q, K and V reach what the reference says, and each field of a plan changes nothing: the checks that a GPU
 /// runs with more rounds and plans.
 #[test]
