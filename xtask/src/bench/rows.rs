@@ -336,7 +336,7 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
 }
 
 /// Plans of long rows whose blocks have groups of threads that take rows in turn: by the fewest blocks that hold a row and by twice as
-/// many, with as many slots as there is room for, up to four for each group, with two for each, and with one.
+/// many, with as many slots as there is room for, up to four for each group; by the fewest also with one slot for each group.
 fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
     let mut plans = Vec::new();
     if problem.columns() < LONG_COLUMNS[0] {
@@ -346,7 +346,7 @@ fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
         let held = [1, 2, 4, 8].into_iter().filter_map(|blocks| {
             RowwisePlan::alternating(problem, arch, blocks, [threads, groups]).ok()
         });
-        for plan in held.take(2) {
+        for (nth, plan) in held.take(2).enumerate() {
             let RowStorage::Alternating {
                 slots: most,
                 clusters,
@@ -355,7 +355,8 @@ fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
             else {
                 continue;
             };
-            for slots in [most, 2 * groups, groups] {
+            let fewer = [groups].into_iter().filter(|_| nth == 0);
+            for slots in fewer.chain([most]) {
                 let storage = RowStorage::Alternating {
                     groups,
                     slots,
@@ -366,7 +367,7 @@ fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
                     plan.blocks
                 );
                 let is_new = plans.iter().all(|(other, _)| *other != what);
-                if slots <= most && is_new {
+                if is_new {
                     plans.push((what, RowwisePlan { storage, ..plan }));
                 }
             }
