@@ -47,6 +47,7 @@ fn axpy(target: Arch) -> Kernel {
 
 /// Takes the time of a launch, where there is a GPU.
 fn timed() -> Result<(), Box<dyn Error>> {
+    println!("\n== timed ==");
     // ANCHOR: timed
     let device = Device::open();
     let kernel = device.load(&axpy(device.arch()))?;
