@@ -82,6 +82,9 @@ pub(crate) fn build(plan: &ReducePlan, arch: Arch) -> Result<TensorKernel, Error
         ReduceStage::Combine => "reduce_combine",
     };
     let mut k = Builder::new(name, arch, plan.threads() as u32);
+    if plan.min_blocks > 0 {
+        k.min_blocks(plan.min_blocks as u32);
+    }
     let layouts = ReduceProblem::like(operands).layouts(2)?;
     let x = k.tensor("x", operands.ty, &layouts[0]);
     let y = k.tensor("y", operands.result, &layouts[1]);

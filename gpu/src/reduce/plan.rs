@@ -71,6 +71,9 @@ pub struct ReducePlan {
     /// Whether vectors begin at the multiples of their size in memory wherever a row does: the elements at both ends of a row, which no
     /// such vector has, are taken first and last. The rows must lie one after the other, and the tensor must begin at such a multiple.
     pub shifted: bool,
+    /// The blocks of which a multiprocessor must hold the registers, if it is not 0. With 1, the assembler has registers for all loads of a
+    /// turn; with 0 it takes fewer, and loads a part of them after the others.
+    pub min_blocks: i64,
 }
 
 /// The threads of a block by default.
@@ -106,6 +109,12 @@ const GAIN: f64 = 0.95;
 
 /// Whether the block that comes last adds the parts by default.
 const LAST_ADDS: bool = false;
+
+/// The blocks of which a multiprocessor must hold the registers by default.
+const MIN_BLOCKS: i64 = 0;
+
+/// The threads that a multiprocessor holds.
+const RESIDENT: i64 = 2048;
 
 /// Whether rows of narrow elements that no vector divides are shifted by default.
 const SHIFTS: bool = false;
@@ -251,6 +260,7 @@ impl ReducePlan {
             last_adds: false,
             parts_inner: false,
             shifted: false,
+            min_blocks: MIN_BLOCKS,
         };
         let mut kept_threads = THREADS;
         let plan = if problem.keeps_inner {
@@ -655,6 +665,9 @@ impl ReducePlan {
         }
         check.number("number of accesses", self.accesses, [1, MOST_ACCESSES, 1])?;
         check.number("number of parts", self.parts, [1, MOST_PARTS, 1])?;
+        let most = RESIDENT / self.threads();
+        let what = "number of blocks on a multiprocessor";
+        check.number(what, self.min_blocks, [0, most, 1])?;
         if self.parts_inner && !self.turns_inner {
             return check.refuse(
                 "the parts divide the turns along the inner mode only if turns go along it",
@@ -863,6 +876,9 @@ impl fmt::Display for ReducePlan {
             if self.last_adds {
                 f.write_str(", added by the last block")?;
             }
+        }
+        if self.min_blocks > 0 {
+            write!(f, ", registers for {}", counted((self.min_blocks, "block")))?;
         }
         Ok(())
     }

@@ -411,6 +411,20 @@ fn group<T: GemmElement>(
         if let Some(plan) = ReducePlan::shifted_rows(&problem)? {
             plans.extend(of_shifted_rows(&plan));
         }
+        let held: Vec<(String, ReducePlan)> = (plans.iter())
+            .filter(|(name, plan)| plan.min_blocks == 0 && !name.contains(','))
+            .map(|(name, plan)| {
+                let min_blocks = 1;
+                (
+                    format!("{name}, all loads held"),
+                    ReducePlan {
+                        min_blocks,
+                        ..*plan
+                    },
+                )
+            })
+            .collect();
+        plans.extend(held);
         plans.retain(|(_, plan)| plan.check(device.arch()).is_ok() && plan.takes(&problem));
         names = plans.iter().map(|(name, _)| name.clone()).collect();
         let mut prepared = Vec::new();

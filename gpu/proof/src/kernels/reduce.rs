@@ -219,6 +219,7 @@ fn drawn_plan(r: &mut Random, problem: &ReduceProblem, device: &Device) -> Optio
         parts_inner: r.one_in(3),
         parts: r.one(&[1, 1, 2, 3, 8]),
         last_adds: r.one_in(2),
+        min_blocks: r.below(2_i64),
         ..plan
     };
     let plan = if r.one_in(4) {

@@ -522,6 +522,8 @@ fn refused_reductions_say_what_would_be_right() {
         found.push(planned(&|plan| {
             (plan.shifted, plan.parts, plan.parts_inner) = (true, 2, false)
         }));
+        found.push(planned(&|plan| plan.min_blocks = -1));
+        found.push(planned(&|plan| plan.min_blocks = 2049));
         let part = memory.slice(1..5981).expect("a slice");
         let part = part.view((20, 299)).expect("a view");
         let call = Reduce::new(ReduceFunction::Sum, &part, &[1], &y).prepare_with(|problem| {
@@ -593,6 +595,8 @@ fn refused_reductions_say_what_would_be_right() {
             "the plan's number of threads along shifted rows is 4: the sum kernel takes 8 to 1024",
             "the operands of the plan are `sum of f32 in f32, 1 outer and 1 reduced modes, the inner one reduced`: the parts of \
              shifted rows divide the turns along them",
+            "the plan's number of blocks on a multiprocessor is -1: the sum kernel takes 0 to 8",
+            "the plan's number of blocks on a multiprocessor is 2049: the sum kernel takes 0 to 8",
             "the plan's rows are shifted: x must begin at a multiple of the plan's accesses, each row where the one before it ends, \
              and have at most 2147483648 elements",
             "`values` has the shape 300, and x (20,300) without the modes [1] is 20: both must be equal, or have modes of extent 1 where x is reduced",
@@ -645,6 +649,9 @@ fn law_accepted_plans_of_reductions_are_built() {
             plan.last_adds = r.one_in(2);
         }
         plan.shifted = r.one_in(4);
+        if r.one_in(4) {
+            plan.min_blocks = number(&mut r);
+        }
         if r.one_in(4) {
             plan.turns_inner = !plan.turns_inner;
             plan.parts_inner = r.one_in(2);
