@@ -26,7 +26,7 @@ use crate::memory_bound::traffic::Traffic;
 /// one. If the inner mode is reduced, the places of a vector are added in their order. Then the threads of `across` are added, and
 /// those of `along` if the inner mode is reduced: the lanes of a warp at XOR distances, the least first, then the warps in
 /// their order. Part `p` has the turns `p`, `p + parts`, .. along the inner mode or along the other reduced modes. A second kernel adds
-/// the parts under its own plan; or the block that comes last does ([`last_adds`](ReducePlan::last_adds)), whichever block that is: of
+/// the parts under its own plan; or the block that comes last does ([`last_adds`](ReducePlan::last_adds)), in the same order for every block: of
 /// its `n` threads that share a result, thread `t` adds the parts `t`, `t + n`, .., and then the threads are added as above.
 ///
 /// ```
