@@ -102,18 +102,15 @@ impl Row {
 pub(super) const MAPPED: [Row; 24] = [
     hopper([128, 256, 64], 2).cluster([2, 1, 1]),
     hopper([128, 192, 64], 2).cluster([2, 1, 1]),
-    hopper([192, 128, 64], 3).cluster([1, 2, 1]),
     hopper([128, 128, 64], 2).cluster([1, 4, 1]),
     hopper([128, 128, 64], 2).cluster([2, 2, 1]),
-    hopper([128, 128, 64], 2),
     // Many rows by few columns.
     hopper([128, 64, 64], 2).cluster([2, 1, 1]),
     // Short K over many tiles.
     hopper([128, 128, 64], 1).cluster([2, 1, 1]).pingpong(),
-    hopper([64, 128, 64], 1),
     hopper([64, 64, 64], 1),
     hopper([64, 32, 64], 1),
-    // Long K over few tiles.
+    // Long K over few tiles, or whole where no row is the same but for the parts.
     hopper([128, 256, 64], 2).cluster([2, 1, 1]).split(),
     hopper([192, 128, 64], 3).cluster([1, 2, 1]).split(),
     hopper([128, 128, 64], 2).cluster([2, 1, 1]).split(),
@@ -122,6 +119,15 @@ pub(super) const MAPPED: [Row; 24] = [
     hopper([64, 32, 128], 1).split(),
     hopper([64, 16, 128], 1).split(),
     // Few rows.
+    hopper([64, 96, 64], 1).swapped().cluster([2, 1, 1]).split(),
+    hopper([64, 64, 128], 1)
+        .swapped()
+        .cluster([2, 1, 1])
+        .split(),
+    hopper([64, 32, 128], 1)
+        .swapped()
+        .cluster([2, 1, 1])
+        .split(),
     hopper([128, 16, 64], 2).swapped(),
     hopper([64, 16, 128], 1).swapped(),
     hopper([64, 16, 128], 1).swapped().cluster([1, 1, 2]),

@@ -137,8 +137,11 @@ pub(crate) fn choose(
     form: Option<ChunkForm>,
 ) -> GemmPlan {
     let departs = form.is_some_and(|form| form.departs);
+    // A kernel that divides no tile is that of K whole.
     let late = |plan: GemmPlan| GemmPlan {
         early: false,
+        split: 1,
+        undivided: 0,
         ..plan
     };
     let all = whole_plans(problem, operands, arch, machine).map(late);

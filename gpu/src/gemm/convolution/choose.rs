@@ -30,12 +30,12 @@ pub(crate) fn choose(
     fastest(im2col, (wish, step), problem, of, machine)
 }
 
-/// Whether a call with this wish takes a plan.
-fn is_wanted(wish: Wish, plan: &GemmPlan) -> bool {
+/// Whether a call with this wish takes a plan that divides K among clusters, or does not.
+fn is_wanted(wish: Wish, plan: &GemmPlan, divides: bool) -> bool {
     match wish {
-        Wish::Whole => plan.split == 1,
+        Wish::Whole => !divides,
         // Each row is summed in one order.
-        Wish::BatchInvariant => plan.split == 1 && plan.cluster[2] == 1,
+        Wish::BatchInvariant => !divides && plan.cluster[2] == 1,
         Wish::Plan(_) | Wish::Method(_) | Wish::Fastest => true,
     }
 }
@@ -57,7 +57,11 @@ pub(crate) fn choosable(
     wish: Wish,
     (operands, arch): (Operands, Arch),
 ) -> impl Iterator<Item = GemmPlan> {
-    taken(operands, arch).filter(move |plan| is_wanted(wish, plan))
+    let list: Vec<_> = taken(operands, arch).collect();
+    let divides = |plan: &GemmPlan| plan.split > 1 && !plan.is_alone_whole(&list);
+    let wanted = |plan: &&GemmPlan| is_wanted(wish, plan, divides(plan));
+    let wanted: Vec<_> = list.iter().filter(wanted).copied().collect();
+    wanted.into_iter()
 }
 
 /// The fastest plan of the list with a tile along K, if one is given.
@@ -72,10 +76,14 @@ fn fastest(
         k: im2col.loaded(plan.tile[2]),
         ..*problem
     };
-    let plans = taken(operands, arch);
-    let plans = plans.flat_map(|plan| plan.in_parts(&loaded(&plan), machine));
+    let list: Vec<_> = taken(operands, arch).collect();
+    let plans = list
+        .iter()
+        .flat_map(|plan| plan.in_parts(&loaded(plan), machine, plan.is_alone_whole(&list)));
     let plans = plans.filter(|plan| step.is_none_or(|step| plan.tile[2] == step));
-    let timed = plans.filter(|plan| is_wanted(wish, plan)).map(|plan| {
+    let divides = |plan: &GemmPlan| plan.divided_tiles(problem) > 0;
+    let wanted = plans.filter(|plan| is_wanted(wish, plan, divides(plan)));
+    let timed = wanted.map(|plan| {
         let time = plan.cost(&loaded(&plan), machine).total();
         (time, plan)
     });
