@@ -460,7 +460,8 @@ impl ReducePlan {
     fn turns(&self, problem: &ReduceProblem) -> i64 {
         let extent = if self.shifted {
             // What lies at both ends of a row is in no turn.
-            problem.inner.extent / self.vector.max(1) * self.vector
+            let vector = self.vector.max(1);
+            problem.inner.extent / vector * vector
         } else if self.turns_inner {
             problem.inner.extent
         } else {
