@@ -431,6 +431,12 @@ impl Planned for RowwisePlan {
         if !default.is_ok_and(|default| default == *self) {
             return None;
         }
+        if self.is_in_turn(problem, device.arch(), device.rates()) {
+            let rate = device.rates().memory() as f64 / 1e6;
+            return Some(format!(
+                "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, two groups of threads take such rows in turn."
+            ));
+        }
         let weighed = self.weighed(problem, device.arch(), device.rates())?;
         let [exchange, again] = [weighed.exchange, weighed.again].map(|us| us * 1000.0);
         let chosen = match self.storage {

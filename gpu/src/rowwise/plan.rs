@@ -205,6 +205,13 @@ const AHEAD_NARROW: i64 = 49152;
 /// a part were not measured.
 const FAST: u64 = 4_000_000;
 
+/// The bytes of a row of `f32` above which groups of threads take rows in turn on a fast memory, those up to which a cluster of four has
+/// such rows, and those up to which one of eight does; and the threads of a group in both. Measured on an H200, as shares of a copy: of
+/// 256 KiB 0.886 (passes 0.834), of 512 KiB 0.844 (0.824). Of 156 KiB, two groups are at 0.836 and passes at 0.847; lengths between were
+/// not measured.
+const IN_TURN: [i64; 3] = [3 << 16, 1 << 18, 1 << 19];
+const GROUP_THREADS: [i64; 2] = [512, 256];
+
 /// The most bytes of a row that a thread has in registers, and the most where that suffices.
 const HELD: i64 = 128;
 const PREFERRED: i64 = 64;
@@ -280,19 +287,24 @@ impl RowwisePlan {
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
     /// `explain` of a call says both times. It differs too where one block would have one row after the other: from 4 TB in a second
-    /// on, such rows are in passes, and a block has two of a layer norm.
+    /// on, such rows are in passes, and a block has two of a layer norm. From this rate on, two groups of threads also take the rows of a
+    /// softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512 KiB.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
     /// use colex_gpu::Rates;
     /// use colex_gpu::rowwise::{RowFunction, RowStorage, RowwisePlan, RowwiseProblem};
     ///
-    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [1000, 65536]);
     /// let h200 = Rates::of(Arch::Sm90a); // 4.9 TB in a second
     /// let h100 = Rates { memory_clock: 2_619_000, bus: 5120, ..h200 }; // 3.4
-    /// let storage = |rates| Ok::<_, colex_gpu::Error>(RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates)?.storage);
-    /// assert_eq!(storage(h200)?, RowStorage::Passes { kept: 8 });
-    /// assert!(matches!(storage(h100)?, RowStorage::Ahead { .. }));
+    /// let storage = |function, rates| {
+    ///     let problem = RowwiseProblem::new(function, Ty::F32, [1000, 65536]);
+    ///     RowwisePlan::fastest_on(&problem, Arch::Sm90a, rates).map(|plan| plan.storage)
+    /// };
+    /// let [softmax, norm] = [RowFunction::Softmax, RowFunction::RmsNorm];
+    /// assert!(matches!(storage(softmax, h200)?, RowStorage::Alternating { groups: 2, slots: 2, .. }));
+    /// assert_eq!(storage(norm, h200)?, RowStorage::Passes { kept: 8 });
+    /// assert!(matches!(storage(softmax, h100)?, RowStorage::Ahead { .. }));
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     ///
@@ -427,8 +439,9 @@ impl RowwisePlan {
             .or_else(|| longer().filter(|_| is_single || has_residual))
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
         let ahead = || plan.one_after_the_other(problem, arch, rates);
+        let in_turn = || plan.in_turn(problem, arch, rates?);
         let shifted = plan.shifted(problem);
-        let plan = match shifted.or(in_registers).or_else(ahead) {
+        let plan = match shifted.or(in_registers).or_else(in_turn).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
                     1 => plan.rows_of_block(),
@@ -461,14 +474,19 @@ impl RowwisePlan {
     /// Whether the warps of a row meet once by default. Single accesses were slower so on an H200 (f32 of 4097: 0.966 of a copy with two
     /// meetings and 0.958 with one), and an RMSNorm was too (0.964 and 0.961).
     fn is_better_once(&self) -> bool {
-        let has_powers = match self.operands.function {
-            RowFunction::Softmax | RowFunction::LogSoftmax => true,
-            RowFunction::RmsNorm | RowFunction::LayerNorm => false,
-        };
-        has_powers && self.vector > 1 && self.has_scratch()
+        self.has_powers() && self.vector > 1 && self.has_scratch()
     }
 
-    /// Returns the times of a row of `f32` that four blocks hold and two do not; `None` of other rows, and of a layer norm.
+    /// Whether the function takes powers of the elements.
+    fn has_powers(&self) -> bool {
+        match self.operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax => true,
+            RowFunction::RmsNorm | RowFunction::LayerNorm => false,
+        }
+    }
+
+    /// Returns the times of a row of `f32` that four blocks hold and two do not; `None` of other rows, of a layer norm, and of rows that
+    /// groups take in turn by default.
     pub(crate) fn weighed(
         &self,
         problem: &RowwiseProblem,
@@ -478,7 +496,9 @@ impl RowwisePlan {
         let row = product([problem.columns(), self.size()]);
         let is_held = (2 * AHEAD_BYTES < row) && (row <= 4 * AHEAD_BYTES);
         let is_norm = self.operands.function == RowFunction::LayerNorm;
-        if !is_held || is_norm || self.operands.ty != Ty::F32 || !self.has_room(arch) {
+        let is_in_turn = self.is_in_turn(problem, arch, rates);
+        if !is_held || is_norm || self.operands.ty != Ty::F32 || !self.has_room(arch) || is_in_turn
+        {
             return None;
         }
         let clusters = clusters_at_once(4, rates.multiprocessors.into());
@@ -525,6 +545,37 @@ impl RowwisePlan {
             ..plan
         });
         threads.find(|plan| plan.accesses * vector <= AHEAD_ELEMENTS)
+    }
+
+    /// The plan whose groups of threads take rows in turn: of the lengths, types and functions for which it was measured to be faster.
+    fn in_turn(self, problem: &RowwiseProblem, arch: Arch, rates: Rates) -> Option<RowwisePlan> {
+        if !self.is_in_turn(problem, arch, rates) {
+            return None;
+        }
+        let [_, four, _] = IN_TURN;
+        let [of_four, of_eight] = GROUP_THREADS;
+        let (blocks, threads) = if product([problem.columns(), self.size()]) <= four {
+            (4, of_four)
+        } else {
+            (MOST_BLOCKS, of_eight)
+        };
+        let groups = 2;
+        let plan = RowwisePlan::alternating(problem, arch, blocks, [threads, groups]).ok()?;
+        // A slot is free long before its group needs the next row.
+        let storage = RowStorage::Alternating {
+            groups,
+            slots: groups,
+            clusters: clusters_at_once(blocks, i64::from(Limits::of(arch).multiprocessors)),
+        };
+        Some(RowwisePlan { storage, ..plan })
+    }
+
+    /// Whether groups of threads take rows in turn by default.
+    pub(crate) fn is_in_turn(&self, problem: &RowwiseProblem, arch: Arch, rates: Rates) -> bool {
+        let [least, _, most] = IN_TURN;
+        let row = product([problem.columns(), self.size()]);
+        let is_fast = rates.memory() >= FAST && self.has_room(arch);
+        is_fast && self.operands.ty == Ty::F32 && self.has_powers() && least < row && row <= most
     }
 
     /// The plan whose blocks have one row after the other, by the fewest blocks that hold a row.

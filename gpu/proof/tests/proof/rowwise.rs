@@ -480,7 +480,8 @@ fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
 
 /// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
 /// all rows of a length are in passes, and a slower memory has the cluster. Rows that one block holds one after the other are in passes
-/// too from some rate on, and a block has two of a layer norm. Other lengths, functions and types have the same plan at any rate.
+/// too from some rate on, and a block has two of a layer norm. From the same rate on, groups of threads take the rows of a softmax of `f32`
+/// of more than 192 KiB and at most 512 KiB in turn. Other lengths, functions and types have the same plan at any rate.
 #[test]
 fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
     let usual = Rates::of(Arch::Sm90a);
@@ -499,11 +500,30 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         plan
     };
     let kept = RowStorage::Passes { kept: 8 };
-    // On the H200 both were measured, on the H100 the cluster alone.
+    // On the H200 all were measured, on the H100 the cluster alone.
     assert_eq!(
-        on(RowFunction::Softmax, Ty::F32, 65536, usual).storage,
+        on(RowFunction::RmsNorm, Ty::F32, 65536, usual).storage,
         kept
     );
+    let in_turn = |clusters| RowStorage::Alternating {
+        groups: 2,
+        slots: 2,
+        clusters,
+    };
+    let of_turns = |function, columns| {
+        let plan = on(function, Ty::F32, columns, usual);
+        (plan.threads, plan.blocks, plan.storage)
+    };
+    for function in [RowFunction::Softmax, RowFunction::LogSoftmax] {
+        for columns in [49156, 65536] {
+            assert_eq!(of_turns(function, columns), (512, 4, in_turn(30)));
+        }
+        for columns in [65540, 131_072] {
+            assert_eq!(of_turns(function, columns), (256, 8, in_turn(14)));
+        }
+        assert_eq!(of_turns(function, 49152), (512, 2, kept));
+        assert_eq!(of_turns(function, 131_076), (256, 8, kept));
+    }
     assert!(matches!(
         on(RowFunction::Softmax, Ty::F32, 65536, h100).storage,
         RowStorage::Ahead { .. }
@@ -530,9 +550,12 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 24584,
                 32768,
                 40_000,
+                49152,
+                49156,
                 65536,
                 65537,
                 131_072,
+                131_076,
                 1 << 20,
             ] {
                 let problem = RowwiseProblem::new(function, ty, [1 << 10, columns]);
@@ -548,7 +571,9 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                         _ => (32769..=49152).contains(&row),
                     };
                 let is_of_four = ty == Ty::F32 && !is_norm && (32769..=65536).contains(&columns);
-                let is_weighed = is_vectors && is_of_four || is_of_one;
+                let is_of_groups =
+                    ty == Ty::F32 && !function.is_norm() && (49153..=131_072).contains(&columns);
+                let is_weighed = is_vectors && (is_of_four || is_of_groups) || is_of_one;
                 let mut was_again = false;
                 for clock in (200_000..6_000_000).step_by(200_000) {
                     let rates = Rates {
@@ -559,10 +584,12 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     let is_again = plan != fastest;
                     assert!(is_weighed || !is_again, "{plan}");
                     assert!(is_again || !was_again, "{plan} at {clock}");
-                    let is_right = if is_norm {
-                        plan.rows == 2
-                    } else {
-                        plan.storage == kept
+                    let is_right = match plan.storage {
+                        RowStorage::Alternating { .. } => {
+                            is_of_groups && rates.memory() >= 4_000_000
+                        }
+                        _ if is_norm => plan.rows == 2,
+                        _ => plan.storage == kept,
                     };
                     assert!(!is_again || is_right, "{plan}");
                     was_again = is_again;
@@ -664,7 +691,13 @@ fn the_plan_of_long_rows_follows_from_their_bytes() {
     assert_eq!(of_h200(Ty::F32, 12288), (256, 1, 1, kept));
     assert_eq!(of_h200(Ty::F32, 16384), (512, 1, 1, kept));
     assert_eq!(of_h200(Ty::F32, 40_000), (512, 1, 2, kept));
-    assert_eq!(of_h200(Ty::F32, 65536), (512, 1, 2, kept));
+    let in_turn = |clusters| RowStorage::Alternating {
+        groups: 2,
+        slots: 2,
+        clusters,
+    };
+    assert_eq!(of_h200(Ty::F32, 65536), (512, 8, 4, in_turn(30)));
+    assert_eq!(of_h200(Ty::F32, 131_072), (256, 16, 8, in_turn(14)));
     let norm = |columns| plan(RowFunction::LayerNorm, Ty::Bf16, columns);
     assert_eq!(norm(16384), (512, 4, 1, ahead(1, 264)));
     assert_eq!(norm(32768), (1024, 4, 1, ahead(1, 132)));
