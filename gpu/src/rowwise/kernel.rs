@@ -231,6 +231,16 @@ fn under(k: &mut Builder, top: &Fragment) -> Fragment {
     k.map(is_empty.select(0.0, top))
 }
 
+/// Results with the factors and the terms of their columns.
+fn changed(y: Expr, of_columns: [Option<Expr>; 2]) -> Expr {
+    match of_columns {
+        [Some(weight), Some(bias)] => y.fma(weight, bias),
+        [Some(weight), None] => y * weight,
+        [None, Some(bias)] => y + bias,
+        [None, None] => y,
+    }
+}
+
 impl Part {
     /// The elements in f32.
     fn wide(&self) -> Expr {
@@ -631,12 +641,7 @@ impl RowKernel<'_> {
         let weight = weight.map(|of| self.load(k, of, chunk).wide());
         let bias = self.tensor(RowTensor::Bias);
         let bias = bias.map(|of| self.load(k, of, chunk).wide());
-        let y = match (weight, bias) {
-            (Some(weight), Some(bias)) => y.fma(weight, bias),
-            (Some(weight), None) => y * weight,
-            (None, Some(bias)) => y + bias,
-            (None, None) => y,
-        };
+        let y = changed(y, [weight, bias]);
         k.assign(&part.held, y.to(self.plan.operands.ty));
         let to = self.tensor(RowTensor::Y).expect("there is an output");
         let to = self.part(to, chunk);
@@ -648,6 +653,128 @@ impl RowKernel<'_> {
         let x = k.map(part.wide());
         let y = self.results(k, x, &|k, x, other| self.outside(k, part, x, other));
         self.put(k, part, y, &Index::constant(0));
+    }
+
+    /// Rows that registers hold, an access at a time, so that only the numbers of one access are in `f32` at once. Numbers of 16 bits stay
+    /// two in a register: the results take their powers again, under the maximum of the whole row, from the numbers as they were loaded.
+    fn of_accesses(&self, k: &mut Builder, part: &Part) {
+        let RowwisePlan {
+            accesses, operands, ..
+        } = *self.plan;
+        let is_packed = operands.ty != Ty::F32;
+        let pieces = (0..accesses).map(|i| part.held.slice((.., .., i)));
+        let pieces: Vec<Fragment> = pieces.collect(); // (CPY, CPY_M)
+        let wide = |piece: &Fragment| Expr::from(piece).to(Ty::F32);
+        let sum_of = |k: &mut Builder, of: &dyn Fn(&mut Builder, &Fragment) -> Fragment| {
+            let sum = number(k, 0.0);
+            for piece in &pieces {
+                let more = of(k, piece);
+                k.assign(&sum, &sum + &more);
+            }
+            sum
+        };
+        let results: Box<dyn Fn(&Fragment) -> Expr> = match operands.function {
+            RowFunction::Softmax | RowFunction::LogSoftmax => {
+                let scratch = self.of_powers().expect("the warps meet once");
+                let is_log = operands.function == RowFunction::LogSoftmax;
+                let keeps = !is_packed && !is_log;
+                self.empty(k, part);
+                let top = number(k, f64::NEG_INFINITY);
+                for piece in &pieces {
+                    let more = k.reduce_all(Max, wide(piece));
+                    k.assign(&top, Expr::from(&top).max(&more));
+                }
+                let own = k.reduce_warp(Max, &top);
+                let below = under(k, &own);
+                self.renew(k, part);
+                let sum = sum_of(k, &|k, piece| {
+                    let powers = (wide(piece) - &below).exp();
+                    if !keeps {
+                        return k.reduce_all(Add, powers);
+                    }
+                    k.assign(piece, powers);
+                    k.reduce_all(Add, piece)
+                });
+                let sum = k.reduce_warp(Add, &sum);
+                let [all, sum] = self.powers_of_warps(k, [&own, &sum], scratch);
+                if is_log {
+                    let log = k.map(Expr::from(&sum).log());
+                    Box::new(move |piece| wide(piece) - &all - &log)
+                } else if keeps {
+                    let factor = k.map((&own - &all).exp() * Expr::from(&sum).recip());
+                    Box::new(move |piece| wide(piece) * &factor)
+                } else {
+                    let inverse = k.map(Expr::from(&sum).recip());
+                    Box::new(move |piece| (wide(piece) - &all).exp() * &inverse)
+                }
+            }
+            RowFunction::RmsNorm => {
+                let own = sum_of(k, &|k, piece| k.reduce_all(Add, wide(piece) * wide(piece)));
+                let squares = self.total(k, Add, &own, 0);
+                let scale = self.scale(k, &squares);
+                Box::new(move |piece| wide(piece) * &scale)
+            }
+            // The check refuses it: its warps meet twice.
+            RowFunction::LayerNorm => return self.of_registers(k, part),
+        };
+        self.renew(k, part);
+        let zero = Index::constant(0);
+        let to = self.tensor(RowTensor::Y).expect("there is an output");
+        let to = self.part(to, &zero);
+        let of_columns = [RowTensor::Weight, RowTensor::Bias].map(|of| {
+            let of = self.tensor(of)?;
+            Some(self.part(of, &zero))
+        });
+        for (i, piece) in (0..).zip(&pieces) {
+            let [weight, bias] = of_columns.each_ref().map(|of| {
+                let of = of.as_ref()?.at(2, i);
+                let held = self.fragment(k, &of);
+                k.copy_in_bounds(&self.copy, &of, &held);
+                Some(wide(&held))
+            });
+            let y = changed(results(piece), [weight, bias]);
+            k.assign(piece, y.to(operands.ty));
+            k.copy_in_bounds(&self.copy, piece, &to.at(2, i));
+        }
+    }
+
+    /// Makes numbers of 16 bits others in the eyes of the assembler. Where it knows that they are the same as before, it keeps them in `f32`
+    /// from one use to the next and spills: with 64 numbers of 1024 threads up to 96 bytes, and none with this.
+    fn renew(&self, k: &mut Builder, part: &Part) {
+        if self.plan.operands.ty == Ty::F32 {
+            return;
+        }
+        let grid = k.grid_extent(0);
+        let grid = k.operand(&grid);
+        k.emit(|ir| {
+            // 0, since a grid has fewer than 2^31 blocks, which the assembler does not use.
+            let zero = ir.shr(Type::U32, grid, 31);
+            for reg in part.held.regs() {
+                let same = ir.xor(Type::B32, *reg, zero);
+                ir.mov_to(*reg, same);
+            }
+        });
+    }
+
+    /// Puts -inf in place of the numbers beyond the end of the row, in the type of the tensors.
+    fn empty(&self, k: &mut Builder, part: &Part) {
+        // Two numbers of 16 bits at once.
+        let packed = match self.plan.operands.ty {
+            Ty::Bf16 => 0xff80_ff80_u32,
+            Ty::F16 => 0xfc00_fc00,
+            _ => return self.outside(k, part, &part.held, f64::NEG_INFINITY),
+        };
+        let (extent, vector) = (self.x().extent(1), self.plan.vector);
+        let of_vector = part.held.regs().chunks(vector as usize / 2);
+        for (i, regs) in (0..).zip(of_vector) {
+            let first = part.of.coordinates(i * vector);
+            let is_inside = k.less(first.last().expect("a part has columns"), &extent);
+            k.where_(Builder::not(is_inside), |ir| {
+                for reg in regs {
+                    ir.mov_to(*reg, i64::from(packed));
+                }
+            });
+        }
     }
 
     /// The results of a thread's numbers of a row, without factors and terms. Those beyond its end are 0, and `outside` puts
@@ -909,7 +1036,7 @@ impl RowKernel<'_> {
             };
             k.wait(&ring.full.at(&at), &parity);
             let part = own.slot_rows(k, &zero, &at, true);
-            own.of_registers(k, &part);
+            own.of_accesses(k, &part);
             let after = at + groups;
             k.set(&phase, (parity + &after / slots) % 2);
             k.set(&slot, after % slots);

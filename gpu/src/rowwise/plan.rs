@@ -151,10 +151,11 @@ pub(crate) const STREAMED: i64 = 4;
 const MOST_SLOTS: i64 = 64;
 const MOST_CLUSTERS: i64 = 4096;
 
-/// The most groups of a block that take rows in turn, the elements that all of them have in registers, which leave each thread as many
-/// for addresses and totals, and the slots by default of each group.
+/// The most groups of a block that take rows in turn, the bytes that all of them have in registers, half of what there is, and those of a
+/// thread; and the slots by default of each group.
 const MOST_GROUPS: i64 = 8;
-const BLOCK_ELEMENTS: i64 = 32768;
+const BLOCK_BYTES: i64 = 1 << 17;
+const THREAD_BYTES: i64 = 256;
 const SLOTS: i64 = 4;
 
 /// The bytes of a row's part that a block has of rows one after the other, those of each of two blocks beside each other, and
@@ -887,7 +888,7 @@ impl RowwisePlan {
         let clusters = if has_clusters(arch) { MOST_BLOCKS } else { 1 };
         check.power("number of blocks of a row", self.blocks, clusters)?;
         let most = match self.storage {
-            RowStorage::Alternating { .. } => MOST_ELEMENTS / self.vector,
+            RowStorage::Alternating { .. } => THREAD_BYTES / (self.vector * self.size()).max(1),
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Shifted
@@ -972,8 +973,8 @@ impl RowwisePlan {
         check.number("number of slots of rows", slots, of)?;
         let of = [1, MOST_CLUSTERS, 1];
         check.number("number of clusters", clusters, of)?;
-        let all = product([groups, self.chunk()]);
-        check.limit("elements in the registers of a block", all, BLOCK_ELEMENTS)
+        let all = product([groups, self.chunk(), self.size()]);
+        check.limit("bytes in the registers of a block", all, BLOCK_BYTES)
     }
 
     /// Checks what a plan needs that regards rows as one mode.

@@ -335,45 +335,33 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
     plans
 }
 
-/// Plans of long rows whose blocks have groups of threads that take rows in turn: by the fewest blocks that hold a row and by twice as
-/// many, with as many slots as there is room for, up to four for each group; by the fewest also with one slot for each group.
+/// Plans of long rows whose blocks have groups of threads that take rows in turn, or one group: by the fewest blocks that hold a row, with
+/// as many slots as there is room for, up to four for each group.
 fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
-    let mut plans = Vec::new();
     if problem.columns() < LONG_COLUMNS[0] {
-        return plans;
+        return Vec::new();
     }
-    for [threads, groups] in [[256, 2], [512, 2], [256, 3], [256, 4]] {
-        let held = [1, 2, 4, 8].into_iter().filter_map(|blocks| {
+    let of_groups = |[threads, groups]: [i64; 2]| {
+        let plan = [1, 2, 4, 8].into_iter().find_map(|blocks| {
             RowwisePlan::alternating(problem, arch, blocks, [threads, groups]).ok()
-        });
-        for (nth, plan) in held.take(2).enumerate() {
-            let RowStorage::Alternating {
-                slots: most,
-                clusters,
-                ..
-            } = plan.storage
-            else {
-                continue;
-            };
-            let fewer = [groups].into_iter().filter(|_| nth == 0);
-            for slots in fewer.chain([most]) {
-                let storage = RowStorage::Alternating {
-                    groups,
-                    slots,
-                    clusters,
-                };
-                let what = format!(
-                    "{groups} groups of {threads} threads in turn, {} blocks, {slots} slots",
-                    plan.blocks
-                );
-                let is_new = plans.iter().all(|(other, _)| *other != what);
-                if is_new {
-                    plans.push((what, RowwisePlan { storage, ..plan }));
-                }
-            }
-        }
-    }
-    plans
+        })?;
+        let RowStorage::Alternating { slots, .. } = plan.storage else {
+            return None;
+        };
+        let counted = |count: i64, what: &str| match count {
+            1 => format!("1 {what}"),
+            _ => format!("{count} {what}s"),
+        };
+        let [groups, blocks, slots] = [
+            counted(groups, "group"),
+            counted(plan.blocks, "block"),
+            counted(slots, "slot"),
+        ];
+        let what = format!("{groups} of {threads} threads in turn, {blocks}, {slots}");
+        Some((what, plan))
+    };
+    let all = [[1024, 1], [512, 2], [256, 2]];
+    all.into_iter().filter_map(of_groups).collect()
 }
 
 /// Compares the first, the middle and the last row with double precision.

@@ -189,7 +189,14 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
             RowFunction::RmsNorm,
         ] {
             let problem = RowwiseProblem::new(function, ty, [100, 65536]);
-            for [blocks, threads, groups] in [[4, 256, 2], [4, 512, 2], [8, 256, 4], [8, 256, 3]] {
+            let least = if ty == Ty::F32 { 2 } else { 1 };
+            for [blocks, threads, groups] in [
+                [least, 1024, 1],
+                [2 * least, 512, 2],
+                [2 * least, 256, 2],
+                [8, 256, 3],
+                [8, 256, 4],
+            ] {
                 let of_group = [threads, groups];
                 let plan = RowwisePlan::alternating(&problem, Arch::Sm90a, blocks, of_group)?;
                 let most = 65536 / (threads * groups);
