@@ -130,7 +130,7 @@ impl Session {
         Ok(Arc::new(new))
     }
 
-    /// Gives up: aborts the collectives, so that the streams of this rank end, and tells the other ranks by the meeting. Returns the
+    /// Gives up: tells the other ranks by the meeting, and aborts the collectives, so that the streams of this rank end. Returns the
     /// error to report, which names the rank because of which it is, as far as the meeting knows it.
     pub(super) fn cut(&self, cause: Cause) -> Error {
         let known = match &cause {
@@ -142,21 +142,12 @@ impl Session {
             self.give_up(&error);
             return error;
         }
-        // Collectives that are aborted let the stream go on.
         let came = self.collectives.progress().came();
         let late = |within: Duration| format!("the collectives were not done within {within:?}");
         let lost = match &cause {
-            Cause::Late(within) => {
-                let rank = self.rank();
-                let within = *within;
-                self.collectives
-                    .cut(&HostError::Cut { rank, within }.into());
-                0
-            }
-            Cause::Background(error) => {
-                self.collectives.cut(error);
-                0
-            }
+            // The collectives of a rank that waits for an aborted one may end, with a wrong result. So no rank aborts before the
+            // others know.
+            Cause::Late(_) | Cause::Background(_) => 0,
             Cause::Own(error) => {
                 self.collectives.cut(error);
                 self.rank() as u64 + 1
