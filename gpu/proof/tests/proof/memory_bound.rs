@@ -614,5 +614,8 @@ fn law_sums_of_columns_cost_little_more_than_their_bytes() {
         cases += 1;
     }
     println!("law memory_bound.columns: {cases} cases, {alone} without parts");
-    assert!(alone > cases / 100 && alone < cases / 10, "{alone} of {cases}");
+    assert!(
+        alone > cases / 100 && alone < cases / 10,
+        "{alone} of {cases}"
+    );
 }

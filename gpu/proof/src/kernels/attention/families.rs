@@ -4,7 +4,7 @@
 //! the whole surface, the plans that calls choose for them are read, and of these as many are taken as have every pair of
 //! traits that any of them has. A plan runs with the switches that were chosen and with smaller numbers: few keys of a step, two
 //! parts of the keys, packs of two heads. Calls choose rings of two stages and one, two or four consumers: plans with other
-//! numbers, which a caller may choose, are added ([`RINGS`]).
+//! numbers, which a caller may choose, are added (`RINGS`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
