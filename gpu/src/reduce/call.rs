@@ -504,8 +504,8 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     /// Builds and loads every kernel that a call with `x` of these shapes takes by default, along the modes of this call, so that a new
     /// shape assembles none in the middle of a request. Returns the number of kernels; shapes that share one need it once.
     ///
-    /// For a shape, these are the kernel of a call in a stream capture and, where blocks share a result, the kernel of the parts and the
-    /// kernel that adds them. The other calls differ from this one in the extents alone: they have the same function, types and
+    /// For a shape, these are the kernel of a call in a stream capture and, where blocks share a result, the kernel of the parts, whose
+    /// last block adds them. The other calls differ from this one in the extents alone: they have the same function, types and
     /// modes, addresses of the same alignment, and row-major tensors. A device keeps the last 256 kernels of reductions.
     ///
     /// ```
@@ -516,8 +516,8 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
     /// let device = Device::simulator(Arch::Sm80);
     /// let (x, mut y) = (device.zeros::<f32>(64)?, device.poisoned::<f32>(1)?);
     /// let call = Reduce::new(ReduceFunction::Sum, &x.view((1, 64))?, &[1], &y.view_mut(1)?);
-    /// // The first two shapes share a kernel; few long rows need three, since blocks share a row.
-    /// assert_eq!(call.load_plans([[4096, 4096], [5000, 4096], [2, 1 << 20]])?, 4);
+    /// // The first two shapes share a kernel; few long rows need two, since blocks share a row.
+    /// assert_eq!(call.load_plans([[4096, 4096], [5000, 4096], [2, 1 << 20]])?, 3);
     /// let refused = call.load_plans([[100]]).unwrap_err();
     /// assert_eq!(refused.to_string(), "mode 1 is named, and x 100 has 1 modes: they are counted from 0");
     /// # Ok::<(), colex_gpu::Error>(())

@@ -154,16 +154,16 @@ impl ReducePlan {
         if plan.parts == 1 {
             return Ok(plan);
         }
-        let plan = ReducePlan {
-            last_adds: LAST_ADDS,
-            ..plan
-        };
-        // The launch that adds the parts waits for the first one.
+        // Blocks without parts are compared with parts that a launch of their own adds, also where the last block adds them: sums of
+        // 4096 columns of 64 MiB were at 0.87 of a copy without parts on an H200, and at 0.84 with those that the model would take.
         let time = |plan: &ReducePlan| plan.traffic(problem).time().total();
         let alone = plan.alone(problem);
         Ok(match alone {
             Some(alone) if time(&alone) < GAIN * time(&plan) => alone,
-            _ => plan,
+            _ => ReducePlan {
+                last_adds: LAST_ADDS,
+                ..plan
+            },
         })
     }
 

@@ -575,8 +575,8 @@ fn refused_plans_of_the_family_are_refusals_of_plans() {
     assert_eq!(found, want.map(Some));
 }
 
-/// Sums of columns of 32 MiB and more, which the model puts close to a copy of as many bytes: the block that comes last adds the parts
-/// of most, and of some, blocks of fewer columns leave none.
+/// Sums of columns of 32 MiB and more, which the model puts close to a copy of as many bytes: where parts would cost a second launch,
+/// blocks of fewer columns leave none.
 #[test]
 fn law_sums_of_columns_cost_little_more_than_their_bytes() {
     let mut r = Random::of(27, "columns");
@@ -614,8 +614,5 @@ fn law_sums_of_columns_cost_little_more_than_their_bytes() {
         cases += 1;
     }
     println!("law memory_bound.columns: {cases} cases, {alone} without parts");
-    assert!(
-        alone > cases / 100 && alone < cases / 10,
-        "{alone} of {cases}"
-    );
+    assert!(alone > cases / 10 && alone < cases, "{alone} of {cases}");
 }
