@@ -471,7 +471,7 @@ fn law_a_plan_that_the_check_accepts_is_built() {
             problem.is_nothing(),
         );
         match plan.check(arch) {
-            // Another plan may be taken, or no kernel takes the problem, or nobody means it: keys in pages and in rows at once.
+            // Another plan may be taken, or no kernel takes the problem, or it has no meaning: keys in pages and in rows at once.
             Err(error) => {
                 let is_meant = !(operands.packed[1] && operands.page.is_some());
                 assert!(
