@@ -231,6 +231,12 @@ fn law_hopper_attention_is_that_of_the_reference() {
             let mut r = Random::new(case as u64);
             move || (r.below(4001) as f32 / 1000.0 - 2.0) * scale
         };
+        // Three consumers with 256 features have too few registers at entry.
+        let consumers = if outer > 128 {
+            consumers.min(2)
+        } else {
+            consumers
+        };
         let change = |plan: &mut AttentionPlan| {
             plan.tile = [64 * consumers, keys];
             plan.consumers = consumers;
