@@ -114,10 +114,6 @@ fn differences(usual: Asked) -> Vec<(&'static str, Asked)> {
         all.push(("the terms", of_types(Types::OtherTerms)));
     }
     if is_sum && path == RankPath::PeerMemory {
-        let other = match overlap {
-            Overlap::ProductReduce => RankSends::Engines,
-            _ => RankSends::Kernel,
-        };
         let by = |sends, sums| Asked {
             options: RankOptions {
                 sends,
@@ -126,7 +122,7 @@ fn differences(usual: Asked) -> Vec<(&'static str, Asked)> {
             },
             ..usual
         };
-        all.push(("what sends", by(Some(other), None)));
+        all.push(("what sends", by(Some(RankSends::Kernel), None)));
         all.push(("terms that are added", by(Some(RankSends::Reduction), None)));
         all.push(("what adds", by(None, Some(RankSums::Epilogue))));
         all.push(("early slots", by(None, Some(RankSums::Early(1)))));

@@ -314,11 +314,7 @@ impl ForecastParts {
         let peers: Vec<_> = match self.problem.overlap {
             Overlap::GatherProduct => vec![None],
             overlap => {
-                let mut sends = [RankSends::Engines, RankSends::Kernel];
-                if overlap == Overlap::ProductReduce {
-                    sends.reverse();
-                }
-                let [usual, other] = sends;
+                let [usual, other] = [RankSends::Engines, RankSends::Kernel];
                 // One to all but one of the slots of the others.
                 let early = match overlap {
                     Overlap::ProductScatter => 1..self.problem.ranks - 1,

@@ -22,8 +22,8 @@ pub struct RankOptions {
     /// The pieces of a chunk: copies, each with a flag, or collectives of NCCL. `None` for one copy, and for as many collectives
     /// as are predicted to be the fastest.
     pub pieces: Option<i64>,
-    /// What brings the terms of a reduce-scatter to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines, and for the
-    /// kernel in an all-reduce.
+    /// What brings the terms of a sum to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines, and for the kernel in
+    /// an all-reduce of which the caller asks for several pieces.
     pub sends: Option<RankSends>,
     /// What adds the slots of an owner on the path [`RankPath::PeerMemory`]; `None` for a kernel of its own, which was faster than the
     /// epilogue on four H200.

@@ -41,8 +41,9 @@ impl ScatterShape {
         options: &RankOptions,
     ) -> Result<ScatterShape, Error> {
         let (path, rows) = (choice.path, problem.m / problem.ranks);
-        let usual = match (path, problem.overlap) {
-            (RankPath::PeerMemory, Overlap::ProductReduce) => RankSends::Kernel,
+        // Engines send one piece.
+        let usual = match (path, problem.overlap, options.pieces) {
+            (RankPath::PeerMemory, Overlap::ProductReduce, Some(2..)) => RankSends::Kernel,
             _ => RankSends::Engines,
         };
         let sends = options.sends.unwrap_or(usual);
