@@ -524,6 +524,7 @@ struct Collective {
 /// A piece of work of a stream.
 enum Step {
     Write { to: u64, words: Vec<u32> },
+    Fill { to: u64, word: u32, count: u64 },
     Copy { to: u64, from: u64, count: u64 },
     WaitFor { word: u64, least: u32 },
     Reach { event: Handle },
@@ -594,6 +595,10 @@ impl Machine {
             Some(Step::Write { to, words }) => {
                 let places = (*to..).step_by(4);
                 self.words.extend(places.zip(words.iter().copied()));
+            }
+            Some(Step::Fill { to, word, count }) => {
+                let places = (0..*count).map(|at| to + 4 * at);
+                self.words.extend(places.map(|place| (place, *word)));
             }
             Some(Step::Copy { to, from, count }) => {
                 if let Some(behind) = self.owner(*to).and_then(|owner| self.copies_into.get_mut(&owner)) {
@@ -679,7 +684,8 @@ pub extern "C" fn fakeCollectiveJoin(stream: Handle, id: u64, slot: u64, from: u
     give(stream, &[], Step::Join { id, rank, ranks, ends: [from, to], words })
 }
 
-/// Ends all collectives of a rank: the upper half is the number of its communicator. Those of the other ranks go on waiting.
+/// Ends all collectives of a rank: the upper half is the number of its communicator. Those under way on other ranks end too, and bring
+/// nothing: on four H200, a collective whose neighbour had aborted did this without an error.
 #[no_mangle]
 pub extern "C" fn fakeCollectiveLeave(rank: u64) -> Code {
     let mut machine = MACHINE.lock().unwrap();
@@ -688,6 +694,7 @@ pub extern "C" fn fakeCollectiveLeave(rank: u64) -> Code {
     let of_it = machine.collectives.iter_mut().filter(|(id, _)| *id >> 32 == rank >> 32);
     for (_, collective) in of_it {
         collective.come.remove(&u64::from(rank as u32));
+        collective.is_over = true;
     }
     machine.settle();
     0
@@ -993,9 +1000,12 @@ pub extern "C" fn cuGraphGetNodes(graph: Handle, _: Handle, count: &mut usize) -
 }
 
 #[no_mangle]
-pub extern "C" fn cuMemsetD8Async(_: u64, _: u8, _: usize, stream: Handle) -> Code {
+pub extern "C" fn cuMemsetD8Async(to: u64, byte: u8, bytes: usize, stream: Handle) -> Code {
     counted!(cuMemsetD8Async);
-    enqueue(stream)
+    if !remembers() || bytes > 4 * SMALL || bytes % 4 != 0 {
+        return enqueue(stream);
+    }
+    give(stream, &[to], Step::Fill { to, word: u32::from_ne_bytes([byte; 4]), count: bytes as u64 / 4 })
 }
 
 #[no_mangle]

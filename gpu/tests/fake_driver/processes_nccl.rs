@@ -108,7 +108,8 @@ fn law_every_rank_gathers_the_parts_of_other_processes() {
     println!("law processes_gather_by_nccl: 36 cases");
 }
 
-/// The collectives of one rank, without the places of their buffers and the ranks of other threads.
+/// The collectives of one rank, without the places of their buffers and the ranks of other threads: those of one process, and the mark
+/// behind each round.
 #[test]
 fn collectives_of_a_rank_are_those_of_one_process() {
     let act = || {
@@ -150,7 +151,7 @@ fn collectives_of_a_rank_are_those_of_one_process() {
             "peers:2",
             act
         ),
-        "scatter 64 of type 7 by 0; scatter 64 of type 7 by 0; reduce 256 of type 9 by 0; [0, 2, 2]"
+        "scatter 64 of type 7 by 0; scatter 64 of type 7 by 0; gather 4 of type 3; reduce 256 of type 9 by 0; gather 4 of type 3; [0, 2, 2]"
     );
 }
 
@@ -308,46 +309,55 @@ fn a_rank_whose_stream_never_comes_is_named_and_all_end() {
     );
 }
 
-/// A rank ends between two rounds: the meeting knows it.
+/// A rank ends between two rounds: the meeting knows it, and all others name it, though the first of them to abort ends the collectives
+/// of its neighbours.
 #[test]
-fn a_process_that_dies_is_named() {
+fn law_a_process_that_dies_is_named_by_all_others() {
     let act = || {
-        let mut sentences = Vec::new();
-        for dies in 0..2 {
-            let act = move |process: RankProcess| {
-                let mut call = gather(&process, &by(RankPath::NcclInChunks));
-                call.run().unwrap();
-                call.wait(LONG).unwrap();
-                if process.rank() == dies {
-                    return String::new();
+        let (mut cases, mut partial) = (0, 0);
+        for ranks in 2..=4 {
+            for dies in 0..ranks {
+                for path in PATHS {
+                    let act = move |process: RankProcess| {
+                        let mut call = gather(&process, &by(path));
+                        call.run().unwrap();
+                        call.wait(LONG).unwrap();
+                        if process.rank() == dies {
+                            return None;
+                        }
+                        let start = Instant::now();
+                        call.run().unwrap();
+                        let error = call.wait(SHORT).unwrap_err();
+                        assert!(start.elapsed() < LONG);
+                        assert_eq!(error.lost_rank(), Some(dies), "{error}");
+                        process.device().synchronize_within(LONG).unwrap();
+                        Some(error.to_string())
+                    };
+                    let said: Vec<_> = each(ranks, LONG, act).into_iter().flatten().collect();
+                    assert_eq!(said.len(), ranks - 1);
+                    let end = "the communicator of this rank is aborted, and what it computed is of no use";
+                    let gone = format!("rank {dies} is gone: its connection has ended, and ");
+                    let late = format!("{gone}the collectives were not done within 400ms: {end}");
+                    let part = format!("{gone}a collective ended without the part of rank ");
+                    let told = format!(
+                        "has given up, because rank {dies} was late or gone: what was computed since the last wait is of no use"
+                    );
+                    for said in said {
+                        let is_part = said.starts_with(&part) && said.ends_with(end);
+                        partial += usize::from(is_part);
+                        assert!(is_part || said == late || said.ends_with(&told), "{said}");
+                        cases += 1;
+                    }
                 }
-                let start = Instant::now();
-                call.run().unwrap();
-                let error = call.wait(SHORT).unwrap_err();
-                assert!(start.elapsed() < LONG);
-                assert_eq!(error.lost_rank(), Some(dies));
-                process.device().synchronize_within(LONG).unwrap();
-                error.to_string()
-            };
-            let said = each(2, LONG, act);
-            sentences.push(said[1 - dies].clone());
+            }
         }
-        sentences.join("; ")
+        // Otherwise no wait has met the end of a collective that brought nothing.
+        assert!(partial > 0);
+        cases.to_string()
     };
-    let gone = |rank| {
-        format!(
-            "rank {rank} is gone: its connection has ended, and the collectives were not done within 400ms: the communicator of this rank \
-             is aborted, and what it computed is of no use"
-        )
-    };
-    assert_eq!(
-        with_nccl(
-            "processes_nccl::a_process_that_dies_is_named",
-            "peers:2",
-            act
-        ),
-        [gone(0), gone(1)].join("; ")
-    );
+    let test = "processes_nccl::law_a_process_that_dies_is_named_by_all_others";
+    assert_eq!(with_nccl(test, "peers:4", act), "40");
+    println!("law processes_that_die_by_nccl: 40 cases");
 }
 
 /// A rank that lives but does not run: the meeting names it after its time.

@@ -163,6 +163,28 @@ impl Collectives {
         }
     }
 
+    /// Enqueues an all-gather of a few words of this rank by NCCL. Simulated ranks have none.
+    pub(crate) fn gather_words(
+        &self,
+        stream: &Device,
+        from: &Buffer<u32>,
+        to: &Buffer<u32>,
+    ) -> Result<(), Error> {
+        #[cfg(not(feature = "nccl"))]
+        let _ = (stream, from, to);
+        match &*self.engine() {
+            Engine::Host | Engine::Among(_) => Ok(()),
+            #[cfg(feature = "nccl")]
+            Engine::Nccl(ranks) => Communicator::group(ranks, || {
+                ranks
+                    .iter()
+                    .try_for_each(|rank| rank.all_gather(stream, from, to))
+            })
+            .map_err(Error::from),
+            Engine::Failed(why) => Err(HostError::Failed { why: why.clone() }.into()),
+        }
+    }
+
     /// Asks for errors that NCCL has met in the background.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match &*self.engine() {

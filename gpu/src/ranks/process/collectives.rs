@@ -99,6 +99,8 @@ impl SessionCollectives {
 pub(super) enum Cause {
     /// They were not done within a time.
     Late(Duration),
+    /// They ended without the part of a rank, before a time was over: another rank has aborted.
+    Partial { rank: usize, within: Duration },
     /// What NCCL has met in the background.
     Background(Error),
     /// A failure of this rank.
@@ -136,7 +138,9 @@ impl Session {
         let known = match &cause {
             // The meeting has named a rank, and has told it the others.
             Cause::Own(error) if error.lost_rank().is_some() => Some(error.clone()),
-            Cause::Own(_) | Cause::Background(_) | Cause::Late(_) => self.check().err(),
+            Cause::Own(_) | Cause::Background(_) | Cause::Late(_) | Cause::Partial { .. } => {
+                self.check().err()
+            }
         };
         if let Some(error) = known {
             self.give_up(&error);
@@ -147,7 +151,7 @@ impl Session {
         let lost = match &cause {
             // The collectives of a rank that waits for an aborted one may end, with a wrong result. So no rank aborts before the
             // others know.
-            Cause::Late(_) | Cause::Background(_) => 0,
+            Cause::Late(_) | Cause::Partial { .. } | Cause::Background(_) => 0,
             Cause::Own(error) => {
                 self.collectives.cut(error);
                 self.rank() as u64 + 1
@@ -159,7 +163,8 @@ impl Session {
             (Ok(all), cause) => match (of_other(&all, self.rank()), cause) {
                 (Err(error), _) => error,
                 (Ok(Some(why)), _) => why.into(),
-                (Ok(None), Cause::Late(within)) => match last(&all) {
+                (Ok(None), Cause::Late(within) | Cause::Partial { within, .. }) => match last(&all)
+                {
                     (rank, true) => HostError::NotCome { rank, within }.into(),
                     (rank, false) => HostError::Cut { rank, within }.into(),
                 },
@@ -170,11 +175,14 @@ impl Session {
                     let gone = gone.to_string();
                     let why = match cause {
                         Cause::Late(within) => late(within),
+                        Cause::Partial { rank, .. } => {
+                            format!("a collective ended without the part of rank {rank}")
+                        }
                         Cause::Background(error) | Cause::Own(error) => error.to_string(),
                     };
                     HostError::Lost { rank, gone, why }.into()
                 }
-                (None, Cause::Late(_)) => gone,
+                (None, Cause::Late(_) | Cause::Partial { .. }) => gone,
                 (None, Cause::Background(error) | Cause::Own(error)) => error,
             },
         };

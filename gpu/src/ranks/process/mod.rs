@@ -3,6 +3,7 @@
 mod call;
 mod collectives;
 mod fields;
+mod marks;
 mod nccl;
 pub(crate) mod product;
 mod session;

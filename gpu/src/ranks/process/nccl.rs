@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::call::{LOOK, ProcessWork, SaidWork, agreed, ended, fields_of, printed, said_by};
 use super::collectives::Cause;
+use super::marks::Marks;
 use super::session::{LiveProduct, Session, Step};
 use crate::error::{Error, HostError};
 use crate::ranks::host::collective::Collectives;
@@ -21,6 +22,8 @@ pub(super) struct NcclCall<T, C> {
     collectives: Arc<Collectives>,
     /// The work, until the end.
     work: Option<Box<dyn ProcessWork<T, C>>>,
+    /// What shows that a round has the parts of all ranks; `None` on simulated devices.
+    marks: Option<Marks>,
     /// The longest time in which NCCL begins a collective.
     begins: Duration,
     /// Whether rounds were enqueued after the last wait.
@@ -35,13 +38,16 @@ impl<T, C> NcclCall<T, C> {
         within: Duration,
     ) -> Result<NcclCall<T, C>, Error> {
         session.check()?;
-        let own = made.and_then(|(words, work)| Ok((words, work, session.id()?)));
+        let own = made.and_then(|(words, work)| {
+            let marks = Marks::new(&work.member().device, session.ranks())?;
+            Ok((words, (work, marks), session.id()?))
+        });
         let fields = match &own {
             Ok((words, _, id)) => fields_of(words, id.clone(), Vec::new()),
             Err(why) => said_by(why),
         };
         let all = session.exchange(Step::Begin, fields.each_ref().map(Vec::as_slice))?;
-        let (_, work, _) = own?;
+        let (_, (work, marks), _) = own?;
         let id = agreed(&all)?[0][0];
 
         // A rank that fails tells it in the next exchange.
@@ -84,6 +90,7 @@ impl<T, C> NcclCall<T, C> {
             number,
             collectives,
             work: Some(work),
+            marks,
             begins: within,
             is_pending: false,
         };
@@ -99,9 +106,7 @@ impl<T, C> NcclCall<T, C> {
     pub(super) fn run(&mut self) -> Result<(), Error> {
         self.session.check()?;
         self.is_pending = true;
-        let work = self.work();
-        let begun = self.session.collectives.begin(&work.member().device);
-        let ran = begun.and_then(|()| work.enqueue_by_nccl(&self.collectives));
+        let ran = self.enqueue();
         ran.map_err(|error| {
             // Ranks connect in their first collective, which does not begin without one of them.
             let is_late = error.device().is_some_and(|error| error.is_deadline());
@@ -111,6 +116,18 @@ impl<T, C> NcclCall<T, C> {
                 Cause::Own(error)
             })
         })
+    }
+
+    fn enqueue(&mut self) -> Result<(), Error> {
+        let device = self.work().member().device.clone();
+        let progress = &self.session.collectives;
+        progress.begin(&device)?;
+        let round = progress.begun();
+        self.work().enqueue_by_nccl(&self.collectives)?;
+        match &mut self.marks {
+            Some(marks) => marks.enqueue(&device, &self.collectives, round),
+            None => Ok(()),
+        }
     }
 
     /// Waits until the rounds so far are done on this rank, for at most `within`.
@@ -131,11 +148,24 @@ impl<T, C> NcclCall<T, C> {
             self.session.check().map_err(Cause::Own)?;
             self.collectives.check().map_err(Cause::Background)?;
             if is_done {
-                return Ok(());
+                return self.all_took_part(within);
             }
             if left.is_zero() {
                 return Err(Cause::Late(within));
             }
+        }
+    }
+}
+
+impl<T, C> NcclCall<T, C> {
+    /// Checks, once the streams are done, that the last round has the parts of all ranks.
+    fn all_took_part(&self, within: Duration) -> Result<(), Cause> {
+        let Some(marks) = self.marks.as_ref().filter(|_| self.is_pending) else {
+            return Ok(());
+        };
+        match marks.missing().map_err(Cause::Own)? {
+            None => Ok(()),
+            Some(rank) => Err(Cause::Partial { rank, within }),
         }
     }
 }
