@@ -890,6 +890,32 @@ pub(crate) enum RankError {
         name: &'static str,
         why: colex_sched::Error,
     },
+    #[error("{name} has {modes} modes: the operands of a product over ranks are matrices")]
+    NoMatrix { name: &'static str, modes: usize },
+    #[error("{name} is over {given} ranks, and A over {ranks}")]
+    OtherRanks {
+        name: &'static str,
+        given: i64,
+        ranks: i64,
+    },
+    #[error("{name} has {given} {of}, and {other} has {wanted}")]
+    Extent {
+        name: &'static str,
+        given: i64,
+        of: &'static str,
+        other: &'static str,
+        wanted: i64,
+    },
+    #[error(
+        "{name} has the layout {layout}, which is no placement: a product over ranks takes a matrix that is sharded along one mode, or \
+         replicated"
+    )]
+    NoPlacement { name: &'static str, layout: String },
+    #[error(
+        "A {a}, B {b}, C {c}: a product over ranks takes A and B sharded along mode 0 for C sharded along mode 1, or A and B sharded \
+         along mode 1 for C sharded along mode 0 or replicated"
+    )]
+    NoProduct { a: String, b: String, c: String },
     #[error("{name} of {problem} is too large: a rank counts up to 2^31 - 1")]
     Large { name: &'static str, problem: String },
     #[error(

@@ -12,6 +12,8 @@ mod differences;
 mod forecasts;
 #[path = "ranks/host.rs"]
 mod host;
+#[path = "ranks/layouts.rs"]
+mod layouts;
 #[path = "ranks/planted.rs"]
 mod planted;
 #[path = "ranks/process.rs"]

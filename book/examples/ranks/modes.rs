@@ -4,14 +4,21 @@
 
 use std::error::Error;
 
+use std::time::Duration;
+
+use colex_atom::Arch;
+use colex_gpu::Device;
+use colex_gpu::ranks::{RankDevices, RankOptions, RankProblem, RankProduct};
 use colex_sched::{Collective, GemmCoord, Placement, RankLayout, Route, local_product};
+use half::bf16;
 
 fn main() -> Result<(), Box<dyn Error>> {
     placements()?;
     holders()?;
     collectives()?;
     products();
-    routes()
+    routes()?;
+    call()
 }
 
 fn placements() -> Result<(), Box<dyn Error>> {
@@ -94,3 +101,48 @@ fn routes() -> Result<(), Box<dyn Error>> {
     // ANCHOR_END: routes
     Ok(())
 }
+
+fn call() -> Result<(), Box<dyn Error>> {
+    println!("\n== call ==");
+    // ANCHOR: call
+    // A is 64 x 32 and B is 48 x 32, cut along K; C is 64 x 48, cut by rows.
+    let a = RankLayout::new(&[64, 32], &"(64,16,2):(1,64,1024)".parse()?, false)?;
+    let b = RankLayout::new(&[48, 32], &"(48,16,2):(1,48,768)".parse()?, false)?;
+    let c = RankLayout::new(&[64, 48], &"(32,48,2):(1,64,32)".parse()?, false)?;
+    let problem = RankProblem::of_layouts([&a, &b, &c])?;
+    println!("{problem}");
+
+    let device = Device::simulator(Arch::Sm90a);
+    let devices = RankDevices::new(&[device.clone(), device])?;
+    let mut product = RankProduct::<bf16, f32>::new(&devices, problem, &RankOptions::default())?;
+    let matrix = |count: i64| (0..count).map(|i| bf16::from_f32((i % 7) as f32)).collect();
+    let whole: [Vec<bf16>; 2] = [matrix(64 * 32), matrix(48 * 32)];
+    let (parts_a, parts_b) = (a.split(&whole[0])?, b.split(&whole[1])?);
+    for rank in 0..2 {
+        // A part has the first mode fastest; the operands of a product have K fastest.
+        product.a(rank)?.write(&by_rows(&parts_a[rank], 64))?;
+        product.b(rank)?.write(&by_rows(&parts_b[rank], 48))?;
+    }
+    product.run()?;
+    product.wait(Duration::from_secs(60))?;
+    let found = (0..2).map(|rank| Ok(by_rows(&product.c(rank)?.download()?, 48)));
+    let parts = found.collect::<Result<Vec<Vec<f32>>, colex_gpu::Error>>()?;
+    let found = c.join(&parts, |one, other| one + other)?;
+    let dot = |row: usize, column: usize| -> f32 {
+        let at = |k: usize| whole[0][row + 64 * k].to_f32() * whole[1][column + 48 * k].to_f32();
+        (0..32).map(at).sum()
+    };
+    let is_right = (0..64 * 48).all(|i| found[i] == dot(i % 64, i / 64));
+    println!("C of the parts is the product: {is_right}");
+    // ANCHOR_END: call
+    Ok(())
+}
+
+// ANCHOR: by_rows
+/// A matrix of some rows whose rows are contiguous, from one whose columns are, or the other way around.
+fn by_rows<T: Copy>(matrix: &[T], rows: usize) -> Vec<T> {
+    let columns = matrix.len() / rows;
+    let at = |i: usize| matrix[i / columns + rows * (i % columns)];
+    (0..matrix.len()).map(at).collect()
+}
+// ANCHOR_END: by_rows

@@ -72,6 +72,122 @@ impl RankProblem {
     }
 }
 
+/// The names of the operands.
+const NAMES: [&str; 3] = ["A", "B", "C"];
+
+impl RankProblem {
+    /// Returns the product that takes A (M by K) and B (N by K) of these layouts over the ranks, and gives C (M by N) of the third one:
+    /// the inverse of [`layouts`](RankProblem::layouts). So a program that has its tensors as layouts does not say which collective the
+    /// product needs.
+    ///
+    /// ```
+    /// use colex_gpu::ranks::RankProblem;
+    /// use colex_sched::{Overlap, RankLayout};
+    ///
+    /// // Four ranks. The last mode is the rank: a step of it goes to other columns of A and of B, and to other rows of C.
+    /// let a = RankLayout::new(&[64, 32], &"(64,8,4):(1,64,512)".parse()?, false)?;
+    /// let b = RankLayout::new(&[48, 32], &"(48,8,4):(1,48,384)".parse()?, false)?;
+    /// let c = RankLayout::new(&[64, 48], &"(16,48,4):(1,64,16)".parse()?, false)?;
+    /// let problem = RankProblem::of_layouts([&a, &b, &c])?;
+    /// assert_eq!(problem, RankProblem { overlap: Overlap::ProductScatter, ranks: 4, m: 64, n: 48, k: 32 });
+    ///
+    /// // A that every rank has in whole: `local_product` says what C is then, and nothing is sent.
+    /// let whole = RankLayout::new(&[64, 32], &"(64,32,4):(1,64,0)".parse()?, false)?;
+    /// assert_eq!(
+    ///     RankProblem::of_layouts([&whole, &b, &c]).unwrap_err().to_string(),
+    ///     "A replicated, B sharded along mode 1, C sharded along mode 0: a product over ranks takes A and B sharded along mode 0 for C \
+    ///      sharded along mode 1, or A and B sharded along mode 1 for C sharded along mode 0 or replicated"
+    /// );
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an error for an operand that is no matrix, operands over different numbers of ranks, extents that differ, a layout
+    /// that is no [`Placement`], placements that no product takes or gives, and those of [`layouts`](RankProblem::layouts).
+    pub fn of_layouts(layouts: [&RankLayout; 3]) -> Result<RankProblem, Error> {
+        for (name, layout) in NAMES.into_iter().zip(layouts) {
+            let modes = layout.shape().len();
+            if modes != 2 {
+                return Err(RankError::NoMatrix { name, modes }.into());
+            }
+        }
+        let [a, b, c] = layouts;
+        let ranks = a.ranks();
+        for (name, layout) in NAMES.into_iter().zip(layouts) {
+            let given = layout.ranks();
+            if given != ranks {
+                return Err(RankError::OtherRanks { name, given, ranks }.into());
+            }
+        }
+        let (m, n, k) = (a.shape()[0], b.shape()[0], a.shape()[1]);
+        let pairs = [
+            ("B", b.shape()[1], "columns", ("A", k)),
+            ("C", c.shape()[0], "rows", ("A", m)),
+            ("C", c.shape()[1], "columns", ("the transpose of B", n)),
+        ];
+        for (name, given, of, (other, wanted)) in pairs {
+            if given != wanted {
+                return Err(RankError::Extent {
+                    name,
+                    given,
+                    of,
+                    other,
+                    wanted,
+                }
+                .into());
+            }
+        }
+        let mut placements = [Placement::Replicate; 3];
+        for ((placement, name), layout) in placements.iter_mut().zip(NAMES).zip(layouts) {
+            *placement = layout.placement().ok_or_else(|| RankError::NoPlacement {
+                name,
+                layout: layout.layout().to_string(),
+            })?;
+        }
+        let overlaps = [
+            Overlap::GatherProduct,
+            Overlap::ProductScatter,
+            Overlap::ProductReduce,
+        ];
+        for overlap in overlaps {
+            let problem = RankProblem {
+                overlap,
+                ranks,
+                m,
+                n,
+                k,
+            };
+            // One rank holds all in every placement, which then is the first one.
+            let of_it = problem.layouts().ok();
+            let of_it = of_it.map(|all| all.map(|layout| layout.placement()));
+            if of_it == Some(placements.map(Some)) {
+                return Ok(problem);
+            }
+        }
+        // The rows that are added are divided in an all-reduce too.
+        if placements
+            == [
+                Placement::Shard(1),
+                Placement::Shard(1),
+                Placement::Replicate,
+            ]
+        {
+            let overlap = Overlap::ProductReduce;
+            let problem = RankProblem {
+                overlap,
+                ranks,
+                m,
+                n,
+                k,
+            };
+            problem.layouts()?;
+        }
+        let [a, b, c] = placements.map(|placement| placement.to_string());
+        Err(RankError::NoProduct { a, b, c }.into())
+    }
+}
+
 impl fmt::Display for RankProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
