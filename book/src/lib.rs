@@ -72,6 +72,8 @@ chapters! {
     kernel_epilogue = "kernel/epilogue.md";
     kernel_groups = "kernel/groups.md";
     kernel_attention = "kernel/attention.md";
+    kernel_attention_loop = "kernel/attention-loop.md";
+    kernel_attention_plans = "kernel/attention-plans.md";
     kernel_serving = "kernel/serving.md";
     rows_introduction = "rows/introduction.md";
     rows_maps = "rows/maps.md";
