@@ -7,25 +7,60 @@ use colex_gpu::{Buffer, Device, Error, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::attention::{ElementsAndPlans, Expected, Found, WIDTHS, add, sinks, upload_or_one};
+use super::attention::{
+    ElementsAndPlans, Expected, Found, Numbers, WIDTHS, add, sinks, upload_or_one,
+};
 use crate::sweep::Random;
 
 /// Computes drawn calls on packed sequences on a device, and compares every element: lengths, 0 among them, gaps between
-/// sequences, offsets beyond the last row, head sizes, masks, soft-caps, groups, sinks, packs of heads, parts of the keys,
-/// tiles, orders and sorted sequences. On a GPU each call has a plan of every kernel. Rows of no sequence are NaN, and stay.
+/// sequences, offsets beyond the last row, head sizes, magnitudes, masks, soft-caps, groups, sinks, packs of heads, parts of the
+/// keys, tiles, orders and sorted sequences. On a GPU each call has a plan of every kernel. Rows of no sequence are NaN, and stay.
 /// Returns the number of elements, and that of the plans.
 ///
 /// # Errors
 ///
 /// Returns the first call whose result is wrong, in words.
 pub fn check_packed(device: &Device, seed: u64, rounds: usize) -> Result<ElementsAndPlans, String> {
-    let mut r = Random::of(seed, "sequences");
+    check(
+        device,
+        Random::of(seed, "sequences"),
+        rounds,
+        Numbers::Finite,
+    )
+    .map_err(|why| format!("{why}, seed {seed}"))
+}
+
+/// Computes drawn calls on packed sequences with NaN, inf and -inf in Q, K and V, and compares every element: what reaches which
+/// element of a sequence, and that nothing reaches its neighbours. Returns the number of elements, and that of the plans.
+///
+/// A NaN, or an infinity, of V may make a NaN of its feature for a query that does not see the key too.
+///
+/// # Errors
+///
+/// Returns the first call whose result is wrong, in words.
+pub fn check_special_packed(
+    device: &Device,
+    seed: u64,
+    rounds: usize,
+) -> Result<ElementsAndPlans, String> {
+    let r = Random::of(seed, "special sequences");
+    check(device, r, rounds, Numbers::Special).map_err(|why| format!("{why}, seed {seed}"))
+}
+
+fn check(
+    device: &Device,
+    mut r: Random,
+    rounds: usize,
+    numbers: Numbers,
+) -> Result<ElementsAndPlans, String> {
     let mut counts = [0; 2];
     for round in 0..rounds {
         let run = if r.one_in(2) { run::<f16> } else { run::<bf16> };
-        let found = run(device, &mut r, WIDTHS[round % WIDTHS.len()]);
-        let found = found.map_err(|why| format!("round {round} of {seed}: {why}"))?;
-        add(&mut counts, found);
+        let found = run(device, &mut r, WIDTHS[round % WIDTHS.len()], numbers);
+        add(
+            &mut counts,
+            found.map_err(|why| format!("round {round}: {why}"))?,
+        );
     }
     Ok(counts)
 }
@@ -89,6 +124,7 @@ fn filled<T: GemmElement>(
     r: &mut Random,
     rows: &PackedRows,
     [heads, features]: [i64; 2],
+    magnitude: f64,
 ) -> Result<(Vec<T>, Layout), String> {
     let pad = features + 8 * r.below(2_i64);
     let strides = if r.one_in(2) {
@@ -106,7 +142,7 @@ fn filled<T: GemmElement>(
         for (head, feature) in (0..heads).flat_map(|h| (0..features).map(move |d| (h, d))) {
             let at = row as i64 * strides[0] + head * strides[1] + feature;
             let number = r.below(4001_i32) - 2000;
-            all[at as usize] = T::from_f64(f64::from(number) / 1000.0);
+            all[at as usize] = T::from_f64(f64::from(number) / 1000.0 * magnitude);
         }
     }
     Ok((all, layout))
@@ -187,6 +223,7 @@ fn run<T: GemmElement>(
     device: &Device,
     r: &mut Random,
     [width, outer]: [i64; 2],
+    numbers: Numbers,
 ) -> Result<ElementsAndPlans, String> {
     let of_keys = 1 + r.below(2_i64);
     let group = r.one(&[1, 2, 4]);
@@ -222,10 +259,12 @@ fn run<T: GemmElement>(
         keys.most
     );
     let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
-    let (q, of_q) = filled::<T>(r, &queries, [heads, width])?;
-    let (k, of_k) = filled::<T>(r, &keys, [of_keys, width])?;
-    let (v, of_v) = filled::<T>(r, &keys, [of_keys, outer])?;
-    let (o, of_o) = filled::<T>(r, &queries, [heads, outer])?;
+    let magnitude = numbers.magnitude(r);
+    let (mut q, of_q) = filled::<T>(r, &queries, [heads, width], magnitude)?;
+    let (mut k, of_k) = filled::<T>(r, &keys, [of_keys, width], magnitude)?;
+    let (mut v, of_v) = filled::<T>(r, &keys, [of_keys, outer], 1.0)?;
+    let (o, of_o) = filled::<T>(r, &queries, [heads, outer], 1.0)?;
+    numbers.plant(r, [&mut q, &mut k, &mut v]);
     let upload = |elements: &[T]| device.upload(elements).map_err(|e| text(&e));
     let (on_q, on_k, on_v) = (upload(&q)?, upload(&k)?, upload(&v)?);
     let on_o = device.poisoned::<T>(o.len()).map_err(|e| text(&e))?;

@@ -76,6 +76,8 @@ const CHECKS: &[Check] = &[
     Check { name: "attention of packed sequences", run: packed_attention },
     Check { name: "attention to keys in pages", run: paged_attention },
     Check { name: "attention of NaN and infinities", run: special_attention },
+    Check { name: "attention of NaN and infinities in packed sequences", run: special_packed_attention },
+    Check { name: "attention of NaN and infinities in pages", run: special_paged_attention },
     Check { name: "attention in every field of a plan", run: fields_of_attention },
     Check { name: "functions of rows", run: functions_of_rows },
     Check { name: "maps of tensors", run: mapped },
@@ -163,6 +165,18 @@ fn paged_attention(device: &Device) -> Result<String> {
 fn special_attention(device: &Device) -> Result<String> {
     let rounds = if is_fast(device) { 12 } else { 6 };
     of_plans(attention::check_special(device, 33, rounds))
+}
+
+/// NaN and infinities in the rows of packed sequences.
+fn special_packed_attention(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 24 } else { 6 };
+    of_plans(sequences::check_special_packed(device, 34, rounds))
+}
+
+/// NaN and infinities in queries and in the pages of a pool.
+fn special_paged_attention(device: &Device) -> Result<String> {
+    let rounds = if is_fast(device) { 24 } else { 6 };
+    of_plans(attention::pages::check_special_paged(device, 35, rounds))
 }
 
 /// Plans that differ from the default in one field.

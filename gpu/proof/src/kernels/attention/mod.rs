@@ -147,6 +147,56 @@ fn filled<T: GemmElement>(
     Ok(all)
 }
 
+/// The numbers of a drawn call on packed sequences, or on keys in pages.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) enum Numbers {
+    /// Finite ones: scores of some tens, or of thousands.
+    Finite,
+    /// NaN, inf and -inf among small ones.
+    Special,
+}
+
+impl Numbers {
+    /// Draws the size of the elements of Q and K.
+    pub(in crate::kernels) fn magnitude(self, r: &mut Random) -> f64 {
+        match self {
+            Numbers::Finite => r.one(&[1.0, 1.0, 1.0, 20.0]),
+            Numbers::Special => 0.5,
+        }
+    }
+
+    /// Puts up to three specials among the numbers of Q, K and V, in rows of sequences: elsewhere these have NaN already. In one of
+    /// three cases every 64th number of K is -inf too.
+    pub(in crate::kernels) fn plant<T: GemmElement>(self, r: &mut Random, given: [&mut [T]; 3]) {
+        let Numbers::Special = self else {
+            return;
+        };
+        let specials = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        let is_number = |(_, x): &(usize, &T)| !x.to_f64().is_nan();
+        let places = |all: &[T]| -> Vec<usize> {
+            let numbers = all.iter().enumerate().filter(is_number);
+            numbers.map(|(i, _)| i).collect()
+        };
+        let first = r.below(3_usize);
+        let count = 1 + r.below(3_usize);
+        let is_row = r.one_in(3);
+        for (i, all) in given.into_iter().enumerate() {
+            let places = places(all);
+            if places.is_empty() {
+                continue;
+            }
+            if i == 1 && is_row {
+                for at in places.iter().step_by(64) {
+                    all[*at] = T::from_f64(f64::NEG_INFINITY);
+                }
+            }
+            if (i + 3 - first) % 3 < count {
+                all[r.one(&places)] = T::from_f64(r.one(&specials));
+            }
+        }
+    }
+}
+
 /// The head sizes that both kernels take: features of Q and K, and of V and O.
 pub(in crate::kernels) const WIDTHS: [[i64; 2]; 6] = [
     [64, 64],

@@ -6,13 +6,13 @@ use colex_gpu::{Device, View, ViewMut};
 use colex_layout::Layout;
 use half::{bf16, f16};
 
-use super::{ElementsAndPlans, Expected, WIDTHS, add, sinks, upload_or_one};
+use super::{ElementsAndPlans, Expected, Numbers, WIDTHS, add, sinks, upload_or_one};
 use crate::kernels::sequences::{DrawnCall, PackedRows};
 use crate::sweep::Random;
 
 /// Computes drawn calls on keys in pages on a device, and compares every element: rows of a page, orders of the pool, lengths,
-/// 0 among them, pages that several sequences have, numbers of pages that the pool does not have, head sizes, masks, soft-caps,
-/// groups, sinks, packed queries, packs of heads, parts of the keys added in both ways, tiles, orders and sorted sequences. On a GPU
+/// 0 among them, pages that several sequences have, numbers of pages that the pool does not have, head sizes, magnitudes, masks,
+/// soft-caps, groups, sinks, packed queries, packs of heads, parts of the keys added in both ways, tiles, orders and sorted sequences. On a GPU
 /// each call has a plan of every kernel. Rows beyond the last key of a page, and pages of no sequence, are NaN. Returns the number of
 /// elements, and that of the plans.
 ///
@@ -20,13 +20,41 @@ use crate::sweep::Random;
 ///
 /// Returns the first call whose result is wrong, in words.
 pub fn check_paged(device: &Device, seed: u64, rounds: usize) -> Result<ElementsAndPlans, String> {
-    let mut r = Random::of(seed, "pages");
+    check(device, Random::of(seed, "pages"), rounds, Numbers::Finite)
+        .map_err(|why| format!("{why}, seed {seed}"))
+}
+
+/// Computes drawn calls on keys in pages with NaN, inf and -inf in Q, K and V, and compares every element: what reaches which element
+/// of a sequence, also of keys that several sequences have. Returns the number of elements, and that of the plans.
+///
+/// A NaN, or an infinity, of V may make a NaN of its feature for a query that does not see the key too.
+///
+/// # Errors
+///
+/// Returns the first call whose result is wrong, in words.
+pub fn check_special_paged(
+    device: &Device,
+    seed: u64,
+    rounds: usize,
+) -> Result<ElementsAndPlans, String> {
+    let r = Random::of(seed, "special pages");
+    check(device, r, rounds, Numbers::Special).map_err(|why| format!("{why}, seed {seed}"))
+}
+
+fn check(
+    device: &Device,
+    mut r: Random,
+    rounds: usize,
+    numbers: Numbers,
+) -> Result<ElementsAndPlans, String> {
     let mut counts = [0; 2];
     for round in 0..rounds {
         let run = if r.one_in(2) { run::<f16> } else { run::<bf16> };
-        let found = run(device, &mut r, WIDTHS[round % WIDTHS.len()]);
-        let found = found.map_err(|why| format!("round {round} of {seed}: {why}"))?;
-        add(&mut counts, found);
+        let found = run(device, &mut r, WIDTHS[round % WIDTHS.len()], numbers);
+        add(
+            &mut counts,
+            found.map_err(|why| format!("round {round}: {why}"))?,
+        );
     }
     Ok(counts)
 }
@@ -88,6 +116,7 @@ impl PagedRows {
         &self,
         r: &mut Random,
         [heads, features]: [i64; 2],
+        magnitude: f64,
     ) -> Result<(Vec<T>, Layout), String> {
         let pad = features + 8 * r.below(2_i64);
         let strides = if r.one_in(2) {
@@ -107,7 +136,7 @@ impl PagedRows {
                 for (head, feature) in (0..heads).flat_map(|h| (0..features).map(move |d| (h, d))) {
                     let at = page * strides[0] + head * strides[1] + row * strides[2] + feature;
                     let number = r.below(4001_i32) - 2000;
-                    all[at as usize] = T::from_f64(f64::from(number) / 1000.0);
+                    all[at as usize] = T::from_f64(f64::from(number) / 1000.0 * magnitude);
                 }
             }
         }
@@ -138,6 +167,7 @@ fn run<T: GemmElement>(
     device: &Device,
     r: &mut Random,
     features: [i64; 2],
+    numbers: Numbers,
 ) -> Result<ElementsAndPlans, String> {
     let [inner, outer] = features;
     let of_keys = 1 + r.below(2_i64);
@@ -186,10 +216,12 @@ fn run<T: GemmElement>(
         keys.most,
     );
     let text = |e: &dyn std::fmt::Display| format!("{what}: {e}");
-    let number = |_| T::from_f64(f64::from(r.below(4001_i32) - 2000) / 1000.0);
-    let q: Vec<T> = (0..queries.rows * heads * inner).map(number).collect();
-    let (k, of_k) = keys.filled::<T>(r, [of_keys, inner])?;
-    let (v, of_v) = keys.filled::<T>(r, [of_keys, outer])?;
+    let magnitude = numbers.magnitude(r);
+    let number = |_| T::from_f64(f64::from(r.below(4001_i32) - 2000) / 1000.0 * magnitude);
+    let mut q: Vec<T> = (0..queries.rows * heads * inner).map(number).collect();
+    let (mut k, of_k) = keys.filled::<T>(r, [of_keys, inner], magnitude)?;
+    let (mut v, of_v) = keys.filled::<T>(r, [of_keys, outer], 1.0)?;
+    numbers.plant(r, [&mut q, &mut k, &mut v]);
     let upload = |elements: &[T]| device.upload(elements).map_err(|e| text(&e));
     let (on_q, on_k, on_v) = (upload(&q)?, upload(&k)?, upload(&v)?);
     let count = (queries.rows * heads) as usize;

@@ -594,8 +594,8 @@ fn law_every_combination_of_options_is_computed_or_refused() {
     );
 }
 
-/// NaN and infinities in Q, K and V reach what the reference says, and each field of a plan changes nothing: the checks that a GPU
-/// runs with more rounds and plans.
+/// NaN and infinities in Q, K and V reach what the reference says, also in packed sequences and in pages of keys, and each field of a
+/// plan changes nothing: the checks that a GPU runs with more rounds and plans.
 #[test]
 fn law_attention_of_any_numbers_and_fields_is_that_of_the_reference() {
     let rounds = draws(6);
@@ -605,8 +605,15 @@ fn law_attention_of_any_numbers_and_fields_is_that_of_the_reference() {
         let device = Device::simulator_with(arch, options);
         let special =
             colex_proof::kernels::attention::check_special(&device, 33 + i as u64, rounds);
+        let packed =
+            colex_proof::kernels::sequences::check_special_packed(&device, 35 + i as u64, rounds);
+        let paged = colex_proof::kernels::attention::pages::check_special_paged(
+            &device,
+            37 + i as u64,
+            rounds,
+        );
         let fields = colex_proof::kernels::attention::check_fields(&device);
-        for found in [special, fields] {
+        for found in [special, packed, paged, fields] {
             let found = found.unwrap_or_else(|why| panic!("{arch}: {why}"));
             counts = [counts[0] + found[0], counts[1] + found[1]];
         }
