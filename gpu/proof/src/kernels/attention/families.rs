@@ -4,7 +4,7 @@
 //! the whole surface, the plans that calls choose for them are read, and of these as many are taken as have every pair of
 //! traits that any of them has. A plan runs with the switches that were chosen and with smaller numbers: few keys of a step, two
 //! parts of the keys, packs of two heads. Calls choose rings of two stages and one, two or four consumers: plans with other
-//! numbers, which a caller may choose, are added (`RINGS`).
+//! numbers, which a caller may choose, are added (`RINGS`), and plans with fields that calls leave alone (`FIELDS`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -51,10 +51,49 @@ const RINGS: [(AttentionMethod, i64, i64, i64); 9] = [
     (AttentionMethod::Ampere, 4, 4, 1),
 ];
 
+/// Fields that no call chooses, but a caller may: what they are, the kernel, and the change of a chosen plan.
+const FIELDS: [(&str, AttentionMethod, fn(&mut AttentionPlan)); 5] = [
+    ("clusters of two", AttentionMethod::Hopper, |plan| {
+        (plan.cluster, plan.pairs) = (2, false);
+    }),
+    (
+        "clusters of four, three stages and strips of two heads",
+        AttentionMethod::Hopper,
+        |plan| {
+            (plan.cluster, plan.stages, plan.strip) = (4, 3, 2);
+            (plan.ahead, plan.pairs, plan.overlap) = (1, false, false);
+            (plan.tile[0], plan.consumers, plan.turns) = (64, 1, false);
+        },
+    ),
+    (
+        "strips of two heads and numbers of registers",
+        AttentionMethod::Hopper,
+        |plan| {
+            (plan.strip, plan.registers) = (2, Some([88, 248]));
+            (plan.tile[0], plan.consumers, plan.turns) = (64, 1, false);
+        },
+    ),
+    (
+        "steps asked for before the wait and one block of a multiprocessor",
+        AttentionMethod::Ampere,
+        |plan| {
+            (plan.early, plan.prefetch, plan.beside) = (true, Some(2), 1);
+        },
+    ),
+    (
+        "parts whose sum lets the next launch begin",
+        AttentionMethod::Ampere,
+        |plan| {
+            (plan.early, plan.splits, plan.next_early) = (true, 2, true);
+            (plan.prefetch, plan.beside) = (Some(0), 2);
+        },
+    ),
+];
+
 /// What was drawn, and what of it runs.
 #[derive(Debug)]
 pub struct Cover {
-    /// The plans that run: those that calls choose, and then those with other rings.
+    /// The plans that run: those that calls choose, then those with other rings, and then those with other fields.
     pub families: Vec<Family>,
     /// The number of different lists of traits that the drawn plans have.
     pub kinds: usize,
@@ -65,11 +104,11 @@ pub struct Cover {
 }
 
 /// Draws problems, and returns the plans that together have every pair of traits that a plan of a call has for one of them. Adds
-/// a plan for each ring that calls do not choose.
+/// a plan for each ring that calls do not choose, and for each field that they leave alone.
 ///
 /// # Errors
 ///
-/// Returns the first problem for which a call has no plan, or the first ring that no plan takes, in words.
+/// Returns the first problem for which a call has no plan, or the first ring or field that no plan takes, in words.
 pub fn cover(seed: u64, problems: usize) -> Result<Cover, String> {
     let mut r = Random::of(seed, "families");
     // Each trait has a number: the first is 0.
@@ -119,6 +158,11 @@ pub fn cover(seed: u64, problems: usize) -> Result<Cover, String> {
         let all = kinds[from..].iter().chain(&kinds[..from]);
         let family = all.filter_map(|(_, drawn)| drawn.with_ring(ring)).next();
         families.push(family.ok_or_else(|| format!("no plan takes the ring {ring:?}"))?);
+    }
+    for (what, method, change) in FIELDS {
+        let mut all = kinds.iter().map(|(_, drawn)| drawn);
+        let family = all.find_map(|drawn| drawn.with_fields(method, change));
+        families.push(family.ok_or_else(|| format!("no plan takes {what}"))?);
     }
     Ok(Cover {
         families,
@@ -207,23 +251,33 @@ impl ChosenPlan {
         } else {
             16
         };
-        let mut changed = self.clone();
-        changed.plan = AttentionPlan {
-            tile: [rows * consumers, self.plan.tile[1]],
-            stages,
-            consumers,
-            turns: self.plan.turns && consumers > 1,
-            ahead,
-            ..self.plan
-        };
         let is_bounded = self.problem.mask != Mask::Full;
+        if !is_bounded {
+            return None;
+        }
+        self.with_fields(method, |plan| {
+            *plan = AttentionPlan {
+                tile: [rows * consumers, plan.tile[1]],
+                stages,
+                consumers,
+                turns: plan.turns && consumers > 1,
+                ahead,
+                ..*plan
+            };
+        })
+    }
+
+    /// The plan with a change, in a small problem; `None` if the plan is of another kernel, or takes no such change.
+    fn with_fields(
+        &self,
+        method: AttentionMethod,
+        change: impl FnOnce(&mut AttentionPlan),
+    ) -> Option<Family> {
+        let mut changed = self.clone();
+        change(&mut changed.plan);
         // A ring turns in the same way for large heads, which the simulator takes longer for.
-        let is_narrow = self.problem.features[0] <= 96;
-        if self.plan.method == method
-            && is_bounded
-            && is_narrow
-            && changed.plan.check(self.arch).is_ok()
-        {
+        let is_narrow = self.problem.features[0] == 64;
+        if self.plan.method == method && is_narrow && changed.plan.check(self.arch).is_ok() {
             changed.small().ok()
         } else {
             None
@@ -264,7 +318,8 @@ impl ChosenPlan {
         let of_sequences = problem.sequences.map(|of| of != Sequences::Batch);
         let is_full = problem.mask == Mask::Full;
         let lengths: Vec<[i64; 2]> = match of_sequences {
-            [false, false] if is_full => vec![[7, most]; 2],
+            // Each block of a cluster has a tile of queries of its own.
+            [false, false] if is_full => vec![[along * (plan.cluster - 1) + 7, most]; 2],
             [false, false] => {
                 // The first queries see no key, and some tile of queries begins at the place or behind it.
                 let first = (place + past + along) / along * along;
@@ -450,7 +505,7 @@ impl Family {
         let lacks = [
             (turns, "two turns of the ring of keys"),
             (
-                tiles >= 2 * self.plan.ahead,
+                tiles >= 2 * self.plan.ahead * self.plan.cluster,
                 "two turns of the ring of queries",
             ),
             (whole, "a step that all queries see whole"),
@@ -522,8 +577,8 @@ impl Family {
             let kernel = &one.kernel.kernel;
             let mut launch = one.launch;
             if kernel.name == "attention_sm90" {
-                // One block computes all tiles.
-                launch.grid[0] = 1;
+                // One block, or one cluster, computes all tiles.
+                launch.grid[0] = self.plan.cluster as u32;
             }
             let loaded = device.load(kernel).map_err(|e| text(&e))?;
             let report = device.profile(&loaded, launch, &one.arguments);
@@ -545,7 +600,7 @@ impl Family {
     /// Checks that a block filled each byte of its rings twice at least. The Ampere kernel loads its queries once.
     fn check_record(&self, report: &Report) -> Result<(), String> {
         let is_hopper = self.plan.method == AttentionMethod::Hopper;
-        let mut fills: HashMap<u32, Vec<u8>> = HashMap::new();
+        let mut fills: HashMap<(u32, usize), Vec<u8>> = HashMap::new();
         let room = Limits::of(self.arch).shared as usize;
         for event in &report.events {
             let to = match &event.kind {
@@ -553,9 +608,12 @@ impl Family {
                 EventKind::Write { to } if !is_hopper => to,
                 _ => continue,
             };
-            let of_block = fills.entry(event.cluster).or_insert_with(|| vec![0; room]);
-            for place in to.iter().flat_map(|bytes| bytes.start..bytes.end) {
-                of_block[place] = of_block[place].saturating_add(1);
+            for bytes in to {
+                let block = (event.cluster, bytes.block);
+                let of_block = fills.entry(block).or_insert_with(|| vec![0; room]);
+                for times in &mut of_block[bytes.start..bytes.end] {
+                    *times = times.saturating_add(1);
+                }
             }
         }
         let ([inner, outer], [rows, step]) = (self.plan.operands.features, self.plan.tile);

@@ -44,7 +44,8 @@ const TRAITS: [&str; 35] = [
 
 /// The plans that calls choose, over types, head sizes, masks, caps, sinks, packed sequences, pages, packs of heads, parts of the
 /// keys, orders of sequences, alignments and architectures, with every pair of these that a chosen plan has; and plans with one to
-/// four stages and one to four consumers, which a caller may choose. Each turns every ring twice, which the record of the simulator counts, and has whole and masked blocks of keys and a row without a key. It
+/// four stages and one to four consumers, with clusters, strips of heads, numbers of registers, steps asked for before the wait, a bound of
+/// the blocks beside each other and a sum of parts that lets the next launch begin, which a caller may choose. Each turns every ring twice, which the record of the simulator counts, and has whole and masked blocks of keys and a row without a key. It
 /// runs with asynchronous copies as late as possible, as early as possible and at random, which give the same bits, and of the first
 /// every element is compared with a softmax in doubles.
 #[test]

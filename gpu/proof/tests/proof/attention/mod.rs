@@ -1084,9 +1084,9 @@ fn one_query_of_many_keys_is_divided_by_itself() {
     }
 }
 
-/// The blocks of a cluster load a part of the keys and values each, for all of them: rings that go round more than twice, tiles of
+/// The blocks of a cluster load a part of the keys and values each, for all of them: rings that go round twice at least, tiles of
 /// queries that the last cluster has not for all of its blocks, several tiles for each cluster, and lengths that fill no block
-/// of keys, in adversarial schedules.
+/// of keys, with asynchronous copies as late as possible, as early as possible and at random.
 #[test]
 fn law_the_blocks_of_a_cluster_share_keys_and_values() {
     // Features, blocks of a cluster, consumers, keys, stages, queries; clusters, and whether consumers take turns.
@@ -1102,12 +1102,10 @@ fn law_the_blocks_of_a_cluster_share_keys_and_values() {
     for (case, (width, cluster, consumers, keys, stages, queries, clusters, turns)) in
         plans.into_iter().enumerate()
     {
-        let lengths = [queries, 5 * keys + 7];
-        let heads = if width == 64 { [4, 2] } else { [1, 1] };
+        let lengths = [queries, (2 * stages).max(3) * keys - keys + 7];
+        let heads = if width == 64 { [2, 1] } else { [1, 1] };
         let mut problem = AttentionProblem::new(Ty::F16, 1, heads, lengths, [width; 2]);
         problem.log_sum_exp = true;
-        let mut r = Random::new(case as u64);
-        let mut number = move || r.below(4001) as f32 / 1000.0 - 2.0;
         let change = |plan: &mut AttentionPlan| {
             *plan = AttentionPlan {
                 tile: [64 * consumers, keys],
@@ -1123,17 +1121,28 @@ fn law_the_blocks_of_a_cluster_share_keys_and_values() {
             };
         };
         let blocks = (cluster * clusters) as usize;
-        let found = run::<f16>(&problem, change, (blocks, 300 + case as u64), &mut number);
-        let [apart, sums] = found.unwrap_or_else(|e| panic!("case {case}: {e}"));
-        assert!(
-            apart < 7e-4 && sums < 1e-4,
-            "case {case}: {apart:.1e}, {sums:.1e}"
-        );
-        worst = [worst[0].max(apart), worst[1].max(sums)];
+        let mut first = None;
+        for seed in [0, 1, 300 + case as u64] {
+            let mut r = Random::new(case as u64);
+            let mut number = move || r.below(4001) as f32 / 1000.0 - 2.0;
+            let found = run::<f16>(&problem, change, (blocks, seed), &mut number);
+            let [apart, sums] = found.unwrap_or_else(|e| panic!("case {case}: {e}"));
+            assert!(
+                apart < 7e-4 && sums < 1e-4,
+                "case {case}, schedule {seed}: {apart:.1e}, {sums:.1e}"
+            );
+            // The same bits are as far from the reference.
+            assert_eq!(
+                *first.get_or_insert([apart, sums]),
+                [apart, sums],
+                "{case}, {seed}"
+            );
+            worst = [worst[0].max(apart), worst[1].max(sums)];
+        }
     }
     let [apart, sums] = worst;
     println!(
-        "law attention.clusters: {} plans, worst {apart:.1e} and {sums:.1e}",
+        "law attention.clusters: {} plans in 3 schedules, worst {apart:.1e} and {sums:.1e}",
         plans.len()
     );
 }
