@@ -97,6 +97,9 @@ impl Operands {
     }
 }
 
+/// The most tiles of a plan whose K is not divided.
+pub(crate) const MOST_UNDIVIDED: i64 = 1 << 40;
+
 /// A kernel and its numbers.
 ///
 /// The fields may hold any numbers. Every plan becomes a kernel that computes the right product, or is refused with an
@@ -453,6 +456,13 @@ impl GemmPlan {
         }
     }
 
+    /// The bytes of the sums of one part of K of a cluster's tile.
+    pub(crate) fn bytes_of_parts(&self) -> i64 {
+        let [m, n, _] = self.tile;
+        let [along_m, along_n, _] = self.cluster;
+        m * n * along_m * along_n * 4 * self.operands.right_factors()
+    }
+
     /// Returns the bytes of memory through which the parts of K of a problem are summed; 0 if K is not divided.
     ///
     /// ```
@@ -467,11 +477,11 @@ impl GemmPlan {
     /// assert_eq!(plan.workspace(&GemmProblem::new(200, 256, 65536)), 8 * 2 * 131072);
     /// ```
     pub fn workspace(&self, problem: &GemmProblem) -> i64 {
+        if self.split == 1 {
+            return 0;
+        }
         let (plan, problem) = (self.possible(), problem.possible());
-        let [m, n, _] = plan.tile;
-        let [along_m, along_n, _] = plan.cluster;
-        let each = m * n * along_m * along_n * 4 * plan.operands.right_factors();
-        let sums = each.saturating_mul(plan.split);
+        let sums = plan.bytes_of_parts().saturating_mul(plan.split);
         plan.divided_tiles(&problem).saturating_mul(sums)
     }
 
@@ -485,7 +495,7 @@ impl GemmPlan {
             warps: self.warps.map(|n| within(n, 1 << 10)),
             cluster: self.cluster.map(|n| within(n, 16)),
             split: within(self.split, 1 << 12),
-            undivided: self.undivided.clamp(0, 1 << 40),
+            undivided: self.undivided.clamp(0, MOST_UNDIVIDED),
             ..*self
         }
     }

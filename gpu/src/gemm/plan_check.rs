@@ -403,6 +403,11 @@ impl GemmPlan {
         self.limit(what, bytes, MOST_WORKSPACE)
     }
 
+    /// The most parts of K of some clusters' tiles for which there may be a workspace.
+    pub(crate) fn most_in_workspace(&self, tiles: i64) -> i64 {
+        MOST_WORKSPACE / tiles.saturating_mul(self.bytes_of_parts())
+    }
+
     /// The first extent of a problem that the tile does not divide, its name and the tile's extent.
     pub(crate) fn remainder(&self, problem: &GemmProblem) -> Option<(&'static str, i64, i64)> {
         let extents = [("M", problem.m), ("N", problem.n), ("K", problem.k)];
