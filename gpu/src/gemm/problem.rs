@@ -240,19 +240,22 @@ impl GemmProblem {
             Major::First => [1, self.leading_of(matrix)],
             Major::Second => [self.leading_of(matrix), 1],
         };
-        let (mut shape, mut strides) =
-            (extents.map(|(extent, _)| extent).to_vec(), strides.to_vec());
-        if self.batch != 1 {
-            check_extent("the number of products", self.batch)?;
-            if self.batch == 0 {
+        let batch = match self.batch {
+            1 => None,
+            batch => {
                 let what = "the number of products";
-                return Err(ErrorKind::Empty { what }.into());
+                check_extent(what, batch)?;
+                if batch == 0 {
+                    return Err(ErrorKind::Empty { what }.into());
+                }
+                Some((batch, self.apart(matrix)))
             }
-            shape.push(self.batch);
-            strides.push(self.apart(matrix));
-        }
-        let shape = IntTuple::flat(shape.into_iter().map(|extent| extent.into()));
-        let stride = Tuple::flat(strides.into_iter().map(Stride::from));
+        };
+        let extents = extents.map(|(extent, _)| extent).into_iter();
+        let extents = extents.chain(batch.map(|(extent, _)| extent));
+        let strides = strides.into_iter().chain(batch.map(|(_, apart)| apart));
+        let shape = IntTuple::flat(extents.map(|extent| extent.into()));
+        let stride = Tuple::flat(strides.map(Stride::from));
         Ok(Layout::new(shape, stride).map_err(colex_tensor::Error::from)?)
     }
 
