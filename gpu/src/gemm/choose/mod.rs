@@ -1555,11 +1555,22 @@ mod tests {
             let known = fast();
             times.push((least(&fast, known), least(&all, known), [m, n, k]));
         }
-        times.sort_by(|x, y| x.0.total_cmp(&y.0));
-        let [median, worst] = [times[times.len() / 2], times[times.len() - 1]];
+        let middle = |mut found: Vec<f64>| {
+            found.sort_by(f64::total_cmp);
+            found[found.len() / 2]
+        };
+        let fast = times.iter().map(|(fast, ..)| *fast).collect();
+        let all = times.iter().map(|(_, all, _)| *all).collect();
+        let parts = times.iter().map(|(fast, all, _)| fast / all).collect();
+        let worst = times.iter().max_by(|x, y| x.0.total_cmp(&y.0));
+        let worst = *worst.expect("there are products");
         println!(
-            "us of a choice, and of all plans: {:.2} and {:.2} in the middle of 200 products, at most {:.2} and {:.2} for {:?}",
-            median.0, median.1, worst.0, worst.1, worst.2
+            "a choice takes {:.2} us, and {:.2} by all plans, {:.2} of it, in the middle of 200 products; at most {:.2}, for {:?}",
+            middle(fast),
+            middle(all),
+            middle(parts),
+            worst.0,
+            worst.2
         );
         assert!(worst.0 < most, "{:?}: {:.1} us", worst.2, worst.0);
     }
