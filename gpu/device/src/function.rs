@@ -193,7 +193,11 @@ impl LoadedKernel {
         self.signature.check(launch, arguments)?;
         let fixed = match &self.code {
             Code::Gpu(loaded) => {
-                limits.threads = limits.threads.min(loaded.resources.threads);
+                let resources = &loaded.resources;
+                limits.threads = limits.threads.min(resources.threads);
+                // A multiprocessor has 65536 registers, and gives a warp eight more at a time.
+                let held = (1 << 16) / resources.registers.max(1).next_multiple_of(8);
+                limits.resident_threads = limits.resident_threads.min(held / 32 * 32);
                 loaded.resources.static_shared
             }
             Code::Simulated(_, fixed) => *fixed,
@@ -470,6 +474,9 @@ impl Device {
     /// A kernel whose threads all execute `griddepcontrol.wait` before they access global memory or end is launched with
     /// programmatic stream serialisation: its blocks may take multiprocessors that the launch before it leaves, and wait there
     /// until that launch has ended and its writes are visible. [`launch_in_order`](Device::launch_in_order) launches it without.
+    ///
+    /// A cooperative launch ([`Launch::cooperative`]) begins in order, and all of its blocks run at once. It is refused if the device does
+    /// not hold them.
     ///
     /// On a GPU the addresses of a kernel are not checked. On a system whose devices can access the host's memory, a
     /// stray address may reach that memory. Run a kernel on the simulator first.

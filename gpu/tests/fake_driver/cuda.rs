@@ -335,6 +335,8 @@ pub extern "C" fn cuDeviceGetAttribute(value: &mut i32, attribute: u32, _: i32) 
         76 => part(1).unwrap_or(0) as i32,
         97 => part(2).unwrap_or(232448) as i32,
         16 => 132,
+        39 => 2048,
+        81 => 233_472,
         13 => 1_980_000,
         36 | 37 if scene("rateless") => 0,
         36 if scene("h100") => 2_619_000,
@@ -1079,6 +1081,9 @@ pub struct Attribute {
     value: [u32; 16],
 }
 
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
+const COOPERATIVE: u32 = 2;
+
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
 const BEGINS_EARLY: u32 = 6;
 
@@ -1087,10 +1092,21 @@ pub extern "C" fn cuLaunchKernelEx(config: &Config, function: Handle, _: Handle,
     counted!(cuLaunchKernelEx);
     let attributes = (0..config.attribute_count as usize)
         .map(|at| unsafe { &*config.attributes.add(at) });
-    let begins_early = |attribute: &Attribute| {
-        (attribute.id, attribute.value[0]) == (BEGINS_EARLY, 1)
+    let has = |id: u32| {
+        let mut attributes = attributes.clone();
+        attributes.any(|attribute: &Attribute| (attribute.id, attribute.value[0]) == (id, 1))
     };
-    if attributes.into_iter().any(begins_early) {
+    if has(COOPERATIVE) {
+        // Nor is this one: the number of launches whose blocks run at once. The driver refuses more blocks than the device holds.
+        counted!(launches_at_once);
+        let blocks: u32 = config.grid.iter().product();
+        let threads: u32 = config.block.iter().product();
+        let each = (2048 / threads).min(233_472 / (config.shared_bytes + 1024));
+        if blocks > 132 * each {
+            return 720;
+        }
+    }
+    if has(BEGINS_EARLY) {
         // Not a function of the driver's: the number of launches that may begin before the one before has ended.
         counted!(launches_that_begin_early);
     }

@@ -525,6 +525,8 @@ fn limits(attribute: impl Fn(Attribute) -> Result<u32, Error>) -> Result<Limits,
         },
         shared: attribute(MaxSharedOptIn)?,
         multiprocessors: attribute(Multiprocessors)?,
+        resident_threads: attribute(ResidentThreads)?,
+        resident_shared: attribute(ResidentShared)?,
     })
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct BareGpuLaunch {
     _held: (Vec<LaunchAttribute>, Vec<Argument>, Vec<AlignedTensorMap>),
 }
 
-/// The attributes of a launch: a cluster, and an early begin.
+/// The attributes of a launch: a cluster or all blocks at once, and an early begin.
 type Attributes = SmallVec<[LaunchAttribute; 2]>;
 
 impl std::fmt::Debug for BareGpuLaunch {
@@ -104,7 +104,8 @@ impl Gpu {
     /// Enqueues a launch on the stream. A failure of the kernel is reported by the call that waits for it.
     ///
     /// The shape and the arguments must have been checked against the device's limits and the function's parameters. With
-    /// `begins_early`, which takes a kernel whose threads wait first, blocks may begin before the launch before it has ended.
+    /// `begins_early`, which takes a kernel whose threads wait first, blocks may begin before the launch before it has ended. A cooperative
+    /// launch begins in order: its blocks need the whole device.
     pub(crate) fn launch(
         &self,
         function: &Loaded,
@@ -135,7 +136,9 @@ impl Gpu {
         if launch.cluster != [1; 3] {
             attributes.push(LaunchAttribute::cluster(launch.cluster));
         }
-        if begins_early && self.driver_version() >= EARLY_IN_CAPTURES {
+        if launch.cooperative {
+            attributes.push(LaunchAttribute::cooperative());
+        } else if begins_early && self.driver_version() >= EARLY_IN_CAPTURES {
             attributes.push(LaunchAttribute::begins_early());
         }
         attributes

@@ -167,6 +167,7 @@ impl Place<'_> {
             block,
             cluster,
             dynamic_shared,
+            cooperative: _,
         } = *self.launch;
         let at = |of: [u32; 3], axis: u8| of.get(usize::from(axis)).map(|x| i64::from(*x));
         let per = |a: [u32; 3]| [0, 1, 2].map(|axis| a[axis] / cluster[axis].max(1));

@@ -85,6 +85,21 @@ pub(crate) enum ErrorKind {
     )]
     Shared { fixed: u32, dynamic: u32, most: u32 },
     #[error(
+        "a cooperative launch has {blocks} blocks, and the device holds at most {most} of them at once, {each} on each of its \
+         {multiprocessors} multiprocessors"
+    )]
+    Cooperative {
+        blocks: u64,
+        most: u64,
+        each: u64,
+        multiprocessors: u32,
+    },
+    #[error(
+        "a cooperative launch has the clusters {}: launch single blocks, of which it is known how many fit on the device",
+        tuple(cluster)
+    )]
+    CooperativeClusters { cluster: [u32; 3] },
+    #[error(
         "the kernel is built for a {what} of {}, and the launch has {}",
         tuple(expected),
         tuple(found)

@@ -33,6 +33,8 @@ pub struct Launch {
     pub cluster: [u32; 3],
     /// The dynamic shared memory of a block, in bytes.
     pub dynamic_shared: u32,
+    /// Whether all blocks run at once, so that they may wait for each other.
+    pub cooperative: bool,
 }
 
 /// The extents of a grid, a block or a cluster along x, y and z: a number, or an array or tuple of up to three.
@@ -90,6 +92,7 @@ impl Launch {
             block: block.into().0,
             cluster: [1; 3],
             dynamic_shared: 0,
+            cooperative: false,
         }
     }
 
@@ -105,6 +108,31 @@ impl Launch {
     pub fn dynamic_shared(self, bytes: u32) -> Launch {
         Launch {
             dynamic_shared: bytes,
+            ..self
+        }
+    }
+
+    /// Returns the same launch with all blocks at once: a block may wait for any other one, for example for a word of global memory
+    /// that the other one writes. The device refuses a grid that has more blocks than the multiprocessors hold; without this promise it
+    /// begins some blocks only after others have ended, and a block that waits for one of those waits forever.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_ir::launch::{Launch, Limits};
+    ///
+    /// let limits = Limits::of(Arch::Sm90a);
+    /// let launch = |blocks: u32| Launch::new(blocks, 1024).dynamic_shared(128 << 10).cooperative();
+    /// launch(132).check(&limits, 0)?; // one block on each multiprocessor
+    /// let refused = launch(133).check(&limits, 0).unwrap_err();
+    /// assert_eq!(
+    ///     refused.to_string(),
+    ///     "a cooperative launch has 133 blocks, and the device holds at most 132 of them at once, 1 on each of its 132 multiprocessors"
+    /// );
+    /// # Ok::<(), colex_ir::launch::Error>(())
+    /// ```
+    pub fn cooperative(self) -> Launch {
+        Launch {
+            cooperative: true,
             ..self
         }
     }
@@ -131,7 +159,7 @@ impl Launch {
     ///
     /// # Errors
     ///
-    /// Returns the first error found, in the order extents, block, grid, cluster, shared memory.
+    /// Returns the first error found, in the order extents, block, grid, cluster, shared memory, blocks of a cooperative launch.
     pub fn check(&self, limits: &Limits, static_shared: u32) -> Result<(), Error> {
         self.check_extents()?;
         self.check_block(limits)?;
@@ -146,7 +174,7 @@ impl Launch {
             }
             .into());
         }
-        Ok(())
+        self.check_cooperative(limits, total)
     }
 
     /// Checks the block and the cluster against those that the kernel requires, if it requires any.
@@ -224,6 +252,31 @@ impl Launch {
             .into()),
             None => Ok(()),
         }
+    }
+
+    /// Checks that the device holds all blocks of a cooperative launch at once, each with this much shared memory.
+    fn check_cooperative(&self, limits: &Limits, shared: u64) -> Result<(), Error> {
+        if !self.cooperative {
+            return Ok(());
+        }
+        if self.cluster != [1; 3] {
+            return Err(ErrorKind::CooperativeClusters {
+                cluster: self.cluster,
+            }
+            .into());
+        }
+        let each = limits.blocks_of_multiprocessor(self.threads(), shared);
+        let most = each.saturating_mul(limits.multiprocessors.into());
+        if self.blocks() > most {
+            return Err(ErrorKind::Cooperative {
+                blocks: self.blocks(),
+                most,
+                each,
+                multiprocessors: limits.multiprocessors,
+            }
+            .into());
+        }
+        Ok(())
     }
 }
 
@@ -310,9 +363,36 @@ pub struct Limits {
     pub shared: u32,
     /// The multiprocessors.
     pub multiprocessors: u32,
+    /// The threads that a multiprocessor holds.
+    pub resident_threads: u32,
+    /// The shared memory of a multiprocessor in bytes, of which each block takes [`RESERVED`](Limits::RESERVED) besides its own.
+    pub resident_shared: u32,
 }
 
 impl Limits {
+    /// The bytes of shared memory that the system takes of each block.
+    pub const RESERVED: u32 = 1024;
+
+    /// Returns the blocks that a multiprocessor holds at once, by their threads and their bytes of shared memory, at least 1. Their
+    /// registers may allow fewer.
+    ///
+    /// ```
+    /// use colex_atom::Arch;
+    /// use colex_ir::launch::Limits;
+    ///
+    /// let limits = Limits::of(Arch::Sm90a);
+    /// assert_eq!(limits.blocks_of_multiprocessor(256, 0), 8);
+    /// assert_eq!(limits.blocks_of_multiprocessor(256, 100 << 10), 2);
+    /// assert_eq!(limits.blocks_of_multiprocessor(1024, 227 << 10), 1);
+    /// ```
+    pub fn blocks_of_multiprocessor(&self, threads: u64, shared: u64) -> u64 {
+        let threads = threads.max(1).next_multiple_of(32);
+        let by_threads = u64::from(self.resident_threads) / threads;
+        let shared = shared.saturating_add(u64::from(Limits::RESERVED));
+        let by_shared = u64::from(self.resident_shared) / shared;
+        by_threads.min(by_shared).clamp(1, 32)
+    }
+
     /// Returns the limits of an architecture (CUDA C++ Programming Guide, "Compute capabilities"), with the
     /// multiprocessors of its largest data-centre part.
     ///
@@ -333,6 +413,15 @@ impl Limits {
             Arch::Sm90 | Arch::Sm90a | Arch::Sm100 | Arch::Sm100a => (227, 132),
             _ => (227, 132),
         };
+        let (resident_threads, resident_kib) = match arch {
+            Arch::Sm50 => (2048, 64),
+            Arch::Sm61 | Arch::Sm70 => (2048, 96),
+            Arch::Sm75 => (1024, 64),
+            Arch::Sm80 => (2048, 164),
+            Arch::Sm86 | Arch::Sm89 | Arch::Sm120 | Arch::Sm120a => (1536, 100),
+            Arch::Sm90 | Arch::Sm90a | Arch::Sm100 | Arch::Sm100a => (2048, 228),
+            _ => (2048, 228),
+        };
         Limits {
             threads: 1024,
             block: [1024, 1024, 64],
@@ -340,6 +429,8 @@ impl Limits {
             cluster: if arch >= Arch::Sm90 { 8 } else { 1 },
             shared: shared_kib << 10,
             multiprocessors,
+            resident_threads,
+            resident_shared: resident_kib << 10,
         }
     }
 }
@@ -393,6 +484,39 @@ mod tests {
         assert_eq!(
             refused(Launch::new(1, 32).dynamic_shared(232_448), 16),
             "a block would have 16 bytes of static and 232448 of dynamic shared memory, and the device gives it at most 232448"
+        );
+    }
+
+    /// Drawn cooperative launches: one passes just if its blocks fit by threads and by shared memory.
+    #[test]
+    fn law_a_cooperative_launch_is_held_at_once() {
+        let mut cases = 0;
+        for arch in [Arch::Sm75, Arch::Sm80, Arch::Sm86, Arch::Sm90a] {
+            let limits = Limits::of(arch);
+            for threads in [1_u32, 32, 96, 512, 1000, 1024] {
+                for shared in [0, 1000, 20 << 10, limits.shared / 2, limits.shared] {
+                    let each = limits.blocks_of_multiprocessor(threads.into(), shared.into());
+                    let taken = u64::from(threads.next_multiple_of(32)) * each;
+                    assert!(taken <= limits.resident_threads.into());
+                    let most = each as u32 * limits.multiprocessors;
+                    for blocks in [1, most - 1, most, most + 1, 2 * most] {
+                        let launch = Launch::new(blocks, threads).dynamic_shared(shared);
+                        assert_eq!(launch.check(&limits, 0), Ok(()));
+                        let held = launch.cooperative().check(&limits, 0);
+                        assert_eq!(held.is_ok(), blocks <= most, "{launch:?} on {arch}");
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        println!("law a_cooperative_launch_is_held_at_once: {cases} cases");
+    }
+
+    #[test]
+    fn a_cooperative_launch_has_no_clusters() {
+        assert_eq!(
+            refused(Launch::new(4, 32).cluster(2).cooperative(), 0),
+            "a cooperative launch has the clusters (2,1,1): launch single blocks, of which it is known how many fit on the device"
         );
     }
 

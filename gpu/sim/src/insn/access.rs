@@ -149,11 +149,9 @@ impl Exec<'_, '_, '_> {
         }
     }
 
-    /// The warp has seen a value at a place where ranks may meet.
+    /// The warp has seen a value at a place where ranks or blocks may meet.
     pub(crate) fn looked(&mut self, target: Target, value: u64) {
-        if let Target::Global(address) = target
-            && self.m.devices.are_several()
-        {
+        if let Target::Global(address) = target {
             self.w.polls.saw(address, value, self.w.pc);
             self.m.devices.saw(self.g.rank, address);
         }

@@ -129,7 +129,7 @@ impl<'a, 'k> Machine<'a, 'k> {
             arguments.clone(),
             params.collect(),
             peers,
-            clusters,
+            (clusters, launch.cooperative),
             options.schedule,
         );
         let global = Global::new(launch.threads().div_ceil(32) as usize);
@@ -189,6 +189,13 @@ impl<'a, 'k> Machine<'a, 'k> {
         let at = self.cluster_at(number)?;
         clusters.started += 1;
         Some(self.cluster(number, at))
+    }
+
+    /// The number of clusters that have not started.
+    fn left(&self, started: usize) -> usize {
+        (started..)
+            .take_while(|started| self.devices.next(*started).is_some())
+            .count()
     }
 
     /// The coordinates of a cluster among the clusters of the grid; `None` after the last.
@@ -270,18 +277,21 @@ impl<'a, 'k> Machine<'a, 'k> {
             // A block that still runs may wait for one that has not started.
             clusters.rounds += 1;
             let starts = idle || !self.program.independent || clusters.rounds > cores::ROUNDS;
+            let holds_out = self.holds_out(&clusters.running);
             if starts
+                && !holds_out
                 && !clusters.running.is_empty()
                 && let Some(next) = self.start(clusters)
             {
                 clusters.running.push(next);
                 self.progress += 1;
             }
-            if self.devices.are_several() {
+            if self.devices.meet() || holds_out {
                 let running = &mut clusters.running;
-                if self.progress != before || self.devices.next(clusters.started).is_some() {
+                let left = self.left(clusters.started);
+                if self.progress != before || left > 0 && !holds_out {
                     self.look_again(running);
-                } else if let Some(fault) = self.hang(running)? {
+                } else if let Some(fault) = self.hang(running, left)? {
                     return Err(self.headline(fault, std::mem::take(running)));
                 }
             }

@@ -18,6 +18,9 @@ use colex_ir::launch::Argument;
 /// other warp of the machine has done anything since.
 const IN_VAIN: u32 = 1 << 12;
 
+/// The same on one device, where a kernel may look at a word often without waiting for it.
+const IN_VAIN_ALONE: u32 = 1 << 16;
+
 /// The number of reads of flags that acquired nothing which are remembered.
 const MISSED: usize = 64;
 
@@ -42,6 +45,8 @@ pub(crate) struct Devices<'a> {
     peers: Option<&'a Peers>,
     /// The clusters of a rank.
     clusters: u32,
+    /// Whether the clusters of a rank all run at once.
+    cooperative: bool,
     /// The launched ranks in the order in which they start.
     order: Vec<usize>,
     /// For each rank: the plain uses of its memory by others, by cluster and agent.
@@ -79,7 +84,7 @@ impl<'a> Devices<'a> {
         arguments: Vec<Option<&'a [Argument]>>,
         params: Vec<Vec<u8>>,
         peers: Option<&'a Peers>,
-        clusters: u32,
+        (clusters, cooperative): (u32, bool),
         schedule: Schedule,
     ) -> Self {
         let count = arguments.len();
@@ -101,6 +106,7 @@ impl<'a> Devices<'a> {
             params,
             peers,
             clusters,
+            cooperative,
             order,
             uses: vec![Map::default(); count],
             set: vec![Map::default(); count],
@@ -142,8 +148,31 @@ impl<'a> Devices<'a> {
         (round < clusters).then(|| rank * clusters + round)
     }
 
-    /// The clusters that start at once: all ranks', where a random schedule lets them run beside each other.
+    /// Whether clusters meet at flags, because there are several ranks or because all clusters run at once.
+    pub(crate) fn meet(&self) -> bool {
+        self.are_several() || self.cooperative
+    }
+
+    /// The number of looks in a row after which a warp is taken to wait.
+    fn in_vain(&self) -> u32 {
+        if self.are_several() {
+            IN_VAIN
+        } else {
+            IN_VAIN_ALONE
+        }
+    }
+
+    /// Whether a cluster may begin only after all that run have ended.
+    pub(crate) fn may_be_alone(&self) -> bool {
+        !self.meet()
+    }
+
+    /// The clusters that start at once: those of a cooperative launch, and the first one of each rank, where a random schedule lets them
+    /// run beside each other.
     pub(crate) fn at_once(&self, schedule: Schedule) -> usize {
+        if self.cooperative {
+            return self.order.len() * self.clusters as usize;
+        }
         match schedule {
             Schedule::Random(_) if self.are_several() => self.order.len().max(1),
             Schedule::Random(_) | Schedule::Latest | Schedule::Earliest => 1,
@@ -411,6 +440,13 @@ impl Machine<'_, '_> {
         }
     }
 
+    /// Whether a warp has looked at a flag and found nothing new. On a device, no other cluster need begin before it goes on.
+    pub(crate) fn holds_out(&self, running: &[Cluster]) -> bool {
+        let mut warps = running.iter().flat_map(|cluster| &cluster.warps);
+        let waits = |warp: &Warp| warp.alive() != 0 && warp.polls.in_vain > 0;
+        self.devices.may_be_alone() && warps.any(waits)
+    }
+
     /// Forgets how long warps have waited: something has happened.
     pub(crate) fn look_again(&self, running: &mut [Cluster]) {
         for warp in running.iter_mut().flat_map(|cluster| &mut cluster.warps) {
@@ -418,13 +454,17 @@ impl Machine<'_, '_> {
         }
     }
 
-    /// Called after a round in which no warp did anything for another, with all clusters started: if every warp waits, lets an
+    /// Called after a round in which no warp did anything for another, with all clusters started that must: if every warp waits, lets an
     /// operation complete, or returns the fault that names the flags.
-    pub(crate) fn hang(&mut self, running: &mut [Cluster]) -> Result<Option<Fault>, Fault> {
+    pub(crate) fn hang(
+        &mut self,
+        running: &mut [Cluster],
+        left: usize,
+    ) -> Result<Option<Fault>, Fault> {
         let waits = |cluster: &Cluster, warp: &Warp| {
             warp.alive() == 0
                 || warp.idle.is_some()
-                || warp.polls.in_vain >= IN_VAIN
+                || warp.polls.in_vain >= self.devices.in_vain()
                 || !ready(warp, &cluster.group)
         };
         let all = running
@@ -440,11 +480,46 @@ impl Machine<'_, '_> {
                 return Ok(None);
             }
         }
-        Ok(Some(self.hanging(running)))
+        Ok(Some(self.hanging(running, left)))
     }
 
-    /// The fault of ranks that wait for flags that no rank sets any more.
-    fn hanging(&self, running: &[Cluster]) -> Fault {
+    /// The fault of blocks of one device that wait for flags, with the clusters that have not begun.
+    fn blocks_hang(
+        &self,
+        running: &[&Cluster],
+        (waits, others): (&[FlagWait], Vec<String>),
+        left: usize,
+    ) -> Fault {
+        let mut flags: Vec<(u64, u64)> = Vec::new();
+        for wait in waits {
+            let flag = (wait.flag, wait.holds);
+            if !flags.contains(&flag) {
+                flags.push(flag);
+            }
+        }
+        let flags = flags.iter().map(|(flag, holds)| {
+            let name = self.global_name(*flag);
+            format!(
+                "no block that runs sets {name}, which holds {holds}, and a thread waits for it"
+            )
+        });
+        let mut sentences: Vec<String> = flags.chain(others).collect();
+        if left > 0 {
+            let each = self.launch.cluster_blocks();
+            let blocks = left as u64 * each;
+            let all = self.launch.blocks();
+            let run = running.len() as u64 * each;
+            sentences.push(format!(
+                "{run} of {all} blocks run, and a device may begin the {blocks} others only after these have ended: blocks that wait \
+                 for each other need a cooperative launch (`Launch::cooperative`)"
+            ));
+        }
+        let what = format!("no block can continue: {}", sentences.join("; "));
+        Fault::new(FaultKind::Deadlock, what)
+    }
+
+    /// The fault of ranks that wait for flags that no rank sets any more. `left` clusters have not begun.
+    fn hanging(&self, running: &[Cluster], left: usize) -> Fault {
         let mut running: Vec<&Cluster> = running.iter().collect();
         running.sort_by_key(|cluster| cluster.group.number);
         let mut waits: Vec<FlagWait> = Vec::new();
@@ -453,12 +528,10 @@ impl Machine<'_, '_> {
         for cluster in &running {
             let (g, rank) = (&cluster.group, cluster.group.rank);
             for warp in cluster.warps.iter().filter(|warp| warp.alive() != 0) {
-                if warp.polls.in_vain < IN_VAIN {
+                if warp.polls.in_vain < self.devices.in_vain() {
                     let name = self.warp_name(g, warp);
-                    others.push(format!(
-                        "{name} of rank {rank} for {}",
-                        self.reason(g, warp)
-                    ));
+                    let of_rank = self.devices.suffix(rank);
+                    others.push(format!("{name}{of_rank} for {}", self.reason(g, warp)));
                     continue;
                 }
                 let site = Site {
@@ -481,6 +554,13 @@ impl Machine<'_, '_> {
             }
         }
         let mut sentences: Vec<String> = Vec::new();
+        if !self.devices.are_several() {
+            let fault = self.blocks_hang(&running, (&waits, others), left);
+            return match place {
+                Some(place) => fault.at(place),
+                None => fault,
+            };
+        }
         for wait in &waits {
             let name = self.global_name(wait.flag);
             sentences.push(format!(

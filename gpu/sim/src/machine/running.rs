@@ -114,15 +114,15 @@ impl Machine<'_, '_> {
     /// Lets the warps of a cluster take turns, for a while.
     pub(crate) fn advance(&mut self, cluster: &mut Cluster) -> Result<Progress, Fault> {
         let mut served = cluster.group.served;
-        // Blocks that wait for another rank are many.
-        let idle_turns = if self.devices.are_several() {
+        // Blocks that wait for another one are many.
+        let idle_turns = if self.devices.meet() {
             IDLE_TURNS_BEFORE_NEXT_CLUSTER / 16
         } else {
             IDLE_TURNS_BEFORE_NEXT_CLUSTER
         };
         let turns = match self.options.schedule {
-            // Ranks run beside each other.
-            Schedule::Random(_) if self.devices.are_several() => {
+            // Ranks, and the blocks of a cooperative launch, run beside each other.
+            Schedule::Random(_) if self.devices.meet() => {
                 let most = 1 << cluster.dice.below(MOST_TURNS);
                 1 + cluster.dice.below(most)
             }
@@ -131,8 +131,7 @@ impl Machine<'_, '_> {
             }
         };
         for turn in 1..=turns {
-            // No warp made progress for another: they may wait for a cluster that has not started. A device gives no
-            // such guarantee of progress, but kernels whose blocks are all resident rely on it.
+            // No warp made progress for another: they may wait for another cluster.
             if turn % idle_turns == 0
                 && std::mem::replace(&mut served, cluster.group.served) == cluster.group.served
             {
@@ -176,8 +175,8 @@ impl Machine<'_, '_> {
     fn run_warp(&mut self, cluster: &mut Cluster, w: usize) -> Result<(), Fault> {
         let steps = match self.options.schedule {
             Schedule::Latest | Schedule::Earliest => TURN,
-            // Ranks meet at few instructions: a turn may end between any two.
-            Schedule::Random(_) if self.devices.are_several() => {
+            // They meet at few instructions: a turn may end between any two.
+            Schedule::Random(_) if self.devices.meet() => {
                 let most = 1 << cluster.dice.below(7);
                 1 + cluster.dice.below(most)
             }

@@ -1,7 +1,8 @@
 //! Threads, branches, loops and barriers.
 
 use colex_ir::launch::Launch;
-use colex_ir::{BinaryOp, Compare, Order, ShuffleMode, Special, Type};
+use colex_ir::{BinaryOp, Compare, Order, Scope, ShuffleMode, Special, Type};
+use colex_sim::{FaultKind, Schedule, SimOptions};
 
 use super::helpers::*;
 
@@ -159,27 +160,127 @@ fn lanes_exchange_values() {
     }
 }
 
-#[test]
-fn blocks_that_wait_for_each_other_all_run() {
-    // The first block spins on a flag that the last one sets.
+/// A kernel whose blocks but the last wait for a flag that the last one sets, by an order of accesses.
+fn waits_for_the_last(blocks: i64, orders: [Order; 2]) -> colex_ir::Kernel {
     let mut k = kernel("flag");
     let flag = k.pointer("flag");
     let address = k.param(flag);
     let block = k.mov(Type::U32, Special::Ctaid(0));
-    let last = k.setp(Compare::Eq, Type::U32, block, 3);
+    let last = k.setp(Compare::Eq, Type::U32, block, blocks - 1);
+    let [set, look] = orders;
     k.if_else(
         last,
-        |k| k.store(global(Type::U32).order(Order::Volatile), address, 1),
+        |k| k.store(global(Type::U32).order(set), address, 1),
         |k| {
             k.loop_(|k| {
-                let x = k.load(global(Type::U32).order(Order::Volatile), address);
+                let x = k.load(global(Type::U32).order(look), address);
                 let set = k.setp(Compare::Ne, Type::U32, x, 0);
                 k.break_if(set);
             });
         },
     );
+    k.finish()
+}
+
+/// All blocks of a cooperative launch run at once, in every schedule. In any other launch a block that waits for a later one is named:
+/// the device may begin the later one only after the first has ended.
+#[test]
+fn law_blocks_that_wait_for_each_other_need_a_cooperative_launch() {
+    let release = [Order::Release(Scope::Gpu), Order::Acquire(Scope::Gpu)];
+    let mut cases = 0;
+    for orders in [release, [Order::Volatile; 2]] {
+        for blocks in [2, 4, 40] {
+            let kernel = waits_for_the_last(blocks.into(), orders);
+            for seed in 0..6 {
+                let run = |launch: Launch| {
+                    let mut host = Host::default();
+                    host.words(&[0]);
+                    let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+                    host.run_with(&kernel, launch, &options).map(drop)
+                };
+                let launch = Launch::new(blocks, 32);
+                run(launch.cooperative()).unwrap();
+                let fault = run(launch).unwrap_err();
+                assert_eq!(fault.kind(), FaultKind::Deadlock);
+                let others = format!(
+                    "1 of {blocks} blocks run, and a device may begin the {} others only after these have ended: blocks that wait for \
+                     each other need a cooperative launch (`Launch::cooperative`)",
+                    blocks - 1
+                );
+                let text = fault.to_string();
+                assert!(text.contains(&others), "{text}");
+                cases += 2;
+            }
+        }
+    }
+    println!("law a_wait_between_blocks_is_cooperative: {cases} cases");
+}
+
+/// A flag that no block sets: the wait ends with its name and value, also if all blocks run.
+#[test]
+fn a_flag_that_no_block_sets_is_named() {
+    let mut k = kernel("flag");
+    let flag = k.pointer("flag");
+    let address = k.param(flag);
+    k.loop_(|k| {
+        let x = k.load(global(Type::U32).order(Order::Acquire(Scope::Gpu)), address);
+        let set = k.setp(Compare::Eq, Type::U32, x, 7);
+        k.break_if(set);
+    });
     let kernel = k.finish();
-    let mut host = Host::default();
-    host.words(&[0]);
-    host.run(&kernel, Launch::new(4, 32)).unwrap();
+    for launch in [Launch::new(1, 32), Launch::new(3, 32).cooperative()] {
+        let mut host = Host::default();
+        host.words(&[6]);
+        let fault = host.run(&kernel, launch).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::Deadlock);
+        let text = fault.to_string();
+        assert!(
+            text.ends_with(
+                "no block can continue: no block that runs sets byte 0 of `flag`, which holds 6, and a thread waits for it"
+            ),
+            "{text}"
+        );
+    }
+}
+
+/// A cooperative launch of more blocks than the device holds is refused.
+#[test]
+fn a_cooperative_launch_that_does_not_fit_is_refused() {
+    let kernel = kernel("empty").finish();
+    let launch = Launch::new(1000, 1024).cooperative();
+    let fault = Host::default().run(&kernel, launch).unwrap_err();
+    assert_eq!(fault.kind(), FaultKind::Launch);
+    assert!(
+        fault
+            .to_string()
+            .contains("a cooperative launch has 1000 blocks, and the device holds at most"),
+        "{fault}"
+    );
+}
+
+/// Blocks that wait for those before them need no such launch: those have begun.
+#[test]
+fn a_block_may_wait_for_an_earlier_one() {
+    let mut k = kernel("chain");
+    let flag = k.pointer("flag");
+    let address = k.param(flag);
+    let block = k.mov(Type::U32, Special::Ctaid(0));
+    k.loop_(|k| {
+        let x = k.load(global(Type::U32).order(Order::Acquire(Scope::Gpu)), address);
+        let is_turn = k.setp(Compare::Eq, Type::U32, x, block);
+        k.break_if(is_turn);
+    });
+    let next = k.add(Type::U32, block, 1);
+    k.store(
+        global(Type::U32).order(Order::Release(Scope::Gpu)),
+        address,
+        next,
+    );
+    let kernel = k.finish();
+    for seed in 0..4 {
+        let mut host = Host::default();
+        host.words(&[0]);
+        let options = SimOptions::default().schedule(Schedule::from_seed(seed));
+        host.run_with(&kernel, Launch::new(6, 1), &options).unwrap();
+    }
 }

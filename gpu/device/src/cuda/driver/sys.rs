@@ -44,6 +44,17 @@ impl LaunchAttribute {
         }
     }
 
+    /// Returns the attribute by which all blocks of a launch run at once.
+    pub(in crate::cuda) fn cooperative() -> LaunchAttribute {
+        let mut value = [0; 16];
+        value[0] = 1;
+        LaunchAttribute {
+            id: 2,
+            _pad: [0; 4],
+            value,
+        }
+    }
+
     /// Returns the attribute by which a launch may begin before the one before it has ended.
     pub(in crate::cuda) fn begins_early() -> LaunchAttribute {
         let mut value = [0; 16];
@@ -94,8 +105,10 @@ numbers! {
         Multiprocessors = CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
         MemoryClock = CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
         MemoryBus = CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH = 37,
+        ResidentThreads = CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR = 39,
         CapabilityMajor = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
         CapabilityMinor = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+        ResidentShared = CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81,
         MaxSharedOptIn = CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
         ClusterLaunch = CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH = 120,
         WideStreamMemoryOperations = CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS = 122,
@@ -257,6 +270,8 @@ mod tests {
         use sys::CUlaunchAttributeID as Id;
         let id = Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as u32;
         assert_eq!(LaunchAttribute::cluster([1; 3]).id, id);
+        let id = Id::CU_LAUNCH_ATTRIBUTE_COOPERATIVE as u32;
+        assert_eq!(LaunchAttribute::cooperative().id, id);
         let id = Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION as u32;
         assert_eq!(LaunchAttribute::begins_early().id, id);
     }
