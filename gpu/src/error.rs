@@ -122,7 +122,11 @@ impl Error {
             | ErrorKind::PlanInvariant { .. }
             | ErrorKind::PlanOther { .. } => PlanRefusal::Call,
             ErrorKind::PlanOperands { .. } => PlanRefusal::Operands,
-            ErrorKind::Rowwise(RowwiseError::Columns { .. } | RowwiseError::Beyond { .. })
+            ErrorKind::Rowwise(
+                RowwiseError::Columns { .. }
+                | RowwiseError::Beyond { .. }
+                | RowwiseError::OfTeams { .. },
+            )
             | ErrorKind::Quantise(QuantiseError::Held { .. })
             | ErrorKind::Reduce(ReduceError::Inner { .. } | ReduceError::Covers { .. }) => {
                 PlanRefusal::Cover
@@ -810,6 +814,11 @@ pub(crate) enum RowwiseError {
          these copies (this one is {arch})"
     )]
     Bulk { arch: Arch },
+    #[error(
+        "the plan's blocks are in teams, which count up to {most} rows, and the call has {rows}: a plan of clusters or in passes has \
+         no such limit"
+    )]
+    OfTeams { rows: i64, most: i64 },
     #[error(
         "the plan's rows are shifted: x and y must begin at a multiple of the plan's accesses, each row where the one before it \
          ends, and have at most {most} elements"

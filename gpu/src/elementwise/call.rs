@@ -348,6 +348,7 @@ fn launch(
         blocks: [plan.blocks(nest), 1, 1],
         threads: plan.threads,
         cluster: 1,
+        at_once: false,
     };
     on.launch(kernel, &given, 0..on.addresses.len(), grid)
 }

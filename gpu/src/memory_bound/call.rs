@@ -106,6 +106,8 @@ pub(crate) struct LaunchGrid {
     pub(crate) blocks: [i64; 3],
     pub(crate) threads: i64,
     pub(crate) cluster: i64,
+    /// Whether all blocks run at once, and wait for each other.
+    pub(crate) at_once: bool,
 }
 
 /// A device and the addresses of the operands for which launches are made.
@@ -158,6 +160,11 @@ impl<P: Planned> Preparing<'_, P> {
         let launch = match grid.cluster {
             1 => launch,
             blocks => launch.cluster([blocks as u32, 1, 1]),
+        };
+        let launch = if grid.at_once {
+            launch.cooperative()
+        } else {
+            launch
         };
         (kernel.loaded).check_launch(&launch, &arguments, self.device.limits())?;
         let loaded = kernel.loaded.clone();

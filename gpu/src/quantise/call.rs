@@ -1018,6 +1018,7 @@ impl Planned for QuantisePlan {
             blocks: [plan.grid(problem), 1, 1],
             threads: plan.threads * plan.rows,
             cluster: 1,
+            at_once: false,
         };
         let launch = on.launch(&kernel, &given, 0..3, grid)?;
         Ok(Made {

@@ -407,6 +407,7 @@ impl Planned for TensorScalePlan {
                 blocks: [plan.blocks, 1, 1],
                 threads: plan.threads,
                 cluster: 1,
+                at_once: false,
             };
             let kernel = on.kernel(plan, is_second)?;
             launches.push(on.launch(&kernel, &given, order.iter().copied(), grid)?);

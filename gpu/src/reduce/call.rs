@@ -732,6 +732,7 @@ impl Planned for ReducePlan {
                 blocks: [x, y, 1],
                 threads: plan.threads(),
                 cluster: 1,
+                at_once: false,
             };
             on.launch(&kernel, &given, order.iter().copied(), grid)
         };

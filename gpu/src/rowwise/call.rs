@@ -8,22 +8,25 @@ use colex_layout::Layout;
 use colex_tensor::{Arg, TensorKernel};
 
 use super::kernel;
-use super::plan::{MOST_SHIFTED, RowStorage, RowwisePlan, STREAMED};
+use super::plan::{MOST_BLOCKS, MOST_SHIFTED, RowStorage, RowwisePlan, STREAMED};
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem, check_type};
 use crate::calls::Addresses;
 use crate::error::{Error, ErrorKind, RowwiseError};
 use crate::gemm::problem::GemmElement;
 use crate::memory_bound::MemoryBoundCall;
 use crate::memory_bound::apart::{Elements, apart};
-use crate::memory_bound::call::{BuiltKernels, LaunchGrid, Made, Planned, Preparing, load_plans};
+use crate::memory_bound::call::{
+    BuiltKernels, LaunchGrid, Made, Planned, Preparing, SharedMemory, load_plans,
+};
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
+use crate::scratch::Workspace;
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
 /// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
 ///
-/// Each element is read once where a block, or on Hopper a cluster, holds a row in registers, up to 2^18 columns; of longer
-/// rows a part is read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
+/// Each element is read once where a block, or on Hopper a cluster, holds a row in registers, up to 2^18 columns, or where a team of blocks
+/// does, in large tensors; of other long rows a part is read twice. The device caches what it prepares for a call, as for [`gemm`](crate::gemm()).
 ///
 /// A row with a NaN or +inf is NaN, and so is one of -inf alone. Beside these, -inf becomes 0.
 ///
@@ -275,17 +278,22 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         problem.map(|problem| self.fastest(&problem)).transpose()
     }
 
-    /// Enqueues the call on the stream of the device that holds `x`. It allocates nothing, so that a capture of the stream takes
-    /// it once its kernel is loaded.
+    /// Enqueues the call on the stream of the device that holds `x`. A capture of the stream takes it once its kernel is loaded. Only a plan
+    /// in teams ([`RowStorage::Teams`](super::RowStorage::Teams)) needs memory, which is the stream's, allocated by its first call that
+    /// needs as much. Inside a stream capture, or if the device has no such memory left, the call has the plan of
+    /// [`RowwisePlan::fastest`], so that the last bits may be others.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`softmax`] and [`rms_norm`].
     pub fn run(&self) -> Result<(), Error> {
-        self.prepare()?.run(self.x().device())
+        let device = self.x().device();
+        let call = self.call(&Workspace::Kept(device), |problem, _| self.fastest(problem))?;
+        call.run_once(device)
     }
 
-    /// Prepares the call, to be launched any number of times, also inside a stream capture.
+    /// Prepares the call, to be launched any number of times, also inside a stream capture. The call owns the memory of a plan in teams,
+    /// and must then live as long as the graph.
     ///
     /// # Errors
     ///
@@ -374,6 +382,14 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         &self,
         plan: impl FnOnce(&RowwiseProblem, Arch) -> Result<RowwisePlan, Error>,
     ) -> Result<RowwiseCall<'a>, Error> {
+        self.call(&Workspace::Own(self.x().device()), plan)
+    }
+
+    fn call(
+        &self,
+        memory: &Workspace<'_>,
+        plan: impl FnOnce(&RowwiseProblem, Arch) -> Result<RowwisePlan, Error>,
+    ) -> Result<RowwiseCall<'a>, Error> {
         let device = self.x().device();
         for (tensor, view) in self.given() {
             device.check_same(tensor.name(), view.device())?;
@@ -395,12 +411,18 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         plan.check_problem(&problem)?;
         let addresses: Addresses = self.given().map(|(_, view)| view.bytes().0).collect();
         let epsilon = self.epsilon.to_bits();
-        let key = RowwiseKey {
+        let whole = plan.alone(&problem)?;
+        let key = |plan| RowwiseKey {
             plan,
-            problem,
+            problem: problem.clone(),
             epsilon,
         };
-        RowwiseCall::of(device, key, &addresses)
+        let need = SharedMemory {
+            bytes: plan.workspace(),
+            counters: plan.counters(),
+        };
+        let sharing = plan.has_teams().then_some((plan, need));
+        RowwiseCall::sharing(device, memory, key, whole, sharing, addresses)
     }
 }
 
@@ -437,6 +459,12 @@ impl Planned for RowwisePlan {
                 "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, two groups of threads take such rows in turn."
             ));
         }
+        if let Some((_, times)) = self.of_teams(problem, device.arch(), device.rates()) {
+            let [teams, passes] = times;
+            return Some(format!(
+                "By the rates of the device, teams of blocks that hold a row take {teams:.1} us, and a second pass makes it {passes:.1} us."
+            ));
+        }
         let weighed = self.weighed(problem, device.arch(), device.rates())?;
         let [exchange, again] = [weighed.exchange, weighed.again].map(|us| us * 1000.0);
         let chosen = match self.storage {
@@ -464,7 +492,7 @@ impl Planned for RowwisePlan {
         let chunks = match self.storage {
             RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { kept: 0 } => 1,
             RowStorage::Ahead { rows, .. } => rows,
-            RowStorage::Alternating { slots, .. } => slots,
+            RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
             RowStorage::Passes { .. } => STREAMED,
         };
         let traffic = Traffic {
@@ -488,11 +516,17 @@ impl Planned for RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
             | RowStorage::Shifted => RowStorage::Passes { kept: 0 },
             RowStorage::Passes { .. } => RowStorage::Registers,
         };
         let all = accesses.into_iter().chain(threads);
-        all.chain([RowwisePlan { storage, ..plan }]).collect()
+        let other = RowwisePlan {
+            storage,
+            blocks: plan.blocks.min(MOST_BLOCKS),
+            ..plan
+        };
+        all.chain([other]).collect()
     }
 
     fn check_for(&self, arch: Arch, problem: &RowwiseProblem) -> Result<(), Error> {
@@ -506,7 +540,12 @@ impl Planned for RowwisePlan {
 
     fn stages(&self, problem: &RowwiseProblem) -> Result<Vec<(Self, ())>, Error> {
         self.check_problem(problem)?;
-        Ok(vec![(*self, ())])
+        let alone = self.alone(problem)?;
+        let mut all = vec![(alone, ())];
+        if alone != *self {
+            all.push((*self, ()));
+        }
+        Ok(all)
     }
 
     fn kernels() -> &'static BuiltKernels<RowwisePlan> {
@@ -517,12 +556,18 @@ impl Planned for RowwisePlan {
         let RowwiseKey { plan, problem, .. } = key;
         let built = on.kernel(plan, ())?;
         let is_shifted = plan.storage == RowStorage::Shifted;
-        let layouts = if is_shifted {
+        let mut layouts = if is_shifted {
             let all = problem.rows().saturating_mul(problem.columns());
             vec![kernel::shifted(all)?; 2]
         } else {
             problem.layouts()?
         };
+        if plan.has_teams() {
+            let words = [plan.totals(), plan.counters()].map(kernel::shifted);
+            for words in words {
+                layouts.push(words?);
+            }
+        }
         let tensors = on.addresses.iter().zip(&layouts);
         let mut given: Vec<Arg<'_>> = tensors
             .map(|(at, layout)| Arg::checked(*at, layout))
@@ -536,7 +581,8 @@ impl Planned for RowwisePlan {
         let grid = LaunchGrid {
             blocks: [plan.grid(problem), 1, 1],
             threads: plan.threads_of_block(),
-            cluster: plan.blocks,
+            cluster: plan.cluster(),
+            at_once: plan.has_teams(),
         };
         let launch = on.launch(&built, &given, 0..on.addresses.len(), grid)?;
         Ok(Made {

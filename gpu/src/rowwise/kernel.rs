@@ -11,7 +11,8 @@
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
 use colex_ir::{
-    Access, Address, CopyArgs, End, FenceKind, RegType, Scope, Space, Sync as Synchronise, Type,
+    Access, Address, AtomicOp, Compare, CopyArgs, End, FenceKind, Memory, Order, RegType, Scope,
+    Space, Sync as Synchronise, Type,
 };
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
@@ -20,7 +21,9 @@ use colex_tensor::{
 };
 use colex_tiled::TiledCopy;
 
-use super::plan::{MOST_SHIFTED, RowStorage, RowwisePlan, STREAMED};
+use super::plan::{
+    COUNTER_WORDS, MOST_SHIFTED, MOST_TEAM_ROWS, RowStorage, RowwisePlan, STREAMED, TOTALS_WORDS,
+};
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use crate::memory_bound::plan::WARP;
 
@@ -49,6 +52,31 @@ struct RowKernel<'a> {
     columns: Option<Index>,
     /// The row of a group that takes rows in turn with others.
     of_group: Option<GroupRow>,
+    /// The memory through which the blocks of teams meet.
+    teams: Option<Teams>,
+}
+
+/// The memory through which the blocks of teams meet.
+#[derive(Clone)]
+struct Teams {
+    /// The totals that each block leaves.
+    totals: Tensor,
+    /// How many blocks have left theirs.
+    arrived: Tensor,
+    /// In shared memory: the address of the totals of a row, for each group.
+    result: Index,
+    /// The number of the warp among those of its group, the same in all lanes.
+    warp: Index,
+}
+
+/// How the blocks of a team meet for a row.
+#[derive(Clone)]
+struct TeamRow {
+    /// The number of the row among those of the team's group, and how many they are.
+    number: Index,
+    rows: Index,
+    /// The number of the group among those of all teams.
+    group: Index,
 }
 
 /// A row of a group that takes rows in turn with others.
@@ -65,6 +93,8 @@ struct GroupRow {
     /// The slot that has the row, and the row that the slot has next.
     slot: Index,
     next: Index,
+    /// How the blocks of a team meet.
+    team: Option<TeamRow>,
 }
 
 /// The slots of shared memory that bulk copies fill.
@@ -108,8 +138,8 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         RowFunction::LayerNorm => "layer_norm",
     };
     let mut k = Builder::new(name, arch, plan.threads_of_block() as u32);
-    if plan.blocks > 1 {
-        k.cluster([plan.blocks as u32, 1, 1]);
+    if plan.cluster() > 1 {
+        k.cluster([plan.cluster() as u32, 1, 1]);
     }
     let is_shifted = plan.storage == RowStorage::Shifted;
     let layouts = match plan.storage {
@@ -120,6 +150,13 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let tensors: Vec<_> = named
         .map(|(tensor, layout)| (tensor, k.tensor(tensor.name(), operands.ty, layout)))
         .collect();
+    let of_teams = if plan.has_teams() {
+        let words = shifted(1 << 16)?;
+        let named = [("totals", Ty::F32), ("arrived", Ty::U32)];
+        Some(named.map(|(name, ty)| k.tensor(name, ty, &words)))
+    } else {
+        None
+    };
     let epsilon = operands.function.is_norm().then(|| {
         let register = k.scalar_argument("epsilon", Type::F32);
         Expr::register(register, Ty::F32)
@@ -156,8 +193,18 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let scratch = (plan.has_scratch()).then(|| {
         of_warps.map(|bytes| k.shared_bytes(bytes * groups as u32, 128) + &group * i64::from(bytes))
     });
+    let teams = of_teams.map(|[totals, arrived]| Teams {
+        totals,
+        arrived,
+        result: k.shared_bytes(8 * groups as u32, 8) + &group * 8,
+        warp: k.uniform(WARP as u32) % (threads / WARP),
+    });
     let block = k.block_index(0);
-    let block = k.within(block, 0..MOST * plan.blocks);
+    let most = match plan.storage {
+        RowStorage::Teams { teams, .. } => teams,
+        _ => MOST,
+    };
+    let block = k.within(block, 0..most * plan.blocks);
     let row = RowKernel {
         plan,
         tensors,
@@ -175,6 +222,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         epsilon,
         columns,
         of_group: None,
+        teams,
     };
     match plan.storage {
         RowStorage::Shifted => row.of_shifted(&mut k),
@@ -185,10 +233,15 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         RowStorage::Ahead { rows, clusters } => row.of_rows_ahead(&mut k, rows, clusters),
         RowStorage::Alternating {
             slots, clusters, ..
+        }
+        | RowStorage::Teams {
+            slots,
+            teams: clusters,
+            ..
         } => row.of_rows_in_turn(&mut k, &group, [slots, clusters]),
         RowStorage::Passes { .. } => row.of_passes(&mut k),
     }
-    if plan.blocks > 1 {
+    if plan.cluster() > 1 {
         // A block that ends takes its shared memory with it, and another one may still read its totals.
         k.cluster_sync();
     }
@@ -201,7 +254,7 @@ fn universal(bits: i64) -> CopyAtom {
     colex_atom::copy(&name).expect("16 to 128 bits are in the table")
 }
 
-/// The layout of rows one after the other, as one mode.
+/// The layout of rows one after the other, as one mode, and of the words through which teams meet.
 pub(super) fn shifted(elements: i64) -> Result<Layout, colex_layout::Error> {
     Layout::concat(&[Layout::leaf(Int::Dynamic(elements), Int::Static(1))?])
 }
@@ -229,6 +282,28 @@ fn number(k: &mut Builder, value: f64) -> Fragment {
 fn under(k: &mut Builder, top: &Fragment) -> Fragment {
     let is_empty = Expr::from(top).equals(f64::NEG_INFINITY);
     k.map(is_empty.select(0.0, top))
+}
+
+/// The maximum of a row and the sum of the powers under it, or under 0 where it is -inf, from such pairs of the lanes of a warp. `adds`
+/// makes 0 of the sums that other lanes have too.
+fn lanes_powers(
+    k: &mut Builder,
+    [tops, sums]: [Vec<Expr>; 2],
+    adds: impl Fn(&mut Builder, Fragment) -> Fragment,
+) -> [Fragment; 2] {
+    let most = tops.iter().cloned();
+    let most = most.reduce(|a, b| Expr::binary(Max, a, b));
+    let most = k.map(most.expect("a lane has a pair"));
+    let below = under(k, &most);
+    let own = tops.into_iter().zip(sums);
+    let own = own.map(|(top, sum)| sum * (top - &below).exp());
+    let own = own.reduce(|a, b| a + b).expect("a lane has a pair");
+    let own = k.map(own);
+    let top = k.reduce_warp(Max, &most);
+    let all = under(k, &top);
+    let own = k.map(&own * (&most - &all).exp());
+    let own = adds(k, own);
+    [top, k.reduce_warp(Add, &own)]
 }
 
 /// Results with the factors and the terms of their columns.
@@ -386,7 +461,17 @@ impl RowKernel<'_> {
             Add => self.first_lanes(k, all),
             _ => all,
         };
-        k.reduce_warp(op, &all)
+        let all = k.reduce_warp(op, &all);
+        let none = match op {
+            Add => 0.0,
+            _ => f64::NEG_INFINITY,
+        };
+        let [all] = self.of_team(k, [(&all, none)], |k, [blocks]| {
+            let all = blocks.into_iter().reduce(|a, b| Expr::binary(op, a, b));
+            let all = k.map(all.expect("a team has blocks"));
+            [k.reduce_warp(op, &all)]
+        });
+        all
     }
 
     /// The numbers of each lane's warp, the same in all lanes of it, in each block of the cluster: lane `i` has those of warp `i`. In a
@@ -435,7 +520,7 @@ impl RowKernel<'_> {
                 all.push(number);
             }
         };
-        if self.plan.blocks == 1 {
+        if self.plan.cluster() == 1 {
             let at = k.address(&take, false);
             add(load(k, Space::Shared, at));
             return all;
@@ -456,7 +541,7 @@ impl RowKernel<'_> {
     fn blocks_of_lanes(&self) -> i64 {
         let warps = self.plan.threads / WARP;
         match self.of_group {
-            Some(_) => (WARP / warps).min(self.plan.blocks),
+            Some(_) => (WARP / warps).min(self.plan.cluster()),
             None => 1,
         }
     }
@@ -479,20 +564,108 @@ impl RowKernel<'_> {
         own: [&Fragment; 2],
         scratch: &Index,
     ) -> [Fragment; 2] {
-        let [tops, sums] = self.exchanged(k, own, scratch);
-        let most = tops.iter().cloned();
-        let most = most.reduce(|a, b| Expr::binary(Max, a, b));
-        let most = k.map(most.expect("a cluster has blocks"));
-        let below = under(k, &most);
-        let own = tops.into_iter().zip(sums);
-        let own = own.map(|(top, sum)| sum * (top - &below).exp());
-        let own = own.reduce(|a, b| a + b).expect("a cluster has blocks");
-        let own = k.map(own);
-        let all = k.reduce_warp(Max, &most);
-        let all = under(k, &all);
-        let own = k.map(&own * (&most - &all).exp());
-        let own = self.first_lanes(k, own);
-        [all, k.reduce_warp(Add, &own)]
+        let all = self.exchanged(k, own, scratch);
+        let [top, sum] = lanes_powers(k, all, |k, sum| self.first_lanes(k, sum));
+        let of_blocks = [(&top, f64::NEG_INFINITY), (&sum, 0.0)];
+        let [top, sum] = self.of_team(k, of_blocks, |k, all| lanes_powers(k, all, |_, sum| sum));
+        [under(k, &top), sum]
+    }
+
+    /// The totals of a row, from those of the block: of all blocks of the team, if there is one. Each total has the number that changes
+    /// nothing, and `combine` makes the totals of those that the lanes of a warp have, in a fixed order.
+    ///
+    /// The first warp of a group leaves the totals of its block in global memory and counts the block: the increment releases the store.
+    /// Then it waits until all blocks of the team have been counted, takes the totals of each, and tells the other warps. The counter goes
+    /// on from row to row, so that nothing sets it back between two rows: the block waits until it has reached the blocks of all rows so
+    /// far. The increment of the last block at the last row makes it 0, as the next launch finds it. A block that waits has been counted
+    /// itself, so that 0 means nothing else to it.
+    ///
+    /// The rows of a group have memory for the totals in turn: a block leaves those of a row where those of the last row but one were. It
+    /// has been at the meeting of the last row then, before which all blocks had taken the totals of the row before that.
+    fn of_team<const N: usize>(
+        &self,
+        k: &mut Builder,
+        own: [(&Fragment, f64); N],
+        combine: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+    ) -> [Fragment; N] {
+        let (Some(teams), Some(row)) = (&self.teams, &self.of_group) else {
+            return own.map(|(total, _)| total.clone());
+        };
+        let team = row.team.as_ref().expect("a group of a team has a row");
+        let RowwisePlan {
+            threads, blocks, ..
+        } = *self.plan;
+        let line = Access::new(Space::Shared, Type::F32);
+        let global = Access::new(Space::Global, Type::F32);
+        let place = |block: &Index| {
+            let place = (&team.group * 2 + &self.turn) * blocks + block;
+            teams.totals.elements(place * TOTALS_WORDS)
+        };
+        let is_first = k.equal(&teams.warp, &0.into());
+        k.if_(is_first, |k| {
+            let lane = k.lane();
+            let is_one = k.equal(&lane, &0.into());
+            let put = k.addresses(&place(&self.at[1])).regs()[0];
+            let arrived = &team.group * COUNTER_WORDS;
+            let arrived = k.addresses(&teams.arrived.elements(arrived)).regs()[0];
+            let numbers = own.map(|(total, _)| total.regs()[0]);
+            let last = k.operand(&(&team.rows * blocks - 1));
+            k.where_(is_one, |ir| {
+                ir.store_vector(global, put, &numbers);
+                ir.push(Memory::Reduce {
+                    op: AtomicOp::Inc,
+                    space: Space::Global,
+                    ty: Type::U32,
+                    order: Order::Release(Scope::Gpu),
+                    a: arrived.into(),
+                    s: vec![last],
+                });
+            });
+            // A lane that looks before the first one has counted the block would find the 0 of the last launch.
+            k.emit(|ir| ir.warp_sync());
+            let due = k.operand(&((&team.number + 1) * blocks - 1));
+            k.emit(|ir| {
+                ir.loop_(|ir| {
+                    let word = Access::new(Space::Global, Type::U32);
+                    let now = ir.load(word.order(Order::Acquire(Scope::Gpu)), arrived);
+                    // One less, so that 0 is the largest number.
+                    let now = ir.sub(Type::U32, now, 1);
+                    let is_there = ir.setp(Compare::Ge, Type::U32, now, due);
+                    ir.break_if(is_there);
+                });
+            });
+            let mut all = [(); N].map(|()| Vec::new());
+            for first in (0..blocks).step_by(WARP as usize) {
+                let block = &lane + first;
+                let exists = k.less(&block, &blocks.into());
+                let from = k.addresses(&place(&block.min(&(blocks - 1).into()))).regs()[0];
+                let numbers = k.emit(|ir| {
+                    let d = [(); N].map(|()| ir.reg(RegType::F32));
+                    ir.load_to(global, &d, from);
+                    d
+                });
+                for ((all, number), (_, none)) in all.iter_mut().zip(numbers).zip(own) {
+                    let number = Expr::register(number, Ty::F32);
+                    let number = k.map(number);
+                    if first + WARP > blocks {
+                        k.mask(&number, none, |_, _| exists);
+                    }
+                    all.push(Expr::from(&number));
+                }
+            }
+            let all = combine(k, all);
+            let to = k.address(&teams.result, false);
+            let all = all.each_ref().map(|total| total.regs()[0]);
+            k.where_(is_one, |ir| ir.store_vector(line, to, &all));
+        });
+        k.sync_named(&(&row.group + 1), threads as u32);
+        let at = k.address(&teams.result, false);
+        let numbers = k.emit(|ir| {
+            let d = [(); N].map(|()| ir.reg(RegType::F32));
+            ir.load_to(line, &d, at);
+            d
+        });
+        numbers.map(|number| k.map(Expr::register(number, Ty::F32)))
     }
 
     /// Where warps that meet once exchange the maximum and the sum of a softmax.
@@ -503,7 +676,7 @@ impl RowKernel<'_> {
 
     /// Waits for all threads that share a row.
     fn meet(&self, k: &mut Builder) {
-        match (&self.of_group, self.plan.blocks) {
+        match (&self.of_group, self.plan.cluster()) {
             (Some(row), _) => self.meet_in_group(k, row),
             (None, 1) => k.sync(),
             (None, _) => k.cluster_sync(),
@@ -513,9 +686,8 @@ impl RowKernel<'_> {
     /// Waits for the threads of a group, in all blocks of the cluster, and for no other group. The threads of this block have taken their
     /// parts of the row into registers by then, so that the slot receives its next row.
     fn meet_in_group(&self, k: &mut Builder, row: &GroupRow) {
-        let RowwisePlan {
-            threads, blocks, ..
-        } = *self.plan;
+        let RowwisePlan { threads, .. } = *self.plan;
+        let blocks = self.plan.cluster();
         k.sync_named(&(&row.group + 1), threads as u32);
         let met = row.met.as_ref();
         let met = met.map(|met| met.at(&row.group * 2 + &self.turn));
@@ -973,12 +1145,15 @@ impl RowKernel<'_> {
     /// Rows in registers, by groups of threads that take them in turn. While a group waits for the other blocks of the cluster, or
     /// stores, another one works. Bulk copies bring the rows to a ring of slots.
     fn of_rows_in_turn(&self, k: &mut Builder, group: &Index, [slots, clusters]: [i64; 2]) {
-        let RowwisePlan { blocks, .. } = *self.plan;
-        let groups = self.plan.storage.groups();
+        let (cluster_blocks, groups) = (self.plan.cluster(), self.plan.storage.groups());
         let zero = Index::constant(0);
         let grid = k.grid_extent(0);
-        let step = k.within(grid / blocks, 1..clusters + 1);
-        let rows = k.within(self.x().extent(0), 1..MOST + 1);
+        let step = k.within(grid / self.plan.blocks, 1..clusters + 1);
+        let most = match &self.teams {
+            Some(_) => MOST_TEAM_ROWS,
+            None => MOST,
+        };
+        let rows = k.within(self.x().extent(0), 1..most + 1);
         let [cluster, rank] = &self.at;
         let columns = k.within(self.x().extent(1), 1..MOST + 1);
         let (chunk, size) = (
@@ -994,18 +1169,18 @@ impl RowKernel<'_> {
             rows: rows.clone(),
             first,
         };
-        let met = (blocks > 1).then(|| k.barriers(2 * groups));
+        let met = (cluster_blocks > 1).then(|| k.barriers(2 * groups));
         let thread = k.thread();
         let is_first = k.equal(&thread, &zero);
         k.if_(is_first, |k| {
             k.init_barriers(&ring.full, 1);
             if let Some(met) = &met {
-                k.init_barriers(met, blocks as u32);
+                k.init_barriers(met, cluster_blocks as u32);
             }
             k.fence(FenceKind::MbarrierInit);
         });
         self.clear(k, group, slots);
-        match blocks {
+        match cluster_blocks {
             1 => k.sync(),
             _ => k.cluster_sync(),
         }
@@ -1019,18 +1194,32 @@ impl RowKernel<'_> {
         let slot = k.var(group, 0..slots);
         let [phase, turn] = [k.var(0, 0..2), k.var(0, 0..4)];
         let begin = cluster + &step * group;
+        let number = (self.teams.as_ref()).map(|_| k.var(0, 0..MOST_TEAM_ROWS + 1));
+        let own_rows = self.teams.as_ref().map(|_| {
+            // A group begins less than one step of all groups behind the first row.
+            let all = &rows - &begin + (&step * groups - 1);
+            let all = k.within(all, 0..2 * MOST_TEAM_ROWS);
+            all / (&step * groups)
+        });
         k.for_(&begin, &rows, &step * groups, |k, row| {
-            let [at, parity, number] = [&slot, &phase, &turn].map(|var| k.get(var));
+            let [at, parity, passed] = [&slot, &phase, &turn].map(|var| k.get(var));
+            let team = number.as_ref().zip(own_rows.as_ref());
+            let team = team.map(|(number, rows)| TeamRow {
+                number: k.get(number),
+                rows: rows.clone(),
+                group: cluster * groups + group,
+            });
             let own = RowKernel {
                 at: [row.clone(), rank.clone()],
-                turn: &number % 2,
+                turn: &passed % 2,
                 of_group: Some(GroupRow {
                     ring: ring.clone(),
                     group: group.clone(),
                     met: met.clone(),
-                    parity: &number / 2,
+                    parity: &passed / 2,
                     slot: at.clone(),
                     next: row + &step * slots,
+                    team: team.clone(),
                 }),
                 ..self.clone()
             };
@@ -1040,7 +1229,11 @@ impl RowKernel<'_> {
             let after = at + groups;
             k.set(&phase, (parity + &after / slots) % 2);
             k.set(&slot, after % slots);
-            k.set(&turn, (number + 1) % 4);
+            k.set(&turn, (passed + 1) % 4);
+            if let Some((number, team)) = number.as_ref().zip(team) {
+                let next = k.within(team.number + 1, 0..MOST_TEAM_ROWS + 1);
+                k.set(number, next);
+            }
         });
     }
 

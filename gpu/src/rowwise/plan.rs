@@ -47,7 +47,7 @@ pub struct RowwisePlan {
     pub rows: i64,
     /// The accesses of a thread to each tensor that are under way at once.
     pub accesses: i64,
-    /// The blocks of a cluster that share a row: 1, 2, 4 or 8.
+    /// The blocks that share a row: those of a cluster, 1, 2, 4 or 8, or of a team ([`RowStorage::Teams`]), any number up to 256.
     pub blocks: i64,
     /// Where the rows are between their reading and the results.
     pub storage: RowStorage,
@@ -102,6 +102,18 @@ pub enum RowStorage {
         /// The most clusters of the launch.
         clusters: i64,
     },
+    /// The threads have a whole row in registers, as of [`Alternating`](RowStorage::Alternating), but the blocks that share a row are a
+    /// team: all blocks of the launch run at once (a cooperative launch), and those of a team meet through global memory. So a row may
+    /// have the registers and the shared memory of many more blocks than a cluster has. For Hopper, vectors of 16 bytes, and functions
+    /// whose warps meet once. A call needs memory for the totals of the blocks, and words by which they count each other.
+    Teams {
+        /// The groups of threads of a block. Each has the plan's number of threads.
+        groups: i64,
+        /// The slots of the ring, as many for each group.
+        slots: i64,
+        /// The most teams of the launch.
+        teams: i64,
+    },
     /// The row is read again for the results.
     Passes {
         /// The chunks of each block that shared memory keeps, so that they are read once.
@@ -116,6 +128,7 @@ impl RowStorage {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
             | RowStorage::Shifted => true,
             RowStorage::Passes { .. } => false,
         }
@@ -124,7 +137,7 @@ impl RowStorage {
     /// Returns the groups of threads of a block that have rows of their own.
     pub(crate) fn groups(self) -> i64 {
         match self {
-            RowStorage::Alternating { groups, .. } => groups,
+            RowStorage::Alternating { groups, .. } | RowStorage::Teams { groups, .. } => groups,
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Shifted
@@ -137,7 +150,7 @@ impl RowStorage {
         match self {
             RowStorage::Registers | RowStorage::Shifted => 0,
             RowStorage::Ahead { rows, .. } => rows,
-            RowStorage::Alternating { slots, .. } => slots,
+            RowStorage::Alternating { slots, .. } | RowStorage::Teams { slots, .. } => slots,
             RowStorage::Passes { kept: 0 } => 0,
             RowStorage::Passes { kept } => kept.saturating_add(STREAMED),
         }
@@ -150,6 +163,15 @@ pub(crate) const STREAMED: i64 = 4;
 /// The most slots of shared memory, and the most clusters of a launch in which each has several rows.
 const MOST_SLOTS: i64 = 64;
 const MOST_CLUSTERS: i64 = 4096;
+
+/// The most blocks of a team, and the most rows of a call whose blocks are in teams: their product is below 2^31, up to which the blocks
+/// of a team count.
+const MOST_OF_TEAM: i64 = 256;
+pub(crate) const MOST_TEAM_ROWS: i64 = 1 << 22;
+
+/// The words of 32 bits from one counter of a team to the next, so that no two are in the same 128 bytes, and those of a block's totals.
+pub(crate) const COUNTER_WORDS: i64 = 32;
+pub(crate) const TOTALS_WORDS: i64 = 2;
 
 /// The most groups of a block that take rows in turn, the bytes that all of them have in registers, half of what there is, and those of a
 /// thread; and the slots by default of each group.
@@ -235,7 +257,7 @@ const HELD_THREADS: i64 = 256;
 const SINGLES: i64 = 8;
 
 /// The most blocks of a cluster.
-const MOST_BLOCKS: i64 = 8;
+pub(crate) const MOST_BLOCKS: i64 = 8;
 
 /// The threads of a block that reads a row in passes, and its accesses.
 const PASS_THREADS: i64 = 512;
@@ -254,6 +276,15 @@ const EXCHANGE: f64 = 1.2;
 /// The share of a row that a second pass costs, as if it read so much from memory. With nothing kept it was 0.74 on an H100 and 0.59 on
 /// an H200; with half of the row kept it is 0.47 on the H200, from which 0.6 is predicted for the H100, on which the choice hangs.
 const AGAIN: f64 = 0.6;
+
+/// The bytes of a row's part that a block of a team has, and those of a tensor from which on teams have its rows.
+const TEAM_BYTES: i64 = 1 << 17;
+const TEAM_LEAST: i64 = 1 << 26;
+
+/// The microseconds of a row in which a team moves nothing by its meeting, as predicted: nothing was measured yet. And the share of a row
+/// that a second pass costs where shared memory keeps a small part of it: rows of 2^20 numbers in passes were at 0.62 to 0.66 of a copy.
+const TEAM_EXCHANGE: f64 = 1.5;
+const AGAIN_LONG: f64 = 1.1;
 
 /// The share of the memory's rate that a copy has.
 const COPIED: f64 = 0.85;
@@ -290,6 +321,10 @@ impl RowwisePlan {
     /// `explain` of a call says both times. It differs too where one block would have one row after the other: from 4 TB in a second
     /// on, such rows are in passes, and a block has two of a layer norm. From this rate on, two groups of threads also take the rows of a
     /// softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512 KiB.
+    ///
+    /// Where no cluster holds a row, of more than 512 KiB, a tensor of 64 MiB and more is held by teams of blocks ([`RowStorage::Teams`]), if a
+    /// model finds that faster than passes: a team takes 1.5 us to meet for each row, in which it moves nothing, and a second pass takes as
+    /// long as reading 1.1 of the row again. The 1.5 us are a prediction, which was not measured yet.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -376,6 +411,138 @@ impl RowwisePlan {
         Ok(plan)
     }
 
+    /// Returns the plan whose rows are each held by a team of `blocks` blocks of a cooperative launch ([`RowStorage::Teams`]), with
+    /// `groups` groups of `threads` threads in each block. A thread has as many accesses as a row needs. Shared memory has as many slots as
+    /// it holds, up to four for each group, and the launch as many teams as `multiprocessors` hold, one block on each.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [64, 1 << 20]);
+    /// let plan = RowwisePlan::in_teams(&problem, Arch::Sm90a, [32, 132], [1024, 1])?;
+    /// assert_eq!(
+    ///     plan.to_string(),
+    ///     "softmax f32, vectors of 4, 1024 threads for a row, 1 row in a block, 8 accesses, teams of 32 blocks, \
+    ///      rows in registers, 1 group in turn, 1 slot, 4 teams, warps meet once"
+    /// );
+    /// // Two groups with a slot each need blocks whose part of a row is half as long.
+    /// assert!(RowwisePlan::in_teams(&problem, Arch::Sm90a, [32, 132], [512, 2]).is_err());
+    /// assert!(RowwisePlan::in_teams(&problem, Arch::Sm90a, [66, 132], [512, 2]).is_ok());
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`check`](RowwisePlan::check), and an error if the plan does not hold a row.
+    pub fn in_teams(
+        problem: &RowwiseProblem,
+        arch: Arch,
+        [blocks, multiprocessors]: [i64; 2],
+        [threads, groups]: [i64; 2],
+    ) -> Result<RowwisePlan, Error> {
+        let operands = problem.operands();
+        check_type(operands.ty)?;
+        let vector = operands.vector;
+        let plan = RowwisePlan {
+            operands,
+            vector,
+            threads,
+            rows: 1,
+            accesses: div_up(problem.columns(), product([vector, threads, blocks])),
+            blocks,
+            storage: RowStorage::Registers,
+            meets_once: true,
+        };
+        let shared = i64::from(Limits::of(arch).shared) - RESERVED;
+        let slots = shared / product([plan.chunk(), plan.size(), groups]).max(1);
+        let plan = RowwisePlan {
+            storage: RowStorage::Teams {
+                groups,
+                slots: slots.clamp(1, SLOTS).saturating_mul(groups),
+                teams: (multiprocessors / blocks.max(1)).max(1),
+            },
+            ..plan
+        };
+        plan.check(arch)?;
+        plan.check_problem(problem)?;
+        Ok(plan)
+    }
+
+    /// Returns the blocks of a cluster of the launch: 1 if blocks share no row, or if they do in a team.
+    pub(crate) fn cluster(&self) -> i64 {
+        match self.storage {
+            RowStorage::Teams { .. } => 1,
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Shifted
+            | RowStorage::Passes { .. } => self.blocks,
+        }
+    }
+
+    /// Whether the blocks that share a row are a team.
+    pub(crate) fn has_teams(&self) -> bool {
+        matches!(self.storage, RowStorage::Teams { .. })
+    }
+
+    /// Returns the plan of a call that has no memory to share, such as one in a stream capture: this plan, or in place of one in teams the
+    /// default one, whose blocks share nothing but what a cluster has.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`fastest`](RowwisePlan::fastest).
+    pub(crate) fn alone(&self, problem: &RowwiseProblem) -> Result<RowwisePlan, Error> {
+        if self.has_teams() {
+            // Those in teams are for Hopper.
+            return RowwisePlan::fastest(problem, Arch::Sm90a);
+        }
+        Ok(*self)
+    }
+
+    /// Returns the bytes of memory for what the blocks of teams tell each other: for each team and group, two pairs of totals of each
+    /// block, which rows take in turn; 0 if there are no teams.
+    ///
+    /// ```
+    /// use colex_atom::{Arch, Ty};
+    /// use colex_gpu::rowwise::{RowFunction, RowwisePlan, RowwiseProblem};
+    ///
+    /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [64, 1 << 20]);
+    /// let plan = RowwisePlan::in_teams(&problem, Arch::Sm90a, [32, 132], [1024, 1])?;
+    /// assert_eq!(plan.workspace(), 4 * 2 * 32 * 8);
+    /// assert_eq!(RowwisePlan::fastest(&problem, Arch::Sm90a)?.workspace(), 0);
+    /// # Ok::<(), colex_gpu::Error>(())
+    /// ```
+    pub fn workspace(&self) -> i64 {
+        product([4, self.totals()])
+    }
+
+    /// The numbers of the totals that the blocks of teams leave.
+    pub(crate) fn totals(&self) -> i64 {
+        match self.storage {
+            RowStorage::Teams { groups, teams, .. } => {
+                product([teams, groups, 2, self.blocks, TOTALS_WORDS])
+            }
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Shifted
+            | RowStorage::Passes { .. } => 0,
+        }
+    }
+
+    /// Returns the words by which the blocks of teams count each other, one of every 32 for a team and a group; 0 if there are no teams.
+    pub(crate) fn counters(&self) -> i64 {
+        match self.storage {
+            RowStorage::Teams { groups, teams, .. } => product([teams, groups, COUNTER_WORDS]),
+            RowStorage::Registers
+            | RowStorage::Ahead { .. }
+            | RowStorage::Alternating { .. }
+            | RowStorage::Shifted
+            | RowStorage::Passes { .. } => 0,
+        }
+    }
+
     fn chosen(
         problem: &RowwiseProblem,
         arch: Arch,
@@ -441,8 +608,10 @@ impl RowwisePlan {
             .or_else(|| in_cluster().filter(|_| has_residual && has_clusters(arch)));
         let ahead = || plan.one_after_the_other(problem, arch, rates);
         let in_turn = || plan.in_turn(problem, arch, rates?);
+        let of_teams = || plan.of_teams(problem, arch, rates?).map(|(teams, _)| teams);
         let shifted = plan.shifted(problem);
-        let plan = match shifted.or(in_registers).or_else(in_turn).or_else(ahead) {
+        let held = shifted.or(in_registers).or_else(in_turn);
+        let plan = match held.or_else(of_teams).or_else(ahead) {
             Some(plan) if plan.storage == RowStorage::Registers => RowwisePlan {
                 rows: match plan.blocks {
                     1 => plan.rows_of_block(),
@@ -569,6 +738,36 @@ impl RowwisePlan {
             clusters: clusters_at_once(blocks, i64::from(Limits::of(arch).multiprocessors)),
         };
         Some(RowwisePlan { storage, ..plan })
+    }
+
+    /// The plan in teams of a large tensor whose rows no cluster holds, and the times of this plan and of passes, if it is the faster one by
+    /// the rates of a device.
+    pub(crate) fn of_teams(
+        &self,
+        problem: &RowwiseProblem,
+        arch: Arch,
+        rates: Rates,
+    ) -> Option<(RowwisePlan, [f64; 2])> {
+        let [.., least] = IN_TURN;
+        let row = product([problem.columns(), self.size()]);
+        let is_large = row > least && product([problem.rows(), row]) >= TEAM_LEAST;
+        if !is_large || !self.has_powers() || !self.has_room(arch) {
+            return None;
+        }
+        let all = i64::from(Limits::of(arch).multiprocessors.min(rates.multiprocessors));
+        let blocks = div_up(row, TEAM_BYTES);
+        if blocks > all {
+            return None;
+        }
+        let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], [MOST_THREADS, 1]).ok()?;
+        // A row is read while the one before it is stored, but for the first one.
+        let rate = rates.memory() as f64 * COPIED;
+        let teams = (all / blocks).min(problem.rows());
+        let turns = div_up(problem.rows(), teams) as f64;
+        let of_turn = (row * teams) as f64 / rate;
+        let of_teams = of_turn + turns * (2.0 * of_turn + TEAM_EXCHANGE);
+        let of_passes = problem.rows() as f64 * row as f64 * (2.0 + AGAIN_LONG) / rate;
+        (of_teams < of_passes).then_some((plan, [of_teams, of_passes]))
     }
 
     /// Whether groups of threads take rows in turn by default.
@@ -756,6 +955,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
             | RowStorage::Shifted => 0,
             RowStorage::Passes { .. } => self.operands.function.reads() - 1,
         };
@@ -764,6 +964,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
             | RowStorage::Shifted => 0,
         };
         let columns = problem.columns().saturating_sub(kept).max(0);
@@ -836,6 +1037,13 @@ impl RowwisePlan {
                     "Rows stay in registers; {groups} of threads take them in turn from {slots} of shared memory"
                 )
             }
+            RowStorage::Teams { groups, slots, .. } => {
+                let [groups, slots] = [(groups, "group"), (slots, "slot")].map(counted);
+                format!(
+                    "All blocks run at once, and those of a team meet through global memory. Rows stay in registers; {groups} of threads \
+                     of each block take them in turn from {slots} of shared memory"
+                )
+            }
             RowStorage::Passes { kept: 0 } => format!("Rows are read {reads} times"),
             RowStorage::Passes { kept } => {
                 let kept = counted((kept, "turn"));
@@ -860,9 +1068,11 @@ impl RowwisePlan {
     pub(crate) fn grid(&self, problem: &RowwiseProblem) -> i64 {
         let tiles = div_up(problem.rows(), self.rows);
         let clusters = match self.storage {
-            RowStorage::Ahead { clusters, .. } | RowStorage::Alternating { clusters, .. } => {
-                tiles.min(clusters)
-            }
+            RowStorage::Ahead { clusters, .. }
+            | RowStorage::Alternating { clusters, .. }
+            | RowStorage::Teams {
+                teams: clusters, ..
+            } => tiles.min(clusters),
             RowStorage::Registers | RowStorage::Shifted | RowStorage::Passes { .. } => tiles,
         };
         clusters.saturating_mul(self.blocks)
@@ -885,10 +1095,17 @@ impl RowwisePlan {
         check.power("number of threads of a row", self.threads, MOST_THREADS)?;
         let others = MOST_THREADS / self.threads;
         check.power("number of rows of a block", self.rows, others)?;
-        let clusters = if has_clusters(arch) { MOST_BLOCKS } else { 1 };
-        check.power("number of blocks of a row", self.blocks, clusters)?;
+        if self.has_teams() {
+            let of = [2, MOST_OF_TEAM, 1];
+            check.number("number of blocks of a team", self.blocks, of)?;
+        } else {
+            let clusters = if has_clusters(arch) { MOST_BLOCKS } else { 1 };
+            check.power("number of blocks of a row", self.blocks, clusters)?;
+        }
         let most = match self.storage {
-            RowStorage::Alternating { .. } => THREAD_BYTES / (self.vector * self.size()).max(1),
+            RowStorage::Alternating { .. } | RowStorage::Teams { .. } => {
+                THREAD_BYTES / (self.vector * self.size()).max(1)
+            }
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Shifted
@@ -898,7 +1115,7 @@ impl RowwisePlan {
             }
         };
         check.number("number of accesses", self.accesses, [1, most, 1])?;
-        if self.blocks > 1 {
+        if self.cluster() > 1 {
             let what = "number of rows of a block of a cluster";
             check.number(what, self.rows, [1, 1, 1])?;
             let what = "number of threads of a block of a cluster";
@@ -929,7 +1146,19 @@ impl RowwisePlan {
                 groups,
                 slots,
                 clusters,
-            } => self.check_alternating(check, arch, [groups, slots, clusters])?,
+            } => {
+                let of = [1, MOST_CLUSTERS, 1];
+                check.number("number of clusters", clusters, of)?;
+                self.check_alternating(check, arch, [groups, slots])?;
+            }
+            RowStorage::Teams {
+                groups,
+                slots,
+                teams,
+            } => {
+                check.number("number of teams", teams, [1, MOST_CLUSTERS, 1])?;
+                self.check_alternating(check, arch, [groups, slots])?;
+            }
             RowStorage::Passes { kept } => {
                 let of = [0, MOST_SLOTS, 1];
                 check.number("number of chunks that are kept", kept, of)?;
@@ -944,8 +1173,20 @@ impl RowwisePlan {
         }
         let slot = product([self.rows, self.chunk(), self.size(), self.inputs()]);
         let bytes = slots.saturating_mul(slot).saturating_add(RESERVED);
-        let most = i64::from(Limits::of(arch).shared);
-        check.limit("bytes of shared memory for rows", bytes, most)
+        let limits = Limits::of(arch);
+        check.limit(
+            "bytes of shared memory for rows",
+            bytes,
+            limits.shared.into(),
+        )?;
+        if let RowStorage::Teams { teams, .. } = self.storage {
+            let threads = self.threads_of_block() as u64;
+            let each = limits.blocks_of_multiprocessor(threads, bytes as u64) as i64;
+            let most = each * i64::from(limits.multiprocessors);
+            let blocks = product([teams, self.blocks]);
+            check.limit("blocks of teams, which all run at once", blocks, most)?;
+        }
+        Ok(())
     }
 
     /// Checks what groups need that take rows in turn.
@@ -953,7 +1194,7 @@ impl RowwisePlan {
         &self,
         check: &PlanCheck<'_>,
         arch: Arch,
-        [groups, slots, clusters]: [i64; 3],
+        [groups, slots]: [i64; 2],
     ) -> Result<(), Error> {
         if !has_clusters(arch) || self.vector * self.size() != WIDEST {
             return Err(RowwiseError::Bulk { arch }.into());
@@ -971,8 +1212,6 @@ impl RowwisePlan {
         check.number("number of groups that take rows in turn", groups, of)?;
         let of = [groups, MOST_SLOTS, groups];
         check.number("number of slots of rows", slots, of)?;
-        let of = [1, MOST_CLUSTERS, 1];
-        check.number("number of clusters", clusters, of)?;
         let all = product([groups, self.chunk(), self.size()]);
         check.limit("bytes in the registers of a block", all, BLOCK_BYTES)
     }
@@ -999,6 +1238,7 @@ impl RowwisePlan {
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }
+            | RowStorage::Teams { .. }
             | RowStorage::Passes { .. } => all,
         }
     }
@@ -1007,7 +1247,7 @@ impl RowwisePlan {
     /// would add many numbers otherwise.
     pub(crate) fn has_scratch(&self) -> bool {
         let has_own = match self.storage {
-            RowStorage::Shifted | RowStorage::Alternating { .. } => true,
+            RowStorage::Shifted | RowStorage::Alternating { .. } | RowStorage::Teams { .. } => true,
             RowStorage::Registers | RowStorage::Ahead { .. } | RowStorage::Passes { .. } => false,
         };
         self.blocks > 1 || has_own || self.rows == 1 && self.threads >= MANY_WARPS * WARP
@@ -1039,6 +1279,10 @@ impl RowwisePlan {
         let columns = problem.columns();
         if self.storage.is_whole() && all < columns {
             return refused(RowwiseError::Columns { all, columns });
+        }
+        if self.has_teams() && problem.rows() > MOST_TEAM_ROWS {
+            let (rows, most) = (problem.rows(), MOST_TEAM_ROWS);
+            return refused(RowwiseError::OfTeams { rows, most });
         }
         let beyond = if self.storage.is_whole() {
             all.saturating_sub(self.chunk()).saturating_sub(columns)
@@ -1140,7 +1384,12 @@ impl fmt::Display for RowwisePlan {
             self.vector
         )?;
         if self.blocks > 1 {
-            write!(f, ", clusters of {} blocks", self.blocks)?;
+            let kind = if self.has_teams() {
+                "teams"
+            } else {
+                "clusters"
+            };
+            write!(f, ", {kind} of {} blocks", self.blocks)?;
         }
         match self.storage {
             RowStorage::Registers => f.write_str(", rows in registers"),
@@ -1160,6 +1409,15 @@ impl fmt::Display for RowwisePlan {
                     f,
                     ", rows in registers, {groups} in turn, {slots}, {clusters}"
                 )
+            }
+            RowStorage::Teams {
+                groups,
+                slots,
+                teams,
+            } => {
+                let [groups, slots] = [(groups, "group"), (slots, "slot")].map(counted);
+                let teams = counted((teams, "team"));
+                write!(f, ", rows in registers, {groups} in turn, {slots}, {teams}")
             }
             RowStorage::Passes { kept: 0 } => f.write_str(", rows in passes"),
             RowStorage::Passes { kept } => {

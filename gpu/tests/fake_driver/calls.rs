@@ -13,6 +13,7 @@ use colex_gpu::kernels::gemm::{Autotune, Epilogue, GemmMethod, GemmPlan, Operand
 use colex_gpu::kernels::{
     Compute, CopyCall, CopyMethod, Gemm, GemmElement, GemmProblem, Major, Operand, View, ViewMut,
 };
+use colex_gpu::rowwise::{RowFunction, RowStorage, Rowwise, RowwisePlan};
 use colex_gpu::{Buffer, Device, DeviceError, Element, Error, Launch, Repeats, copy, transpose};
 use colex_sched::{Order, RasterOrder};
 use half::{bf16, f16};
@@ -613,6 +614,83 @@ fn kernels_of_a_product_may_begin_early() {
     let name = "calls::kernels_of_a_product_may_begin_early";
     let cases = said(name, "whole", act);
     println!("law kernels_of_a_product_may_begin_early: {cases} cases");
+}
+
+/// A cooperative launch asks the driver for all blocks at once, by a call and inside a capture, and never for an early begin. One that the
+/// device does not hold is refused before the driver sees it.
+#[test]
+fn cooperative_launches_ask_for_all_blocks() {
+    let act = || {
+        let device = on_cudarc();
+        let function = device.load(&kernel()).unwrap();
+        let mut cases = 0;
+        for (blocks, threads) in [(1, 32), (132, 1024), (264, 1024), (265, 1024), (4225, 32)] {
+            let launch = Launch::new(blocks, threads);
+            for launch in [launch, launch.cooperative()] {
+                let work = || device.launch(&function, launch, &[1u32.into()]);
+                let fits = !launch.cooperative || blocks * threads <= 264 * 1024 && blocks <= 4224;
+                let counts = counted(&device, &work);
+                let Ok(counts) = counts else {
+                    let refused = work().unwrap_err().to_string();
+                    assert!(
+                        refused.starts_with(&format!(
+                            "a cooperative launch has {blocks} blocks, and the device holds at most "
+                        )),
+                        "{refused}"
+                    );
+                    assert!(!fits, "{launch:?}");
+                    cases += 1;
+                    continue;
+                };
+                assert!(fits, "{launch:?}");
+                assert_eq!(counts["cuLaunchKernelEx"], 1);
+                let found = counts.get("launches_at_once").copied();
+                assert_eq!(found, launch.cooperative.then_some(1), "{launch:?}");
+                let (nodes, worked) = captured(&device, work);
+                worked.unwrap();
+                assert_eq!(nodes, Ok(1));
+                cases += 1;
+            }
+        }
+        cases.to_string()
+    };
+    let name = "calls::cooperative_launches_ask_for_all_blocks";
+    let cases = said(name, "whole", act);
+    println!("law cooperative_launches_ask_for_all_blocks: {cases} cases");
+}
+
+/// A softmax of rows that teams hold is one cooperative launch in memory of the stream. A capture takes the default plan without teams,
+/// unless the call was prepared before.
+#[test]
+fn rows_of_teams_are_launched_at_once() {
+    let act = || {
+        let device = on_cudarc();
+        let [x, y] = [(); 2].map(|()| buffer::<f32>(&device));
+        let from = view(&x, "(8,12288):(12288,1)");
+        let to = view_mut(&y, "(8,12288):(12288,1)");
+        let softmax = Rowwise::new(RowFunction::Softmax, &from, &to);
+        let call = softmax.prepare_with(|problem, arch| {
+            RowwisePlan::in_teams(problem, arch, [3, 132], [1024, 1])
+        });
+        let call = call.unwrap();
+        let counts = counted(&device, || call.run(&device)).unwrap();
+        assert_eq!(counts["cuLaunchKernelEx"], 1);
+        assert_eq!(counts["launches_at_once"], 1);
+        let (nodes, ran) = captured(&device, || call.run(&device));
+        ran.unwrap();
+        assert_eq!(nodes, Ok(1));
+        // Prepared inside of a capture, the call has no memory to share.
+        let (_, plan) = captured(&device, || {
+            let call = softmax.prepare_with(|problem, arch| {
+                RowwisePlan::in_teams(problem, arch, [3, 132], [1024, 1])
+            })?;
+            Ok::<_, Error>(call.plan().copied())
+        });
+        let plan = plan.unwrap().expect("rows");
+        assert!(!matches!(plan.storage, RowStorage::Teams { .. }), "{plan}");
+        "1".to_string()
+    };
+    said("calls::rows_of_teams_are_launched_at_once", "whole", act);
 }
 
 /// A short product begins early by itself, and in order if its plan says so: by the same kernel, so that nothing is loaded.

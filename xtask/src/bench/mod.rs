@@ -77,6 +77,7 @@ const GROUPS: &[(&str, Runner)] = &[
     ("varlen", Runner::Gpu(serving::varlen)),
     ("rows", Runner::Gpu(rows::run)),
     ("long-rows", Runner::Gpu(rows::long)),
+    ("longest-rows", Runner::Gpu(rows::longest)),
     ("norms", Runner::Gpu(rows::norms)),
     ("maps", Runner::Gpu(maps::run)),
     ("quantise", Runner::Gpu(maps::quantisations)),

@@ -24,6 +24,9 @@ const COLUMNS: [i64; 9] = [16384, 65536, 131_072, 1 << 20, 4097, 33, 256, 1000, 
 /// Columns of long rows.
 const LONG_COLUMNS: [i64; 7] = [16384, 24576, 32768, 40_000, 65536, 131_072, 1 << 20];
 
+/// Columns of rows that no cluster holds, in one of the types at least.
+const LONGEST_COLUMNS: [i64; 4] = [1 << 18, 1 << 19, 1 << 20, 1 << 21];
+
 /// Columns of the rows of norms.
 const WIDTHS: [i64; 4] = [16384, 5120, 4096, 1000];
 
@@ -42,6 +45,17 @@ pub(super) fn long(device: &Device, json: Option<&Path>) -> Result<()> {
     let mut report = BenchReport::new("long-rows", "TB/s", device);
     println!("{}; normal numbers", super::device::PROTOCOL);
     for columns in LONG_COLUMNS {
+        group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
+        group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
+    }
+    report.write(json)
+}
+
+/// Rows that no cluster holds, by teams and in passes, alone.
+pub(super) fn longest(device: &Device, json: Option<&Path>) -> Result<()> {
+    let mut report = BenchReport::new("longest-rows", "TB/s", device);
+    println!("{}; normal numbers", super::device::PROTOCOL);
+    for columns in LONGEST_COLUMNS {
         group::<f32>(device, &mut report, RowFunction::Softmax, columns, false)?;
         group::<bf16>(device, &mut report, RowFunction::Softmax, columns, false)?;
     }
@@ -118,7 +132,9 @@ fn group<T: GemmElement>(
         return Ok(());
     };
     let in_turn = in_turn(&problem, device.arch());
-    for (name, plan) in around(&chosen, [rows, columns]).into_iter().chain(in_turn) {
+    let in_teams = in_teams(&problem, device);
+    let all = around(&chosen, [rows, columns]).into_iter();
+    for (name, plan) in all.chain(in_turn).chain(in_teams) {
         let fits = |problem: &RowwiseProblem| plan.takes(problem);
         if plan.check(device.arch()).is_ok() && fits(&problem) {
             calls.push((name, call.prepare_with(|_, _| Ok(plan))?));
@@ -264,7 +280,7 @@ fn around(plan: &RowwisePlan, [rows, columns]: [i64; 2]) -> Vec<(String, Rowwise
                 add(what, passes([threads, 1], plan.blocks, 8));
             }
         }
-        RowStorage::Alternating { .. } => {
+        RowStorage::Alternating { .. } | RowStorage::Teams { .. } => {
             for blocks in [1, 2, 4] {
                 let what = format!("in passes, 8 kept, {blocks} blocks");
                 add(what, passes([512, 1], blocks, 8));
@@ -362,6 +378,45 @@ fn in_turn(problem: &RowwiseProblem, arch: Arch) -> Vec<(String, RowwisePlan)> {
     };
     let all = [[1024, 1], [512, 2], [256, 2]];
     all.into_iter().filter_map(of_groups).collect()
+}
+
+/// Plans of the longest rows whose blocks are in teams: by teams of 16 to 132 blocks, and by one, two or four groups of threads in each
+/// block, with a slot for each group and with two.
+fn in_teams(problem: &RowwiseProblem, device: &Device) -> Vec<(String, RowwisePlan)> {
+    if problem.columns() < LONGEST_COLUMNS[0] {
+        return Vec::new();
+    }
+    let multiprocessors = i64::from(device.limits().multiprocessors);
+    let mut plans = Vec::new();
+    for blocks in [16, 22, 32, 33, 44, 64, 66, 132] {
+        for [threads, groups] in [[1024, 1], [512, 1], [512, 2], [256, 4]] {
+            let of = [blocks, multiprocessors];
+            let plan = RowwisePlan::in_teams(problem, device.arch(), of, [threads, groups]);
+            let Ok(plan) = plan else { continue };
+            let RowStorage::Teams {
+                groups,
+                slots: most,
+                teams,
+            } = plan.storage
+            else {
+                continue;
+            };
+            for slots in [groups, 2 * groups] {
+                if slots <= most {
+                    let storage = RowStorage::Teams {
+                        groups,
+                        slots,
+                        teams,
+                    };
+                    let what = format!(
+                        "teams of {blocks} blocks, {groups} x {threads} threads, {slots} slots"
+                    );
+                    plans.push((what, RowwisePlan { storage, ..plan }));
+                }
+            }
+        }
+    }
+    plans
 }
 
 /// Compares the first, the middle and the last row with double precision.

@@ -98,6 +98,24 @@ fn drawn(r: &mut Random, problem: &RowwiseProblem, device: &Device) -> Option<Ro
     let rows = 1 << r.below(6_u32);
     let once = r.one_in(3);
     let groups = 1 + r.below(3_i64);
+    if r.one_in(6) {
+        let plan = RowwisePlan {
+            meets_once: true,
+            vector: 128 / i64::from(plan.operands.ty.bits()),
+            threads: 32 << r.below(3_u32),
+            rows: 1,
+            accesses: 1 + r.below(4_i64),
+            blocks: r.one(&[2, 3, 4, 7, 16, 33]),
+            storage: RowStorage::Teams {
+                groups,
+                slots: groups * (1 + r.below(2_i64)),
+                teams: 1 + r.below(3_i64),
+            },
+            ..plan
+        };
+        let fits = plan.check(device.arch()).is_ok() && plan.takes(problem);
+        return fits.then_some(plan);
+    }
     if r.one_in(4) {
         let plan = RowwisePlan {
             meets_once: once,

@@ -164,8 +164,8 @@ fn elementwise() -> Result<Vec<Sample>, Error> {
     Ok(all)
 }
 
-/// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without, and by groups that take rows in
-/// turn, with as many elements in each thread as there may be.
+/// Functions of rows: held by a warp, a block and a cluster, and in passes, with vectors and without, by groups that take rows in
+/// turn, with as many elements in each thread as there may be, and by teams of blocks.
 fn rowwise() -> Result<Vec<Sample>, Error> {
     let mut all = Vec::new();
     for (arch, ty) in [
@@ -199,6 +199,17 @@ fn rowwise() -> Result<Vec<Sample>, Error> {
             ] {
                 let of_group = [threads, groups];
                 let plan = RowwisePlan::alternating(&problem, Arch::Sm90a, blocks, of_group)?;
+                let most = 65536 / (threads * groups);
+                all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, most as u32));
+            }
+            // Rows of teams, by the fewest blocks and by all of an H200.
+            let problem = RowwiseProblem::new(function, ty, [100, 1 << 20]);
+            let least = 16 * least;
+            for [blocks, threads, groups] in
+                [[least, 1024, 1], [44, 1024, 1], [66, 512, 2], [132, 256, 4]]
+            {
+                let (of_team, of_group) = ([blocks, 132], [threads, groups]);
+                let plan = RowwisePlan::in_teams(&problem, Arch::Sm90a, of_team, of_group)?;
                 let most = 65536 / (threads * groups);
                 all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, most as u32));
             }

@@ -11,7 +11,7 @@ use colex_gpu::{Buffer, Device, Rates, View, ViewMut, cumulative_sum, softmax};
 use colex_layout::Layout;
 use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
-use half::bf16;
+use half::{bf16, f16};
 
 /// Rows of which shared memory keeps nothing.
 const PASSES: RowStorage = RowStorage::Passes { kept: 0 };
@@ -224,59 +224,62 @@ fn law_plans_of_rows_agree() {
     println!("law rowwise.plans: {cases} cases");
 }
 
+/// Runs a plan under several schedules, in each of which the bits are the same, and compares every row with double precision: rows with a
+/// NaN, with infinities and of -inf alone are among those of a softmax.
+fn rows_are_right<T: GemmElement>(
+    function: RowFunction,
+    [rows, columns]: [usize; 2],
+    plan: impl Fn(&RowwiseProblem) -> RowwisePlan,
+) {
+    let number = |i: usize| T::from_f64((i * 7919 % 613) as f64 / 60.0 - 5.0);
+    let mut x: Vec<T> = (0..rows * columns).map(number).collect();
+    if function == RowFunction::Softmax {
+        // Rows with a NaN, with infinities, and of -inf alone.
+        let others = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+        for (row, other) in x.chunks_mut(columns).zip(others) {
+            row[columns / 2] = T::from_f64(other);
+        }
+        if let Some(row) = x.chunks_mut(columns).nth(3) {
+            row.fill(T::from_f64(f64::NEG_INFINITY));
+        }
+    }
+    let found = testing::in_every_schedule(Arch::Sm90a, 4, |device| {
+        let from = device.upload(&x)?;
+        let mut y = Output::<T>::new(device, rows * columns)?;
+        let shape = (rows, columns);
+        let (from, to) = (from.view(shape)?, y.buffer().view_mut(shape)?);
+        let call =
+            Rowwise::new(function, &from, &to).prepare_with(|problem, _| Ok(plan(problem)))?;
+        call.run(device)?;
+        let all = y.elements()?;
+        // A NaN is another number than itself, so the schedules are compared as bits.
+        Ok(all
+            .iter()
+            .map(|y| y.to_f64().to_bits())
+            .collect::<Vec<u64>>())
+    });
+    let found = found.unwrap_or_else(|why| panic!("{function}, {rows} of {columns}: {why}"));
+    let found: Vec<f64> = found.into_iter().map(f64::from_bits).collect();
+    for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
+        let x: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
+        let want = reference::row(function, &x, None, None, 1e-5);
+        let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+        let step = if T::BYTES == 2 { 2f64.powi(-8) } else { 4e-6 };
+        for (want, found) in want.iter().zip(found) {
+            let apart = (want - found).abs();
+            assert!(
+                apart <= step * largest || want.is_nan() && found.is_nan(),
+                "{function}, {rows} rows of {columns}: {found}, not {want}"
+            );
+        }
+    }
+}
+
 /// Rows that groups of threads take in turn: of each number of rows from one to several turns of the ring, of lengths that end inside of
 /// a vector's tile, between two blocks, and before the last blocks of a cluster; in both widths, with NaN and infinities, under several
 /// schedules.
 #[test]
 fn law_rows_in_turn_are_those_of_the_reference() {
-    fn check<T: GemmElement>(
-        function: RowFunction,
-        [rows, columns]: [usize; 2],
-        plan: impl Fn(&RowwiseProblem) -> RowwisePlan,
-    ) {
-        let number = |i: usize| T::from_f64((i * 7919 % 613) as f64 / 60.0 - 5.0);
-        let mut x: Vec<T> = (0..rows * columns).map(number).collect();
-        if function == RowFunction::Softmax {
-            // Rows with a NaN, with infinities, and of -inf alone.
-            let others = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
-            for (row, other) in x.chunks_mut(columns).zip(others) {
-                row[columns / 2] = T::from_f64(other);
-            }
-            if let Some(row) = x.chunks_mut(columns).nth(3) {
-                row.fill(T::from_f64(f64::NEG_INFINITY));
-            }
-        }
-        let found = testing::in_every_schedule(Arch::Sm90a, 4, |device| {
-            let from = device.upload(&x)?;
-            let mut y = Output::<T>::new(device, rows * columns)?;
-            let shape = (rows, columns);
-            let (from, to) = (from.view(shape)?, y.buffer().view_mut(shape)?);
-            let call =
-                Rowwise::new(function, &from, &to).prepare_with(|problem, _| Ok(plan(problem)))?;
-            call.run(device)?;
-            let all = y.elements()?;
-            // A NaN is another number than itself, so the schedules are compared as bits.
-            Ok(all
-                .iter()
-                .map(|y| y.to_f64().to_bits())
-                .collect::<Vec<u64>>())
-        });
-        let found = found.unwrap_or_else(|why| panic!("{function}, {rows} of {columns}: {why}"));
-        let found: Vec<f64> = found.into_iter().map(f64::from_bits).collect();
-        for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
-            let x: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
-            let want = reference::row(function, &x, None, None, 1e-5);
-            let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
-            let step = if T::BYTES == 2 { 2f64.powi(-8) } else { 4e-6 };
-            for (want, found) in want.iter().zip(found) {
-                let apart = (want - found).abs();
-                assert!(
-                    apart <= step * largest || want.is_nan() && found.is_nan(),
-                    "{function}, {rows} rows of {columns}: {found}, not {want}"
-                );
-            }
-        }
-    }
     let functions = [
         RowFunction::Softmax,
         RowFunction::LogSoftmax,
@@ -324,12 +327,111 @@ fn law_rows_in_turn_are_those_of_the_reference() {
         {
             let rows = [3 * slots + 2, 1, slots, 2 * slots + 1, 2][(i + j) % 5];
             let function = functions[(i + j) % 3];
-            check::<f32>(function, [rows, 4 * vectors], plan);
-            check::<bf16>(function, [rows, 8 * vectors], plan);
+            rows_are_right::<f32>(function, [rows, 4 * vectors], plan);
+            rows_are_right::<bf16>(function, [rows, 8 * vectors], plan);
             cases += 2;
         }
     }
     println!("law rowwise.turns: {cases} cases");
+}
+
+/// Rows of teams, whose blocks meet through global memory: by one, two and three groups, with fewer and more rows than teams, rows that no
+/// number of blocks divides, blocks without a part of a row, and more blocks than a warp has lanes; in every type, with NaN and infinities,
+/// under several schedules. The counters are 0 again after each launch.
+#[test]
+fn law_rows_of_teams_are_those_of_the_reference() {
+    let functions = [
+        RowFunction::Softmax,
+        RowFunction::LogSoftmax,
+        RowFunction::RmsNorm,
+    ];
+    let mut cases = 0;
+    // Threads and accesses; blocks of a team; groups, slots and teams.
+    for (i, (of_thread, blocks, turns)) in [
+        ((32, 2), 2, [1, 1, 1]),
+        ((32, 1), 3, [1, 2, 2]),
+        ((64, 1), 5, [2, 2, 1]),
+        ((64, 2), 3, [1, 1, 3]),
+        ((32, 1), 2, [3, 3, 2]),
+        ((32, 1), 34, [1, 1, 1]),
+        ((256, 1), 2, [1, 1, 2]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let plan = |problem: &RowwiseProblem| RowwisePlan {
+            operands: problem.operands(),
+            vector: problem.operands().vector,
+            threads: of_thread.0,
+            rows: 1,
+            accesses: of_thread.1,
+            blocks,
+            storage: RowStorage::Teams {
+                groups: turns[0],
+                slots: turns[1],
+                teams: turns[2],
+            },
+            meets_once: true,
+        };
+        let all = (of_thread.0 * of_thread.1 * blocks) as usize;
+        let of_block = all / blocks as usize;
+        let at_once = (turns[0] * turns[2]) as usize;
+        for (j, vectors) in [all, all - 1, of_block + 1, of_block / 2 + 1, 1]
+            .into_iter()
+            .enumerate()
+        {
+            let rows = [3 * at_once + 1, 1, at_once, 2 * at_once + 1, 2][(i + j) % 5];
+            let function = functions[(i + j) % 3];
+            match j % 3 {
+                0 => rows_are_right::<f32>(function, [rows, 4 * vectors], plan),
+                1 => rows_are_right::<bf16>(function, [rows, 8 * vectors], plan),
+                _ => rows_are_right::<f16>(function, [rows, 8 * vectors], plan),
+            }
+            cases += 1;
+        }
+    }
+    println!("law rowwise.teams: {cases} cases");
+}
+
+/// A call in teams runs any number of times, by `run` in the stream's memory and prepared in its own, beside other calls that count by the
+/// same words: each launch finds its counters at 0, and leaves them so.
+#[test]
+fn law_teams_leave_their_counters_at_zero() -> Result<(), colex_gpu::Error> {
+    let mut cases = 0;
+    for seed in 0..3 {
+        let device = simulator(Arch::Sm90a, seed);
+        let columns = 4 * 64 * 3;
+        for rows in [1, 4, 7] {
+            let x: Vec<f32> = (0..rows * columns).map(|i| (i % 97) as f32 / 9.0).collect();
+            let from = device.upload(&x)?;
+            let y = device.poisoned::<f32>(rows * columns)?;
+            let mut written = y.clone();
+            let shape = (rows, columns);
+            let teams = |problem: &RowwiseProblem, _| {
+                RowwisePlan::in_teams(problem, Arch::Sm90a, [3, 7], [32, 1])
+            };
+            let mut first = Vec::new();
+            let call = Rowwise::new(
+                RowFunction::Softmax,
+                &from.view(shape)?,
+                &written.view_mut(shape)?,
+            )
+            .prepare_with(teams)?;
+            assert!(call.plan().is_some_and(|plan| plan.workspace() > 0));
+            for _ in 0..3 {
+                y.fill_bytes(0xff)?;
+                call.run(&device)?;
+                let found: Vec<u32> = y.download()?.iter().map(|y| y.to_bits()).collect();
+                if first.is_empty() {
+                    first.clone_from(&found);
+                }
+                assert_eq!(found, first, "{rows} rows");
+                cases += 1;
+            }
+        }
+    }
+    println!("law rowwise.teams_counters: {cases} cases");
+    Ok(())
 }
 
 /// Rows that begin anywhere, of any number of columns, and whose vectors do not.
@@ -543,7 +645,26 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             assert_eq!(of_turns(function, columns), (256, 8, in_turn(14)));
         }
         assert_eq!(of_turns(function, 49152), (512, 2, kept));
-        assert_eq!(of_turns(function, 131_076), (256, 8, kept));
+        let of_teams = |teams| RowStorage::Teams {
+            groups: 1,
+            slots: 1,
+            teams,
+        };
+        assert_eq!(of_turns(function, 131_076), (1024, 5, of_teams(26)));
+        assert_eq!(of_turns(function, 1 << 20), (1024, 32, of_teams(4)));
+        // Beyond what all multiprocessors hold.
+        assert_eq!(of_turns(function, 1 << 23), (512, 8, kept));
+        for (ty, rows, blocks) in [
+            (Ty::F32, 16, Some(32)),
+            (Ty::F32, 15, None),
+            (Ty::Bf16, 32, Some(16)),
+            (Ty::Bf16, 31, None),
+        ] {
+            let problem = RowwiseProblem::new(function, ty, [rows, 1 << 20]);
+            let plan = RowwisePlan::fastest_on(&problem, Arch::Sm90a, usual).expect("a plan");
+            let is_of_teams = matches!(plan.storage, RowStorage::Teams { .. });
+            assert_eq!(is_of_teams.then_some(plan.blocks), blocks, "{plan}");
+        }
     }
     assert!(matches!(
         on(RowFunction::Softmax, Ty::F32, 65536, h100).storage,
@@ -594,7 +715,10 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let is_of_four = ty == Ty::F32 && !is_norm && (32769..=65536).contains(&columns);
                 let is_of_groups =
                     ty == Ty::F32 && !function.is_norm() && (49153..=131_072).contains(&columns);
-                let is_weighed = is_vectors && (is_of_four || is_of_groups) || is_of_one;
+                // No cluster holds the row.
+                let is_of_teams = !function.is_norm() && row > 1 << 19;
+                let is_weighed =
+                    is_vectors && (is_of_four || is_of_groups || is_of_teams) || is_of_one;
                 let mut was_again = false;
                 for clock in (200_000..6_000_000).step_by(200_000) {
                     let rates = Rates {
@@ -609,6 +733,7 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                         RowStorage::Alternating { .. } => {
                             is_of_groups && rates.memory() >= 4_000_000
                         }
+                        RowStorage::Teams { .. } => is_of_teams && rates.memory() > 0,
                         _ if is_norm => plan.rows == 2,
                         _ => plan.storage == kept,
                     };
@@ -904,6 +1029,24 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             turns(plan, 32, [2, 2, 1]);
             plan.accesses = 17;
         }));
+        let teams = |plan: &mut RowwisePlan, blocks, [groups, slots, teams]: [i64; 3]| {
+            let storage = RowStorage::Teams {
+                groups,
+                slots,
+                teams,
+            };
+            (plan.threads, plan.rows, plan.accesses, plan.blocks) = (32, 1, 1, blocks);
+            (plan.storage, plan.meets_once) = (storage, true);
+        };
+        found.push(planned(&|plan| teams(plan, 1, [1, 1, 1])));
+        found.push(planned(&|plan| teams(plan, 257, [1, 1, 1])));
+        found.push(planned(&|plan| teams(plan, 3, [1, 1, 0])));
+        found.push(planned(&|plan| teams(plan, 3, [2, 3, 1])));
+        found.push(planned(&|plan| {
+            teams(plan, 132, [1, 1, 2]);
+            plan.threads = 1024;
+            plan.accesses = 8;
+        }));
         let shifted = |plan: &mut RowwisePlan, [threads, rows, blocks]: [i64; 3]| {
             plan.storage = RowStorage::Shifted;
             (plan.threads, plan.rows, plan.blocks) = (threads, rows, blocks);
@@ -1007,6 +1150,11 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan asks for 147456 bytes in the registers of a block: the softmax kernel takes at most 131072, 16384 fewer",
             "the plan asks for 4202496 bytes of shared memory for rows: the softmax kernel takes at most 232448, 3970048 fewer",
             "the plan's number of accesses is 17: the softmax kernel takes 1 to 16",
+            "the plan's number of blocks of a team is 1: the softmax kernel takes 2 to 256",
+            "the plan's number of blocks of a team is 257: the softmax kernel takes 2 to 256",
+            "the plan's number of teams is 0: the softmax kernel takes 1 to 4096",
+            "the plan's number of slots of rows is 3: the softmax kernel takes 2 to 64, in multiples of 2",
+            "the plan asks for 264 blocks of teams, which all run at once: the softmax kernel takes at most 132, 132 fewer",
             "the plan's number of rows of a block of shifted rows is 2: the softmax kernel takes 1 only",
             "the plan's number of blocks of a shifted row is 2: the softmax kernel takes 1 only",
             "the plan's number of threads of a shifted row is 32: the softmax kernel takes 64 to 1024, in multiples of 32",
@@ -1021,6 +1169,14 @@ fn refused_functions_of_rows_say_what_would_be_right() {
             "the plan's accesses take 2 elements: addresses, strides and columns of the call allow 1",
             "functions of rows of f64: the tensors must be f32, f16 or bf16",
         ]
+    );
+    // More rows than the counters of teams reach.
+    let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [(1 << 22) + 1, 400]);
+    let teams = RowwisePlan::in_teams(&problem, Arch::Sm90a, [4, 132], [32, 1]);
+    assert_eq!(
+        teams.expect_err("it is refused").to_string(),
+        "the plan's blocks are in teams, which count up to 4194304 rows, and the call has 4194305: a plan of clusters or in passes has \
+         no such limit"
     );
     let same = memory.clone();
     let mut other = memory.clone();
@@ -1081,9 +1237,14 @@ fn law_a_plan_of_rows_that_the_check_accepts_is_built() {
             threads: number(&[1, 8, 32, 128, 256, 512, 1024]),
             rows: number(&[1, 1, 2, 4, 32]),
             accesses: number(&[1, 2, 4, 5, 16, 32]),
-            blocks: number(&[1, 1, 1, 2, 8]),
-            storage: match number(&[0, 0, 1, 2, 3, 4, 4]) {
+            blocks: number(&[1, 1, 1, 2, 8, 33]),
+            storage: match number(&[0, 0, 1, 2, 3, 4, 4, 5, 5]) {
                 0 => RowStorage::Registers,
+                5 => RowStorage::Teams {
+                    groups: number(&[1, 2, 3]),
+                    slots: number(&[1, 2, 6]),
+                    teams: number(&[1, 4, 16]),
+                },
                 3 => RowStorage::Shifted,
                 4 => RowStorage::Alternating {
                     groups: number(&[1, 2, 3]),

@@ -420,6 +420,7 @@ impl Planned for ScanPlan {
                 blocks: plan.grid(problem),
                 threads: plan.threads(),
                 cluster: 1,
+                at_once: false,
             };
             on.launch(&kernel, &given, order.iter().copied(), grid)
         };

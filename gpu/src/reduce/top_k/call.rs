@@ -499,6 +499,7 @@ impl Planned for TopKPlan {
                 blocks: [problem.selections().saturating_mul(parts), 1, 1],
                 threads: plan.threads,
                 cluster: 1,
+                at_once: false,
             };
             on.launch(&kernel, &given, order.iter().copied(), grid)
         };
