@@ -182,6 +182,7 @@ fn printing() -> Result<(), Error> {
     println!("\n== printing ==");
     // ANCHOR: printing
     let matrix = layout!((4,2):(1,4));
+    // Mode 0 counts the rows, and mode 1 the columns.
     for m in 0..matrix.get(&[0])?.size() {
         for n in 0..matrix.get(&[1])?.size() {
             print!("{:3} ", matrix.at((m, n))?);
