@@ -92,12 +92,12 @@ fn indices() -> Result<(), Box<dyn Error>> {
     let mut at = device.poisoned::<i64>(2)?;
     arg_max(&x, 1, &at.view_mut(2)?)?;
     println!("{:?}", at.download()?);
-    let mut most = device.poisoned::<f32>(3)?;
+    let mut least = device.poisoned::<f32>(3)?;
     let mut rows = device.poisoned::<i32>(3)?;
     Reduce::index(ReduceFunction::ArgMin, &x, 0, &rows.view_mut(3)?)
-        .values(&most.view_mut(3)?)
+        .values(&least.view_mut(3)?)
         .run()?;
-    println!("{:?} {:?}", rows.download()?, most.download()?);
+    println!("{:?} {:?}", rows.download()?, least.download()?);
     // ANCHOR_END: indices
     Ok(())
 }
