@@ -13,6 +13,9 @@ use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
 use half::{bf16, f16};
 
+/// The lanes of a warp.
+const WARP: i64 = 32;
+
 /// Rows of which shared memory keeps nothing.
 const PASSES: RowStorage = RowStorage::Passes { kept: 0 };
 
@@ -380,6 +383,10 @@ fn law_rows_of_teams_are_those_of_the_reference() {
             .into_iter()
             .enumerate()
         {
+            // Many blocks wait in turn on a host.
+            if blocks > WARP && j > 1 {
+                break;
+            }
             let rows = [3 * at_once + 1, 1, at_once, 2 * at_once + 1, 2][(i + j) % 5];
             let function = functions[(i + j) % 3];
             match j % 3 {
