@@ -1,4 +1,5 @@
-//! Drawn problems on a GPU: the time of the default plan, and its error on sampled rows.
+//! Drawn problems on a GPU: the time of the default plan, and its error on sampled rows; the time of its choice on the host, and how
+//! much slower it is than the plan that [`Attention::autotune`] finds.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 use colex_atom::Ty;
 use colex_gpu::attention::{
     Attention, AttentionCall, AttentionOperands, AttentionPlan, AttentionProblem, AttentionTensor,
-    Mask, reference,
+    Autotune, Mask, reference,
 };
 use colex_gpu::kernels::GemmElement;
 use colex_gpu::{Buffer, Device, Error, Repeats, View, ViewMut};
@@ -18,9 +19,10 @@ use serde_json::{Value, json};
 
 use super::super::device::{Noise, commit, driver};
 use super::super::host;
-use super::super::product::sweep::{Lines, Random, Sweep, Work, finished, round};
+use super::super::product::sweep::{Lines, Random, Sweep, Tuning, Work, finished, round};
 use super::drawn::{bytes, described, drawn, operations, sets, span};
 use super::recorded::Recorded;
+use super::{DECODED, decoded, problems};
 use crate::verdict::{Checked, Ended};
 
 /// How the numbers are taken.
@@ -35,6 +37,22 @@ const MOST_ERROR: f64 = 1e-2;
 
 const REPEATS: usize = 9;
 
+/// How often the choice of a plan is timed: batches, and choices in each.
+const CHOICES: [usize; 2] = [21, 16];
+
+/// The problems that are measured, each with what it is: with tuned plans the chosen ones and the steps of decoding first, and then
+/// drawn ones.
+fn measured_problems(sweep: &Sweep) -> Vec<(&'static str, AttentionProblem)> {
+    let mut all = Vec::new();
+    if sweep.is_tuned() {
+        let chosen = problems().into_iter().chain(DECODED.map(decoded));
+        all.extend(chosen.map(|problem| ("chosen", problem)));
+    }
+    let numbers = sweep.numbers();
+    all.extend(numbers.map(|number| ("drawn", drawn(sweep.seed(), number))));
+    all
+}
+
 /// Measures drawn problems, and draws what was found if that is wanted.
 pub(in crate::bench) fn run(
     device: &Device,
@@ -44,7 +62,7 @@ pub(in crate::bench) fn run(
     let started = Instant::now();
     let mut lines = Lines::new(json)?;
     println!(
-        "{}, {}; {PROTOCOL}\nus, TFLOP/s, TB/s, relative error | problem | plan",
+        "{}, {}; {PROTOCOL}\nus, TFLOP/s, TB/s, relative error, us of the choice | problem | plan",
         device.name(),
         driver(device)
     );
@@ -54,25 +72,39 @@ pub(in crate::bench) fn run(
     }))?;
     let (of_bf16, of_f16) = (normal::<bf16>(), normal::<f16>());
     let (mut wrong, mut count) = (Vec::new(), 0);
-    for number in sweep.numbers() {
+    let tuning = sweep.tuning()?;
+    let wanted = WantedPlans {
+        every: sweep.is_every(),
+        tuned: tuning.as_ref().map(Tuning::measured),
+    };
+    let mut summary = Summary::default();
+    for (set, problem) in measured_problems(sweep) {
         if started.elapsed() > sweep.budget() {
             println!("stopped after {count} problems");
             break;
         }
-        let problem = drawn(sweep.seed(), number);
         let found = match problem.ty {
-            Ty::Bf16 => one(device, &problem, &of_bf16, sweep.is_every()),
-            _ => one(device, &problem, &of_f16, sweep.is_every()),
+            Ty::Bf16 => one(device, &problem, &of_bf16, wanted),
+            _ => one(device, &problem, &of_f16, wanted),
         };
         let found = found.with_context(|| problem.to_string())?;
         println!(
-            "{:>9.2} {:>7.1} {:>6.3} {:.1e} | {problem} | {}",
+            "{:>9.2} {:>7.1} {:>6.3} {:.1e} {:>5.2} | {problem} | {}",
             found.time,
             operations(&problem) / found.time / 1e6,
             bytes(&problem) as f64 / found.time / 1e6,
             found.error,
+            found.choice,
             found.plan
         );
+        if let Some(tuned) = &found.tuned {
+            println!(
+                "{:>12.2}, tuned: the default takes {:.3} of the time | {}",
+                tuned.time,
+                tuned.regret(),
+                tuned.plan
+            );
+        }
         for (plan, [time, model]) in &found.others {
             println!("{time:>12.2}, by the model {model:.2} | {plan}");
         }
@@ -82,7 +114,8 @@ pub(in crate::bench) fn run(
                 found.plan, found.error
             ));
         }
-        let line = found.json(&problem);
+        summary.add(set, &found);
+        let line = found.json(set, &problem);
         lines.write(&line)?;
         Checked {
             data: line,
@@ -90,6 +123,18 @@ pub(in crate::bench) fn run(
         }
         .add();
         count += 1;
+    }
+    for (name, of_set) in summary.lines() {
+        println!("{name}");
+        lines.write(&json!({"summary": name, "of": of_set}))?;
+        Checked {
+            data: of_set,
+            ..Checked::new(name, Ended::Passed, PROTOCOL)
+        }
+        .add();
+    }
+    if let Some(tuning) = &tuning {
+        tuning.check_kept()?;
     }
     if let Some(folder) = sweep.svg() {
         Recorded::parse(lines.text())?.write(folder)?;
@@ -104,13 +149,106 @@ struct MeasuredProblem {
     /// Microseconds of a call.
     time: f64,
     error: f64,
+    /// Microseconds of the host for the choice of the default plan.
+    choice: f64,
+    /// What `Attention::autotune` found, if that is wanted.
+    tuned: Option<TunedTimes>,
     /// The other plans of the model, with the microseconds that were measured and those that the model says.
     others: Vec<(String, [f64; 2])>,
 }
 
+/// The plan that `Attention::autotune` took, with its time and that of the default plan, measured in turns.
+struct TunedTimes {
+    plan: String,
+    time: f64,
+    default: f64,
+}
+
+impl TunedTimes {
+    /// The time of the default plan over that of the faster one of both.
+    fn regret(&self) -> f64 {
+        self.default / self.time.min(self.default)
+    }
+
+    fn json(&self) -> Value {
+        json!({"plan": self.plan, "us": round(self.time), "default": round(self.default), "regret": round(self.regret())})
+    }
+}
+
+/// The plans of a problem that are measured beside the default one.
+#[derive(Clone, Copy, Default)]
+struct WantedPlans<'a> {
+    /// Every other plan of the model.
+    every: bool,
+    /// The file of `Attention::autotune`.
+    tuned: Option<&'a Autotune>,
+}
+
+/// The times of choices and the regrets, of each set of problems.
+#[derive(Default)]
+struct Summary(Vec<(&'static str, f64, Option<f64>)>);
+
+impl Summary {
+    fn add(&mut self, set: &'static str, found: &MeasuredProblem) {
+        let regret = found.tuned.as_ref().map(TunedTimes::regret);
+        self.0.push((set, found.choice, regret));
+    }
+
+    /// A sentence for each set, and its numbers.
+    fn lines(&self) -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        for set in ["chosen", "drawn"] {
+            let of_set = self.0.iter().filter(|(of, ..)| *of == set);
+            let choices: Vec<f64> = of_set.clone().map(|(_, choice, _)| *choice).collect();
+            let regrets: Vec<f64> = of_set.filter_map(|(.., regret)| *regret).collect();
+            for (what, unit, numbers) in [
+                ("choice of a plan", " us", choices),
+                ("regret of the default plan", "", regrets),
+            ] {
+                if numbers.is_empty() {
+                    continue;
+                }
+                let [mean, tail] = mean_and_tail(numbers.clone());
+                let count = numbers.len();
+                all.push((
+                    format!("{what}, {count} {set} problems: {mean:.3}{unit} on average, {tail:.3}{unit} at the 95th percentile"),
+                    json!({"set": set, "problems": count, "mean": round(mean), "ninety_fifth": round(tail)}),
+                ));
+            }
+        }
+        all
+    }
+}
+
+/// The mean, and the 95th percentile.
+fn mean_and_tail(mut numbers: Vec<f64>) -> [f64; 2] {
+    numbers.sort_by(f64::total_cmp);
+    let mean = numbers.iter().sum::<f64>() / numbers.len() as f64;
+    [mean, numbers[(numbers.len() - 1) * 95 / 100]]
+}
+
+/// The microseconds of the host in which a call chooses its plan, the median of some batches: the choice alone, of nothing that is kept.
+fn choice(device: &Device, problem: &AttentionProblem) -> Result<f64> {
+    let operands = AttentionOperands::of(problem, [0; 4]);
+    let (arch, multiprocessors) = (device.arch(), device.limits().multiprocessors);
+    let [batches, count] = CHOICES;
+    let mut times = Vec::new();
+    for _ in 0..batches {
+        let started = Instant::now();
+        for _ in 0..count {
+            let of = std::hint::black_box((problem, operands));
+            std::hint::black_box(AttentionPlan::fastest(of.0, of.1, arch, multiprocessors)?);
+        }
+        times.push(started.elapsed().as_secs_f64() * 1e6 / count as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[batches / 2])
+}
+
 impl MeasuredProblem {
-    fn json(&self, problem: &AttentionProblem) -> Value {
+    fn json(&self, set: &str, problem: &AttentionProblem) -> Value {
         json!({
+            "set": set, "choice_us": round(self.choice), "tuned": self.tuned.as_ref().map(TunedTimes::json),
             "problem": described(problem), "plan": self.plan, "us": round(self.time), "library": {}, "refused": {},
             "errors": {"ours": self.error},
             "others": self.others.iter().map(|(plan, [time, model])| json!({"plan": plan, "us": round(*time), "model": round(*model)}))
@@ -123,16 +261,17 @@ fn one<T: GemmElement>(
     device: &Device,
     problem: &AttentionProblem,
     noise: &Noise<T>,
-    every: bool,
+    wanted: WantedPlans<'_>,
 ) -> Result<MeasuredProblem> {
-    let (plan, time, mut error) = timed(device, (problem, noise), None)?;
+    let every = wanted.every;
+    let (plan, time, mut error) = timed(device, (problem, noise), HowPlanned::Default)?;
     let operands = AttentionOperands::of(problem, [0; 4]);
     let multiprocessors = device.limits().multiprocessors;
     let mut others = Vec::new();
     if every {
         let plans = AttentionPlan::alternatives(problem, operands, device.arch(), multiprocessors);
         for other in plans.iter().filter(|other| other.to_string() != plan) {
-            let (name, time, apart) = timed(device, (problem, noise), Some(*other))?;
+            let (name, time, apart) = timed(device, (problem, noise), HowPlanned::Plan(other))?;
             let model = other.cost(problem, multiprocessors).total();
             others.push((name, [time, model]));
             error = if apart > error || apart.is_nan() {
@@ -147,19 +286,80 @@ fn one<T: GemmElement>(
         let model = usual.cost(problem, multiprocessors).total();
         others.insert(0, (plan.clone(), [time, model]));
     }
+    let mut tuned = None;
+    if let Some(measured) = wanted.tuned {
+        let (times, apart) = tuned_times(device, (problem, noise), measured)?;
+        error = if apart > error || apart.is_nan() {
+            apart
+        } else {
+            error
+        };
+        tuned = Some(times);
+    }
     Ok(MeasuredProblem {
         plan,
         time,
         error,
+        choice: choice(device, problem)?,
+        tuned,
         others,
     })
 }
 
-/// The plan of the calls, the microseconds of one, and the relative error; of the default plan if there is none.
+/// The times of the tuned plan and of the default one, in turns, and the relative error of the tuned one.
+fn tuned_times<T: GemmElement>(
+    device: &Device,
+    (problem, noise): (&AttentionProblem, &Noise<T>),
+    measured: &Autotune,
+) -> Result<(TunedTimes, f64)> {
+    let sets = sets(problem);
+    let tuned = (problem, noise, HowPlanned::Tuned(measured));
+    with_calls(device, tuned, sets, |tuned, error| {
+        let usual = (problem, noise, HowPlanned::Default);
+        with_calls(device, usual, sets, |usual, _| {
+            let plan = tuned[0].plan();
+            let works: [&Work<'_>; 2] = [
+                &|device: &Device, i: usize| tuned[i % tuned.len()].run(device),
+                &|device: &Device, i: usize| usual[i % usual.len()].run(device),
+            ];
+            let repeats = Repeats {
+                warmups: 1,
+                samples: REPEATS,
+                batch: usual.len().max(3),
+            };
+            let times = device.time_in_turns(repeats, &works)?;
+            let [mut time, default] = [times[0].median(), times[1].median()];
+            // One plan has one time.
+            if plan == usual[0].plan() {
+                time = default;
+            }
+            let plan = plan.to_string();
+            Ok((
+                TunedTimes {
+                    plan,
+                    time,
+                    default,
+                },
+                error,
+            ))
+        })
+    })
+}
+
+/// How a call gets its plan.
+#[derive(Clone, Copy)]
+enum HowPlanned<'a> {
+    Default,
+    Plan(&'a AttentionPlan),
+    /// By `Attention::autotune`, with this file.
+    Tuned(&'a Autotune),
+}
+
+/// The plan of the calls, the microseconds of one, and the relative error.
 fn timed<T: GemmElement>(
     device: &Device,
     (problem, noise): (&AttentionProblem, &Noise<T>),
-    plan: Option<AttentionPlan>,
+    plan: HowPlanned<'_>,
 ) -> Result<(String, f64, f64)> {
     let of = (problem, noise, plan);
     with_calls(device, of, sets(problem), |calls, error| {
@@ -193,7 +393,7 @@ fn room<T: GemmElement>(problem: &AttentionProblem, tensor: AttentionTensor) -> 
 /// Gives the prepared calls of all sets of operands to `body`, with the relative error of the first.
 fn with_calls<T: GemmElement, R>(
     device: &Device,
-    (problem, noise, plan): (&AttentionProblem, &Noise<T>, Option<AttentionPlan>),
+    (problem, noise, plan): (&AttentionProblem, &Noise<T>, HowPlanned<'_>),
     sets: i64,
     body: impl FnOnce(&[AttentionCall<'_>], f64) -> Result<R>,
 ) -> Result<R> {
@@ -240,8 +440,10 @@ fn with_calls<T: GemmElement, R>(
             call = call.sinks(&sinks_view);
         }
         calls.push(match plan {
-            Some(plan) => call.prepare_with(|_, _| Ok(plan))?,
-            None => call.prepare()?,
+            HowPlanned::Plan(plan) => call.prepare_with(|_, _| Ok(*plan))?,
+            HowPlanned::Default => call.prepare()?,
+            // The first call measures; those of the other sets find the plan.
+            HowPlanned::Tuned(measured) => call.autotune(measured).prepare()?,
         });
     }
     calls[0].run(device)?;
@@ -361,8 +563,10 @@ mod tests {
         for problem in problems.take(8) {
             let error = |_: &[AttentionCall<'_>], error: f64| Ok(error);
             let found = match problem.ty {
-                Ty::Bf16 => with_calls(&device, (&problem, &of_bf16, None), 2, error),
-                _ => with_calls(&device, (&problem, &of_f16, None), 2, error),
+                Ty::Bf16 => {
+                    with_calls(&device, (&problem, &of_bf16, HowPlanned::Default), 2, error)
+                }
+                _ => with_calls(&device, (&problem, &of_f16, HowPlanned::Default), 2, error),
             };
             let found = found.expect("it runs");
             assert!(found < MOST_ERROR, "{problem}: {found}");
@@ -372,6 +576,59 @@ mod tests {
             seen[3] |= problem.sinks.is_some() || problem.softcap.is_some();
         }
         assert_eq!(seen, [true; 4]);
+    }
+
+    /// The regret is that of the faster plan; each set has a line of its own, for choices and for regrets.
+    #[test]
+    fn choices_and_regrets_are_summarised() {
+        let found = |choice, tuned: Option<[f64; 2]>| MeasuredProblem {
+            plan: "default".to_string(),
+            time: 1.0,
+            error: 0.0,
+            choice,
+            tuned: tuned.map(|[time, default]| TunedTimes {
+                plan: "tuned".to_string(),
+                time,
+                default,
+            }),
+            others: Vec::new(),
+        };
+        let mut summary = Summary::default();
+        summary.add("drawn", &found(2.0, Some([10.0, 12.0])));
+        summary.add("drawn", &found(4.0, Some([10.0, 9.0])));
+        summary.add("chosen", &found(3.0, None));
+        let lines = summary.lines();
+        let said: Vec<&str> = lines.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(
+            said,
+            [
+                "choice of a plan, 1 chosen problems: 3.000 us on average, 3.000 us at the 95th percentile",
+                "choice of a plan, 2 drawn problems: 3.000 us on average, 2.000 us at the 95th percentile",
+                "regret of the default plan, 2 drawn problems: 1.100 on average, 1.000 at the 95th percentile",
+            ]
+        );
+        assert_eq!(lines[2].1["mean"], 1.1);
+        let many: Vec<f64> = (0..100).map(f64::from).collect();
+        assert_eq!(mean_and_tail(many), [49.5, 94.0]);
+    }
+
+    /// The plan that autotune finds for a problem computes it, and a choice takes some time.
+    #[test]
+    fn a_tuned_plan_is_compared_and_a_choice_is_timed() {
+        let device = Device::simulator(Arch::Sm90a);
+        let file = std::env::temp_dir().join(format!("colex-tuned-{}", std::process::id()));
+        let measured = Autotune::open(&file).expect("a new file");
+        let problem = AttentionProblem::new(Ty::Bf16, 1, [2, 1], [3, 40], [64; 2]);
+        let mut random = Random::new(1, 1);
+        let noise = Noise::of(|| bf16::from_f64(2.0 * random.uniform() - 1.0));
+        let tuned = (&problem, &noise, HowPlanned::Tuned(&measured));
+        let found = with_calls(&device, tuned, 2, |calls, error| {
+            assert_eq!(calls[0].plan(), calls[1].plan());
+            Ok(error)
+        });
+        assert!(found.expect("it runs") < MOST_ERROR);
+        std::fs::remove_file(file).expect("it is there");
+        assert!(choice(&device, &problem).expect("a plan") > 0.0);
     }
 
     #[test]

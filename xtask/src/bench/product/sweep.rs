@@ -79,7 +79,8 @@ pub(crate) struct Sweep {
     /// parts, `undivided=132` after 132 clusters' tiles, `early=1` lets kernels begin before the launch before them has ended, `gather=1` loads by threads, `vector=2` accesses C by 2 elements, and `method=ampere` is of that kernel.
     #[arg(long, requires = "of_shapes")]
     plans: Option<PathBuf>,
-    /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run.
+    /// Measure the plan that `Gemm::autotune` takes, with a new file of plans for each run. With the bench `attention`, that of
+    /// `Attention::autotune`: of the chosen problems and of steps of decoding, and then of those that `--random` draws.
     #[arg(long, requires = "of_shapes")]
     tune: bool,
     /// Measure every plan that the library may choose.
@@ -153,12 +154,22 @@ impl Sweep {
         &self.ranks
     }
 
-    /// Returns the folder of the drawings.
     /// Whether the other plans of the model are measured too.
     pub(in crate::bench) fn is_every(&self) -> bool {
         self.every
     }
 
+    /// Whether tuned plans are measured too.
+    pub(in crate::bench) fn is_tuned(&self) -> bool {
+        self.tune
+    }
+
+    /// Returns a new file of measured plans, if tuned plans are wanted.
+    pub(in crate::bench) fn tuning(&self) -> Result<Option<Tuning>> {
+        self.tune.then(Tuning::new).transpose()
+    }
+
+    /// Returns the folder of the drawings.
     pub(in crate::bench) fn svg(&self) -> Option<&Path> {
         self.svg.as_deref()
     }
@@ -731,8 +742,8 @@ fn measure<T: GemmElement, C: GemmElement>(
         "commit": commit(), "protocol": PROTOCOL, "types": [T::NAME, C::NAME],
     }))?;
     let pools = Pools::<T, C>::new(device, problems)?;
-    let tuning = sweep.tune.then(Tuning::new).transpose()?;
-    let tuned = tuning.as_ref().map(|tuning| &tuning.measured);
+    let tuning = sweep.tuning()?;
+    let tuned = tuning.as_ref().map(Tuning::measured);
     let mut all: Vec<Measured> = Vec::new();
     let mut wrong = Vec::new();
     for problem in problems {
@@ -781,8 +792,7 @@ fn measure<T: GemmElement, C: GemmElement>(
     }
     println!("{:.0} s", started.elapsed().as_secs_f64());
     if let Some(tuning) = &tuning {
-        let unsaved = tuning.measured.unsaved();
-        ensure!(unsaved.is_empty(), "plans were not kept: {unsaved:?}");
+        tuning.check_kept()?;
     }
     sweep.drawings(&lines.text)?;
     Ok(finished(all.len(), &wrong))
@@ -813,12 +823,24 @@ impl<'a> Wanted<'a> {
 }
 
 /// A new file of measured plans, which is removed at the end.
-struct Tuning {
+pub(in crate::bench) struct Tuning {
     path: PathBuf,
     measured: Autotune,
 }
 
 impl Tuning {
+    /// Returns the file.
+    pub(in crate::bench) fn measured(&self) -> &Autotune {
+        &self.measured
+    }
+
+    /// Checks that every measured plan is in the file.
+    pub(in crate::bench) fn check_kept(&self) -> Result<()> {
+        let unsaved = self.measured.unsaved();
+        ensure!(unsaved.is_empty(), "plans were not kept: {unsaved:?}");
+        Ok(())
+    }
+
     fn new() -> Result<Tuning> {
         let name = format!("colex-bench-plans-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
