@@ -520,6 +520,64 @@ fn attention() -> Result<Vec<Sample>, Error> {
             }
         }
     }
+    all.extend(attention_fields()?);
+    Ok(all)
+}
+
+/// Attention by plans with fields that no call chooses: clusters, rings of three stages, numbers of registers and strips of heads on
+/// Hopper; what a block of the Ampere kernel does before it waits for the launch before it, and a sum of parts that lets the next
+/// launch begin.
+fn attention_fields() -> Result<Vec<Sample>, Error> {
+    let mut all = Vec::new();
+    type Change = fn(&mut AttentionPlan);
+    let of_hopper: [(Mask, Change); 7] = [
+        (Mask::Full, |plan| plan.cluster = 2),
+        (Mask::Full, |plan| {
+            (plan.cluster, plan.tile[1], plan.stages) = (4, 32, 3);
+        }),
+        (Mask::Full, |plan| {
+            (plan.tile[1], plan.stages) = (64, 3);
+        }),
+        (Mask::Causal, |plan| {
+            (plan.tile[1], plan.stages, plan.ahead) = (48, 3, 1);
+        }),
+        (Mask::Causal, |plan| plan.registers = Some([24, 240])),
+        (Mask::Full, |plan| plan.registers = Some([40, 232])),
+        (Mask::Causal, |plan| {
+            (plan.strip, plan.pairs) = (4, false);
+        }),
+    ];
+    let of_ampere: [Change; 3] = [
+        |plan| plan.prefetch = Some(0),
+        |plan| (plan.prefetch, plan.beside) = (Some(4), 2),
+        |plan| (plan.splits, plan.next_early, plan.prefetch) = (8, true, Some(2)),
+    ];
+    for features in [[64, 64], [128, 128], [192, 128], [256, 256]] {
+        let problem = AttentionProblem::new(Ty::Bf16, 1, [8, 2], [1000, 2000], features);
+        for (mask, change) in of_hopper {
+            let operands = AttentionOperands::of(&problem.mask(mask), [0; 4]);
+            let mut plan = AttentionPlan::new(AttentionMethod::Hopper, operands);
+            change(&mut plan);
+            // Three stages of large heads are more than a block has.
+            if plan.check(Arch::Sm90a).is_ok() {
+                all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+            }
+        }
+        let decode = AttentionProblem {
+            lengths: [1, 20_000],
+            ..problem
+        };
+        let operands = AttentionOperands::of(&decode, [0; 4]);
+        for change in of_ampere {
+            let mut plan =
+                AttentionPlan::new(AttentionMethod::Ampere, operands).suited_to(&decode, 132);
+            plan.early = true;
+            change(&mut plan);
+            all.push(Sample::new(plan.build(Arch::Sm90a)?.kernel, 255));
+            let second = plan.build_combination(Arch::Sm90a)?;
+            all.extend(second.map(|built| Sample::new(built.kernel, 64)));
+        }
+    }
     Ok(all)
 }
 
