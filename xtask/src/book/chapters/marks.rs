@@ -1,6 +1,7 @@
 //! The marks of worked examples in a chapter, such as `[S20]`: each ends the paragraph whose Rust block runs the example,
 //! and becomes a small link to the list of examples. In the appendix a paragraph may begin with `**D3.**`.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use crate::figure;
@@ -8,6 +9,9 @@ use crate::markdown;
 
 /// The list of examples, from which a mark takes the words that it shows under the pointer.
 const LIST: &str = include_str!("../../../../book/chapters/appendix/examples.md");
+
+/// The file of the list, among the chapters.
+const LIST_PAGE: &str = "appendix/examples.md";
 
 /// A letter and a number, as `S20`.
 pub(super) type ExampleName = (char, u32);
@@ -111,9 +115,12 @@ pub(super) fn misplaced(text: &str, file: &str) -> Vec<(usize, String)> {
 }
 
 /// What replaces the marks of the chapter `file`, and the numbers of the lists that they lead to.
+///
+/// The first mark of an example on a page has an id, and the list of examples leads back to it.
 pub(crate) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
     let up = "../".repeat(file.matches('/').count());
     let id = |name| shown(name).to_lowercase();
+    let mut seen = BTreeSet::new();
     let mut pieces: Vec<_> = marks(text)
         .into_iter()
         .map(|Mark { name, range, is_bold, .. }| {
@@ -122,20 +129,32 @@ pub(crate) fn linked(text: &str, file: &str) -> Vec<(Range<usize>, String)> {
             let html = if is_bold {
                 format!("<strong id=\"{id}\">{text}.</strong>")
             } else {
-                format!("<a class=\"example-mark\" href=\"{up}appendix/{page}.html#{id}\" title=\"{}\">{text}</a>", about(name))
+                let place = if seen.insert(name) {
+                    format!(" id=\"{id}\"")
+                } else {
+                    String::new()
+                };
+                format!("<a class=\"example-mark\"{place} href=\"{up}appendix/{page}.html#{id}\" title=\"{}\">{text}</a>", about(name))
             };
             (range, html)
         })
         .collect();
-    if ["appendix/examples.md", "appendix/errata.md"].contains(&file) {
+    let is_list = file == LIST_PAGE;
+    if is_list || file == "appendix/errata.md" {
         for (at, _) in text.match_indices("\n| S") {
             let start = at + "\n| ".len();
             let end = start + text[start..].find(' ').unwrap_or(0);
-            if let Some(name) = name(&text[start..end]) {
-                pieces.push((
-                    start..end,
-                    format!("<span id=\"{}\">{}</span>", id(name), shown(name)),
-                ));
+            let Some(name) = name(&text[start..end]) else {
+                continue;
+            };
+            pieces.push((
+                start..end,
+                format!("<span id=\"{}\">{}</span>", id(name), shown(name)),
+            ));
+            let row = text[start..].lines().next().unwrap_or("");
+            if let Some(chapter) = row.rfind(".md) |").filter(|_| is_list) {
+                let after = start + chapter + ".md".len();
+                pieces.push((after..after, format!("#{}", id(name))));
             }
         }
     }
@@ -216,9 +235,12 @@ mod tests {
         assert_eq!(
             html("a [S7]\n", "layout/b.md"),
             [
-                "<a class=\"example-mark\" href=\"../appendix/examples.html#s7\" title=\"Worked example S7 of the list in the appendix: (_2,_4):(_1,_2)\">S7</a>"
+                "<a class=\"example-mark\" id=\"s7\" href=\"../appendix/examples.html#s7\" title=\"Worked example S7 of the list in the appendix: (_2,_4):(_1,_2)\">S7</a>"
             ]
         );
+        let twice = html("a [D1]\n\nb [D1]\n", "b.md");
+        let has_id = |html: &String| html.contains("id=");
+        assert_eq!(twice.iter().map(has_id).collect::<Vec<_>>(), [true, false]);
         assert_eq!(
             html("**D1.** a\n", "appendix/disagreements.md"),
             ["<strong id=\"d1\">D1.</strong>"]
@@ -226,5 +248,10 @@ mod tests {
         for page in ["appendix/examples.md", "appendix/errata.md"] {
             assert_eq!(html("\n| S7 | a |\n", page), ["<span id=\"s7\">S7</span>"]);
         }
+        let row = "\n| S7 | a | [wrong there](errata.md#s7) | [B](../layout/b.md) |\n";
+        let pieces = linked(row, LIST_PAGE);
+        assert_eq!(pieces[1].1, "#s7");
+        assert!(row[..pieces[1].0.start].ends_with("(../layout/b.md"));
+        assert_eq!(html(row, "appendix/errata.md").len(), 1);
     }
 }
