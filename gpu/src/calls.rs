@@ -6,12 +6,13 @@
 //! addresses by writing them into the arguments, and by encoding tensor maps. A *kernel* belongs to a plan.
 
 use std::hash::Hash;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use colex_atom::TensorMap;
 
 use crate::error::Error;
-use colex_device::{BareLaunch, Device, LoadedKernel, Memo};
+use colex_device::{BareLaunch, CheckedLaunch, Device, LoadedKernel, Memo};
 use colex_ir::launch::{Argument, Launch, TensorMapArgument};
 use colex_sim::Report;
 use colex_tensor::TensorKernel;
@@ -73,6 +74,10 @@ enum Slot {
 pub(crate) struct Call<A> {
     shape: Arc<Shape<A>>,
     arguments: Vec<Vec<Argument>>,
+    /// Whether it has run before.
+    has_run: AtomicBool,
+    /// Its launches, checked once, from the second run on: a call that runs once does not pay for what later runs save.
+    checked: OnceLock<Vec<CheckedLaunch>>,
 }
 
 impl<S, P, A> PreparedCalls<S, P, A>
@@ -193,7 +198,16 @@ impl<A> Call<A> {
         let launches = shape.launches.iter();
         let arguments = launches.map(|one| one.bind(addresses, device));
         let arguments = arguments.collect::<Result<_, Error>>()?;
-        Ok(Call { shape, arguments })
+        Ok(Call::new(shape, arguments))
+    }
+
+    fn new(shape: Arc<Shape<A>>, arguments: Vec<Vec<Argument>>) -> Call<A> {
+        Call {
+            shape,
+            arguments,
+            has_run: AtomicBool::new(false),
+            checked: OnceLock::new(),
+        }
     }
 
     /// Returns the same call with the address of its workspace, for which `open` stands among its arguments.
@@ -203,12 +217,8 @@ impl<A> Call<A> {
             argument => argument.clone(),
         };
         let arguments = self.arguments.iter();
-        Call {
-            shape: self.shape.clone(),
-            arguments: arguments
-                .map(|of_launch| of_launch.iter().map(filled).collect())
-                .collect(),
-        }
+        let arguments = arguments.map(|of_launch| of_launch.iter().map(filled).collect());
+        Call::new(self.shape.clone(), arguments.collect())
     }
 
     /// Returns what is known of the call's shape.
@@ -227,6 +237,22 @@ impl<A> Call<A> {
     ///
     /// Returns the device's error if a launch fails.
     pub(crate) fn run(&self, device: &Device) -> Result<(), Error> {
+        if let Some(checked) = self.checked.get() {
+            let mut checked = checked.iter();
+            return Ok(checked.try_for_each(|launch| device.launch_checked(launch))?);
+        }
+        if self.has_run.swap(true, Ordering::Relaxed) && !device.is_simulator() {
+            let launches = self.shape.launches.iter().zip(&self.arguments);
+            let checked = launches.map(|(one, arguments)| {
+                device.checked_launch(&one.loaded, (one.launch, one.in_order), arguments)
+            });
+            let checked = checked.collect::<Result<_, _>>()?;
+            // Another thread may have been first, with the same.
+            let checked = self.checked.get_or_init(|| checked).iter();
+            return Ok(checked
+                .map(|launch| device.launch_checked(launch))
+                .collect::<Result<_, _>>()?);
+        }
         let mut launches = self.shape.launches.iter().zip(&self.arguments);
         launches.try_for_each(|(one, arguments)| {
             if one.in_order {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cuda::{BareGpuLaunch, Loaded};
+use crate::cuda::{BareGpuLaunch, HeldGpuLaunch, Loaded};
 use crate::device::{Device, Kind};
 use crate::element::sealed;
 use crate::error::{Error, ErrorKind};
@@ -227,6 +227,18 @@ impl BareLaunch {
         self.bare
             .run(code.expect("invariant: a bare launch is of a kernel on a GPU"))
     }
+}
+
+/// A launch of a kernel with its arguments, checked once: a run on any handle of its device repeats no check. On a simulator it keeps them
+/// as they are.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct CheckedLaunch {
+    kernel: Arc<LoadedKernel>,
+    held: Option<HeldGpuLaunch>,
+    launch: Launch,
+    begins_early: bool,
+    arguments: Vec<Argument>,
 }
 
 /// What a capture forbids of a load, in the words of the error.
@@ -557,6 +569,51 @@ impl Device {
             bare: gpu.bare_launch((&launch, begins_early), arguments)?,
             kernel: kernel.clone(),
         })
+    }
+
+    /// Returns a launch of a kernel, checked, that runs many times ([`launch_checked`](Device::launch_checked)). With `in_order`, none
+    /// of its blocks begins before the launch before it has ended.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`launch`](Device::launch).
+    #[doc(hidden)]
+    pub fn checked_launch(
+        &self,
+        kernel: &Arc<LoadedKernel>,
+        (launch, in_order): (Launch, bool),
+        arguments: &[Argument],
+    ) -> Result<CheckedLaunch, Error> {
+        kernel.check_launch(&launch, arguments, self.limits())?;
+        let begins_early = kernel.waits_first && !in_order;
+        let held = match &self.0 {
+            Kind::Gpu(gpu) => Some(gpu.held_launch((&launch, begins_early), arguments)?),
+            Kind::Simulator(_) => None,
+        };
+        Ok(CheckedLaunch {
+            kernel: kernel.clone(),
+            held,
+            launch,
+            begins_early,
+            arguments: arguments.to_vec(),
+        })
+    }
+
+    /// Runs a checked launch, as [`launch`](Device::launch) does.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error. The device must be the one for which the launch was checked.
+    #[doc(hidden)]
+    pub fn launch_checked(&self, checked: &CheckedLaunch) -> Result<(), Error> {
+        match (&self.0, &checked.kernel.code, &checked.held) {
+            (Kind::Gpu(gpu), Code::Gpu(code), Some(held)) => gpu.launch_held(code, held),
+            _ => self.enqueue(
+                &checked.kernel,
+                (checked.launch, checked.begins_early),
+                &checked.arguments,
+            ),
+        }
     }
 
     fn enqueue(

@@ -45,7 +45,7 @@ pub use element::Element;
 pub use error::Error;
 pub use event::Event;
 #[doc(hidden)]
-pub use function::BareLaunch;
+pub use function::{BareLaunch, CheckedLaunch};
 pub use function::{Function, Launchable, LoadedKernel, Origin, Resources};
 pub use memo::Memo;
 pub use peer::{ExportedBuffer, Flags};

@@ -1082,7 +1082,7 @@ impl Hash for PlanKey {
     }
 }
 
-/// The plans that the model has chosen: the choice takes some 70 us, and a launch 3.
+/// The plans that the model has chosen. A choice takes microseconds, and a launch 3.
 static CHOSEN: LazyLock<Memo<PlanKey, AttentionPlan>> = LazyLock::new(|| Memo::new(512));
 
 /// Returns the extents of a view of `N` modes.

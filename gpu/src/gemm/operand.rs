@@ -1,6 +1,10 @@
 //! The pipeline of an operand: from global memory through shared memory into registers.
 
+use std::convert::Infallible;
+use std::sync::LazyLock;
+
 use colex_atom::{SmemSwizzle, Ty, gmma_smem_atom};
+use colex_device::Memo;
 use colex_layout::{ComposedLayout, IntTuple, Layout, LayoutLeft};
 use colex_tiled::{Operand, Side, TiledCopy, TiledMma};
 
@@ -11,7 +15,7 @@ use colex_ir::{Rounding, Type};
 use colex_tensor::{AtThread, Builder, Error, Fragment, Index, IntoIndices, Stage, Tensor};
 
 /// The tiles of a tensor that threads copy.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Tiles {
     /// The extents of a tile.
     pub(crate) tile: [i64; 2],
@@ -75,9 +79,17 @@ impl Tiles {
             let shared = shared_layout(self.major, self.ty.bits(), &self.tile, step)?;
             Ok::<_, Error>((self.copy(threads)?).partitions(&shared, Side::Destination)?)
         };
-        cut().is_ok()
+        let known = SHARED.get_or_make(&(self, threads, step), || {
+            Ok::<_, Infallible>(cut().is_ok())
+        });
+        match known {
+            Ok(known) => *known,
+        }
     }
 }
+
+/// Which tiles threads share: to partition one takes some 30 us, and each choice of a plan of attention asks for three.
+static SHARED: LazyLock<Memo<(Tiles, i64, i64), bool>> = LazyLock::new(|| Memo::new(1024));
 
 /// The copy of an operand's tiles from global memory into the stages of shared memory, by threads.
 #[derive(Clone)]

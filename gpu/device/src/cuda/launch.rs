@@ -60,10 +60,25 @@ fn addresses(arguments: &[Argument], maps: &[AlignedTensorMap]) -> Addresses {
 /// A launch whose arguments stand where the driver reads them, for a bench: a run is one call of the driver, without a check.
 pub(crate) struct BareGpuLaunch {
     gpu: Gpu,
+    held: HeldGpuLaunch,
+}
+
+/// A checked launch whose arguments stand where the driver reads them. It owns all that its addresses point to.
+pub(crate) struct HeldGpuLaunch {
     config: LaunchConfig,
     addresses: Addresses,
-    /// What the configuration and the addresses point to.
     _held: (Vec<LaunchAttribute>, Vec<Argument>, Vec<AlignedTensorMap>),
+}
+
+// SAFETY: the pointers lead into memory that the value owns on the heap. Nothing writes it after it was made.
+unsafe impl Send for HeldGpuLaunch {}
+// SAFETY: as above.
+unsafe impl Sync for HeldGpuLaunch {}
+
+impl std::fmt::Debug for HeldGpuLaunch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HeldGpuLaunch")
+    }
 }
 
 /// The attributes of a launch: a cluster or all blocks at once, and an early begin.
@@ -84,9 +99,9 @@ impl BareGpuLaunch {
         // returns an error.
         let code = unsafe {
             (api.launch_kernel)(
-                &self.config,
+                &self.held.config,
                 function.handle,
-                self.addresses.as_ptr().cast_mut(),
+                self.held.addresses.as_ptr().cast_mut(),
                 std::ptr::null_mut(),
             )
         };
@@ -131,6 +146,43 @@ impl Gpu {
         })
     }
 
+    /// Returns a launch whose arguments stand where the driver reads them. They must have been checked, as for [`launch`](Gpu::launch).
+    pub(crate) fn held_launch(
+        &self,
+        (launch, begins_early): (&Launch, bool),
+        arguments: &[Argument],
+    ) -> Result<HeldGpuLaunch, Error> {
+        let arguments = arguments.to_vec();
+        let maps = maps(&arguments)?.into_vec();
+        let mut attributes = self.attributes(launch, begins_early).into_vec();
+        Ok(HeldGpuLaunch {
+            config: self.config(launch, &mut attributes),
+            addresses: addresses(&arguments, &maps),
+            _held: (attributes, arguments, maps),
+        })
+    }
+
+    /// Enqueues a held launch of a function on the stream.
+    pub(crate) fn launch_held(&self, function: &Loaded, held: &HeldGpuLaunch) -> Result<(), Error> {
+        // Another handle of the device may have another stream than the one that the launch was made with.
+        let config = LaunchConfig {
+            stream: self.stream.handle(),
+            ..held.config
+        };
+        self.call("cuLaunchKernelEx", |api| {
+            // SAFETY: as of `launch`; what the configuration and the addresses point to is held beside them, on the heap. The driver
+            // reads the addresses and what stands there, and writes neither.
+            unsafe {
+                (api.launch_kernel)(
+                    &config,
+                    function.handle,
+                    held.addresses.as_ptr().cast_mut(),
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
     fn attributes(&self, launch: &Launch, begins_early: bool) -> Attributes {
         let mut attributes = Attributes::new();
         if launch.cluster != [1; 3] {
@@ -163,14 +215,9 @@ impl Gpu {
         arguments: &[Argument],
     ) -> Result<BareGpuLaunch, Error> {
         self.bind()?;
-        let arguments = arguments.to_vec();
-        let maps = maps(&arguments)?.into_vec();
-        let mut attributes = self.attributes(launch, begins_early).into_vec();
         Ok(BareGpuLaunch {
             gpu: self.clone(),
-            config: self.config(launch, &mut attributes),
-            addresses: addresses(&arguments, &maps),
-            _held: (attributes, arguments, maps),
+            held: self.held_launch((launch, begins_early), arguments)?,
         })
     }
 }

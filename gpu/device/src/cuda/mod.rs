@@ -35,6 +35,6 @@ use driver::{api, library, sys};
 
 pub(crate) use event::GpuEvent;
 pub(crate) use gpu::Gpu;
-pub(crate) use launch::BareGpuLaunch;
+pub(crate) use launch::{BareGpuLaunch, HeldGpuLaunch};
 pub(crate) use module::Loaded;
 pub(crate) use peer::{EXPORTED_BYTES, device_count};
