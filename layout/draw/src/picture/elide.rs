@@ -89,36 +89,38 @@ impl Grid {
             .collect())
     }
 
-    /// The cells at `rows` and `cols`; in a gap, cells with `mark`, in the colour that all cells left out there have.
+    /// The cells at `rows` and `cols`; in a gap, cells with `mark`, in the colour and the region that all cells left out
+    /// there have.
     fn picked(&self, rows: &[Option<i64>], cols: &[Option<i64>], mark: &str) -> Self {
         let out = |kept: &[Option<i64>], count: i64| -> Vec<i64> {
             (0..count).filter(|at| !kept.contains(&Some(*at))).collect()
         };
         let (rows_out, cols_out) = (out(rows, self.rows()), out(cols, self.cols()));
-        let gap = |row: i64, col: i64| {
+        // The cells of `self` that a cell of the result stands for: one, or those left out in its gap.
+        let cells = |row: i64, col: i64| -> Vec<(i64, i64)> {
             let rows = rows[row as usize].map_or(rows_out.clone(), |row| Vec::from([row]));
             let cols = cols[col as usize].map_or(cols_out.clone(), |col| Vec::from([col]));
             let cells = rows
                 .iter()
                 .flat_map(|row| cols.iter().map(move |col| (*row, *col)));
-            let mut fills = cells.map(|(row, col)| self.cell(row, col).fill);
-            let first = fills.next().unwrap_or(Fill::Void);
-            let is_shared = fills.all(|fill| fill == first);
-            Cell::new([mark]).filled(if is_shared { first } else { Fill::Void })
+            cells.collect()
+        };
+        let gap = |row: i64, col: i64| {
+            let cells = cells(row, col);
+            let fill = shared(cells.iter().map(|(row, col)| self.cell(*row, *col).fill));
+            Cell::new([mark]).filled(fill.unwrap_or(Fill::Void))
         };
         let at = |row: i64, col: i64| Some((rows[row as usize]?, cols[col as usize]?));
         let cell = |row, col| {
             at(row, col).map_or_else(|| gap(row, col), |(row, col)| self.cell(row, col).clone())
         };
         let (height, width) = (rows.len() as i64, cols.len() as i64);
-        let region = |row, col| {
-            let regions = self.regions.as_ref()?;
-            let (row, col) = at(row, col)?;
-            regions.get((row * self.cols() + col) as usize).copied()
-        };
         let mut grid = Self::filled(height, width, cell);
-        if self.regions.is_some() {
-            grid = grid.regions(|row, col| region(row, col).unwrap_or(i64::MIN));
+        if let Some(regions) = &self.regions {
+            let of = |(row, col): &(i64, i64)| regions[(row * self.cols() + col) as usize];
+            // A gap with cells of several regions has lines around it.
+            grid =
+                grid.regions(|row, col| shared(cells(row, col).iter().map(of)).unwrap_or(i64::MIN));
         }
         grid.caption.clone_from(&self.caption);
         grid.axes.clone_from(&self.axes);
@@ -128,6 +130,12 @@ impl Grid {
         grid.col_nesting.clone_from(&self.col_nesting);
         grid
     }
+}
+
+/// What all of `items` are, if they are equal.
+fn shared<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.all(|item| item == first).then_some(first)
 }
 
 fn named(headers: &Headers, kept: &[Option<i64>], mark: &str) -> Headers {
@@ -237,6 +245,23 @@ mod tests {
             }
         }
         std::println!("law elided_grids: {cases} cases");
+    }
+
+    #[test]
+    fn a_gap_has_the_region_that_its_cells_share() {
+        let whole = grid(6, 4).regions(|row, _| row / 3);
+        let regions = |rows| {
+            let part = whole.clone().without_rows(rows).expect("inside");
+            part.regions.expect("as the whole grid")
+        };
+        let rows = |rows: &[i64]| -> Vec<i64> {
+            let cells = rows.iter().flat_map(|row| [*row; 4]);
+            cells.collect()
+        };
+        assert_eq!(regions(1..3), rows(&[0, 0, 1, 1, 1]));
+        assert_eq!(regions(3..5), rows(&[0, 0, 0, 1, 1]));
+        // The border between the regions is left out.
+        assert_eq!(regions(1..5), rows(&[0, i64::MIN, 1]));
     }
 
     #[test]

@@ -93,18 +93,23 @@ impl ThreadValues {
     /// What a reader would otherwise stumble over.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let counts = (0..self.rows()).flat_map(|row| (0..self.cols()).map(move |col| (row, col)));
-        let most = counts
-            .map(|(row, col)| self.owners(row, col).len())
-            .max()
-            .unwrap_or(0);
+        let cells = (0..self.rows()).flat_map(|row| (0..self.cols()).map(move |col| (row, col)));
+        let owners: Vec<_> = cells.map(|(row, col)| self.owners(row, col)).collect();
+        let most = owners.iter().map(|cell| cell.len()).max().unwrap_or(0);
         if self.is_shared() {
             notes.push(String::from(
                 "Cells without a thread are seen by all of them.",
             ));
         } else if most > 1 {
+            // The owners of a cell stand by thread.
+            let has_twice = |cell: &&[(i64, i64)]| cell.windows(2).any(|two| two[0].0 == two[1].0);
+            let what = if owners.iter().any(has_twice) {
+                "(thread, value) pairs"
+            } else {
+                "threads"
+            };
             notes.push(format!(
-                "Up to {most} pairs share a cell; it shows the first."
+                "Up to {most} {what} share a cell; it shows the first."
             ));
         }
         if self.threads() > 32 && !self.is_shared() {
