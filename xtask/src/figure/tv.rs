@@ -4,13 +4,14 @@
 //! - `tile`: rows and columns, such as `(16,8)`; needed;
 //! - `thread`: the one to show before the others;
 //! - `transposed = yes`: the layouts number the elements along the rows of the tile, and not down its columns;
+//! - `titles`: texts separated by `;`, one for each map, before the layouts;
 //! - `colors`: a layout from the threads to the numbers by which they are coloured, such as their lanes.
 
 use colex_draw::{Cell, Fill, Grid, Picture, ThreadValues};
 
 use colex_layout::Layout;
 
-use super::options::{is_transposed, needed, pair, parsed};
+use super::options::{is_transposed, needed, pair, parsed, titles};
 use super::{Body, Error};
 
 pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
@@ -21,7 +22,9 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
     let colors = body.value("colors");
     let colors: Option<Layout> = colors.map(|text| parsed(text, "a layout")).transpose()?;
     let mut maps = Vec::new();
-    for text in body.subjects()? {
+    let subjects = body.subjects()?;
+    let titles = titles(body, subjects.len())?;
+    for (at, text) in subjects.iter().enumerate() {
         let map = ThreadValues::of(parsed::<Layout>(text, "a layout")?, rows, cols)?;
         if let Some(thread) = thread.filter(|thread| !(0..map.threads()).contains(thread)) {
             let threads = map.threads();
@@ -29,7 +32,14 @@ pub(super) fn draw(body: &Body) -> Result<Picture, Error> {
                 "there is no thread {thread} of {threads}"
             )));
         }
-        maps.push(if transposed { map.transposed() } else { map });
+        let map = if transposed { map.transposed() } else { map };
+        maps.push(match titles.get(at) {
+            Some(title) => {
+                let heading = format!("{title}  {}", map.heading());
+                map.titled(heading)
+            }
+            None => map,
+        });
     }
     if let Some(colors) = colors {
         let grid = |map: &ThreadValues| {
@@ -84,6 +94,14 @@ mod tests {
         let html = draw("tv", body).expect("the body is well formed");
         assert_eq!(html.matches("<svg ").count(), 1);
         assert_eq!(html.matches(">T3</text>").count(), 4);
+    }
+
+    #[test]
+    fn a_title_stands_before_its_layout() {
+        let body = "(4,2):(1,4)\n(4,2):(2,1)\ntile = (4,2)\ntitles = one; two";
+        let html = draw("tv", body).expect("the body is well formed");
+        assert!(html.contains(">one  (4,2):(1,4)</text>"), "{html}");
+        assert!(html.contains(">two  (4,2):(2,1)</text>"), "{html}");
     }
 
     #[test]
