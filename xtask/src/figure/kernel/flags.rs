@@ -49,9 +49,28 @@ const ROUND: [Act; 7] = [
 /// What happens in a unit of time on one rank.
 struct Moment {
     /// The step, in the round.
-    step: Option<(String, Kind)>,
+    step: Option<FlagStep>,
     /// The words in the memory of the rank, before it.
     words: Vec<u32>,
+}
+
+/// The text of a step, and how it is drawn.
+struct FlagStep {
+    /// The flag that a comparison reads.
+    reads: Option<&'static str>,
+    said: String,
+    kind: Kind,
+}
+
+impl FlagStep {
+    fn cell(&self) -> Cell {
+        let lines = self.reads.into_iter().chain([self.said.as_str()]);
+        let fill = match self.kind {
+            Kind::In(round) => colour(round),
+            Kind::Held => Fill::Void,
+        };
+        Cell::new(lines).filled(fill)
+    }
 }
 
 /// How a step is drawn.
@@ -84,11 +103,10 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
             let moment = &moments[time as usize];
             match (row, &moment.step) {
                 (0, None) => Cell::default(),
-                (0, Some((text, Kind::In(round)))) => in_round(text, *round),
-                (0, Some((text, Kind::Held))) => Cell::new([text.clone()]).filled(Fill::Void),
+                (0, Some(step)) => step.cell(),
                 _ => {
                     let word = moment.words[row as usize - 1];
-                    in_round(&word.to_string(), word)
+                    Cell::new([word.to_string()]).filled(colour(word))
                 }
             }
         })?;
@@ -104,10 +122,6 @@ pub(in super::super) fn draw(body: &Body) -> Result<Picture, Error> {
     Ok(Picture::above(grids)
         .title("The steps of two ranks over time, and the flags in the memory of each")
         .legend(rounds.chain([(Fill::Void, "held up".to_string())])))
-}
-
-fn in_round(text: &str, round: u32) -> Cell {
-    Cell::new([text]).filled(colour(round))
 }
 
 /// A fresh flag has no round and no colour.
@@ -157,7 +171,7 @@ impl Plan {
         state: &mut Rank,
         words: &[u32],
         sets: &mut Vec<(usize, usize, u32)>,
-    ) -> Option<(String, Kind)> {
+    ) -> Option<FlagStep> {
         let round = state.ended + 1;
         if rank == 1 && state.at == 0 {
             if round == self.rounds {
@@ -168,21 +182,24 @@ impl Plan {
                 return None;
             }
         }
-        let step = ROUND[state.at];
-        let said = match step {
+        let held = |reads, said| {
+            let kind = Kind::Held;
+            Some(FlagStep { reads, said, kind })
+        };
+        let (reads, said) = match ROUND[state.at] {
             Act::Wait(flag) if words[flag] < round && state.held == self.patience => {
                 state.gave_up = true;
-                return Some(("stop".into(), Kind::Held));
+                return held(None, "stop".into());
             }
             Act::Wait(flag) if words[flag] < round => {
                 state.held += 1;
-                return Some((format!("{}<{round}", words[flag]), Kind::Held));
+                return held(Some(FLAGS[flag]), format!("{}<{round}", words[flag]));
             }
-            Act::Wait(flag) => format!("{}\u{2265}{round}", words[flag]),
-            Act::Work(name) => name.into(),
+            Act::Wait(flag) => (Some(FLAGS[flag]), format!("{}\u{2265}{round}", words[flag])),
+            Act::Work(name) => (None, name.into()),
             Act::Set(name, flag) => {
                 sets.push((RANKS - 1 - rank, flag, round));
-                name.into()
+                (None, name.into())
             }
         };
         state.held = 0;
@@ -190,7 +207,8 @@ impl Plan {
         if state.at == ROUND.len() {
             (state.at, state.ended) = (0, round);
         }
-        Some((said, Kind::In(round)))
+        let kind = Kind::In(round);
+        Some(FlagStep { reads, said, kind })
     }
 }
 
@@ -208,7 +226,7 @@ struct Rank {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Plan};
+    use super::{FLAGS, FlagStep, Kind, Plan};
     use crate::figure::{draw, refused};
 
     const PLAN: Plan = Plan {
@@ -238,10 +256,18 @@ mod tests {
     fn a_wait_goes_on_when_the_flag_has_the_round_and_no_earlier() {
         for moments in PLAN.run().expect("the simulator has flags") {
             for moment in &moments {
-                let Some((said, kind)) = &moment.step else {
+                let Some(FlagStep { reads, said, kind }) = &moment.step else {
                     continue;
                 };
-                let parts = |sign| said.split_once(sign);
+                let read = reads.map(|flag| {
+                    let at = FLAGS.iter().position(|name| *name == flag);
+                    moment.words[at.expect("a flag")].to_string()
+                });
+                let parts = |sign| {
+                    let (word, round) = said.split_once(sign)?;
+                    assert_eq!(read.as_deref(), Some(word), "the flag that it names");
+                    Some((word, round))
+                };
                 if let Some((word, round)) = parts('\u{2265}') {
                     assert!(word >= round && *kind != Kind::Held, "{said}");
                 }
@@ -260,8 +286,8 @@ mod tests {
         assert_eq!(count("1&lt;2"), 2, "{html}");
         assert_eq!(count("2&lt;3"), 4, "{html}");
         assert_eq!(count("stop"), 1);
-        // Both ranks come to two rounds, and rank 0 to the third.
-        assert_eq!(count("come"), 2 + 2 + 1);
+        // Both ranks come to two rounds and rank 0 to the third, and each comparison of the flag names it.
+        assert_eq!(count("come"), (2 + 2 + 1) + (2 + 2 + 2 + 4));
         assert_eq!(count("2\u{2265}2"), 2 * 3);
     }
 
