@@ -277,14 +277,20 @@ const EXCHANGE: f64 = 1.2;
 /// an H200; with half of the row kept it is 0.47 on the H200, from which 0.6 is predicted for the H100, on which the choice hangs.
 const AGAIN: f64 = 0.6;
 
-/// The bytes of a row's part that a block of a team has, and those of a tensor from which on teams have its rows.
+/// The bytes of a row's part that a block of a team has; and the bytes of a tensor, and of its rows in `f32` and in a type of 16 bits, from
+/// which on teams have them: on an H200, clusters were faster for shorter rows.
 const TEAM_BYTES: i64 = 1 << 17;
 const TEAM_LEAST: i64 = 1 << 26;
+const TEAM_ROWS: [i64; 2] = [1 << 20, 1 << 21];
 
-/// The microseconds of a row in which a team moves nothing by its meeting, as predicted: nothing was measured yet. And the share of a row
-/// that a second pass costs where shared memory keeps a small part of it: rows of 2^20 numbers in passes were at 0.62 to 0.66 of a copy.
+/// The microseconds of a row in which a team moves nothing: those of its meeting, and those of an element of a block. On an H200 a row of
+/// 32768 numbers of f32 for each block loses 3.4, and one of 65536 of bf16 5.3.
 const TEAM_EXCHANGE: f64 = 1.5;
-const AGAIN_LONG: f64 = 1.1;
+const TEAM_ELEMENT: f64 = 1.9 / 32768.0;
+
+/// The share of a row that a second pass costs where shared memory keeps a small part of it, in `f32` and in a type of 16 bits: on an H200,
+/// passes over rows of 2^20 and 2^21 numbers took 2.0 + 1.1 and 2.0 + 1.5 times the time of the bytes of a tensor.
+const AGAIN_LONG: [f64; 2] = [1.1, 1.5];
 
 /// The share of the memory's rate that a copy has.
 const COPIED: f64 = 0.85;
@@ -322,9 +328,10 @@ impl RowwisePlan {
     /// on, such rows are in passes, and a block has two of a layer norm. From this rate on, two groups of threads also take the rows of a
     /// softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512 KiB.
     ///
-    /// Where no cluster holds a row, of more than 512 KiB, a tensor of 64 MiB and more is held by teams of blocks ([`RowStorage::Teams`]), if a
-    /// model finds that faster than passes: a team takes 1.5 us to meet for each row, in which it moves nothing, and a second pass takes as
-    /// long as reading 1.1 of the row again. The 1.5 us are a prediction, which was not measured yet.
+    /// Rows of more than 1 MiB in `f32`, and of more than 2 MiB in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
+    /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: on an H200, a block loses 1.5 us of each
+    /// row to the meeting and 1.9 to each 32768 elements, and a second pass takes as long as reading 1.1 of the row again, 1.5 of 16
+    /// bits.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -748,9 +755,9 @@ impl RowwisePlan {
         arch: Arch,
         rates: Rates,
     ) -> Option<(RowwisePlan, [f64; 2])> {
-        let [.., least] = IN_TURN;
+        let kind = usize::from(self.size() < 4);
         let row = product([problem.columns(), self.size()]);
-        let is_large = row > least && product([problem.rows(), row]) >= TEAM_LEAST;
+        let is_large = row > TEAM_ROWS[kind] && product([problem.rows(), row]) >= TEAM_LEAST;
         if !is_large || !self.has_powers() || !self.has_room(arch) {
             return None;
         }
@@ -765,8 +772,9 @@ impl RowwisePlan {
         let teams = (all / blocks).min(problem.rows());
         let turns = div_up(problem.rows(), teams) as f64;
         let of_turn = (row * teams) as f64 / rate;
-        let of_teams = of_turn + turns * (2.0 * of_turn + TEAM_EXCHANGE);
-        let of_passes = problem.rows() as f64 * row as f64 * (2.0 + AGAIN_LONG) / rate;
+        let lost = TEAM_EXCHANGE + TEAM_ELEMENT * div_up(problem.columns(), blocks) as f64;
+        let of_teams = of_turn + turns * (2.0 * of_turn + lost);
+        let of_passes = problem.rows() as f64 * row as f64 * (2.0 + AGAIN_LONG[kind]) / rate;
         (of_teams < of_passes).then_some((plan, [of_teams, of_passes]))
     }
 
