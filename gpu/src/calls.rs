@@ -248,10 +248,8 @@ impl<A> Call<A> {
             });
             let checked = checked.collect::<Result<_, _>>()?;
             // Another thread may have been first, with the same.
-            let checked = self.checked.get_or_init(|| checked).iter();
-            return Ok(checked
-                .map(|launch| device.launch_checked(launch))
-                .collect::<Result<_, _>>()?);
+            let mut checked = self.checked.get_or_init(|| checked).iter();
+            return Ok(checked.try_for_each(|launch| device.launch_checked(launch))?);
         }
         let mut launches = self.shape.launches.iter().zip(&self.arguments);
         launches.try_for_each(|(one, arguments)| {

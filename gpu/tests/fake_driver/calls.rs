@@ -627,9 +627,9 @@ fn cooperative_launches_ask_for_all_blocks() {
         for (blocks, threads) in [(1, 32), (132, 1024), (264, 1024), (265, 1024), (4225, 32)] {
             let launch = Launch::new(blocks, threads);
             for launch in [launch, launch.cooperative()] {
-                let work = || device.launch(&function, launch, &[1u32.into()]);
+                let work = || Ok(device.launch(&function, launch, &[1u32.into()])?);
                 let fits = !launch.cooperative || blocks * threads <= 264 * 1024 && blocks <= 4224;
-                let counts = counted(&device, &work);
+                let counts = counted(&device, work);
                 let Ok(counts) = counts else {
                     let refused = work().unwrap_err().to_string();
                     assert!(
