@@ -52,10 +52,10 @@ const RINGS: [(AttentionMethod, i64, i64, i64); 9] = [
 ];
 
 /// What a family has that its usual plan has not.
-type Change = fn(&mut AttentionPlan);
+type OtherFields = fn(&mut AttentionPlan);
 
 /// Fields that no call chooses, but a caller may: what they are, the kernel, and the change of a chosen plan.
-const FIELDS: [(&str, AttentionMethod, Change); 5] = [
+const FIELDS: [(&str, AttentionMethod, OtherFields); 5] = [
     ("clusters of two", AttentionMethod::Hopper, |plan| {
         (plan.cluster, plan.pairs) = (2, false);
     }),
