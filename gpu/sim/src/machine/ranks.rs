@@ -18,8 +18,8 @@ use colex_ir::launch::Argument;
 /// other warp of the machine has done anything since.
 const IN_VAIN: u32 = 1 << 12;
 
-/// The same on one device, where a kernel may look at a word often without waiting for it.
-const IN_VAIN_ALONE: u32 = 1 << 16;
+/// The same on one device, where a kernel may look at a word often without waiting for it: each lane of an access counts.
+const IN_VAIN_ALONE: u32 = 1 << 21;
 
 /// The number of reads of flags that acquired nothing which are remembered.
 const MISSED: usize = 64;

@@ -2,7 +2,7 @@
 //! the meeting when one gives up.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use colex_device::{Device, Event};
@@ -22,6 +22,8 @@ pub(super) struct SessionCollectives {
     /// The first abort of them.
     abort: Mutex<Option<Abort>>,
     progress: Mutex<Progress>,
+    /// Held while a round is enqueued, and while a rank that is done reads the marks of its last one.
+    order: Mutex<()>,
 }
 
 /// The rounds of all products by NCCL, which all ranks begin in the same order.
@@ -53,6 +55,20 @@ impl SessionCollectives {
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the order of the rounds of all products until it is dropped.
+    pub(super) fn order(&self) -> MutexGuard<'_, ()> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, if no other thread has it.
+    pub(super) fn try_order(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.order.try_lock() {
+            Ok(order) => Some(order),
+            Err(TryLockError::Poisoned(order)) => Some(order.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The rounds that this rank has begun.

@@ -28,8 +28,8 @@ impl Marks {
             return Ok(None);
         }
         Ok(Some(Marks {
-            own: device.upload(&[0; DIGITS])?,
-            all: device.upload(&vec![0; DIGITS * ranks])?,
+            own: device.zeros(DIGITS)?,
+            all: device.zeros(DIGITS * ranks)?,
             round: 0,
         }))
     }

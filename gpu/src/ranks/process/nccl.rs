@@ -121,6 +121,8 @@ impl<T, C> NcclCall<T, C> {
     fn enqueue(&mut self) -> Result<(), Error> {
         let device = self.work().member().device.clone();
         let progress = &self.session.collectives;
+        // The number of a round is that of its collectives, also if another thread begins one.
+        let _order = progress.order();
         progress.begin(&device)?;
         let round = progress.begun();
         self.work().enqueue_by_nccl(&self.collectives)?;
@@ -147,8 +149,8 @@ impl<T, C> NcclCall<T, C> {
             // In another thread another product of this rank may have failed: then the collectives are aborted.
             self.session.check().map_err(Cause::Own)?;
             self.collectives.check().map_err(Cause::Background)?;
-            if is_done {
-                return self.all_took_part(within);
+            if is_done && self.all_took_part(within)? {
+                return Ok(());
             }
             if left.is_zero() {
                 return Err(Cause::Late(within));
@@ -158,13 +160,20 @@ impl<T, C> NcclCall<T, C> {
 }
 
 impl<T, C> NcclCall<T, C> {
-    /// Checks, once the streams are done, that the last round has the parts of all ranks.
-    fn all_took_part(&self, within: Duration) -> Result<(), Cause> {
+    /// Checks, once the streams are done, that the last round has the parts of all ranks. Returns false if another thread has given the
+    /// streams more work since, whose end a read would wait for.
+    fn all_took_part(&self, within: Duration) -> Result<bool, Cause> {
         let Some(marks) = self.marks.as_ref().filter(|_| self.is_pending) else {
-            return Ok(());
+            return Ok(true);
         };
+        let order = self.session.collectives.try_order();
+        let is_done = ended(self.work().member(), Duration::ZERO).map_err(Cause::Own)?;
+        if order.is_none() || !is_done {
+            std::thread::sleep(Duration::from_millis(1));
+            return Ok(false);
+        }
         match marks.missing().map_err(Cause::Own)? {
-            None => Ok(()),
+            None => Ok(true),
             Some(rank) => Err(Cause::Partial { rank, within }),
         }
     }
@@ -180,7 +189,7 @@ impl<T, C> Drop for NcclCall<T, C> {
         let work = self.work.take();
         if is_stuck {
             // A device that frees memory waits for its streams, which do not end.
-            mem::forget(work);
+            mem::forget((work, self.marks.take()));
             return;
         }
         drop(work);
