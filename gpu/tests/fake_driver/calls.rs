@@ -1326,7 +1326,7 @@ fn a_device_of_a_context_costs_nothing_the_second_time() {
     assert_eq!(
         said(name, "whole", act),
         "none, then none; \
-         cuCtxGetDevice 1, cuCtxGetId 1, cuCtxSetCurrent 1, cuDeviceGetAttribute 16, cuDeviceGetName 1, \
+         cuCtxGetDevice 1, cuCtxGetId 1, cuCtxSetCurrent 1, cuDeviceGetAttribute 18, cuDeviceGetName 1, \
          then cuCtxGetId 1; \
          cuStreamGetCtx 1, then cuStreamGetCtx 1"
     );
