@@ -139,7 +139,7 @@ fn call() -> Result<(), Box<dyn Error>> {
 }
 
 // ANCHOR: by_rows
-/// A matrix of some rows whose rows are contiguous, from one whose columns are, or the other way around.
+/// A matrix with contiguous rows from one with contiguous columns, or the other way around.
 fn by_rows<T: Copy>(matrix: &[T], rows: usize) -> Vec<T> {
     let columns = matrix.len() / rows;
     let at = |i: usize| matrix[i / columns + rows * (i % columns)];
