@@ -9,6 +9,7 @@ fn main() -> Result<(), Error> {
     definition()?;
     starts()?;
     values()?;
+    threads_first()?;
     warps()?;
     blocked_and_raked()?;
     to_shape()?;
@@ -85,6 +86,21 @@ fn values() -> Result<(), Error> {
         println!("{:?}", &threads?[..12]); // of the first 12 elements
     }
     // ANCHOR_END: values
+    Ok(())
+}
+
+/// Gives each of 8 threads 4 values side by side, as a raked product with the threads as the block.
+fn threads_first() -> Result<(), Error> {
+    println!("\n== threads_first ==");
+    // ANCHOR: threads_first
+    let (threads, values) = (layout!((1,8):(8,1)), layout!((1,4):(4,1)));
+    let raked = threads.raked_product(&values)?;
+    println!("{raked}");
+    // The offset is thread + 8 * value.
+    let thread = |column: i64| Ok(raked.at((0, column))? % 8);
+    let owners: Result<Vec<i64>, Error> = (0..32).map(thread).collect();
+    println!("{:?}", &owners?[..12]); // of the first 12 elements
+    // ANCHOR_END: threads_first
     Ok(())
 }
 
