@@ -175,6 +175,7 @@ fn sparse() -> Result<(), Error> {
     // Half the elements, and one register in each thread.
     assert_eq!((kept.len(), metadata.len()), (64 * 16, 128));
     assert_eq!((kept[0], kept[64]), (Value::Real(1.0), Value::Real(2.0)));
+    assert_eq!(metadata[0] & 0xf, 0b11_01); // the places of row 0, first group: 3, then 1
     assert_eq!(atom.unpack(&kept, &metadata)?, a);
     // ANCHOR_END: sparse
     Ok(())
