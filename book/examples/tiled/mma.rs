@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     permutation()?;
     permuted_rows()?;
     ampere()?;
+    ampere_columns()?;
     widths()?;
     printed()?;
     rungs()?;
@@ -153,6 +154,26 @@ fn ampere() -> Result<(), Box<dyn Error>> {
         println!("thread {thread} begins at {}", part.start);
     }
     // ANCHOR_END: ampere
+    Ok(())
+}
+
+/// Permutes the columns of a tile of four warps.
+fn ampere_columns() -> Result<(), Box<dyn Error>> {
+    println!("\n== ampere_columns ==");
+    // ANCHOR: ampere_columns
+    let row_0 = |tile: &str, thread| -> Result<Vec<i64>, Box<dyn Error>> {
+        let atom = colex_atom::mma("SM80_16x8x16_F32F16F16F32_TN")?;
+        let mma = TiledMma::new(atom, &layout!((2,2,1):(1,2,0)), tile)?;
+        let c = Layout::identity(mma.operand_tile(Operand::C))?;
+        let values = mma.slice(thread)?.partition(&c, Operand::C)?.values()?;
+        let in_row_0 = values.iter().filter(|at| at.leaves()[0].value() == 0);
+        Ok(in_row_0.map(|at| at.leaves()[1].value()).collect())
+    };
+    for tile in ["(_,32,_)", "(_,(2,4,2,2):(1,4,16,2),_)"] {
+        let columns = [row_0(tile, 0)?, row_0(tile, 1)?, row_0(tile, 64)?];
+        println!("{columns:?}");
+    }
+    // ANCHOR_END: ampere_columns
     Ok(())
 }
 
