@@ -83,6 +83,7 @@ chapters! {
     ranks_host = "ranks/host.md";
     rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";
+    rows_long_rows = "rows/long-rows.md";
     rows_reduce = "rows/reduce.md";
     rows_top_k = "rows/top_k.md";
     appendix_cheat_sheet = "appendix/cheat-sheet.md";
