@@ -80,6 +80,7 @@ chapters! {
     rows_convolution = "rows/convolution.md";
     ranks_modes = "ranks/modes.md";
     ranks_overlap = "ranks/overlap.md";
+    ranks_sums = "ranks/sums.md";
     ranks_host = "ranks/host.md";
     rows_quantise = "rows/quantise.md";
     rows_softmax = "rows/softmax.md";

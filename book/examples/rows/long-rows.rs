@@ -118,7 +118,10 @@ fn exercise_3() -> Result<(), Box<dyn Error>> {
     for columns in [65_536, 49_152] {
         let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [64, columns]);
         let plan = RowwisePlan::fastest(&problem, Arch::Sm90a)?;
-        println!("{columns} columns: {:?}, {} blocks", plan.storage, plan.blocks);
+        println!(
+            "{columns} columns: {:?}, {} blocks",
+            plan.storage, plan.blocks
+        );
     }
     // ANCHOR_END: exercise_3
     Ok(())

@@ -4,9 +4,7 @@
 
 use colex_atom::{Arch, Ty};
 use colex_gpu::ir::BinaryOp::{Add, Max};
-use colex_gpu::rowwise::{
-    RowFunction, Rowwise, RowwisePlan, RowwiseProblem, reference,
-};
+use colex_gpu::rowwise::{RowFunction, Rowwise, RowwisePlan, RowwiseProblem, reference};
 use colex_gpu::tensor::{AtThread, Builder, Expr, TensorKernel};
 use colex_gpu::{Device, Load, softmax};
 use colex_tiled::TiledCopy;

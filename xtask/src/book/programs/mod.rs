@@ -43,9 +43,6 @@ const LINES: usize = 40;
 /// How many characters of a line of a piece a reader sees at once: the 100 of rustfmt without the indentation of a function.
 const COLUMNS: usize = 96;
 
-/// The programs that still have wider lines.
-const WIDE: [&str; 1] = ["ranks/overlap"];
-
 /// How many lines a block may hide: those that make it a program, and no matter of its own.
 const HIDDEN: usize = 6;
 
@@ -98,9 +95,7 @@ fn piece_complaint(shown: &ShownPiece, programs: &Programs) -> Option<String> {
         Ok(piece) => piece,
         Err(what) => return Some(what),
     };
-    let is_wide = WIDE.contains(&shown.program.as_str());
-    let width = width_complaint(piece).filter(|_| !is_wide);
-    let too_much = length_complaint(piece.lines().count()).or(width);
+    let too_much = length_complaint(piece.lines().count()).or_else(|| width_complaint(piece));
     if too_much.is_some() {
         return too_much;
     }
