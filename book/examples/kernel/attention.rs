@@ -238,7 +238,7 @@ pub(crate) fn attention(causal: bool) -> Result<TensorKernel, Box<dyn Error>> {
 
     // ANCHOR: scores
     let count = keys.extent(0);
-    // The block sees no key at or after `seen`.
+    // No query of the block sees a key at or after `seen`: the loop ends there.
     let seen = if causal {
         count.min(&((&block + 1) * 64))
     } else {
