@@ -79,6 +79,10 @@ const KINDS: &[(&str, Draw)] = &[
     ("pages", Draw::Picture(kernel::pages::draw)),
     ("packed", Draw::Picture(kernel::packed::draw)),
     ("parts", Draw::Svg(kernel::parts::draw)),
+    (
+        "attention-plans",
+        Draw::Picture(kernel::attention_plans::draw),
+    ),
     ("flow", Draw::Svg(flow::draw)),
     ("bench", Draw::Svg(bench::draw)),
     ("ratios", Draw::Svg(sweep::ratios)),

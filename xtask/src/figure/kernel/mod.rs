@@ -1,7 +1,9 @@
 //! Figures of kernels and of the tensors around them: what a load of a convolution brings, what lanes have added, where a list sends
 //! rows, which scores a mask hides, how consumers take turns, which tiles run in a wave, which thread has a micro-tile, which ranks hold
-//! an element and which flags they set, where keys lie in pages, where sequences begin in a tensor, and what parts of the keys cost.
+//! an element and which flags they set, where keys lie in pages, where sequences begin in a tensor, what parts of the keys cost, and which
+//! plans a call of attention takes.
 
+pub(super) mod attention_plans;
 pub(super) mod flags;
 pub(super) mod im2col;
 pub(super) mod lanes;
