@@ -166,7 +166,8 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
     for (barrier, name) in pipeline.barriers.iter_mut().zip(names) {
         barrier.name = name;
     }
-    // A slot has 4096 bytes, and the tile of queries has two slots.
+    // A slot has 4096 bytes. The one tile of queries that is loaded has 8192, so it is two slots, and
+    // the place for a second tile is none.
     let names = [
         "queries 0",
         "queries 0",
@@ -224,6 +225,7 @@ fn recorded_groups() -> Result<(), Box<dyn Error>> {
         .actors
         .iter()
         .position(|a| a.name == "warp 0 of block 0");
+    // The barrier moves behind the commit of these loads.
     let steps = &mut pipeline.actors[warp.unwrap()].steps;
     let is_begin = |two: &[Step]| matches!(two, [Step::Sync { .. }, Step::Load { .. }]);
     let sync = steps.windows(2).rposition(is_begin).unwrap();
