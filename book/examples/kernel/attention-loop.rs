@@ -166,8 +166,8 @@ fn recorded_walk() -> Result<(), Box<dyn Error>> {
     for (barrier, name) in pipeline.barriers.iter_mut().zip(names) {
         barrier.name = name;
     }
-    // A slot has 4096 bytes. The one tile of queries that is loaded has 8192, so it is two slots, and
-    // the place for a second tile is none.
+    // A slot has 4096 bytes. The run loads one tile of queries, of 8192 bytes: two slots. The place
+    // for a second tile is no slot.
     let names = [
         "queries 0",
         "queries 0",
