@@ -10,8 +10,8 @@ use crate::stream_key::StreamKey;
 /// The most pieces of memory that a device keeps for calls to come.
 const PIECES: usize = 8;
 
-/// The words that are allocated for counters, at least.
-const LEAST_COUNTERS: usize = 256;
+/// The words that are allocated at least, for blocks that meet.
+const LEAST_WORDS: usize = 256;
 
 /// The alignment of every piece, in bytes: that of new memory.
 const ALIGNMENT: u64 = 256;
@@ -23,8 +23,9 @@ const ALIGNMENT: u64 = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pieces: Pieces<u8>,
-    /// Words that are 0 whenever no kernel counts by them, with the stream that their work was given to.
+    /// Words of both kinds, with the stream that their work was given to.
     counters: Pieces<u32>,
+    tags: Pieces<u32>,
     /// Kept for good, so that a graph may use it: each is at least twice as long as the one before.
     zeros: Mutex<Vec<Buffer<u8>>>,
 }
@@ -33,8 +34,28 @@ impl Extension for Scratch {
     fn clear(&self) {
         locked(&self.pieces).clear();
         locked(&self.counters).clear();
+        locked(&self.tags).clear();
         locked(&self.zeros).clear();
     }
+}
+
+impl Scratch {
+    fn words(&self, kind: Words) -> &Pieces<u32> {
+        match kind {
+            Words::Counters => &self.counters,
+            Words::Tags => &self.tags,
+        }
+    }
+}
+
+/// What words of memory are, by which the blocks of a launch meet. Both kinds are 0 when they are allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    /// They are 0 whenever no launch uses them.
+    Counters,
+    /// They keep what the last launch left. The next one tells its own words from those by their tags, so no other kind of kernel may
+    /// write there.
+    Tags,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -136,16 +157,16 @@ impl Workspace<'_> {
         Ok(self.take_spare(bytes)?.map(owned))
     }
 
-    /// Takes `count` words that are 0 and to which a kernel must give this value again, if there are any: none in a capture, and never of
-    /// the caller's memory, in which other calls write, nor beyond the memory that the device has free. A call that owns them may run on any stream: it waits until they are 0.
+    /// Takes `count` words of a kind, if there are any: none in a capture, and never of the caller's memory, in which other calls write, nor
+    /// beyond the memory that the device has free. New ones are 0. A call that owns them may run on any stream: it waits until they are 0.
     ///
     /// # Errors
     ///
     /// Returns the device's error if an allocation fails for another reason.
-    pub(crate) fn take_counters(
+    pub(crate) fn take_words(
         &self,
         device: &Device,
-        count: usize,
+        (kind, count): (Words, usize),
     ) -> Result<Option<Buffer<u32>>, Error> {
         if device.is_capturing()? {
             return Ok(None);
@@ -156,19 +177,19 @@ impl Workspace<'_> {
         };
         if is_kept {
             let kept = device.extension::<Scratch>();
-            if let Some(counters) = taken(&kept.counters, device, count) {
-                return Ok(Some(counters));
+            if let Some(words) = taken(kept.words(kind), device, count) {
+                return Ok(Some(words));
             }
         }
-        let count = count.next_power_of_two().max(LEAST_COUNTERS);
-        let counters = match device.zeros(count) {
+        let count = count.next_power_of_two().max(LEAST_WORDS);
+        let words = match device.zeros(count) {
             Err(error) if error.is_out_of_memory() => return Ok(None),
             other => other?,
         };
         if !is_kept {
             device.synchronize()?;
         }
-        Ok(Some(counters))
+        Ok(Some(words))
     }
 
     /// Takes `bytes` bytes, if there are any: not in a capture, not of the caller's memory, which the matrices that are
@@ -223,9 +244,9 @@ pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
     keep(&device.extension::<Scratch>().pieces, device, piece);
 }
 
-/// Returns counters to the cache as [`give_back`] returns a piece: they are 0 when that work has ended.
-pub(crate) fn give_back_counters(device: &Device, counters: Buffer<u32>) {
-    keep(&device.extension::<Scratch>().counters, device, counters);
+/// Returns words to the cache as [`give_back`] returns a piece. Counters are 0 when that work has ended.
+pub(crate) fn give_back_words(device: &Device, (kind, words): (Words, Buffer<u32>)) {
+    keep(device.extension::<Scratch>().words(kind), device, words);
 }
 
 fn keep<T: Element>(pieces: &Pieces<T>, device: &Device, piece: Buffer<T>) {

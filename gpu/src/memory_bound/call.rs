@@ -14,7 +14,7 @@ use colex_tensor::{Arg, TensorKernel};
 
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, disjoint};
-use crate::scratch::{self, Piece, Workspace};
+use crate::scratch::{self, Piece, Words, Workspace};
 
 use super::traffic::{Traffic, explained};
 
@@ -87,16 +87,16 @@ pub(crate) struct MadeLaunch {
 /// The memory through which the blocks of a call share results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedMemory {
-    /// The bytes of the workspace.
+    /// The bytes of the workspace; without them, the call has no address of one.
     pub(crate) bytes: i64,
-    /// The words that are 0 whenever no launch of the call runs, by which blocks count each other.
-    pub(crate) counters: i64,
+    /// The words of 32 bits by which blocks meet, and their kind.
+    pub(crate) words: Option<(Words, i64)>,
 }
 
 impl SharedMemory {
     /// A workspace of these bytes.
     pub(crate) fn of(bytes: i64) -> SharedMemory {
-        SharedMemory { bytes, counters: 0 }
+        SharedMemory { bytes, words: None }
     }
 }
 
@@ -234,7 +234,7 @@ type PreparedWork<P> = Arc<Call<About<P>>>;
 /// A prepared call of a kernel that memory limits: a function of rows, a reduction, a cumulative sum, a selection, a map, a gather or a
 /// quantisation. It may be launched any number of times while its tensors exist, also inside a stream capture. Concurrent runs on
 /// several streams are a data race, since each of them writes the results. Two runs at once of rows in teams of blocks
-/// ([`RowStorage::Teams`](crate::rowwise::RowStorage::Teams)) also share the counters by which the blocks wait, and may never end.
+/// ([`RowStorage::Teams`](crate::rowwise::RowStorage::Teams)) also share the words by which the blocks wait, and may never end.
 ///
 /// Its `Display` output is its plan.
 ///
@@ -258,8 +258,8 @@ pub struct MemoryBoundCall<'a, P: MemoryBoundPlan> {
     work: Option<PreparedWork<P>>,
     /// The memory that blocks share results through.
     memory: Option<Piece>,
-    /// The words by which these blocks count each other.
-    counters: Option<Buffer<u32>>,
+    /// The words by which these blocks meet.
+    words: Option<(Words, Buffer<u32>)>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,
@@ -271,7 +271,7 @@ impl<P: MemoryBoundPlan> Clone for MemoryBoundCall<'_, P> {
             device: self.device.clone(),
             work: self.work.clone(),
             memory: self.memory.clone(),
-            counters: self.counters.clone(),
+            words: self.words.clone(),
             function: self.function.clone(),
             tensors: PhantomData,
         }
@@ -293,7 +293,7 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
             device: device.clone(),
             work: None,
             memory: None,
-            counters: None,
+            words: None,
             function: OnceLock::new(),
             tensors: PhantomData,
         }
@@ -347,23 +347,26 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         (key, need): (P::Key, SharedMemory),
         mut addresses: Addresses,
     ) -> Result<Option<Self>, Error> {
-        let counters = match need.counters {
+        let words = match need.words {
+            None | Some((_, 0)) => None,
+            Some((kind, count)) => match memory.take_words(device, (kind, count as usize))? {
+                None => return Ok(None),
+                Some(taken) => Some((kind, taken)),
+            },
+        };
+        let memory = match need.bytes {
             0 => None,
-            count => match memory.take_counters(device, count as usize)? {
+            bytes => match memory.take_rest(bytes as usize)? {
                 None => return Ok(None),
                 taken => taken,
             },
         };
-        let Some(piece) = memory.take_rest(need.bytes as usize)? else {
-            return Ok(None);
-        };
-        addresses.push(piece.address);
-        addresses.extend(counters.as_ref().map(Buffer::address));
+        addresses.extend(memory.as_ref().map(|piece| piece.address));
+        addresses.extend(words.as_ref().map(|(_, words)| words.address()));
         let call = MemoryBoundCall::of(device, key, &addresses)?;
-        let memory = Some(piece);
         Ok(Some(MemoryBoundCall {
             memory,
-            counters,
+            words,
             ..call
         }))
     }
@@ -374,13 +377,13 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
     ///
     /// Returns the device's error if a launch fails.
     pub(crate) fn run_once(self, device: &Device) -> Result<(), Error> {
-        // After an error, the counters may be others than 0: they are freed.
+        // After an error, counters may be others than 0: they are freed.
         self.run(device)?;
         if let Some(memory) = self.memory.and_then(|piece| piece.memory) {
             scratch::give_back(device, memory);
         }
-        if let Some(counters) = self.counters {
-            scratch::give_back_counters(device, counters);
+        if let Some(words) = self.words {
+            scratch::give_back_words(device, words);
         }
         Ok(())
     }
@@ -489,9 +492,9 @@ impl<P: MemoryBoundPlan> MemoryBoundCall<'_, P> {
         same_device(device, &self.device)?;
         let ran = self.work.as_ref().map_or(Ok(()), |work| work.run(device));
         // A simulated kernel that fails leaves its counts, and the next run may succeed. A GPU runs nothing more after such a failure,
-        // and a launch that it refuses counts nothing.
-        match (&ran, &self.counters) {
-            (Err(_), Some(counters)) if device.is_simulator() => counters.fill_bytes(0)?,
+        // and a launch that it refuses counts nothing. Tags may begin at 0 again where all words are 0.
+        match (&ran, &self.words) {
+            (Err(_), Some((_, words))) if device.is_simulator() => words.fill_bytes(0)?,
             _ => (),
         }
         ran

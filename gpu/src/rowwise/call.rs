@@ -20,7 +20,7 @@ use crate::memory_bound::call::{
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
-use crate::scratch::Workspace;
+use crate::scratch::{Words, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
 /// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
@@ -418,8 +418,8 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
             epsilon,
         };
         let need = SharedMemory {
-            bytes: plan.workspace(),
-            counters: plan.counters(),
+            bytes: 0,
+            words: Some((Words::Tags, plan.team_words())),
         };
         let sharing = plan.has_teams().then_some((plan, need));
         RowwiseCall::sharing(device, memory, key, whole, sharing, addresses)
@@ -563,10 +563,7 @@ impl Planned for RowwisePlan {
             problem.layouts()?
         };
         if plan.has_teams() {
-            let words = [plan.totals(), plan.counters()].map(kernel::shifted);
-            for words in words {
-                layouts.push(words?);
-            }
+            layouts.push(kernel::shifted(plan.team_words())?);
         }
         let tensors = on.addresses.iter().zip(&layouts);
         let mut given: Vec<Arg<'_>> = tensors

@@ -11,8 +11,8 @@
 use colex_atom::{Arch, CopyAtom, Ty};
 use colex_ir::BinaryOp::{self, Add, Max};
 use colex_ir::{
-    Access, Address, AtomicOp, Compare, CopyArgs, End, FenceKind, Memory, Order, RegType, Scope,
-    Space, Sync as Synchronise, Type,
+    Access, Address, Alu, AtomicOp, Compare, CopyArgs, End, FenceKind, Guard, KernelBuilder,
+    Memory, Operand, Order, Reg, RegType, Scope, Space, Sync as Synchronise, Type,
 };
 use colex_layout::{C, Int, Layout};
 use colex_tensor::{
@@ -22,7 +22,7 @@ use colex_tensor::{
 use colex_tiled::TiledCopy;
 
 use super::plan::{
-    COUNTER_WORDS, MOST_SHIFTED, MOST_TEAM_ROWS, RowStorage, RowwisePlan, STREAMED, TOTALS_WORDS,
+    MOST_SHIFTED, MOST_TEAM_ROWS, RowStorage, RowwisePlan, STREAMED, TEAM_HEADER, TOTALS_WORDS,
 };
 use super::problem::{MOST, RowFunction, RowTensor, RowwiseProblem};
 use crate::memory_bound::plan::WARP;
@@ -59,25 +59,32 @@ struct RowKernel<'a> {
 /// The memory through which the blocks of teams meet.
 #[derive(Clone)]
 struct Teams {
-    /// The totals that each block leaves.
-    totals: Tensor,
-    /// How many blocks have left theirs.
-    arrived: Tensor,
+    /// What a launch tells the next one, then the words of the blocks.
+    words: Tensor,
+    /// The tag of the row that a thread has; before its first row, the last one of the launches before.
+    tag: Reg,
     /// In shared memory: the address of the totals of a row, for each group.
     result: Index,
     /// The number of the warp among those of its group, the same in all lanes.
     warp: Index,
 }
 
-/// How the blocks of a team meet for a row.
-#[derive(Clone)]
-struct TeamRow {
-    /// The number of the row among those of the team's group, and how many they are.
-    number: Index,
-    rows: Index,
-    /// The number of the group among those of all teams.
-    group: Index,
+/// What a launch in teams leaves for the next one.
+struct TeamEnd {
+    /// The words of 32 bits in front: the last tag of the launches before, how many blocks have counted themselves, and how many words of
+    /// blocks launches have had so far, from the first one on.
+    header: Reg,
+    /// The last tag of this launch, and whether the next one could have no more tags behind it.
+    last_tag: Reg,
+    is_last: Reg,
+    /// The blocks of the launch, less one.
+    others: Operand,
+    /// The thread of a block that counts it.
+    counts: Cond,
 }
+
+/// The largest tag behind which a launch finds as many tags as it may need: words of 32 bits have no more.
+const LAST_TAG: i64 = (1 << 32) - 1 - MOST_TEAM_ROWS;
 
 /// A row of a group that takes rows in turn with others.
 #[derive(Clone)]
@@ -93,8 +100,8 @@ struct GroupRow {
     /// The slot that has the row, and the row that the slot has next.
     slot: Index,
     next: Index,
-    /// How the blocks of a team meet.
-    team: Option<TeamRow>,
+    /// The number of the group among those of all teams.
+    of_teams: Index,
 }
 
 /// The slots of shared memory that bulk copies fill.
@@ -151,9 +158,7 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
         .map(|(tensor, layout)| (tensor, k.tensor(tensor.name(), operands.ty, layout)))
         .collect();
     let of_teams = if plan.has_teams() {
-        let words = shifted(1 << 16)?;
-        let named = [("totals", Ty::F32), ("arrived", Ty::U32)];
-        Some(named.map(|(name, ty)| k.tensor(name, ty, &words)))
+        Some(k.tensor("words", Ty::U32, &shifted(1 << 16)?))
     } else {
         None
     };
@@ -193,9 +198,9 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let scratch = (plan.has_scratch()).then(|| {
         of_warps.map(|bytes| k.shared_bytes(bytes * groups as u32, 128) + &group * i64::from(bytes))
     });
-    let teams = of_teams.map(|[totals, arrived]| Teams {
-        totals,
-        arrived,
+    let teams = of_teams.map(|words| Teams {
+        words,
+        tag: k.emit(|ir| ir.reg(RegType::B32)),
         result: k.shared_bytes(8 * groups as u32, 8) + &group * 8,
         warp: k.uniform(WARP as u32) % (threads / WARP),
     });
@@ -574,14 +579,16 @@ impl RowKernel<'_> {
     /// The totals of a row, from those of the block: of all blocks of the team, if there is one. Each total has the number that changes
     /// nothing, and `combine` makes the totals of those that the lanes of a warp have, in a fixed order.
     ///
-    /// The first warp of a group leaves the totals of its block in global memory and counts the block: the increment releases the store.
-    /// Then it waits until all blocks of the team have been counted, takes the totals of each, and tells the other warps. The counter goes
-    /// on from row to row, so that nothing sets it back between two rows: the block waits until it has reached the blocks of all rows so
-    /// far. The increment of the last block at the last row makes it 0, as the next launch finds it. A block that waits has been counted
-    /// itself, so that 0 means nothing else to it.
+    /// The first warp of a group leaves the totals of its block in global memory: each is a word of 64 bits, with the tag of the row in its
+    /// upper half. Then each lane looks at the words of its own blocks of the team until all have that tag, and the warp tells the other
+    /// warps. A total comes with its tag, in one access to one word, so that nothing else has to be ordered: neither a release nor a counter
+    /// is needed. Tags go on from row to row and from launch to launch ([`count`](RowKernel::count)), so that no word has the tag of a row
+    /// before its block has left the totals of that row.
     ///
     /// The rows of a group have memory for the totals in turn: a block leaves those of a row where those of the last row but one were. It
-    /// has been at the meeting of the last row then, before which all blocks had taken the totals of the row before that.
+    /// has seen the words of the last row in all blocks by then. A block stores its word of a row only behind the loop in which it takes the
+    /// words of the row before: that loop ends by what its loads return, and no store is performed before a loop in front of it has ended.
+    /// So all blocks have taken the words of the last row but one, and none of them is overwritten before.
     fn of_team<const N: usize>(
         &self,
         k: &mut Builder,
@@ -591,62 +598,69 @@ impl RowKernel<'_> {
         let (Some(teams), Some(row)) = (&self.teams, &self.of_group) else {
             return own.map(|(total, _)| total.clone());
         };
-        let team = row.team.as_ref().expect("a group of a team has a row");
         let RowwisePlan {
             threads, blocks, ..
         } = *self.plan;
         let line = Access::new(Space::Shared, Type::F32);
-        let global = Access::new(Space::Global, Type::F32);
+        let global = Access::new(Space::Global, Type::B64).order(Order::Relaxed(Scope::Gpu));
         let place = |block: &Index| {
-            let place = (&team.group * 2 + &self.turn) * blocks + block;
-            teams.totals.elements(place * TOTALS_WORDS)
+            let place = (&row.of_teams * 2 + &self.turn) * blocks + block;
+            teams.words.elements(place * TOTALS_WORDS + TEAM_HEADER)
         };
         let is_first = k.equal(&teams.warp, &0.into());
         k.if_(is_first, |k| {
             let lane = k.lane();
             let is_one = k.equal(&lane, &0.into());
             let put = k.addresses(&place(&self.at[1])).regs()[0];
-            let arrived = &team.group * COUNTER_WORDS;
-            let arrived = k.addresses(&teams.arrived.elements(arrived)).regs()[0];
             let numbers = own.map(|(total, _)| total.regs()[0]);
-            let last = k.operand(&(&team.rows * blocks - 1));
             k.where_(is_one, |ir| {
-                ir.store_vector(global, put, &numbers);
-                ir.push(Memory::Reduce {
-                    op: AtomicOp::Inc,
-                    space: Space::Global,
-                    ty: Type::U32,
-                    order: Order::Release(Scope::Gpu),
-                    a: arrived.into(),
-                    s: vec![last],
+                let words = numbers.map(|number| {
+                    let number = ir.mov(Type::B32, number);
+                    ir.pack(RegType::B64, &[number, teams.tag])
                 });
+                ir.store_vector(global, put, &words);
             });
-            // A lane that looks before the first one has counted the block would find the 0 of the last launch.
-            k.emit(|ir| ir.warp_sync());
-            let due = k.operand(&((&team.number + 1) * blocks - 1));
-            k.emit(|ir| {
+            let of_lane: Vec<(Reg, Cond)> = (0..blocks)
+                .step_by(WARP as usize)
+                .map(|first| {
+                    let block = &lane + first;
+                    let exists = k.less(&block, &blocks.into());
+                    let at = k.addresses(&place(&block.min(&(blocks - 1).into())));
+                    (at.regs()[0], exists)
+                })
+                .collect();
+            let found = k.emit(|ir| {
+                let found: Vec<[Reg; N]> = of_lane
+                    .iter()
+                    .map(|_| [(); N].map(|()| ir.reg(RegType::B32)))
+                    .collect();
                 ir.loop_(|ir| {
-                    let word = Access::new(Space::Global, Type::U32);
-                    let now = ir.load(word.order(Order::Acquire(Scope::Gpu)), arrived);
-                    // One less, so that 0 is the largest number.
-                    let now = ir.sub(Type::U32, now, 1);
-                    let is_there = ir.setp(Compare::Ge, Type::U32, now, due);
+                    // All loads are under way at once.
+                    let words: Vec<Vec<Reg>> = of_lane
+                        .iter()
+                        .map(|(at, _)| ir.load_vector(global, N, *at))
+                        .collect();
+                    let mut others = ir.mov(Type::B32, 0);
+                    for (word, number) in words.iter().flatten().zip(found.iter().flatten()) {
+                        let tag = ir.reg(RegType::B32);
+                        ir.push(Alu::Unpack {
+                            parts: vec![*number, tag],
+                            a: *word,
+                        });
+                        let other = ir.xor(Type::B32, tag, teams.tag);
+                        others = ir.or(Type::B32, others, other);
+                    }
+                    let is_there = ir.setp(Compare::Eq, Type::U32, others, 0);
                     ir.break_if(is_there);
                 });
+                found
             });
             let mut all = [(); N].map(|()| Vec::new());
-            for first in (0..blocks).step_by(WARP as usize) {
-                let block = &lane + first;
-                let exists = k.less(&block, &blocks.into());
-                let from = k.addresses(&place(&block.min(&(blocks - 1).into()))).regs()[0];
-                let numbers = k.emit(|ir| {
-                    let d = [(); N].map(|()| ir.reg(RegType::F32));
-                    ir.load_to(global, &d, from);
-                    d
-                });
+            for (first, numbers) in (0..blocks).step_by(WARP as usize).zip(found) {
+                let (_, exists) = of_lane[(first / WARP) as usize];
                 for ((all, number), (_, none)) in all.iter_mut().zip(numbers).zip(own) {
-                    let number = Expr::register(number, Ty::F32);
-                    let number = k.map(number);
+                    let number = k.emit(|ir| ir.mov(Type::F32, number));
+                    let number = k.map(Expr::register(number, Ty::F32));
                     if first + WARP > blocks {
                         k.mask(&number, none, |_, _| exists);
                     }
@@ -1180,6 +1194,7 @@ impl RowKernel<'_> {
             k.fence(FenceKind::MbarrierInit);
         });
         self.clear(k, group, slots);
+        let end = self.begin_teams(k, &rows, &step);
         match cluster_blocks {
             1 => k.sync(),
             _ => k.cluster_sync(),
@@ -1191,24 +1206,17 @@ impl RowKernel<'_> {
                 k.if_(exists, |k| self.fill(k, &ring, [&row, &slot.into()]));
             }
         });
+        if let Some(end) = &end {
+            self.count(k, end);
+        }
         let slot = k.var(group, 0..slots);
         let [phase, turn] = [k.var(0, 0..2), k.var(0, 0..4)];
         let begin = cluster + &step * group;
-        let number = (self.teams.as_ref()).map(|_| k.var(0, 0..MOST_TEAM_ROWS + 1));
-        let own_rows = self.teams.as_ref().map(|_| {
-            // A group begins less than one step of all groups behind the first row.
-            let all = &rows - &begin + (&step * groups - 1);
-            let all = k.within(all, 0..2 * MOST_TEAM_ROWS);
-            all / (&step * groups)
-        });
         k.for_(&begin, &rows, &step * groups, |k, row| {
             let [at, parity, passed] = [&slot, &phase, &turn].map(|var| k.get(var));
-            let team = number.as_ref().zip(own_rows.as_ref());
-            let team = team.map(|(number, rows)| TeamRow {
-                number: k.get(number),
-                rows: rows.clone(),
-                group: cluster * groups + group,
-            });
+            if let Some(Teams { tag, .. }) = self.teams {
+                k.emit(|ir| ir.binary_to(Add, Type::U32, tag, tag, 1));
+            }
             let own = RowKernel {
                 at: [row.clone(), rank.clone()],
                 turn: &passed % 2,
@@ -1219,7 +1227,7 @@ impl RowKernel<'_> {
                     parity: &passed / 2,
                     slot: at.clone(),
                     next: row + &step * slots,
-                    team: team.clone(),
+                    of_teams: cluster * groups + group,
                 }),
                 ..self.clone()
             };
@@ -1230,10 +1238,112 @@ impl RowKernel<'_> {
             k.set(&phase, (parity + &after / slots) % 2);
             k.set(&slot, after % slots);
             k.set(&turn, (passed + 1) % 4);
-            if let Some((number, team)) = number.as_ref().zip(team) {
-                let next = k.within(team.number + 1, 0..MOST_TEAM_ROWS + 1);
-                k.set(number, next);
-            }
+        });
+        if let Some(end) = end {
+            // All groups have met for their last rows.
+            k.sync();
+            self.begin_tags_again(k, &end);
+        }
+    }
+
+    /// Reads the last tag of the launches before: those of this one follow it.
+    fn begin_teams(&self, k: &mut Builder, rows: &Index, step: &Index) -> Option<TeamEnd> {
+        let teams = self.teams.as_ref()?;
+        let groups = self.plan.storage.groups();
+        // The rows of the group that has the most: the first one of the first team.
+        let all = step * groups;
+        let turns = k.operand(&((rows + (&all - 1)) / all));
+        let header = k.addresses(&teams.words.elements(0)).regs()[0];
+        let grid = k.grid_extent(0);
+        let others = k.operand(&(grid - 1));
+        let (last_tag, is_last) = k.emit(|ir| {
+            ir.load_to(Access::new(Space::Global, Type::U32), &[teams.tag], header);
+            let last_tag = ir.add(Type::U32, teams.tag, turns);
+            (
+                last_tag,
+                ir.setp(Compare::Gt, Type::U32, last_tag, LAST_TAG),
+            )
+        });
+        // A thread of another warp than the one that starts the copies, where there is one.
+        let thread = k.thread();
+        let counts = k.equal(&thread, &(self.plan.threads_of_block() - WARP).into());
+        Some(TeamEnd {
+            header,
+            last_tag,
+            is_last,
+            others,
+            counts,
+        })
+    }
+
+    /// Counts the block, whose threads have all read the last tag of the launches before. The block that is counted last leaves the last
+    /// tag of this launch, since no other block reads that word again; a word of a block has no larger tag then. So the next launch, which
+    /// begins when this one has ended, also a graph's, has tags that are in none of the words, whatever plan wrote them.
+    ///
+    /// This happens at the begin, where the block waits for its first row.
+    fn count(&self, k: &mut Builder, end: &TeamEnd) {
+        let guard = Guard::from(end.is_last).negated();
+        self.last_of_all(k, end, guard, |ir, _| {
+            ir.store(
+                Access::new(Space::Global, Type::U32),
+                end.header,
+                end.last_tag,
+            );
+        });
+    }
+
+    /// Where too few tags are left for the next launch, makes all words 0 that a launch has written, so that tags begin at 1 again. Words
+    /// that were never written are 0 too, and 0 is no tag. The block does it that comes last: no other one looks at a word any more. So
+    /// no word keeps a tag that comes again after 2^32 rows.
+    fn begin_tags_again(&self, k: &mut Builder, end: &TeamEnd) {
+        let guard = Guard::from(end.is_last);
+        self.last_of_all(k, end, guard, |ir, used| {
+            let zero = ir.mov(Type::B32, 0);
+            ir.store(Access::new(Space::Global, Type::U32), end.header, zero);
+            ir.for_range(0, used, TOTALS_WORDS, |ir, word| {
+                let at = ir.mul_wide(Type::U32, word, 4);
+                let at = ir.add(Type::S64, end.header, at);
+                let line = Access::new(Space::Global, Type::U32);
+                ir.store_vector(line, Address::from(at).at(4 * TEAM_HEADER), &[zero; 4]);
+            });
+        });
+    }
+
+    /// In a launch for which the guard holds, counts the block; in the last one of all blocks, one thread notes how many words of blocks
+    /// launches have had, and executes `body`, which takes that number.
+    fn last_of_all(
+        &self,
+        k: &mut Builder,
+        end: &TeamEnd,
+        guard: Guard,
+        body: impl FnOnce(&mut KernelBuilder, Reg),
+    ) {
+        let own = self.plan.team_words() - TEAM_HEADER;
+        let [counter, most] = [4, 8].map(|at| Address::from(end.header).at(at));
+        k.if_(end.counts, |k| {
+            k.emit(|ir| {
+                ir.if_(guard, |ir| {
+                    let before = ir.reg(RegType::B32);
+                    ir.push(Memory::Atomic {
+                        op: AtomicOp::Inc,
+                        space: Space::Global,
+                        ty: Type::U32,
+                        order: Order::AcqRel(Scope::Gpu),
+                        d: before,
+                        a: counter,
+                        s: end.others,
+                        t: None,
+                    });
+                    let comes_last = ir.setp(Compare::Eq, Type::U32, before, end.others);
+                    ir.if_(comes_last, |ir| {
+                        let word = Access::new(Space::Global, Type::U32);
+                        let used = ir.load(word, most);
+                        let used = ir.max(Type::U32, used, own);
+                        ir.store(word, most, used);
+                        body(ir, used);
+                    });
+                });
+            });
         });
     }
 

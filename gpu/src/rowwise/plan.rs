@@ -105,7 +105,8 @@ pub enum RowStorage {
     /// The threads have a whole row in registers, as of [`Alternating`](RowStorage::Alternating), but the blocks that share a row are a
     /// team: all blocks of the launch run at once (a cooperative launch), and those of a team meet through global memory. So a row may
     /// have the registers and the shared memory of many more blocks than a cluster has. For Hopper, vectors of 16 bytes, and functions
-    /// whose warps meet once. A call needs memory for the totals of the blocks, and words by which they count each other.
+    /// whose warps meet once. A call needs memory for the totals of the blocks ([`workspace`](RowwisePlan::workspace)), which no other
+    /// kernel may write: it keeps what the last launch left.
     Teams {
         /// The groups of threads of a block. Each has the plan's number of threads.
         groups: i64,
@@ -164,14 +165,13 @@ pub(crate) const STREAMED: i64 = 4;
 const MOST_SLOTS: i64 = 64;
 const MOST_CLUSTERS: i64 = 4096;
 
-/// The most blocks of a team, and the most rows of a call whose blocks are in teams: their product is below 2^31, up to which the blocks
-/// of a team count.
+/// The most blocks of a team, and the most rows of a call whose blocks are in teams: a launch has as many tags at most.
 const MOST_OF_TEAM: i64 = 256;
 pub(crate) const MOST_TEAM_ROWS: i64 = 1 << 22;
 
-/// The words of 32 bits from one counter of a team to the next, so that no two are in the same 128 bytes, and those of a block's totals.
-pub(crate) const COUNTER_WORDS: i64 = 32;
-pub(crate) const TOTALS_WORDS: i64 = 2;
+/// The words of 32 bits in front of those of the blocks of teams, and the words of a block: two totals of a row, each with its tag.
+pub(crate) const TEAM_HEADER: i64 = 32;
+pub(crate) const TOTALS_WORDS: i64 = 4;
 
 /// The most groups of a block that take rows in turn, the bytes that all of them have in registers, half of what there is, and those of a
 /// thread; and the slots by default of each group.
@@ -507,8 +507,9 @@ impl RowwisePlan {
         Ok(*self)
     }
 
-    /// Returns the bytes of memory for what the blocks of teams tell each other: for each team and group, two pairs of totals of each
-    /// block, which rows take in turn; 0 if there are no teams.
+    /// Returns the bytes of memory for what the blocks of teams tell each other: 128 bytes for what a launch tells the next one, and for
+    /// each team and group two pairs of words of 8 bytes of each block, which rows take in turn. Such a word is a total and the tag of its
+    /// row. 0 if there are no teams.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -516,32 +517,21 @@ impl RowwisePlan {
     ///
     /// let problem = RowwiseProblem::new(RowFunction::Softmax, Ty::F32, [64, 1 << 20]);
     /// let plan = RowwisePlan::in_teams(&problem, Arch::Sm90a, [32, 132], [1024, 1])?;
-    /// assert_eq!(plan.workspace(), 4 * 2 * 32 * 8);
+    /// assert_eq!(plan.workspace(), 128 + 4 * 2 * 32 * 16);
     /// assert_eq!(RowwisePlan::fastest(&problem, Arch::Sm90a)?.workspace(), 0);
     /// # Ok::<(), colex_gpu::Error>(())
     /// ```
     pub fn workspace(&self) -> i64 {
-        product([4, self.totals()])
+        product([4, self.team_words()])
     }
 
-    /// The numbers of the totals that the blocks of teams leave.
-    pub(crate) fn totals(&self) -> i64 {
+    /// Returns the words of 32 bits through which the blocks of teams meet; 0 if there are no teams.
+    pub(crate) fn team_words(&self) -> i64 {
         match self.storage {
             RowStorage::Teams { groups, teams, .. } => {
-                product([teams, groups, 2, self.blocks, TOTALS_WORDS])
+                let of_blocks = product([teams, groups, 2, self.blocks, TOTALS_WORDS]);
+                of_blocks.saturating_add(TEAM_HEADER)
             }
-            RowStorage::Registers
-            | RowStorage::Ahead { .. }
-            | RowStorage::Alternating { .. }
-            | RowStorage::Shifted
-            | RowStorage::Passes { .. } => 0,
-        }
-    }
-
-    /// Returns the words by which the blocks of teams count each other, one of every 32 for a team and a group; 0 if there are no teams.
-    pub(crate) fn counters(&self) -> i64 {
-        match self.storage {
-            RowStorage::Teams { groups, teams, .. } => product([teams, groups, COUNTER_WORDS]),
             RowStorage::Registers
             | RowStorage::Ahead { .. }
             | RowStorage::Alternating { .. }

@@ -8,9 +8,11 @@ use colex_gpu::rowwise::{
 use colex_gpu::sim::{Schedule, SimOptions};
 use colex_gpu::testing::{self, Output};
 use colex_gpu::{Buffer, Device, Rates, View, ViewMut, cumulative_sum, softmax};
-use colex_layout::Layout;
+use colex_ir::launch::Launch;
+use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 use colex_proof::soak::draws;
 use colex_proof::sweep::Random;
+use colex_tensor::Arg;
 use half::{bf16, f16};
 
 /// The lanes of a warp.
@@ -340,7 +342,7 @@ fn law_rows_in_turn_are_those_of_the_reference() {
 
 /// Rows of teams, whose blocks meet through global memory: by one, two and three groups, with fewer and more rows than teams, rows that no
 /// number of blocks divides, blocks without a part of a row, and more blocks than a warp has lanes; in every type, with NaN and infinities,
-/// under several schedules. The counters are 0 again after each launch.
+/// under several schedules.
 #[test]
 fn law_rows_of_teams_are_those_of_the_reference() {
     let functions = [
@@ -400,10 +402,165 @@ fn law_rows_of_teams_are_those_of_the_reference() {
     println!("law rowwise.teams: {cases} cases");
 }
 
-/// A call in teams runs any number of times, by `run` in the stream's memory and prepared in its own, beside other calls that count by the
-/// same words: each launch finds its counters at 0, and leaves them so.
+/// The words of 32 bits in front of those of the blocks of teams: the last tag of all launches so far, the blocks that have counted
+/// themselves, and the words of blocks that launches have had.
+const HEADER: usize = 32;
+
+/// Launches a plan in teams in memory that other launches have had, and returns the bits of the results.
+fn in_words(
+    device: &Device,
+    (plan, function): (&RowwisePlan, RowFunction),
+    (x, columns): (&[f32], usize),
+    words: &Buffer<u32>,
+) -> Result<Vec<u32>, Box<dyn std::error::Error>> {
+    let rows = x.len() / columns;
+    let (from, y) = (device.upload(x)?, device.poisoned::<f32>(x.len())?);
+    let [r, c] = [rows, columns].map(|n| Int::Dynamic(n as i64));
+    let of_rows = Layout::new(IntTuple::flat([r]), Tuple::flat([Stride::Int(c)]))?;
+    let of_tensors = Layout::concat(&[of_rows, Layout::leaf(c, Int::Static(1))?])?;
+    let count = plan.workspace() / 4;
+    let of_words = Layout::concat(&[Layout::leaf(Int::Dynamic(count), Int::Static(1))?])?;
+    let built = plan.build(Arch::Sm90a)?;
+    let mut given = vec![
+        Arg::tensor(&from, &of_tensors),
+        Arg::tensor(&y, &of_tensors),
+        Arg::tensor(words, &of_words),
+    ];
+    if function.is_norm() {
+        given.push(Arg::Value(1e-5_f32.into()));
+    }
+    let RowStorage::Teams { groups, teams, .. } = plan.storage else {
+        panic!("{plan}");
+    };
+    let blocks = plan.blocks * teams.min(rows as i64);
+    let launch = Launch::new(blocks as u32, (plan.threads * groups) as u32);
+    let launch = launch.dynamic_shared(built.dynamic_shared()).cooperative();
+    let arguments = built.arguments(&given)?;
+    device.launch(&device.load(&built.kernel)?, launch, &arguments)?;
+    Ok(y.download()?.iter().map(|y| y.to_bits()).collect())
+}
+
+/// A drawn plan in teams with rows for it: a function with one total and one with two, few and many blocks, groups and teams.
+fn of_teams(r: &mut Random) -> (RowwisePlan, RowFunction, [usize; 2]) {
+    let function = r.one(&[RowFunction::Softmax, RowFunction::RmsNorm]);
+    let (threads, blocks) = (r.one(&[32, 64]), r.one(&[2, 3, 5]));
+    let [groups, teams] = [1 + r.below(3_i64), 1 + r.below(3_i64)];
+    let columns = 4 * threads * blocks - 4 * r.below(3_i64);
+    let rows = 1 + r.below(3 * groups * teams + 1);
+    let problem = RowwiseProblem::new(function, Ty::F32, [rows, columns]);
+    let plan = RowwisePlan {
+        operands: problem.operands(),
+        vector: 4,
+        threads,
+        rows: 1,
+        accesses: 1,
+        blocks,
+        storage: RowStorage::Teams {
+            groups,
+            slots: groups,
+            teams,
+        },
+        meets_once: true,
+    };
+    (plan, function, [rows, columns].map(|n| n as usize))
+}
+
+/// Launches one after the other in the same memory, of plans that have other words than those before, each word with a tag that some
+/// launch left there, under several schedules: the bits of each are those of a launch in memory of its own, and near the double
+/// precision. The last tag is that of all rows so far.
 #[test]
-fn law_teams_leave_their_counters_at_zero() -> Result<(), colex_gpu::Error> {
+fn law_teams_meet_by_words_of_their_row() -> Result<(), Box<dyn std::error::Error>> {
+    let mut cases = 0;
+    for seed in 0..8 {
+        let device = simulator(Arch::Sm90a, seed);
+        let words = device.zeros::<u32>(HEADER + 4 * 2 * 5 * 9)?;
+        let mut r = Random::new(70 + seed);
+        let mut last_tag = 0;
+        for _ in 0..5 {
+            let (plan, function, [rows, columns]) = of_teams(&mut r);
+            let RowStorage::Teams { groups, teams, .. } = plan.storage else {
+                continue;
+            };
+            // The same plan again finds its own words of the launch before.
+            for _ in 0..2 {
+                let x: Vec<f32> = (0..rows * columns)
+                    .map(|_| r.below(4001_i32) as f32 / 500.0 - 4.0)
+                    .collect();
+                let plan_of = (&plan, function);
+                let found = in_words(&device, plan_of, (&x, columns), &words)?;
+                let own = device.zeros::<u32>(plan.workspace() as usize / 4)?;
+                let alone = in_words(&device, plan_of, (&x, columns), &own)?;
+                assert!(found == alone, "{plan}, {rows} rows, seed {seed}");
+                for (x, found) in x.chunks(columns).zip(found.chunks(columns)) {
+                    let x: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+                    let want = reference::row(function, &x, None, None, 1e-5);
+                    let largest = want.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+                    for (want, found) in want.iter().zip(found) {
+                        let found = f64::from(f32::from_bits(*found));
+                        assert!(
+                            (want - found).abs() <= 4e-6 * largest,
+                            "{plan}: {found}, not {want}"
+                        );
+                    }
+                }
+                let at_once = groups as usize * rows.min(teams as usize);
+                last_tag += rows.div_ceil(at_once) as u32;
+                let header = words.slice(..2)?.download()?;
+                assert_eq!(header, [last_tag, 0], "{plan}, {rows} rows");
+                cases += 1;
+            }
+        }
+    }
+    println!("law rowwise.teams_words: {cases} cases");
+    Ok(())
+}
+
+/// Where tags reach the end of 32 bits, the last launch that has enough of them makes all words 0 that launches have written, also those
+/// of a larger plan, and tags begin at 1 again.
+#[test]
+fn law_tags_of_teams_begin_again() -> Result<(), Box<dyn std::error::Error>> {
+    // Behind it, fewer tags are left than a launch may need.
+    const LAST: u32 = u32::MAX - (1 << 22);
+    let mut cases = 0;
+    for seed in 0..4 {
+        let device = simulator(Arch::Sm90a, seed);
+        let mut r = Random::new(90 + seed);
+        for below in 0..4 {
+            let words = device.zeros::<u32>(HEADER + 4 * 2 * 5 * 9)?;
+            let mut last_tag = LAST - below;
+            words.slice(..1)?.write(&[last_tag])?;
+            for _ in 0..4 {
+                let (plan, function, [rows, columns]) = of_teams(&mut r);
+                let RowStorage::Teams { groups, teams, .. } = plan.storage else {
+                    continue;
+                };
+                let x: Vec<f32> = (0..rows * columns)
+                    .map(|_| r.below(4001_i32) as f32 / 500.0 - 4.0)
+                    .collect();
+                let plan_of = (&plan, function);
+                let found = in_words(&device, plan_of, (&x, columns), &words)?;
+                let own = device.zeros::<u32>(plan.workspace() as usize / 4)?;
+                let alone = in_words(&device, plan_of, (&x, columns), &own)?;
+                assert!(found == alone, "{plan}, {rows} rows, seed {seed}");
+                let at_once = groups as usize * rows.min(teams as usize);
+                last_tag += rows.div_ceil(at_once) as u32;
+                let all = words.download()?;
+                if last_tag > LAST {
+                    last_tag = 0;
+                    assert!(all[HEADER..].iter().all(|word| *word == 0), "{plan}");
+                }
+                assert_eq!(all[..2], [last_tag, 0], "{plan}, {rows} rows");
+                cases += 1;
+            }
+        }
+    }
+    println!("law rowwise.teams_tags: {cases} cases");
+    Ok(())
+}
+
+/// A call in teams runs any number of times in its own memory: each launch finds there what the one before left.
+#[test]
+fn law_teams_run_again_in_their_memory() -> Result<(), colex_gpu::Error> {
     let mut cases = 0;
     for seed in 0..3 {
         let device = simulator(Arch::Sm90a, seed);
@@ -437,7 +594,7 @@ fn law_teams_leave_their_counters_at_zero() -> Result<(), colex_gpu::Error> {
             }
         }
     }
-    println!("law rowwise.teams_counters: {cases} cases");
+    println!("law rowwise.teams_again: {cases} cases");
     Ok(())
 }
 
