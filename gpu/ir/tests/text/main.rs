@@ -3,7 +3,7 @@
 use colex_atom::Arch;
 use colex_ir::{
     Access, Address, BinaryOp, Compare, Control, CopyArgs, End, Guard, Kernel, KernelBuilder,
-    Memory, RegType, Space, Special, Type,
+    Memory, Order, RegType, Scope, Space, Special, Type,
 };
 use colex_proof::corpus;
 
@@ -170,6 +170,29 @@ fn hints_stand_where_the_assembler_wants_them() {
         [
             "ld.global.nc.L1::no_allocate.L2::cache_hint.L2::256B.v4.b32 {%r0, %r1, %r2, %r3}, [%rd0], %rd1;",
             "and.pred %p0, %p9, !%p9;",
+        ]
+    );
+}
+
+/// Relaxed words of 64 bits, alone and two at once, as PTX ISA 9.7.9 spells them: the order and its scope stand before the space.
+#[test]
+fn relaxed_words_of_64_bits_have_their_scope() {
+    let printed = lines(|k| {
+        let data = k.pointer("data");
+        let address = k.param(data);
+        let word = Access::new(Space::Global, Type::B64).order(Order::Relaxed(Scope::Gpu));
+        let one = k.load(word, address);
+        let two = k.load_vector(word, 2, Address::from(address).at(16));
+        k.store(word, address, one);
+        k.store_vector(word, Address::from(address).at(32), &two);
+    });
+    assert_eq!(
+        printed[1..],
+        [
+            "ld.relaxed.gpu.global.b64 %rd1, [%rd0];",
+            "ld.relaxed.gpu.global.v2.b64 {%rd2, %rd3}, [%rd0+16];",
+            "st.relaxed.gpu.global.b64 [%rd0], %rd1;",
+            "st.relaxed.gpu.global.v2.b64 [%rd0+32], {%rd2, %rd3};",
         ]
     );
 }

@@ -3,8 +3,8 @@
 use colex_atom::copy;
 use colex_ir::launch::Launch;
 use colex_ir::{
-    Address, AtomicOp, Compare, CopyArgs, End, FenceKind, KernelBuilder, Order, Reg, Scope, Space,
-    Special, Sync, Type,
+    Address, AtomicOp, Compare, CopyArgs, End, FenceKind, Guard, KernelBuilder, Order, Reg,
+    RegType, Scope, Space, Special, Sync, Type,
 };
 use colex_sim::{Fault, FaultKind, SimOptions};
 
@@ -255,6 +255,75 @@ fn atomic_and_plain_accesses_of_two_blocks_race() {
         [by(false, false), by(true, false), by(true, true)],
         [None, RACE, RACE]
     );
+}
+
+/// A block stores words of 64 bits, each a number and its tag, at once, and another block looks at them until both have the tag.
+fn tagged(
+    [stores, looks]: [Order; 2],
+    [ty, of_look]: [Type; 2],
+    body: impl Fn(&mut KernelBuilder, &[Reg]),
+) -> Option<FaultKind> {
+    kind(Launch::new(2, 32), |k, data| {
+        warp(k, 0, |k| {
+            let words = [7, 8].map(|number| {
+                let [number, tag] = [number, 5].map(|word| k.mov(Type::B32, word));
+                k.pack(RegType::B64, &[number, tag])
+            });
+            k.store_vector(global(ty).order(stores), data, &words);
+        });
+        warp(k, 1, |k| {
+            let found = k.regs(RegType::B32, 2);
+            k.loop_(|k| {
+                let words = k.load_vector(global(of_look).order(looks), 2, data);
+                let mut others = k.mov(Type::B32, 0);
+                for (word, found) in words.into_iter().zip(&found) {
+                    let parts = k.unpack(RegType::B32, word);
+                    k.mov_to(*found, parts[0]);
+                    let other = k.xor(Type::B32, parts[1], 5);
+                    others = k.or(Type::B32, others, other);
+                }
+                let there = k.setp(Compare::Eq, Type::U32, others, 0);
+                k.break_if(there);
+            });
+            body(k, &found);
+        });
+    })
+}
+
+/// What comes in one relaxed word with its tag needs no release: the numbers are those that were stored with the tag. A plain access
+/// beside a relaxed one is a race, and so is a plain access to other memory that the tag is to order.
+#[test]
+fn law_a_word_of_64_bits_brings_its_tag() {
+    let relaxed = Order::Relaxed(Scope::Gpu);
+    let mut cases = 0;
+    for types in [
+        [Type::B64; 2],
+        [Type::U64, Type::B64],
+        [Type::B64, Type::S64],
+    ] {
+        let right = tagged([relaxed; 2], types, |k, found| {
+            // An address that is not there, if a number is another one.
+            for (found, want) in found.iter().zip([7, 8]) {
+                let same = k.setp(Compare::Eq, Type::U32, *found, want);
+                k.if_(Guard::from(same).negated(), |k| {
+                    let nowhere = k.mov(Type::U64, 64);
+                    k.load(global(Type::U32), nowhere);
+                });
+            }
+        });
+        assert_eq!(right, None, "{types:?}");
+        for orders in [[relaxed, Order::Weak], [Order::Weak, relaxed]] {
+            assert_eq!(
+                tagged(orders, types, |_, _| ()),
+                RACE,
+                "{types:?} {orders:?}"
+            );
+        }
+        cases += 3;
+    }
+    let letter = letter(Launch::new(2, 32), [relaxed; 2], [None; 2]);
+    assert_eq!(letter, RACE);
+    println!("law sim.tagged_words: {cases} cases");
 }
 
 /// A thread writes global memory and has an engine read it.
