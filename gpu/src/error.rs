@@ -84,6 +84,14 @@ impl Error {
         }
     }
 
+    /// Why a product over devices is refused or has failed, if that is the error.
+    pub(crate) fn of_host(&self) -> Option<&HostError> {
+        match self.kind() {
+            ErrorKind::Ranks(RankError::Host(why)) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Returns the device's error, if it is one.
     pub fn device(&self) -> Option<&DeviceError> {
         match self.kind() {
@@ -1072,7 +1080,8 @@ pub(crate) enum HostError {
     #[error("rank {rank} is a simulator of another process, which shares no memory")]
     Elsewhere { rank: usize },
     #[error(
-        "rank {rank} did not come to round {round} within {within:?}: the flags of this rank are released, and what it computed is of no use"
+        "rank {rank} did not come to round {round} within {within:?}{}: the flags of this rank are released, and what it computed is of no use",
+        or_order(*products)
     )]
     Absent {
         rank: usize,
@@ -1080,7 +1089,8 @@ pub(crate) enum HostError {
         within: Duration,
     },
     #[error(
-        "rank {rank} came to round {round} and did not end its part within {within:?}: the flags of this rank are released, and what it computed is of no use"
+        "rank {rank} came to round {round} and did not end its part within {within:?}{}: the flags of this rank are released, and what it computed is of no use",
+        or_order(*products)
     )]
     Unfinished {
         rank: usize,
@@ -1097,6 +1107,8 @@ pub(crate) enum HostError {
     )]
     Lost {
         rank: usize,
+        /// The products of this rank.
+        products: usize,
         /// What the meeting knows of the rank.
         gone: String,
         why: String,
@@ -1105,6 +1117,8 @@ pub(crate) enum HostError {
     GaveUp { rank: usize, lost: usize },
     #[error("the products of this rank have failed before, {}: their flags are released", because(*rank, *lost))]
     Ended { rank: usize, lost: usize },
+        /// The products of this rank.
+        products: usize,
     #[error("rank {rank} leaves the others with a product: drop all products before")]
     Alive { rank: usize },
 }
@@ -1124,10 +1138,33 @@ impl From<HostError> for Error {
     }
 }
 
+    #[error("rank {rank} ran {} where this rank ran {}: all ranks run their rounds in one order", round_of(*there), round_of(*here))]
+    Order {
+        rank: usize,
+        /// The round of that rank, and the number of its product.
+        there: [u32; 2],
+        /// Those of this rank.
+        here: [u32; 2],
+    },
 /// Why a meeting of ranks failed: in numbers, so that rank 0 can tell the other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MeetingFailure {
     #[error("rank {rank} did not come within {within:?}{}", refused(*strangers))]
+/// A round of a product.
+fn round_of([round, product]: [u32; 2]) -> String {
+    format!("round {round} of product {product}")
+}
+
+/// What else may hold up a rank that has several products by memory.
+fn or_order(products: usize) -> String {
+    match products {
+        0 | 1 => String::new(),
+        products => format!(
+            ", or the ranks do not run the rounds of their {products} products in one order"
+        ),
+    }
+}
+
     Late {
         rank: usize,
         within: Duration,

@@ -151,7 +151,7 @@ fn collectives_of_a_rank_are_those_of_one_process() {
             "peers:2",
             act
         ),
-        "scatter 64 of type 7 by 0; scatter 64 of type 7 by 0; gather 4 of type 3; reduce 256 of type 9 by 0; gather 4 of type 3; [0, 2, 2]"
+        "scatter 64 of type 7 by 0; scatter 64 of type 7 by 0; gather 8 of type 3; reduce 256 of type 9 by 0; gather 8 of type 3; [0, 2, 2]"
     );
 }
 
@@ -482,7 +482,7 @@ fn joined(fields: &[&[u8]]) -> Vec<u8> {
 fn said_like(step: u8) -> Vec<u8> {
     let arch = super::device().arch().to_string();
     let fields = joined(&[&[1], arch.as_bytes(), b"Fake", b"", &[0]]);
-    joined(&[&[step], &[0; 8], &[], &fields])
+    joined(&[&[step], &[0; 8], &[0; 8], &[], &fields])
 }
 
 /// Begins the product that rank 0 begins, and returns what that says.
@@ -493,7 +493,7 @@ fn first_message(meeting: &mut Meeting) -> Vec<u8> {
         RankPath::NcclAfter
     );
     let fields = joined(&[&[1], words.as_bytes(), &[], &[]]);
-    let message = joined(&[&[2], &[0; 8], &[], &fields]);
+    let message = joined(&[&[2], &[0; 8], &[0; 8], &[], &fields]);
     meeting.exchange(&message).unwrap().swap_remove(0)
 }
 
@@ -551,4 +551,101 @@ fn a_rank_that_is_lost_by_memory_is_named_where_communicators_are_open() {
     let test =
         "processes_nccl::a_rank_that_is_lost_by_memory_is_named_where_communicators_are_open";
     assert_eq!(with_nccl(test, "peers:3", act), "3, aborted 2");
+}
+
+/// Two products of one size or of two, of which one rank runs a round in the other order; then, in half of the cases, all run one more of
+/// each in one order before they wait.
+#[test]
+fn law_rounds_in_another_order_are_named_by_all_ranks() {
+    let act = || {
+        let mut cases = 0;
+        for ranks in 2..=4 {
+            for swaps in 0..ranks {
+                for overlap in [
+                    Overlap::GatherProduct,
+                    Overlap::ProductScatter,
+                    Overlap::ProductReduce,
+                ] {
+                    for drawn in 0..4 {
+                        let (is_equal, goes_on) = (drawn % 2 == 0, drawn / 2 == 1);
+                        let act = move |process: RankProcess| {
+                            let first = problem(overlap, ranks as i64);
+                            let times = if is_equal { 1 } else { 2 };
+                            let second = RankProblem {
+                                n: first.n * times,
+                                k: first.k * times,
+                                ..first
+                            };
+                            let options = by(PATHS[(swaps + drawn) % 2]);
+                            let new = |problem| Call::new(&process, problem, &options).unwrap();
+                            let mut calls = [new(first), new(second)];
+                            calls[0].run().unwrap();
+                            calls[0].wait(LONG).unwrap();
+                            let swapped = process.rank() == swaps;
+                            let order = if swapped { [1, 0] } else { [0, 1] };
+                            for at in order {
+                                calls[at].run().unwrap();
+                            }
+                            if goes_on {
+                                for call in &mut calls {
+                                    call.run().unwrap();
+                                }
+                            }
+                            let error = calls[0].wait(SHORT).unwrap_err();
+                            assert_eq!(error.lost_rank(), None, "{error}");
+                            assert!(calls[1].wait(SHORT).is_err());
+                            error.to_string()
+                        };
+                        for (rank, said) in each(ranks, LONG, act).into_iter().enumerate() {
+                            let (of, there, here) = if rank == swaps {
+                                (usize::from(swaps == 0), "2 of product 1", "1 of product 2")
+                            } else {
+                                (swaps, "1 of product 2", "2 of product 1")
+                            };
+                            assert_eq!(
+                                said,
+                                format!(
+                                    "rank {of} ran round {there} where this rank ran round {here}: all ranks run their rounds in one order"
+                                ),
+                                "{rank} of {ranks}, {overlap}, {is_equal}, {goes_on}"
+                            );
+                            cases += 1;
+                        }
+                    }
+                }
+            }
+        }
+        cases.to_string()
+    };
+    let test = "processes_nccl::law_rounds_in_another_order_are_named_by_all_ranks";
+    assert_eq!(with_nccl(test, "apart:4", act), "348");
+    println!("law processes_rounds_in_another_order_by_nccl: 348 cases");
+}
+
+/// A rank that asks for something else hears of the other order too.
+#[test]
+fn a_rank_in_another_call_hears_of_the_other_order() {
+    let act = || {
+        let act = |process: RankProcess| {
+            let options = by(RankPath::NcclAfter);
+            let mut calls = [gather(&process, &options), gather(&process, &options)];
+            let rank = process.rank();
+            calls[rank].run().unwrap();
+            if rank == 0 {
+                sentence(calls[0].wait(LONG))
+            } else {
+                sentence(process.exchange(b""))
+            }
+        };
+        each(2, LONG, act).join("; ")
+    };
+    assert_eq!(
+        with_nccl(
+            "processes_nccl::a_rank_in_another_call_hears_of_the_other_order",
+            "apart:2",
+            act
+        ),
+        "rank 1 ran round 1 of product 2 where this rank ran round 1 of product 1: all ranks run their rounds in one order; rank 0 ran \
+         round 1 of product 1 where this rank ran round 1 of product 2: all ranks run their rounds in one order"
+    );
 }

@@ -228,7 +228,7 @@ fn joined(fields: &[&[u8]]) -> Vec<u8> {
 
 /// What a rank says that takes a step, as the messages have it.
 fn message(step: u8, fields: &[&[u8]]) -> Vec<u8> {
-    joined(&[&[step], &[0; 8], &[], &joined(fields)])
+    joined(&[&[step], &[0; 8], &[0; 8], &[], &joined(fields)])
 }
 
 /// Rank 1 is this test, which says the messages of a process without the library.
@@ -449,4 +449,105 @@ fn one_rank_has_no_collectives() {
             "the path NCCL, one after another with the product is not taken here: there is one rank, which sends nothing"
         ]
     );
+}
+
+/// The sentence of a rank that runs a round where another rank runs another one.
+fn other_order(rank: usize, there: [usize; 2], here: [usize; 2]) -> String {
+    let of = |[round, product]: [usize; 2]| format!("round {round} of product {product}");
+    format!(
+        "rank {rank} ran {} where this rank ran {}: all ranks run their rounds in one order",
+        of(there),
+        of(here)
+    )
+}
+
+/// Two products of one size or of two, of which one rank runs a round in the other order.
+#[test]
+fn law_rounds_in_another_order_are_named_by_all_ranks() {
+    let mut cases = 0;
+    for ranks in 2..=4 {
+        for swaps in 0..ranks {
+            for overlap in OVERLAPS {
+                for (path, is_equal) in [(0, true), (0, false), (1, true), (1, false)] {
+                    let act = move |process: RankProcess| {
+                        let first = problem(overlap, ranks as i64);
+                        let (n, k) = if is_equal { (1, 1) } else { (2, 3) };
+                        let second = RankProblem {
+                            n: first.n * n,
+                            k: first.k * k,
+                            ..first
+                        };
+                        let options = with(Some(PATHS[path]), None);
+                        let new = |problem| {
+                            ProcessProduct::<bf16, f32>::new(&process, problem, &options).unwrap()
+                        };
+                        let mut calls = [new(first), new(second)];
+                        calls[0].run().unwrap();
+                        let order = if process.rank() == swaps {
+                            [1, 0]
+                        } else {
+                            [0, 1]
+                        };
+                        order.map(|at| {
+                            let ran = calls[at].run();
+                            assert!(
+                                ran.as_ref().is_err_and(
+                                    |error| error.lost_rank().is_none() || at != order[0]
+                                )
+                            );
+                            said(ran)
+                        })
+                    };
+                    let found = each_on(&apart(ranks), LONG, act);
+                    for (rank, [first, second]) in found.into_iter().enumerate() {
+                        let expected = if rank == swaps {
+                            other_order(usize::from(swaps == 0), [2, 1], [1, 2])
+                        } else {
+                            other_order(swaps, [1, 2], [2, 1])
+                        };
+                        assert_eq!(first, expected, "{rank} of {ranks}, {overlap}, {is_equal}");
+                        assert_eq!(
+                            second,
+                            "the products of this rank have failed before, because of a failure of its own: their flags are released"
+                        );
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    println!("law ranks.rounds_in_another_order: {cases} cases");
+}
+
+/// By memory the flags of a product do not tell the rounds of another one, so that the sentence names both causes.
+#[test]
+fn rounds_by_memory_in_another_order_are_a_cause_that_is_named() {
+    let act = |process: RankProcess| {
+        let options = with(Some(RankPath::PeerMemory), None);
+        let mut calls = [gather(&process, &options), gather(&process, &options)];
+        let first = process.rank();
+        let error = calls[first].run().unwrap_err();
+        (error.lost_rank(), error.to_string())
+    };
+    let found = each(&device(0), 2, SHORT, act);
+    let late = |rank| {
+        format!(
+            "rank {rank} did not come to round 1 within {SHORT:?}, or the ranks do not run the rounds of their 2 products in one order: \
+             the flags of this rank are released, and what it computed is of no use"
+        )
+    };
+    let told = |rank: usize| {
+        format!(
+            "rank {rank} has given up, because rank {} was late or gone: what was computed since the last wait is of no use",
+            1 - rank
+        )
+    };
+    let mut late_ranks = 0;
+    for (rank, (lost, said)) in found.into_iter().enumerate() {
+        let is_late = said == late(1 - rank);
+        late_ranks += usize::from(is_late);
+        assert!(is_late || said == told(1 - rank), "{said}");
+        assert!(lost.is_some());
+    }
+    assert!(late_ranks > 0);
 }

@@ -191,6 +191,7 @@ impl<T, C> RankCall<T, C> {
         let (work, signals) = self.parts();
         let ran = work.enqueue(signals, self.round);
         let ran = ran.and_then(|()| signals.end(&work.member().device, self.round));
+        let ran = ran.map_err(|why| self.session.or_order(why));
         ran.inspect_err(|why| self.session.give_up(why))
     }
 
@@ -198,6 +199,7 @@ impl<T, C> RankCall<T, C> {
     pub(super) fn wait(&mut self, within: Duration) -> Result<(), Error> {
         self.session.check()?;
         let waited = self.look(within);
+        let waited = waited.map_err(|why| self.session.or_order(why));
         self.is_pending &= waited.is_err();
         waited.inspect_err(|why| self.session.give_up(why))
     }

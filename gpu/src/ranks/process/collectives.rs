@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use colex_device::{Device, Event};
 
+use super::rounds::{RoundOf, RoundOrder, Rounds, other_order};
 use super::session::{Session, Step, StepSaid};
 use crate::error::{Error, HostError, MeetingFailure};
 use crate::ranks::host::collective::{Abort, Bring, Collectives};
@@ -29,7 +30,7 @@ pub(super) struct SessionCollectives {
 /// The rounds of all products by NCCL, which all ranks begin in the same order.
 #[derive(Default)]
 struct Progress {
-    begun: u64,
+    order: RoundOrder,
     /// Those to which the stream of this rank is known to have come.
     came: u64,
     /// The events at the begin of the others.
@@ -73,18 +74,29 @@ impl SessionCollectives {
 
     /// The rounds that this rank has begun.
     pub(super) fn begun(&self) -> u64 {
-        self.progress().begun
+        self.progress().order.begun()
     }
 
-    /// Notes that a round begins after the earlier work of a stream.
-    pub(super) fn begin(&self, stream: &Device) -> Result<(), Error> {
+    /// The order of the rounds that this rank has begun, but for those on which all ranks agree.
+    pub(super) fn rounds(&self) -> Rounds {
+        self.progress().order.rounds().clone()
+    }
+
+    /// Notes that all ranks agree on the order of the first rounds.
+    pub(super) fn agreed(&self, rounds: u64) {
+        self.progress().order.agreed(rounds);
+    }
+
+    /// Notes that a round begins after the earlier work of a stream. Returns what all ranks have in common that have begun the same rounds
+    /// in the same order.
+    pub(super) fn begin(&self, stream: &Device, round: RoundOf) -> Result<[u32; 2], Error> {
         let event = stream.record()?;
         let mut progress = self.progress();
-        progress.begun += 1;
+        progress.order.begin(round);
         progress.coming.push_back(event);
         // Events that are reached are of no more use.
         progress.came();
-        Ok(())
+        Ok(progress.order.mark())
     }
 
     /// Keeps collectives that all ranks have opened.
@@ -115,7 +127,7 @@ impl SessionCollectives {
 pub(super) enum Cause {
     /// They were not done within a time.
     Late(Duration),
-    /// They ended without the part of a rank, before a time was over: another rank has aborted.
+    /// They ended without the part of a rank, before a time was over: it has aborted, or runs its rounds in another order.
     Partial { rank: usize, within: Duration },
     /// What NCCL has met in the background.
     Background(Error),
@@ -153,7 +165,9 @@ impl Session {
     pub(super) fn cut(&self, cause: Cause) -> Error {
         let known = match &cause {
             // The meeting has named a rank, and has told it the others.
-            Cause::Own(error) if error.lost_rank().is_some() => Some(error.clone()),
+            Cause::Own(error) if error.lost_rank().is_some() || is_of_order(error) => {
+                Some(error.clone())
+            }
             Cause::Own(_) | Cause::Background(_) | Cause::Late(_) | Cause::Partial { .. } => {
                 self.check().err()
             }
@@ -176,6 +190,9 @@ impl Session {
         let told = self.exchange_all((Step::GiveUp, came), &[&lost.to_le_bytes()]);
         let error = match (told, cause) {
             (_, Cause::Own(error)) => error,
+            (Ok(all), _) if other_order(&all, self.rank()).is_some() => {
+                other_order(&all, self.rank()).expect("it was asked").into()
+            }
             (Ok(all), cause) => match (of_other(&all, self.rank()), cause) {
                 (Err(error), _) => error,
                 (Ok(Some(why)), _) => why.into(),
@@ -205,6 +222,11 @@ impl Session {
         self.give_up(&error);
         error
     }
+}
+
+/// Whether ranks have begun their rounds in different orders: all of them have found it in one exchange.
+fn is_of_order(error: &Error) -> bool {
+    matches!(error.of_host(), Some(HostError::Order { .. }))
 }
 
 /// Whether a rank gives up.

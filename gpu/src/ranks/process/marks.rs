@@ -1,24 +1,25 @@
-//! `Marks`: what shows that a round by NCCL has the parts of all ranks.
+//! `Marks`: what shows that a round by NCCL has the parts of all ranks, and that all have run their rounds in one order.
 //!
 //! A collective of NCCL may end without the part of a rank: on four H200, after one rank had aborted its communicator, the collective of
-//! its neighbour ended, with a wrong result and without an error. So each rank gives the number of the round to all others behind the
-//! collectives of the round. A rank whose part is missing has not given this number, and no other rank can give it.
+//! its neighbour ended, with a wrong result and without an error. And if a rank runs the rounds of two products in another order, the
+//! collectives of one product take the numbers of the other. So behind the collectives of each round, each rank gives all others the number of its
+//! rounds so far and a digest of their order. A rank whose part is missing has not given this mark, and no other rank can give it.
 
 use colex_device::{Buffer, Device};
 
 use crate::error::Error;
 use crate::ranks::host::collective::Collectives;
 
-/// The digits of a number, one byte each.
-const DIGITS: usize = 4;
+/// The digits of a mark, one byte each: the number of the round, then the digest of the order.
+const DIGITS: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Marks {
     own: Buffer<u32>,
     /// The digits of rank 0, then those of rank 1, and so on.
     all: Buffer<u32>,
-    /// The number in `own`.
-    round: u32,
+    /// The digits in `own`.
+    digits: [u8; DIGITS],
 }
 
 impl Marks {
@@ -30,7 +31,7 @@ impl Marks {
         Ok(Some(Marks {
             own: device.zeros(DIGITS)?,
             all: device.zeros(DIGITS * ranks)?,
-            round: 0,
+            digits: [0; DIGITS],
         }))
     }
 
@@ -39,25 +40,23 @@ impl Marks {
         &mut self,
         device: &Device,
         collectives: &Collectives,
-        round: u64,
+        [round, order]: [u32; 2],
     ) -> Result<(), Error> {
-        // Equal numbers are 2^32 rounds apart.
-        let round = round as u32;
+        let mut new = [0; DIGITS];
+        new[..4].copy_from_slice(&round.to_le_bytes());
+        new[4..].copy_from_slice(&order.to_le_bytes());
         // A write from the host would wait for the stream; a fill does not.
-        let (old, new) = (self.round.to_le_bytes(), round.to_le_bytes());
+        let old = self.digits;
         for at in (0..DIGITS).filter(|at| old[*at] != new[*at]) {
             self.own.slice(at..at + 1)?.fill_bytes(new[at])?;
         }
-        self.round = round;
+        self.digits = new;
         collectives.gather_words(device, &self.own, &self.all)
     }
 
-    /// Returns the first rank whose mark of the last round is missing, once the stream is done.
+    /// Returns the first rank whose mark of the last round is missing or another one, once the stream is done.
     pub(super) fn missing(&self) -> Result<Option<usize>, Error> {
-        let expected = self
-            .round
-            .to_le_bytes()
-            .map(|byte| u32::from_ne_bytes([byte; 4]));
+        let expected = self.digits.map(|byte| u32::from_ne_bytes([byte; 4]));
         let all = self.all.download()?;
         Ok(all.chunks(DIGITS).position(|mark| *mark != expected))
     }

@@ -6,6 +6,7 @@ mod fields;
 mod marks;
 mod nccl;
 pub(crate) mod product;
+mod rounds;
 mod session;
 mod shared;
 mod signals;
@@ -30,8 +31,8 @@ use session::{Facts, Session, Step};
 /// flags in their memory how far its streams are.
 ///
 /// Ranks without access to each other's memory, as those of several hosts are, have the paths of NCCL, with the feature `nccl`: they
-/// need no flags and no memory of another rank, and the ranks run the rounds of all their products in the same order. On simulated
-/// devices the meeting takes the place of NCCL.
+/// need no flags and no memory of another rank, and the ranks run the rounds of all their products in the same order. If a rank does not, every
+/// rank gets an error that names two rounds which differ. On simulated devices the meeting takes the place of NCCL.
 ///
 /// A process keeps the memory of a product that it has dropped until all ranks have dropped it, since another process may still use it
 /// (CUDA's IPC has no count of its users): the next exchange, or [`leave`](RankProcess::leave), frees it.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::call::{LOOK, ProcessWork, SaidWork, agreed, ended, fields_of, printed, said_by};
 use super::collectives::Cause;
 use super::marks::Marks;
+use super::rounds::RoundOf;
 use super::session::{LiveProduct, Session, Step};
 use crate::error::{Error, HostError};
 use crate::ranks::host::collective::Collectives;
@@ -26,6 +27,9 @@ pub(super) struct NcclCall<T, C> {
     marks: Option<Marks>,
     /// The longest time in which NCCL begins a collective.
     begins: Duration,
+    /// The rounds of this product, and those of all products up to the last of them.
+    rounds: u32,
+    begun: u64,
     /// Whether rounds were enqueued after the last wait.
     is_pending: bool,
 }
@@ -92,6 +96,8 @@ impl<T, C> NcclCall<T, C> {
             work: Some(work),
             marks,
             begins: within,
+            rounds: 0,
+            begun: 0,
             is_pending: false,
         };
         session.begun(product)?;
@@ -121,13 +127,19 @@ impl<T, C> NcclCall<T, C> {
     fn enqueue(&mut self) -> Result<(), Error> {
         let device = self.work().member().device.clone();
         let progress = &self.session.collectives;
-        // The number of a round is that of its collectives, also if another thread begins one.
+        // The place of a round is that of its collectives, also if another thread begins one.
         let _order = progress.order();
-        progress.begin(&device)?;
-        let round = progress.begun();
+        self.rounds = self.rounds.saturating_add(1);
+        let round = RoundOf {
+            // Equal numbers are 2^32 products apart.
+            product: self.number as u32,
+            round: self.rounds,
+        };
+        let mark = progress.begin(&device, round)?;
+        self.begun = progress.begun();
         self.work().enqueue_by_nccl(&self.collectives)?;
         match &mut self.marks {
-            Some(marks) => marks.enqueue(&device, &self.collectives, round),
+            Some(marks) => marks.enqueue(&device, &self.collectives, mark),
             None => Ok(()),
         }
     }
@@ -173,7 +185,10 @@ impl<T, C> NcclCall<T, C> {
             return Ok(false);
         }
         match marks.missing().map_err(Cause::Own)? {
-            None => Ok(true),
+            None => {
+                self.session.collectives.agreed(self.begun);
+                Ok(true)
+            }
             Some(rank) => Err(Cause::Partial { rank, within }),
         }
     }

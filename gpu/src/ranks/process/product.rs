@@ -290,4 +290,7 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
             ProcessCall::Nccl(call) => call.wait(within),
         }
     }
+    ///
+    /// If a rank has run the rounds of several products by NCCL in another order than this one, the error names the first round that
+    /// differs, and no result since the last wait is right. (On simulated devices `run` returns it.)
 }

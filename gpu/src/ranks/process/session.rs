@@ -12,6 +12,7 @@ use colex_device::{Device, Flags};
 use super::call::{LOOK, ended};
 use super::collectives::{SessionCollectives, given_up};
 use super::fields::{joined, split};
+use super::rounds::{Rounds, agreed, other_order};
 use super::signals::Signals;
 use crate::error::{Error, HostError, MeetingFailure};
 use crate::ranks::Meeting;
@@ -71,6 +72,8 @@ pub(super) struct StepSaid {
     pub(super) step: u8,
     /// The rounds of collectives that it has begun; if it gives up, those to which its stream has come.
     pub(super) place: u64,
+    /// The order of the rounds of collectives that it has begun.
+    pub(super) rounds: Rounds,
     fields: Vec<u8>,
 }
 
@@ -81,6 +84,7 @@ impl StepSaid {
         StepSaid {
             step,
             place,
+            rounds: Rounds::default(),
             fields,
         }
     }
@@ -246,6 +250,11 @@ impl Session {
     ) -> Result<Vec<[Vec<u8>; N]>, Error> {
         let place = self.collectives.begun();
         let all = self.exchange_all((step, place), &fields)?;
+        if let Some(why) = other_order(&all, self.rank) {
+            let why = why.into();
+            self.give_up(&why);
+            return Err(why);
+        }
         if let Some(why) = given_up(&all) {
             let why = why?.into();
             self.give_up(&why);
@@ -265,6 +274,21 @@ impl Session {
         each.map(|(rank, said)| said.fields(rank)).collect()
     }
 
+    /// Names another order of rounds as a cause beside a rank that is late, if this rank has several products.
+    pub(super) fn or_order(&self, why: Error) -> Error {
+        let count = self.products().live.len();
+        let mut why = match why.of_host() {
+            Some(known) => known.clone(),
+            None => return why,
+        };
+        if let HostError::Absent { products, .. } | HostError::Unfinished { products, .. } =
+            &mut why
+        {
+            *products = count;
+        }
+        why.into()
+    }
+
     /// Says to all ranks which step this one takes, and returns what every rank says. Memory that all ranks have closed is freed.
     pub(super) fn exchange_all(
         &self,
@@ -274,9 +298,11 @@ impl Session {
         let mut state = self.state();
         let numbers = mem::take(&mut state.closed);
         let numbers: Vec<u8> = numbers.iter().flat_map(|one| one.to_le_bytes()).collect();
+        let rounds = self.collectives.rounds().to_bytes();
         let own = joined(&[
             &[step as u8],
             &place.to_le_bytes(),
+            &rounds,
             &numbers,
             &joined(fields),
         ]);
@@ -284,10 +310,13 @@ impl Session {
         let mut found = Vec::new();
         for (rank, message) in all.iter().enumerate() {
             let foreign = MeetingFailure::Foreign { rank };
-            let [step, place, numbers, fields] = split::<4>(message).ok_or(foreign)?;
-            let ([step], Ok(place), (numbers, [])) =
-                (step, place.try_into(), numbers.as_chunks::<8>())
-            else {
+            let [step, place, rounds, numbers, fields] = split::<5>(message).ok_or(foreign)?;
+            let ([step], Ok(place), Some(rounds), (numbers, [])) = (
+                step,
+                place.try_into(),
+                Rounds::from_bytes(rounds),
+                numbers.as_chunks::<8>(),
+            ) else {
                 return Err(foreign.into());
             };
             let numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
@@ -295,8 +324,12 @@ impl Session {
             found.push(StepSaid {
                 step: *step,
                 place: u64::from_le_bytes(place),
+                rounds,
                 fields: fields.to_vec(),
             });
+        }
+        if other_order(&found, self.rank).is_none() {
+            self.collectives.agreed(agreed(&found));
         }
         let free = state.free();
         drop(state);

@@ -215,11 +215,13 @@ impl Signals {
                 rank,
                 round: came,
                 within,
+                products: 1,
             },
             [came, _] => HostError::Absent {
                 rank,
                 round: came.saturating_add(1),
                 within,
+                products: 1,
             },
         }
     }
