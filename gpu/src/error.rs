@@ -1052,6 +1052,20 @@ pub(crate) enum HostError {
     #[error("the path {path} is not taken here: {why}")]
     Path { path: String, why: &'static str },
     #[error(
+        "N is {n}, and on the path {path} a kernel stores rows of whole vectors of 16 bytes: N must be a multiple of {multiple} elements \
+         of {ty}, and {next} is the next one; the paths {others} take any N"
+    )]
+    Columns {
+        n: i64,
+        ty: Ty,
+        multiple: i64,
+        next: i64,
+        path: String,
+        others: String,
+    },
+    #[error("no kernel takes the product on the path {path}: {why}")]
+    NoKernel { path: String, why: String },
+    #[error(
         "rank {rank} has not ended within {within:?}: its flags are released, and what was computed is of no use"
     )]
     Late { rank: usize, within: Duration },
@@ -1087,6 +1101,8 @@ pub(crate) enum HostError {
         rank: usize,
         round: u32,
         within: Duration,
+        /// The products of this rank.
+        products: usize,
     },
     #[error(
         "rank {rank} came to round {round} and did not end its part within {within:?}{}: the flags of this rank are released, and what it computed is of no use",
@@ -1096,6 +1112,8 @@ pub(crate) enum HostError {
         rank: usize,
         round: u32,
         within: Duration,
+        /// The products of this rank.
+        products: usize,
     },
     #[error(
         "rank {rank} did not come to a collective within {within:?}: the communicator of this rank is aborted, and what it computed is of \
@@ -1107,8 +1125,6 @@ pub(crate) enum HostError {
     )]
     Lost {
         rank: usize,
-        /// The products of this rank.
-        products: usize,
         /// What the meeting knows of the rank.
         gone: String,
         why: String,
@@ -1117,10 +1133,31 @@ pub(crate) enum HostError {
     GaveUp { rank: usize, lost: usize },
     #[error("the products of this rank have failed before, {}: their flags are released", because(*rank, *lost))]
     Ended { rank: usize, lost: usize },
-        /// The products of this rank.
-        products: usize,
+    #[error("rank {rank} ran {} where this rank ran {}: all ranks run their rounds in one order", round_of(*there), round_of(*here))]
+    Order {
+        rank: usize,
+        /// The round of that rank, and the number of its product.
+        there: [u32; 2],
+        /// Those of this rank.
+        here: [u32; 2],
+    },
     #[error("rank {rank} leaves the others with a product: drop all products before")]
     Alive { rank: usize },
+}
+
+/// A round of a product.
+fn round_of([round, product]: [u32; 2]) -> String {
+    format!("round {round} of product {product}")
+}
+
+/// What else may hold up a rank that has several products by memory.
+fn or_order(products: usize) -> String {
+    match products {
+        0 | 1 => String::new(),
+        products => format!(
+            ", or the ranks do not run the rounds of their {products} products in one order"
+        ),
+    }
 }
 
 /// Why a rank has given up.
@@ -1138,33 +1175,10 @@ impl From<HostError> for Error {
     }
 }
 
-    #[error("rank {rank} ran {} where this rank ran {}: all ranks run their rounds in one order", round_of(*there), round_of(*here))]
-    Order {
-        rank: usize,
-        /// The round of that rank, and the number of its product.
-        there: [u32; 2],
-        /// Those of this rank.
-        here: [u32; 2],
-    },
 /// Why a meeting of ranks failed: in numbers, so that rank 0 can tell the other ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum MeetingFailure {
     #[error("rank {rank} did not come within {within:?}{}", refused(*strangers))]
-/// A round of a product.
-fn round_of([round, product]: [u32; 2]) -> String {
-    format!("round {round} of product {product}")
-}
-
-/// What else may hold up a rank that has several products by memory.
-fn or_order(products: usize) -> String {
-    match products {
-        0 | 1 => String::new(),
-        products => format!(
-            ", or the ranks do not run the rounds of their {products} products in one order"
-        ),
-    }
-}
-
     Late {
         rank: usize,
         within: Duration,

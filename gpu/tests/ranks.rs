@@ -1,5 +1,7 @@
 //! Products over ranks on the simulator: their results bit for bit, their flags one by one, and what is refused.
 
+#[path = "ranks/accepted.rs"]
+mod accepted;
 #[path = "ranks/awaited.rs"]
 mod awaited;
 #[path = "ranks/chunks.rs"]

@@ -238,11 +238,20 @@ fn every_refusal_of_a_reduction_verbatim() {
         call.c(2).unwrap_err().to_string(),
         "rank 2 of 2 ranks, numbered from 0"
     );
-    // Ampere's kernel stores into no slots of others, but copies go after it.
+    // Ampere's kernel stores into no slots of others and tells no copies, but copies go after it.
     let ampere = together(&Device::simulator(Arch::Sm80), 2);
-    let mut call = RankProduct::<bf16, f32>::new(&ampere, right, &with(None, None)).unwrap();
-    assert!(call.run().unwrap_err().to_string().contains("sm_90a"));
-    assert!(call.run().is_err());
+    let by_memory = with(Some(RankPath::PeerMemory), None);
+    let refused = RankProduct::<bf16, f32>::new(&ampere, right, &by_memory);
+    let refused = refused.unwrap_err().to_string();
+    let start = "no kernel takes the product on the path peer memory: ";
+    assert!(
+        refused.starts_with(start) && refused.contains("sm_90a"),
+        "{refused}"
+    );
+    let call = RankProduct::<bf16, f32>::new(&ampere, right, &with(None, None)).unwrap();
+    assert_eq!(call.path(), RankPath::OneAfterAnother);
+    let said = call.explain().unwrap();
+    assert!(said.ends_with(&format!("since {refused}")), "{said}");
     for path in [RankPath::OneAfterAnother, RankPath::NcclAfter] {
         let options = with(Some(path), None);
         let mut call = RankProduct::<bf16, f32>::new(&ampere, right, &options).unwrap();

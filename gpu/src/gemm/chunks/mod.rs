@@ -6,14 +6,16 @@ pub(crate) mod call;
 pub(crate) mod departures;
 
 use colex_atom::{Arch, Reduction, TmaElement};
+use colex_device::Device;
 use colex_sched::pipeline::Schedule;
 use colex_tensor::{Builder, Index};
 
+use super::call::operands;
 use super::choose::{Machine, whole_plans};
 use super::plan::{GemmPlan, Operands};
 use super::problem::MOST_EXTENT;
 use crate::error::{Error, ErrorKind};
-use crate::kernels::GemmProblem;
+use crate::kernels::{GemmElement, GemmProblem};
 use crate::method::GemmMethod;
 
 /// The order in which a kernel takes the chunks of a product.
@@ -156,6 +158,23 @@ pub(crate) fn choose(
     best.unwrap_or_else(|| GemmPlan::new(GemmMethod::Hopper, operands))
 }
 
+/// Whether a kernel takes a product of row-major matrices without gaps in chunks, at any addresses that the library allocates.
+///
+/// # Errors
+///
+/// Returns an error that says why not.
+pub(crate) fn takes<T: GemmElement, C: GemmElement>(
+    problem: &GemmProblem,
+    form: ChunkForm,
+    device: &Device,
+) -> Result<(), Error> {
+    let operands = operands::<T, C>(problem, [256; 3], &Default::default());
+    let machine = Machine::of(device.rates());
+    let plan = choose(problem, operands, (device.arch(), machine), Some(form));
+    plan.check(device.arch())?;
+    check(&plan, form)
+}
+
 /// Whether a plan's kernel takes chunks.
 ///
 /// # Errors
@@ -226,7 +245,6 @@ mod tests {
     use colex_device::Rates;
     use half::bf16;
 
-    use super::super::call::operands;
     use super::super::choose::choose_whole;
     use super::*;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use colex_device::Device;
-use colex_sched::OverlapPlan;
+use colex_sched::{Overlap, OverlapPlan};
 
 use super::collective::{Collectives, USUAL};
 use super::devices::RankDevices;
@@ -12,7 +12,9 @@ use super::forecast::RankForecast;
 use super::options::{RankOptions, RankSends, RankSums};
 use super::product::rank_error;
 use crate::error::{Error, HostError};
-use crate::kernels::GemmElement;
+use crate::gemm::ChunkOrder;
+use crate::gemm::chunks::{ChunkForm, takes};
+use crate::kernels::{GemmElement, GemmProblem};
 use crate::ranks::{RankPath, RankProblem};
 
 /// The path of a product, and why.
@@ -86,12 +88,20 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
         RanksAt::Here(here) => here.no_access(),
         RanksAt::Apart { no_access, .. } => no_access,
     };
+    let refusal = match (problem.ranks, no_access) {
+        (1, _) | (_, Some(_)) => None,
+        (_, None) => by_memory::<T, C, S>(problem, options, device).err(),
+    };
     let (usual, reason) = match (problem.ranks, no_access, ranks.has_flags) {
         (1, _, _) => (
             RankPath::Local,
             "there is one rank, which sends nothing".to_string(),
         ),
         (_, Some(why), _) => (forecast.by_nccl(), why.to_string()),
+        (_, None, true) if refusal.is_some() && !asks_for_memory(problem, options) => {
+            let why = refusal.as_ref().map(HostError::to_string);
+            (RankPath::OneAfterAnother, why.unwrap_or_default())
+        }
         (_, None, true) => {
             let why = "all ranks have access to each other's memory, and streams set flags";
             (RankPath::PeerMemory, why.to_string())
@@ -122,6 +132,7 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
         (RankPath::PeerMemory, _) if !ranks.has_flags => {
             return refused("the driver's streams set no flags on these devices");
         }
+        (RankPath::PeerMemory, _) if let Some(why) = &refusal => return Err(why.clone().into()),
         (RankPath::PeerMemory | RankPath::OneAfterAnother, _) => {}
         (RankPath::NcclAfter | RankPath::NcclInChunks, _) => {
             let within = options.nccl_within.unwrap_or(USUAL);
@@ -146,6 +157,91 @@ pub(crate) fn chosen<T: GemmElement, C: GemmElement, S: GemmElement>(
         order,
         collectives,
     })
+}
+
+/// Whether a caller asks for what only the path of peer memory has.
+fn asks_for_memory(problem: &RankProblem, options: &RankOptions) -> bool {
+    problem.overlap != Overlap::GatherProduct
+        && (options.sends.is_some_and(|of| of != RankSends::Engines)
+            || options.sums.is_some_and(|of| of != RankSums::Kernel)
+            || options.pieces.is_some_and(|pieces| pieces > 1))
+}
+
+/// Refuses a product that no kernel takes on the path of peer memory.
+fn by_memory<T: GemmElement, C: GemmElement, S: GemmElement>(
+    problem: &RankProblem,
+    options: &RankOptions,
+    device: &Device,
+) -> Result<(), HostError> {
+    let RankProblem {
+        overlap,
+        ranks,
+        m,
+        n,
+        k,
+    } = *problem;
+    let rows = m / ranks;
+    let plain = ChunkForm {
+        order: ChunkOrder::Descending,
+        arrives: true,
+        owners: 0,
+        departs: false,
+        adds: false,
+        leaves_last: false,
+    };
+    let path = RankPath::PeerMemory.to_string();
+    let gathers = overlap == Overlap::GatherProduct;
+    let is_taken = |n: i64| {
+        if gathers {
+            let each = GemmProblem::new(rows, n / ranks, k);
+            let each = GemmProblem {
+                batch: ranks,
+                ..each
+            };
+            return takes::<T, C>(&each, plain, device);
+        }
+        let each = GemmProblem::new(rows, n, k / ranks);
+        let each = GemmProblem {
+            batch: ranks,
+            ..each
+        };
+        let sends = options.sends.unwrap_or(RankSends::Engines);
+        let form = ChunkForm {
+            order: ChunkOrder::Ascending,
+            arrives: false,
+            departs: sends == RankSends::Engines,
+            owners: match sends {
+                RankSends::Engines => 0,
+                RankSends::Kernel | RankSends::Reduction => ranks as usize,
+            },
+            adds: sends == RankSends::Reduction,
+            ..plain
+        };
+        takes::<T, S>(&each, form, device)
+    };
+    let Err(why) = is_taken(n) else {
+        return Ok(());
+    };
+    let multiple = (16 / S::BYTES as i64).max(1);
+    let next = (n / multiple + 1).saturating_mul(multiple);
+    if !gathers && n % multiple != 0 && is_taken(next).is_ok() {
+        return Err(HostError::Columns {
+            n,
+            ty: S::TY,
+            multiple,
+            next,
+            path,
+            others: [
+                RankPath::OneAfterAnother,
+                RankPath::NcclInChunks,
+                RankPath::NcclAfter,
+            ]
+            .map(|path| format!("`{path}`"))
+            .join(", "),
+        });
+    }
+    let why = why.to_string();
+    Err(HostError::NoKernel { path, why })
 }
 
 /// The error of a path that no one chose, where NCCL cannot be had.

@@ -16,8 +16,9 @@ use crate::ranks::RankPath;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RankOptions {
-    /// The path; `None` for [`RankPath::PeerMemory`] where the streams of all devices set flags, else for
-    /// [`RankPath::OneAfterAnother`], and for the faster path of NCCL where a device has no access to the memory of another one.
+    /// The path; `None` for [`RankPath::PeerMemory`] where the streams of all devices set flags and a kernel takes the product on this path,
+    /// else for [`RankPath::OneAfterAnother`], and for the faster path of NCCL where a device has no access to the memory of another one.
+    /// By peer memory the kernel is Hopper's, and rows of the terms of a sum are whole vectors of 16 bytes.
     pub path: Option<RankPath>,
     /// The pieces of a chunk: copies, each with a flag, or collectives of NCCL. `None` for one copy, and for as many collectives
     /// as are predicted to be the fastest.

@@ -117,8 +117,9 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> RankProduct<T, C, S> {
     ///
     /// # Errors
     ///
-    /// Returns an error for a problem of another number of ranks, as [`RankProblem::layouts`], for a path that the devices do not take, for
-    /// pieces that do not divide the rows of a chunk or that the path does not take, and the devices' errors.
+    /// Returns an error for a problem of another number of ranks, as [`RankProblem::layouts`], for a path that the devices or the product do
+    /// not take, for pieces that do not divide the rows of a chunk or that the path does not take, for other options that the collective or the
+    /// path does not have, for a product that no kernel takes, and the devices' errors.
     pub fn new(
         ranks: &RankDevices,
         problem: RankProblem,
@@ -135,7 +136,7 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> RankProduct<T, C, S> {
                 Works::Sum(SumWorks::new(ranks, shape)?)
             }
         };
-        Ok(RankProduct {
+        let product = RankProduct {
             ranks: ranks.clone(),
             problem,
             choice,
@@ -143,7 +144,10 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> RankProduct<T, C, S> {
             round: 0,
             came: Vec::new(),
             is_over: false,
-        })
+        };
+        // A product that no kernel takes is refused here, and not by its first run.
+        product.of_rank(0)?.explain()?;
+        Ok(product)
     }
 
     /// The work of each rank.

@@ -14,7 +14,7 @@ use crate::error::{Error, HostError};
 use crate::kernels::GemmElement;
 use crate::ranks::host::choice::{Chosen, chosen};
 use crate::ranks::host::collective::USUAL;
-use crate::ranks::host::options::RankOptions;
+use crate::ranks::host::options::{RankOptions, RankSends};
 use crate::ranks::work::Member;
 use crate::ranks::work::gather::{GatherShape, GatherWork};
 use crate::ranks::work::scatter::{ScatterShape, ScatterWork};
@@ -177,6 +177,12 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
                     Box::new(ScatterWork::<T, S, C>::new(&member()?, &shape)?)
                 }
             };
+            // A product that no kernel takes is refused here, and not by its first run.
+            // (Where kernels store into the memory of others, which is not open yet, the choice of the path has asked.)
+            let stores = |(sends, _)| sends != RankSends::Engines;
+            if !work.terms().is_some_and(stores) {
+                work.explain()?;
+            }
             Ok((choice, (format!("{}, {words}", work.words()), work)))
         };
         let (choice, part) = match made() {
@@ -284,13 +290,13 @@ impl<T: GemmElement, C: GemmElement, S: GemmElement> ProcessProduct<T, C, S> {
     /// On a path of NCCL the communicator is aborted instead, after `within` or as soon as NCCL reports an error. The ranks then ask each
     /// other by the meeting how far they are, for at most its time. The error names the rank that is the farthest behind or gone. All ranks
     /// should wait for the same time: one that waits longer holds up the answer.
+    ///
+    /// If a rank has run the rounds of several products by NCCL in another order than this one, the error names the first round that
+    /// differs, and no result since the last wait is right. (On simulated devices `run` returns it.)
     pub fn wait(&mut self, within: Duration) -> Result<(), Error> {
         match &mut self.call {
             ProcessCall::Memory(call) => call.wait(within),
             ProcessCall::Nccl(call) => call.wait(within),
         }
     }
-    ///
-    /// If a rank has run the rounds of several products by NCCL in another order than this one, the error names the first round that
-    /// differs, and no result since the last wait is right. (On simulated devices `run` returns it.)
 }

@@ -268,7 +268,7 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
         let RankProblem { m, n, k, ranks, .. } = shape.problem;
         let (chunk, whole) = ((m / ranks).saturating_mul(n), m.saturating_mul(n));
         let terms = match shape.path {
-            RankPath::OneAfterAnother => Some(member.buffer(whole)?),
+            RankPath::OneAfterAnother | RankPath::Local => Some(member.buffer(whole)?),
             RankPath::PeerMemory if shape.sends == RankSends::Engines => {
                 Some(member.buffer(whole)?)
             }
@@ -306,6 +306,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
                 let mut ranks = arrivals(&shape.order, member.rank)?;
                 ranks.truncate(early as usize);
                 ranks
+            // The own term is added where the kernel stores it.
+            (Some(terms), _) if shape.path == RankPath::Local => terms.clone(),
             }
         };
         let mut work = ScatterWork {
