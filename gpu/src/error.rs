@@ -1065,6 +1065,11 @@ pub(crate) enum HostError {
     },
     #[error("no kernel takes the product on the path {path}: {why}")]
     NoKernel { path: String, why: String },
+    #[error("{overlap} has no terms: `{option}` is an option of a sum over ranks")]
+    NoTerms {
+        overlap: String,
+        option: &'static str,
+    },
     #[error(
         "rank {rank} has not ended within {within:?}: its flags are released, and what was computed is of no use"
     )]

@@ -339,3 +339,163 @@ fn rows_that_are_no_whole_vectors_take_another_path() {
         );
     }
 }
+
+/// Whether a product takes options on a path, by their description.
+fn takes(
+    (overlap, ranks, rows): (Overlap, i64, i64),
+    options: &RankOptions,
+    by_processes: bool,
+) -> bool {
+    let RankOptions {
+        path,
+        pieces,
+        sends,
+        sums,
+        ..
+    } = *options;
+    let path = path.expect("a path");
+    let divides = |most: i64| pieces.is_none_or(|of| (1..=most).contains(&of) && rows % of == 0);
+    if overlap == Overlap::GatherProduct {
+        return sends.is_none() && sums.is_none() && divides(64);
+    }
+    let (usual_sends, usual_sums) = (
+        sends.is_none_or(|of| of == RankSends::Engines),
+        sums.is_none_or(|of| of == RankSums::Kernel),
+    );
+    match path {
+        RankPath::NcclAfter => sends.is_none() && sums.is_none() && divides(1),
+        RankPath::NcclInChunks => sends.is_none() && sums.is_none() && divides(64),
+        RankPath::OneAfterAnother => usual_sends && usual_sums && divides(1),
+        RankPath::PeerMemory => {
+            let is_reduce = overlap == Overlap::ProductReduce;
+            let usual = match pieces {
+                Some(2..) if is_reduce && !by_processes => RankSends::Kernel,
+                _ => RankSends::Engines,
+            };
+            let sends = sends.unwrap_or(usual);
+            let most = match sends {
+                RankSends::Kernel | RankSends::Reduction if is_reduce && !by_processes => 64,
+                _ => 1,
+            };
+            let adds = match sums {
+                None | Some(RankSums::Kernel) => true,
+                Some(RankSums::Epilogue) => sends != RankSends::Reduction,
+                Some(RankSums::Early(early)) => {
+                    !is_reduce && sends == RankSends::Engines && (1..ranks - 1).contains(&early)
+                }
+            };
+            adds && divides(most)
+        }
+        _ => false,
+    }
+}
+
+/// No option is ignored: each is taken, or refused with a sentence, for every collective on every path.
+#[test]
+fn law_every_option_is_taken_or_refused() {
+    let mut cases = 0;
+    let (ranks, rows) = (3, 24);
+    for overlap in OVERLAPS {
+        let problem = RankProblem {
+            overlap,
+            ranks,
+            m: rows * ranks,
+            n: 16 * ranks,
+            k: 16 * ranks,
+        };
+        let sums = [
+            RankSums::Kernel,
+            RankSums::Epilogue,
+            RankSums::Early(1),
+            RankSums::Early(2),
+        ];
+        let sends = [RankSends::Engines, RankSends::Kernel, RankSends::Reduction];
+        for path in [
+            RankPath::PeerMemory,
+            RankPath::OneAfterAnother,
+            RankPath::NcclInChunks,
+            RankPath::NcclAfter,
+        ] {
+            let mut all = Vec::new();
+            for sends in sends.into_iter().map(Some).chain([None]) {
+                for sums in sums.into_iter().map(Some).chain([None]) {
+                    for pieces in [None, Some(0), Some(1), Some(2), Some(5), Some(65)] {
+                        all.push(RankOptions {
+                            path: Some(path),
+                            pieces,
+                            sends,
+                            sums,
+                            ..RankOptions::default()
+                        });
+                    }
+                }
+            }
+            let device = device(0);
+            let together = RankDevices::new(&vec![device.clone(); ranks as usize]).unwrap();
+            let check = move |options: &RankOptions, new: Result<(), Error>, by_processes: bool| {
+                let expected = takes((overlap, ranks, rows), options, by_processes);
+                let name = format!("{problem} {options:?}, processes: {by_processes}");
+                match new {
+                    Ok(()) => assert!(expected, "{name} is taken"),
+                    Err(why) => {
+                        assert!(!expected, "{name}: {why}");
+                        assert!(why.is_ranks_refused(), "{name}: {why}");
+                    }
+                }
+            };
+            for options in &all {
+                let new = RankProduct::<bf16, bf16>::new(&together, problem, options).map(drop);
+                check(options, new, false);
+                cases += 1;
+            }
+            let act = move |process: RankProcess| {
+                for options in &all {
+                    let new = ProcessProduct::<bf16, bf16>::new(&process, problem, options);
+                    check(options, new.map(drop), true);
+                }
+                all.len()
+            };
+            cases += each_on(&vec![device; ranks as usize], LONG, act)[0];
+        }
+    }
+    println!("law ranks.every_option: {cases} cases");
+}
+
+#[test]
+fn options_of_terms_are_refused_verbatim() {
+    let together = RankDevices::new(&vec![device(0); 2]).unwrap();
+    let said = |overlap, options: RankOptions| {
+        let problem = RankProblem {
+            overlap,
+            ranks: 2,
+            m: 32,
+            n: 32,
+            k: 32,
+        };
+        let new = RankProduct::<bf16, bf16>::new(&together, problem, &options);
+        new.unwrap_err().to_string()
+    };
+    let usual = RankOptions::default();
+    let sends = RankOptions {
+        sends: Some(RankSends::Engines),
+        ..usual
+    };
+    let sums = RankOptions {
+        sums: Some(RankSums::Kernel),
+        ..usual
+    };
+    let of = |option| {
+        format!("all-gather and product has no terms: `{option}` is an option of a sum over ranks")
+    };
+    assert_eq!(said(Overlap::GatherProduct, sends), of("sends"));
+    assert_eq!(said(Overlap::GatherProduct, sums), of("sums"));
+    let by_nccl = RankOptions {
+        path: Some(RankPath::NcclInChunks),
+        ..sums
+    };
+    assert_eq!(
+        said(Overlap::ProductReduce, by_nccl),
+        "the path NCCL in chunks is not taken here: its collectives bring and add the terms: `sends` and `sums` are options of the path of \
+         peer memory"
+    );
+}

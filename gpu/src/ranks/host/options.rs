@@ -24,10 +24,11 @@ pub struct RankOptions {
     /// as are predicted to be the fastest.
     pub pieces: Option<i64>,
     /// What brings the terms of a sum to their owners on the path [`RankPath::PeerMemory`]; `None` for copy engines, and for the kernel in
-    /// an all-reduce of which the caller asks for several pieces.
+    /// an all-reduce of which the caller asks for several pieces. An all-gather has no terms, and NCCL brings them by itself: there only
+    /// `None` is accepted.
     pub sends: Option<RankSends>,
     /// What adds the slots of an owner on the path [`RankPath::PeerMemory`]; `None` for a kernel of its own, which was faster than the
-    /// epilogue on four H200.
+    /// epilogue on four H200. As of `sends`, only `None` is accepted for an all-gather and for NCCL.
     pub sums: Option<RankSums>,
     /// The speeds by which paths are compared.
     pub links: LinkSpeeds,

@@ -29,6 +29,11 @@ impl GatherShape {
         options: &RankOptions,
     ) -> Result<GatherShape, Error> {
         let (path, rows) = (choice.path, problem.m / problem.ranks);
+        let given = [options.sends.map(|_| "sends"), options.sums.map(|_| "sums")];
+        if let Some(option) = given.into_iter().flatten().next() {
+            let overlap = problem.overlap.to_string();
+            return Err(HostError::NoTerms { overlap, option }.into());
+        }
         // On four H200, two pieces were slower than one in every case, and four slower still.
         let usual = match path {
             RankPath::NcclInChunks => choice.forecast.pieces(path),

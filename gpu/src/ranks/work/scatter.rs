@@ -46,6 +46,14 @@ impl ScatterShape {
             (RankPath::PeerMemory, Overlap::ProductReduce, Some(2..)) => RankSends::Kernel,
             _ => RankSends::Engines,
         };
+        let has_way = options.sends.is_some() || options.sums.is_some();
+        if path.is_by_nccl() && has_way {
+            let (path, why) = (
+                path.to_string(),
+                "its collectives bring and add the terms: `sends` and `sums` are options of the path of peer memory",
+            );
+            return Err(HostError::Path { path, why }.into());
+        }
         let sends = options.sends.unwrap_or(usual);
         if sends != RankSends::Engines && path != RankPath::PeerMemory {
             let (path, why) = (
@@ -298,6 +306,8 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
             // An all-reduce leaves its sums in the place of the terms.
             (Some(terms), true) if shape.path.is_by_nccl() => terms.clone(),
             (Some(_), false) if shape.path.is_by_nccl() => member.buffer(chunk)?,
+            // The own term is added where the kernel stores it.
+            (Some(terms), _) if shape.path == RankPath::Local => terms.clone(),
             _ => member.buffer(whole)?,
         };
         let early = match shape.sums {
@@ -306,8 +316,6 @@ impl<T: GemmElement, S: GemmElement, C: GemmElement> ScatterWork<T, S, C> {
                 let mut ranks = arrivals(&shape.order, member.rank)?;
                 ranks.truncate(early as usize);
                 ranks
-            // The own term is added where the kernel stores it.
-            (Some(terms), _) if shape.path == RankPath::Local => terms.clone(),
             }
         };
         let mut work = ScatterWork {
