@@ -74,8 +74,10 @@ impl RankEstimate {
 /// let time = |path| gather.microseconds(path).expect("a path of several ranks");
 /// // The copies hide behind the product but for the first.
 /// assert!(time(RankPath::PeerMemory) < time(RankPath::NcclAfter));
-/// // A collective waits for the multiprocessors, which the product has.
-/// assert!(time(RankPath::NcclAfter) < time(RankPath::NcclInChunks));
+/// // A collective waits for the multiprocessors, which the product has: pieces bring nothing, and one piece is NCCL before the product.
+/// assert_eq!(time(RankPath::NcclAfter), time(RankPath::NcclInChunks));
+/// let chunks = |pieces| gather.of_way(RankPath::NcclInChunks, None, pieces).expect("a path of several ranks");
+/// assert!(chunks(1) < chunks(2));
 /// assert_eq!(gather.microseconds(RankPath::Local), None);
 ///
 /// // A sum has seven ways by peer memory on four ranks.
@@ -207,7 +209,8 @@ impl RankForecast {
 
     /// Returns the faster of the paths by NCCL.
     pub(super) fn by_nccl(&self) -> RankPath {
-        let known = self.estimates.iter();
+        // Of paths that take as long, the last one: NCCL in chunks comes first, and with one piece it is NCCL beside nothing.
+        let known = self.estimates.iter().rev();
         let known = known.filter(|of| of.path.is_by_nccl());
         let least = known.min_by(|x, y| x.microseconds.total_cmp(&y.microseconds));
         least.map_or(RankPath::NcclAfter, |of| of.path)
@@ -225,7 +228,7 @@ impl RankForecast {
 
     /// Returns the path that is predicted to be the fastest, of the ways that a call takes unless the caller says another.
     pub fn fastest(&self) -> RankPath {
-        let usual = self.estimates.iter();
+        let usual = self.estimates.iter().rev();
         let usual = usual.filter(|of| self.first(of.path) == Some(of));
         let least = usual.min_by(|x, y| x.microseconds.total_cmp(&y.microseconds));
         least.map_or(RankPath::Local, |of| of.path)
@@ -386,7 +389,7 @@ impl ForecastParts {
             }
             RankPath::OneAfterAnother => product + self.add + copies + links.start + push(1.0),
             // The kernels of a product take all multiprocessors until they end, and so do those of NCCL wait for them: nothing is hidden.
-            RankPath::NcclInChunks => product + nccl + links.start + pieces * NCCL_PIECE,
+            RankPath::NcclInChunks => product + nccl + links.start + (pieces - 1.0) * NCCL_PIECE,
             RankPath::NcclAfter => product + nccl + links.start,
         })
     }
@@ -478,10 +481,10 @@ const PIECES: [i64; 4] = [1, 2, 4, 8];
 /// The microseconds of a launch, and of the wait before it.
 const LAUNCH: f64 = 12.0;
 
-/// The microseconds of a collective of NCCL beside the bytes that it brings, and those by which each piece of a product in chunks is late:
-/// of four H100.
+/// The microseconds of a collective of NCCL beside the bytes that it brings, and those by which each piece of a product in chunks but the
+/// first is late: of four H100.
 const NCCL: f64 = 60.0;
-const NCCL_PIECE: f64 = 115.0;
+const NCCL_PIECE: f64 = 135.0;
 
 impl fmt::Display for RankForecast {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
