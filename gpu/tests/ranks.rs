@@ -14,6 +14,8 @@ mod differences;
 mod forecasts;
 #[path = "ranks/host.rs"]
 mod host;
+#[path = "ranks/in_flight.rs"]
+mod in_flight;
 #[path = "ranks/layouts.rs"]
 mod layouts;
 #[path = "ranks/planted.rs"]
@@ -268,7 +270,8 @@ fn found(plan: &RankPlan, change_: Change) -> (Vec<i64>, i64) {
     unreachable!("a kernel has an end")
 }
 
-/// What is ready, at the first places, orders a round after the one before: a launch on its own does not need it.
+/// What is ready, at the first places, orders a round after the one before: a launch on its own does not need it, and two rounds in flight
+/// do (`in_flight`).
 #[test]
 fn law_every_flag_and_every_barrier_is_needed() {
     let gather = small(Overlap::GatherProduct);

@@ -44,7 +44,7 @@ enum Shows {
 }
 
 /// Removes what comes as number `left` in a body and is of a kind.
-fn remove(body: &mut Vec<Stmt>, is_it: &dyn Fn(&Stmt) -> bool, left: &mut i64) {
+pub(super) fn remove(body: &mut Vec<Stmt>, is_it: &dyn Fn(&Stmt) -> bool, left: &mut i64) {
     let mut removed = None;
     for (at, stmt) in body.iter_mut().enumerate() {
         if is_it(stmt) {
@@ -68,7 +68,7 @@ fn remove(body: &mut Vec<Stmt>, is_it: &dyn Fn(&Stmt) -> bool, left: &mut i64) {
     }
 }
 
-fn waits(stmt: &Stmt) -> bool {
+pub(super) fn waits(stmt: &Stmt) -> bool {
     let acquires = |stmt: &Stmt| {
         matches!(&stmt.op, Op::Memory(Memory::Load { access, .. })
             if matches!(access.order, Order::Acquire(_)))
