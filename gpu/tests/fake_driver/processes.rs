@@ -261,8 +261,8 @@ fn a_process_that_never_comes_or_dies_is_named() {
             };
             let said = each(3, SHORT * 4, act);
             let late = format!(
-                "rank {lost} did not come to round {} within {SHORT:?}: the flags of this rank are released, and what it computed \
-                 is of no use",
+                "rank {lost} did not come to round {} within {SHORT:?}, or the ranks do not run the rounds of their 2 products in one \
+                 order: the flags of this rank are released, and what it computed is of no use",
                 rounds + 1
             );
             let heard = format!("has given up, because rank {lost} was late or gone");
