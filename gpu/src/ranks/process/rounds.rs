@@ -1,7 +1,7 @@
 //! `Rounds`: the order in which a rank has begun the rounds of its products, which must be that of all ranks.
 //!
-//! A collective of NCCL takes whatever the other ranks give it. Two products of one size whose rounds a rank runs in another order would
-//! get each other's numbers, without an error.
+//! A collective of NCCL takes what the other ranks give it, and does not know of which product that is. Two products of one size whose
+//! rounds a rank runs in another order would get each other's numbers, without an error.
 
 use std::collections::VecDeque;
 
