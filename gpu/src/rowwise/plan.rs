@@ -277,20 +277,29 @@ const EXCHANGE: f64 = 1.2;
 /// an H200; with half of the row kept it is 0.47 on the H200, from which 0.6 is predicted for the H100, on which the choice hangs.
 const AGAIN: f64 = 0.6;
 
-/// The bytes of a row's part that a block of a team has; and the bytes of a tensor, and of its rows in `f32` and in a type of 16 bits, from
-/// which on teams have them: on an H200, clusters were faster for shorter rows.
+/// The bytes of the parts of rows that all groups of a block of a team have; the bytes of a tensor from which on teams have its rows; and
+/// the bytes of a row in `f32` and in a type of 16 bits above which they do: no shorter ones were measured.
 const TEAM_BYTES: i64 = 1 << 17;
 const TEAM_LEAST: i64 = 1 << 26;
-const TEAM_ROWS: [i64; 2] = [1 << 20, 1 << 21];
+const TEAM_ROWS: [i64; 2] = [1 << 19, (1 << 19) - 1];
 
-/// The microseconds of a row in which a team moves nothing: those of its meeting, and those of an element of a block. On an H200 a row of
-/// 32768 numbers of f32 for each block loses 3.4, and one of 65536 of bf16 5.3.
-const TEAM_EXCHANGE: f64 = 1.5;
-const TEAM_ELEMENT: f64 = 1.9 / 32768.0;
+/// The numbers of groups of a block of a team, the best first: while one meets, the others move their rows. With as many as leave two
+/// teams to a device, an H100 was the fastest or within a hundredth of it, for rows of 2^18 to 2^21 numbers.
+const TEAM_GROUPS: [i64; 3] = [4, 2, 1];
 
-/// The share of a row that a second pass costs where shared memory keeps a small part of it, in `f32` and in a type of 16 bits: on an H200,
-/// passes over rows of 2^20 and 2^21 numbers took 2.0 + 1.1 and 2.0 + 1.5 times the time of the bytes of a tensor.
-const AGAIN_LONG: [f64; 2] = [1.1, 1.5];
+/// The microseconds of a row in which a team of one group moves nothing: those of its meeting, and those of an element of a block. On an
+/// H100 a row of 32768 numbers of f32 for each block loses 1.6 to 2.4, and one of 65536 of bf16 2.3 to 3.0. Two groups lose
+/// 0.7 to 0.9 and 1.0 to 1.4, four 0.4 and 0.4 to 0.5: the last number is the power of the number of groups by which they lose less.
+const TEAM_EXCHANGE: f64 = 1.4;
+const TEAM_ELEMENT: f64 = 0.6 / 32768.0;
+const TEAM_HIDDEN: f64 = 1.2;
+
+/// The share of a row that a second pass costs, as if it read so much from memory, in `f32` and in a type of 16 bits: of what shared memory
+/// does not keep of it, which is what is beyond the bytes behind it, and at least the last number of all rows. On an H200, softmax took 2.6,
+/// 2.8, 3.1 and 3.5 times the time of the bytes of a tensor for 2^18 to 2^21 numbers of `f32`, and 2.5, 2.8, 3.1 and 3.6 for those of bf16.
+const AGAIN_LONG: [f64; 2] = [1.25, 1.7];
+const KEPT_LONG: i64 = 1 << 19;
+const AGAIN_LEAST: f64 = 0.5;
 
 /// The share of the memory's rate that a copy has.
 const COPIED: f64 = 0.85;
@@ -328,10 +337,10 @@ impl RowwisePlan {
     /// on, such rows are in passes, and a block has two of a layer norm. From this rate on, two groups of threads also take the rows of a
     /// softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512 KiB.
     ///
-    /// Rows of more than 1 MiB in `f32`, and of more than 2 MiB in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
-    /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: on an H200, a block loses 1.5 us of each
-    /// row to the meeting and 1.9 to each 32768 elements, and a second pass takes as long as reading 1.1 of the row again, 1.5 of 16
-    /// bits.
+    /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
+    /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
+    /// meeting and 0.6 to each 32768 elements of it, less if several groups of threads take rows in turn, and a second pass takes as long
+    /// as reading 1.25 of what shared memory does not keep of the row, 1.7 of 16 bits, or at least half of the row.
     ///
     /// ```
     /// use colex_atom::{Arch, Ty};
@@ -752,19 +761,26 @@ impl RowwisePlan {
             return None;
         }
         let all = i64::from(Limits::of(arch).multiprocessors.min(rates.multiprocessors));
-        let blocks = div_up(row, TEAM_BYTES);
-        if blocks > all {
-            return None;
-        }
-        let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], [MOST_THREADS, 1]).ok()?;
+        let with_groups = |groups: i64| {
+            let blocks = div_up(product([row, groups]), TEAM_BYTES);
+            let fits = blocks <= all && (groups == 1 || product([blocks, 2]) <= all);
+            let threads = [MOST_THREADS / groups, groups];
+            let plan = RowwisePlan::in_teams(problem, arch, [blocks, all], threads);
+            fits.then_some((groups, plan.ok()?))
+        };
+        let (groups, plan) = TEAM_GROUPS.into_iter().find_map(with_groups)?;
         // A row is read while the one before it is stored, but for the first one.
         let rate = rates.memory() as f64 * COPIED;
-        let teams = (all / blocks).min(problem.rows());
+        let teams = (all / plan.blocks).min(problem.rows());
         let turns = div_up(problem.rows(), teams) as f64;
         let of_turn = (row * teams) as f64 / rate;
-        let lost = TEAM_EXCHANGE + TEAM_ELEMENT * div_up(problem.columns(), blocks) as f64;
+        let of_block = product([div_up(problem.columns(), plan.blocks), groups]);
+        let lost = TEAM_EXCHANGE + TEAM_ELEMENT * of_block as f64;
+        let lost = lost / (groups as f64).powf(TEAM_HIDDEN);
         let of_teams = of_turn + turns * (2.0 * of_turn + lost);
-        let of_passes = problem.rows() as f64 * row as f64 * (2.0 + AGAIN_LONG[kind]) / rate;
+        let kept = KEPT_LONG as f64 / row as f64;
+        let again = (AGAIN_LONG[kind] * (1.0 - kept)).max(AGAIN_LEAST);
+        let of_passes = problem.rows() as f64 * row as f64 * (2.0 + again) / rate;
         (of_teams < of_passes).then_some((plan, [of_teams, of_passes]))
     }
 

@@ -842,24 +842,27 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
             assert_eq!(of_turns(function, columns), (256, 8, in_turn(14)));
         }
         assert_eq!(of_turns(function, 49152), (512, 2, kept));
-        let of_teams = |teams| RowStorage::Teams {
-            groups: 1,
-            slots: 1,
+        let of_teams = |groups, teams| RowStorage::Teams {
+            groups,
+            slots: groups,
             teams,
         };
-        // Up to 1 MiB a cluster in passes was the faster one.
-        assert_eq!(of_turns(function, 131_076), (256, 8, kept));
-        assert_eq!(of_turns(function, 1 << 18), (512, 8, kept));
-        assert_eq!(of_turns(function, 1 << 19), (1024, 16, of_teams(8)));
-        assert_eq!(of_turns(function, 1 << 20), (1024, 32, of_teams(4)));
+        // Four groups of threads, or as many as leave two teams to the device.
+        assert_eq!(of_turns(function, 131_076), (256, 17, of_teams(4, 7)));
+        assert_eq!(of_turns(function, 1 << 18), (256, 32, of_teams(4, 4)));
+        assert_eq!(of_turns(function, 1 << 19), (256, 64, of_teams(4, 2)));
+        assert_eq!(of_turns(function, 1 << 20), (512, 64, of_teams(2, 2)));
+        assert_eq!(of_turns(function, 1 << 21), (1024, 64, of_teams(1, 2)));
         // Beyond what all multiprocessors hold.
         assert_eq!(of_turns(function, 1 << 23), (512, 8, kept));
         for (ty, shape, blocks) in [
-            (Ty::F32, [16, 1 << 20], Some(32)),
+            (Ty::F32, [16, 1 << 20], Some(64)),
             (Ty::F32, [15, 1 << 20], None),
-            (Ty::Bf16, [32, 1 << 21], Some(32)),
+            (Ty::Bf16, [32, 1 << 21], Some(64)),
             (Ty::Bf16, [15, 1 << 21], None),
-            (Ty::Bf16, [64, 1 << 20], None),
+            (Ty::Bf16, [64, 1 << 20], Some(64)),
+            (Ty::Bf16, [128, 1 << 19], Some(32)),
+            (Ty::Bf16, [256, 1 << 18], None),
         ] {
             let problem = RowwiseProblem::new(function, ty, shape);
             let plan = RowwisePlan::fastest_on(&problem, Arch::Sm90a, usual).expect("a plan");
@@ -917,7 +920,11 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let is_of_groups =
                     ty == Ty::F32 && !function.is_norm() && (49153..=131_072).contains(&columns);
                 // The wait of a team weighs more the faster the memory is, so that it has the rows of a slow one.
-                let least = if ty == Ty::F32 { 1 << 20 } else { 1 << 21 };
+                let least = if ty == Ty::F32 {
+                    1 << 19
+                } else {
+                    (1 << 19) - 1
+                };
                 let is_of_teams = !function.is_norm() && row > least;
                 let is_weighed =
                     is_vectors && (is_of_four || is_of_groups || is_of_teams) || is_of_one;
