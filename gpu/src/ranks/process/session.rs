@@ -74,7 +74,7 @@ pub(super) struct StepSaid {
     pub(super) place: u64,
     /// The order of the rounds of collectives that it has begun.
     pub(super) rounds: Rounds,
-    fields: Vec<u8>,
+    pub(super) fields: Vec<u8>,
 }
 
 impl StepSaid {
