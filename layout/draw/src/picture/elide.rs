@@ -169,6 +169,8 @@ impl Picture {
     /// let picture = Picture::beside([a, c]).without("m", 4..30)?;
     /// assert_eq!(picture.grids().map(Grid::rows).collect::<Vec<_>>(), [7, 7]);
     /// assert!(picture.svg().contains(">m 4 to 29 is left out.</text>"));
+    /// let page = Picture::of(grid(16, 2)?.axes("row", "column")).without("row", 3..14)?;
+    /// assert!(page.svg().contains(">Rows 3 to 13 are left out.</text>"));
     /// assert_eq!(
     ///     picture.without("q", 0..1).unwrap_err().to_string(),
     ///     "draw of a picture without q 0 to 0: no grid has this axis",
@@ -194,8 +196,8 @@ impl Picture {
             return Err(operand(&picture, "no grid has this axis"));
         }
         let (word, verb) = match axis {
-            "rows" => ("Rows", "are"),
-            "columns" => ("Columns", "are"),
+            "rows" | "row" => ("Rows", "are"),
+            "columns" | "column" => ("Columns", "are"),
             _ => (axis, "is"),
         };
         // The ranges of one axis stand in order, although the last is left out first.
