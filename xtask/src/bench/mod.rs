@@ -50,6 +50,16 @@ enum Runner {
     Drawn(fn(&Device, Option<&Path>, Option<&Path>) -> Result<()>),
 }
 
+impl Runner {
+    /// Whether it takes a GPU from this task.
+    fn needs_gpu(&self) -> bool {
+        match self {
+            Runner::Host(_) | Runner::Driver(_) | Runner::Processes(_) | Runner::Ranks => false,
+            Runner::Gpu(_) | Runner::Drawn(_) => true,
+        }
+    }
+}
+
 /// Every group of benches.
 const GROUPS: &[(&str, Runner)] = &[
     ("layout", Runner::Host(layout::run)),
@@ -130,6 +140,12 @@ pub(crate) fn task(name: Option<&str>, file: Option<&Path>, sweep: &Sweep) -> Re
         }
     }
     if cfg!(debug_assertions) {
+        // The build takes minutes. A bench without a GPU says so before it.
+        if let Some(name) = name
+            && groups.iter().any(|(_, run)| run.needs_gpu())
+        {
+            Device::gpu(0).with_context(|| format!("the bench `{name}` needs a GPU"))?;
+        }
         return optimised();
     }
     if sweep.is_asked() {
