@@ -296,6 +296,9 @@ impl Error {
     pub fn is_overlap(&self) -> bool {
         matches!(self.kind(), ErrorKind::Overlap { .. })
     }
+    ///
+    /// Of products, attention and copies, the bytes of a tensor are all from its first element to its last. Tensors whose elements
+    /// interleave share bytes in this sense, even where they have no element in common.
 }
 
 /// `sentence`, `kind` and `diagnostics`, as the device's error has them.

@@ -69,6 +69,9 @@ use smallvec::SmallVec;
 /// device's error if an allocation or a launch fails.
 pub fn attention<T: GemmElement>(
     q: &View<'_, T>,
+///
+/// Tensors overlap if their ranges of bytes do, each from the first element to the last. O in the gaps between the rows of Q
+/// overlaps Q in this sense, although they have no element in common.
     k: &View<'_, T>,
     v: &View<'_, T>,
     o: &ViewMut<'_, T>,

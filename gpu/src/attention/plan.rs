@@ -135,9 +135,9 @@ pub struct AttentionPlan {
     /// parts of the keys and the one that sorts sequences.
     pub early: bool,
     /// The number of steps whose keys and values a block asks the L2 cache for while it waits for the launch before it, after it
-    /// has computed where they lie: of a block's time without loads less remains. Nothing is read before the wait ends. Where the
-    /// rows of a head do not follow each other in memory, it only computes. `None`: a block waits first (Ampere, with `early`,
-    /// neither packed nor paged).
+    /// has computed where they lie. So a block needs less time after the wait until its first loads arrive. Nothing is read before
+    /// the wait ends. Where the rows of a head do not follow each other in memory, a block only computes. `None`: a block waits
+    /// first (Ampere, with `early`, neither packed nor paged).
     pub prefetch: Option<i64>,
     /// Whether the kernel that adds the parts of the keys lets the launch behind it begin before it has waited for the parts; if
     /// not, after that (Ampere, with `early`).

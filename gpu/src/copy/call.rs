@@ -37,6 +37,8 @@ use colex_sim::Report;
 ///
 /// Returns an error if the layouts do not correspond, if the views overlap or lie on two devices, and the device's
 /// error if the launch fails.
+///
+/// Views overlap if their ranges of bytes do, each from the first element to the last, also where their elements interleave.
 pub fn copy<T: Element>(source: &View<'_, T>, destination: &ViewMut<'_, T>) -> Result<(), Error> {
     CopyCall::new(source, destination, None)?.run(source.device())
 }

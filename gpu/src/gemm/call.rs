@@ -83,6 +83,8 @@ use colex_tensor::{Arg, TensorKernel};
 /// Returns an error if the views are not matrices of one problem, if they lie on several devices, if C overlaps A or B or
 /// has one element at several coordinates, or if no kernel takes the types. Returns the device's error if an allocation or
 /// a launch fails.
+///
+/// Matrices overlap if their ranges of bytes do, each from the first element to the last, also where their elements interleave.
 pub fn gemm<T: GemmElement, C: GemmElement>(
     a: &View<'_, T>,
     b: &View<'_, T>,
