@@ -299,5 +299,5 @@ pub(crate) fn unencoded(map: TensorMap, address: u64) -> Argument {
 
 /// Whether a device is the one that a call was made for.
 pub(crate) fn same_device(device: &Device, made_for: &Device) -> Result<(), Error> {
-    Ok(device.check_same("the function", made_for)?)
+    Ok(device.check_same("the prepared call", made_for)?)
 }

@@ -506,7 +506,7 @@ fn other_device(what: &str, device: &str, holder: &str) -> String {
     if device == holder {
         let device = device.strip_prefix("the ").unwrap_or(device);
         return format!(
-            "{what} is on another device of that name than the {device} it is used with"
+            "{what} is on one {device} and is used with another: all that a call uses must be on one device"
         );
     }
     format!("{what} is on {holder}, not on {device}")

@@ -1371,7 +1371,7 @@ fn devices_of_one_context_take_each_others_functions() {
     let name = "calls::devices_of_one_context_take_each_others_functions";
     assert_eq!(
         said(name, "whole", act),
-        "the function is on another device of that name than the Fake it is used with"
+        "the function is on one Fake and is used with another: all that a call uses must be on one device"
     );
 }
 

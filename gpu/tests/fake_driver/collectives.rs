@@ -199,9 +199,9 @@ fn collectives_are_checked() {
     assert_eq!(
         with_nccl("collectives::collectives_are_checked", "peers:2", act),
         "the buffer of the gathered elements has 16 elements, and 4 were given; the buffer of the terms has 8 elements, and \
-         4 were given; the buffer of the sums has 4 elements, and 8 were given; the buffer to be written is on another \
-         device of that name than the Fake it is used with; the stream is on another device of that name than the Fake it is \
-         used with; rank 2 of a communicator of 2 ranks, numbered from 0; the simulator of sm_90a does not take part in \
+         4 were given; the buffer of the sums has 4 elements, and 8 were given; the buffer to be written is on one Fake \
+         and is used with another: all that a call uses must be on one device; the stream is on one Fake and is used with \
+         another: all that a call uses must be on one device; rank 2 of a communicator of 2 ranks, numbered from 0; the simulator of sm_90a does not take part in \
          NCCL's collectives: they are kernels of a GPU; several simulated devices are `colex_sim::Ranks`"
     );
 }

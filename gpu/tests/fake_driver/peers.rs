@@ -50,7 +50,7 @@ fn law_peers_copy_in_each_others_memory_once_they_have_access() {
                     // Without the handle that gives access nothing is copied.
                     assert_eq!(
                         sentence(own.enqueue_copy(&to.slice(1..4).unwrap(), &from)),
-                        "the buffer to be written is on another device of that name than the Fake it is used with"
+                        "the buffer to be written is on one Fake and is used with another: all that a call uses must be on one device"
                     );
                     assert!(own.can_access(other).unwrap());
                 }
@@ -244,7 +244,8 @@ fn flags_are_checked() {
     assert_eq!(
         said("peers::flags_are_checked", "peers:2", act),
         "flag 2 of 2, numbered from 0; round 0 of a flag: rounds count from 1 to 2147483646; round 2147483647 of a \
-         flag: rounds count from 1 to 2147483646; the flag is on another device of that name than the Fake it is used with"
+         flag: rounds count from 1 to 2147483646; the flag is on one Fake and is used with another: all that a call \
+         uses must be on one device"
     );
 }
 

@@ -399,7 +399,7 @@ fn the_sentences_of_types() {
     let elsewhere = Device::simulator(Arch::Sm80).zeros::<f32>(16).unwrap();
     assert_eq!(
         said(problem.on(&single, &elsewhere, &mut c)),
-        "B is on another device of that name than the simulator of sm_80 it is used with"
+        "B is on one simulator of sm_80 and is used with another: all that a call uses must be on one device"
     );
 }
 
