@@ -108,12 +108,12 @@ pub struct AttentionPlan {
     /// The number of pipeline stages of K and V.
     pub stages: i64,
     /// Whether the consumers take turns in issuing their products, so that the softmax of one runs beside the products of
-    /// another (Hopper).
+    /// another (Hopper, with several consumers).
     pub turns: bool,
     /// The number of heads that are computed side by side, so that the L2 cache holds their keys and values (Hopper).
     pub strip: i64,
     /// Whether a block computes tiles of queries in pairs, one that sees many keys and one that sees few: equal work for every
-    /// block where a mask bounds the keys after a query (Hopper).
+    /// block (Hopper, under a causal mask).
     pub pairs: bool,
     /// The number of tiles of queries in shared memory: with 2, one is loaded while another is computed (Hopper).
     pub ahead: i64,

@@ -216,6 +216,14 @@ impl AttentionFamily for HopperAttention {
                 "the plan sorts sequences: only those of packed queries have lengths of their own",
             );
         }
+        if plan.turns && plan.consumers == 1 {
+            return refused("the plan's consumers take turns: it has one consumer");
+        }
+        if plan.pairs && !plan.operands.is_causal() {
+            return refused(
+                "the plan computes tiles of queries in pairs: only under a causal mask one sees many keys and the other few",
+            );
+        }
         HopperKernel::of(plan, arch).map(drop)
     }
 
@@ -474,10 +482,10 @@ impl HopperKernel {
             keys,
             stages,
             ahead: plan.ahead,
-            pairs: plan.pairs && operands.is_causal(),
+            pairs: plan.pairs,
             bounded: operands.bounded,
             softcap: operands.softcap,
-            alternates: plan.turns && consumers > 1,
+            alternates: plan.turns,
             strip,
             log_sums: operands.log_sum_exp,
             sinks: operands.sinks,

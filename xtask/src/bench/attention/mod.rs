@@ -117,7 +117,10 @@ fn ladder(problem: &AttentionProblem) -> Result<Vec<AttentionPlan>> {
         add(&|of| of.tile[1] = keys);
     }
     for consumers in [1, 2, 3] {
-        add(&|of| (of.consumers, of.tile[0]) = (consumers, rows * consumers));
+        add(&|of| {
+            (of.consumers, of.tile[0]) = (consumers, rows * consumers);
+            of.turns = of.turns && consumers > 1;
+        });
     }
     add(&|of| of.cluster = 2);
     for registers in [[24, 168], [24, 208], [24, 224], [40, 232]] {

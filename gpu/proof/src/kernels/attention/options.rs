@@ -500,6 +500,15 @@ fn refused_plan(
                 .to_string(),
         );
     }
+    if plan.turns && plan.consumers == 1 {
+        return combination("the plan's consumers take turns: it has one consumer".to_string());
+    }
+    if plan.pairs && mask != Mask::Causal {
+        return combination(
+            "the plan computes tiles of queries in pairs: only under a causal mask one sees many keys and the other few"
+                .to_string(),
+        );
+    }
     let own_keys = [
         (mask != Mask::Full, "a mask"),
         (is_packed, "packed sequences"),

@@ -241,9 +241,9 @@ fn law_hopper_attention_is_that_of_the_reference() {
             plan.tile = [64 * consumers, keys];
             plan.consumers = consumers;
             plan.stages = stages;
-            plan.turns = turns;
+            plan.turns = turns && consumers > 1;
             plan.strip = strip;
-            plan.pairs = pairs;
+            plan.pairs = pairs && plan.operands.bounded == [false, true];
             plan.ahead = ahead;
             plan.overlap = overlap;
             plan.early = case % 2 == 1;
@@ -313,6 +313,13 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
                 &nothing
             ),
             said(&odd, &nothing),
+            said(&problem, &|plan| {
+                (plan.tile[0], plan.consumers, plan.turns) = (64, 1, true);
+            }),
+            said(&problem, &|plan| plan.pairs = true),
+            said(&problem.mask(Mask::Window { left: 9, right: 0 }), &|plan| {
+                plan.pairs = true;
+            }),
         ],
         [
             "the plan's number of keys of a block is 100: the Hopper kernel takes multiples of 16 to 256",
@@ -331,6 +338,9 @@ fn plans_that_the_hopper_kernel_does_not_take_are_refused() {
             "the plan asks for 132 registers for a product of a consumer at entry: the Hopper attention kernel takes at most 102, 30 fewer",
             "heads of 128 features of Q and K and 64 of V: the Hopper kernel takes heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
             "addresses and strides allow [8, 4, 8, 8] elements per access to Q, K, V and O: the Hopper kernel takes 8",
+            "the plan's consumers take turns: it has one consumer",
+            "the plan computes tiles of queries in pairs: only under a causal mask one sees many keys and the other few",
+            "the plan computes tiles of queries in pairs: only under a causal mask one sees many keys and the other few",
         ]
     );
 }
