@@ -126,6 +126,7 @@ impl Error {
             }
             ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
             ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
+            ErrorKind::PlanFlag { .. } => PlanRefusal::Combination,
             ErrorKind::PlanCall { .. }
             | ErrorKind::PlanInvariant { .. }
             | ErrorKind::PlanOther { .. } => PlanRefusal::Call,
@@ -238,6 +239,7 @@ impl Error {
             | ErrorKind::PlanVector { .. }
             | ErrorKind::PlanLimit { .. }
             | ErrorKind::PlanShares { .. }
+            | ErrorKind::PlanFlag { .. }
             | ErrorKind::PlanPower { .. }
             | ErrorKind::PlanOperands { .. }
             | ErrorKind::PlanOther { .. }
@@ -522,6 +524,8 @@ pub(crate) enum ErrorKind {
         most: i64,
     },
     #[error(
+    #[error("{why}")]
+    PlanFlag { why: String },
         "the {threads} threads of the plan's block have no equal shares of {operand}'s tile of {} x {} elements, which \
          the {method} kernel needs",
         tile[0], tile[1]
@@ -1474,3 +1478,13 @@ pub(crate) fn disjoint(
     }
     .into())
 }
+/// What is said of a plan whose kernels begin early on an architecture that has no early begins.
+pub(crate) fn begins_late(arch: Arch) -> String {
+    format!("the plan's kernels begin early: kernels do so from sm_90 on, and not on {arch}")
+}
+
+/// The error of what a plan asks for, where its kernel has no such thing.
+pub(crate) fn flag(why: String) -> Error {
+    ErrorKind::PlanFlag { why }.into()
+}
+

@@ -10,7 +10,7 @@ use super::cost::Pace;
 use super::plan::AttentionPlan;
 use super::problem::{AttentionProblem, MOST_LENGTH};
 use super::{sm80, sm90};
-use crate::error::Error;
+use crate::error::{Error, one_of};
 use crate::method::AttentionMethod;
 
 /// The largest exponent of 2 that a row's maximum may have. Weights are `2^(a s - b)` with one rounding of `b`, which is 8 at
@@ -26,6 +26,18 @@ pub(super) const HEADS: [[i64; 2]; 6] = [
     [192, 192],
     [256, 256],
 ];
+
+/// `64, 192 with 128 of V or 256`
+pub(super) fn sizes(features: &[[i64; 2]]) -> String {
+    let each = features.iter().map(|[inner, outer]| {
+        if inner == outer {
+            inner.to_string()
+        } else {
+            format!("{inner} with {outer} of V")
+        }
+    });
+    one_of(&each.collect::<Vec<_>>())
+}
 
 /// Marks the rows whose largest score, as an exponent of 2, is too large: their sum becomes NaN. A row without a maximum keeps its
 /// sum: 0 if it has seen no key, and NaN if each of its scores is NaN, of which a maximum knows nothing.

@@ -8,9 +8,10 @@ use colex_atom::{Arch, Ty};
 use colex_tensor::TensorKernel;
 
 use super::combine::{self, MOST_ROWS};
+use super::family::sizes;
 use super::problem::{AttentionProblem, MOST_LENGTH, Mask, Sequences, TYPES};
 use super::schedule::{self, MOST_ITEMS, MOST_SEQUENCES};
-use crate::error::{AttentionError, Error, ErrorKind, PlanRefusal, heads_of, one_of};
+use crate::error::{AttentionError, Error, ErrorKind, PlanRefusal, begins_late, flag, heads_of};
 use crate::method::AttentionMethod;
 
 /// The facts about a problem that a kernel is built from. Extents, strides, the numbers of a window, the scale and the
@@ -304,8 +305,9 @@ impl AttentionPlan {
             let why = "the plan's lanes share the parts of a row: it has one part of the keys";
             return Err(AttentionError::plan(PlanRefusal::Combination, why).into());
         }
-        let most = i64::from(begins_early(arch));
-        self.limit("early begins of its kernels", self.early.into(), most)?;
+        if self.early && !begins_early(arch) {
+            return Err(flag(begins_late(arch)));
+        }
         let refused = |why: &str| Err(AttentionError::plan(PlanRefusal::Combination, why).into());
         if self.prefetch.is_some() && !self.early {
             return refused(
@@ -656,17 +658,10 @@ impl AttentionPlan {
 
     /// The error of head sizes that are not among those of the kernel.
     pub(crate) fn other_features(&self, features: &[[i64; 2]]) -> Error {
-        let each = features.iter().map(|[inner, outer]| {
-            if inner == outer {
-                inner.to_string()
-            } else {
-                format!("{inner} with {outer} of V")
-            }
-        });
         let why = AttentionError::Features {
             method: self.method,
             features: self.operands.features,
-            can: one_of(&each.collect::<Vec<_>>()),
+            can: sizes(features),
         };
         ErrorKind::from(why).into()
     }

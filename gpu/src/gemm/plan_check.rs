@@ -7,7 +7,7 @@ use super::epilogue::convert::{outputs, sum_type};
 use super::operand::shares;
 use super::plan::{GemmPlan, Operands};
 use super::sm90::MOST_SHARING;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, begins_late, flag};
 use crate::kernels::{GemmProblem, Major};
 use crate::method::GemmMethod;
 use colex_ir::launch::Limits;
@@ -68,18 +68,28 @@ impl GemmPlan {
         let family = self.method.family();
         if self.swap {
             let can = matches!(self.method, GemmMethod::Hopper | GemmMethod::Gemv);
-            let swaps = can && !self.operands.gated;
-            self.limit("swaps of A and B", 1, swaps.into())?;
+            if !can {
+                return Err(flag(format!(
+                    "the plan swaps A and B: the {} kernel does not, and the Hopper and GEMV kernels do",
+                    self.method
+                )));
+            }
+            if self.operands.gated {
+                return Err(flag(
+                    "the plan swaps A and B: no kernel swaps A and two right factors".to_string(),
+                ));
+            }
             return self.launched().check_kernel(arch);
         }
         // Threads neither round to tf32 nor load bytes.
         let is_hopper = self.method == GemmMethod::Hopper;
-        let most = i64::from(is_hopper && self.operands.ab.bits() == 16);
-        self.limit(
-            "loads by a warpgroup of their own",
-            self.gather.into(),
-            most,
-        )?;
+        if self.gather && !(is_hopper && self.operands.ab.bits() == 16) {
+            return Err(flag(format!(
+                "the plan loads A and B by the threads of a warpgroup: the {} kernel does not for {}, and the Hopper kernel does for \
+                 f16 and bf16",
+                self.method, self.operands.ab
+            )));
+        }
         let at_once = if is_hopper { 2 } else { 1 };
         self.limit("tiles of a block at once", self.tiles_at_once(), at_once)?;
         if self.schedule == Schedule::Pingpong {
@@ -107,8 +117,16 @@ impl GemmPlan {
             whole,
             1,
         )?;
-        let most = i64::from(self.can_begin_early(arch));
-        self.limit("early begins of its kernels", self.early.into(), most)?;
+        if self.early && !self.can_begin_early(arch) {
+            let why = match self.method {
+                GemmMethod::Hopper | GemmMethod::Gemv => begins_late(arch),
+                GemmMethod::Simt | GemmMethod::Volta | GemmMethod::Ampere => format!(
+                    "the plan's kernels begin early: the {} kernel does not, and the Hopper and GEMV kernels do",
+                    self.method
+                ),
+            };
+            return Err(flag(why));
+        }
         let [m, n, k] = self.steps();
         self.limit("rows of C for an instruction of every warp", m, MOST_TILE)?;
         self.limit(

@@ -577,12 +577,18 @@ fn kernels_that_begin_early_multiply() {
     let problem = GemmProblem::new(2, 72, 264);
     let gemv = |arch: Arch| product(arch, GemmMethod::Gemv, problem, |plan| plan.early = true);
     assert_eq!(gemv(Arch::Sm90a), Ok(0.0));
-    assert!(gemv(Arch::Sm80).is_err());
+    let refused = gemv(Arch::Sm80).expect_err("sm_80 has no early begin");
+    assert!(
+        refused.contains(
+            "the plan's kernels begin early: kernels do so from sm_90 on, and not on sm_80"
+        ),
+        "{refused}"
+    );
     for method in [GemmMethod::Simt, GemmMethod::Ampere] {
         assert_eq!(
             said(method, |plan| plan.early = true),
             format!(
-                "the plan asks for 1 early begins of its kernels: the {method} kernel takes at most 0, 1 fewer"
+                "the plan's kernels begin early: the {method} kernel does not, and the Hopper and GEMV kernels do"
             )
         );
     }
@@ -1126,7 +1132,12 @@ fn clusters_that_no_kernel_has_are_refused() {
     );
     assert_eq!(
         said(Ampere, |plan| plan.swap = true),
-        "the plan asks for 1 swaps of A and B: the Ampere kernel takes at most 0, 1 fewer"
+        "the plan swaps A and B: the Ampere kernel does not, and the Hopper and GEMV kernels do"
+    );
+    assert_eq!(
+        said(Ampere, |plan| plan.gather = true),
+        "the plan loads A and B by the threads of a warpgroup: the Ampere kernel does not for f16, and the Hopper kernel does for \
+         f16 and bf16"
     );
     assert_eq!(
         said(Hopper, |plan| {

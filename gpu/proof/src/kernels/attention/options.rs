@@ -472,9 +472,9 @@ fn refused_plan(
     let is_ampere = method == AttentionMethod::Ampere;
     if plan.early && arch < Arch::Sm90 {
         let why = format!(
-            "the plan asks for 1 early begins of its kernels: the {method} attention kernel takes at most 0, 1 fewer"
+            "the plan's kernels begin early: kernels do so from sm_90 on, and not on {arch}"
         );
-        return Some((why, PlanRefusal::Limit));
+        return Some((why, PlanRefusal::Combination));
     }
     let combination = |why: String| Some((why, PlanRefusal::Combination));
     match field {

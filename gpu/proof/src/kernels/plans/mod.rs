@@ -77,6 +77,7 @@ impl Ended {
             Some(PlanRefusal::Shares) => "shares",
             Some(PlanRefusal::Call) => "another call",
             Some(PlanRefusal::Whole) => "not whole",
+            Some(PlanRefusal::Combination) => "combination",
             _ if error.is_unsupported_product() => "types",
             _ if error.build().is_some() => "build",
             _ => match device {
