@@ -11,6 +11,7 @@ use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
 use colex_sim::{Fault, Schedule};
 
+use crate::memory_bound::plan::counted;
 use crate::method::{AttentionMethod, Compute, GemmMethod};
 
 colex_layout::opaque_error! {
@@ -125,8 +126,8 @@ impl Error {
                 PlanRefusal::Vector
             }
             ErrorKind::PlanLimit { .. } => PlanRefusal::Limit,
-            ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
             ErrorKind::PlanFlag { .. } => PlanRefusal::Combination,
+            ErrorKind::PlanShares { .. } => PlanRefusal::Shares,
             ErrorKind::PlanCall { .. }
             | ErrorKind::PlanInvariant { .. }
             | ErrorKind::PlanOther { .. } => PlanRefusal::Call,
@@ -238,8 +239,8 @@ impl Error {
             | ErrorKind::PlanOrder { .. }
             | ErrorKind::PlanVector { .. }
             | ErrorKind::PlanLimit { .. }
-            | ErrorKind::PlanShares { .. }
             | ErrorKind::PlanFlag { .. }
+            | ErrorKind::PlanShares { .. }
             | ErrorKind::PlanPower { .. }
             | ErrorKind::PlanOperands { .. }
             | ErrorKind::PlanOther { .. }
@@ -295,12 +296,12 @@ impl Error {
     }
 
     /// Returns whether an output shares bytes with what the kernel reads.
-    pub fn is_overlap(&self) -> bool {
-        matches!(self.kind(), ErrorKind::Overlap { .. })
-    }
     ///
     /// Of products, attention and copies, the bytes of a tensor are all from its first element to its last. Tensors whose elements
     /// interleave share bytes in this sense, even where they have no element in common.
+    pub fn is_overlap(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Overlap { .. })
+    }
 }
 
 /// `sentence`, `kind` and `diagnostics`, as the device's error has them.
@@ -523,9 +524,9 @@ pub(crate) enum ErrorKind {
         found: i64,
         most: i64,
     },
-    #[error(
     #[error("{why}")]
     PlanFlag { why: String },
+    #[error(
         "the {threads} threads of the plan's block have no equal shares of {operand}'s tile of {} x {} elements, which \
          the {method} kernel needs",
         tile[0], tile[1]
@@ -658,6 +659,49 @@ pub(crate) enum AttentionError {
     #[error("the queries lie in pages: only keys and values do")]
     PagedQueries,
     #[error(
+        "pages of {rows} rows: kernels take pages of {least} to {most} rows, in multiples of {least}"
+    )]
+    Page { rows: i64, least: i64, most: i64 },
+    #[error(
+        "the table has {} of {rows} rows for each sequence, {} keys, and the largest number of keys (`most`) is {most}: it must be at \
+         most {}, or the table must have {}",
+        counted((*entries, "page")),
+        entries.saturating_mul(*rows),
+        entries.saturating_mul(*rows),
+        counted((most / rows + i64::from(most % rows > 0), "page"))
+    )]
+    Room {
+        entries: i64,
+        /// The rows of a page, at least 1.
+        rows: i64,
+        most: i64,
+    },
+    #[error(
+        "the pool has no pages, and the largest number of keys (`most`) is {most}: it must be 0, or the pool must have a page"
+    )]
+    Pool { most: i64 },
+    #[error(
+        "mode {mode} of {what} {layout} has no single stride: each mode of {must} must have one"
+    )]
+    NoStride {
+        what: &'static str,
+        mode: usize,
+        layout: String,
+        must: &'static str,
+    },
+    #[error(
+        "{what} {layout} has one element at several coordinates{}: which value stays would be a race",
+        still(modes)
+    )]
+    Twice {
+        what: &'static str,
+        layout: String,
+        /// The modes with the stride 0.
+        modes: Vec<usize>,
+    },
+    #[error("Q and K have 0 features: kernels take heads of {can} features")]
+    NoFeatures { can: String },
+    #[error(
         "the call has key offsets and pages of keys: the keys of a sequence lie in rows or in pages"
     )]
     OffsetsAndPages,
@@ -733,6 +777,12 @@ impl AttentionError {
             | AttentionError::Feature { .. }
             | AttentionError::Stride { .. }
             | AttentionError::PagedQueries
+            | AttentionError::Page { .. }
+            | AttentionError::Room { .. }
+            | AttentionError::Pool { .. }
+            | AttentionError::NoStride { .. }
+            | AttentionError::Twice { .. }
+            | AttentionError::NoFeatures { .. }
             | AttentionError::OffsetsAndPages
             | AttentionError::Number { .. }
             | AttentionError::Unbuilt { .. }
@@ -750,9 +800,15 @@ impl AttentionError {
             AttentionError::Type { .. }
             | AttentionError::PagedQueries
             | AttentionError::Unbuilt { .. }
+            | AttentionError::NoFeatures { .. }
             | AttentionError::Features { .. }
             | AttentionError::Arch { .. } => true,
-            AttentionError::Heads { .. }
+            AttentionError::Page { .. }
+            | AttentionError::Room { .. }
+            | AttentionError::Pool { .. }
+            | AttentionError::NoStride { .. }
+            | AttentionError::Twice { .. }
+            | AttentionError::Heads { .. }
             | AttentionError::Length { .. }
             | AttentionError::Range { .. }
             | AttentionError::Feature { .. }
@@ -765,6 +821,21 @@ impl AttentionError {
             | AttentionError::Packs { .. }
             | AttentionError::Shape { .. }
             | AttentionError::Extents { .. } => false,
+        }
+    }
+}
+
+/// What is said of the modes of an output that stay at one element.
+fn still(modes: &[usize]) -> String {
+    match modes {
+        [] => String::new(),
+        [mode] => format!(", since its mode {mode} has the stride 0"),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(usize::to_string).collect();
+            format!(
+                ", since its modes {} and {last} have the stride 0",
+                first.join(", ")
+            )
         }
     }
 }
@@ -1411,6 +1482,16 @@ pub(crate) fn heads_of([inner, outer]: [i64; 2]) -> String {
     }
 }
 
+/// What is said of a plan whose kernels begin early on an architecture that has no early begins.
+pub(crate) fn begins_late(arch: Arch) -> String {
+    format!("the plan's kernels begin early: kernels do so from sm_90 on, and not on {arch}")
+}
+
+/// The error of what a plan asks for, where its kernel has no such thing.
+pub(crate) fn flag(why: String) -> Error {
+    ErrorKind::PlanFlag { why }.into()
+}
+
 /// `1 to 5`, `0`
 fn up_to(most: i64) -> String {
     match most {
@@ -1478,13 +1559,3 @@ pub(crate) fn disjoint(
     }
     .into())
 }
-/// What is said of a plan whose kernels begin early on an architecture that has no early begins.
-pub(crate) fn begins_late(arch: Arch) -> String {
-    format!("the plan's kernels begin early: kernels do so from sm_90 on, and not on {arch}")
-}
-
-/// The error of what a plan asks for, where its kernel has no such thing.
-pub(crate) fn flag(why: String) -> Error {
-    ErrorKind::PlanFlag { why }.into()
-}
-

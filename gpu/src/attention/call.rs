@@ -14,7 +14,9 @@ use colex_tensor::TensorKernel;
 use super::ahead::{self, AttentionRange};
 use super::launches::planned_launches;
 use super::plan::{AttentionOperands, AttentionPlan};
-use super::problem::{AttentionProblem, AttentionTensor, MOST_LENGTH, Mask, Sequences};
+use super::problem::{
+    AttentionOutput, AttentionProblem, AttentionTensor, LOG_SUM_EXP, Mask, Sequences,
+};
 use super::tune::tuned;
 use crate::autotune::Autotune;
 use crate::calls::{Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
@@ -67,11 +69,11 @@ use smallvec::SmallVec;
 /// Returns an error if the views are not the tensors of one problem, if they lie on several devices, if O overlaps another
 /// tensor or has one element at several coordinates, or if no kernel takes the type or the number of features. Returns the
 /// device's error if an allocation or a launch fails.
-pub fn attention<T: GemmElement>(
-    q: &View<'_, T>,
 ///
 /// Tensors overlap if their ranges of bytes do, each from the first element to the last. O in the gaps between the rows of Q
 /// overlaps Q in this sense, although they have no element in common.
+pub fn attention<T: GemmElement>(
+    q: &View<'_, T>,
     k: &View<'_, T>,
     v: &View<'_, T>,
     o: &ViewMut<'_, T>,
@@ -272,13 +274,17 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// Takes the keys and values of the sequences from the pages of a pool: K and V are (page, head of keys, row of the page,
     /// feature), in any strides. `table` is (sequence, entry): entry `i` of a sequence is the page of its keys from `i * rows` on,
     /// where `rows` is the number of rows of a page, a multiple of 16. `lengths` is contiguous and has the number of keys of each
-    /// sequence, and `most` is the largest of them: of a longer sequence the first `most` keys are seen.
+    /// sequence, and `most` is the largest of them. The table must have room for `most` keys: entries times `rows` is at least `most`.
+    /// With a pool without pages, `most` is 0.
+    ///
+    /// A length on the device above `most` counts as `most`: the sequence has its first `most` keys, without an error, and a mask
+    /// aligns the last query with the last of these.
     ///
     /// The host reads neither the table nor the lengths. Regardless of both, nothing outside of the pool is read: a page number
     /// that the pool does not have, negative ones among them, stands for a page of zeros. Entries beyond the last key of a
     /// sequence may be anything, and so may the rows of its last page beyond that key. Several sequences may have a page.
     ///
-    /// The table and the lengths are each of `i32` or of `u32`. A length below 0 counts as one above `most`: `most` keys are seen.
+    /// The table and the lengths are each of `i32` or of `u32`. A length below 0 counts as one above `most`: the sequence has `most` keys.
     ///
     /// ```
     /// use colex_gpu::attention::Attention;
@@ -360,8 +366,28 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     /// Returns the errors of [`attention`] that concern the views.
     pub fn problem(&self) -> Result<AttentionProblem, Error> {
         let problem = self.described()?;
-        problem.check()?;
+        self.check(&problem)?;
         Ok(problem)
+    }
+
+    /// Checks the problem of the views, and says the layout of an output as its view has it.
+    fn check(&self, problem: &AttentionProblem) -> Result<(), Error> {
+        problem.check_given(|output| {
+            let layout = match output {
+                AttentionOutput::O => self.tensors[AttentionTensor::O as usize].layout(),
+                AttentionOutput::LogSumExp => self.log_sum_exp.as_ref()?.layout(),
+            };
+            layout.map(Layout::to_string)
+        })
+    }
+
+    /// The modes that tensor `i` must have.
+    fn must(&self, i: usize) -> &'static str {
+        match (&self.offsets[side(i)], &self.pages) {
+            (Some(_), _) => "(row, head, feature)",
+            (None, Some(_)) if side(i) == 1 => "(page, head, row of the page, feature)",
+            (None, _) => "(batch, head, sequence, feature)",
+        }
     }
 
     /// The problem of the views, of which nothing is checked but that their extents agree.
@@ -371,13 +397,11 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         }
         let mut of = [[0; 4]; 4];
         for (i, ((view, name), of)) in self.tensors.iter().zip(NAMES).zip(&mut of).enumerate() {
+            let must = self.must(i);
             *of = match &self.offsets[side(i)] {
-                None if side(i) == 1 && self.pages.is_some() => {
-                    extents(name, view.shape(), "(page, head, row of the page, feature)")?
-                }
-                None => extents(name, view.shape(), "(batch, head, sequence, feature)")?,
+                None => extents(name, view.shape(), must)?,
                 Some(_) => {
-                    let [row, head, feature] = extents(name, view.shape(), "(row, head, feature)")?;
+                    let [row, head, feature] = extents(name, view.shape(), must)?;
                     [1, head, row, feature]
                 }
             };
@@ -400,17 +424,17 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         });
         if let Some(pages) = &self.pages {
             let [pages_of_pool, _, rows, _] = of[1];
-            let [count, entries] = extents(TABLE, pages.table.shape(), "(sequence, entry)")?;
+            let must = "(sequence, entry)";
+            let [count, entries] = extents(TABLE, pages.table.shape(), must)?;
             let layout = pages.table.layout();
             (holders[1], batches[1]) = (TABLE, count);
             sequences[1] = Sequences::Paged {
                 pages: pages_of_pool,
                 rows,
                 entries,
-                strides: layout.map_or(Ok([0; 2]), |of| strides(of, 1))?,
+                strides: layout.map_or(Ok([0; 2]), |of| strides(TABLE, of, 1, must))?,
             };
-            let capacity = rows.saturating_mul(entries).min(MOST_LENGTH);
-            lengths[1] = pages.most.min(if pages_of_pool > 0 { capacity } else { 0 });
+            lengths[1] = pages.most;
             if count > 0 {
                 let found = contiguous(LENGTHS, &pages.lengths, "(sequences), contiguous")?;
                 same("the batch", [TABLE, LENGTHS], [count, found])?;
@@ -446,27 +470,31 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             problem.scale = scale;
         }
         for (i, view) in self.tensors.iter().enumerate() {
+            let (name, must) = (NAMES[i], self.must(i));
             match (view.layout(), &self.offsets[side(i)]) {
                 (None, _) => {}
-                (Some(layout), None) => problem.strides[i] = strides(layout, of[i][3])?,
+                (Some(layout), None) => {
+                    problem.strides[i] = strides(name, layout, of[i][3], must)?;
+                }
                 (Some(layout), Some(_)) => {
-                    let [row, head, feature] = strides(layout, of[i][3])?;
+                    let [row, head, feature] = strides(name, layout, of[i][3], must)?;
                     problem.strides[i] = [0, head, row, feature];
                 }
             }
         }
         if let Some(view) = &self.log_sum_exp {
-            let is_packed = self.offsets[0].is_some();
-            let (found, strides) = if is_packed {
-                let [row, head] = extents(LOG_SUM_EXP, view.shape(), "(row, head)")?;
-                let [of_row, of_head] = view.layout().map_or(Ok([0; 2]), |of| strides(of, 1))?;
+            let (shape, layout) = (view.shape(), view.layout());
+            let (found, strides) = if self.offsets[0].is_some() {
+                let must = "(row, head)";
+                let [row, head] = extents(LOG_SUM_EXP, shape, must)?;
+                let of = layout.map_or(Ok([0; 2]), |of| strides(LOG_SUM_EXP, of, 1, must));
+                let [of_row, of_head] = of?;
                 ([1, head, row], [0, of_head, of_row])
             } else {
-                let found = extents(LOG_SUM_EXP, view.shape(), "(batch, head, query)")?;
-                (
-                    found,
-                    view.layout().map_or(Ok([0; 3]), |of| strides(of, 1))?,
-                )
+                let must = "(batch, head, query)";
+                let found = extents(LOG_SUM_EXP, shape, must)?;
+                let of = layout.map_or(Ok([0; 3]), |of| strides(LOG_SUM_EXP, of, 1, must));
+                (found, of?)
             };
             let modes = ["the batch", "the number of heads", self.rows_of_queries()];
             for (i, extent) in modes.into_iter().enumerate() {
@@ -476,9 +504,10 @@ impl<'a, T: GemmElement> Attention<'a, T> {
             problem.sum_strides = strides;
         }
         if let Some(view) = &self.sinks {
-            let [heads] = extents(SINKS, view.shape(), "(head)")?;
+            let must = "(head)";
+            let [heads] = extents(SINKS, view.shape(), must)?;
             same("the number of heads", ["Q", SINKS], [q[1], heads])?;
-            let [stride] = view.layout().map_or(Ok([0]), |of| strides(of, 1))?;
+            let [stride] = (view.layout()).map_or(Ok([0]), |of| strides(SINKS, of, 1, must))?;
             problem.sinks = Some(stride);
         }
         Ok(problem)
@@ -831,7 +860,7 @@ impl<'a, T: GemmElement> Attention<'a, T> {
         // A known call is one whose problem was checked, and whose plan was checked for the problem at these addresses. The memory
         // behind the addresses may be another device's.
         if known.is_none() {
-            problem.check()?;
+            self.check(&problem)?;
         }
         self.check_memory()?;
         let known = match known {
@@ -905,7 +934,6 @@ pub(super) fn whole(plan: AttentionPlan) -> AttentionPlan {
 }
 
 const NAMES: [&str; 4] = ["Q", "K", "V", "O"];
-const LOG_SUM_EXP: &str = "the log-sum-exp";
 const SINKS: &str = "the vector of sinks";
 const WORKSPACE: &str = "the workspace";
 const TABLE: &str = "the table of pages";
@@ -1011,7 +1039,7 @@ fn contiguous(
     };
     let layout = view.layout().ok_or_else(refused)?;
     let [count] = extents(what, view.shape(), must)?;
-    match strides(layout, 1) {
+    match strides(what, layout, 1, must) {
         Ok([1]) => Ok(count),
         _ => Err(refused()),
     }
@@ -1126,30 +1154,39 @@ fn same(extent: &'static str, tensors: [&'static str; 2], found: [i64; 2]) -> Re
 /// # Errors
 ///
 /// Returns an error if the modes have no such strides.
-fn strides<const N: usize>(layout: &Layout, alone: i64) -> Result<[i64; N], Error> {
-    let refused = || {
-        let layout = layout.to_string();
-        Error::from(ErrorKind::Strides { layout })
+fn strides<const N: usize>(
+    what: &'static str,
+    layout: &Layout,
+    alone: i64,
+    must: &'static str,
+) -> Result<[i64; N], Error> {
+    let refused = |mode: usize| AttentionError::NoStride {
+        what,
+        mode,
+        layout: layout.to_string(),
+        must,
     };
     let mut all = [alone; N];
-    let set = |leaf: &LeafMode, stride: &mut i64| {
+    let set = |mode: usize, leaf: &LeafMode, stride: &mut i64| {
         if leaf.extent.value() > 1 {
-            *stride = leaf.stride.as_int().ok_or_else(refused)?.value();
+            let of_leaf = leaf.stride.as_int();
+            *stride = of_leaf.ok_or_else(|| refused(mode))?.value();
         }
         Ok::<(), Error>(())
     };
     if layout.leaves().len() == N && layout.depth() <= 1 {
         // Each mode is a leaf: no mode is copied.
-        let mut leaves = layout.leaves().iter().zip(&mut all);
-        leaves.try_for_each(|(leaf, stride)| set(leaf, stride))?;
+        for (mode, (leaf, stride)) in layout.leaves().iter().zip(&mut all).enumerate() {
+            set(mode, leaf, stride)?;
+        }
         return Ok(all);
     }
-    for (mode, stride) in layout.modes().zip(&mut all) {
-        let mode = mode.coalesce(..);
-        let [leaf] = mode.leaves() else {
-            return Err(refused());
+    for (mode, (of_mode, stride)) in layout.modes().zip(&mut all).enumerate() {
+        let of_mode = of_mode.coalesce(..);
+        let [leaf] = of_mode.leaves() else {
+            return Err(refused(mode).into());
         };
-        set(leaf, stride)?;
+        set(mode, leaf, stride)?;
     }
     Ok(all)
 }
@@ -1920,9 +1957,225 @@ mod tests {
                 "the batch is 2 in Q and 3 in the table of pages",
                 "the batch is 2 in the table of pages and 3 in the vector of numbers of keys",
                 "the call has key offsets and pages of keys: the keys of a sequence lie in rows or in pages",
-                "no kernel takes the call: the Hopper kernel runs on sm_90a, and not on sm_80; the plan's page of keys is 24: \
-                 the Ampere attention kernel takes 16 to 65536, in multiples of 16",
+                "pages of 24 rows: kernels take pages of 16 to 65536 rows, in multiples of 16",
             ]
+        );
+    }
+
+    /// The host knows how many keys a table has room for, and refuses a larger number: of no sequence a key is left out silently.
+    /// Every smaller number is taken.
+    #[test]
+    fn law_the_most_keys_of_a_call_have_room_in_its_table() {
+        let device = Device::simulator(Arch::Sm80);
+        let memory = device.zeros::<f16>(1 << 16).expect("memory");
+        let output = device.zeros::<f16>(1 << 12).expect("memory");
+        let entries = device.upload(&[0i32; 64]).expect("memory");
+        let numbers = device.upload(&[64u32; 8]).expect("memory");
+        let q = memory.view((1, 1, 1, 64)).expect("a view");
+        let prepared = |[pages, rows]: [i64; 2], entry: i64, most| {
+            let mut o = output.clone();
+            let o = o.view_mut((1, 1, 1, 64)).expect("a view");
+            let k = memory.view((pages, 1, rows, 64)).expect("a view");
+            let table = entries.view((1, entry)).expect("a view");
+            let lengths = numbers.view(1).expect("a view");
+            let call = Attention::new(&q, &k, &k, &o).pages(&table, &lengths, most);
+            call.prepare().map(|_| ()).map_err(|error| {
+                assert!(!error.is_unsupported() && error.plan().is_none(), "{error}");
+                error.to_string()
+            })
+        };
+        let mut cases = 0;
+        for (pages, rows, entry) in (0..3)
+            .flat_map(|pages| [16, 32].map(|rows| (pages, rows)))
+            .flat_map(|(pages, rows)| (0..4).map(move |entry| (pages, rows, entry)))
+        {
+            let room = if pages > 0 { rows * entry } else { 0 };
+            for most in [
+                0,
+                1,
+                room - 1,
+                room,
+                room + 1,
+                64,
+                1 << 28,
+                1 << 40,
+                i64::MAX,
+                -1,
+            ] {
+                let found = prepared([pages, rows], entry, most);
+                let fits = (0..=room).contains(&most);
+                assert_eq!(
+                    found.is_ok(),
+                    fits,
+                    "{pages} {rows} {entry} {most}: {found:?}"
+                );
+                cases += 1;
+            }
+        }
+        println!("law attention.room: {cases} cases");
+        let refused = [
+            prepared([3, 16], 2, 64),
+            prepared([3, 16], 1, 17),
+            prepared([3, 16], 0, 20),
+            prepared([0, 16], 2, 20),
+            prepared([3, 12], 2, 20),
+            prepared([3, 16], 2, -1),
+            prepared([3, 16], 2, i64::MAX),
+        ];
+        assert_eq!(
+            refused.map(|refused| refused.expect_err("it is refused")),
+            [
+                "the table has 2 pages of 16 rows for each sequence, 32 keys, and the largest number of keys (`most`) is 64: it \
+                 must be at most 32, or the table must have 4 pages",
+                "the table has 1 page of 16 rows for each sequence, 16 keys, and the largest number of keys (`most`) is 17: it \
+                 must be at most 16, or the table must have 2 pages",
+                "the table has 0 pages of 16 rows for each sequence, 0 keys, and the largest number of keys (`most`) is 20: it \
+                 must be at most 0, or the table must have 2 pages",
+                "the pool has no pages, and the largest number of keys (`most`) is 20: it must be 0, or the pool must have a page",
+                "pages of 12 rows: kernels take pages of 16 to 65536 rows, in multiples of 16",
+                "-1 keys: there must be 0 to 268435456",
+                "9223372036854775807 keys: there must be 0 to 268435456",
+            ]
+        );
+    }
+
+    /// Each mode of each tensor of a call must have one stride, and each element of an output one coordinate: the error names the
+    /// tensor, the layout that was given, and the mode.
+    #[test]
+    fn refused_layouts_say_what_would_be_right() {
+        let device = Device::simulator(Arch::Sm80);
+        let memory = device.zeros::<f16>(1 << 14).expect("memory");
+        let output = device.zeros::<f16>(1 << 14).expect("memory");
+        let floats = device.zeros::<f32>(1 << 10).expect("memory");
+        let numbers = device.upload(&[0i32; 64]).expect("memory");
+        let compact = "(2,1,7,64):(448,448,64,1)";
+        // Q, K, V, O, the log-sum-exp, the sinks, and the table of pages.
+        let usual = [
+            compact,
+            compact,
+            compact,
+            compact,
+            "(2,1,7):(7,7,1)",
+            "1:1",
+            "(2,1):(1,1)",
+        ];
+        let refused = |changes: &[(usize, &'static str)], pages: bool| {
+            let mut of = usual;
+            for (i, layout) in changes {
+                of[*i] = layout;
+            }
+            let (mut o, mut sums) = (output.clone(), floats.clone());
+            let [q, k, v] = [0, 1, 2].map(|i| View::new(&memory, of[i]).expect("a view"));
+            let o = ViewMut::new(&mut o, of[3]).expect("a view");
+            let sums = ViewMut::new(&mut sums, of[4]).expect("a view");
+            let sinks = floats.clone();
+            let sinks = View::new(&sinks, of[5]).expect("a view");
+            let table = View::new(&numbers, of[6]).expect("a view");
+            let lengths = numbers.view(2).expect("a view");
+            let mut call = Attention::new(&q, &k, &v, &o)
+                .log_sum_exp(&sums)
+                .sinks(&sinks);
+            if pages {
+                call = call.pages(&table, &lengths, 16);
+            }
+            let error = call.prepare().expect_err("it is refused");
+            assert!(!error.is_unsupported() && error.plan().is_none(), "{error}");
+            error.to_string()
+        };
+        let pool = "(2,1,16,64):(1024,1024,64,1)";
+        let wide = "(2,1,7,(8,8)):(448,448,64,(1,16))";
+        let sentences = [
+            refused(&[(0, wide)], false),
+            refused(&[(3, wide)], false),
+            // Modes that coalesce into one leaf have one stride.
+            refused(
+                &[(1, "((2,1),1,(7,1),64):((448,0),448,(64,0),1)"), (2, wide)],
+                false,
+            ),
+            refused(
+                &[
+                    (4, "(2,1,(7,1)):(7,7,(1,0))"),
+                    (0, "((1,2),1,7,64):((0,448),448,64,1)"),
+                    (1, wide),
+                ],
+                false,
+            ),
+            refused(
+                &[
+                    (4, "(2,1,7):(7,7,1)"),
+                    (3, "(2,1,7,(4,16)):(448,448,64,(1,8))"),
+                ],
+                false,
+            ),
+            refused(&[(1, pool), (2, pool), (6, "(2,(2,2)):(0,(1,4))")], true),
+            refused(&[(3, "(2,1,7,64):(448,448,0,1)")], false),
+            refused(&[(3, "((2,1),1,7,64):((0,448),448,64,1)")], false),
+            refused(&[(4, "(2,1,7):(0,7,0)")], false),
+            refused(&[(4, "(2,1,7):(1,7,1)")], false),
+        ];
+        assert_eq!(
+            sentences,
+            [
+                "mode 3 of Q (2,1,7,(8,8)):(448,448,64,(1,16)) has no single stride: each mode of (batch, head, sequence, feature) \
+                 must have one",
+                "mode 3 of O (2,1,7,(8,8)):(448,448,64,(1,16)) has no single stride: each mode of (batch, head, sequence, feature) \
+                 must have one",
+                "mode 3 of V (2,1,7,(8,8)):(448,448,64,(1,16)) has no single stride: each mode of (batch, head, sequence, feature) \
+                 must have one",
+                "mode 3 of K (2,1,7,(8,8)):(448,448,64,(1,16)) has no single stride: each mode of (batch, head, sequence, feature) \
+                 must have one",
+                "mode 3 of O (2,1,7,(4,16)):(448,448,64,(1,8)) has no single stride: each mode of (batch, head, sequence, feature) \
+                 must have one",
+                "mode 1 of the table of pages (2,(2,2)):(0,(1,4)) has no single stride: each mode of (sequence, entry) must have \
+                 one",
+                "O (2,1,7,64):(448,448,0,1) has one element at several coordinates, since its mode 2 has the stride 0: which value \
+                 stays would be a race",
+                "O ((2,1),1,7,64):((0,448),448,64,1) has one element at several coordinates, since its mode 0 has the stride 0: \
+                 which value stays would be a race",
+                "the log-sum-exp (2,1,7):(0,7,0) has one element at several coordinates, since its modes 0 and 2 have the stride \
+                 0: which value stays would be a race",
+                "the log-sum-exp (2,1,7):(1,7,1) has one element at several coordinates: which value stays would be a race",
+            ]
+        );
+    }
+
+    /// What a call uses is on one device, and so is the device that it is run on.
+    #[test]
+    fn a_call_on_another_device_says_which() {
+        let device = Device::simulator(Arch::Sm80);
+        let other = Device::simulator(Arch::Sm80);
+        let [x, foreign] = [&device, &other].map(|on| on.zeros::<f16>(64).expect("memory"));
+        let mut output = device.zeros::<f16>(64).expect("memory");
+        let [x, foreign] = [&x, &foreign].map(|of| of.view((1, 1, 1, 64)).expect("a view"));
+        let o = output.view_mut((1, 1, 1, 64)).expect("a view");
+        let mixed = attention(&x, &foreign, &x, &o);
+        let prepared = Attention::new(&x, &x, &x, &o).prepare().expect("a call");
+        let newer = Device::simulator(Arch::Sm90a);
+        let refused = [mixed, prepared.run(&other), prepared.run(&newer)];
+        assert_eq!(
+            refused.map(|refused| refused.expect_err("it is refused").to_string()),
+            [
+                "K is on one simulator of sm_80 and is used with another: all that a call uses must be on one device",
+                "the prepared call is on one simulator of sm_80 and is used with another: all that a call uses must be on one \
+                 device",
+                "the prepared call is on the simulator of sm_80, not on the simulator of sm_90a",
+            ]
+        );
+    }
+
+    /// No feature is a head size that no kernel has, and not a mistake of the scale.
+    #[test]
+    fn heads_without_features_are_refused_as_head_sizes() {
+        let device = Device::simulator(Arch::Sm80);
+        let memory = device.zeros::<f16>(64).expect("memory");
+        let mut output = device.zeros::<f16>(64).expect("memory");
+        let x = memory.view((1, 1, 7, 0)).expect("a view");
+        let o = output.view_mut((1, 1, 7, 0)).expect("a view");
+        let error = attention(&x, &x, &x, &o).expect_err("it is refused");
+        assert!(error.is_unsupported());
+        assert_eq!(
+            error.to_string(),
+            "Q and K have 0 features: kernels take heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features"
         );
     }
 

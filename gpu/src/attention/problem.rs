@@ -7,6 +7,8 @@ use std::ops::Range;
 use colex_atom::Ty;
 use colex_layout::{Int, IntTuple, Layout, Stride, Tuple};
 
+use super::family::{HEADS, sizes};
+use super::pages;
 use crate::error::{AttentionError, Error, ErrorKind};
 use crate::gemm::problem::{MOST, check_extent};
 
@@ -260,15 +262,6 @@ impl AttentionProblem {
         }
     }
 
-    /// The most keys that a sequence can have.
-    pub(crate) fn most_keys(&self) -> i64 {
-        match self.sequences[1] {
-            Sequences::Paged { pages: 0, .. } => 0,
-            Sequences::Paged { rows, entries, .. } => rows.saturating_mul(entries).min(MOST_LENGTH),
-            _ => MOST_LENGTH,
-        }
-    }
-
     /// Returns what multiplies a score in the exponent of 2, and, where scores are capped, what multiplies it before its
     /// hyperbolic tangent.
     pub(crate) fn factors(&self) -> [f32; 2] {
@@ -361,6 +354,28 @@ impl AttentionProblem {
         Ok(layouts)
     }
 
+    /// Returns the layout of an output that has an element, in the modes of its view.
+    fn output(&self, output: AttentionOutput) -> Result<Layout, Error> {
+        let extents = self.extents(AttentionTensor::O);
+        let strides = match output {
+            AttentionOutput::O => self.strides[AttentionTensor::O as usize],
+            AttentionOutput::LogSumExp => {
+                let [of_batch, of_head, of_query] = self.sum_strides;
+                [of_batch, of_head, of_query, 1]
+            }
+        };
+        let mut order = match self.sequences[0] {
+            Sequences::Packed { .. } => vec![2, 1, 3],
+            Sequences::Batch | Sequences::Paged { .. } => vec![0, 1, 2, 3],
+        };
+        if output == AttentionOutput::LogSumExp {
+            order.pop();
+        }
+        let shape = IntTuple::flat(order.iter().map(|mode| extents[*mode].into()));
+        let strides = Tuple::flat(order.iter().map(|mode| Stride::from(strides[*mode])));
+        Ok(Layout::new(shape, strides)?)
+    }
+
     /// Returns whether no output has an element.
     pub fn is_nothing(&self) -> bool {
         let is_empty = self.batch == 0 || self.lengths[0] == 0;
@@ -374,6 +389,15 @@ impl AttentionProblem {
     ///
     /// Returns an error that names the tensor, the number found and what it must be.
     pub fn check(&self) -> Result<(), Error> {
+        self.check_given(|_| None)
+    }
+
+    /// Checks what [`check`](AttentionProblem::check) does, for outputs whose layouts were given in other words: the error of an output
+    /// has the layout that `given` returns.
+    pub(crate) fn check_given(
+        &self,
+        given: impl Fn(AttentionOutput) -> Option<String>,
+    ) -> Result<(), Error> {
         let refused = |why: AttentionError| Err(ErrorKind::Attention(why).into());
         if !TYPES.contains(&self.ty) {
             return refused(AttentionError::Type { ty: self.ty });
@@ -416,7 +440,10 @@ impl AttentionProblem {
             return refused(AttentionError::PagedQueries);
         }
         if let Sequences::Paged {
-            entries, strides, ..
+            rows,
+            entries,
+            strides,
+            ..
         } = self.sequences[1]
         {
             let extents = [("the batch", self.batch), ("entries of the table", entries)];
@@ -432,6 +459,10 @@ impl AttentionProblem {
                     });
                 }
             }
+            let (least, most) = (pages::STEP, pages::MOST_ROWS);
+            if !(least..=most).contains(&rows) || rows % least != 0 {
+                return refused(AttentionError::Page { rows, least, most });
+            }
         }
         let rows = self.sequences.map(|of| match of {
             Sequences::Batch => 0,
@@ -441,33 +472,49 @@ impl AttentionProblem {
         let names = ["queries", "keys", "rows of queries", "rows of keys"];
         check_extent("the batch", self.batch)?;
         for (what, length) in names.into_iter().zip(lengths) {
-            let most = match what {
-                "keys" => self.most_keys(),
-                _ => MOST_LENGTH,
-            };
+            let most = MOST_LENGTH;
             if !(0..=most).contains(&length) {
                 return refused(AttentionError::Length { what, length, most });
+            }
+        }
+        if let Sequences::Paged {
+            pages,
+            rows,
+            entries,
+            ..
+        } = self.sequences[1]
+        {
+            let most = self.lengths[1];
+            if most > entries.saturating_mul(rows) {
+                return refused(AttentionError::Room {
+                    entries,
+                    rows,
+                    most,
+                });
+            }
+            if pages == 0 && most > 0 {
+                return refused(AttentionError::Pool { most });
             }
         }
         let [heads, of_keys] = self.heads;
         if of_keys == 0 && heads > 0 || of_keys > 0 && heads % of_keys != 0 {
             return refused(AttentionError::Heads { heads, of_keys });
         }
-        if !self.is_nothing() {
-            let layout = self.layout(AttentionTensor::O)?;
-            if !layout.is_injective()? {
-                let layout = layout.to_string();
-                return Err(ErrorKind::Twice { layout }.into());
-            }
+        if self.features[0] == 0 {
+            let can = sizes(&HEADS);
+            return refused(AttentionError::NoFeatures { can });
         }
-        if self.log_sum_exp && !self.is_nothing() {
-            let [batch, heads, queries, _] = self.extents(AttentionTensor::O);
-            let shape = IntTuple::flat([batch, heads, queries].map(i64::into));
-            let strides = Tuple::flat(self.sum_strides.map(Stride::from));
-            let layout = Layout::new(shape, strides)?;
+        for output in [AttentionOutput::O, AttentionOutput::LogSumExp] {
+            if self.is_nothing() || (output == AttentionOutput::LogSumExp && !self.log_sum_exp) {
+                continue;
+            }
+            let layout = self.output(output)?;
             if !layout.is_injective()? {
-                let layout = layout.to_string();
-                return Err(ErrorKind::Twice { layout }.into());
+                return refused(AttentionError::Twice {
+                    what: output.name(),
+                    modes: still(&layout),
+                    layout: given(output).unwrap_or_else(|| layout.to_string()),
+                });
             }
         }
         let numbers = [("scale", Some(self.scale)), ("softcap", self.softcap)];
@@ -534,6 +581,38 @@ impl fmt::Display for AttentionProblem {
     }
 }
 
+/// An output of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttentionOutput {
+    O,
+    LogSumExp,
+}
+
+impl AttentionOutput {
+    fn name(self) -> &'static str {
+        match self {
+            AttentionOutput::O => AttentionTensor::O.name(),
+            AttentionOutput::LogSumExp => LOG_SUM_EXP,
+        }
+    }
+}
+
+/// The modes of a layout that have several coordinates, and the stride 0 along some of them.
+fn still(layout: &Layout) -> Vec<usize> {
+    let modes = layout.modes().enumerate();
+    let stays = |mode: &Layout| {
+        let leaves = mode.leaves().iter();
+        leaves
+            .filter(|leaf| leaf.extent.value() > 1)
+            .any(|leaf| leaf.stride.as_int().is_some_and(|of| of.value() == 0))
+    };
+    let modes = modes.filter(|(_, mode)| stays(mode));
+    modes.map(|(i, _)| i).collect()
+}
+
+/// The log-sum-exp in errors.
+pub(crate) const LOG_SUM_EXP: &str = "the log-sum-exp";
+
 /// The names of the modes of a tensor.
 pub(crate) const MODES: [&str; 4] = ["batch", "heads", "sequence length", "features"];
 
@@ -576,6 +655,14 @@ mod tests {
             refused(&|p| p.scale = 0.0),
             refused(&|p| p.softcap = Some(f32::INFINITY)),
             refused(&|p| p.sinks = Some(-1)),
+            refused(&|p| (p.features[0], p.scale) = (0, f32::INFINITY)),
+            refused(&|p| p.features[0] = 0),
+            refused(&|p| p.strides[3][0] = 64),
+            refused(&|p| (p.log_sum_exp, p.sum_strides) = (true, [12, 0, 0])),
+            refused(&|p| {
+                p.sequences[0] = Sequences::Packed { rows: 3 };
+                p.strides[3] = [0, 64, 0, 1];
+            }),
         ];
         assert_eq!(
             sentences,
@@ -586,10 +673,18 @@ mod tests {
                 "268435457 queries: there must be 0 to 268435456",
                 "the features of K have the stride 2: it must be 1",
                 "the stride of V along batch is -640: it must be 0 to 2147483647",
-                "the destination (2,4,3,64):(768,0,64,1) has one element at several coordinates: which value stays would be a race",
+                "O (2,4,3,64):(768,0,64,1) has one element at several coordinates, since its mode 1 has the stride 0: which value \
+                 stays would be a race",
                 "scale is 0: it must be 1e-30 to 1e30",
                 "softcap is inf: it must be 1e-30 to 1e30",
                 "the stride of the sinks along heads is -1: it must be 0 to 2147483647",
+                "Q and K have 0 features: kernels take heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
+                "Q and K have 0 features: kernels take heads of 64, 96, 128, 192 with 128 of V, 192 or 256 features",
+                "O (2,4,3,64):(64,192,64,1) has one element at several coordinates: which value stays would be a race",
+                "the log-sum-exp (2,4,3):(12,0,0) has one element at several coordinates, since its modes 1 and 2 have the stride 0: \
+                 which value stays would be a race",
+                "O (3,4,64):(0,64,1) has one element at several coordinates, since its mode 0 has the stride 0: which value stays \
+                 would be a race",
             ]
         );
     }
@@ -619,8 +714,20 @@ mod tests {
         of_queries.sequences.swap(0, 1);
         let mut wide = whole;
         wide.strides[1][0] = -1;
+        let of_rows = |rows| {
+            let mut problem = whole;
+            let (pages, entries, strides) = (7, 3, [3, 1]);
+            problem.sequences[1] = Sequences::Paged {
+                pages,
+                rows,
+                entries,
+                strides,
+            };
+            problem
+        };
         let refused = [
             of(7, 3, 49, [3, 1]),
+            of(7, 0, 20, [3, 1]),
             of(0, 3, 1, [3, 1]),
             of(-1, 3, 1, [3, 1]),
             of(7, -3, 1, [3, 1]),
@@ -628,18 +735,27 @@ mod tests {
             of(7, 3, 48, [-3, 1]),
             of_queries,
             wide,
+            of_rows(12),
+            of_rows(0),
+            of_rows(1 << 17),
         ];
         assert_eq!(
             refused.map(|problem| problem.check().unwrap_err().to_string()),
             [
-                "49 keys: there must be 0 to 48",
-                "1 keys: there must be 0 to 0",
+                "the table has 3 pages of 16 rows for each sequence, 48 keys, and the largest number of keys (`most`) is 49: it \
+                 must be at most 48, or the table must have 4 pages",
+                "the table has 0 pages of 16 rows for each sequence, 0 keys, and the largest number of keys (`most`) is 20: it \
+                 must be at most 0, or the table must have 2 pages",
+                "the pool has no pages, and the largest number of keys (`most`) is 1: it must be 0, or the pool must have a page",
                 "pages is -1: it must be 0 to 2147352576",
                 "entries of the table is -3: it must be 0 to 2147352576",
                 "entries of the table is 9223372036854775807: it must be 0 to 2147352576",
                 "the stride of the table of pages along the batch is -3: it must be 0 to 2147483647",
                 "the queries lie in pages: only keys and values do",
                 "the stride of K along pages is -1: it must be 0 to 2147483647",
+                "pages of 12 rows: kernels take pages of 16 to 65536 rows, in multiples of 16",
+                "pages of 0 rows: kernels take pages of 16 to 65536 rows, in multiples of 16",
+                "pages of 131072 rows: kernels take pages of 16 to 65536 rows, in multiples of 16",
             ]
         );
     }
