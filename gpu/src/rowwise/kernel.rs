@@ -63,7 +63,7 @@ struct Teams {
     words: Tensor,
     /// The tag of the row that a thread has; before its first row, the last one of the launches before.
     tag: Reg,
-    /// In shared memory: the address of the totals of a row, for each group.
+    /// In shared memory: the address of the totals of a row that the warps of the group have found.
     result: Index,
     /// The number of the warp among those of its group, the same in all lanes.
     warp: Index,
@@ -82,6 +82,9 @@ struct TeamEnd {
     /// The thread of a block that counts it.
     counts: Cond,
 }
+
+/// The bytes of what a warp has found of a row's totals.
+const RESULT: i64 = 8;
 
 /// The largest tag behind which a launch finds as many tags as it may need: words of 32 bits have no more.
 const LAST_TAG: i64 = (1 << 32) - 1 - MOST_TEAM_ROWS;
@@ -201,7 +204,10 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let teams = of_teams.map(|words| Teams {
         words,
         tag: k.emit(|ir| ir.reg(RegType::B32)),
-        result: k.shared_bytes(8 * groups as u32, 8) + &group * 8,
+        result: {
+            let each = plan.team_warps() * RESULT;
+            k.shared_bytes((each * groups) as u32, 8) + &group * each
+        },
         warp: k.uniform(WARP as u32) % (threads / WARP),
     });
     let block = k.block_index(0);
@@ -289,13 +295,8 @@ fn under(k: &mut Builder, top: &Fragment) -> Fragment {
     k.map(is_empty.select(0.0, top))
 }
 
-/// The maximum of a row and the sum of the powers under it, or under 0 where it is -inf, from such pairs of the lanes of a warp. `adds`
-/// makes 0 of the sums that other lanes have too.
-fn lanes_powers(
-    k: &mut Builder,
-    [tops, sums]: [Vec<Expr>; 2],
-    adds: impl Fn(&mut Builder, Fragment) -> Fragment,
-) -> [Fragment; 2] {
+/// The maximum of a thread's numbers and the sum of the powers under it, or under 0 where it is -inf, from such pairs.
+fn joined_powers(k: &mut Builder, [tops, sums]: [Vec<Expr>; 2]) -> [Fragment; 2] {
     let most = tops.iter().cloned();
     let most = most.reduce(|a, b| Expr::binary(Max, a, b));
     let most = k.map(most.expect("a lane has a pair"));
@@ -303,7 +304,15 @@ fn lanes_powers(
     let own = tops.into_iter().zip(sums);
     let own = own.map(|(top, sum)| sum * (top - &below).exp());
     let own = own.reduce(|a, b| a + b).expect("a lane has a pair");
-    let own = k.map(own);
+    [most, k.map(own)]
+}
+
+/// The same of a row, from such pairs of the lanes of a warp. `adds` makes 0 of the sums that other lanes have too.
+fn lanes_powers(
+    k: &mut Builder,
+    [most, own]: [Fragment; 2],
+    adds: impl Fn(&mut Builder, Fragment) -> Fragment,
+) -> [Fragment; 2] {
     let top = k.reduce_warp(Max, &most);
     let all = under(k, &top);
     let own = k.map(&own * (&most - &all).exp());
@@ -471,11 +480,12 @@ impl RowKernel<'_> {
             Add => 0.0,
             _ => f64::NEG_INFINITY,
         };
-        let [all] = self.of_team(k, [(&all, none)], |k, [blocks]| {
-            let all = blocks.into_iter().reduce(|a, b| Expr::binary(op, a, b));
-            let all = k.map(all.expect("a team has blocks"));
-            [k.reduce_warp(op, &all)]
-        });
+        let join = |k: &mut Builder, [all]: [Vec<Expr>; 1]| {
+            let all = all.into_iter().reduce(|a, b| Expr::binary(op, a, b));
+            [k.map(all.expect("a team has blocks"))]
+        };
+        let lanes = |k: &mut Builder, [all]: [Fragment; 1]| [k.reduce_warp(op, &all)];
+        let [all] = self.of_team(k, [(&all, none)], join, lanes);
         all
     }
 
@@ -570,30 +580,34 @@ impl RowKernel<'_> {
         scratch: &Index,
     ) -> [Fragment; 2] {
         let all = self.exchanged(k, own, scratch);
-        let [top, sum] = lanes_powers(k, all, |k, sum| self.first_lanes(k, sum));
+        let own = joined_powers(k, all);
+        let [top, sum] = lanes_powers(k, own, |k, sum| self.first_lanes(k, sum));
         let of_blocks = [(&top, f64::NEG_INFINITY), (&sum, 0.0)];
-        let [top, sum] = self.of_team(k, of_blocks, |k, all| lanes_powers(k, all, |_, sum| sum));
+        let lanes = |k: &mut Builder, own| lanes_powers(k, own, |_, sum| sum);
+        let [top, sum] = self.of_team(k, of_blocks, joined_powers, lanes);
         [under(k, &top), sum]
     }
 
     /// The totals of a row, from those of the block: of all blocks of the team, if there is one. Each total has the number that changes
-    /// nothing, and `combine` makes the totals of those that the lanes of a warp have, in a fixed order.
+    /// nothing. `join` makes one of several that a thread has, and `lanes` of those that the lanes of a warp have, in a fixed order.
     ///
     /// The first warp of a group leaves the totals of its block in global memory: each is a word of 64 bits, with the tag of the row in its
-    /// upper half. Then each lane looks at the words of its own blocks of the team until all have that tag, and the warp tells the other
-    /// warps. A total comes with its tag, in one access to one word, so that nothing else has to be ordered: neither a release nor a counter
+    /// upper half. Then as many warps as there are 32 blocks in the team, or all of them, look at the words: each lane at those of its own
+    /// blocks until they have that tag. All looks are under way at once so. Each of these warps tells all threads what it has found. A total comes with its tag, in one access to one word, so that nothing else has to be ordered: neither a release nor a counter
     /// is needed. Tags go on from row to row and from launch to launch ([`count`](RowKernel::count)), so that no word has the tag of a row
     /// before its block has left the totals of that row.
     ///
     /// The rows of a group have memory for the totals in turn: a block leaves those of a row where those of the last row but one were. It
-    /// has seen the words of the last row in all blocks by then. A block stores its word of a row only behind the loop in which it takes the
-    /// words of the row before: that loop ends by what its loads return, and no store is performed before a loop in front of it has ended.
+    /// has seen the words of the last row in all blocks by then. A block stores its word of a row only behind the barrier of its group at which
+    /// the loops have ended that take the words of the row before: they end by what their loads return, and no store is performed before a
+    /// loop in front of it has ended.
     /// So all blocks have taken the words of the last row but one, and none of them is overwritten before.
     fn of_team<const N: usize>(
         &self,
         k: &mut Builder,
         own: [(&Fragment, f64); N],
-        combine: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+        join: impl Fn(&mut Builder, [Vec<Expr>; N]) -> [Fragment; N],
+        lanes: impl Fn(&mut Builder, [Fragment; N]) -> [Fragment; N],
     ) -> [Fragment; N] {
         let (Some(teams), Some(row)) = (&self.teams, &self.of_group) else {
             return own.map(|(total, _)| total.clone());
@@ -605,25 +619,30 @@ impl RowKernel<'_> {
         let global = Access::new(Space::Global, Type::B64).order(Order::Relaxed(Scope::Gpu));
         let place = |block: &Index| {
             let place = (&row.of_teams * 2 + &self.turn) * blocks + block;
-            teams.words.elements(place * TOTALS_WORDS + TEAM_HEADER)
+            let words = teams.words.elements(place * TOTALS_WORDS + TEAM_HEADER);
+            words.outside(Outside::Stated)
         };
-        let is_first = k.equal(&teams.warp, &0.into());
-        k.if_(is_first, |k| {
+        let warps = self.plan.team_warps();
+        let looks = k.less(&teams.warp, &warps.into());
+        k.if_(looks, |k| {
             let lane = k.lane();
             let is_one = k.equal(&lane, &0.into());
+            let is_first = k.equal(&teams.warp, &0.into());
+            let puts = k.both(is_one, is_first);
             let put = k.addresses(&place(&self.at[1])).regs()[0];
             let numbers = own.map(|(total, _)| total.regs()[0]);
-            k.where_(is_one, |ir| {
+            k.where_(puts, |ir| {
                 let words = numbers.map(|number| {
                     let number = ir.mov(Type::B32, number);
                     ir.pack(RegType::B64, &[number, teams.tag])
                 });
                 ir.store_vector(global, put, &words);
             });
+            let step = WARP * warps;
             let of_lane: Vec<(Reg, Cond)> = (0..blocks)
-                .step_by(WARP as usize)
+                .step_by(step as usize)
                 .map(|first| {
-                    let block = &lane + first;
+                    let block = &teams.warp * WARP + &lane + first;
                     let exists = k.less(&block, &blocks.into());
                     let at = k.addresses(&place(&block.min(&(blocks - 1).into())));
                     (at.regs()[0], exists)
@@ -656,30 +675,41 @@ impl RowKernel<'_> {
                 found
             });
             let mut all = [(); N].map(|()| Vec::new());
-            for (first, numbers) in (0..blocks).step_by(WARP as usize).zip(found) {
-                let (_, exists) = of_lane[(first / WARP) as usize];
+            for (first, numbers) in (0..blocks).step_by(step as usize).zip(found) {
+                let (_, exists) = of_lane[(first / step) as usize];
                 for ((all, number), (_, none)) in all.iter_mut().zip(numbers).zip(own) {
                     let number = k.emit(|ir| ir.mov(Type::F32, number));
                     let number = k.map(Expr::register(number, Ty::F32));
-                    if first + WARP > blocks {
+                    if first + step > blocks {
                         k.mask(&number, none, |_, _| exists);
                     }
                     all.push(Expr::from(&number));
                 }
             }
-            let all = combine(k, all);
-            let to = k.address(&teams.result, false);
+            let own = join(k, all);
+            let all = lanes(k, own);
+            let to = &teams.result + &teams.warp * RESULT;
+            let to = k.address(&to, false);
             let all = all.each_ref().map(|total| total.regs()[0]);
             k.where_(is_one, |ir| ir.store_vector(line, to, &all));
         });
         k.sync_named(&(&row.group + 1), threads as u32);
-        let at = k.address(&teams.result, false);
-        let numbers = k.emit(|ir| {
-            let d = [(); N].map(|()| ir.reg(RegType::F32));
-            ir.load_to(line, &d, at);
-            d
-        });
-        numbers.map(|number| k.map(Expr::register(number, Ty::F32)))
+        let mut all = [(); N].map(|()| Vec::new());
+        for warp in 0..warps {
+            let at = k.address(&(&teams.result + warp * RESULT), false);
+            let numbers = k.emit(|ir| {
+                let d = [(); N].map(|()| ir.reg(RegType::F32));
+                ir.load_to(line, &d, at);
+                d
+            });
+            for (all, number) in all.iter_mut().zip(numbers) {
+                all.push(Expr::register(number, Ty::F32));
+            }
+        }
+        match warps {
+            1 => all.map(|mut one| k.map(one.remove(0))),
+            _ => join(k, all),
+        }
     }
 
     /// Where warps that meet once exchange the maximum and the sum of a softmax.

@@ -549,6 +549,11 @@ impl RowwisePlan {
         }
     }
 
+    /// Returns the warps of a group that look at the words of the blocks of their team.
+    pub(crate) fn team_warps(&self) -> i64 {
+        div_up(self.blocks, WARP).min(self.threads / WARP).max(1)
+    }
+
     fn chosen(
         problem: &RowwiseProblem,
         arch: Arch,
