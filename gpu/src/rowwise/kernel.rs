@@ -194,21 +194,24 @@ pub(crate) fn build(plan: &RowwisePlan, arch: Arch) -> Result<TensorKernel, Erro
     let of_warps = if plan.meets_once { [16, 4] } else { [4; 2] };
     let of_warps = of_warps.map(|bytes| bytes * (threads / WARP) as u32);
     let groups = plan.storage.groups();
-    let group = match groups {
-        1 => Index::constant(0),
-        _ => k.uniform(threads as u32),
+    // One number of a block's warps is in a register, from which a team has both.
+    let warp = plan.has_teams().then(|| k.uniform(WARP as u32));
+    let group = match (groups, &warp) {
+        (1, _) => Index::constant(0),
+        (_, Some(warp)) => warp / (threads / WARP),
+        (_, None) => k.uniform(threads as u32),
     };
     let scratch = (plan.has_scratch()).then(|| {
         of_warps.map(|bytes| k.shared_bytes(bytes * groups as u32, 128) + &group * i64::from(bytes))
     });
-    let teams = of_teams.map(|words| Teams {
+    let teams = of_teams.zip(warp).map(|(words, warp)| Teams {
         words,
         tag: k.emit(|ir| ir.reg(RegType::B32)),
         result: {
             let each = plan.team_warps() * RESULT;
             k.shared_bytes((each * groups) as u32, 8) + &group * each
         },
-        warp: k.uniform(WARP as u32) % (threads / WARP),
+        warp: warp % (threads / WARP),
     });
     let block = k.block_index(0);
     let most = match plan.storage {
