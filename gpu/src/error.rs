@@ -11,7 +11,6 @@ use colex_ir::launch::ArgumentError;
 use colex_ir::verify::Refused;
 use colex_sim::{Fault, Schedule};
 
-use crate::memory_bound::plan::counted;
 use crate::method::{AttentionMethod, Compute, GemmMethod};
 
 colex_layout::opaque_error! {
@@ -1558,4 +1557,14 @@ pub(crate) fn disjoint(
         read,
     }
     .into())
+}
+
+/// `1 row`, `2 rows`, `2 accesses`
+pub(crate) fn counted((n, what): (i64, &str)) -> String {
+    let ending = match what {
+        _ if n == 1 => "",
+        "access" | "pass" => "es",
+        _ => "s",
+    };
+    format!("{n} {what}{ending}")
 }

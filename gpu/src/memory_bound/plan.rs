@@ -4,6 +4,7 @@ use core::fmt;
 
 use colex_atom::Ty;
 
+pub(crate) use crate::error::counted;
 use crate::error::{Error, ErrorKind};
 
 /// The bytes of the widest access of a thread.
@@ -176,14 +177,4 @@ pub(crate) fn product<const N: usize>(numbers: [i64; N]) -> i64 {
 /// Half and twice a number.
 pub(crate) fn steps(n: i64) -> [i64; 2] {
     [n / 2, n.saturating_mul(2)]
-}
-
-/// `1 row`, `2 rows`, `2 accesses`
-pub(crate) fn counted((n, what): (i64, &str)) -> String {
-    let ending = match what {
-        _ if n == 1 => "",
-        "access" | "pass" => "es",
-        _ => "s",
-    };
-    format!("{n} {what}{ending}")
 }
