@@ -40,17 +40,17 @@ impl Extension for Scratch {
 }
 
 impl Scratch {
-    fn words(&self, kind: Words) -> &Pieces<u32> {
+    fn words(&self, kind: WordKind) -> &Pieces<u32> {
         match kind {
-            Words::Counters => &self.counters,
-            Words::Tags => &self.tags,
+            WordKind::Counters => &self.counters,
+            WordKind::Tags => &self.tags,
         }
     }
 }
 
 /// What words of memory are, by which the blocks of a launch meet. Both kinds are 0 when they are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
+pub(crate) enum WordKind {
     /// They are 0 whenever no launch uses them.
     Counters,
     /// They keep what the last launch left. The next one tells its own words from those by their tags, so no other kind of kernel may
@@ -166,7 +166,7 @@ impl Workspace<'_> {
     pub(crate) fn take_words(
         &self,
         device: &Device,
-        (kind, count): (Words, usize),
+        (kind, count): (WordKind, usize),
     ) -> Result<Option<Buffer<u32>>, Error> {
         if device.is_capturing()? {
             return Ok(None);
@@ -245,7 +245,7 @@ pub(crate) fn give_back(device: &Device, piece: Buffer<u8>) {
 }
 
 /// Returns words to the cache as [`give_back`] returns a piece. Counters are 0 when that work has ended.
-pub(crate) fn give_back_words(device: &Device, (kind, words): (Words, Buffer<u32>)) {
+pub(crate) fn give_back_words(device: &Device, (kind, words): (WordKind, Buffer<u32>)) {
     keep(device.extension::<Scratch>().words(kind), device, words);
 }
 

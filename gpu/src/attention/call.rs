@@ -15,7 +15,7 @@ use super::ahead::{self, AttentionRange};
 use super::launches::planned_launches;
 use super::plan::{AttentionOperands, AttentionPlan};
 use super::problem::{
-    AttentionOutput, AttentionProblem, AttentionTensor, LOG_SUM_EXP, Mask, Sequences,
+    AttentionProblem, AttentionTensor, LOG_SUM_EXP, Mask, OutputTensor, Sequences,
 };
 use super::tune::tuned;
 use crate::autotune::Autotune;
@@ -374,8 +374,8 @@ impl<'a, T: GemmElement> Attention<'a, T> {
     fn check(&self, problem: &AttentionProblem) -> Result<(), Error> {
         problem.check_given(|output| {
             let layout = match output {
-                AttentionOutput::O => self.tensors[AttentionTensor::O as usize].layout(),
-                AttentionOutput::LogSumExp => self.log_sum_exp.as_ref()?.layout(),
+                OutputTensor::O => self.tensors[AttentionTensor::O as usize].layout(),
+                OutputTensor::LogSumExp => self.log_sum_exp.as_ref()?.layout(),
             };
             layout.map(Layout::to_string)
         })

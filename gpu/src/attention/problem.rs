@@ -355,11 +355,11 @@ impl AttentionProblem {
     }
 
     /// Returns the layout of an output that has an element, in the modes of its view.
-    fn output(&self, output: AttentionOutput) -> Result<Layout, Error> {
+    fn output(&self, output: OutputTensor) -> Result<Layout, Error> {
         let extents = self.extents(AttentionTensor::O);
         let strides = match output {
-            AttentionOutput::O => self.strides[AttentionTensor::O as usize],
-            AttentionOutput::LogSumExp => {
+            OutputTensor::O => self.strides[AttentionTensor::O as usize],
+            OutputTensor::LogSumExp => {
                 let [of_batch, of_head, of_query] = self.sum_strides;
                 [of_batch, of_head, of_query, 1]
             }
@@ -368,7 +368,7 @@ impl AttentionProblem {
             Sequences::Packed { .. } => vec![2, 1, 3],
             Sequences::Batch | Sequences::Paged { .. } => vec![0, 1, 2, 3],
         };
-        if output == AttentionOutput::LogSumExp {
+        if output == OutputTensor::LogSumExp {
             order.pop();
         }
         let shape = IntTuple::flat(order.iter().map(|mode| extents[*mode].into()));
@@ -396,7 +396,7 @@ impl AttentionProblem {
     /// has the layout that `given` returns.
     pub(crate) fn check_given(
         &self,
-        given: impl Fn(AttentionOutput) -> Option<String>,
+        given: impl Fn(OutputTensor) -> Option<String>,
     ) -> Result<(), Error> {
         let refused = |why: AttentionError| Err(ErrorKind::Attention(why).into());
         if !TYPES.contains(&self.ty) {
@@ -504,8 +504,8 @@ impl AttentionProblem {
             let can = sizes(&HEADS);
             return refused(AttentionError::NoFeatures { can });
         }
-        for output in [AttentionOutput::O, AttentionOutput::LogSumExp] {
-            if self.is_nothing() || (output == AttentionOutput::LogSumExp && !self.log_sum_exp) {
+        for output in [OutputTensor::O, OutputTensor::LogSumExp] {
+            if self.is_nothing() || (output == OutputTensor::LogSumExp && !self.log_sum_exp) {
                 continue;
             }
             let layout = self.output(output)?;
@@ -583,16 +583,16 @@ impl fmt::Display for AttentionProblem {
 
 /// An output of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttentionOutput {
+pub(crate) enum OutputTensor {
     O,
     LogSumExp,
 }
 
-impl AttentionOutput {
+impl OutputTensor {
     fn name(self) -> &'static str {
         match self {
-            AttentionOutput::O => AttentionTensor::O.name(),
-            AttentionOutput::LogSumExp => LOG_SUM_EXP,
+            OutputTensor::O => AttentionTensor::O.name(),
+            OutputTensor::LogSumExp => LOG_SUM_EXP,
         }
     }
 }

@@ -14,7 +14,7 @@ use colex_tensor::{Arg, TensorKernel};
 
 use crate::calls::{Addresses, Call, KernelOf, PreparedCalls, PreparedLaunch, Shape, same_device};
 use crate::error::{Error, disjoint};
-use crate::scratch::{self, Piece, Words, Workspace};
+use crate::scratch::{self, Piece, WordKind, Workspace};
 
 use super::traffic::{Traffic, explained};
 
@@ -90,7 +90,7 @@ pub(crate) struct SharedMemory {
     /// The bytes of the workspace; without them, the call has no address of one.
     pub(crate) bytes: i64,
     /// The words of 32 bits by which blocks meet, and their kind.
-    pub(crate) words: Option<(Words, i64)>,
+    pub(crate) words: Option<(WordKind, i64)>,
 }
 
 impl SharedMemory {
@@ -259,7 +259,7 @@ pub struct MemoryBoundCall<'a, P: MemoryBoundPlan> {
     /// The memory that blocks share results through.
     memory: Option<Piece>,
     /// The words by which these blocks meet.
-    words: Option<(Words, Buffer<u32>)>,
+    words: Option<(WordKind, Buffer<u32>)>,
     /// Made for the first caller that asks for it: a run needs none.
     function: OnceLock<Function>,
     tensors: PhantomData<&'a ()>,

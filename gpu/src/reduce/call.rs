@@ -25,7 +25,7 @@ use crate::memory_bound::call::{
 use crate::memory_bound::modes::{shown, sizes};
 use crate::memory_bound::plan::{product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
-use crate::scratch::{self, Words, Workspace};
+use crate::scratch::{self, WordKind, Workspace};
 
 /// Reduces `x` along its modes `modes`, counted from 0: the sum, the mean, the largest or the least element, the sum of the squares
 /// or its root, the largest size.
@@ -620,7 +620,7 @@ impl<'a, T: GemmElement> Reduce<'a, T> {
         };
         let memory_of = |plan: ReducePlan| SharedMemory {
             bytes: plan.workspace(&problem),
-            words: Some((Words::Counters, plan.counters(&problem))),
+            words: Some((WordKind::Counters, plan.counters(&problem))),
         };
         let sharing = (plan.parts > 1).then(|| (plan, memory_of(plan)));
         let whole = plan.whole();

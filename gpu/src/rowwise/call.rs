@@ -20,7 +20,7 @@ use crate::memory_bound::call::{
 };
 use crate::memory_bound::plan::{div_up, product, steps};
 use crate::memory_bound::traffic::{Traffic, first_access};
-use crate::scratch::{Words, Workspace};
+use crate::scratch::{WordKind, Workspace};
 
 /// Computes the softmax of each row of `x`: `e^x` over the sum of it along the last mode. All other modes are rows, of any
 /// extents and strides, 0 too; elements are f32, f16 or bf16, computed in f32 and rounded once.
@@ -419,7 +419,7 @@ impl<'a, T: GemmElement> Rowwise<'a, T> {
         };
         let need = SharedMemory {
             bytes: 0,
-            words: Some((Words::Tags, plan.team_words())),
+            words: Some((WordKind::Tags, plan.team_words())),
         };
         let sharing = plan.has_teams().then_some((plan, need));
         RowwiseCall::sharing(device, memory, key, whole, sharing, addresses)

@@ -1311,7 +1311,7 @@ impl RowKernel<'_> {
 
     /// Counts the block, whose threads have all read the last tag of the launches before. The block that is counted last leaves the last
     /// tag of this launch, since no other block reads that word again; a word of a block has no larger tag then. So the next launch, which
-    /// begins when this one has ended, also a graph's, has tags that are in none of the words, whatever plan wrote them.
+    /// begins when this one has ended, also a graph's, has tags that are in none of the words, regardless of the plan that wrote them.
     ///
     /// This happens at the begin, where the block waits for its first row.
     fn count(&self, k: &mut Builder, end: &TeamEnd) {

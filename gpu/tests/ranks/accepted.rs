@@ -138,9 +138,9 @@ impl Case {
         if !self.by_processes {
             let together = RankDevices::new(devices).unwrap();
             let mut call = RankProduct::<T, C, S>::new(&together, *problem, options)?;
-            for rank in 0..devices.len() {
-                call.a(rank).unwrap().write(&parts[0][rank]).unwrap();
-                call.b(rank).unwrap().write(&parts[1][rank]).unwrap();
+            for (rank, (a, b)) in parts[0].iter().zip(&parts[1]).enumerate() {
+                call.a(rank).unwrap().write(a).unwrap();
+                call.b(rank).unwrap().write(b).unwrap();
             }
             let name = self.name();
             call.explain().unwrap_or_else(|why| panic!("{name}: {why}"));
