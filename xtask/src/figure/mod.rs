@@ -217,7 +217,7 @@ mod tests {
         let error = draw("picture", "4:1").expect_err("there is no such kind");
         assert_eq!(
             error.to_string(),
-            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, rank-scaling, composition, tma-box, im2col, lanes, listed-rows, mask, placements, turns, micro-tiles, waves, flags, pages, packed, parts, flow, bench, ratios, roofline"
+            "there is no figure of kind `picture`; there are: layout, tv, mma, tiling, tiled-copy, tiled-mma, banks, raster, stream-k, pipeline, ranks, rank-timeline, rank-scaling, composition, tma-box, im2col, lanes, listed-rows, mask, placements, turns, micro-tiles, waves, flags, pages, packed, parts, attention-plans, flow, bench, ratios, roofline"
         );
     }
 
