@@ -172,8 +172,8 @@ fn the_rates_of_a_device_choose_the_plan_of_long_rows() {
         told.join(" ").replace(' ', "_")
     };
     let h200 = "softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 8 accesses, clusters of 4 blocks, rows in registers, 2 \
-                groups in turn, 2 slots, 30 clusters, warps meet once. The memory of the device moves 4.9 TB per second: from 4 TB per second on, \
-                two groups of threads take such rows in turn. \
+                groups in turn, 2 slots, 30 clusters, warps meet once. The memory of the device moves 4.9 TB per second: two groups of threads take \
+                rows of more than 192 KiB in turn from 4 TB per second on, and rows of more than 256 KiB at any rate. \
                 softmax f32, vectors of 4, 512 threads for a row, 1 row in a block, 1 access, clusters of 2 blocks, rows in passes, 8 chunks \
                 kept, warps meet once. By the rates of the device, the blocks of a cluster wait 40.0 ns for each other in a row, and a second pass takes \
                 28.2 ns: rows are read again.";

@@ -456,7 +456,8 @@ impl Planned for RowwisePlan {
         if self.is_in_turn(problem, device.arch(), device.rates()) {
             let rate = device.rates().memory() as f64 / 1e6;
             return Some(format!(
-                "The memory of the device moves {rate:.1} TB per second: from 4 TB per second on, two groups of threads take such rows in turn."
+                "The memory of the device moves {rate:.1} TB per second: two groups of threads take rows of more than 192 KiB in turn from 4 TB \
+                 per second on, and rows of more than 256 KiB at any rate."
             ));
         }
         if let Some((_, times)) = self.of_teams(problem, device.arch(), device.rates()) {

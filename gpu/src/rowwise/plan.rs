@@ -223,15 +223,14 @@ const BESIDE: i64 = AHEAD_BYTES / 2;
 /// The bytes of a row of 16-bit elements up to which a block has one row after the other, on a slower memory than an H200's.
 const AHEAD_NARROW: i64 = 49152;
 
-/// The bytes in a microsecond of a memory from which on rows that one block could have one after the other are in passes: an H200's has
-/// 4.9 million, on which they were faster (64 KiB of f32 0.964 and 0.910 of a copy), and an H100's 3.4 million, on which passes that keep
-/// a part were not measured.
+/// The bytes in a microsecond of a memory from which on it is a fast one: an H200's has 4.9 million, and an H100's 3.4 million. A fast
+/// memory waits longer for what the threads of a block do alone.
 const FAST: u64 = 4_000_000;
 
 /// The bytes of a row of `f32` above which groups of threads take rows in turn on a fast memory, those up to which a cluster of four has
 /// such rows, and those up to which one of eight does; and the threads of a group in both. Measured on an H200, as shares of a copy: of
 /// 256 KiB 0.886 (passes 0.834), of 512 KiB 0.844 (0.824). Of 156 KiB, two groups are at 0.836 and passes at 0.847; lengths between were
-/// not measured.
+/// not measured. On an H100, rows of 512 KiB are at 0.933 (passes 0.854), and those of 256 KiB at 0.917 (0.915 one after the other).
 const IN_TURN: [i64; 3] = [3 << 16, 1 << 18, 1 << 19];
 const GROUP_THREADS: [i64; 2] = [512, 256];
 
@@ -265,6 +264,12 @@ const PASS_ACCESSES: i64 = 4;
 
 /// The bytes of a row up to which a block has it in passes, and up to which two blocks do; from the last number on, eight do.
 const PASS_BYTES: [i64; 3] = [1 << 17, 1 << 18, 1 << 19];
+
+/// The bytes of a row from which on one block has it in passes by twice the threads, on a memory that is not fast: they keep all of it, and
+/// no other block fits beside them. As shares of a copy on an H100, with half of the threads in brackets: 96 KiB of `f32` 0.982 (0.962), 128
+/// KiB of `f32` 0.978 (0.882) and of `bf16` 0.949 (0.889), but 80 KiB of `bf16` 0.887 (0.957). On an H200: 0.823 (0.933), 0.896 (0.890) and
+/// 0.823 (0.855).
+const KEPT_WHOLE: i64 = 3 << 15;
 
 /// The bytes of a row for each block of a cluster of a layer norm in passes, and where shared memory keeps nothing.
 const PART_BYTES: i64 = 65536;
@@ -309,11 +314,10 @@ const FARTHEST: i64 = 65536;
 
 impl RowwisePlan {
     /// Returns the plan for a length of rows. Up to 16 KiB, the registers of a block hold the row; such plans were the fastest on
-    /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too, and up to 48 KiB, in
-    /// `f32` up to 64 KiB, one row after the other. Longer ones are read again in passes, and shared memory keeps eight turns of each
-    /// block. One block has a row of up to 128 KiB, two have 256 KiB, and eight have 512 KiB and more. A row of more than 128 KiB and up
-    /// to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it, and rows one after the other, against passes, by the rates of a
-    /// device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax meet once, unless
+    /// an H200 (`PERFORMANCE.md`). On Hopper, a block has rows of whole vectors up to 32 KiB in registers too. Longer ones are read again
+    /// in passes, and shared memory keeps eight turns of each block. One block has a row of up to 128 KiB, two have 256 KiB, and eight have
+    /// 512 KiB and more. A row of more than 128 KiB and up to 256 KiB in `f32` has a cluster of four. [`fastest_on`] weighs it against
+    /// passes, by the rates of a device. A layer norm, which would have three passes, has a cluster up to 512 KiB. The warps of a softmax meet once, unless
     /// accesses are of one element or only few warps share a row.
     ///
     /// [`fastest_on`]: RowwisePlan::fastest_on
@@ -333,9 +337,9 @@ impl RowwisePlan {
     /// It differs from [`fastest`](RowwisePlan::fastest) where a cluster of four blocks would have one row after the other. Its blocks
     /// wait for each other at the end of a row, 1.2 us in which the memory does nothing. A second pass costs as much as reading 0.6 of
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
-    /// `explain` of a call says both times. It differs too where one block would have one row after the other: from 4 TB in a second
-    /// on, such rows are in passes, and a block has two of a layer norm. From this rate on, two groups of threads also take the rows of a
-    /// softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512 KiB.
+    /// `explain` of a call says both times. From 4 TB in a second on, a block has two rows of a layer norm, and two groups of threads take
+    /// the rows of a softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512
+    /// KiB. Below this rate they do so from 256 KiB on, and one block keeps all of a row of a softmax of 96 to 128 KiB.
     ///
     /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
     /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
@@ -631,7 +635,7 @@ impl RowwisePlan {
                 ..plan
             },
             Some(plan) => plan,
-            None => plan.in_passes(problem, arch),
+            None => plan.in_passes(problem, arch, rates),
         };
         Ok(RowwisePlan {
             meets_once: plan.is_better_once(),
@@ -791,10 +795,15 @@ impl RowwisePlan {
 
     /// Whether groups of threads take rows in turn by default.
     pub(crate) fn is_in_turn(&self, problem: &RowwiseProblem, arch: Arch, rates: Rates) -> bool {
-        let [least, _, most] = IN_TURN;
+        let [least, of_four, most] = IN_TURN;
         let row = product([problem.columns(), self.size()]);
-        let is_fast = rates.memory() >= FAST && self.has_room(arch);
-        is_fast && self.operands.ty == Ty::F32 && self.has_powers() && least < row && row <= most
+        let least = if rates.memory() >= FAST {
+            least
+        } else {
+            of_four
+        };
+        let is_of_f32 = self.operands.ty == Ty::F32 && self.has_powers() && self.has_room(arch);
+        is_of_f32 && least < row && row <= most
     }
 
     /// The plan whose blocks have one row after the other, by the fewest blocks that hold a row.
@@ -824,7 +833,7 @@ impl RowwisePlan {
         // are known. Two blocks are slower on an H200 (0.77, and passes of one block 0.89).
         let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
         let is_fast = rates.is_some_and(|rates| rates.memory() >= FAST);
-        let is_alone = blocks == 1 && (part <= BESIDE || !is_fast);
+        let is_alone = blocks == 1 && part <= BESIDE;
         let is_held_well = match size {
             _ if is_layer_norm => true,
             ..4 => is_alone && part <= AHEAD_NARROW,
@@ -874,7 +883,7 @@ impl RowwisePlan {
     }
 
     /// The plan that reads the rows again.
-    fn in_passes(self, problem: &RowwiseProblem, arch: Arch) -> RowwisePlan {
+    fn in_passes(self, problem: &RowwiseProblem, arch: Arch, rates: Option<Rates>) -> RowwisePlan {
         let row = problem.columns().saturating_mul(self.size());
         let is_layer_norm = self.operands.function == RowFunction::LayerNorm;
         let is_kept = self.has_room(arch) && !is_layer_norm;
@@ -914,8 +923,11 @@ impl RowwisePlan {
                 MOST_BLOCKS => part <= QUARTERED,
                 _ => row <= QUARTERED_ROW,
             };
+            let is_slow = rates.is_some_and(|rates| rates.memory() < FAST);
+            let is_whole = is_slow && blocks == 1 && row >= KEPT_WHOLE && self.has_powers();
             let [threads, kept] = match is_quartered {
                 _ if is_layer_norm => [2 * PASS_THREADS, KEPT_ALONE],
+                _ if is_whole => [2 * PASS_THREADS, KEPT],
                 true => [PASS_THREADS / 2, KEPT],
                 false => [PASS_THREADS, KEPT],
             };

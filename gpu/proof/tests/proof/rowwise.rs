@@ -799,9 +799,9 @@ fn long_row(arch: Arch, columns: usize, storage: RowStorage, blocks: i64) {
 }
 
 /// A faster memory makes the second pass of a row worth less, and the wait of a cluster's blocks for each other more: from some rate on,
-/// all rows of a length are in passes, and a slower memory has the cluster. Rows that one block holds one after the other are in passes
-/// too from some rate on, and a block has two of a layer norm. From the same rate on, groups of threads take the rows of a softmax of `f32`
-/// of more than 192 KiB and at most 512 KiB in turn. Teams have the rows of more than 1 MiB, in 16 bits of more than 2 MiB. Other lengths, functions and types have the same plan at any rate.
+/// all rows of a length are in passes, and a slower memory has the cluster. From some rate on, a block has two rows of a layer norm, and
+/// groups of threads take the rows of a softmax of `f32` of more than 192 KiB in turn; those of more than 256 KiB and at most 512 KiB they
+/// take at any rate. Below this rate, one block keeps all of the rows of 96 to 128 KiB of a softmax. Teams have the rows of more than 1 MiB, in 16 bits of more than 2 MiB. Other lengths, functions and types have the same plan at any rate.
 #[test]
 fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
     let usual = Rates::of(Arch::Sm90a);
@@ -874,10 +874,22 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
         on(RowFunction::Softmax, Ty::F32, 65536, h100).storage,
         RowStorage::Ahead { .. }
     ));
-    let of_one = |rates| on(RowFunction::LogSoftmax, Ty::F32, 16384, rates).storage;
-    assert_eq!(of_one(usual), kept);
-    let [one_row, beside] = [132, 264].map(|clusters| RowStorage::Ahead { rows: 1, clusters });
-    assert_eq!(of_one(h100), one_row);
+    for rates in [usual, h100] {
+        let of_one = on(RowFunction::LogSoftmax, Ty::F32, 16384, rates);
+        assert_eq!(of_one.storage, kept);
+        let long = on(RowFunction::Softmax, Ty::F32, 131_072, rates);
+        assert_eq!((long.threads, long.storage), (256, in_turn(14)));
+    }
+    for (ty, columns) in [(Ty::F32, 24576), (Ty::F32, 32768), (Ty::Bf16, 65536)] {
+        for (rates, threads) in [(usual, 512), (h100, 1024)] {
+            let whole = on(RowFunction::Softmax, ty, columns, rates);
+            assert_eq!((whole.threads, whole.storage), (threads, kept));
+        }
+    }
+    let beside = RowStorage::Ahead {
+        rows: 1,
+        clusters: 264,
+    };
     let of_norm = |rates| {
         let plan = on(RowFunction::LayerNorm, Ty::Bf16, 16384, rates);
         (plan.threads, plan.rows, plan.accesses, plan.storage)
@@ -909,13 +921,10 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                 let is_norm = function == RowFunction::LayerNorm;
                 let row = columns * i64::from(ty.bits()) / 8;
                 let is_vectors = row % 16 == 0;
-                // One block has the row; of a layer norm, one of two that lie beside each other.
-                let is_of_one = is_vectors
-                    && match ty {
-                        _ if is_norm => (24577..=32768).contains(&row),
-                        Ty::F32 => (32769..=65536).contains(&row),
-                        _ => (32769..=49152).contains(&row),
-                    };
+                // One of two blocks that lie beside each other has the row of a layer norm.
+                let is_of_one = is_vectors && is_norm && (24577..=32768).contains(&row);
+                let is_whole =
+                    is_vectors && !function.is_norm() && (98304..=131_072).contains(&row);
                 let is_of_four = ty == Ty::F32 && !is_norm && (32769..=65536).contains(&columns);
                 let is_of_groups =
                     ty == Ty::F32 && !function.is_norm() && (49153..=131_072).contains(&columns);
@@ -926,9 +935,11 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     (1 << 19) - 1
                 };
                 let is_of_teams = !function.is_norm() && row > least;
-                let is_weighed =
-                    is_vectors && (is_of_four || is_of_groups || is_of_teams) || is_of_one;
-                let (mut was_again, mut was_ever) = (is_of_teams, false);
+                let is_weighed = is_vectors && (is_of_four || is_of_groups || is_of_teams)
+                    || is_of_one
+                    || is_whole;
+                let is_of_slow = is_of_teams || is_whole;
+                let (mut was_again, mut was_ever) = (is_of_slow, false);
                 for clock in (200_000..6_000_000).step_by(200_000) {
                     let rates = Rates {
                         memory_clock: clock,
@@ -937,7 +948,7 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     let plan = on(function, ty, columns, rates);
                     let is_again = plan != fastest;
                     assert!(is_weighed || !is_again, "{plan}");
-                    let is_monotonic = if is_of_teams {
+                    let is_monotonic = if is_of_slow {
                         was_again || !is_again
                     } else {
                         is_again || !was_again
@@ -945,10 +956,11 @@ fn law_the_plan_of_rows_follows_the_rate_of_the_memory() {
                     assert!(is_monotonic, "{plan} at {clock}");
                     let is_right = match plan.storage {
                         RowStorage::Alternating { .. } => {
-                            is_of_groups && rates.memory() >= 4_000_000
+                            is_of_groups && (rates.memory() >= 4_000_000 || row > 1 << 18)
                         }
                         RowStorage::Teams { .. } => is_of_teams,
                         _ if is_norm => plan.rows == 2,
+                        _ if is_whole => plan.threads == 1024 && rates.memory() < 4_000_000,
                         _ => plan.storage == kept,
                     };
                     assert!(!is_again || is_right, "{plan}");
