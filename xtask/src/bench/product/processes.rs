@@ -1,12 +1,13 @@
 //! Products over the GPUs of this host with a process for each: this one is rank 0, and starts the others, which meet it by TCP. Every
 //! result is compared, bit for bit with that of the path without overlap and by samples with the host's; NCCL adds in an order of its own,
-//! so that its sums are compared by samples alone. At the end one process dies between two rounds, and the others have to end in time:
-//! by flags in memory, and with xtask's feature `nccl` a second time by NCCL, with new processes.
+//! so that its sums are compared by samples alone. At the end, each of some ranks dies between two rounds of new processes, and the others
+//! have to name it and end in time: by flags in memory, and with xtask's feature `nccl` by NCCL too.
 
 use std::env;
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{self, Child, Command, ExitCode};
+use std::process::{self, Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -28,7 +29,8 @@ use crate::verdict::{Checked, Ended};
 const PROTOCOL: &str = "one process for each GPU, on one host; batches of rounds enqueued without a wait between them, contenders in \
 turn, host clock over each batch from a barrier to the end of the slowest rank, medians of 9; normal numbers in bf16; results compared";
 
-/// The variable that tells a process its rank, the number of ranks, where rank 0 listens, and what they do together.
+/// The variable that tells a process its rank, the number of ranks, what they do together, and where rank 0 listens. Without an address,
+/// the process is rank 0, and writes the address to its output.
 const RANK: &str = "COLEX_BENCH_RANK";
 
 /// The longest exchange.
@@ -40,18 +42,53 @@ const DEAD: Duration = Duration::from_secs(3);
 /// What the ranks do together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Together {
-    /// They measure all cases, and the last rank dies in a product by memory.
+    /// They measure all cases.
     Cases,
-    /// The last rank dies in a product by NCCL.
-    Death,
+    /// One rank dies in a product.
+    Death { path: RankPath, dead: usize },
 }
 
 impl Together {
-    fn word(self) -> &'static str {
+    /// The word for it, without spaces.
+    fn word(self) -> String {
         match self {
-            Together::Cases => "cases",
-            Together::Death => "death",
+            Together::Cases => "cases".into(),
+            Together::Death { path, dead } => match path {
+                RankPath::NcclAfter | RankPath::NcclInChunks => format!("nccl:{dead}"),
+                RankPath::PeerMemory | RankPath::OneAfterAnother | RankPath::Local => {
+                    format!("memory:{dead}")
+                }
+            },
         }
+    }
+
+    /// What a word says.
+    fn of(word: &str) -> Result<Together> {
+        let Some((way, dead)) = word.split_once(':') else {
+            ensure!(word == "cases", "`{word}` is nothing that ranks do");
+            return Ok(Together::Cases);
+        };
+        let path = match way {
+            "nccl" => RankPath::NcclAfter,
+            "memory" => RankPath::PeerMemory,
+            _ => bail!("`{way}` is no way of a product"),
+        };
+        let dead = dead.parse()?;
+        Ok(Together::Death { path, dead })
+    }
+
+    /// All that new processes do after the cases: the last rank, rank 0 and a rank in the middle die.
+    fn deaths(ranks: usize) -> impl Iterator<Item = Together> {
+        let paths = [RankPath::PeerMemory, RankPath::NcclAfter];
+        let paths = paths
+            .into_iter()
+            .filter(|path| cfg!(feature = "nccl") || *path == RankPath::PeerMemory);
+        let dead = [0, 1, ranks - 1];
+        let dead = dead.into_iter().take(if ranks > 2 { 3 } else { 2 });
+        paths.flat_map(move |path| {
+            let dead = dead.clone();
+            dead.map(move |dead| Together::Death { path, dead })
+        })
     }
 }
 
@@ -67,14 +104,19 @@ pub(in crate::bench) fn child() -> Result<ExitCode> {
     let mut words = said.split(' ');
     let mut word = || words.next().context("a rank, their number and an address");
     let (rank, ranks): (usize, usize) = (word()?.parse()?, word()?.parse()?);
-    let address: SocketAddr = word()?.parse()?;
-    let is_death = word()? == Together::Death.word();
-    let meeting = Meeting::join(address, rank, ranks, MEETING)?;
+    let what = Together::of(word()?)?;
+    let meeting = match words.next() {
+        Some(address) => Meeting::join(address.parse::<SocketAddr>()?, rank, ranks, MEETING)?,
+        None => {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            println!("{}", listener.local_addr()?);
+            Meeting::listen(listener, ranks, MEETING)?
+        }
+    };
     let host = ProcessHost::join(meeting)?;
-    if is_death {
-        host.death(RankPath::NcclAfter)?;
-    } else {
-        host.all(|_| Ok(()))?;
+    match what {
+        Together::Cases => host.all(|_| Ok(()))?,
+        Together::Death { path, dead } => host.death(path, dead)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -256,7 +298,7 @@ impl ProcessHost {
         Ok([apart, overlapped].into_iter().chain(by_nccl).collect())
     }
 
-    /// Measures all cases with all ranks, and hands the numbers of each over; then the last rank dies.
+    /// Measures all cases with all ranks, and hands the numbers of each over.
     fn all(self, mut measured: impl FnMut(Value) -> Result<()>) -> Result<()> {
         for problem in cases(self.process.ranks() as i64) {
             let ways = match problem.overlap {
@@ -275,32 +317,32 @@ impl ProcessHost {
                 .collect();
             measured(json!({"product": problem.to_string(), "rows": rows}))?;
         }
-        self.death(RankPath::PeerMemory)
+        Ok(())
     }
 
-    /// The last rank dies between two rounds: the others name it in time, and free their memory.
-    fn death(self, path: RankPath) -> Result<()> {
+    /// A rank dies between two rounds: the others name it in time, and free their memory.
+    fn death(self, path: RankPath, dead: usize) -> Result<()> {
         let problem = cases(self.process.ranks() as i64)[0];
-        let last = self.process.ranks() - 1;
         let options = by(path);
         let mut product = ProcessProduct::<bf16, bf16>::new(&self.process, problem, &options)?;
         product.run()?;
         product.wait(WITHIN)?;
-        if self.process.rank() == last {
+        let rank = self.process.rank();
+        if rank == dead {
             // No destructor runs.
             process::exit(0);
         }
         let start = Instant::now();
         product.run()?;
-        let why = product.wait(DEAD).err().context("the last rank is dead")?;
+        let why = product.wait(DEAD).err().context("a rank is dead")?;
         let waited = start.elapsed();
         drop(product);
         drop(self.process);
         let ended = start.elapsed();
-        if why.lost_rank() != Some(last) {
-            bail!("by {path}, rank {last} has died, and the error is: {why}");
+        if why.lost_rank() != Some(dead) {
+            bail!("by {path}, rank {dead} has died, and the error of rank {rank} is: {why}");
         }
-        println!("  by {path}, said after {waited:.1?}: {why}; ended after {ended:.1?}");
+        println!("  rank {rank}, by {path}, after {waited:.1?}: {why}; ended after {ended:.1?}");
         Ok(())
     }
 }
@@ -314,33 +356,56 @@ fn by_nccl() -> impl Iterator<Item = (&'static str, RankPath)> {
     ways.into_iter().filter(|_| cfg!(feature = "nccl"))
 }
 
+/// Starts the process of a rank, which meets the others at an address, or is rank 0 without one.
+fn start(rank: usize, ranks: usize, what: Together, at: Option<SocketAddr>) -> Result<Child> {
+    let mut child = Command::new(env::current_exe()?);
+    let at = at.map(|at| format!(" {at}")).unwrap_or_default();
+    child.args(["bench", "processes"]);
+    child.env(RANK, format!("{rank} {ranks} {}{at}", what.word()));
+    if at.is_empty() {
+        child.stdout(Stdio::piped());
+    }
+    child
+        .spawn()
+        .with_context(|| format!("rank {rank} cannot be started"))
+}
+
 /// Starts the other ranks, and joins them as rank 0.
-fn start(ranks: usize, what: Together) -> Result<(ProcessHost, Vec<Child>)> {
+fn join(ranks: usize, what: Together) -> Result<(ProcessHost, Vec<Child>)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    let program = env::current_exe()?;
-    let start = |rank: usize| {
-        let mut child = Command::new(&program);
-        child.args(["bench", "processes"]);
-        child.env(RANK, format!("{rank} {ranks} {address} {}", what.word()));
-        child
-            .spawn()
-            .with_context(|| format!("rank {rank} cannot be started"))
-    };
-    let children = (1..ranks).map(start).collect::<Result<Vec<Child>>>()?;
+    let others = (1..ranks).map(|rank| start(rank, ranks, what, Some(address)));
+    let children = others.collect::<Result<Vec<Child>>>()?;
     let host = ProcessHost::join(Meeting::listen(listener, ranks, MEETING)?)?;
     Ok((host, children))
 }
 
-/// Waits for the processes of the other ranks, after what rank 0 has found.
-fn end(children: Vec<Child>, found: Result<()>) -> Result<()> {
+/// Starts all ranks, and waits for them. One of them dies.
+fn die(ranks: usize, what: Together) -> Result<()> {
+    let mut first = start(0, ranks, what, None)?;
+    let output = first.stdout.take().context("rank 0 has an output")?;
+    let mut lines = BufReader::new(output).lines();
+    let address: SocketAddr = lines
+        .next()
+        .context("rank 0 says where it listens")??
+        .parse()?;
+    let others = (1..ranks).map(|rank| start(rank, ranks, what, Some(address)));
+    let mut children = others.collect::<Result<Vec<Child>>>()?;
+    for line in lines {
+        println!("{}", line?);
+    }
+    children.insert(0, first);
+    end(children, 0)
+}
+
+/// Waits for the processes of ranks, which are numbered from `first`.
+fn end(children: Vec<Child>, first: usize) -> Result<()> {
     let mut failed = Vec::new();
-    for (mut child, rank) in children.into_iter().zip(1..) {
+    for (mut child, rank) in children.into_iter().zip(first..) {
         if !child.wait()?.success() {
             failed.push(rank);
         }
     }
-    found?;
     ensure!(
         failed.is_empty(),
         "the processes of ranks {failed:?} failed"
@@ -364,7 +429,7 @@ pub(in crate::bench) fn run(file: Option<&Path>) -> Result<()> {
         "products over ranks need two GPUs, and there are {count}"
     );
     let ranks = count.min(RankDevices::MOST);
-    let (host, children) = start(ranks, Together::Cases)?;
+    let (host, children) = join(ranks, Together::Cases)?;
     let first = host.process.device().clone();
     println!("{ranks} processes, a GPU each: {}", first.name());
     let mut all = json!({
@@ -393,10 +458,37 @@ pub(in crate::bench) fn run(file: Option<&Path>) -> Result<()> {
         }
         Ok(())
     });
-    end(children, measured)?;
-    if cfg!(feature = "nccl") {
-        let (host, children) = start(ranks, Together::Death)?;
-        end(children, host.death(RankPath::NcclAfter))?;
+    let ended = end(children, 1);
+    measured?;
+    ended?;
+    for what in Together::deaths(ranks) {
+        let text = match what {
+            Together::Cases => continue,
+            Together::Death { path, dead } => format!("rank {dead} dies, by {path}"),
+        };
+        println!("{text}");
+        die(ranks, what)?;
+        Checked::new(
+            text,
+            Ended::Passed,
+            "the other ranks name it and end in time",
+        )
+        .add();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Together;
+
+    #[test]
+    fn what_ranks_do_together_is_read_as_it_was_written() {
+        for what in Together::deaths(4).chain([Together::Cases]) {
+            assert!(Together::of(&what.word()).is_ok_and(|read| read == what));
+        }
+        let why = |word| Together::of(word).err().map(|why| why.to_string());
+        assert_eq!(why("rest"), Some("`rest` is nothing that ranks do".into()));
+        assert_eq!(why("tcp:1"), Some("`tcp` is no way of a product".into()));
+    }
 }
