@@ -45,7 +45,7 @@ enum Together {
     /// They measure all cases.
     Cases,
     /// One rank dies in a product.
-    Death { path: RankPath, dead: usize },
+    Death { by_nccl: bool, dead: usize },
 }
 
 impl Together {
@@ -53,12 +53,14 @@ impl Together {
     fn word(self) -> String {
         match self {
             Together::Cases => "cases".into(),
-            Together::Death { path, dead } => match path {
-                RankPath::NcclAfter | RankPath::NcclInChunks => format!("nccl:{dead}"),
-                RankPath::PeerMemory | RankPath::OneAfterAnother | RankPath::Local => {
-                    format!("memory:{dead}")
-                }
-            },
+            Together::Death {
+                by_nccl: true,
+                dead,
+            } => format!("nccl:{dead}"),
+            Together::Death {
+                by_nccl: false,
+                dead,
+            } => format!("memory:{dead}"),
         }
     }
 
@@ -68,26 +70,25 @@ impl Together {
             ensure!(word == "cases", "`{word}` is nothing that ranks do");
             return Ok(Together::Cases);
         };
-        let path = match way {
-            "nccl" => RankPath::NcclAfter,
-            "memory" => RankPath::PeerMemory,
+        let by_nccl = match way {
+            "nccl" => true,
+            "memory" => false,
             _ => bail!("`{way}` is no way of a product"),
         };
         let dead = dead.parse()?;
-        Ok(Together::Death { path, dead })
+        Ok(Together::Death { by_nccl, dead })
     }
 
     /// All that new processes do after the cases: the last rank, rank 0 and a rank in the middle die.
     fn deaths(ranks: usize) -> impl Iterator<Item = Together> {
-        let paths = [RankPath::PeerMemory, RankPath::NcclAfter];
-        let paths = paths
+        let ways = [false, true]
             .into_iter()
-            .filter(|path| cfg!(feature = "nccl") || *path == RankPath::PeerMemory);
+            .take(if cfg!(feature = "nccl") { 2 } else { 1 });
         let dead = [0, 1, ranks - 1];
         let dead = dead.into_iter().take(if ranks > 2 { 3 } else { 2 });
-        paths.flat_map(move |path| {
+        ways.flat_map(move |by_nccl| {
             let dead = dead.clone();
-            dead.map(move |dead| Together::Death { path, dead })
+            dead.map(move |dead| Together::Death { by_nccl, dead })
         })
     }
 }
@@ -116,7 +117,7 @@ pub(in crate::bench) fn child() -> Result<ExitCode> {
     let host = ProcessHost::join(meeting)?;
     match what {
         Together::Cases => host.all(|_| Ok(()))?,
-        Together::Death { path, dead } => host.death(path, dead)?,
+        Together::Death { by_nccl, dead } => host.death(by_nccl, dead)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -321,7 +322,12 @@ impl ProcessHost {
     }
 
     /// A rank dies between two rounds: the others name it in time, and free their memory.
-    fn death(self, path: RankPath, dead: usize) -> Result<()> {
+    fn death(self, by_nccl: bool, dead: usize) -> Result<()> {
+        let path = if by_nccl {
+            RankPath::NcclAfter
+        } else {
+            RankPath::PeerMemory
+        };
         let problem = cases(self.process.ranks() as i64)[0];
         let options = by(path);
         let mut product = ProcessProduct::<bf16, bf16>::new(&self.process, problem, &options)?;
@@ -464,7 +470,7 @@ pub(in crate::bench) fn run(file: Option<&Path>) -> Result<()> {
     for what in Together::deaths(ranks) {
         let text = match what {
             Together::Cases => continue,
-            Together::Death { path, dead } => format!("rank {dead} dies, by {path}"),
+            Together::Death { dead, .. } => format!("rank {dead} dies ({})", what.word()),
         };
         println!("{text}");
         die(ranks, what)?;
