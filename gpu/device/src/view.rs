@@ -6,7 +6,8 @@ use core::ops::Deref;
 use std::sync::Arc;
 
 use colex_ir::launch::DeviceMemory;
-use colex_layout::{IntTuple, IntoIntTuple, IntoLayout, Layout, Stride};
+use colex_layout::{IntTuple, IntoIntTuple, IntoLayout, Layout, Stride, Tuple};
+use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::device::Device;
@@ -60,20 +61,51 @@ impl Form {
     }
 }
 
-/// A compact form that a thread made.
+/// A form that a thread made, and what it was made from beside its shape.
 #[derive(Clone, Debug)]
 struct MadeForm {
-    contiguous: Contiguous,
+    strides: Strides,
     form: Arc<Form>,
 }
 
-/// The compact forms that a thread keeps: more than the three or four of a call, few enough to look at all of them.
+/// The strides of a form that a thread keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Strides {
+    Compact(Contiguous),
+    /// Extents, and behind them as many strides.
+    Given(SmallVec<[i64; 8]>),
+}
+
+/// The forms that a thread keeps: more than the three or four of a call, few enough to look at all of them.
 const FORMS: usize = 8;
 
 thread_local! {
-    /// The last compact forms of this thread, and the place of the next one. A call that makes its views again needs 0.3 us for each
-    /// layout, and finds it here in a tenth of that.
+    /// The last forms of this thread, and the place of the next one. A layout takes 0.3 us, which is a third of what a call of the library
+    /// may take beyond its launch for all of its views.
     static MADE: RefCell<([Option<MadeForm>; FORMS], usize)> = const { RefCell::new(([const { None }; FORMS], 0)) };
+}
+
+/// Returns the form that the thread made last if a test holds for it.
+fn made(is_same: impl Fn(&MadeForm) -> bool) -> Option<Arc<Form>> {
+    // A thread that ends has no forms any more.
+    let found = MADE.try_with(|made| {
+        let (forms, _) = &*made.borrow();
+        let same = forms.iter().flatten().find(|made| is_same(made));
+        same.map(|made| made.form.clone())
+    });
+    found.ok().flatten()
+}
+
+/// Returns a form that the thread now keeps.
+fn keep(strides: Strides, form: Form) -> Arc<Form> {
+    let form = Arc::new(form);
+    let _ = MADE.try_with(|made| {
+        let (forms, next) = &mut *made.borrow_mut();
+        let form = form.clone();
+        forms[*next] = Some(MadeForm { strides, form });
+        *next = (*next + 1) % FORMS;
+    });
+    form
 }
 
 /// Whether two shapes print alike. Equal ones may differ in what is known at compile time.
@@ -82,28 +114,53 @@ fn is_same(one: &IntTuple, other: &IntTuple) -> bool {
     one == other && leaves.all(|(one, other)| one.is_static() == other.is_static())
 }
 
-/// Returns the compact form of a shape, from those that the thread made last if it is there.
+/// Returns the compact form of a shape.
 fn compact_form(shape: IntTuple, contiguous: Contiguous) -> Result<Arc<Form>, Error> {
-    let found = MADE.try_with(|made| {
-        let (forms, _) = &*made.borrow();
-        let mut forms = forms.iter().flatten();
-        let same =
-            forms.find(|made| made.contiguous == contiguous && is_same(&made.form.shape, &shape));
-        same.map(|made| made.form.clone())
+    let strides = Strides::Compact(contiguous);
+    let found = made(|made| made.strides == strides && is_same(&made.form.shape, &shape));
+    match found {
+        Some(form) => Ok(form),
+        None => {
+            let layout = compact(&shape, contiguous)?;
+            Ok(keep(strides, Form { shape, layout }))
+        }
+    }
+}
+
+/// Returns the form of extents and strides.
+fn strided_form(extents: &[i64], strides: &[i64]) -> Result<Arc<Form>, Error> {
+    let found = made(|made| match &made.strides {
+        Strides::Given(numbers) => {
+            numbers.len() == extents.len() + strides.len()
+                && numbers.starts_with(extents)
+                && numbers.ends_with(strides)
+        }
+        Strides::Compact(_) => false,
     });
-    // A thread that ends has no forms any more.
-    if let Ok(Some(form)) = found {
+    if let Some(form) = found {
         return Ok(form);
     }
-    let layout = compact(&shape, contiguous)?;
-    let form = Arc::new(Form { shape, layout });
-    let _ = MADE.try_with(|made| {
-        let (forms, next) = &mut *made.borrow_mut();
-        let form = form.clone();
-        forms[*next] = Some(MadeForm { contiguous, form });
-        *next = (*next + 1) % FORMS;
-    });
-    Ok(form)
+    let shape = IntTuple::flat(extents.iter().map(|extent| (*extent).into()));
+    if extents.len() != strides.len() {
+        let why = format!(
+            "it has {} modes, and its strides are {strides:?}",
+            extents.len()
+        );
+        let shape = shape.to_string();
+        return Err(ErrorKind::Shape { shape, why }.into());
+    }
+    let is_empty = extents.contains(&0) && extents.iter().all(|extent| *extent >= 0);
+    let form = if is_empty {
+        Form {
+            shape,
+            layout: None,
+        }
+    } else {
+        let stride = Tuple::flat(strides.iter().map(|stride| Stride::from(*stride)));
+        Form::of((shape, stride).into_layout()?)
+    };
+    let numbers = extents.iter().chain(strides).copied().collect();
+    Ok(keep(Strides::Given(numbers), form))
 }
 
 /// Memory that a kernel writes, seen through a layout. It borrows the memory mutably, and dereferences to a [`View`].
@@ -142,6 +199,34 @@ impl<'a, T: Element> View<'a, T> {
     /// does not begin at a multiple of an element's size.
     pub fn new(elements: &'a impl DeviceSlice<T>, layout: impl IntoLayout) -> Result<Self, Error> {
         View::checked(elements, Arc::new(Form::of(layout.into_layout()?)))
+    }
+
+    /// Returns a view of elements by the extents of its modes and by their strides, in elements: as [`View::new`] with the layout of these
+    /// numbers. An extent of 0 makes an empty view.
+    ///
+    /// A thread keeps the layouts of its last calls, so a program that makes the same view for each call makes no layout.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, View};
+    /// let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// let columns = View::strided(&buffer, &[3, 2], &[4, 1])?; // two columns of three rows of four
+    /// assert_eq!(columns.layout().unwrap().to_string(), "(3,2):(4,1)");
+    ///
+    /// let error = View::strided(&buffer, &[3, 2], &[4]).unwrap_err();
+    /// assert_eq!(error.to_string(), "(3,2) is not the shape of a view: it has 2 modes, and its strides are [4]");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`View::new`], and an error if there are not as many strides as extents.
+    pub fn strided(
+        elements: &'a impl DeviceSlice<T>,
+        extents: &[i64],
+        strides: &[i64],
+    ) -> Result<Self, Error> {
+        View::checked(elements, strided_form(extents, strides)?)
     }
 
     /// As [`new`](Self::new), for borrows of any kind; without a layout the view is empty.
@@ -404,6 +489,32 @@ impl<'a, T: Element> ViewMut<'a, T> {
         layout: impl IntoLayout,
     ) -> Result<Self, Error> {
         let view = View::checked(elements, Arc::new(Form::of(layout.into_layout()?)))?;
+        ViewMut::writable(elements, view)
+    }
+
+    /// Returns a view of elements by the extents of its modes and by their strides, in elements: as [`ViewMut::new`] with the layout of these
+    /// numbers. An extent of 0 makes an empty view.
+    ///
+    /// A thread keeps the layouts of its last calls, so a program that makes the same view for each call makes no layout.
+    ///
+    /// ```
+    /// # use colex_atom::Arch;
+    /// # use colex_device::{Device, ViewMut};
+    /// let mut buffer = Device::simulator(Arch::Sm80).zeros::<f32>(12)?;
+    /// let columns = ViewMut::strided(&mut buffer, &[3, 2], &[4, 1])?; // two columns of three rows of four
+    /// assert_eq!(columns.layout().unwrap().to_string(), "(3,2):(4,1)");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`ViewMut::new`], and an error if there are not as many strides as extents.
+    pub fn strided(
+        elements: &'a mut impl DeviceSlice<T>,
+        extents: &[i64],
+        strides: &[i64],
+    ) -> Result<Self, Error> {
+        let view = View::checked(elements, strided_form(extents, strides)?)?;
         ViewMut::writable(elements, view)
     }
 
@@ -708,5 +819,48 @@ mod tests {
             }
         }
         println!("law view.compact_again: {cases} cases");
+    }
+
+    /// A view of extents and strides is that of their layout, made again or not.
+    #[test]
+    fn law_a_strided_view_is_that_of_its_layout_when_it_is_made_again() {
+        let buffer = Device::simulator(Arch::Sm80).zeros::<f32>(64).expect("64");
+        let numbers = [-1, 0, 1, 2, 5];
+        let mut cases = 0;
+        for round in 0..2 {
+            for extents in numbers {
+                for others in numbers {
+                    for stride in [-3, 0, 1, 7, i64::MAX] {
+                        let (extents, strides) = ([extents, others], [stride, 1]);
+                        for _ in 0..2 {
+                            let found = View::strided(&buffer, &extents, &strides);
+                            let text = format!("({},{}):({stride},1)", extents[0], extents[1]);
+                            if extents.contains(&0) && !extents.contains(&-1) {
+                                let found = found.expect("an empty view");
+                                assert!(found.layout().is_none(), "{text}");
+                                assert_eq!(
+                                    found.shape().to_string(),
+                                    format!("({},{})", extents[0], extents[1])
+                                );
+                            } else {
+                                let expected = View::new(&buffer, text.as_str());
+                                let told = |view: Result<View<'_, f32>, _>| match view {
+                                    Ok(view) => view.layout().map(ToString::to_string),
+                                    Err(_) => None,
+                                };
+                                assert_eq!(told(found), told(expected), "{text} in round {round}");
+                            }
+                            cases += 1;
+                        }
+                    }
+                }
+            }
+        }
+        let error = View::strided(&buffer, &[2, 2], &[1]).expect_err("one stride");
+        assert_eq!(
+            error.to_string(),
+            "(2,2) is not the shape of a view: it has 2 modes, and its strides are [1]"
+        );
+        println!("law view.strided_again: {cases} cases");
     }
 }

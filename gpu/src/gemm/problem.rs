@@ -236,27 +236,31 @@ impl GemmProblem {
                 return Err(ErrorKind::Empty { what }.into());
             }
         }
-        let strides = match self.majors[matrix as usize] {
+        if self.batch != 1 {
+            let what = "the number of products";
+            check_extent(what, self.batch)?;
+            if self.batch == 0 {
+                return Err(ErrorKind::Empty { what }.into());
+            }
+        }
+        let ([extents, strides], modes) = self.numbers(matrix);
+        let shape = IntTuple::flat(extents[..modes].iter().map(|extent| (*extent).into()));
+        let stride = Tuple::flat(strides[..modes].iter().map(|stride| Stride::from(*stride)));
+        Ok(Layout::new(shape, stride).map_err(colex_tensor::Error::from)?)
+    }
+
+    /// The extents and the strides of a matrix, and its number of modes: a single product has no mode of the batch.
+    fn numbers(&self, matrix: Operand) -> ([[i64; 3]; 2], usize) {
+        let [first, second] = self.extents(matrix).map(|(extent, _)| extent);
+        let [down, across] = match self.majors[matrix as usize] {
             Major::First => [1, self.leading_of(matrix)],
             Major::Second => [self.leading_of(matrix), 1],
         };
-        let batch = match self.batch {
-            1 => None,
-            batch => {
-                let what = "the number of products";
-                check_extent(what, batch)?;
-                if batch == 0 {
-                    return Err(ErrorKind::Empty { what }.into());
-                }
-                Some((batch, self.apart(matrix)))
-            }
-        };
-        let extents = extents.map(|(extent, _)| extent).into_iter();
-        let extents = extents.chain(batch.map(|(extent, _)| extent));
-        let strides = strides.into_iter().chain(batch.map(|(_, apart)| apart));
-        let shape = IntTuple::flat(extents.map(|extent| extent.into()));
-        let stride = Tuple::flat(strides.map(Stride::from));
-        Ok(Layout::new(shape, stride).map_err(colex_tensor::Error::from)?)
+        let numbers = [
+            [first, second, self.batch],
+            [down, across, self.apart(matrix)],
+        ];
+        (numbers, if self.batch == 1 { 2 } else { 3 })
     }
 
     /// The problem with extents from 0 to the greatest that fit 31 bits: what is computed of one before its check fits 64 bits.
@@ -354,30 +358,13 @@ impl GemmProblem {
         ] {
             self.check_length(operand, length)?;
         }
-        let shape = |operand| {
-            let extents = self.extents(operand).map(|(extent, _)| extent);
-            let batch = (self.batch != 1).then_some(self.batch);
-            IntTuple::flat(extents.into_iter().chain(batch).map(|extent| extent.into()))
-        };
-        let is_empty = |operand| {
-            let mut extents = self.extents(operand).into_iter();
-            self.batch == 0 || extents.any(|(extent, _)| extent == 0)
-        };
-        let a = if is_empty(Operand::A) {
-            View::row_major(a, shape(Operand::A))?
-        } else {
-            View::new(a, self.layout(Operand::A)?)?
-        };
-        let b = if is_empty(Operand::B) {
-            View::row_major(b, shape(Operand::B))?
-        } else {
-            View::new(b, self.layout(Operand::B)?)?
-        };
-        let c = if is_empty(Operand::C) {
-            ViewMut::row_major(c, shape(Operand::C))?
-        } else {
-            ViewMut::new(c, self.layout(Operand::C)?)?
-        };
+        let [of_a, of_b, of_c] = [Operand::A, Operand::B, Operand::C].map(|of| self.numbers(of));
+        let ([extents, strides], modes) = of_a;
+        let a = View::strided(a, &extents[..modes], &strides[..modes])?;
+        let ([extents, strides], modes) = of_b;
+        let b = View::strided(b, &extents[..modes], &strides[..modes])?;
+        let ([extents, strides], modes) = of_c;
+        let c = ViewMut::strided(c, &extents[..modes], &strides[..modes])?;
         let gemm = Gemm::of([a, b], (*c).clone());
         let gemm = gemm.alpha(self.alpha).beta(self.beta);
         Ok(gemm.compute_if(self.compute).majors(self.majors))
