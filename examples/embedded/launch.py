@@ -76,9 +76,11 @@ def checked(what, role, number):
     multiple = role.get("multiple_of")
     if multiple and number % multiple:
         raise ValueError(f"{what} is {number}, and must be a multiple of {multiple}")
-    for key, sign in [("least", 1), ("most", -1)]:
-        if role.get(key) is not None and sign * number < sign * role[key]:
-            raise ValueError(f"{what} is {number}, and must be at {key} {role[key]}")
+    least, most = role.get("least"), role.get("most")
+    if least is not None and number < least:
+        raise ValueError(f"{what} is {number}, and must be at least {least}")
+    if most is not None and number > most:
+        raise ValueError(f"{what} is {number}, and must be at most {most}")
     return number
 # ANCHOR_END: checks
 

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn centred(which_row: fn(&Index) -> Index, dump: bool) -> Result<TensorKernel, Box<dyn Error>> {
     let mut k = Builder::new("centred", Arch::Sm80, 32);
     let [x, y] = ["x", "y"].map(|name| k.tensor(name, Ty::F32, "(_4,_8):(_8,_1)"));
-    let tile = k.shared_tensor(Ty::F32, "(4,8):(8,1)");
+    let tile = k.shared_tensor(Ty::F32, "(4,8):(8,1)"); // line 32: the tile of the trace
     let word = colex_atom::copy("UniversalCopy<uint32_t>")?;
     let each = TiledCopy::new(word.clone(), 32, "(4,8):(8,1)", "(1,1):(0,0)")?;
     let whole_row = TiledCopy::new(word, 32, "(1,1):(0,0)", "(1,8):(0,1)")?; // one thread
@@ -39,13 +39,13 @@ fn centred(which_row: fn(&Index) -> Index, dump: bool) -> Result<TensorKernel, B
     let own = k.fragment_like(&from);
     k.copy(&each, &from, &own);
     k.copy(&each, &own, &mine.partition_dst(&tile)); // (CPY, CPY_M, CPY_N)
-    k.sync();
+    k.sync(); // line 42: the barrier, where the stepper stops first
     let row = tile.local_tile((1, 8), (which_row(&tid), 0)); // (TILE_M, TILE_N)
-    // Every thread of the block is thread 0 of `whole_row`, so each reads a whole row.
+    // Every thread of the block plays thread 0 of `whole_row`: each reads a row for itself.
     let row_part = whole_row.at(&0.into()).partition_src(&row); // (CPY, CPY_M, CPY_N)
     let numbers = k.fragment_like(&row_part);
     k.copy(&whole_row, &row_part, &numbers);
-    let sum = k.reduce_all(Add, &numbers);
+    let sum = k.reduce_all(Add, &numbers); // line 48: the first after the loads
     if dump {
         let is_first = k.less(&tid, &10.into());
         k.dump("sum", Dump::of(&sum).at(&from).when(is_first));
@@ -176,7 +176,7 @@ fn stepped() -> Result<(), Box<dyn Error>> {
     let (mut memory, arguments) = memory()?;
     let prepared = Prepared::new(&built.kernel, &launch, &arguments);
     let mut stepper = prepared.start(&mut memory, &SimOptions::default())?;
-    let commands = "barrier\nshow tile\nto inside.rs:48\n".as_bytes(); // line 48: after the loads
+    let commands = "barrier\nshow tile\nto inside.rs:48\n".as_bytes(); // see the kernel's lines
     session(&mut stepper, commands, std::io::stdout())?;
     let numbers = stepper
         .fragment("numbers")

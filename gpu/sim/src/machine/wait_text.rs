@@ -92,11 +92,11 @@ impl Machine<'_, '_> {
         let came = barrier.count - barrier.pending;
         let bytes = match barrier.bytes {
             0 => String::new(),
-            missing @ 1.. => format!(" and {missing} bytes are missing"),
-            surplus => format!(" and {} bytes more than announced have come", -surplus),
+            missing @ 1.. => format!(" and lacks {missing} bytes"),
+            surplus => format!(" and {} bytes more than were announced", -surplus),
         };
         format!(
-            "parity {parity} of {name}, in whose phase {}, {came} of {} arrivals have come{bytes}",
+            "parity {parity} of {name}, whose phase {} has {came} of {} arrivals{bytes}",
             barrier.phase, barrier.count
         )
     }

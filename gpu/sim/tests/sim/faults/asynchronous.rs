@@ -203,7 +203,7 @@ fn a_barrier_never_completes() {
     says(
         &bytes,
         FaultKind::Deadlock,
-        "the warp of thread (0,0,0) of block (0,0,0), at `mbarrier.wait [bar], 0` (here): no warp can continue: warp 0, warp 1 for parity 0 of the barrier at byte 0 of `bar`, in whose phase 0, 1 of 1 arrivals have come and 128 bytes are missing",
+        "the warp of thread (0,0,0) of block (0,0,0), at `mbarrier.wait [bar], 0` (here): no warp can continue: warp 0, warp 1 for parity 0 of the barrier at byte 0 of `bar`, whose phase 0 has 1 of 1 arrivals and lacks 128 bytes",
     );
     let warps = fault(
         |k, _| {
@@ -233,7 +233,7 @@ fn a_barrier_never_completes() {
     says(
         &spinning,
         FaultKind::Deadlock,
-        "the warp of thread (0,0,0) of block (0,0,0), at `break` (here): no warp can continue: warp 0 for parity 0 of the barrier at byte 0 of `bar`, in whose phase 0, 0 of 1 arrivals have come",
+        "the warp of thread (0,0,0) of block (0,0,0), at `break` (here): no warp can continue: warp 0 for parity 0 of the barrier at byte 0 of `bar`, whose phase 0 has 0 of 1 arrivals",
     );
 }
 
