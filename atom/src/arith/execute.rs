@@ -208,18 +208,17 @@ impl MmaAtom {
         found: &[Fragment],
     ) -> Error {
         let ty = self.operand(operand).1;
-        let first = found
-            .iter()
-            .find(|f| f.ty() != ty || f.len() != values)
-            .or(found.first());
-        let found = match first {
-            Some(first) => format!(
-                "{} fragments with one of {} {}",
+        let mut fragments = found.iter().enumerate();
+        let misfit = fragments.find(|(_, f)| f.ty() != ty || f.len() != values);
+        let found = match misfit {
+            Some((at, fragment)) => format!(
+                "{} fragments, of which fragment {at} has {} {}",
                 found.len(),
-                first.len(),
-                first.ty()
+                fragment.len(),
+                fragment.ty()
             ),
-            None => "none".to_string(),
+            None if found.is_empty() => "none".to_string(),
+            None => format!("{} fragments", found.len()),
         };
         let expected = format!("{threads} fragments of {values} {ty}");
         self.wrong_operand(operand, expected, found)

@@ -384,7 +384,7 @@ fn wrong_operands_are_named() {
     let run = |a, b, c| atom.execute(a, b, c, &[]).unwrap_err().to_string();
     assert_eq!(
         run(Operand::Registers(&b), Operand::Registers(&b), &c),
-        "operand A of `SM80_16x8x16_F32F16F16F32_TN` should be 32 fragments of 8 f16, not 32 fragments with one of 4 f16"
+        "operand A of `SM80_16x8x16_F32F16F16F32_TN` should be 32 fragments of 8 f16, not 32 fragments, of which fragment 0 has 4 f16"
     );
     assert_eq!(
         run(Operand::Registers(&a), Operand::Tile(&[]), &c),

@@ -137,20 +137,20 @@ fn by_columns() -> Result<(), Box<dyn Error>> {
 /// Checks that four values of a thread are contiguous in memory.
 fn contiguous() -> Result<(), Box<dyn Error>> {
     // ANCHOR: contiguous
-    let by_columns: Layout = "(8,4):(1,8)".parse()?; // first coordinate contiguous
-    let by_rows: Layout = "(8,4):(4,1)".parse()?; // k contiguous
+    let k_contiguous: Layout = "(8,4):(4,1)".parse()?; // of A, or of B as (n, k)
+    let k_strided: Layout = "(8,4):(1,8)".parse()?; // m or n contiguous
     for letters in ["TN", "NT", "NN", "TT"] {
         let atom = colex_atom::mma(&format!("SM70_8x8x4_F32F16F16F32_{letters}"))?;
-        // A by rows (T) has k contiguous; so has B, which is k x n, by columns (N).
+        // For A, the letter T says that k is contiguous; for B, the letter N says so.
         let memory_of_a = if letters.starts_with('T') {
-            &by_rows
+            &k_contiguous
         } else {
-            &by_columns
+            &k_strided
         };
         let memory_of_b = if letters.ends_with('N') {
-            &by_rows
+            &k_contiguous
         } else {
-            &by_columns
+            &k_strided
         };
         for (memory, operand) in [
             (memory_of_a, &atom.traits().a),

@@ -66,7 +66,7 @@ fn partition() -> Result<(), Box<dyn Error>> {
     println!("{}", part.start);
     assert_eq!(part.layout, layout!(((8,1),2,8):((1,0),64,512)));
     assert_eq!(
-        thread.partition_src(&global)?.layout, // (CPY, CPY_M, CPY_K, TILES_K)
+        thread.partition_src(&global)?.layout, // (CPY, CPY_M, CPY_K, matrices)
         layout!(((8,1),2,8,32):((1,0),64,512,4096)),
     );
     // ANCHOR_END: partition
