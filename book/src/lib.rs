@@ -68,6 +68,7 @@ chapters! {
     kernel_volta = "kernel/volta.md";
     kernel_ampere = "kernel/ampere.md";
     kernel_hopper = "kernel/hopper.md";
+    kernel_hopper_library = "kernel/hopper-library.md";
     kernel_plans = "kernel/plans.md";
     kernel_epilogue = "kernel/epilogue.md";
     kernel_groups = "kernel/groups.md";
