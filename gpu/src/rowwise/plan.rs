@@ -265,11 +265,11 @@ const PASS_ACCESSES: i64 = 4;
 /// The bytes of a row up to which a block has it in passes, and up to which two blocks do; from the last number on, eight do.
 const PASS_BYTES: [i64; 3] = [1 << 17, 1 << 18, 1 << 19];
 
-/// The bytes of a row from which on one block has it in passes by twice the threads, on a memory that is not fast: they keep all of it, and
-/// no other block fits beside them. As shares of a copy on an H100, with half of the threads in brackets: 96 KiB of `f32` 0.982 (0.962), 128
-/// KiB of `f32` 0.978 (0.882) and of `bf16` 0.949 (0.889), but 80 KiB of `bf16` 0.887 (0.957). On an H200: 0.823 (0.933), 0.896 (0.890) and
-/// 0.823 (0.855).
-const KEPT_WHOLE: i64 = 3 << 15;
+/// The bytes of a row from which on one block has it in passes by twice the threads, on a memory that is not fast and, of `f32`, on a fast
+/// one: they keep all of it, and no other block fits beside them. As shares of a copy on an H100, with half of the threads in brackets: 96 KiB of `f32` 0.982 (0.962), 128
+/// KiB of `f32` 0.978 (0.882) and of `bf16` 0.949 (0.889), but 80 KiB of `bf16` 0.887 (0.957). On an H200: 0.823 (0.933), 0.896 to
+/// 0.903 (0.890) and 0.827 (0.855). Lengths of `f32` between 96 and 128 KiB were not measured.
+const KEPT_WHOLE: [i64; 2] = [3 << 15, 31 << 12];
 
 /// The bytes of a row for each block of a cluster of a layer norm in passes, and where shared memory keeps nothing.
 const PART_BYTES: i64 = 65536;
@@ -339,7 +339,8 @@ impl RowwisePlan {
     /// the row again, which takes less time the faster the memory is. So a fast memory has passes, and a slower one has the cluster. The
     /// `explain` of a call says both times. From 4 TB in a second on, a block has two rows of a layer norm, and two groups of threads take
     /// the rows of a softmax or log-softmax of `f32` in turn ([`RowStorage::Alternating`]), if a row has more than 192 KiB and at most 512
-    /// KiB. Below this rate they do so from 256 KiB on, and one block keeps all of a row of a softmax of 96 to 128 KiB.
+    /// KiB. Below this rate they do so from 256 KiB on, and one block keeps all of a row of a softmax of 96 to 128 KiB; on a fast
+    /// memory it keeps those of `f32` from 124 KiB on.
     ///
     /// Rows of more than 512 KiB in `f32`, and of 512 KiB and more in a type of 16 bits, of a softmax or log-softmax of 64 MiB and more are
     /// held by teams of blocks ([`RowStorage::Teams`]), if a model finds that faster than passes: a block loses 1.4 us of each row to the
@@ -923,8 +924,15 @@ impl RowwisePlan {
                 MOST_BLOCKS => part <= QUARTERED,
                 _ => row <= QUARTERED_ROW,
             };
-            let is_slow = rates.is_some_and(|rates| rates.memory() < FAST);
-            let is_whole = is_slow && blocks == 1 && row >= KEPT_WHOLE && self.has_powers();
+            let is_whole = rates.is_some_and(|rates| {
+                let [on_slow, on_fast] = KEPT_WHOLE;
+                let is_long = if rates.memory() < FAST {
+                    row >= on_slow
+                } else {
+                    self.operands.ty == Ty::F32 && row >= on_fast
+                };
+                is_long && blocks == 1 && self.has_powers()
+            });
             let [threads, kept] = match is_quartered {
                 _ if is_layer_norm => [2 * PASS_THREADS, KEPT_ALONE],
                 _ if is_whole => [2 * PASS_THREADS, KEPT],
