@@ -37,6 +37,7 @@ fn by_blocks() -> Result<(), Error> {
 
 /// Distributes 140 tiles over 132 units.
 fn by_units() -> Result<(), Error> {
+    println!("\n== by_units ==");
     // ANCHOR: by_units
     let args = StreamKSm90Args {
         decomposition: Decomposition::StreamK,
@@ -52,6 +53,13 @@ fn by_units() -> Result<(), Error> {
         (Some(&64), Some(&73))
     );
     assert_eq!(shares.iter().sum::<i64>(), 140 * 64);
+
+    // Unit 5 of each group: the group is the unit's number modulo 4.
+    for group in 0..4 {
+        let work = s.work(5 * 4 + group);
+        let parts: Vec<String> = work.iter().map(|w| w.to_string()).collect();
+        println!("group {group}: {}", parts.join(", "));
+    }
     // ANCHOR_END: by_units
     Ok(())
 }
