@@ -29,7 +29,8 @@ pub(super) fn mathml(formula: &Formula) -> Result<String, String> {
         .map_err(|error| error.to_string())?;
     // Browsers draw the sign of `\overline` as a tick; the style sheet draws a line over what stands below it.
     let mathml = mathml.replace("<mi>‾</mi></mover>", "<mo class=\"bar\">‾</mo></mover>");
-    Ok(mathml.replace('\n', " "))
+    // The formula stands in the text before the chapter is read, and a bar would end the cell of a table.
+    Ok(mathml.replace('\n', " ").replace('|', "&#124;"))
 }
 
 fn first_line(text: &str) -> &str {
@@ -66,6 +67,13 @@ mod tests {
             text.ends_with("<mo class=\"bar\">‾</mo></mover></math>"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_bar_does_not_end_the_cell_of_a_table() {
+        let text = mathml(&formula(r"\lvert x \rvert")).expect("the formula is well formed");
+        assert_eq!(text.matches("&#124;").count(), 2, "{text}");
+        assert!(!text.contains('|'), "{text}");
     }
 
     #[test]
