@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use colex_draw::{Cell, Fill, Grid, Labels, Picture, ThreadValues};
+use colex_draw::{Cell, Fill, Grid, Labels, Nesting, Picture, ThreadValues};
+use colex_layout::Layout;
 use serde_json::{Value as Json, json};
 
-use crate::fields::Fields;
+use crate::fields::{Fields, Sentence};
 
 /// The most cells whose labels a reader can read; larger grids show colours.
 const LABELLED: i64 = 1 << 10;
@@ -192,6 +193,8 @@ pub(crate) struct Cells<'a> {
     pub(crate) link: Box<dyn Fn(i64, i64) -> Link + 'a>,
     /// The names of the rows, where numbers say nothing.
     pub(crate) row_names: Option<Vec<String>>,
+    /// The blocks of rows and of columns, with a heavy line between two of them.
+    pub(crate) nesting: [Nesting; 2],
 }
 
 impl<'a> Cells<'a> {
@@ -206,7 +209,14 @@ impl<'a> Cells<'a> {
             say: Box::new(say),
             link: Box::new(link),
             row_names: None,
+            nesting: Default::default(),
         }
+    }
+
+    /// Returns the grid with heavy lines where the outer number of a nested mode of `layout` changes.
+    pub(crate) fn nested(mut self, layout: &Layout) -> Result<Self, Sentence> {
+        self.nesting = nesting(layout).map_err(|error| error.to_string())?;
+        Ok(self)
     }
 
     fn json(&self, id: &str, title: &str) -> Json {
@@ -249,8 +259,30 @@ impl<'a> Cells<'a> {
             "keys": lists(links.iter().map(|link| &link.keys)),
             "kin": lists(links.iter().map(|link| &link.kin)),
             "rowNames": self.row_names,
+            "rowLevels": levels(&self.nesting[0], rows),
+            "colLevels": levels(&self.nesting[1], cols),
         })
     }
+}
+
+/// The blocks of a layout's rows, which its first mode counts, and of its columns.
+fn nesting(layout: &Layout) -> Result<[Nesting; 2], colex_draw::Error> {
+    Ok(match layout.rank() {
+        0 | 1 => [Nesting::default(), Nesting::of(layout)?],
+        rank => [
+            Nesting::of(layout.get(&[0])?)?,
+            Nesting::of(layout.take(1..rank)?)?,
+        ],
+    })
+}
+
+/// The levels of the lines before rows or columns: nothing where no block ends.
+fn levels(nesting: &Nesting, size: i64) -> Json {
+    let levels: Vec<usize> = (0..size).map(|at| nesting.level(at)).collect();
+    if levels.iter().all(|level| *level == 0) {
+        return Json::Null;
+    }
+    json!(levels)
 }
 
 /// Lists of keys: nothing where all are empty, and numbers where each has one.

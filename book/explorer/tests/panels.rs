@@ -114,6 +114,24 @@ fn law_a_grid_shows_the_layout() {
 }
 
 #[test]
+fn a_grid_has_heavy_lines_where_the_outer_number_of_a_nested_mode_changes() {
+    let lines = |text: &str| {
+        let reply = layout(text);
+        let grid = view(&reply, "grid");
+        [grid["rowLevels"].clone(), grid["colLevels"].clone()]
+    };
+    assert_eq!(
+        lines("(4,(2,2)):(2,(1,8))"),
+        [Json::Null, json!([0, 0, 1, 0])]
+    );
+    assert_eq!(
+        lines("((2,2),(2,2,2)):((1,4),(2,8,16))"),
+        [json!([0, 0, 1, 0]), json!([0, 0, 1, 0, 2, 0, 1, 0])]
+    );
+    assert_eq!(lines("(4,8):(8,1)"), [Json::Null, Json::Null]);
+}
+
+#[test]
 fn a_layout_has_facts_and_texts_to_copy() {
     let reply = layout("(4,(2,2)):(2,(1,8))");
     assert_eq!(fact(&reply, "cosize"), "16");

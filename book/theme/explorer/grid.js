@@ -63,12 +63,26 @@
         return [...paths].map(([fill, path]) => `<path class="cx-${view.classes[fill]}" d="${path.join("")}"/>`).join("");
     }
 
+    /** Heavy lines where the outer number of a nested mode changes, heavier the further out; the third level holds the rest. */
+    function blocks(view, m) {
+        if (m.width < 6) return "";
+        const paths = ["", "", ""];
+        const at = (level) => Math.min(level, paths.length) - 1;
+        (view.rowLevels || []).forEach((level, row) => {
+            if (level) paths[at(level)] += `M${m.left} ${m.top + row * m.height}h${view.cols * m.width}`;
+        });
+        (view.colLevels || []).forEach((level, col) => {
+            if (level) paths[at(level)] += `M${m.left + col * m.width} ${m.top}v${view.rows * m.height}`;
+        });
+        return paths.map((path, level) => path && `<path class="cx-edge explorer-block-${level + 1}" fill="none" d="${path}"/>`).join("");
+    }
+
     function lines(view, m) {
         const [width, height] = [view.cols * m.width, view.rows * m.height];
         const rows = Array.from({ length: view.rows + 1 }, (_, row) => `M${m.left} ${m.top + row * m.height}h${width}`);
         const cols = Array.from({ length: view.cols + 1 }, (_, col) => `M${m.left + col * m.width} ${m.top}v${height}`);
         const inner = m.width < 6 ? "" : `<path class="cx-line" fill="none" d="${rows.join("")}${cols.join("")}"/>`;
-        return `${inner}<rect class="cx-edge" fill="none" x="${m.left}" y="${m.top}" width="${width}" height="${height}"/>`;
+        return `${inner}${blocks(view, m)}<rect class="cx-edge" fill="none" x="${m.left}" y="${m.top}" width="${width}" height="${height}"/>`;
     }
 
     function labels(view, m) {

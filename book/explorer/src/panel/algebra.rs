@@ -221,6 +221,6 @@ fn views(reply: &mut Reply, name: &str, a: &Layout, done: &Done) {
                 },
             }
         };
-        reply.grid(id, &title, Ok(Cells::new(&grid, say, link)));
+        reply.grid(id, &title, Cells::new(&grid, say, link).nested(layout));
     }
 }

@@ -139,7 +139,8 @@ fn coordinates(reply: &mut Reply, layout: &Layout) -> Result<(), Sentence> {
         format!("{} at {}", value(index), coordinate(&shape, index))
     };
     let link = |row, col| Link::key(row + rows * col);
-    reply.grid("grid", "Values", Ok(Cells::new(&grid, say, link)));
+    let cells = Cells::new(&grid, say, link).nested(layout)?;
+    reply.grid("grid", "Values", Ok(cells));
     let size = layout.size() as usize;
     reply.view(table(
         "table",
@@ -174,13 +175,9 @@ fn offsets(reply: &mut Reply, layout: &ComposedLayout, color: ColorBy) -> Result
             coordinate(&shape, index)
         )
     };
-    reply.grid(
-        "grid",
-        "Offsets",
-        Ok(Cells::new(&grid, say, |row, col| {
-            Link::key(row + rows * col)
-        })),
-    );
+    let link = |row, col| Link::key(row + rows * col);
+    let cells = Cells::new(&grid, say, link).nested(layout.inner())?;
+    reply.grid("grid", "Offsets", Ok(cells));
     memory(reply, &drawn);
     let size = layout.size() as usize;
     reply.view(table(
