@@ -2,8 +2,8 @@
 //!
 //! Run it with `cargo run -p colex-book --example kernel_attention_plans`; each line `== .. ==` names a piece of the chapter.
 
-use colex_atom::Arch;
-use colex_gpu::attention::{Attention, Mask};
+use colex_atom::{Arch, Ty};
+use colex_gpu::attention::{Attention, AttentionOperands, AttentionPlan, AttentionProblem, Mask};
 use colex_gpu::{Device, attention};
 use half::f16;
 use std::error::Error;
@@ -34,5 +34,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     let error = attention(&odd, &odd, &odd, &o.view_mut((1, 1, 16, 80))?);
     println!("{}", error.unwrap_err());
     // ANCHOR_END: call
+    change()
+}
+
+/// Changes the plan of a call, one field at a time.
+fn change() -> Result<(), Box<dyn Error>> {
+    println!("\n== change ==");
+    // ANCHOR: change
+    // 4 sequences of 4096 tokens, with 16 heads of 128 features.
+    let problem = AttentionProblem::new(Ty::Bf16, 4, [16, 16], [4096, 4096], [128, 128]);
+    let operands = AttentionOperands::of(&problem, [0; 4]);
+    let plan = AttentionPlan::fastest(&problem, operands, Arch::Sm90a, 132)?;
+    println!("{plan}");
+    let (overlap, cluster, packs) = (false, 2, 4);
+    for changed in [
+        AttentionPlan { overlap, ..plan },
+        AttentionPlan { cluster, ..plan },
+        AttentionPlan { stages: 3, ..plan },
+        AttentionPlan { packs, ..plan },
+    ] {
+        match changed.check(Arch::Sm90a) {
+            Ok(()) => println!("taken: {changed}"),
+            Err(error) => println!("refused: {error}"),
+        }
+    }
+    // ANCHOR_END: change
     Ok(())
 }
