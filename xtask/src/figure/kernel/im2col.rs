@@ -13,8 +13,8 @@
 //!   such as `(4,8)`; needed for `load`;
 //! - `filters`: how many there are, for `product`.
 //!
-//! A cell is a pixel with all of its channels. A colour is a pixel, and of a product a filter. The pixels of a load are those of the tensor map that
-//! `Im2colPlan` derives.
+//! A cell is a pixel with all of its channels. A colour is a row of the image, and of a product a filter. The pixels of a load are those of
+//! the tensor map that `Im2colPlan` derives.
 
 use colex_atom::{Im2colPlan, Im2colTile, Taps, TmaElement};
 use colex_draw::{Cell, Fill, Grid, Headers, Picture};
@@ -91,8 +91,7 @@ impl Window {
             return Cell::new(["0"]).filled(Fill::Void);
         }
         let [row, column] = at;
-        let number = row * self.image[1] + column;
-        Cell::new([format!("{row},{column}")]).filled(Fill::thread(number))
+        Cell::new([format!("{row},{column}")]).filled(Fill::pastel(row))
     }
 
     /// The image with its padding.
@@ -141,7 +140,7 @@ impl Window {
     fn picture(&self, image: Grid, matrix: Grid) -> Picture {
         let ([h, w], [r, s]) = (self.image, self.taps);
         Picture::beside([image, matrix]).title(format!(
-            "An image of {h} by {w} pixels, and the matrix of a filter of {r} by {s}; a colour is a pixel"
+            "An image of {h} by {w} pixels, and the matrix of a filter of {r} by {s}; a colour is a row of the image"
         ))
     }
 
@@ -259,6 +258,9 @@ mod tests {
         let bold = html.matches("font-weight=\"bold\"").count();
         assert_eq!(bold, 9 + 9, "{html}");
         assert!(html.contains("A, 6 by 9 C"));
+        // The four rows of the image have a colour each.
+        let is_there = |row: &usize| html.contains(&format!("cx-p{row}"));
+        assert!((0..4).all(|row| is_there(&row)) && !is_there(&4));
     }
 
     #[test]
