@@ -93,6 +93,7 @@ fn routes() -> Result<(), Box<dyn Error>> {
     ];
     for (operands, result, problem) in layer {
         for route in &Route::all(operands, result, problem, 4)?[..2] {
+            // a and b are (collective, placement), c is (placement, collective).
             let (a, b, c) = (route.a.0, route.b.0, route.c.1);
             let sent = route.sent / 1_000_000;
             println!("A: {a}; B: {b}; C: {c}: {sent} million elements");
