@@ -35,6 +35,7 @@ pub use ranks::overlap::{ChunkSpan, ChunkTimes, ChunkWork, Overlap, OverlapPlan}
 pub use ranks::product::local_product;
 pub use ranks::route::Route;
 pub use split::choose::{SplitCandidate, SplitChoice, choose_split};
+pub use split::row::StreamKRow;
 pub use split::segment::Segment;
 pub use split::stream_k::{StreamK, StreamKDevice, StreamKRole};
 pub use split::stream_k_sm90::{Decomposition, StreamKSm90, StreamKSm90Args};

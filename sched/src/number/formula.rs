@@ -62,6 +62,49 @@ pub fn grouped_place<T: Arith>(a: T, b: T, major: T, minor: T, width: i64) -> T 
     first.clone() * major + a * wide + (b - first)
 }
 
+/// Returns where a share of a row of k-tiles begins: shares have `each` k-tiles, and the first `more` of them one more.
+pub fn share_begin<T: Arith>(share: T, each: T, more: T) -> T {
+    share.clone() * each + T::min(share, more)
+}
+
+/// Returns the share of a row that has the k-tile at `place`: the inverse of [`share_begin`].
+pub fn share_of<T: Arith>(place: T, each: T, more: T) -> T {
+    let long = each.clone() + T::from(1);
+    let before = T::min(place.clone(), more * long.clone());
+    before.clone() / long + (place - before) / each
+}
+
+/// Returns the cut `[tile, k]` of a row at `place`, of tiles of `k_tiles` k-tiles: inside of a tile, or at the border of one if
+/// that is fewer than `least` k-tiles away. `least` is at least 1.
+///
+/// Source: `sm90_tile_scheduler_stream_k.hpp`, where `least` is 8.
+pub fn share_cut<T: Arith>(place: T, k_tiles: T, least: T) -> [T; 2] {
+    let (tile, k) = (place.clone() / k_tiles.clone(), place % k_tiles.clone());
+    let chosen = |below: T, above: T, inside: T| {
+        let others = T::select_lt(k_tiles.clone(), k.clone() + least.clone(), above, inside);
+        T::select_lt(k.clone(), least.clone(), below, others)
+    };
+    let up = chosen(T::from(0), T::from(1), T::from(0));
+    let inside = chosen(T::from(0), T::from(0), k.clone());
+    [tile + up, inside]
+}
+
+/// Returns the first and the last share of a row that have parts of a tile. Shares have `each` k-tiles, and the first `more` of
+/// them one more; cuts are those of [`share_cut`], with a `least` from 1 to `k_tiles`.
+pub fn share_peers<T: Arith>(tile: T, k_tiles: T, least: T, [each, more]: [T; 2]) -> [T; 2] {
+    // The first share is the one behind which the cut stays above the lower border, and the last the one whose cut stays below
+    // the upper border.
+    let begin = tile * k_tiles.clone();
+    let first = least.clone() - T::from(1);
+    let last = T::select_lt(
+        k_tiles.clone(),
+        least.clone() + least.clone(),
+        first.clone(),
+        k_tiles - least,
+    );
+    [first, last].map(|k| share_of(begin.clone() + k, each.clone(), more.clone()))
+}
+
 /// Returns the point `[x, y]` at distance `d` along the Z-order (Morton) curve of a square of side `2^bits`.
 pub fn morton<T: Arith>(d: T, bits: u32) -> [T; 2] {
     let (mut x, mut y) = (T::from(0), T::from(0));

@@ -2,6 +2,7 @@
 
 pub(crate) mod choose;
 mod heuristic;
+pub(crate) mod row;
 pub(crate) mod segment;
 mod share;
 pub(crate) mod stream_k;

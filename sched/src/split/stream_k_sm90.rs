@@ -1,6 +1,7 @@
 //! Stream-K of CUTLASS 3 for Hopper: a persistent grid whose first units share tiles by k, cluster by cluster.
 
 use crate::number::error::{Error, ErrorKind, at_least, of_a_device, product};
+use crate::number::formula;
 use crate::order::persistent::{Persistent, RasterChoice, RasterOrder};
 use crate::problem::coord::{Dim3, GemmCoord, Tile};
 use crate::split::segment::Segment;
@@ -283,7 +284,7 @@ impl StreamKSm90 {
         let in_group = tiles / self.groups + i64::from(group < tiles % self.groups);
         let (units, total) = (self.sk_units / self.groups, in_group * size * self.k_tiles);
         let (each, big) = (total / units, total % units / size);
-        let begin = |index: i64| self.snapped(each * index + big.min(index));
+        let begin = |index: i64| self.snapped(formula::share_begin(index, each, big));
         begin(index)..begin(index + 1)
     }
 
@@ -329,12 +330,8 @@ impl StreamKSm90 {
 
     /// Moves a cut that would leave fewer than [`LEAST_K_TILES`] k-tiles on one side to the border of the tile.
     fn snapped(&self, iter: i64) -> i64 {
-        let inside = iter % self.k_tiles;
-        match () {
-            () if inside < LEAST_K_TILES => iter - inside,
-            () if inside > self.k_tiles - LEAST_K_TILES => iter - inside + self.k_tiles,
-            () => iter,
-        }
+        let [tile, k] = formula::share_cut(iter, self.k_tiles, LEAST_K_TILES);
+        tile * self.k_tiles + k
     }
 
     /// Returns the units that compute parts of the tile at place `slot`, in the order of their k-tiles: the last one

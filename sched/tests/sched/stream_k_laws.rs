@@ -2,7 +2,7 @@
 
 use colex_sched::{
     Decomposition, Error, GemmCoord, RasterChoice, Segment, StreamK, StreamKDevice, StreamKRole,
-    StreamKSm90, StreamKSm90Args, Tile,
+    StreamKRow, StreamKSm90, StreamKSm90Args, Tile,
 };
 use proptest::prelude::*;
 
@@ -329,6 +329,152 @@ fn errors_are_sentences() {
     refuses(
         StreamKSm90::new(tiles(4, 4, 1), 0, args),
         "the number of k-tiles is 0: it must be at least 1",
+    );
+}
+
+/// A row of k-tiles is shared evenly: each k-tile is computed once, the peers of a tile are the shares that have parts of it, its parts
+/// follow each other in the order of K, no two parts have one number, and no part of a cut tile has fewer k-tiles than the least.
+fn check_row(row: StreamKRow, least: i64) {
+    let (tiles, k_tiles) = (row.tiles(), row.k_tiles());
+    let mut found: Vec<Vec<(i64, std::ops::Range<i64>)>> = vec![Vec::new(); tiles as usize];
+    let (mut place, mut known) = (0, std::collections::HashSet::new());
+    let even = tiles * k_tiles / row.shares();
+    for share in 0..row.shares() {
+        let range = row.range(share);
+        assert_eq!(range.start, place, "{row}: share {share}");
+        let length = range.end - range.start;
+        assert!(
+            (even - 2 * least..=even + 2 * least).contains(&length),
+            "{row}: share {share} has {length}"
+        );
+        place = range.end;
+        for (tile, k) in row.work(share) {
+            let is_whole = k == (0..k_tiles);
+            assert!(
+                is_whole || k.end - k.start >= least.min(k_tiles),
+                "{row}: {k:?}"
+            );
+            let part = row.part(share, tile);
+            assert!(
+                part < row.parts() && known.insert(part),
+                "{row}: part {part}"
+            );
+            found[tile as usize].push((share, k));
+        }
+    }
+    assert_eq!(place, tiles * k_tiles);
+    for (tile, parts) in found.into_iter().enumerate() {
+        let peers: Vec<i64> = row.peers(tile as i64).expect("a tile of the row").collect();
+        assert_eq!(
+            parts.iter().map(|(share, _)| *share).collect::<Vec<_>>(),
+            peers,
+            "{row}: tile {tile}"
+        );
+        let mut next = 0;
+        for (_, k) in parts {
+            assert_eq!(k.start, next, "{row}: tile {tile}");
+            next = k.end;
+        }
+        assert_eq!(next, k_tiles);
+    }
+    assert_eq!((row.peers(-1), row.peers(tiles)), (None, None));
+    assert_eq!((row.range(-1), row.range(row.shares())), (0..0, 0..0));
+}
+
+#[test]
+fn law_a_row_of_k_tiles_is_shared_once_and_in_order() {
+    let mut cases = 0;
+    for tiles in 1..=9 {
+        for k_tiles in 1..=20 {
+            for shares in 1..=30 {
+                for least in [1, 2, 3, 8] {
+                    check_row(
+                        StreamKRow::new(tiles, k_tiles, shares, least).unwrap(),
+                        least,
+                    );
+                    cases += 1;
+                }
+            }
+        }
+    }
+    for (tiles, k_tiles, shares, least) in [
+        (140, 64, 132, 8),
+        (100, 128, 132, 2),
+        (35, 33, 66, 2),
+        (1, 1 << 20, 132, 2),
+    ] {
+        check_row(
+            StreamKRow::new(tiles, k_tiles, shares, least).unwrap(),
+            least,
+        );
+        cases += 1;
+    }
+    println!("law stream_k.row: {cases} cases");
+}
+
+/// Without groups, the units of CUTLASS 3 have the shares of one row, last part first.
+#[test]
+fn law_the_units_of_cutlass_have_the_shares_of_a_row() {
+    let mut cases = 0;
+    for m in 1..=60 {
+        for (k, sms) in [(16, 7), (33, 13), (64, 23), (9, 31)] {
+            let args = StreamKSm90Args {
+                decomposition: Decomposition::StreamK,
+                ..StreamKSm90Args::new(sms)
+            };
+            let s = StreamKSm90::new(tiles(m, 1, 1), k, args).unwrap();
+            if s.groups() > 1 || s.sk_tiles() == 0 {
+                continue;
+            }
+            let row = StreamKRow::new(s.sk_tiles(), k, s.sk_units(), 8).unwrap();
+            for unit in 0..s.sk_units() {
+                let mut of_unit: Vec<_> = s
+                    .work(unit)
+                    .into_iter()
+                    .map(|segment| (s.raster().slot_of(segment.tile).unwrap(), segment.k))
+                    .collect();
+                of_unit.reverse();
+                assert_eq!(
+                    of_unit,
+                    row.work(unit).collect::<Vec<_>>(),
+                    "{s}: unit {unit}"
+                );
+                cases += 1;
+            }
+        }
+    }
+    assert!(cases > 500, "{cases}");
+    println!("law stream_k_sm90.rows: {cases} cases");
+}
+
+#[test]
+fn rows_have_tiles_k_tiles_and_shares() {
+    refuses(
+        StreamKRow::new(0, 4, 2, 1),
+        "the number of tiles is 0: it must be at least 1",
+    );
+    refuses(
+        StreamKRow::new(4, 0, 2, 1),
+        "the number of k-tiles is 0: it must be at least 1",
+    );
+    refuses(
+        StreamKRow::new(4, 4, 0, 1),
+        "the number of shares is 0: it must be at least 1",
+    );
+    refuses(
+        StreamKRow::new(4, 4, 2, 0),
+        "the fewest k-tiles of a part is 0: it must be at least 1",
+    );
+    let many = StreamKRow::new(1 << 21, 1 << 20, 2, 1);
+    refuses(
+        many,
+        "2199023255552 iterations are more than the 2^40 that stream-K counts",
+    );
+    let row = StreamKRow::new(3, 4, 100, 9).unwrap();
+    assert_eq!((row.shares(), row.parts()), (1, 3));
+    assert_eq!(
+        row.to_string(),
+        "3 tiles of 4 k-tiles in 1 shares, parts of at least 4"
     );
 }
 
